@@ -55,11 +55,11 @@ def native_steps(
             steps += [make_step(op) for unit in group for op in unit.ops]
             continue
         before, stretch = _without_first_views(group)
-        steps += [make_step(op) for unit in before for op in unit.roots]
-        defined = {value for unit in stretch for op in unit.roots for value in op.results}
+        steps += [make_step(op) for unit in before for op in unit.outputs]
+        defined = {value for unit in stretch for op in unit.outputs for value in op.results}
         inputs = [value for value in _reads(stretch) if value not in defined and not _is_constant(value)]
         end = units.index(stretch[-1])
-        outputs = [value for unit in stretch for op in unit.roots for value in op.results if read_later[value] > end]
+        outputs = [value for unit in stretch for op in unit.outputs for value in op.results if read_later[value] > end]
         if not outputs and all(is_pure(op) for unit in stretch for op in unit.ops):
             continue
         offered = [value for value in donated if value in inputs]
@@ -72,7 +72,7 @@ def native_steps(
             return callback_of(make_step(op), watch)
 
         compiled = compile_stretch(stretch, inputs, outputs, call_back, threads, free, clocked=clocked)
-        step = native_step(stretch[0].roots[0], compiled, inputs, outputs, called)
+        step = native_step(stretch[0].outputs[0], compiled, inputs, outputs, called)
         if watch is not None:
             step.ops = _in_order(block, [op for unit in stretch for op in unit.ops])
             step.replay = _replay(step, make_step)
@@ -145,7 +145,7 @@ def _is_constant(value: Value) -> bool:
 
 
 def _is_view(unit: Unit) -> bool:
-    return not unit.fused and unit.roots[0].name in VIEWS
+    return not unit.fused and unit.outputs[0].name in VIEWS
 
 
 def _groups(units: list[Unit], is_native: Callable[[Unit], bool]) -> Iterator[tuple[bool, list[Unit]]]:
@@ -169,12 +169,12 @@ def _without_first_views(group: list[Unit]) -> tuple[list[Unit], list[Unit]]:
     views: list[Unit] = []
     others: list[Unit] = []
     for unit in group:
-        (first, *_) = unit.roots
+        (first, *_) = unit.outputs
         if _is_view(unit) and not any(operand in defined for operand in first.operands):
             views.append(unit)
             continue
         others.append(unit)
-        defined.update(value for op in unit.roots for value in op.results)
+        defined.update(value for op in unit.outputs for value in op.results)
     return views, others
 
 
@@ -192,7 +192,7 @@ def _reads(units: Iterable[Unit]) -> list[Value]:
 
 def _read_later(units: list[Unit], results: list[Value]) -> dict[Value, int]:
     """The number of the last unit that reads each value; one past the end for results, -1 for what nobody reads."""
-    last: dict[Value, int] = {value: -1 for unit in units for op in unit.roots for value in op.results}
+    last: dict[Value, int] = {value: -1 for unit in units for op in unit.outputs for value in op.results}
     for number, unit in enumerate(units):
         for value in _reads([unit]):
             last[value] = number

@@ -154,7 +154,7 @@ class _Clock:
         self._parts = parts
         self._barrier = barrier
         self._number: dict[Op, int] = {
-            op: number for number, part in enumerate(parts) for unit in part.units for op in unit.roots
+            op: number for number, part in enumerate(parts) for unit in part.units for op in unit.outputs
         }
         self._meets = [any(event.collective is not None for event in part.events) for part in parts]
         self._rounds: list[list[float]] = []

@@ -116,10 +116,10 @@ class _Facts:
     @classmethod
     def of(cls, unit: Unit) -> _Facts:
         if not unit.fused:
-            read = {value: bytes_of(value) for value in unit.roots[0].operands}
+            read = {value: bytes_of(value) for value in unit.outputs[0].operands}
             return cls(read, cost_of_unit(unit), work_of_unit(unit))
         nests = nests_of(unit)
-        results = [value for op in unit.roots for value in op.results]
+        results = [value for op in unit.outputs for value in op.results]
         return cls(bytes_read(nests), cost_of_nests(nests, results), work_of_unit(unit, nests), nests)
 
 
@@ -147,7 +147,7 @@ class _SchedulePricer:
                 units_of_block = row_groups(fuse(block, block.terminator.operands))
             else:
                 ops = [op for op in block.ops[:-1] if not _is_constant(op)]
-                units_of_block = [[Unit(False, place, roots=[op])] for place, op in enumerate(ops)]
+                units_of_block = [[Unit(False, place, outputs=[op])] for place, op in enumerate(ops)]
             self._units[block] = units_of_block
         return units_of_block
 
@@ -181,7 +181,7 @@ class _SchedulePricer:
     def _unit(
         self, unit: Unit, turns: int, native: bool, entering: bool, group: Sequence[Unit], before: set[Value]
     ) -> Iterator[PricedEvent]:
-        op = unit.roots[0]
+        op = unit.outputs[0]
         overhead = self.machine.overhead["call"] if entering else 0.0
         if _is_view(unit):
             for operand, result in zip(op.operands, op.results, strict=True):
@@ -208,7 +208,7 @@ class _SchedulePricer:
         """
         machine, facts = self.machine, self.facts(unit)
         reads, written = facts.reads, facts.cost.written
-        results = [value for op in unit.roots for value in op.results]
+        results = [value for op in unit.outputs for value in op.results]
         distances = [(n, self._distance(value, n, group, before)) for value, n in reads.items() if n]
         around = sum(map(bytes_of, results)) if len(group) > 1 else self.step
         memory = sum(machine.reading(n, distance) for n, distance in distances) + machine.writing(written, around)
@@ -275,7 +275,7 @@ class _SchedulePricer:
                 end = max((reached.get(value, 0.0) for value in self._read(unit)), default=0.0)
                 if unit.fused:
                     end = arrival(self.facts(unit).nests, reached)
-                reached |= dict.fromkeys((value for op in unit.roots for value in op.results), end)
+                reached |= dict.fromkeys((value for op in unit.outputs for value in op.results), end)
         return max(reached.values(), default=0.0) / self.machine.rates["serial"]
 
     def _branches(self, op: Op, turns: int, native: bool, overhead: float) -> Iterator[PricedEvent]:
@@ -340,11 +340,11 @@ class _SchedulePricer:
         live = most = 0
         for number, unit in enumerate(units):
             within = 0
-            for op in unit.roots:
+            for op in unit.outputs:
                 for region in op.regions if not unit.fused else ():
                     within = max([within, *(self.peak(inner) for inner in region.blocks)])
             if not _is_view(unit):
-                for value in (value for op in unit.roots for value in op.results):
+                for value in (value for op in unit.outputs for value in op.results):
                     live += bytes_of(value)
                     leaving.setdefault(self._end(value, last, units, number), []).append(value)
             most = max(most, live + within)
@@ -356,14 +356,14 @@ class _SchedulePricer:
         end = last.get(value, start)
         for number in range(start + 1, min(end + 1, len(units))):
             unit = units[number]
-            if _is_view(unit) and value in unit.roots[0].operands:
-                end = max([end, *(self._end(result, last, units, number) for result in unit.roots[0].results)])
+            if _is_view(unit) and value in unit.outputs[0].operands:
+                end = max([end, *(self._end(result, last, units, number) for result in unit.outputs[0].results)])
         return end
 
     def _read(self, unit: Unit) -> list[Value]:
         if unit.fused:
-            return [*self.facts(unit).reads, *(v for op in unit.roots if unit.is_update for v in op.operands)]
-        return [v for op in unit.roots for v in (*op.operands, *(captured_values(op) if op.regions else ()))]
+            return [*self.facts(unit).reads, *(v for op in unit.outputs if unit.is_update for v in op.operands)]
+        return [v for op in unit.outputs for v in (*op.operands, *(captured_values(op) if op.regions else ()))]
 
 
 def _told(unit: Unit) -> str:
@@ -373,7 +373,7 @@ def _told(unit: Unit) -> str:
 
 
 def _is_view(unit: Unit) -> bool:
-    return not unit.fused and unit.roots[0].name in VIEWS
+    return not unit.fused and unit.outputs[0].name in VIEWS
 
 
 def _is_constant(op: Op) -> bool:

@@ -189,7 +189,7 @@ class Executable:
 
 
 def _finisher(type: Type, copied: bool) -> Check:
-    """What a result needs before the caller owns it: rank 0 becomes an array, borrowed memory a copy."""
+    """What a result needs before the caller owns it: rank 0 becomes an array, memory of another a copy."""
     if isinstance(type, TokenType):
         return lambda value: None
     if isinstance(type, TupleType):

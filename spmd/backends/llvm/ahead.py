@@ -50,8 +50,8 @@ def object_file(block: Block, name: str) -> ObjectFile:
         _refuse(op or block.terminator)
     units = fuse(block, outputs)
     for unit in units:
-        if not unit.fused and not supports(unit.roots[0]):
-            _refuse(unit.roots[0])
+        if not unit.fused and not supports(unit.outputs[0]):
+            _refuse(unit.outputs[0])
     writer = FunctionWriter(f"{name}.body", inputs, outputs, _refuse, routine=linked, may_ask=False)
     targets = [
         Buffer(writer.argument(len(inputs) + place), nbytes(value), values=[value])

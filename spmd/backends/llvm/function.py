@@ -128,7 +128,7 @@ class FunctionWriter:
             self._stack += size
             buffer = Buffer(self.text.allocate(f"[{max(size, 1)} x i8]"), size, owned=True)
         else:
-            op = value.defining_op or frame.units[frame.index].roots[0]
+            op = value.defining_op or frame.units[frame.index].outputs[0]
             buffer = self._in_arena(size, str(value.type), op)
         frame.buffers[buffer] = None
         return self.assign(value, buffer)
@@ -144,7 +144,7 @@ class FunctionWriter:
         if size <= SLOT and self._stack + size <= _STACK:
             self._stack += size
             return Buffer(self.text.allocate(f"[{max(size, 1)} x i8]"), size)
-        buffer = self._in_arena(size, "scratch memory", frame.units[frame.index].roots[0])
+        buffer = self._in_arena(size, "scratch memory", frame.units[frame.index].outputs[0])
         frame.buffers[buffer] = None
         return buffer
 
@@ -240,12 +240,12 @@ class FunctionWriter:
     @contextmanager
     def _timed(self, units: Sequence[Unit]) -> Iterator[None]:
         """Has the clock, if there is one, time what is written within; nothing is timed where nothing is written."""
-        roots = [op for unit in units for op in unit.roots]
-        if self.clock is None or all(op.name in VIEWS for op in roots):
+        outputs = [op for unit in units for op in unit.outputs]
+        if self.clock is None or all(op.name in VIEWS for op in outputs):
             yield
             return
         text, outer = self.text, self._clocked
-        called = not any(unit.fused for unit in units) and not supports(roots[0])
+        called = not any(unit.fused for unit in units) and not supports(outputs[0])
         ops = tuple(op for unit in units for op in (*self._ops_of_images(unit), *unit.ops))
         number = self._clocked = self.clock.add(ops, outer, called)
         lines = len(text.innermost.lines)
@@ -265,14 +265,14 @@ class FunctionWriter:
 
     def _ops_of_images(self, unit: Unit) -> Sequence[Op]:
         """What `unit` runs that another unit was made of."""
-        images = self.images.get(unit.roots[0])
+        images = self.images.get(unit.outputs[0])
         return () if images is None else images.unit.ops
 
     def _write_unit(self, unit: Unit, frame: Frame) -> None:
         if unit.fused:
             self._write_nest(unit, frame)
         else:
-            (op,) = unit.roots
+            (op,) = unit.outputs
             if supports(op):
                 NATIVE[op.name].write(self, op, frame)
             else:
@@ -313,10 +313,10 @@ class FunctionWriter:
     def reads(self, unit: Unit) -> list[Value]:
         """The values that `unit` reads from memory."""
         if unit.fused:
-            memory = unit.roots[0].operands[: updated(unit.roots[0])] if unit.is_update else ()
+            memory = unit.outputs[0].operands[: updated(unit.outputs[0])] if unit.is_update else ()
             loads = (load.value for nest in self.nests(unit) for load in nest.loads())
             return list(dict.fromkeys([*memory, *loads]))
-        (op,) = unit.roots
+        (op,) = unit.outputs
         of_images = self.images[op].nest.loads() if op in self.images else ()
         captured = captured_values(op) if op.regions else ()
         return [*op.operands, *captured, *(load.value for load in of_images)]
@@ -338,12 +338,12 @@ class FunctionWriter:
     def _write_nest(self, unit: Unit, frame: Frame) -> None:
         nests = self.nests(unit)
         if unit.is_update:
-            place_update(self, nests[0], unit.roots[0], frame)
-        for op in () if unit.is_update else unit.roots:
+            place_update(self, nests[0], unit.outputs[0], frame)
+        for op in () if unit.is_update else unit.outputs:
             for value in op.results:
                 if value in frame.placed or value in frame.lent or not put_over_operand(self, nests, value, frame):
                     self.allocate(frame, value)
-        written = [value for op in unit.roots for value in op.results]
+        written = [value for op in unit.outputs for value in op.results]
         for nest in nests:
             write_nest(self, collapse(nest), frame, written)
 

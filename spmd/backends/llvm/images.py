@@ -45,11 +45,11 @@ def take_images(writer: FunctionWriter, units: list[Unit], results: Iterable[Val
     kept = set(results)
     taken: set[Unit] = set()
     for unit in units:
-        op = unit.roots[0]
+        op = unit.outputs[0]
         if unit.fused or op in writer.images or not _is_by_image(op, writer.threads) or not supports(op):
             continue
         image, *others = op.operands
-        maker = next((each for each in units if image in each.roots[0].results), None)
+        maker = next((each for each in units if image in each.outputs[0].results), None)
         images = None if maker is None else _images(writer, maker, unit)
         if images is not None and image not in kept and image not in others:
             writer.images[op] = images
@@ -68,9 +68,9 @@ def _is_by_image(op: Op, threads: int) -> bool:
 
 def _images(writer: FunctionWriter, maker: Unit, reader: Unit) -> Images | None:
     """The images that `maker` makes for `reader`; None where it makes anything else, or not one by one."""
-    if not maker.fused or maker.is_update or maker.readers != {reader} or len(maker.roots) != 1:
+    if not maker.fused or maker.is_update or maker.readers != {reader} or len(maker.outputs) != 1:
         return None
-    (value,) = maker.roots[0].results
+    (value,) = maker.outputs[0].results
     nests = writer.nests(maker)
     nest = row_nest(nests, value.tensor.static_shape[0]) if len(nests) == 1 else None
     if nest is None or len(nest.outer) != 1 or nest.stages[0].reductions:

@@ -27,7 +27,7 @@ class UnitsOfBlock:
         self.makers: dict[Value, int] = {}
         self._naming: dict[Value, list[Unit]] = {}
         for index, unit in enumerate(units):
-            for op in unit.roots:
+            for op in unit.outputs:
                 self.makers.update(dict.fromkeys(op.results, index))
                 if not unit.fused and (op.name in VIEWS or op.name == WHILE):
                     for operand in op.operands:
@@ -57,7 +57,7 @@ def may_overwrite(writer: FunctionWriter, block: UnitsOfBlock, old: Value, new: 
 
 def _carries(unit: Unit, old: Value, new: Value) -> bool:
     """Whether `unit` is a loop that begins with `old`, which it reads nowhere else, where it ends with `new`."""
-    op = unit.roots[0]
+    op = unit.outputs[0]
     if unit.fused or op.name != WHILE or new not in op.results:
         return False
     alone = op.operands.count(old) == 1 and old not in captured_values(op)
@@ -70,7 +70,7 @@ def _reads_where_it_writes(writer: FunctionWriter, unit: Unit, old: Value, new: 
         return False
     (nest,) = writer.nests(unit)
     if unit.is_update:
-        (op,) = unit.roots
+        (op,) = unit.outputs
         place = op.results.index(new)
         others = [operand for k, operand in enumerate(op.operands) if k != place]
         read = [*others, *(load.value for load in nest.loads())]
@@ -93,7 +93,7 @@ def lent(
         return {}
     lent_to: dict[Value, Buffer] = {}
     for index in range(len(block.units) - 1, -1, -1):
-        for new in (value for op in block.units[index].roots for value in op.results):
+        for new in (value for op in block.units[index].outputs for value in op.results):
             place = free.get(new) or lent_to.get(new)
             if place is None:
                 continue
@@ -110,7 +110,7 @@ def lent(
 
 def _read_by(writer: FunctionWriter, unit: Unit, new: Value) -> list[Value]:
     """The values that `unit` reads and `new` may be written over."""
-    op = unit.roots[0]
+    op = unit.outputs[0]
     if not unit.fused or unit.is_update:
         carries = unit.is_update or op.name == WHILE
         return [op.operands[op.results.index(new)]] if carries else []
@@ -118,7 +118,7 @@ def _read_by(writer: FunctionWriter, unit: Unit, new: Value) -> list[Value]:
 
 
 def _is_view(unit: Unit) -> bool:
-    return not unit.fused and unit.roots[0].name in VIEWS
+    return not unit.fused and unit.outputs[0].name in VIEWS
 
 
 def overwritten(

@@ -26,7 +26,7 @@ def write_rows(writer: FunctionWriter, group: Sequence[Unit], frame: Frame) -> b
     nest = group_nest(group, nests)
     if nest is None:
         return False
-    written = [value for unit in group for op in unit.roots for value in op.results]
+    written = [value for unit in group for op in unit.outputs for value in op.results]
     if any(_overlaps(writer, nest, value, frame) for value in written):
         return False
     private = {v for v in written if frame.last_read.get(v, -1) <= frame.index and v not in frame.placed}

@@ -34,7 +34,7 @@ FORMS = (_control, _convolutions, _fft, _lapack, _products, _running, _top_k)
 
 def is_native(unit: Unit) -> bool:
     """Whether `unit` has a native form."""
-    return unit.fused or supports(unit.roots[0])
+    return unit.fused or supports(unit.outputs[0])
 
 
 def compile_stretch(

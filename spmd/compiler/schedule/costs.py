@@ -72,10 +72,10 @@ class Cost:
 def cost_of_unit(unit: Unit) -> Cost:
     """The cost of `unit`; of loops and branches, that of their operands and results alone."""
     if not unit.fused:
-        (op,) = unit.roots
+        (op,) = unit.outputs
         operations = sum(int(work.amount) for work in work_of_unit(unit))
         return Cost(operations, sum(map(bytes_of, op.operands)), sum(map(bytes_of, op.results)))
-    return cost_of_nests(nests_of(unit), [value for op in unit.roots for value in op.results])
+    return cost_of_nests(nests_of(unit), [value for op in unit.outputs for value in op.results])
 
 
 def cost_of_nests(nests: Sequence[Nest], results: Sequence[Value]) -> Cost:
@@ -89,7 +89,7 @@ def work_of_unit(unit: Unit, nests: Sequence[Nest] = ()) -> list[Work]:
     if unit.fused:
         stages = [(nest, stage) for nest in nests or nests_of(unit) for stage in nest.stages]
         return _merged(each for nest, stage in stages for each in _stage_work(nest, stage))
-    (op,) = unit.roots
+    (op,) = unit.outputs
     return [_WORK[op.name](op)] if op.name in _WORK and _is_static(op) else []
 
 

@@ -45,7 +45,7 @@ MEMORY: Path = -2
 
 @dataclass(eq=False, slots=True)
 class Unit:
-    """Ops that run together. `roots` are those whose results are written to memory, `taken` those computed on the way.
+    """Ops that run together: of `outputs` the results are written to memory, those `taken` are computed on the way.
 
     `shape` and `reduced` are the points that a fused unit goes over and the dimensions that it folds; a unit of one op
     that is not fused (`fused` False) has neither. Bit n of `waiting` is set where the unit of that `number` waits for
@@ -56,7 +56,7 @@ class Unit:
     position: int
     shape: tuple[int, ...] = ()
     reduced: tuple[int, ...] = ()
-    roots: list[Op] = field(default_factory=list)
+    outputs: list[Op] = field(default_factory=list)
     taken: dict[Op, None] = field(default_factory=dict)
     readers: set[Unit] = field(default_factory=set)
     number: int = 0
@@ -64,20 +64,20 @@ class Unit:
 
     @property
     def ops(self) -> list[Op]:
-        return [*self.taken, *self.roots]
+        return [*self.taken, *self.outputs]
 
     @property
     def is_reduction(self) -> bool:
-        return self.fused and is_reduction(self.roots[0])
+        return self.fused and is_reduction(self.outputs[0])
 
     @property
     def is_update(self) -> bool:
-        return self.fused and is_update(self.roots[0])
+        return self.fused and is_update(self.outputs[0])
 
     @property
     def is_open(self) -> bool:
         """Whether others may be computed at the unit's points, too."""
-        return self.fused and not self.is_update and self.roots[0].name != CONCATENATE
+        return self.fused and not self.is_update and self.outputs[0].name != CONCATENATE
 
     def __lt__(self, other: Unit) -> bool:
         return self.position < other.position
@@ -118,7 +118,7 @@ class _Fusion:
     # --- units of one op ---
 
     def _alone(self, op: Op, position: int) -> None:
-        unit = Unit(False, position, roots=[op])
+        unit = Unit(False, position, outputs=[op])
         self._add(unit, op)
         for value in (*op.operands, *(captured_values(op) if op.regions else ())):
             self.uses.setdefault(value, {}).setdefault(unit, set())
@@ -180,7 +180,7 @@ class _Fusion:
             joined = Unit(True, position, shape, reduced, [op])
             self._add(joined, op)
         else:
-            joined.roots.append(op)
+            joined.outputs.append(op)
             self._link(joined, op)
         self._read_operands(op, joined, {0})
 
@@ -221,7 +221,7 @@ class _Fusion:
                 if 0 in paths and unit.shape == shape and unit.reduced == reduced:
                     candidates[unit] = None
         for unit in candidates:
-            if unit.is_reduction != is_reduction(op) or len(unit.taken) >= LARGEST or len(unit.roots) >= 8:
+            if unit.is_reduction != is_reduction(op) or len(unit.taken) >= LARGEST or len(unit.outputs) >= 8:
                 continue
             if not any(self._reaches(reader, unit) for reader in uses):
                 return unit

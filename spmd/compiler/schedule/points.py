@@ -21,10 +21,10 @@ from spmd.compiler.schedule.reductions import is_reduction, reduction_of
 from spmd.ir import Op, Value
 
 
-def nest_of(roots: Sequence[Op], taken: Callable[[Op], bool], shape: Sequence[int], reduced: Sequence[int]) -> Nest:
-    """The nest over `shape` that writes the results of `roots`, ops of which `taken` holds being computed on the way.
+def nest_of(outputs: Sequence[Op], taken: Callable[[Op], bool], shape: Sequence[int], reduced: Sequence[int]) -> Nest:
+    """The nest over `shape` that writes the results of `outputs`, ops of which `taken` holds being computed on the way.
 
-    `reduced` are the dimensions that the reductions among the roots fold; the others write one element a point. Loops
+    `reduced` are the dimensions that the reductions among the outputs fold; the others write one element a point. Loops
     are one a dimension (see `collapse`), cut further where an index would not be affine otherwise.
     """
 
@@ -32,7 +32,7 @@ def nest_of(roots: Sequence[Op], taken: Callable[[Op], bool], shape: Sequence[in
         reader = PointReader(extents, lambda op: taken(op) or (op in own and not is_reduction(op)))
         stores = []
         reductions = []
-        for op in roots:
+        for op in outputs:
             if is_reduction(op):
                 reductions.append(reduction_of(op, index, reader))
                 continue
@@ -45,7 +45,7 @@ def nest_of(roots: Sequence[Op], taken: Callable[[Op], bool], shape: Sequence[in
         stage = Stage(tuple(reader.leaves), (*kept, *last), last, tuple(stores), tuple(reductions))
         return Nest(tuple(extents), (stage,))
 
-    own = set(roots)
+    own = set(outputs)
     return iterate(shape, nest_at)
 
 

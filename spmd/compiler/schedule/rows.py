@@ -52,7 +52,7 @@ def row_groups(units: Sequence[Unit]) -> list[list[Unit]]:
 
 def _rows(unit: Unit) -> Rows | None:
     """The points of `unit`, and what it folds: nothing is known where that is little."""
-    if not unit.is_open or not all(unit.shape) or is_sliding(unit.roots[0]):
+    if not unit.is_open or not all(unit.shape) or is_sliding(unit.outputs[0]):
         return None
     if not unit.is_reduction:
         return unit.shape, ()

@@ -28,7 +28,7 @@ def show_schedule(block: Block, is_native: Callable[[Unit], bool], indent: str =
             until = f" until {ends[unit]}" if unit in ends else ""
             yield f"{inner}{number}. {title(unit)}{until}{'' if is_native(unit) else ' [numpy]'}: {_price(unit)}"
             yield f"{inner}   {sources(unit.ops)}"
-            for op in () if unit.fused else unit.roots:
+            for op in () if unit.fused else unit.outputs:
                 for place, region in enumerate(op.regions):
                     if _is_program(op):
                         yield f"{inner}   {_region_name(op, place)}:"
@@ -37,19 +37,19 @@ def show_schedule(block: Block, is_native: Callable[[Unit], bool], indent: str =
 
 def _ends(units: Sequence[Unit]) -> dict[Unit, int]:
     """The numbers of the units that wait for what others start."""
-    starts = {unit.roots[0].results[0]: unit for unit in units if unit.roots[0].name == _START}
-    waits = [(unit.roots[0].operands, number) for number, unit in enumerate(units, 1) if not unit.fused]
+    starts = {unit.outputs[0].results[0]: unit for unit in units if unit.outputs[0].name == _START}
+    waits = [(unit.outputs[0].operands, number) for number, unit in enumerate(units, 1) if not unit.fused]
     return {starts[operands[0]]: number for operands, number in waits if operands and operands[0] in starts}
 
 
 def title(unit: Unit) -> str:
     """What a unit is, and what it gives."""
-    results = ", ".join(str(value.type) for op in unit.roots for value in op.results)
-    if unit.roots[0].name == _START:
-        inner = unit.roots[0].regions[0].block.ops[0]
+    results = ", ".join(str(value.type) for op in unit.outputs for value in op.results)
+    if unit.outputs[0].name == _START:
+        inner = unit.outputs[0].regions[0].block.ops[0]
         return f"{inner.name} started -> {', '.join(map(str, inner.result_types))}"
     if not unit.fused:
-        return f"{unit.roots[0].name} -> {results}"
+        return f"{unit.outputs[0].name} -> {results}"
     kind = "update" if unit.is_update else "reduction" if unit.is_reduction else "loop nest"
     points = "x".join(map(str, unit.shape)) or "1"
     folded = f", dimensions {', '.join(map(str, unit.reduced))} folded" if unit.reduced else ""

@@ -12,9 +12,9 @@ from spmd.compiler.schedule.updates import update_nest
 def nests_of(unit: Unit) -> list[Nest]:
     """The loop nests of a fused unit."""
     taken = unit.taken
-    first = unit.roots[0]
+    first = unit.outputs[0]
     if unit.is_update:
         return [update_nest(first, lambda op: op in taken)]
     if first.name == CONCATENATE:
         return part_nests(first, lambda op: op in taken)
-    return [nest_of(unit.roots, lambda op: op in taken, unit.shape, unit.reduced)]
+    return [nest_of(unit.outputs, lambda op: op in taken, unit.shape, unit.reduced)]

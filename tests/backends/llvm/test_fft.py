@@ -48,7 +48,7 @@ def test_transforms_are_the_sums_of_the_definition(kind: str, double: bool, leng
     text, x = fft(kind, length, 3, double)
     complex_native = kind in ("FFT", "IFFT") or (length % 2 == 0 and length >= 4)
     module = spmd.parse(text)
-    assert is_native(Unit(False, 0, roots=[module.functions[0].body.ops[0]])) is complex_native
+    assert is_native(Unit(False, 0, outputs=[module.functions[0].body.ops[0]])) is complex_native
     got, want = spmd.compile(module)(x)[0], in_f64(kind, x, length)
     eps = np.finfo(got.real.dtype).eps * 2 * np.log2(2 * length)
     np.testing.assert_allclose(got, want, rtol=0, atol=eps * np.sqrt(np.mean(np.abs(want) ** 2)) * 2)
@@ -58,7 +58,7 @@ def test_transforms_are_the_sums_of_the_definition(kind: str, double: bool, leng
 def test_other_lengths_have_no_native_form_and_still_a_value(length: int) -> None:
     text, x = fft("FFT", length, 1, False)
     module = spmd.parse(text)
-    assert not is_native(Unit(False, 0, roots=[module.functions[0].body.ops[0]]))
+    assert not is_native(Unit(False, 0, outputs=[module.functions[0].body.ops[0]]))
     got, want = spmd.compile(module)(x)[0], in_f64("FFT", x, length)
     np.testing.assert_allclose(got, want, rtol=0, atol=1e-5 * np.abs(want).max())
 

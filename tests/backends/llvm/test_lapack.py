@@ -28,7 +28,7 @@ def call(routine: str, element: str, operands: int, **options: str) -> str:
 def native(text: str, *arrays: np.ndarray) -> list[np.ndarray]:
     """Results of a program whose one op must have a native form."""
     first = spmd.parse(text).functions[0].body.ops[0]
-    assert is_native(Unit(False, 0, roots=[first]))
+    assert is_native(Unit(False, 0, outputs=[first]))
     return here(text, *arrays)
 
 

@@ -17,7 +17,7 @@ HARD = [0.0, -0.0, np.inf, -np.inf, np.nan, -np.nan, 1, 1, -1, 2, 1e-42, -1e-42,
 
 
 def native_form(module: spmd.Module) -> bool:
-    return is_native(Unit(False, 0, roots=[module.functions[0].body.ops[0]]))
+    return is_native(Unit(False, 0, outputs=[module.functions[0].body.ops[0]]))
 
 
 def elements(dtype: np.dtype, shape: tuple[int, int]) -> np.ndarray:

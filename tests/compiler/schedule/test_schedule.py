@@ -112,7 +112,7 @@ def test_reductions_of_one_array_share_a_pass() -> None:
   return %0, %2 : tensor<6xf32>, tensor<6xf32>
 }}"""
     )
-    assert len(unit.roots) == 2 and unit.reduced == (1,)
+    assert len(unit.outputs) == 2 and unit.reduced == (1,)
 
 
 def test_a_unit_never_waits_for_what_waits_for_it() -> None:
@@ -128,7 +128,7 @@ def test_a_unit_never_waits_for_what_waits_for_it() -> None:
 }}"""
     )
     units = units_of(text)
-    place = {value: number for number, unit in enumerate(units) for op in unit.roots for value in op.results}
+    place = {value: number for number, unit in enumerate(units) for op in unit.outputs for value in op.results}
     for number, unit in enumerate(units):
         for op in unit.ops:
             assert all(place.get(operand, -1) <= number for operand in op.operands)
@@ -247,7 +247,7 @@ def test_what_is_no_loop_nest_costs_its_operations(line: str, operations: int) -
     head = f"func.func @main(%x: tensor<2x16x8xf32>, %k: tensor<3x8x5xf32>) -> {result}"
     zero = "%zero = stablehlo.constant dense<0.0> : tensor<f32>"
     units = units_of(f"{head} {{\n{zero}\n{line}\nreturn %r : {result}\n}}")
-    (unit,) = (unit for unit in units if unit.roots[0].name in line)
+    (unit,) = (unit for unit in units if unit.outputs[0].name in line)
     assert cost_of_unit(unit).operations == operations
 
 
