@@ -76,6 +76,8 @@ class FunctionWriter:
         #: The functions of units that stand apart: their names by their bodies.
         self.parts: dict[str, str] = {}
         self.uses_workers = False
+        #: Whether no block has had more than one loop nest so far.
+        self.is_one_nest = True
         self._make_callback = make_callback
         self.callbacks: list[Callback] = []
         self.text = FunctionText()
@@ -217,7 +219,9 @@ class FunctionWriter:
         last_reads = self.last_reads(units, results)
         frame = Frame(units, last_reads, through_views(placed))
         frame.lent = lent(self, UnitsOfBlock(units, last_reads), frame.placed, free)
-        for group in row_groups(units):
+        groups = row_groups(units)
+        self.is_one_nest &= len(groups) <= 1
+        for group in groups:
             first = frame.index
             frame.index += len(group) - 1
             with self._timed(group) if len(group) > 1 else nullcontext():
@@ -365,7 +369,7 @@ class FunctionWriter:
             [
                 *(f"{name} = {text}" for text, name in self.globals.items()),
                 *self._addresses.tables(self.name, placement, arena),
-                f"define void @{self.name}(ptr noalias readonly %arguments) #{int(self._only_calls())} {{",
+                f"define void @{self.name}(ptr noalias readonly %arguments) #{int(self.text.only_calls)} {{",
                 self.text.body([*counters, *addresses]),
                 "}",
                 *(define(name, body) for body, name in self.parts.items()),
@@ -379,10 +383,3 @@ class FunctionWriter:
                 f"attributes #1 = {{ noinline nounwind optnone {CODE_ATTRIBUTES} }}",
             ]
         )
-
-    def _only_calls(self) -> bool:
-        """Whether the function has neither branches nor vectors: calls, and what they are given.
-
-        It is not worth the time that optimizing takes.
-        """
-        return not any("br " in line or "<" in line for line in self.text.lines)

@@ -23,8 +23,8 @@ from spmd.backends.llvm.processor import Processor, host, target_machine
 #: LLVM's own tables are not made for several threads, and libraries are named one after another.
 _LOCK = threading.RLock()
 _NUMBERS = itertools.count()
-#: Counts the ways in which `_simplify` was ever done: code that was kept is of the one way.
-_PASSES = 2
+#: Counts the ways in which modules were ever compiled: code that was kept is of the one way.
+_PASSES = 3
 
 
 @dataclass(frozen=True)
@@ -110,8 +110,8 @@ def made_by(processor: Processor) -> str:
 def compile_module(text: str, processor: Processor) -> ObjectCode:
     """The object file of a module of LLVM's text, for `processor`; made anew."""
     with _LOCK:
-        machine = _machine(processor)
         module = llvm.parse_assembly(text)
+        machine = _machine(processor, optimizing=_is_optimized(module))
         module.triple = processor.triple
         module.data_layout = str(machine.target_data)
         module.verify()
@@ -143,9 +143,16 @@ def _simplify(module: llvm.ModuleRef, machine: llvm.TargetMachine) -> None:
     passes.run(module, llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options()))
 
 
+def _is_optimized(module: llvm.ModuleRef) -> bool:
+    """Whether any function of `module` is to be optimized. Where none is, the code generator's passes for that are not
+    even set up, which takes longer than to compile a short function."""
+    defined = (function for function in module.functions if not function.is_declaration)
+    return any(b"optnone" not in b" ".join(function.attributes).split() for function in defined)
+
+
 @cache
-def _machine(processor: Processor) -> llvm.TargetMachine:
-    return target_machine(processor)
+def _machine(processor: Processor, *, optimizing: bool) -> llvm.TargetMachine:
+    return target_machine(processor, optimizing=optimizing)
 
 
 @cache

@@ -93,7 +93,7 @@ class _Caller:
         known = self.writer.routine(self.letter + name)
         self.writer.symbols[known.symbol] = known.address
         self.text.declarations[f"declare void @{known.symbol}({', '.join(['ptr'] * len(arguments))})"] = None
-        self.text.line(f"call void @{known.symbol}({', '.join(f'ptr {argument}' for argument in arguments)})")
+        self.text.call(f"call void @{known.symbol}({', '.join(f'ptr {argument}' for argument in arguments)})")
 
     def info(self) -> str:
         """Room for what a routine reports."""

@@ -48,7 +48,7 @@ class MicroKernel(Callee, Numbers):
         """Writes a call for the tiles that begin at `addresses`: of left operand, right operand and result."""
         text.callees[self.name] = self
         pointers = ", ".join(f"ptr {address}" for address in addresses)
-        text.line(f"call void @{self.name}({pointers}, ptr {sizes.constant(text)})")
+        text.call(f"call void @{self.name}({pointers}, ptr {sizes.constant(text)})")
 
     def definition(self, linkage: str = "") -> str:
         """The function in LLVM's text."""
@@ -88,7 +88,7 @@ class Packing(Callee, Numbers):
         """Writes a call that lays out `blocks` blocks of so many rows, `stride` bytes from row to row in `source`."""
         text.callees[self.name] = self
         sizes = f"i64 {blocks}, i64 {rows}, i64 {stride}"
-        text.line(f"call void @{self.name}(ptr {source}, ptr {target}, {sizes})")
+        text.call(f"call void @{self.name}(ptr {source}, ptr {target}, {sizes})")
 
     def definition(self, linkage: str = "") -> str:
         """The function in LLVM's text."""

@@ -52,19 +52,20 @@ class PartFunction:
         return self.captured.setdefault(outside, f"%captured{len(self.captured)}")
 
     def body(self) -> str:
-        """The function's text between its braces."""
+        """The function's attributes, and its text in braces."""
         loads = []
         for place, name in enumerate(self.captured.values()):
             loads += [
                 f"  {name}.at = getelementptr ptr, ptr %frame, i64 {place}",
                 f"  {name} = load ptr, ptr {name}.at, !invariant.load !0",
             ]
-        return self.text.body([*loads, "  br label %entry"])
+        body = self.text.body([*loads, "  br label %entry"])
+        return f"#{int(self.text.only_calls)} {{\n{body}\n}}"
 
 
 def define(name: str, body: str) -> str:
     """The text of the function `name` with the body of a PartFunction."""
-    return f"define internal void @{name}(ptr noalias readonly %frame, i64 %part) #0 {{\n{body}\n}}"
+    return f"define internal void @{name}(ptr noalias readonly %frame, i64 %part) {body}"
 
 
 def parts_of(nests: Sequence[Nest], results: Sequence[Value], threads: int) -> int:
@@ -88,7 +89,7 @@ def call_in_parts(
     writer.uses_workers = True
     writer.text.declarations[f"declare void @{RUN}(ptr, ptr, i64, i64, i1)"] = None
     how = f"i64 {count}, i64 {writer.threads}, i1 {str(products).lower()}"
-    writer.text.line(f"call void @{RUN}(ptr @{name}, ptr {frame}, {how})")
+    writer.text.call(f"call void @{RUN}(ptr @{name}, ptr {frame}, {how})")
 
 
 def _written(writer: FunctionWriter, write: Callable[[PartFunction], None]) -> tuple[str, str]:
@@ -105,8 +106,8 @@ def _written(writer: FunctionWriter, write: Callable[[PartFunction], None]) -> t
 
 
 def write_apart(writer: FunctionWriter, nest: Nest) -> None:
-    """Writes `nest` as a function and a call of it, or where the call stands if it has few points."""
-    if prod(nest.extents) < (_LEAST_APART if writer.text.depth else _LEAST_APART_OUTSIDE):
+    """Writes `nest` as a function and a call of it, or where the call stands if it has few points, or stands alone."""
+    if writer.is_one_nest or prod(nest.extents) < (_LEAST_APART if writer.text.depth else _LEAST_APART_OUTSIDE):
         NestWriter(nest, writer.text, writer.pointer).write()
         return
 
@@ -114,7 +115,7 @@ def write_apart(writer: FunctionWriter, nest: Nest) -> None:
         NestWriter(nest, part.text, lambda value: part.pointer(writer.pointer(value))).write()
 
     name, frame = _written(writer, write)
-    writer.text.line(f"call void @{name}(ptr {frame}, i64 0)")
+    writer.text.call(f"call void @{name}(ptr {frame}, i64 0)")
 
 
 def write_nest(writer: FunctionWriter, nest: Nest, frame: Frame, results: Sequence[Value]) -> None:

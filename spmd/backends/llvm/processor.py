@@ -60,12 +60,12 @@ def _ask_for_tiles() -> bool:
     return bool(ctypes.CDLL(None).syscall(_ARCH_PRCTL, _REQUEST_STATE, _TILE_DATA) == 0)
 
 
-def target_machine(processor: Processor) -> llvm.TargetMachine:
+def target_machine(processor: Processor, *, optimizing: bool = True) -> llvm.TargetMachine:
     """A new machine that emits position-independent code for `processor`."""
     _initialize()
     target = llvm.Target.from_triple(processor.triple)
     return target.create_target_machine(
-        cpu=processor.cpu, features=processor.features, opt=2, reloc="pic", codemodel="small"
+        cpu=processor.cpu, features=processor.features, opt=2 if optimizing else 0, reloc="pic", codemodel="small"
     )
 
 

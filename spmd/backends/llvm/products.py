@@ -295,4 +295,4 @@ def _call_blas(writer: FunctionWriter, text: FunctionText, product: Product, poi
     ]  # fmt: skip
     writer.symbols[gemm.symbol] = gemm.address
     text.declarations[f"declare void @{gemm.symbol}({', '.join(['ptr'] * 13)})"] = None
-    text.line(f"call void @{gemm.symbol}({', '.join(f'ptr {argument}' for argument in arguments)})")
+    text.call(f"call void @{gemm.symbol}({', '.join(f'ptr {argument}' for argument in arguments)})")

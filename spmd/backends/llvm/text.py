@@ -17,13 +17,17 @@ from spmd.backends.llvm.writer import Callee
 
 @dataclass(slots=True)
 class LoopScope:
-    """The body of an open loop (the function's own at depth 0): its lines and what has been written in it."""
+    """The body of an open loop (the function's own at depth 0): its lines and what has been written in it.
+
+    `calls`: it calls a function that takes long.
+    """
 
     depth: int
     label: str
     head: str = ""
     lines: list[str] = field(default_factory=list)
     known: dict[Hashable, Any] = field(default_factory=dict)
+    calls: bool = False
 
 
 class FunctionText:
@@ -35,6 +39,7 @@ class FunctionText:
         self.declarations: dict[str, None] = {}
         self.callees: dict[str, Callee] = {}
         self._count = 0
+        self._calling_loops = 0
 
     def fresh(self, hint: str = "t") -> str:
         """A name that no other value or block has."""
@@ -53,6 +58,11 @@ class FunctionText:
     def line(self, text: str, depth: int | None = None) -> None:
         """Writes an instruction into the scope at `depth`, the innermost one by default."""
         self.scopes[-1 if depth is None else depth].lines.append(f"  {text}")
+
+    def call(self, text: str) -> None:
+        """Writes a call of a function that takes long: what else is done around it takes no time beside it."""
+        self.line(text)
+        self.innermost.calls = True
 
     def value(self, text: str, depth: int | None = None, hint: str = "t") -> str:
         """Writes an instruction that gives a value; its name."""
@@ -95,6 +105,7 @@ class FunctionText:
         self.scopes.pop()
         outer.lines += inner.lines
         outer.label = inner.label
+        outer.calls |= inner.calls
 
     @contextmanager
     def where(self, condition: str) -> Iterator[int]:
@@ -142,6 +153,8 @@ class FunctionText:
             f"{head}.end:",
         ]
         outer.label = f"{head}.end"
+        outer.calls |= inner.calls
+        self._calling_loops += inner.calls
 
     def chunks(self, count: int, step: int) -> Iterator[tuple[str, int]]:
         """Chunks of `step` of `count`, the last one what is left: where each begins, and its size.
@@ -165,6 +178,14 @@ class FunctionText:
         """All lines but allocations."""
         (scope,) = self.scopes
         return scope.lines
+
+    @property
+    def only_calls(self) -> bool:
+        """Whether there are calls and what they are given alone: no vectors, and no branches but those of loops around
+        calls that take long. Optimizing it is not worth the time.
+        """
+        branches = sum("br " in line for line in self.lines)
+        return branches == 2 * self._calling_loops and not any("<" in line for line in self.lines)
 
     def body(self, prologue: Sequence[str]) -> str:
         """The whole text between the function's braces; `prologue` ends with a branch to `entry`."""
