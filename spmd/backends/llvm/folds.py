@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from math import prod
 
 from spmd.analysis.affine import Variable
 from spmd.analysis.scalar.expression import Expression
@@ -28,18 +29,25 @@ BLOCK, LEAST_BLOCKS = 64, 8
 class Blocks:
     """A long fold's blocks: sizes of them at each level, the number of the largest ones, and what is left over.
 
-    `stride` is the bytes that hold what one block gives.
+    `stride` is the bytes that hold what one block gives at one of the `points` that are folded side by side, each of
+    them as many elements as there are lanes.
     """
 
     levels: tuple[int, ...]
     count: int
     rest: int
     stride: int
+    points: int
 
     @property
     def total(self) -> int:
         """Blocks, that of what is left over among them."""
         return self.count + bool(self.rest)
+
+    @property
+    def nbytes(self) -> int:
+        """What all blocks give at all points."""
+        return self.stride * self.total * self.points
 
 
 class FoldWriter:
@@ -136,13 +144,17 @@ class FoldWriter:
     # --- blocks apart from each other ---
 
     def blocks(self, stage: Stage) -> Blocks | None:
-        """The blocks of the folds of `stage`, whose only loop is folded; None where it is not cut in blocks."""
+        """The blocks of the folds of `stage`, which folds one loop; None where that is not cut in blocks."""
         (last,) = stage.reduced
         if not self._is_long(stage, last):
             return None
         levels = self._levels(last)
         count, rest = divmod(self.point.nest.extents[last], levels[-1])
-        return Blocks(tuple(levels), count, rest, sum(self._room(stage)))
+        return Blocks(tuple(levels), count, rest, sum(self._room(stage)), prod(map(self._points, stage.kept)))
+
+    def _points(self, variable: Variable) -> int:
+        """How often what is in a loop that is not folded is done."""
+        return -(-self.point.nest.extents[variable] // (self.point.width if variable == self.point.lane else 1))
 
     def _room(self, stage: Stage) -> list[int]:
         """Bytes of each value that is folded, on all lanes, each on cache lines of its own."""
@@ -150,8 +162,14 @@ class FoldWriter:
         return [-(-each // 512) * 64 for each in bits]
 
     def _places(self, stage: Stage, memory: str, number: str) -> list[list[str]]:
-        """The addresses of what block `number` gives."""
+        """The addresses of what block `number` gives at the point that is being written."""
         room = self._room(stage)
+        for variable in stage.kept:
+            place = self.point.variables[variable][0]
+            if variable == self.point.lane:
+                place = self.point.text.value(f"udiv i64 {place}, {self.point.width}")
+            row = self.point.text.value(f"mul nuw nsw i64 {number}, {self._points(variable)}")
+            number = self.point.text.value(f"add nuw nsw i64 {row}, {place}")
         at = self.point.text.value(f"mul nuw nsw i64 {number}, {sum(room)}")
         start = self.point.text.value(f"getelementptr i8, ptr {memory}, i64 {at}")
         offsets = iter([sum(room[:place]) for place in range(len(room))])
@@ -184,11 +202,11 @@ class FoldWriter:
 
         with text.part():
             name, _ = text.open_loop()
-            block(name, size)
+            self.loops.nested(stage.kept, lambda: block(name, size), written_out=False)
             text.close_loop(part.stop, 1, part.first)
         if blocks.rest:
             with text.where(part.is_last):
-                block(str(blocks.count), blocks.rest)
+                self.loops.nested(stage.kept, lambda: block(str(blocks.count), blocks.rest), written_out=False)
 
     def _fold_blocks(self, stage: Stage, memory: str, totals: Sequence[list[str]], width: int) -> None:
         """What blocks gave, in their order."""

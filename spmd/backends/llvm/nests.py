@@ -27,6 +27,8 @@ from spmd.ir import Value
 LANES, FOLDING_LANES = 16, 64
 #: Points of a nest that is written out without any loop.
 WRITTEN_OUT = 16
+#: Bytes that blocks of folds may give.
+_MOST_OF_BLOCKS = 1 << 20
 #: Points of a stage whose inside is written by itself.
 _LEAST_INSIDE = 1 << 10
 
@@ -48,14 +50,15 @@ class NestWriter:
         self._outer(self.nest.outer)
 
     def fold_blocks(self) -> Blocks | None:
-        """The blocks of a nest that folds all its points in one loop that is cut in blocks; None of any other nest."""
+        """The blocks of a nest that folds one loop, which is cut in blocks, at few points; None of any other nest."""
         if self.nest.outer or len(self.nest.stages) != 1:
             return None
         (stage,) = self.nest.stages
-        if stage.kept or len(stage.reduced) != 1 or not stage.reductions:
+        if len(stage.reduced) != 1 or not stage.reductions:
             return None
         self.point.lane, self.point.width = self.lanes(self.nest, stage)
-        return FoldWriter(self.loops).blocks(stage)
+        blocks = FoldWriter(self.loops).blocks(stage)
+        return blocks if blocks is not None and blocks.nbytes <= _MOST_OF_BLOCKS else None
 
     def write_blocks(self, memory: str, part: Range) -> None:
         """Folds the blocks `part`, by number, and writes what they give to `memory`; the last part, what is left."""
@@ -66,7 +69,9 @@ class NestWriter:
         """The rest of a fold whose blocks are in `memory`."""
         assert self.fold_blocks() is not None
         with self.point.text.part():
-            FoldWriter(self.loops).write(self.nest.stages[0], written_out=False, memory=memory)
+            (stage,) = self.nest.stages
+            fold = FoldWriter(self.loops)
+            self.loops.nested(stage.kept, lambda: fold.write(stage, written_out=False, memory=memory), False)
 
     def _outer(self, variables: Sequence[Variable]) -> None:
         """The loops that the stages share."""

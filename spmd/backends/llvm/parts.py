@@ -2,8 +2,8 @@
 
 A loop nest that takes long enough is written as a function of a part's number, and the workers are called with it. A
 part is a stretch of one loop that is not folded: whoever runs it, and however many parts there are, each point is
-computed alike. A fold of everything is cut at the blocks that it is folded by anyway (spmd.backends.llvm.folds): their
-results are put down, and folded in their order when all are there. So no bit depends on the number of threads.
+computed alike. A fold of everything, or of a few columns, is cut at the blocks that it is folded by anyway
+(spmd.backends.llvm.folds): their results are put down, and folded in their order when all are there. So no bit depends on the number of threads.
 """
 
 from __future__ import annotations
@@ -123,12 +123,15 @@ def write_nest(writer: FunctionWriter, nest: Nest, frame: Frame, results: Sequen
     num_parts = parts_of([nest], results, writer.threads)
     if num_parts > 1 and not any(stage.updates for stage in nest.stages):
         cut = _cut(nest, num_parts)
-        if cut is not None:
+        if cut is not None and cut.count >= writer.threads:
             write_in_parts(writer, nest, cut, {})
             return
         blocks = NestWriter(nest, writer.text, writer.pointer).fold_blocks()
-        if blocks is not None and blocks.count > 1:
+        if blocks is not None and blocks.count > (1 if cut is None else cut.count):
             _write_in_blocks(writer, nest, frame, num_parts)
+            return
+        if cut is not None:
+            write_in_parts(writer, nest, cut, {})
             return
     write_apart(writer, nest)
 
@@ -190,10 +193,10 @@ def write_in_parts(writer: FunctionWriter, nest: Nest, cut: Cut, rows: dict[Valu
 
 
 def _write_in_blocks(writer: FunctionWriter, nest: Nest, frame: Frame, num_parts: int) -> None:
-    """Writes a fold of everything: blocks in parts, then what they gave."""
+    """Writes folds: blocks in parts, then what they gave."""
     blocks = NestWriter(nest, writer.text, writer.pointer).fold_blocks()
     assert blocks is not None
-    memory = writer.scratch(frame, blocks.stride * blocks.total).pointer
+    memory = writer.scratch(frame, blocks.nbytes).pointer
     size = -(-blocks.count // num_parts)
     count = blocks.count // size
 

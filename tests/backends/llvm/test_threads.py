@@ -73,6 +73,30 @@ def test_folds_of_one_dimension_are_cut_along_the_other(shape: tuple[int, int], 
     assert totals == [totals[0]] * len(totals)
 
 
+@pytest.mark.usefixtures("all_are_cut")
+@pytest.mark.parametrize("columns", [1, 3, 16, 64, 77])
+@pytest.mark.parametrize("rows", [128, 1001, 40_000])
+def test_folds_of_a_few_columns_are_cut_at_their_blocks(rows: int, columns: int) -> None:
+    full, row = f"tensor<{rows}x{columns}xf32>", f"tensor<{columns}xf32>"
+    module = spmd.parse(f"""func.func @main(%x: {full}) -> ({full}, {row}, {row}) {{
+      %zero = stablehlo.constant dense<0.0> : tensor<f32>
+      %low = stablehlo.constant dense<0xFF800000> : tensor<f32>
+      %y = stablehlo.exponential %x : {full}
+      %s = stablehlo.reduce(%y init: %zero) applies stablehlo.add across dimensions = [0]
+        : ({full}, tensor<f32>) -> {row}
+      %m = stablehlo.reduce(%x init: %low) applies stablehlo.maximum across dimensions = [0]
+        : ({full}, tensor<f32>) -> {row}
+      return %y, %s, %m : {full}, {row}, {row}
+    }}""")
+    array = np.random.default_rng(rows + columns).standard_normal((rows, columns)).astype(np.float32)
+    array[-1, 0], array[rows // 2, -1] = 9.0, np.nan
+    results = [spmd.compile(module, threads=threads)(array) for threads in THREADS]
+    assert [bits(each) for each in results] == [bits(results[0])] * len(results)
+    sums = np.exp(array.astype(np.float64)).sum(0)
+    np.testing.assert_allclose(results[0][1], sums, rtol=1e-5)
+    np.testing.assert_array_equal(results[0][2], array.max(0))
+
+
 def test_several_threads_of_python_share_the_workers() -> None:
     array = np.random.default_rng(1).standard_normal(300_001).astype(np.float32)
     executable = spmd.compile(spmd.parse(SUM.format(n=array.size)), threads=3)
