@@ -12,7 +12,7 @@ from functools import partial
 from math import prod
 
 from spmd.analysis.affine import Variable
-from spmd.analysis.scalar.expression import Expression
+from spmd.analysis.scalar.expression import Expression, walk
 from spmd.backends.llvm.loops import LoopWriter, Range
 from spmd.backends.llvm.points import Bound, Rendered, shuffled
 from spmd.backends.llvm.stores import store_all
@@ -23,6 +23,9 @@ from spmd.compiler.schedule.rows import FEW
 
 #: Turns of a loop that are folded by themselves, and the least number of the largest blocks.
 BLOCK, LEAST_BLOCKS = 64, 8
+#: Bits of values that are folded side by side, so that none waits for the one before; blocks so folded at most, and the
+#: operations of a turn: where there are more, other things are done while one waits.
+_CHAINS, _SIDE, _LIGHT = 2048, 4, 8
 
 
 @dataclass(frozen=True)
@@ -186,10 +189,7 @@ class FoldWriter:
         text, size, width = self.point.text, blocks.levels[-1], self.point.width
 
         def block(number: str, length: int) -> None:
-            parts = [[text.allocate(llvm_type(e.type, width)) for e in r.initial] for r in stage.reductions]
-            for reduction, slots in zip(stage.reductions, parts, strict=True):
-                assert reduction.neutral is not None
-                self._reset(slots, reduction.neutral, width)
+            parts = self._neutral(stage, width)
             begin = text.value(f"mul nuw nsw i64 {number}, {size}")
             self._fold_range(stage, last, begin, length, blocks.levels[:-1], parts, width)
             for reduction, slots, places in zip(
@@ -234,21 +234,50 @@ class FoldWriter:
             self._fold_turns(stage, last, start, length, totals, width)
             return
         size = levels[-1]
-        parts = [
-            [self.point.text.allocate(llvm_type(first.type, width)) for first in reduction.initial]
-            for reduction in stage.reductions
-        ]
+        side = self._side(stage, last, width) if len(levels) == 1 and length >= 2 * size else 1
 
-        def block(begin: str, places: int) -> None:
-            for reduction, slots in zip(stage.reductions, parts, strict=True):
-                assert reduction.neutral is not None
-                self._reset(slots, reduction.neutral, width)
-            self._fold_range(stage, last, begin, places, levels[:-1], parts, width)
-            for reduction, slots, total in zip(stage.reductions, parts, totals, strict=True):
-                self._merge(reduction, total, slots, width)
+        def blocks(begin: str, sizes: Sequence[int]) -> None:
+            parts = [self._neutral(stage, width) for _ in sizes]
+            if len(parts) == 1:
+                self._fold_range(stage, last, begin, sizes[0], levels[:-1], parts[0], width)
+            else:
+                self._fold_side_by_side(stage, last, begin, size, parts, width)
+            for part in parts:
+                for reduction, slots, total in zip(stage.reductions, part, totals, strict=True):
+                    self._merge(reduction, total, slots, width)
 
-        for number, places in self.point.text.chunks(length, size):
-            block(self._plus(start, number), places)
+        for number, places in self.point.text.chunks(length, side * size):
+            begin = self._plus(start, number)
+            if side > 1 and places == side * size:
+                blocks(begin, [size] * side)
+                continue
+            for place, rows in self.point.text.chunks(places, size):
+                blocks(self._plus(begin, place), [rows])
+
+    def _neutral(self, stage: Stage, width: int) -> list[list[str]]:
+        """Room for what is folded of a block."""
+        slots = [[self.point.text.allocate(llvm_type(e.type, width)) for e in r.initial] for r in stage.reductions]
+        for reduction, names in zip(stage.reductions, slots, strict=True):
+            assert reduction.neutral is not None
+            self._reset(names, reduction.neutral, width)
+        return slots
+
+    def _side(self, stage: Stage, last: Variable, width: int) -> int:
+        """How many blocks are folded side by side: several of few lanes, where little is computed at each turn."""
+        bits = sum(first.type.bits * width for reduction in stage.reductions for first in reduction.initial)
+        codes = [code for reduction in stage.reductions for code in (*reduction.inputs, *reduction.combine)]
+        is_light = len(walk(codes)) <= _LIGHT and not stage.stores and self.point.valid is None
+        return max(1, min(_SIDE, _CHAINS // bits)) if is_light and last != self.point.lane else 1
+
+    def _fold_side_by_side(
+        self, stage: Stage, last: Variable, start: str, size: int, parts: Sequence[Sequence[list[str]]], width: int
+    ) -> None:
+        """Folds blocks of `size` places, of which the first begins at `start`: a place of each at each turn."""
+        name, _ = self.point.text.open_loop()
+        for number, slots in enumerate(parts):
+            place = self._plus(self._plus(start, str(number * size)), name)
+            self.loops.at(last, place, partial(self._turn, stage, slots, False, width))
+        self.point.text.close_loop(size)
 
     def _fold_turns(
         self, stage: Stage, last: Variable, start: str, length: int, slots: Sequence[list[str]], width: int

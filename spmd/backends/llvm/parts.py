@@ -3,7 +3,8 @@
 A loop nest that takes long enough is written as a function of a part's number, and the workers are called with it. A
 part is a stretch of one loop that is not folded: whoever runs it, and however many parts there are, each point is
 computed alike. A fold of everything, or of a few columns, is cut at the blocks that it is folded by anyway
-(spmd.backends.llvm.folds): their results are put down, and folded in their order when all are there. So no bit depends on the number of threads.
+(spmd.backends.llvm.folds): their results are put down, and folded in their order when all are there. So no bit depends
+on the number of threads.
 """
 
 from __future__ import annotations

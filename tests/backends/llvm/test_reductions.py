@@ -47,3 +47,26 @@ def test_a_sum_that_is_marked_is_folded_one_after_another(shape: tuple[int, ...]
 }}"""
     (got,) = spmd.compile(spmd.parse(text))(x)
     np.testing.assert_array_equal(got, np.add.accumulate(x, axis=0)[-1])
+
+
+@pytest.mark.parametrize("rows", [128, 127 * 3, 1000, 40_000])
+@pytest.mark.parametrize("op", ["add", "maximum"])
+def test_a_column_has_the_same_bits_however_many_there_are(rows: int, op: str) -> None:
+    start = {"add": "0.0", "maximum": "0xFF800000"}[op]
+
+    def fold(x: np.ndarray) -> np.ndarray:
+        kind, kept = f"tensor<{rows}x{x.shape[1]}xf32>", f"tensor<{x.shape[1]}xf32>"
+        text = f"""func.func @main(%x: {kind}) -> {kept} {{
+          %start = stablehlo.constant dense<{start}> : tensor<f32>
+          %r = stablehlo.reduce(%x init: %start) applies stablehlo.{op} across dimensions = [0]
+            : ({kind}, tensor<f32>) -> {kept}
+          return %r : {kept}
+        }}"""
+        return spmd.compile(spmd.parse(text))(np.ascontiguousarray(x))[0]
+
+    x = np.random.default_rng(rows).standard_normal((rows, 80)).astype(np.float32)
+    x[rows // 2, 2], x[-1, 3] = np.nan, -np.inf
+    x[:, 1], x[5, 1] = -0.0, 0.0
+    whole = fold(x)
+    for columns in (2, 7, 8, 16, 32, 64):  # a single one is a row, which is folded in lanes
+        assert fold(x[:, :columns]).tobytes() == whole[:columns].tobytes(), columns
