@@ -15,7 +15,9 @@ import numpy as np
 
 from spmd.arrays import Array
 from spmd.backends.llvm.butterflies import NativeArithmetic, Parts
-from spmd.backends.llvm.fft_stages import LANES, FftStage, StageWriter, stages_of
+from spmd.backends.llvm.fft_stages import FftStage, run_stages, stages_of
+from spmd.backends.llvm.planes import LANES, PlaneStep, PlaneWriter, rest_lanes
+from spmd.backends.llvm.text import FunctionText
 
 #: The prime factors that the longer length may have.
 _RADICES = (2, 3, 5)
@@ -70,40 +72,65 @@ def _is_smooth(number: int) -> bool:
 
 
 def write_bluestein(
-    writer: StageWriter, transform: Bluestein, tables: Sequence[str], here: Parts, there: Parts
+    text: FunctionText,
+    bits: int,
+    transform: Bluestein,
+    tables: Sequence[str],
+    here: Parts,
+    there: Parts,
+    *,
+    apart: bool,
 ) -> tuple[Parts, Parts]:
     """The transform of what stands in `here`; `there` is as much memory. The planes that hold it, and the others.
 
-    `tables` are the addresses of the chirp, the factors and the rotations of the stages, real parts first.
+    `tables` are the addresses of the chirp, the factors and the rotations of the stages, real parts first; `apart` says
+    whether the steps stand out of line.
 
     The inverse inner transform is the one of parts that have changed places, so that both are one loop. Numbers whose
     parts have changed places are multiplied by w where they are multiplied by 1 / w, its conjugate.
     """
     chirp, factors, *rotations = tables
-    length, text = transform.length, writer.text
-    _clear(writer, there, length - length % LANES, transform.inner)
-    _multiply(writer, length, (chirp, length), here, there)
+    writer = PlaneWriter(text, bits)
+    length, inner = transform.length, transform.inner
+
+    def multiply(count: int, table: str, distance: int, source: Parts, target: Parts) -> None:
+        told = [writer.at(table, 0), writer.at(table, distance), *source, *target, str(count)]
+        Multiplication(bits, rest_lanes(count)).run(text, told, apart=apart)
+
+    for plane in there:
+        size = (inner - length) * bits // 8
+        text.line(f"call void @llvm.memset.p0.i64(ptr {writer.at(plane, length)}, i8 0, i64 {size}, i1 false)")
+    multiply(length, chirp, length, here, there)
     number, _ = text.open_loop()
-    table = writer.at(factors, text.value(f"mul i64 {number}, {transform.inner}"))
-    results, _ = writer.run(transform.stages, rotations, there, here)
-    _multiply(writer, transform.inner, (table, 2 * transform.inner), results, there[::-1])
+    table = writer.at(factors, writer.product(number, inner))
+    results, _ = run_stages(text, bits, transform.stages, rotations, there, here, apart=apart)
+    multiply(inner, table, 2 * inner, results, there[::-1])
     text.close_loop(2)
     return there, here
 
 
-def _clear(writer: StageWriter, planes: Parts, first: int, stop: int) -> None:
-    """Zeros from `first` on, as many as fill registers."""
-    start, _ = writer.text.open_loop()
-    for plane in planes:
-        writer.store("zeroinitializer", plane, start, LANES)
-    writer.text.close_loop(stop, LANES, str(first))
+@dataclass(frozen=True)
+class Multiplication(PlaneStep):
+    """Numbers times those of a table; results may take their place."""
 
+    rest: int
 
-def _multiply(writer: StageWriter, length: int, table: tuple[str, int], source: Parts, target: Parts) -> None:
-    """`length` numbers times those of a table, whose imaginary parts lie so many numbers behind the real ones."""
-    for start, lanes in writer.blocks(length):
-        calculate = NativeArithmetic(writer.text, writer.vector(lanes))
-        value = writer.load(source[0], start, lanes), writer.load(source[1], start, lanes)
-        factor = writer.load(table[0], start, lanes), writer.load(table[0], writer.sum(start, table[1]), lanes)
-        for part, plane in zip(calculate.multiplied(value, factor), target, strict=True):
-            writer.store(part, plane, start, lanes)
+    disjoint = False
+    parameters = (
+        "ptr %factor.real", "ptr %factor.imaginary", "ptr %real", "ptr %imaginary", "ptr %to.real", "ptr %to.imaginary",
+        "i64 %length",
+    )  # fmt: skip
+
+    @property
+    def kind(self) -> str:
+        return f"times.{self.rest}"
+
+    def write(self, writer: PlaneWriter, *arguments: str) -> None:
+        """Writes the products, of `length` numbers."""
+        *planes, to_real, to_imaginary, length = arguments
+        for start, lanes in writer.blocks(length, self.rest):
+            calculate = NativeArithmetic(writer.text, writer.vector(lanes))
+            one, other, real, imaginary = (writer.load(plane, start, lanes) for plane in planes)
+            product = calculate.multiplied((real, imaginary), (one, other))
+            for part, plane in zip(product, (to_real, to_imaginary), strict=True):
+                writer.store(part, plane, start, lanes)

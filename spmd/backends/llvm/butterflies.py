@@ -15,6 +15,12 @@ from spmd.backends.llvm.text import FunctionText
 Parts = tuple[str, str]
 
 
+def real_number(value: float, bits: int) -> str:
+    """LLVM's spelling of a number that is rounded to a float of 32 or 64 `bits`."""
+    wide = float(np.float32(value)) if bits == 32 else value
+    return f"0x{int(np.float64(wide).view(np.uint64)):016X}"
+
+
 @dataclass(frozen=True)
 class NativeArithmetic:
     """Writes arithmetic of values of LLVM's type `type`, a float or a vector of floats; it may fuse steps."""
@@ -36,8 +42,7 @@ class NativeArithmetic:
 
     def scaled(self, x: str, factor: float) -> str:
         """`x` times a number, rounded to its type."""
-        wide = float(np.float32(factor)) if "float" in self.type else factor
-        bits = f"0x{int(np.float64(wide).view(np.uint64)):016X}"
+        bits = real_number(factor, 32 if "float" in self.type else 64)
         return self.multiply(x, f"splat ({self.type.split(' x ')[1][:-1]} {bits})" if " x " in self.type else bits)
 
     def sum(self, x: Parts, y: Parts) -> Parts:
@@ -54,8 +59,20 @@ class NativeArithmetic:
         return x[1], self.negated(x[0])
 
     def multiplied(self, x: Parts, y: Parts) -> Parts:
-        real = self.subtract(self.multiply(x[0], y[0]), self.multiply(x[1], y[1]))
-        return real, self.add(self.multiply(x[0], y[1]), self.multiply(x[1], y[0]))
+        """The complex product. Which step is fused is said here: LLVM's choice hangs on what stands around it."""
+        real = self.fused(x[0], y[0], self.negated(self.multiply(x[1], y[1])))
+        return real, self.fused(x[0], y[1], self.multiply(x[1], y[0]))
+
+    def times_conjugate(self, x: Parts, y: Parts) -> Parts:
+        """The complex product of `x` and the conjugate of `y`."""
+        real = self.fused(x[0], y[0], self.multiply(x[1], y[1]))
+        return real, self.fused(x[1], y[0], self.negated(self.multiply(x[0], y[1])))
+
+    def fused(self, x: str, y: str, z: str) -> str:
+        """x y + z, rounded once."""
+        lanes, _, scalar = self.type.strip("<>").rpartition(" x ")
+        name = f"{'v' if lanes else ''}{lanes}{'f32' if scalar == 'float' else 'f64'}"
+        return self.text.value(f"call {self.type} @llvm.fma.{name}({self.type} {x}, {self.type} {y}, {self.type} {z})")
 
 
 def _two(calculate: NativeArithmetic, x: Sequence[Parts]) -> list[Parts]:

@@ -17,11 +17,13 @@ import numpy as np
 from spmd.arrays import Array
 from spmd.backends.llvm.bluestein import Bluestein, write_bluestein
 from spmd.backends.llvm.buffers import Frame
-from spmd.backends.llvm.butterflies import NativeArithmetic, Parts
-from spmd.backends.llvm.fft_stages import FftStage, StageWriter, stages_of
+from spmd.backends.llvm.butterflies import Parts, real_number
+from spmd.backends.llvm.fft_planes import HalvesToPairs, PairsToHalves, ToPairs, ToPlanes
+from spmd.backends.llvm.fft_stages import FftStage, run_stages, stages_of
 from spmd.backends.llvm.forms import native
 from spmd.backends.llvm.function import FunctionWriter
 from spmd.backends.llvm.parts import PartFunction, call_in_parts, parts_of_time
+from spmd.backends.llvm.planes import PlaneWriter, rest_lanes
 from spmd.backends.llvm.text import FunctionText
 from spmd.compiler.schedule.forms import is_plain
 from spmd.ir import Op
@@ -34,6 +36,8 @@ _LARGEST_NARROW, _FEW = 5, 4
 _OWN = 1 << 18
 #: Elements and stages of a nanosecond, roughly.
 _SPEED = 2
+#: Complex numbers of a transform from which on its steps stand out of line, which make up for a call.
+_LEAST_APART = 1 << 7
 
 
 @dataclass(frozen=True)
@@ -69,12 +73,16 @@ class _Transform:
     def tables(self) -> list[Array | None]:
         """What is multiplied by: for Bluestein's way, by stage (None where nothing is), and where halves meet."""
         inner = self.bluestein
-        numbers: list[Array | None] = [inner.chirp(), inner.factors()] if inner else []
-        numbers += [stage.rotations() if stage.groups > 1 else None for stage in self.stages]
-        if self.is_real:
-            numbers.append(np.exp(-1j * np.pi * np.arange(self.length) / self.length))
         dtype = np.dtype(f"f{self.bits // 8}")
-        return [None if each is None else np.stack([each.real, each.imag]).astype(dtype) for each in numbers]
+
+        def parts(numbers: Array) -> Array:
+            return np.stack([numbers.real, numbers.imag]).astype(dtype)
+
+        tables: list[Array | None] = [parts(inner.chirp()), parts(inner.factors())] if inner else []
+        tables += [stage.rotations().astype(dtype) if stage.groups > 1 else None for stage in self.stages]
+        if self.is_real:
+            tables.append(parts(np.exp(-1j * np.pi * np.arange(self.length) / self.length)))
+        return tables
 
     @property
     def plane(self) -> int:
@@ -136,124 +144,51 @@ def _(writer: FunctionWriter, op: Op, frame: Frame) -> None:
     call_in_parts(writer, parts, write)
 
 
-class _TransformWriter(StageWriter):
+class _TransformWriter:
     """Writes one transform. `memory` is room for four planes; `tables` are the addresses of the transform's."""
 
     def __init__(self, text: FunctionText, transform: _Transform, tables: Sequence[str], memory: str) -> None:
-        super().__init__(text, transform.bits)
-        self.transform, self.tables = transform, tables
+        self.text, self.transform, self.tables = text, transform, tables
         step = transform.plane * transform.bits // 8
         planes = [text.value(f"getelementptr i8, ptr {memory}, i64 {number * step}") for number in range(4)]
         self.planes: tuple[Parts, Parts] = ((planes[0], planes[1]), (planes[2], planes[3]))
+        self.apart = transform.length >= _LEAST_APART
 
     def write(self, row: str, source: str, target: str) -> None:
-        length, kind = self.transform.length, self.transform.kind
-        whole = 2 * length  # numbers of a row: pairs of parts, or real ones
+        """Writes the transform number `row` of those from `source` on, whose results lie from `target` on."""
+        text, transform, kind, bits = self.text, self.transform, self.transform.kind, self.transform.bits
+        whole = 2 * transform.length  # numbers of a row: pairs of parts, or real ones
         halves = whole + 2
-        read = self.at(source, self.text.value(f"mul i64 {row}, {halves if kind == 'IRFFT' else whole}"))
-        write = self.at(target, self.text.value(f"mul i64 {row}, {halves if kind == 'RFFT' else whole}"))
+        writer = PlaneWriter(text, bits)
+        read = writer.at(source, writer.product(row, halves if kind == "IRFFT" else whole))
+        write = writer.at(target, writer.product(row, halves if kind == "RFFT" else whole))
+        length, rest = str(transform.length), rest_lanes(transform.length)
         here, there = self.planes
-        self._take_apart(read, here)
+        ToPlanes(bits, rest).run(text, [read, *here, length], apart=self.apart)
         if kind == "IRFFT":
-            self._join_halves(read, here, there)
+            told = [read, *here, *there, *self._half_rotations(writer), length]
+            HalvesToPairs(bits, rest).run(text, told, apart=self.apart)
             here, there = there, here
-        if self.transform.is_inverse:
+        if transform.is_inverse:
             here, there = here[::-1], there[::-1]
-        tables = self.tables[:-1] if self.transform.is_real else self.tables
-        if (inner := self.transform.bluestein) is not None:
-            here, there = write_bluestein(self, inner, tables, here, there)
-        else:
-            here, there = self.run(self.transform.stages, tables, here, there)
-        if self.transform.is_inverse:
+        here = self._transformed(here, there)
+        if transform.is_inverse:
             here = here[::-1]
         if kind == "RFFT":
-            self._split_halves(here, write)
+            told = [*here, write, *self._half_rotations(writer), length]
+            PairsToHalves(bits, rest).run(text, told, apart=self.apart)
         else:
-            self._put_together(here, write)
+            count = transform.length * (2 if transform.is_real else 1)
+            scale = real_number(1 / count if transform.is_inverse else 1.0, bits)
+            ToPairs(bits, rest, transform.is_inverse).run(text, [*here, write, length, scale], apart=self.apart)
 
-    # --- between pairs of numbers and planes ---
+    def _transformed(self, here: Parts, there: Parts) -> Parts:
+        """The planes of the transform of what stands in `here`."""
+        transform, apart = self.transform, self.apart
+        tables = self.tables[:-1] if transform.is_real else self.tables
+        if (inner := transform.bluestein) is not None:
+            return write_bluestein(self.text, transform.bits, inner, tables, here, there, apart=apart)[0]
+        return run_stages(self.text, transform.bits, transform.stages, tables, here, there, apart=apart)[0]
 
-    def _take_apart(self, pointer: str, planes: Parts) -> None:
-        for start, lanes in self.blocks(self.transform.length):
-            place = self.product(start, 2)
-            if lanes == 1:
-                for part, plane in enumerate(planes):
-                    self.store(self.load(pointer, self.sum(place, part), 1), plane, start, 1)
-            else:
-                first, second = (self.load(pointer, self.sum(place, half), lanes) for half in (0, lanes))
-                for part, plane in enumerate(planes):
-                    self.store(self.shuffled(first, second, lanes, range(part, 2 * lanes, 2)), plane, start, lanes)
-
-    def _put_together(self, planes: Parts, pointer: str) -> None:
-        count = self.transform.length * (2 if self.transform.is_real else 1)
-        for start, lanes in self.blocks(self.transform.length):
-            calculate = NativeArithmetic(self.text, self.vector(lanes))
-            place = self.product(start, 2)
-            parts = [self.load(plane, start, lanes) for plane in planes]
-            if self.transform.is_inverse:
-                parts = [calculate.scaled(part, 1 / count) for part in parts]
-            if lanes == 1:
-                for part, value in enumerate(parts):
-                    self.store(value, pointer, self.sum(place, part), 1)
-            else:
-                order = [lane // 2 + lanes * (lane % 2) for lane in range(2 * lanes)]
-                for half in (0, lanes):
-                    pairs = self.shuffled(parts[0], parts[1], lanes, order[half : half + lanes])
-                    self.store(pairs, pointer, self.sum(place, half), lanes)
-
-    # --- real transforms ---
-
-    def _split_halves(self, planes: Parts, pointer: str) -> None:
-        """From the transform of pairs to that of the real numbers that they are: one more than half of them."""
-        length = self.transform.length
-        for plane in planes:
-            self.store(self.load(plane, 0, 1), plane, length, 1)
-        for start, lanes in self.blocks(length):
-            calculate = NativeArithmetic(self.text, self.vector(lanes))
-            even, odd = self._halves(calculate, planes, start, lanes)
-            odd = calculate.multiplied(odd, self._half_rotation(start, lanes))
-            # even - i * odd, both twice what they are
-            twice = calculate.add(even[0], odd[1]), calculate.subtract(even[1], odd[0])
-            scaled = [calculate.scaled(part, 0.5) for part in twice]
-            place = self.product(start, 2)
-            if lanes == 1:
-                for part, value in enumerate(scaled):
-                    self.store(value, pointer, self.sum(place, part), 1)
-            else:
-                order = [lane // 2 + lanes * (lane % 2) for lane in range(2 * lanes)]
-                self.store(self.shuffled(scaled[0], scaled[1], lanes, order), pointer, place, 2 * lanes)
-        last = NativeArithmetic(self.text, self.type)
-        first, second = (self.load(plane, 0, 1) for plane in planes)
-        self.store(last.subtract(first, second), pointer, 2 * length, 1)
-        self.store("0.0", pointer, 2 * length + 1, 1)
-
-    def _join_halves(self, pointer: str, planes: Parts, target: Parts) -> None:
-        """From half of the transform of real numbers to that of their pairs, both twice what they are."""
-        length = self.transform.length
-        real, imaginary = planes
-        self.store(self.load(pointer, 2 * length, 1), real, length, 1)
-        for end in (0, length):
-            self.store("0.0", imaginary, end, 1)
-        for start, lanes in self.blocks(length):
-            calculate = NativeArithmetic(self.text, self.vector(lanes))
-            even, odd = self._halves(calculate, planes, start, lanes)
-            cosine, sine = self._half_rotation(start, lanes)
-            odd = calculate.multiplied(odd, (cosine, calculate.negated(sine)))
-            # even + i * odd
-            self.store(calculate.subtract(even[0], odd[1]), target[0], start, lanes)
-            self.store(calculate.add(even[1], odd[0]), target[1], start, lanes)
-
-    def _halves(self, calculate: NativeArithmetic, planes: Parts, start: str, lanes: int) -> tuple[Parts, Parts]:
-        """Sums and differences of elements and the conjugates of those as far from the end."""
-        mirror = self.text.value(f"sub i64 {self.transform.length - lanes + 1}, {start}")
-        here = [self.load(plane, start, lanes) for plane in planes]
-        there = [self.load(plane, mirror, lanes) for plane in planes]
-        if lanes > 1:
-            there = [self.shuffled(value, "poison", lanes, range(lanes - 1, -1, -1)) for value in there]
-        sums = [calculate.add(one, other) for one, other in zip(here, there, strict=True)]
-        gaps = [calculate.subtract(one, other) for one, other in zip(here, there, strict=True)]
-        return (sums[0], gaps[1]), (gaps[0], sums[1])
-
-    def _half_rotation(self, start: str, lanes: int) -> Parts:
-        table = self.tables[-1]
-        return self.load(table, start, lanes), self.load(table, self.sum(start, self.transform.length), lanes)
+    def _half_rotations(self, writer: PlaneWriter) -> list[str]:
+        return [writer.at(self.tables[-1], place) for place in (0, self.transform.length)]

@@ -6,17 +6,15 @@ stage reads neighbours, and from the second or third on writes them. Real and im
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from spmd.arrays import Array
 from spmd.backends.llvm.butterflies import BUTTERFLIES, NativeArithmetic, Parts
+from spmd.backends.llvm.planes import LANES, PlaneStep, PlaneWriter
 from spmd.backends.llvm.text import FunctionText
-
-#: Elements of a register.
-LANES = 16
 
 
 @dataclass(frozen=True)
@@ -44,10 +42,14 @@ class FftStage:
         return self.lanes > self.apart
 
     def rotations(self) -> Array:
-        """By part from the second on, and group, or element where lanes differ: what results are multiplied by."""
-        turns = np.arange(1, self.radix)[:, None] * np.arange(self.groups) / (self.radix * self.groups)
+        """By group, real or imaginary, and part from the second on: what results are multiplied by. Where lanes belong
+        to different groups there are `lanes` numbers of each kind in place of one.
+        """
+        turns = np.arange(1, self.radix) * np.arange(self.groups)[:, None] / (self.radix * self.groups)
         factors: Array = np.exp(-2j * np.pi * turns)
-        return factors.repeat(self.apart, 1) if self.is_interleaved else factors
+        if self.is_interleaved:
+            factors = factors.repeat(self.apart, 0).reshape(-1, self.lanes, self.radix - 1).swapaxes(1, 2)
+        return np.stack([factors.real, factors.imag], 1)
 
 
 def stages_of(length: int) -> list[FftStage] | None:
@@ -61,117 +63,112 @@ def stages_of(length: int) -> list[FftStage] | None:
     return stages if rest == 1 else None
 
 
-class StageWriter:
-    """Writes transforms of planes of numbers of `bits`."""
+def run_stages(
+    text: FunctionText,
+    bits: int,
+    stages: Sequence[FftStage],
+    tables: Sequence[str],
+    here: Parts,
+    there: Parts,
+    *,
+    apart: bool,
+) -> tuple[Parts, Parts]:
+    """The transform of what stands in `here`; `there` is as much memory. The planes that hold it, and the others.
 
-    def __init__(self, text: FunctionText, bits: int) -> None:
-        self.text, self.bits = text, bits
-        self.type = "float" if bits == 32 else "double"
+    `tables` are the addresses of the stages' rotations, `apart` says whether the stages stand out of line.
+    """
+    for stage, table in zip(stages, tables, strict=True):
+        spread = stage.apart if stage.is_interleaved else 0
+        step = StageStep(bits, stage.radix, stage.lanes, spread, stage.groups > 1, stage.apart <= stage.lanes)
+        sizes = [str(stage.length // stage.radix), str(stage.apart), str(stage.groups)]
+        step.run(text, [*here, *there, table or here[0], *sizes], apart=apart)
+        here, there = there, here
+    return here, there
 
-    def run(self, stages: Sequence[FftStage], tables: Sequence[str], here: Parts, there: Parts) -> tuple[Parts, Parts]:
-        """The transform of what stands in `here`; `there` is as much memory. The planes that hold it, and the others.
 
-        `tables` are the addresses of the stages' rotations.
-        """
-        for stage, table in zip(stages, tables, strict=True):
-            self._stage(stage, table, here, there)
-            here, there = there, here
-        return here, there
+@dataclass(frozen=True)
+class StageStep(PlaneStep):
+    """A stage of any length: `radix` parts, `lanes` elements at once.
 
-    def blocks(self, length: int) -> Iterator[tuple[str, int]]:
-        """Blocks of `length` elements: where each begins, and its size. What is written meanwhile is run for each."""
-        whole, rest = length - length % LANES, length % LANES
-        for first, stop, lanes in ((0, whole, LANES), (whole, length, rest & -rest)):
-            if first < stop:
-                start, _ = self.text.open_loop()
-                yield start, lanes
-                self.text.close_loop(stop, lanes, str(first))
+    `spread`: elements side by side in a vector whose lanes belong to different groups, 0 where they belong to one;
+    `rotates`: there are several groups; `is_one`: a vector has all elements of a group, at least.
+    """
 
-    # --- memory ---
+    radix: int
+    lanes: int
+    spread: int
+    rotates: bool
+    is_one: bool
 
-    def at(self, pointer: str, place: str | int, type: str | None = None) -> str:
-        return self.text.value(f"getelementptr {type or self.type}, ptr {pointer}, i64 {place}")
+    parameters = (
+        "ptr %real", "ptr %imaginary", "ptr %to.real", "ptr %to.imaginary", "ptr %table",
+        "i64 %count", "i64 %apart", "i64 %groups",
+    )  # fmt: skip
 
-    def vector(self, lanes: int) -> str:
-        return self.type if lanes == 1 else f"<{lanes} x {self.type}>"
+    @property
+    def kind(self) -> str:
+        ends = f"{'' if self.rotates else '.last'}{'.one' if self.is_one else ''}"
+        return f"stage.{self.radix}.{self.lanes}.{self.spread}{ends}"
 
-    def load(self, pointer: str, place: str | int, lanes: int) -> str:
-        address = self.at(pointer, place)
-        return self.text.value(f"load {self.vector(lanes)}, ptr {address}, align {self.bits // 8}")
-
-    def store(self, value: str, pointer: str, place: str | int, lanes: int) -> None:
-        address = self.at(pointer, place)
-        self.text.line(f"store {self.vector(lanes)} {value}, ptr {address}, align {self.bits // 8}")
-
-    def shuffled(self, first: str, second: str, lanes: int, places: Sequence[int]) -> str:
-        vector, order = self.vector(lanes), ", ".join(f"i32 {place}" for place in places)
-        return self.text.value(f"shufflevector {vector} {first}, {vector} {second}, <{len(places)} x i32> <{order}>")
-
-    def sum(self, *terms: str | int) -> str:
-        total = str(terms[0])
-        for term in terms[1:]:
-            total = self.text.value(f"add i64 {total}, {term}")
-        return total
-
-    def product(self, place: str, factor: int) -> str:
-        return self.text.value(f"mul i64 {place}, {factor}")
-
-    # --- stages ---
-
-    def _stage(self, stage: FftStage, table: str, source: Parts, target: Parts) -> None:
-        if stage.is_interleaved:
-            start, _ = self.text.open_loop()
-            values = self._transformed(stage, table, source, start, start)
-            self._store_interleaved(stage, values, target, self.product(start, stage.radix))
-            self.text.close_loop(stage.length // stage.radix, stage.lanes)
+    def write(self, writer: PlaneWriter, *arguments: str) -> None:
+        """Writes the stage: `count` short transforms, of elements as far from each other."""
+        real, imaginary, to_real, to_imaginary, table, count, apart, groups = arguments
+        source, target, text = (real, imaginary), (to_real, to_imaginary), writer.text
+        if self.spread:
+            start, _ = text.open_loop()
+            values = self._transformed(writer, source, table, start, start, count)
+            self._store_interleaved(writer, values, target, writer.product(start, self.radix))
+            text.close_loop(count, self.lanes)
             return
-        group, _ = self.text.open_loop()
-        first = self.product(group, stage.apart)
-        goal = self.product(group, stage.apart * stage.radix)
-        place, _ = self.text.open_loop()
-        values = self._transformed(stage, table, source, self.sum(first, place), group)
+        group, _ = text.open_loop()
+        first = writer.product(group, apart)
+        goal = writer.product(first, self.radix)
+        place = "0" if self.is_one else text.open_loop()[0]
+        values = self._transformed(writer, source, table, writer.sum(first, place), group, count)
         for number, parts in enumerate(values):
+            to = writer.sum(goal, place, writer.product(apart, number))
             for plane, value in zip(target, parts, strict=True):
-                self.store(value, plane, self.sum(goal, place, number * stage.apart), stage.lanes)
-        self.text.close_loop(stage.apart, stage.lanes)
-        self.text.close_loop(stage.groups)
+                writer.store(value, plane, to, self.lanes)
+        if not self.is_one:
+            text.close_loop(apart, self.lanes)
+        text.close_loop(groups)
 
-    def _transformed(self, stage: FftStage, table: str, source: Parts, start: str, rotation: str) -> list[Parts]:
+    def _transformed(
+        self, writer: PlaneWriter, source: Parts, table: str, start: str, rotation: str, count: str
+    ) -> list[Parts]:
         """The short transforms of elements `start` and those that belong to it, rotated."""
-        lanes, apart = stage.lanes, stage.length // stage.radix
         inputs: list[Parts] = []
-        for number in range(stage.radix):
-            place = self.sum(start, number * apart)
-            inputs.append((self.load(source[0], place, lanes), self.load(source[1], place, lanes)))
-        calculate = NativeArithmetic(self.text, self.vector(lanes))
-        values = BUTTERFLIES[stage.radix](calculate, inputs)
-        if stage.groups == 1:
+        for number in range(self.radix):
+            place = writer.sum(start, writer.product(count, number))
+            inputs.append((writer.load(source[0], place, self.lanes), writer.load(source[1], place, self.lanes)))
+        calculate = NativeArithmetic(writer.text, writer.vector(self.lanes))
+        values = BUTTERFLIES[self.radix](calculate, inputs)
+        if not self.rotates:
             return values
-        entries = stage.groups * (stage.apart if stage.is_interleaved else 1)
+        lanes = self.lanes if self.spread else 1
+        first = writer.at(table, writer.product(rotation, 2 * (self.radix - 1)))
         rotated = values[:1]
         for number, value in enumerate(values[1:]):
-            places = [self.sum(rotation, (part * (stage.radix - 1) + number) * entries) for part in range(2)]
-            factors = [self._rotation(stage, table, place) for place in places]
+            places = [(part * (self.radix - 1) + number) * lanes for part in range(2)]
+            factors = [self._rotation(writer, first, place) for place in places]
             rotated.append(calculate.multiplied(value, (factors[0], factors[1])))
         return rotated
 
-    def _rotation(self, stage: FftStage, table: str, place: str) -> str:
-        if stage.is_interleaved or stage.lanes == 1:
-            return self.load(table, place, stage.lanes)
-        vector = self.vector(stage.lanes)
-        one = self.text.value(f"insertelement {vector} poison, {self.type} {self.load(table, place, 1)}, i64 0")
-        return self.shuffled(one, "poison", stage.lanes, [0] * stage.lanes)
+    def _rotation(self, writer: PlaneWriter, table: str, place: int) -> str:
+        if self.spread or self.lanes == 1:
+            return writer.load(table, place, self.lanes)
+        return writer.splat(writer.load(table, place, 1), self.lanes)
 
-    def _store_interleaved(self, stage: FftStage, values: list[Parts], target: Parts, start: str) -> None:
-        """Lanes of one group side by side, `apart` of each value after another."""
-        lanes, apart, radix = stage.lanes, stage.apart, stage.radix
+    def _store_interleaved(self, writer: PlaneWriter, values: list[Parts], target: Parts, start: str) -> None:
+        """Lanes of one group side by side, `spread` of each value after another."""
+        lanes, radix = self.lanes, self.radix
         order = []
         for place in range(radix * lanes):
-            group, number = divmod(place // apart, radix)
-            order.append(number * lanes + group * apart + place % apart)
+            group, number = divmod(place // self.spread, radix)
+            order.append(number * lanes + group * self.spread + place % self.spread)
         for part, plane in enumerate(target):
             whole, size = [value[part] for value in values], lanes
             while len(whole) > 1:
                 pairs = zip(whole[::2], whole[1::2], strict=True)
-                whole, size = [self.shuffled(one, other, size, range(2 * size)) for one, other in pairs], 2 * size
-            self.store(self.shuffled(whole[0], "poison", size, order), plane, start, size)
+                whole, size = [writer.shuffled(one, other, size, range(2 * size)) for one, other in pairs], 2 * size
+            writer.store(writer.shuffled(whole[0], "poison", size, order), plane, start, size)

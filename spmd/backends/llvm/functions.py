@@ -12,11 +12,10 @@ from dataclasses import dataclass
 
 from spmd.analysis.scalar.expression import Expression, Primitive, constant_bits
 from spmd.analysis.scalar.functions import definition, expand
-from spmd.backends.llvm.jit import Library, compile_ir
-from spmd.backends.llvm.micro_kernels import MicroKernel, Packing
+from spmd.backends.llvm.jit import Library, compile_together, load_object
 from spmd.backends.llvm.processor import CODE_ATTRIBUTES
 from spmd.backends.llvm.scalars import Renderer
-from spmd.backends.llvm.writer import Callee, FloatFunction, Writer, constant_text, llvm_type, suffix
+from spmd.backends.llvm.writer import Callee, FloatFunction, OutOfLine, Writer, constant_text, llvm_type, suffix
 
 _LOCK = threading.Lock()
 _LIBRARIES: dict[Callee, Library] = {}
@@ -32,21 +31,24 @@ class Linked:
 
 def link(callees: Iterable[Callee]) -> Linked:
     """The code of `callees`, loaded."""
-    libraries = {callee: _library(callee) for callee in callees}
-    symbols = {callee.name: library.address(callee.name) for callee, library in libraries.items()}
-    return Linked(symbols, tuple(libraries.values()))
-
-
-def _library(callee: Callee) -> Library:
+    wanted = list(callees)
     with _LOCK:
-        if callee not in _LIBRARIES:
-            _LIBRARIES[callee] = compile_ir(function_text(callee), {})
-        return _LIBRARIES[callee]
+        _load([callee for callee in wanted if callee not in _LIBRARIES])
+        libraries = {callee: _LIBRARIES[callee] for callee in wanted}
+    symbols = {callee.name: library.address(callee.name) for callee, library in libraries.items()}
+    return Linked(symbols, tuple(dict.fromkeys(libraries.values())))
+
+
+def _load(missing: Sequence[Callee]) -> None:
+    """Loads functions that this process does not have; who is compiled together is loaded together."""
+    codes = compile_together([function_text(callee) for callee in missing])
+    loaded = {code: load_object(code, {}) for code in dict.fromkeys(codes)}
+    _LIBRARIES.update({callee: loaded[code] for callee, code in zip(missing, codes, strict=True)})
 
 
 def function_text(callee: Callee, *, linkage: str = "") -> str:
     """The definition of a function in LLVM's text; `linkage` is a word such as `internal`."""
-    if isinstance(callee, MicroKernel | Packing):
+    if isinstance(callee, OutOfLine):
         return callee.definition(linkage)
     assert isinstance(callee, FloatFunction)
     return _float_text(callee, linkage)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, wraps
 
@@ -74,17 +74,32 @@ def compile_ir(text: str, symbols: Mapping[str, int], *, uses: Iterable[Library]
 
 def compile_object(text: str, processor: Processor | None = None) -> ObjectCode:
     """The object file of a module of LLVM's text, for `processor` (this one unless told); kept on disk."""
-    processor = processor or host()
+    return _compile_objects([text], processor or host())[0]
+
+
+def compile_together(texts: Sequence[str]) -> list[ObjectCode]:
+    """Object files that define what modules of LLVM's text do; no two of them may define the same.
+
+    Those that are not on disk are one object file, which is kept as that of each: to begin with a module takes longer
+    than a short function does.
+    """
+    return _compile_objects(texts, host()) if texts else []
+
+
+def _compile_objects(texts: Sequence[str], processor: Processor) -> list[ObjectCode]:
     kept = user_cache()
-    if kept is None:
-        return compile_module(text, processor)
-    key = _key(text, processor)
-    content = kept.get(key)
-    if content is not None:
-        return _decoded(content)
-    code = compile_module(text, processor)
-    kept.put(key, _encoded(code))
-    return code
+    keys = [_key(text, processor) for text in texts]
+    contents = [None if kept is None else kept.get(key) for key in keys]
+    missing = [text for text, content in zip(texts, contents, strict=True) if content is None]
+    new = compile_module("\n".join(missing), processor) if missing else None
+    codes = []
+    for key, content in zip(keys, contents, strict=True):
+        code = new if content is None else _decoded(content)
+        assert code is not None
+        if kept is not None and content is None:
+            kept.put(key, _encoded(code))
+        codes.append(code)
+    return codes
 
 
 def _encoded(code: ObjectCode) -> bytes:

@@ -14,14 +14,14 @@ from dataclasses import dataclass
 from spmd.backends.llvm.processor import CODE_ATTRIBUTES
 from spmd.backends.llvm.text import FunctionText
 from spmd.backends.llvm.tile_sums import Numbers, TileSums
-from spmd.backends.llvm.writer import Callee
+from spmd.backends.llvm.writer import OutOfLine
 
 #: Rows whose addresses are made of one: the processor adds one stride, or two of them, by itself.
 _NEAR = 3
 
 
 @dataclass(frozen=True)
-class MicroKernel(Callee, Numbers):
+class MicroKernel(OutOfLine, Numbers):
     """Tiles one below another, each of `rows` rows of vectors of which as many lanes are `valid`.
 
     `loops` are the dimensions that are summed over. `is_packed`: the right operand has numbers for all lanes.
@@ -67,7 +67,7 @@ class MicroKernel(Callee, Numbers):
 
 
 @dataclass(frozen=True)
-class Packing(Callee, Numbers):
+class Packing(OutOfLine, Numbers):
     """Blocks of `width` columns of a matrix laid out row by row; in all rows as many lanes of vectors are `valid`."""
 
     type: str

@@ -5,6 +5,8 @@ import numpy as np
 import pytest
 
 import spmd
+from spmd.backends.llvm import fft as native_fft
+from spmd.backends.llvm import functions
 from spmd.backends.llvm.stretch import is_native
 from spmd.compiler.schedule.fusion import Unit
 from tests.backends.modules import type_of
@@ -78,3 +80,23 @@ def test_the_imaginary_parts_of_both_ends_of_half_a_spectrum_do_not_count() -> N
     other[:, [0, -1]] += 5j
     executable = spmd.compile(spmd.parse(text))
     np.testing.assert_array_equal(executable(x)[0], executable(other)[0])
+
+
+@pytest.mark.parametrize("kind", ["FFT", "IFFT", "RFFT", "IRFFT"])
+@pytest.mark.parametrize(("length", "double"), [(96, False), (34, False), (250, True)])
+def test_no_bit_depends_on_where_the_steps_stand(
+    kind: str, length: int, double: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text, x = fft(kind, length, 2, double)
+    results = []
+    for least in (0, 1 << 40):
+        monkeypatch.setattr(native_fft, "_LEAST_APART", least)
+        results.append(spmd.compile(spmd.parse(text))(x)[0])
+    np.testing.assert_array_equal(results[0].view(np.uint8), results[1].view(np.uint8))
+
+
+def test_transforms_of_other_lengths_share_their_steps() -> None:
+    spmd.compile(spmd.parse(fft("FFT", 1 << 12, 1, False)[0]))
+    before = set(functions._LIBRARIES)
+    spmd.compile(spmd.parse(fft("FFT", 1 << 14, 3, False)[0]))
+    assert set(functions._LIBRARIES) == before
