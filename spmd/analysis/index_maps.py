@@ -15,7 +15,7 @@ from typing import Protocol
 from spmd.analysis.affine import Affine, divided, linear, row_major
 from spmd.analysis.scalar import build
 from spmd.analysis.scalar.conversion import converted
-from spmd.analysis.scalar.elements import Element
+from spmd.analysis.scalar.elements import Element, element_constant
 from spmd.analysis.scalar.elementwise import compute
 from spmd.analysis.scalar.expression import I64, Expression, constant, constant_value, is_constant
 from spmd.dialects.make import make_op
@@ -258,8 +258,8 @@ def _(op: Op, index: Index, reader: ElementReader) -> Element:
             element = reader.read(operand, source)
         before_end = below(place, start + size, reader)
         chosen = element if chosen is None or before_end is None else choose(before_end, element, chosen)
-    assert chosen is not None, "a place lies in one of the operands"
-    return chosen
+    # A place beyond all of them, in a padding that is never read from here, is asked for like any other.
+    return element_constant(0, element_type(op.result)) if chosen is None else chosen
 
 
 # --- places that are numbers -----------------------------------------------------------------------------------------

@@ -163,6 +163,20 @@ def test_torch_index_select(data: st.DataObject) -> None:
     np.testing.assert_array_equal(here(op(text, [x, index], ("i32", want.shape)), x, index)[0], want)
 
 
+def test_padding_alone_of_what_was_concatenated() -> None:
+    x, outside = counted((1, 3)), np.int32(7)
+    text = """func.func @main(%x: tensor<1x3xi32>, %z: tensor<i32>) -> tensor<1x1xi32> {
+      %a = stablehlo.slice %x [0:1, 0:1] : (tensor<1x3xi32>) -> tensor<1x1xi32>
+      %b = stablehlo.slice %x [0:1, 2:3] : (tensor<1x3xi32>) -> tensor<1x1xi32>
+      %c = stablehlo.concatenate %a, %b, dim = 1 : (tensor<1x1xi32>, tensor<1x1xi32>) -> tensor<1x2xi32>
+      %p = stablehlo.pad %c, %z, low = [0, 1], high = [0, 2], interior = [0, 0]
+        : (tensor<1x2xi32>, tensor<i32>) -> tensor<1x5xi32>
+      %r = stablehlo.slice %p [0:1, 4:5] : (tensor<1x5xi32>) -> tensor<1x1xi32>
+      return %r : tensor<1x1xi32>
+    }"""
+    np.testing.assert_array_equal(here(text, x, outside)[0], [[7]])
+
+
 def test_dimension_sizes() -> None:
     x = counted((3, 5))
     assert_as_reference(op('"stablehlo.get_dimension_size"(%0) {dimension = 1 : i64}', [x], ("i32", ())), x)

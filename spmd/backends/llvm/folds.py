@@ -157,7 +157,7 @@ class FoldWriter:
 
     def _points(self, variable: Variable) -> int:
         """How often what is in a loop that is not folded is done."""
-        return -(-self.point.nest.extents[variable] // (self.point.width if variable == self.point.lane else 1))
+        return -(-self.point.nest.extents[variable] // self.point.lanes.taken().get(variable, 1))
 
     def _room(self, stage: Stage) -> list[int]:
         """Bytes of each value that is folded, on all lanes, each on cache lines of its own."""
@@ -169,8 +169,8 @@ class FoldWriter:
         room = self._room(stage)
         for variable in stage.kept:
             place = self.point.variables[variable][0]
-            if variable == self.point.lane:
-                place = self.point.text.value(f"udiv i64 {place}, {self.point.width}")
+            if variable in self.point.lanes.taken():
+                place = self.point.text.value(f"udiv i64 {place}, {self.point.lanes.taken()[variable]}")
             row = self.point.text.value(f"mul nuw nsw i64 {number}, {self._points(variable)}")
             number = self.point.text.value(f"add nuw nsw i64 {row}, {place}")
         at = self.point.text.value(f"mul nuw nsw i64 {number}, {sum(room)}")
@@ -266,7 +266,9 @@ class FoldWriter:
         """How many blocks are folded side by side: several of few lanes, where little is computed at each turn."""
         bits = sum(first.type.bits * width for reduction in stage.reductions for first in reduction.initial)
         codes = [code for reduction in stage.reductions for code in (*reduction.inputs, *reduction.combine)]
-        is_light = len(walk(codes)) <= _LIGHT and not stage.stores and self.point.valid is None
+        is_light = (
+            len(walk(codes)) <= _LIGHT and not stage.stores and self.point.valid in (None, self.point.lanes.points)
+        )
         return max(1, min(_SIDE, _CHAINS // bits)) if is_light and last != self.point.lane else 1
 
     def _fold_side_by_side(

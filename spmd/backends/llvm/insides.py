@@ -7,21 +7,25 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from spmd.analysis.affine import Variable
+from spmd.backends.llvm.lanes import Lanes
 from spmd.backends.llvm.points import PointWriter
 from spmd.compiler.schedule.interior import Interior, interior_of
 from spmd.compiler.schedule.nest import Nest, Stage
 
 
-def inside_of(nest: Nest, stage: Stage, lane: Variable | None, width: int) -> Interior | None:
-    """The inside of `stage` for lanes that are `width` turns of the loop `lane`; None where there is none."""
+def inside_of(nest: Nest, stage: Stage, lanes: Lanes) -> Interior | None:
+    """The inside of `stage` for `lanes`; None where there is none."""
+    lane = lanes.variable
     if lane is None or lane not in stage.kept:
         return None
     inside = interior_of(nest, stage)
-    if inside is None or lane not in inside.spans:
-        return inside
-    first, stop = inside.spans[lane]
-    return inside if stop - first >= 2 * width else None
+    if inside is None or lanes.inner in inside.spans:
+        return None
+    for variable, turns in lanes.taken().items():
+        first, stop = inside.spans.get(variable, (0, 2 * turns))
+        if stop - first < 2 * turns:
+            return None
+    return inside
 
 
 def write_either(point: PointWriter, inside: Interior, write: Callable[[Stage], None]) -> None:
@@ -49,7 +53,7 @@ def _is_inside(point: PointWriter, inside: Interior) -> str:
     condition = ""
     for variable, (first, stop) in spans:
         name, depth = point.variables[variable]
-        turns = stop - first - (point.width - 1 if variable == point.lane else 0)
+        turns = stop - first - (point.lanes.taken().get(variable, 1) - 1)
         place = point.text.value(f"sub i64 {name}, {first}", depth)
         holds = point.text.value(f"icmp ult i64 {place}, {turns}", depth)
         condition = point.text.value(f"and i1 {condition}, {holds}", depth) if condition else holds

@@ -45,7 +45,9 @@ class LoopWriter:
         def inside() -> None:
             self.nested(rest, body, written_out)
 
-        if variable == self.point.lane:
+        if variable == self.point.lanes.around:
+            self._woven_loop(variable, extent, body)
+        elif variable == self.point.lane:
             self._lane_loop(variable, extent, inside)
         elif written_out:
             for number in range(extent):
@@ -87,6 +89,17 @@ class LoopWriter:
             self.point.variables[variable] = (number, depth)
             inside()
 
+    def _woven_loop(self, variable: Variable, extent: int, inside: Callable[[], None]) -> None:
+        """The loop around a short lane loop, a few turns at a time."""
+        lanes = self.point.lanes
+        assert lanes.variable is not None
+        self.point.variables[lanes.variable] = ("0", self.point.base)
+        self.point.valid = None if lanes.points == lanes.width else lanes.points
+        self.loop(variable, extent - extent % lanes.turns, lanes.turns, inside)
+        self.point.valid = None
+        if extent % lanes.turns:
+            self.rest(variable, lanes.turns, inside)
+
     def _lane_loop(self, variable: Variable, extent: int, inside: Callable[[], None]) -> None:
         width = self.point.width
         if extent >= width:
@@ -100,10 +113,11 @@ class LoopWriter:
         part = self._part_of(variable)
         text = self.point.text
         scope: AbstractContextManager[int] = text.part() if part is None else text.where(part.is_last)
-        if variable == self.point.lane:
-            self.point.valid = extent % step
+        lanes = self.point.lanes
+        if variable == lanes.outermost:
+            self.point.valid = extent % step * lanes.extent
         with scope as depth:
             self.point.variables[variable] = (str(extent - extent % step), depth)
             inside()
-        if variable == self.point.lane:
+        if variable == lanes.outermost:
             self.point.valid = None

@@ -12,21 +12,18 @@ from math import prod
 from spmd.analysis.affine import Variable
 from spmd.backends.llvm.folds import Blocks, FoldWriter
 from spmd.backends.llvm.insides import inside_of, write_either
+from spmd.backends.llvm.interleaved import store_turns
+from spmd.backends.llvm.lanes import SIDE, WRITTEN_OUT, lanes_of, turned_loop
 from spmd.backends.llvm.loops import LoopWriter, Range
 from spmd.backends.llvm.ordered_updates import write_in_order
 from spmd.backends.llvm.points import PointWriter
 from spmd.backends.llvm.stores import store_all, write_update
 from spmd.backends.llvm.strips import StripWriter, is_strip
 from spmd.backends.llvm.text import FunctionText
-from spmd.backends.llvm.transposed import SIDE, turned_loop, write_turned
+from spmd.backends.llvm.transposed import write_turned
 from spmd.compiler.schedule.nest import Nest, Stage
-from spmd.compiler.schedule.rows import FEW
 from spmd.ir import Value
 
-#: Lanes of a loop that computes elements, and of one that folds them.
-LANES, FOLDING_LANES = 16, 64
-#: Points of a nest that is written out without any loop.
-WRITTEN_OUT = 16
 #: Bytes that blocks of folds may give.
 _MOST_OF_BLOCKS = 1 << 20
 #: Points of a stage whose inside is written by itself.
@@ -56,7 +53,7 @@ class NestWriter:
         (stage,) = self.nest.stages
         if len(stage.reduced) != 1 or not stage.reductions:
             return None
-        self.point.lane, self.point.width = self.lanes(self.nest, stage)
+        self.point.lanes = lanes_of(self.nest, stage)
         blocks = FoldWriter(self.loops).blocks(stage)
         return blocks if blocks is not None and blocks.nbytes <= _MOST_OF_BLOCKS else None
 
@@ -88,11 +85,11 @@ class NestWriter:
         points = prod(self.nest.extents[variable] for variable in stage.loops if variable not in self.nest.outer)
         if not points and not stage.reductions:
             return
-        self.point.lane, self.point.width = self.lanes(self.nest, stage)
+        self.point.lanes = lanes_of(self.nest, stage)
         written_out = points <= WRITTEN_OUT
-        turned = turned_loop(self.nest, stage, self.point.lane, self.point.width)
+        turned = turned_loop(self.nest, stage, self.point.lanes)
         has_inside = points >= _LEAST_INSIDE and turned is None and not stage.updates
-        inside = inside_of(self.nest, stage, self.point.lane, self.point.width) if has_inside else None
+        inside = inside_of(self.nest, stage, self.point.lanes) if has_inside else None
 
         def at_point() -> None:
             if inside is not None and self.point.valid is None:
@@ -103,6 +100,8 @@ class NestWriter:
         def at_points_of(stage: Stage) -> None:
             if stage.reductions:
                 FoldWriter(self.loops).write(stage, written_out)
+            elif self.point.lanes.inner is not None:
+                store_turns(self.point, stage, self.point.lanes.inner)
             else:
                 store_all(self.point, stage.stores, {})
                 in_order = self.point.lane is not None and self.point.lane not in stage.side_by_side
@@ -110,7 +109,8 @@ class NestWriter:
                     (write_in_order if in_order else write_update)(self.point, update)
 
         with self.point.text.part():
-            kept = [variable for variable in stage.kept if variable not in self.nest.outer]
+            aside = (*self.nest.outer, self.point.lanes.inner)
+            kept = [variable for variable in stage.kept if variable not in aside]
             if turned is not None:
                 write_turned(self.loops, stage, turned, at_point)
             elif is_strip(self.nest, stage, self.point.lane, self.point.width):
@@ -122,36 +122,9 @@ class NestWriter:
     @staticmethod
     def turns(nest: Nest, stage: Stage, variable: Variable) -> int:
         """How many turns of a loop are taken at a time."""
-        lane, width = NestWriter.lanes(nest, stage)
-        if variable == lane:
-            return width
-        return SIDE if variable == turned_loop(nest, stage, lane, width) else 1
-
-    @staticmethod
-    def lanes(nest: Nest, stage: Stage) -> tuple[Variable | None, int]:
-        """The lane loop of a stage, and how many of its points are taken at a time."""
-        points = prod(nest.extents[variable] for variable in stage.loops if variable not in nest.outer)
-        if points <= 1:
-            return None, 1
-        among = stage.loops
-        kept = tuple(variable for variable in stage.kept if variable not in nest.outer)
-        if stage.reductions and (_length(nest, stage) <= FEW or any(r.neutral is None for r in stage.reductions)):
-            among = kept  # elements are folded in their order
-        if stage.updates:
-            among = stage.loops[-1:]
-        if not set(among) - set(nest.outer):
-            return None, 1
-        lane = max(among)
-        extent = nest.extents[lane]
-        most = FOLDING_LANES if stage.reductions and lane == max(stage.loops) else LANES
-        width = 1
-        while width < most and width < extent:
-            width *= 2
-        if points <= WRITTEN_OUT and (width != extent or points != extent):
-            return None, 1
-        return lane, width
-
-
-def _length(nest: Nest, stage: Stage) -> int:
-    """How many elements each fold has."""
-    return prod(nest.extents[variable] for variable in stage.reduced)
+        lanes = lanes_of(nest, stage)
+        if variable == lanes.around:
+            return lanes.turns
+        if variable == lanes.variable:
+            return nest.extents[variable] if lanes.around is not None else lanes.width
+        return SIDE if variable == turned_loop(nest, stage, lanes) else 1

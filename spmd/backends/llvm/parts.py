@@ -15,8 +15,9 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from spmd.analysis.affine import Variable
+from spmd.backends.llvm.lanes import WRITTEN_OUT
 from spmd.backends.llvm.loops import Range
-from spmd.backends.llvm.nests import WRITTEN_OUT, NestWriter
+from spmd.backends.llvm.nests import NestWriter
 from spmd.backends.llvm.text import FunctionText
 from spmd.backends.llvm.workers import RUN
 from spmd.compiler.schedule.costs import cost_of_nests

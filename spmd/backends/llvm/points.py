@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 
 from spmd.analysis.affine import Affine, Variable
 from spmd.analysis.scalar.expression import I1, I64, Expression, MachineType, Primitive, walk
+from spmd.backends.llvm.lanes import Lanes, is_shuffled
 from spmd.backends.llvm.scalars import render_node
-from spmd.backends.llvm.strides import first_lanes, is_shuffled, load_strided
+from spmd.backends.llvm.strides import first_lanes, load_pieces, load_strided
 from spmd.backends.llvm.text import FunctionText
 from spmd.backends.llvm.writer import constant_text, llvm_type, suffix
 from spmd.compiler.schedule.nest import Load, Nest, Position
@@ -49,8 +50,7 @@ class PointWriter:
         #: What the nest itself writes is read within the loops that its stages share, however it is addressed.
         self.written = {store.value for store in nest.stores()}
         self.shared_depth = text.depth
-        self.lane: Variable | None = None
-        self.width = 1
+        self.lanes = Lanes()
         #: Lanes that stand for points, where not all of them do.
         self.valid: int | None = None
         #: Loads, their masks aside, that may be done in the scope at depth `guard` or further in alone: a condition
@@ -59,6 +59,16 @@ class PointWriter:
         self.guard = text.depth
         #: Where vectors of operands are that were transposed (spmd.backends.llvm.transposed).
         self.turned: dict[Load, str] = {}
+
+    @property
+    def lane(self) -> Variable | None:
+        """The lane loop."""
+        return self.lanes.variable
+
+    @property
+    def width(self) -> int:
+        """How many lanes vectors have."""
+        return self.lanes.width
 
     # --- values ---
 
@@ -116,7 +126,7 @@ class PointWriter:
         if register is not None:
             return register  # type: ignore[no-any-return]
         scalar, vector = llvm_type(type, 1), llvm_type(type, width)
-        depth = value.depth
+        depth = value.depth if value.name.startswith("%") else self.base  # a number is one everywhere
         one = self.text.value(f"insertelement {vector} poison, {scalar} {value.name}, i64 0", depth)
         name = self.text.value(f"shufflevector {vector} {one}, {vector} poison, <{width} x i32> zeroinitializer", depth)
         self.text.keep(key, name, depth)
@@ -129,15 +139,15 @@ class PointWriter:
 
     def affine(self, form: Affine) -> Rendered:
         """The number that `form` is: a vector where it depends on the lane loop."""
-        step = form.coefficient(self.lane) if self.lane is not None else 0
+        places = self.lanes.places(form)
         lanes = [(self.render(part), factor) for part, factor in form.dynamic]
         start = self.start_of(form)
-        if not step and not any(part.is_vector for part, _ in lanes):
+        if not any(places) and not any(part.is_vector for part, _ in lanes):
             return start
         total = self.at_width(start, I64, self.width)
         depth = start.depth
-        if step:
-            offsets = ", ".join(f"i64 {step * lane}" for lane in range(self.width))
+        if any(places):
+            offsets = ", ".join(f"i64 {place}" for place in places)
             total = self.text.value(f"add <{self.width} x i64> {total}, <{offsets}>", depth)
         for part, factor in lanes:
             if part.is_vector:
@@ -207,18 +217,21 @@ class PointWriter:
         if load in self.turned:
             vector = self.text.value(f"load {llvm_type(load.type, self.width)}, ptr {self.turned[load]}")
             return Rendered(vector, True, self.text.depth)
-        step = load.address.coefficient(self.lane) if self.lane is not None else 0
+        step = self.lanes.step(load.address)
         gathered = any(self.render(part).is_vector for part, _ in load.address.dynamic)
-        if not gathered and not step and (mask is None or not mask.is_vector):
+        if not gathered and step == 0 and (mask is None or not mask.is_vector):
             return self._load_one(load, pointer, type, mask, least)
         vector = llvm_type(load.type, self.width)
         needs_mask = mask is not None or self.valid is not None
         align = load.type.bits // 8
-        if not gathered and mask is None and is_shuffled(step):
+        if not gathered and mask is None and step is None:
+            depth = max(self.start_of(load.address).depth, least)
+            return Rendered(load_pieces(self, load, pointer, depth), True, depth)
+        if not gathered and mask is None and step is not None and is_shuffled(step):
             depth = max(self.start_of(load.address).depth, least)
             return Rendered(load_strided(self, load, pointer, step, depth), True, depth)
         if gathered or step != 1:
-            depth, pointers = self._pointers(load, pointer, step, max(mask.depth if mask else 0, least))
+            depth, pointers = self._pointers(load, pointer, max(mask.depth if mask else 0, least))
             allowed = self.allowed(mask) if needs_mask else all_lanes(self.width)
             name = f"llvm.masked.gather.{suffix(load.type, self.width)}.{suffix('p0', self.width)}"
             call = (
@@ -239,14 +252,15 @@ class PointWriter:
         )
         return Rendered(self.text.value(text, depth), True, depth)
 
-    def _pointers(self, load: Load, pointer: str, step: int, least: int) -> tuple[int, str]:
-        """The depth, and the addresses of the lanes: one address and constants beside it where lanes lie evenly."""
-        type, number = llvm_type(load.type, 1), _index_type(step * self.width)
+    def _pointers(self, load: Load, pointer: str, least: int) -> tuple[int, str]:
+        """The depth, and the addresses of the lanes: one address and constants beside it where none is computed."""
+        offsets = self.lanes.places(load.address)
+        type, number = llvm_type(load.type, 1), _index_type(max(map(abs, offsets)))
         if not any(self.render(part).is_vector for part, _ in load.address.dynamic):
             start = self.start_of(load.address)
             depth = max(start.depth, least)
             first = self.text.value(f"getelementptr {type}, ptr {pointer}, i64 {start.name}", depth)
-            places = "<" + ", ".join(f"{number} {step * lane}" for lane in range(self.width)) + ">"
+            places = "<" + ", ".join(f"{number} {place}" for place in offsets) + ">"
             lanes = f"getelementptr {type}, ptr {first}, <{self.width} x {number}> {places}"
             return depth, self.text.value(lanes, depth)
         form = self.affine(load.address)

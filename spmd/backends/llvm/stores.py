@@ -65,7 +65,7 @@ def _is_pair(point: PointWriter, first: Store, second: Store) -> bool:
     """Whether two stores fill memory together, lane by lane in turn."""
     if point.lane is None or first.value is not second.value or first.code.type is not second.code.type:
         return False
-    if second.address != first.address.shifted(1) or first.address.coefficient(point.lane) != 2:
+    if second.address != first.address.shifted(1) or point.lanes.step(first.address) != 2:
         return False
     return not any(point.render(part).is_vector for part, _ in first.address.dynamic)
 
@@ -92,9 +92,9 @@ def write_update(point: PointWriter, update: Update) -> None:
 def _store(point: PointWriter, store: Store, value: Rendered, mask: Rendered | None = None) -> None:
     type = llvm_type(store.code.type, 1)
     pointer = point.pointer(store.value)
-    step = store.address.coefficient(point.lane) if point.lane is not None else 0
+    step = point.lanes.step(store.address)
     varies = any(point.render(part).is_vector for part, _ in store.address.dynamic)
-    if not step and not varies:
+    if step == 0 and not varies:
         first = point.start_of(store.address)
         place = pointer
         if first.name != "0":

@@ -10,19 +10,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from spmd.analysis.scalar.expression import MachineType
+from spmd.backends.llvm.lanes import pieces
 from spmd.backends.llvm.writer import llvm_type, suffix
 from spmd.compiler.schedule.nest import Load
 
 if TYPE_CHECKING:
     from spmd.backends.llvm.points import PointWriter
-
-#: Steps between lanes that are shuffled; others are gathered.
-MOST = 4
-
-
-def is_shuffled(step: int) -> bool:
-    """Whether elements `step` apart are read by whole vectors."""
-    return step == -1 or 2 <= abs(step) <= MOST
 
 
 def load_strided(point: PointWriter, load: Load, pointer: str, step: int, depth: int) -> str:
@@ -46,6 +39,24 @@ def load_strided(point: PointWriter, load: Load, pointer: str, step: int, depth:
             for lane, (place, here) in enumerate(zip(places, inside, strict=True))
         ]
         chosen += [0] * (width - lanes)
+        joined = shuffled(point, joined or vector, vector if joined else None, load.type, chosen, depth)
+    assert joined is not None
+    return joined
+
+
+def load_pieces(point: PointWriter, load: Load, pointer: str, depth: int) -> str:
+    """The vector of what `load`, which has no mask, reads where lanes do not lie evenly; written at `depth`."""
+    width = point.width
+    places = point.lanes.places(load.address)[: point.valid]
+    start = point.start_of(load.address).name
+    joined: str | None = None
+    for first, count in pieces(places, width):
+        vector = _chunk(point, load, pointer, start, first, count, depth)
+        chosen = [
+            (width if joined else 0) + place - first if first <= place < first + count else lane
+            for lane, place in enumerate(places)
+        ]
+        chosen += [chosen[0]] * (width - len(places))  # as harmless as a lane that stands for a point
         joined = shuffled(point, joined or vector, vector if joined else None, load.type, chosen, depth)
     assert joined is not None
     return joined

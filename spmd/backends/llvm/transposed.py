@@ -10,34 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from spmd.analysis.affine import Variable
+from spmd.backends.llvm.lanes import SIDE, along
 from spmd.backends.llvm.loops import LoopWriter
 from spmd.backends.llvm.points import PointWriter
 from spmd.backends.llvm.strides import shuffled
 from spmd.backends.llvm.writer import llvm_type
-from spmd.compiler.schedule.nest import Load, Nest, Stage
-
-#: Turns of both loops that are one block, and operands of a nest that are turned: their blocks stay in the cache.
-SIDE, _MOST = 16, 8
-
-
-def turned_loop(nest: Nest, stage: Stage, lane: Variable | None, width: int) -> Variable | None:
-    """The loop along which operands lie that are read across the lane loop; None where there is no such loop."""
-    if lane is None or width != SIDE or stage.reductions or stage.updates or nest.outer:
-        return None
-    counts: dict[Variable, int] = {}
-    for load in stage.loads():
-        variable = _along(nest, load, lane)
-        if variable is not None:
-            counts[variable] = counts.get(variable, 0) + 1
-    best = max(counts, key=lambda variable: counts[variable], default=None)
-    return best if best is not None and counts[best] <= _MOST else None
-
-
-def _along(nest: Nest, load: Load, lane: Variable) -> Variable | None:
-    """The loop whose turns are neighbours in `load`, where they lie apart for the lane loop's."""
-    if load.mask is not None or load.address.dynamic or abs(load.address.coefficient(lane)) < SIDE:
-        return None
-    return next((v for v, c in load.address.terms if c == 1 and nest.extents[v] >= SIDE), None)
+from spmd.compiler.schedule.nest import Load, Stage
 
 
 def write_turned(loops: LoopWriter, stage: Stage, turned: Variable, at_point: Callable[[], None]) -> None:
@@ -47,7 +25,7 @@ def write_turned(loops: LoopWriter, stage: Stage, turned: Variable, at_point: Ca
     assert lane is not None
     others = [variable for variable in stage.kept if variable not in (turned, lane)]
     extent, lanes = point.nest.extents[turned], point.nest.extents[lane]
-    loads = [load for load in stage.loads() if _along(point.nest, load, lane) == turned]
+    loads = [load for load in stage.loads() if along(point.nest, load, lane) == turned]
 
     def block() -> None:
         """All lanes of a block of the turned loop."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from math import prod
 
 from spmd.analysis.constants import CONSTANT, constant_array
 from spmd.analysis.index_maps import INDEX_MAPS, element_type, is_outer_product
@@ -45,8 +46,24 @@ _COSTS = {
     Primitive.PARAMETER: 0,
 }
 _FUNCTION_COST = 16
+#: Elements of a stack's last dimension: of any arrays, and of arrays that have one each; stacks of a result.
+_FEW, _FEW_ARRAYS, _LEAST_STACKED = 4, 8, 64
 #: Elements of a scalar form that a nest takes in.
 _LARGEST_FORM = 400
+
+
+def is_in_parts(op: Op) -> bool:
+    """Whether `op` is a concatenation whose operands are each written by loops of their own.
+
+    Not so where arrays are stacked along the last dimension: what they leave of each other's memory is too little to be
+    written by itself.
+    """
+    if op.name != CONCATENATE:
+        return False
+    *others, last = op.result.tensor.static_shape
+    sizes = [value.tensor.static_shape[-1] for value in op.operands]
+    is_stack = op["dimension"] == len(others) and (last <= _FEW or (last <= _FEW_ARRAYS and max(sizes) == 1))
+    return not is_stack or prod(others) < _LEAST_STACKED
 
 
 def is_movement(op: Op) -> bool:

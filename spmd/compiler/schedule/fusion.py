@@ -15,9 +15,9 @@ from math import prod
 
 from spmd.analysis.constants import constant_array
 from spmd.compiler.schedule.forms import (
-    CONCATENATE,
     cost_of,
     is_fusible,
+    is_in_parts,
     is_movement,
     is_plain,
     iteration_shape,
@@ -77,7 +77,7 @@ class Unit:
     @property
     def is_open(self) -> bool:
         """Whether others may be computed at the unit's points, too."""
-        return self.fused and not self.is_update and self.outputs[0].name != CONCATENATE
+        return self.fused and not self.is_update and not is_in_parts(self.outputs[0])
 
     def __lt__(self, other: Unit) -> bool:
         return self.position < other.position
@@ -173,7 +173,7 @@ class _Fusion:
         if op.name in VIEWS:
             self._alone(op, position)
             return
-        apart = is_update(op) or op.name == CONCATENATE
+        apart = is_update(op) or is_in_parts(op)
         joined = None if apart else self._joinable(op, uses) or self._sibling(op, uses)
         if joined is None:
             shape, reduced = iteration_shape(op)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spmd.compiler.schedule.forms import CONCATENATE
+from spmd.compiler.schedule.forms import is_in_parts
 from spmd.compiler.schedule.fusion import Unit
 from spmd.compiler.schedule.nest import Nest
 from spmd.compiler.schedule.points import nest_of, part_nests
@@ -15,6 +15,6 @@ def nests_of(unit: Unit) -> list[Nest]:
     first = unit.outputs[0]
     if unit.is_update:
         return [update_nest(first, lambda op: op in taken)]
-    if first.name == CONCATENATE:
+    if is_in_parts(first):
         return part_nests(first, lambda op: op in taken)
     return [nest_of(unit.outputs, lambda op: op in taken, unit.shape, unit.reduced)]
