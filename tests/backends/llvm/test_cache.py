@@ -27,6 +27,18 @@ def test_what_was_compiled_is_not_compiled_again(folder: Path, monkeypatch: pyte
         jit.compile_object(TEXT.replace("41", "42"))
 
 
+def test_what_was_compiled_together_is_found_one_by_one(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = [TEXT.replace("@f", f"@{name}") for name in "ghk"]
+    alone = jit.compile_object(texts[0])
+    first, *others = jit.compile_together(texts)
+    assert first == alone
+    assert [code.functions for code in others] == [("h", "k")] * 2
+    monkeypatch.setattr(jit, "compile_module", None)
+    assert jit.compile_together(texts[::-1]) == [*others, first]
+    assert jit.compile_object(texts[2]) == others[1]
+    assert jit.compile_together([]) == []
+
+
 def test_a_damaged_entry_is_made_again(folder: Path) -> None:
     first = jit.compile_object(TEXT)
     (entry,) = folder.iterdir()

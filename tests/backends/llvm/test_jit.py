@@ -17,6 +17,7 @@ import pytest
 import spmd
 from spmd.backends.llvm.jit import Library, compile_ir, compile_object, one_a_process
 from spmd.backends.llvm.processor import host, target_machine
+from spmd.backends.llvm.text import FunctionText
 
 SQUARE = """
 define <16 x float> @square(<16 x float> %x) {
@@ -62,6 +63,23 @@ def test_functions_of_the_c_library_are_found() -> None:
     )
     function = ctypes.CFUNCTYPE(ctypes.c_double, ctypes.c_double, ctypes.c_double)(library.address("f"))
     assert function(-7.5, 2.0) == math.fmod(-7.5, 2.0)
+
+
+def test_code_that_only_calls_is_not_optimized() -> None:
+    text = FunctionText()
+    for _ in range(2):
+        text.open_loop()
+    text.call("call void @long()")
+    for _ in range(2):
+        text.close_loop(3)
+    assert text.only_calls
+    text.open_loop()
+    text.line("call void @short()")
+    text.close_loop(3)
+    assert not text.only_calls
+    text = FunctionText()
+    text.call("call void @long(<2 x float> zeroinitializer)")
+    assert not text.only_calls
 
 
 def test_a_sum_of_a_product_rounds_twice() -> None:
