@@ -13,14 +13,18 @@ from math import prod
 
 from spmd.analysis.affine import Variable
 from spmd.analysis.scalar.expression import Expression, walk
+from spmd.backends.llvm.lane_folds import fold_lanes, lane_fold_of
 from spmd.backends.llvm.loops import LoopWriter, Range
-from spmd.backends.llvm.points import Bound, Rendered, shuffled
+from spmd.backends.llvm.narrow_folds import NARROW, fold_narrow_turns, is_narrow
+from spmd.backends.llvm.points import Bound, Rendered
 from spmd.backends.llvm.stores import store_all
 from spmd.backends.llvm.writer import llvm_type
 from spmd.compiler.schedule.interior import turns_of
 from spmd.compiler.schedule.nest import FOLDED, LoopReduction, Stage
 from spmd.compiler.schedule.rows import FEW
 
+#: Lanes that are folded to one value out of line, at least.
+_LEAST_APART = 64
 #: Turns of a loop that are folded by themselves, and the least number of the largest blocks.
 BLOCK, LEAST_BLOCKS = 64, 8
 #: Bits of values that are folded side by side, so that none waits for the one before; blocks so folded at most, and the
@@ -80,6 +84,11 @@ class FoldWriter:
                 self.loops.nested(stage.reduced[:-1], lambda: self._blocks(stage, last, slots, width), written_out)
             elif last is not None and (turns := self._unlike_turns(stage, last)) is not None:
                 self.loops.nested(stage.reduced[:-1], lambda: self._each_turn(turns, last, slots, width), written_out)
+            elif last is not None and last == self.point.lane and not written_out:
+                length = self.point.nest.extents[last]
+                self.loops.nested(
+                    stage.reduced[:-1], lambda: self._fold_turns(stage, last, "0", length, slots, width), written_out
+                )
             else:
                 self.loops.nested(stage.reduced, step, written_out)
         for reduction, names in zip(stage.reductions, slots, strict=True):
@@ -285,6 +294,10 @@ class FoldWriter:
         self, stage: Stage, last: Variable, start: str, length: int, slots: Sequence[list[str]], width: int
     ) -> None:
         across = last == self.point.lane
+        if across and is_narrow(stage, width):
+            turn_of = partial(self._turn, stage, across=True, width=NARROW)
+            fold_narrow_turns(self.point, stage, slots, partial(self._plus, start), length, turn_of)
+            return
         turn = self.point.width if across else 1
 
         def step() -> None:
@@ -342,25 +355,14 @@ class FoldWriter:
         return [writer.render(part) for part in reduction.combine]
 
     def _folded_lanes(self, reduction: LoopReduction, totals: list[str], width: int) -> list[str]:
-        """One value of all lanes: halves are combined with halves."""
-        types = [part.type for part in reduction.initial]
-        while width > 1:
-            half = width // 2
-            halves = []
-            for start in (0, half):
-                for type, name in zip(types, totals, strict=True):
-                    if half > 1:
-                        half_lanes = shuffled(
-                            name, None, type, width, range(start, start + half), self.point.text.value
-                        )
-                    else:
-                        half_lanes = self.point.text.value(
-                            f"extractelement {llvm_type(type, width)} {name}, i64 {start}"
-                        )
-                    halves.append(half_lanes)
-            totals = self._combined(reduction, halves[: len(types)], halves[len(types) :], half)
-            width = half
-        return totals
+        """One value of all lanes: of many, out of line where that can be."""
+        text, types = self.point.text, [part.type for part in reduction.initial]
+        apart = lane_fold_of(reduction, width) if width >= _LEAST_APART else None
+        if apart is None:
+            return fold_lanes(types, totals, width, partial(self._combined, reduction), text.value)
+        text.callees[apart.name] = apart
+        vector = f"{llvm_type(apart.type, width)} {totals[0]}"
+        return [text.value(f"call {llvm_type(apart.type)} @{apart.name}({vector})")]
 
     def _bindings(self, names: Sequence[str], *, vector: bool) -> dict[int, Rendered]:
         return {FOLDED + number: Rendered(name, vector, self.point.text.depth) for number, name in enumerate(names)}

@@ -309,7 +309,7 @@ class PointWriter:
 
 #: Processors look at the first operand's signs before they compare. In a fold's step that is what came last, for what
 #: is folded so far is known late: a fold of columns takes half the time.
-_WAIT_FOR_FIRST = (Primitive.MAXIMUM, Primitive.MINIMUM)
+WAIT_FOR_FIRST = (Primitive.MAXIMUM, Primitive.MINIMUM)
 
 
 class Bound:
@@ -334,7 +334,7 @@ class Bound:
                 self._registers[node] = self._parameter(node, node.attribute)
             else:
                 names = [self._registers[operand] for operand in node.operands]
-                if node.primitive in _WAIT_FOR_FIRST:
+                if node.primitive in WAIT_FOR_FIRST:
                     names.reverse()
                 self._registers[node] = render_node(node, names, self._width, text.value, text.callees)
         return self._registers[root]

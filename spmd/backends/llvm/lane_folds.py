@@ -1,0 +1,82 @@
+"""The lanes of a vector folded to one value, halves with halves: where it is needed, or out of line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from spmd.analysis.scalar.expression import Expression, MachineType, Primitive, expression, parameter
+from spmd.backends.llvm.points import WAIT_FOR_FIRST, shuffled
+from spmd.backends.llvm.processor import CODE_ATTRIBUTES
+from spmd.backends.llvm.scalars import render_node
+from spmd.backends.llvm.writer import OutOfLine, Writer, llvm_type
+from spmd.compiler.schedule.nest import FOLDED, LoopReduction
+
+#: Gives the values of a region of two values each, of so many lanes: (first, second, lanes).
+Combine = Callable[[Sequence[str], Sequence[str], int], list[str]]
+
+
+def fold_lanes(
+    types: Sequence[MachineType], names: Sequence[str], width: int, combine: Combine, emit: Callable[[str], str]
+) -> list[str]:
+    """One value of all `width` lanes of each of the vectors `names`."""
+    totals = list(names)
+    while width > 1:
+        half = width // 2
+        halves = []
+        for start in (0, half):
+            for type, name in zip(types, totals, strict=True):
+                if half > 1:
+                    halves.append(shuffled(name, None, type, width, range(start, start + half), emit))
+                else:
+                    halves.append(emit(f"extractelement {llvm_type(type, width)} {name}, i64 {start}"))
+        totals = combine(halves[: len(types)], halves[len(types) :], half)
+        width = half
+    return totals
+
+
+@dataclass(frozen=True)
+class LaneFold(OutOfLine):
+    """A vector of `width` values folded by `primitive`."""
+
+    primitive: Primitive
+    type: MachineType
+    width: int
+
+    @property
+    def name(self) -> str:
+        """The function's symbol: `spmd.fold.add.f32.x64`."""
+        return f"spmd.fold.{self.primitive.value}.{self.type.value}.x{self.width}"
+
+    @property
+    def declaration(self) -> str:
+        scalar, vector = llvm_type(self.type), llvm_type(self.type, self.width)
+        return f"declare {scalar} @{self.name}({vector}) memory(none) nounwind willreturn"
+
+    def definition(self, linkage: str = "") -> str:
+        """The function in LLVM's text."""
+        writer = Writer()
+        node = _of_two(self.primitive, self.type)
+
+        def combine(first: Sequence[str], second: Sequence[str], width: int) -> list[str]:
+            names = [*second, *first] if self.primitive in WAIT_FOR_FIRST else [*first, *second]
+            return [render_node(node, names, width, writer.emit, writer.callees)]
+
+        (total,) = fold_lanes([self.type], ["%lanes"], self.width, combine, writer.emit)
+        scalar, vector = llvm_type(self.type), llvm_type(self.type, self.width)
+        head = f"define {linkage} {scalar} @{self.name}({vector} %lanes) memory(none) nounwind {CODE_ATTRIBUTES} {{"
+        return "\n".join([head, *writer.lines, f"  ret {scalar} {total}", "}\n"])
+
+
+def _of_two(primitive: Primitive, type: MachineType) -> Expression:
+    return expression(primitive, type, (parameter(FOLDED, type), parameter(FOLDED + 1, type)))
+
+
+def lane_fold_of(reduction: LoopReduction, width: int) -> LaneFold | None:
+    """What folds the lanes of `reduction` out of line; None where its region is more than a primitive of two values."""
+    if len(reduction.combine) != 1:
+        return None
+    (root,) = reduction.combine
+    if root.primitive.is_function or root is not _of_two(root.primitive, root.type):
+        return None
+    return LaneFold(root.primitive, root.type, width)
