@@ -9,9 +9,9 @@ waits for it.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from math import prod
+from itertools import chain
 
 from spmd.analysis.constants import constant_array
 from spmd.compiler.schedule.forms import (
@@ -22,6 +22,7 @@ from spmd.compiler.schedule.forms import (
     is_plain,
     iteration_shape,
 )
+from spmd.compiler.schedule.paths import MEMORY, ONCE, POINT, Path, Paths
 from spmd.compiler.schedule.reductions import is_reduction
 from spmd.compiler.schedule.sliding import is_sliding
 from spmd.compiler.schedule.updates import SCATTER, is_update, updated
@@ -31,16 +32,10 @@ from spmd.ir import Block, Op, Value, captured_values
 
 #: Scalar operations that may be done again rather than written to memory and read back.
 CHEAP = 6
-#: Turns of the innermost loops that are too few to make up for what is computed once for all of them, in no lanes.
-SHORT = 64
 #: Ops that one unit takes in.
 LARGEST = 160
 #: Ops whose result is their operand in memory, seen in another shape.
 VIEWS = ("stablehlo.reshape", "stablehlo.optimization_barrier")
-#: How a unit reaches a value: 0 is the point itself, other numbers stand for chains of index maps.
-Path = int
-#: The path of what a unit reads as memory, whole.
-MEMORY: Path = -2
 
 
 @dataclass(eq=False, slots=True)
@@ -95,8 +90,7 @@ class _Fusion:
         self.units: list[Unit] = []
         #: Who reads a value, and along which paths; units that are not fused read from memory, along none.
         self.uses: dict[Value, dict[Unit, set[Path]]] = {}
-        self._paths: dict[tuple[Op, Path, tuple[int, ...]], Path] = {}
-        self._repeating: set[Path] = set()
+        self._paths = Paths(self.ops)
         self._last_effect: Unit | None = None
         self._weights: dict[Op, int] = {}
         #: The units that a unit waits for.
@@ -182,16 +176,16 @@ class _Fusion:
         else:
             joined.outputs.append(op)
             self._link(joined, op)
-        self._read_operands(op, joined, {0})
+        self._read_operands(op, joined, {POINT})
 
     def _may_repeat(self, op: Op, uses: dict[Unit, set[Path]]) -> bool:
         """Whether computing `op` wherever it is read costs no more than writing and reading it."""
         times = sum(len(paths) for paths in uses.values())
-        cost = cost_of(op)
+        cost = 0 if self._paths.is_chosen(op, chain.from_iterable(uses.values())) else cost_of(op)
         if cost and any(len(unit.taken) >= LARGEST for unit in uses):
             return False
         if times == 1:
-            return cost <= CHEAP or not any(path in self._repeating for paths in uses.values() for path in paths)
+            return cost <= CHEAP or not self._paths.repeat(chain.from_iterable(uses.values()))
         if cost * (times - 1) > CHEAP or (times > 8 and cost):
             return False
         return not cost or self._weights[op] * (times - 1) <= LIGHT
@@ -202,7 +196,7 @@ class _Fusion:
             return None
         shape, _ = iteration_shape(op)
         for unit in sorted((unit for unit in uses if unit.fused), key=lambda unit: unit.position):
-            if unit.shape != shape or not unit.is_open or uses[unit] != {0} or len(unit.taken) >= LARGEST:
+            if unit.shape != shape or not unit.is_open or uses[unit] != {POINT} or len(unit.taken) >= LARGEST:
                 continue
             if not any(self._reaches(other, unit) for other in uses if other is not unit):
                 return unit
@@ -218,7 +212,7 @@ class _Fusion:
             for unit, paths in self.uses.get(operand, {}).items():
                 if not unit.is_open or unit in uses:
                     continue
-                if 0 in paths and unit.shape == shape and unit.reduced == reduced:
+                if POINT in paths and unit.shape == shape and unit.reduced == reduced:
                     candidates[unit] = None
         for unit in candidates:
             if unit.is_reduction != is_reduction(op) or len(unit.taken) >= LARGEST or len(unit.outputs) >= 8:
@@ -235,64 +229,38 @@ class _Fusion:
         if is_update(op):
             self._read_update(op, unit)
             return
-        moves = is_movement(op) or is_sliding(op)
-        onward = {self._beyond(op, path, unit) for path in paths} if moves else paths
-        scalars_only = bool(op.regions)
+        if is_movement(op):
+            for path in paths:
+                for operand, onward in self._paths.beyond(op, path, unit.shape, unit.reduced):
+                    self._reach(operand, unit, onward)
+            return
         count = len(op.operands) // 2
+        if is_sliding(op):
+            paths = {self._paths.through(op, path, unit.shape, unit.reduced) for path in paths}
         for place, operand in enumerate(op.operands):
-            steps = {self._constant_path()} if scalars_only and place >= count else onward
-            self.uses.setdefault(operand, {}).setdefault(unit, set()).update(steps)
-        for value in captured_values(op) if op.regions else ():
-            self.uses.setdefault(value, {}).setdefault(unit, set()).add(self._constant_path())
+            for path in (ONCE,) if op.regions and place >= count else paths:
+                self._reach(operand, unit, path)
+        self._read_captured(op, unit)
 
     def _read_update(self, op: Op, unit: Unit) -> None:
         """What is written is read where it is written; what is written into is memory."""
         count = updated(op)
         for place, operand in enumerate(op.operands):
-            paths = self.uses.setdefault(operand, {}).setdefault(unit, set())
             if place < count:
-                paths.add(MEMORY)
+                path = MEMORY
             elif op.name == SCATTER:
-                paths.add(0 if place > count else self._beyond(op, 0, unit))
+                path = POINT if place > count else self._paths.through(op, POINT, unit.shape, unit.reduced)
             else:
-                paths.add(0 if place == count else self._constant_path())
+                path = POINT if place == count else ONCE
+            self._reach(operand, unit, path)
+        self._read_captured(op, unit)
+
+    def _read_captured(self, op: Op, unit: Unit) -> None:
         for value in captured_values(op) if op.regions else ():
-            self.uses.setdefault(value, {}).setdefault(unit, set()).add(self._constant_path())
+            self._reach(value, unit, ONCE)
 
-    def _constant_path(self) -> Path:
-        return -1
-
-    def _beyond(self, op: Op, path: Path, unit: Unit) -> Path:
-        """The path through the index map of `op`."""
-        reduced = unit.reduced if path == 0 else ()
-        key = (op, path, reduced)
-        bit = self._paths.get(key)
-        if bit is None:
-            bit = self._paths[key] = len(self._paths) + 1
-            if path in self._repeating or repeats(op, reduced):
-                self._repeating.add(bit)
-        return bit
-
-
-def repeats(op: Op, reduced: Sequence[int] = ()) -> bool:
-    """Whether an element of the operand is computed more often than it need be, or alone where many could be at once.
-
-    That is so where the loops inside of which it is used again and again are not the innermost, those over `reduced`
-    dimensions being inside of all others; or where they are, and so short that lanes gain nothing.
-    """
-    if op.name not in ("stablehlo.broadcast_in_dim", "stablehlo.broadcast", "stablehlo.gather"):
-        return is_sliding(op) or op.name in ("stablehlo.concatenate", "stablehlo.pad", "stablehlo.dot_general")
-    if op.name != "stablehlo.broadcast_in_dim":
-        return True
-    shape = op.operands[0].tensor.static_shape
-    result = op.result.tensor.static_shape
-    order = [d for d in range(len(result)) if d not in reduced] + list(reduced)
-    taken = {d for size, d in zip(shape, op["broadcast_dimensions"], strict=True) if size != 1}
-    used = [place for place, d in enumerate(order) if d in taken]
-    added = [place for place, d in enumerate(order) if d not in taken and result[d] != 1]
-    if not used or not added:
-        return False
-    return min(added) < max(used) or prod(result[order[place]] for place in added) < SHORT
+    def _reach(self, value: Value, unit: Unit, path: Path) -> None:
+        self.uses.setdefault(value, {}).setdefault(unit, set()).add(path)
 
 
 def in_order(units: list[Unit]) -> list[Unit]:

@@ -115,6 +115,55 @@ def test_reductions_of_one_array_share_a_pass() -> None:
     assert len(unit.outputs) == 2 and unit.reduced == (1,)
 
 
+LOOKUP = """
+  %row{0} = stablehlo.broadcast_in_dim %i{0}, dims = [0] : (tensor<500xi32>) -> tensor<500x1xi32>
+  %column{0} = stablehlo.broadcast_in_dim %j{0}, dims = [0] : (tensor<500xi32>) -> tensor<500x1xi32>
+  %start{0} = stablehlo.concatenate %row{0}, %column{0}, dim = 1
+    : (tensor<500x1xi32>, tensor<500x1xi32>) -> tensor<500x2xi32>
+  %found{0} = "stablehlo.gather"(%x, %start{0}) <{{dimension_numbers = #stablehlo.gather<
+      collapsed_slice_dims = [0, 1], start_index_map = [0, 1], index_vector_dim = 1>,
+    slice_sizes = array<i64: 1, 1>}}> : (tensor<9x9xi32>, tensor<500x2xi32>) -> tensor<500xi32>"""
+DOUBLE = "\n  %{0} = stablehlo.{2} %{1}, %{1} : tensor<500xi32>"
+
+
+def lookups(*lines: str) -> tuple[list[Unit], list[np.ndarray]]:
+    """The units of `lines`, which give %r, and their result for drawn arguments."""
+    text = f"""func.func @main(%x: tensor<9x9xi32>, %i1: tensor<500xi32>, %j1: tensor<500xi32>) -> tensor<500xi32> {{
+  {"".join(lines)}
+  return %r : tensor<500xi32>
+}}"""
+    rng = np.random.default_rng(0)
+    arrays = [rng.integers(1, 9, (9, 9)), rng.integers(0, 9, 500), rng.integers(0, 9, 500)]
+    (result,) = spmd.compile(spmd.parse(text))(*(array.astype(np.int32) for array in arrays))
+    return units_of(text), [*arrays, result]
+
+
+def test_start_indices_are_computed_where_they_are_read() -> None:
+    units, (x, i, j, result) = lookups(
+        LOOKUP.format(1),
+        DOUBLE.format("i2", "i1", "multiply"),
+        DOUBLE.format("j2", "j1", "add"),
+        LOOKUP.format(2),
+        "\n  %sum = stablehlo.add %found1, %found2 : tensor<500xi32>",
+        "\n  %r = stablehlo.multiply %sum, %i2 : tensor<500xi32>",
+    )
+    assert len(units) == 1
+    expected = (x[i, j] + x[np.minimum(i * i, 8), np.minimum(j + j, 8)]) * i * i
+    np.testing.assert_array_equal(result, expected)
+
+
+def test_lookups_that_wait_for_each_other_are_apart() -> None:
+    units, (x, i, j, result) = lookups(
+        LOOKUP.format(1),
+        DOUBLE.format("i2", "found1", "divide"),
+        DOUBLE.format("j2", "found1", "add"),
+        LOOKUP.format(2),
+        DOUBLE.format("r", "found2", "add"),
+    )
+    assert len(units) > 1
+    np.testing.assert_array_equal(result, 2 * x[1, np.minimum(2 * x[i, j], 8)])
+
+
 def test_a_unit_never_waits_for_what_waits_for_it() -> None:
     # The sum and the product read %e; the product also waits for the dot, which waits for the sum.
     text = (
