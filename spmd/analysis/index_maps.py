@@ -141,10 +141,11 @@ def common_groups(left: Sequence[int], right: Sequence[int]) -> Iterator[tuple[s
 
 def _unravelled(place: Affine, sizes: Sequence[int], reader: ElementReader) -> list[Affine]:
     """The index of the element that is number `place` of a dense array of `sizes`."""
-    if not sizes:
-        return []
+    outermost = next((dimension for dimension, size in enumerate(sizes) if size != 1), None)
+    if outermost is None:
+        return [Affine()] * len(sizes)
     index: list[Affine] = []
-    for size in reversed(sizes[1:]):
+    for size in reversed(sizes[outermost + 1 :]):
         if size == 1:
             index.append(Affine())
             continue
@@ -157,7 +158,7 @@ def _unravelled(place: Affine, sizes: Sequence[int], reader: ElementReader) -> l
             )
         place, remainder = parts
         index.append(remainder)
-    return [place if sizes[0] != 1 else Affine(), *reversed(index)]
+    return [*[Affine()] * outermost, place, *reversed(index)]
 
 
 # --- beyond the operand's ends ---------------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ from spmd.compiler.select_and_scatter_expansion import expand_select_and_scatter
 from spmd.compiler.simplify import Evaluate, remove_dead, simplify
 from spmd.compiler.sort_expansion import expand_sorts
 from spmd.compiler.transpose_folding import fold_transposes
+from spmd.compiler.transpose_sinking import sink_transposes
 from spmd.compiler.unroll import unroll
 from spmd.ir import Block, Function, Module
 
@@ -64,6 +65,7 @@ PASSES = (
     *EXPANSIONS,
     Pass("loop-unrolling", lambda block, context: unroll(block)),
     Pass("simplification", lambda block, context: simplify(block, context.evaluate)),
+    Pass("transpose-sinking", lambda block, context: sink_transposes(block)),
     Pass("transpose-folding", lambda block, context: fold_transposes(block)),
     Pass("product-legalization", _for_native_code(legalize_products)),
     Pass("select-and-scatter-expansion", _for_native_code(expand_select_and_scatter)),

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import prod
 from typing import TYPE_CHECKING
 
 from spmd.backends.llvm.buffers import SLOT, Buffer, Frame, nbytes
 from spmd.compiler.schedule.fusion import VIEWS, Unit
-from spmd.compiler.schedule.nest import Nest
+from spmd.compiler.schedule.nest import Load, Nest
+from spmd.compiler.schedule.updates import updated
 from spmd.ir import Op, Value, captured_values
 
 if TYPE_CHECKING:
@@ -71,15 +73,26 @@ def _reads_where_it_writes(writer: FunctionWriter, unit: Unit, old: Value, new: 
     (nest,) = writer.nests(unit)
     if unit.is_update:
         (op,) = unit.outputs
-        place = op.results.index(new)
-        others = [operand for k, operand in enumerate(op.operands) if k != place]
-        read = [*others, *(load.value for load in nest.loads())]
-        return op.operands[place] is old and all(value is not old for value in read)
+        written = op.operands[: updated(op)]
+        is_read = any(load.value is old for load in _read_elsewhere(nest))
+        return written[op.results.index(new)] is old and written.count(old) == 1 and not is_read
     if len(nest.stages) != 1 or nest.stages[0].reductions:
         return False
     places = {(store.address, store.code.type) for store in nest.stores() if store.value is new}
     reads = [load for load in nest.loads() if load.value is old]
     return all((load.address, load.type) in places for load in reads)
+
+
+def _read_elsewhere(nest: Nest) -> list[Load]:
+    """What the nest of an update reads that another of its points may have written, were it in the same memory.
+
+    All that a point reads is read before it writes.
+    """
+    if prod(nest.extents) == 1:
+        return []
+    (stage,) = nest.stages
+    places = {(store.address, store.code.type) for store in stage.stores}
+    return [load for load in nest.loads() if (load.address, load.type) not in places]
 
 
 def lent(
@@ -137,13 +150,14 @@ def overwritten(
 
 def place_update(writer: FunctionWriter, nest: Nest, op: Op, frame: Frame) -> None:
     """Puts the results of an update on its operands' memory where it may be written over, else on copies."""
-    read = {load.value for load in nest.loads()}
+    read = {load.value for load in _read_elsewhere(nest)}
     for operand, result in zip(op.operands, op.results, strict=False):
         writer.pointer(operand)
         before = writer.buffer_of[operand]
         placed = frame.placed.get(result)
         mine = before.owned and before in frame.buffers and frame.is_last_read(before)
-        shared = any(writer.buffer_of.get(value) is before for value in read) or op.operands.count(operand) > 1
+        shared = any(writer.buffer_of.get(value) is before for value in read)
+        shared = shared or op.operands[: updated(op)].count(operand) > 1
         if placed is before or (placed is None and mine and not shared):
             writer.assign(result, before)
         else:

@@ -219,7 +219,7 @@ class PointWriter:
             return Rendered(vector, True, self.text.depth)
         step = self.lanes.step(load.address)
         gathered = any(self.render(part).is_vector for part, _ in load.address.dynamic)
-        if not gathered and step == 0 and (mask is None or not mask.is_vector):
+        if not gathered and step == 0:
             return self._load_one(load, pointer, type, mask, least)
         vector = llvm_type(load.type, self.width)
         needs_mask = mask is not None or self.valid is not None
@@ -275,11 +275,12 @@ class PointWriter:
         """
         if mask is None:
             return number
-        lane = mask.name
-        if mask.is_vector:
-            kind = f"<{self.width} x i1>"
-            lane = self.text.value(f"call i1 @llvm.vector.reduce.or.v{self.width}i1({kind} {mask.name})", depth)
+        lane = self._any_lane(mask.name, depth) if mask.is_vector else mask.name
         return self.text.value(f"select i1 {lane}, i64 {number}, i64 0", depth)
+
+    def _any_lane(self, lanes: str, depth: int) -> str:
+        """The name of the i1 that tells whether any of `lanes` is set."""
+        return self.text.value(f"call i1 @llvm.vector.reduce.or.v{self.width}i1(<{self.width} x i1> {lanes})", depth)
 
     def _load_one(self, load: Load, pointer: str, type: str, mask: Rendered | None, least: int) -> Rendered:
         """One value for all lanes. Where the mask does not hold the first of the buffer is read instead."""
@@ -287,7 +288,8 @@ class PointWriter:
         depth = max(start.depth, mask.depth if mask else 0, least)
         number = start.name
         if mask is not None:
-            number = self.text.value(f"select i1 {mask.name}, i64 {number}, i64 0", depth)
+            holds = self._any_lane(self.allowed(mask), mask.depth) if mask.is_vector else mask.name
+            number = self.text.value(f"select i1 {holds}, i64 {number}, i64 0", depth)
         place = pointer
         if number != "0":
             place = self.text.value(f"getelementptr {type}, ptr {pointer}, i64 {number}", depth)

@@ -12,6 +12,7 @@ from spmd.analysis.scalar.elements import register_types
 from spmd.analysis.scalar.elementwise import compute, has_scalar_form
 from spmd.analysis.scalar.expression import Primitive, parameter, walk
 from spmd.analysis.scalar.functions.table import DEFINITIONS
+from spmd.compiler.schedule.matrix_vectors import is_matrix_vector, matrix_shape
 from spmd.compiler.schedule.reductions import REDUCE, is_reduction
 from spmd.compiler.schedule.sliding import (
     CONVOLUTION,
@@ -94,7 +95,7 @@ def is_fusible(op: Op) -> bool:
     if not all(is_plain(value.type) for value in (*op.operands, *op.results)):
         return False
     if op.name == "stablehlo.dot_general":
-        return is_outer_product(op)
+        return is_outer_product(op) or is_matrix_vector(op)
     if op.name == SCATTER:
         return _is_plain_scatter(op)
     if op.name in INDEX_MAPS or op.name == UPDATE_SLICE:
@@ -187,5 +188,7 @@ def iteration_shape(op: Op) -> tuple[tuple[int, ...], tuple[int, ...]]:
         return op.operands[0].tensor.static_shape, tuple(sorted(op["dimensions"]))
     if is_sliding(op):
         return sliding_shape(op)
+    if is_matrix_vector(op):
+        return matrix_shape(op)
     value: Value = op.results[0]
     return value.tensor.static_shape, ()

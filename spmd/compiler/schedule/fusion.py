@@ -12,6 +12,7 @@ import heapq
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import chain
+from math import prod
 
 from spmd.analysis.constants import constant_array
 from spmd.compiler.schedule.forms import (
@@ -22,10 +23,11 @@ from spmd.compiler.schedule.forms import (
     is_plain,
     iteration_shape,
 )
+from spmd.compiler.schedule.matrix_vectors import is_matrix_vector, matrix_number
 from spmd.compiler.schedule.paths import MEMORY, ONCE, POINT, Path, Paths
 from spmd.compiler.schedule.reductions import is_reduction
 from spmd.compiler.schedule.sliding import is_sliding
-from spmd.compiler.schedule.updates import SCATTER, is_update, updated
+from spmd.compiler.schedule.updates import SCATTER, is_update, reads_itself, update_shape, updated
 from spmd.compiler.schedule.weights import LIGHT, weights_of
 from spmd.dialects.core import is_pure
 from spmd.ir import Block, Op, Value, captured_values
@@ -229,6 +231,12 @@ class _Fusion:
         if is_update(op):
             self._read_update(op, unit)
             return
+        if is_reduction(op) and is_matrix_vector(op):
+            matrix = matrix_number(op)
+            for path in paths:
+                self._reach(op.operands[matrix], unit, path)
+                self._reach(op.operands[1 - matrix], unit, self._paths.through(op, path, unit.shape, unit.reduced))
+            return
         if is_movement(op):
             for path in paths:
                 for operand, onward in self._paths.beyond(op, path, unit.shape, unit.reduced):
@@ -245,8 +253,9 @@ class _Fusion:
     def _read_update(self, op: Op, unit: Unit) -> None:
         """What is written is read where it is written; what is written into is memory."""
         count = updated(op)
+        apart = _is_small(op) and reads_itself(op, self._weights.__contains__, LARGEST)
         for place, operand in enumerate(op.operands):
-            if place < count:
+            if place < count or (apart and operand.tensor.rank):
                 path = MEMORY
             elif op.name == SCATTER:
                 path = POINT if place > count else self._paths.through(op, POINT, unit.shape, unit.reduced)
@@ -261,6 +270,11 @@ class _Fusion:
 
     def _reach(self, value: Value, unit: Unit, path: Path) -> None:
         self.uses.setdefault(value, {}).setdefault(unit, set()).add(path)
+
+
+def _is_small(op: Op) -> bool:
+    """Whether an update writes so little that it is better made apart than what it is written into is copied."""
+    return 2 * prod(update_shape(op)) <= prod(op.operands[0].tensor.static_shape)
 
 
 def in_order(units: list[Unit]) -> list[Unit]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from math import prod
 
 from spmd.analysis.affine import Affine, Split, linear, row_major
 from spmd.analysis.constants import constant_array
@@ -124,10 +125,14 @@ class PointReader:
         tensor = value.tensor
         types = memory_types(element_type(value))
         address = linear(index, row_major(tensor.static_shape)).scaled(len(types))
-        codes = [
-            self._leaf(Load(value, address.shifted(part), type, self._mask), type) for part, type in enumerate(types)
-        ]
+        mask = None if self._lies_inside(address, prod(tensor.static_shape) * len(types)) else self._mask
+        codes = [self._leaf(Load(value, address.shifted(part), type, mask), type) for part, type in enumerate(types)]
         return decode(tuple(codes), element_type(value))
+
+    def _lies_inside(self, address: Affine, size: int) -> bool:
+        """Whether `address` is in a buffer of `size` at every point, so that no mask need guard it."""
+        bounds = address.bounds(self.extents)
+        return bounds is not None and bounds[0] >= 0 and bounds[1] < size
 
     def position(self, form: Affine) -> Expression:
         """The number that `form` is at a point, an i64."""

@@ -14,6 +14,7 @@ from spmd.analysis.scalar.conversion import converted
 from spmd.analysis.scalar.elements import Element, element_constant, encode, register_types
 from spmd.analysis.scalar.elementwise import compute
 from spmd.analysis.scalar.expression import Expression, parameter
+from spmd.compiler.schedule.matrix_vectors import is_matrix_vector, matrix_number, places_of_point
 from spmd.compiler.schedule.nest import FOLDED, LoopReduction, Store
 from spmd.compiler.schedule.sliding import (
     CONVOLUTION,
@@ -32,13 +33,16 @@ REDUCE = "stablehlo.reduce"
 
 def is_reduction(op: Op) -> bool:
     """Whether `op`, which is part of a loop nest, folds points."""
-    return op.name == REDUCE or is_sliding(op)
+    return op.name == REDUCE or is_sliding(op) or is_matrix_vector(op)
 
 
 def reduction_of(op: Op, index: Index, reader: ElementReader) -> LoopReduction:
     """The fold of `op`, a reduction, at the point `index`."""
     if op.name == CONVOLUTION:
-        return _convolution(op, index, reader)
+        image, weight = convolved_elements(op, index, reader)
+        return _sum_of_products(op, image, weight, parts_of_point(op, index)[1])
+    if is_matrix_vector(op):
+        return _matrix_vector(op, index, reader)
     count = len(op.results)
     operands = op.operands[:count], op.operands[count:]
     if op.name == REDUCE:
@@ -72,17 +76,25 @@ def _region_fold(op: Op, read: Sequence[Element], kept: Index, reader: ElementRe
     return LoopReduction(_flat(inputs), _flat(initial), _flat(combined), neutral, tuple(stores))
 
 
-def _convolution(op: Op, index: Index, reader: ElementReader) -> LoopReduction:
+def _matrix_vector(op: Op, index: Index, reader: ElementReader) -> LoopReduction:
+    in_vector, in_result = places_of_point(op, index)
+    places = (index, in_vector) if matrix_number(op) == 0 else (in_vector, index)
+    accumulator = accumulator_of(op)
+    assert accumulator is not None
+    factors = [_as(reader.read(v, place), v, accumulator) for v, place in zip(op.operands, places, strict=True)]
+    return _sum_of_products(op, factors[0], factors[1], in_result)
+
+
+def _sum_of_products(op: Op, left: Element, right: Element, kept: Index) -> LoopReduction:
     """Sums of products, products and sums are rounded."""
     accumulator = accumulator_of(op)
     assert accumulator is not None
     zero = element_constant(0, accumulator)
-    (image,), (weight,) = convolved_elements(op, index, reader)
+    (left_factor,), (right_factor,) = left, right
     folded, more = _parameters([accumulator, accumulator], 1)
-    _, kept = parts_of_point(op, index)
     (total,), (product,) = *folded, *more
     stores = tuple(_stores(op, kept, folded, [accumulator]))
-    return LoopReduction((image * weight,), zero, (total + product,), zero, stores)
+    return LoopReduction((left_factor * right_factor,), zero, (total + product,), zero, stores)
 
 
 def _any_order(op: Op) -> bool:

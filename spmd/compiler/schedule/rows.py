@@ -7,7 +7,7 @@ of memory.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from math import prod
 
@@ -23,6 +23,8 @@ from spmd.ir import Value
 FEW = 16
 #: Elements of a row that are expected to stay in the cache from one unit to the next, and units of one group.
 _LONGEST, _MOST = 1 << 14, 12
+#: Points that are computed at a time where they are neighbours.
+_SIDE_BY_SIDE = 16
 
 
 #: The points of a unit, and which of their dimensions are folded, where that is known.
@@ -47,7 +49,21 @@ def row_groups(units: Sequence[Unit]) -> list[list[Unit]]:
                 continue
         groups.append([unit])
         shape, folded = rows if rows is not None else (None, ())
-    return groups
+    return [part for group in groups for part in _without_last_points(group)]
+
+
+def _without_last_points(group: list[Unit]) -> Iterator[list[Unit]]:
+    """`group`, and by itself what is computed once a row at its end, where nothing is gained by doing it row by row."""
+    end = len(group)
+    shape, folded = max(((unit.shape, unit.reduced) for unit in group), key=lambda rows: len(rows[1]))
+    if folded and folded[-1] == len(shape) - 1:  # of columns, points are neighbours
+        row = prod(shape[dimension] for dimension in folded)
+        while end > 1 and not group[end - 1].is_reduction and row * prod(group[end - 1].shape) == prod(shape):
+            if _SIDE_BY_SIDE * sum(map(cost_of, group[end - 1].ops)) <= row:
+                break
+            end -= 1
+    yield group[:end]
+    yield from ([unit] for unit in group[end:])
 
 
 def _rows(unit: Unit) -> Rows | None:

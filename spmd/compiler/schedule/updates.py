@@ -6,6 +6,7 @@ The result stands on the operand's memory, or on a copy of it; the nest goes ove
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
 
 from spmd.analysis.affine import Affine, linear, row_major
 from spmd.analysis.index_maps import (
@@ -23,8 +24,8 @@ from spmd.analysis.scalar.elements import decode, encode, memory_types
 from spmd.analysis.scalar.expression import Expression, parameter
 from spmd.compiler.schedule.nest import FOLDED, Nest, Stage, Update
 from spmd.compiler.schedule.points import PointReader, iterate, stored
-from spmd.compiler.schedule.reductions import region_results
-from spmd.ir import Op
+from spmd.compiler.schedule.reductions import is_reduction, region_results
+from spmd.ir import Op, Value
 from spmd.types import I64, ElementType
 
 UPDATE_SLICE = "stablehlo.dynamic_update_slice"
@@ -45,6 +46,27 @@ def update_shape(op: Op) -> tuple[int, ...]:
     """The points that an update goes over: the shape of what it writes."""
     value = op.operands[1] if op.name == UPDATE_SLICE else op.operands[-1]
     return value.tensor.static_shape
+
+
+def reads_itself(op: Op, is_fusible: Callable[[Op], bool], most: int) -> bool:
+    """Whether what `op` writes, of several points, is computed of what it writes into, by up to `most` fusible ops.
+
+    Computed on the way it would keep the operand from being written over, and have all of it copied.
+    """
+    if prod(update_shape(op)) == 1:
+        return False
+    written, pending = op.operands[: updated(op)], list(op.operands[updated(op) :])
+    known: set[Value] = set()
+    while pending and len(known) <= most:
+        value = pending.pop()
+        if value in written:
+            return True
+        maker = value.defining_op
+        if value in known or maker is None or not is_fusible(maker) or is_reduction(maker) or is_update(maker):
+            continue
+        known.add(value)
+        pending += maker.operands
+    return False
 
 
 def update_nest(op: Op, taken: Callable[[Op], bool]) -> Nest:

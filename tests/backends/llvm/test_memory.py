@@ -3,6 +3,7 @@
 import tracemalloc
 
 import numpy as np
+import pytest
 
 import spmd
 
@@ -186,3 +187,42 @@ def test_padded_images_are_made_one_at_a_time() -> None:
     }"""
     x = np.ones((16, 500, 32), np.float32)
     assert x.nbytes <= peak(text, x, np.ones((5, 32, 32), np.float32), threads=1) < 1.1 * x.nbytes
+
+
+@pytest.mark.parametrize(("reach", "wide"), [(1, 1), (0, 40), (1, 40), (-1, 40)])
+def test_an_update_that_is_computed_of_what_it_writes_into_is_made_in_its_place(reach: int, wide: int) -> None:
+    """Row after row of a loop's array, each of the row `reach` before it, moved by one place."""
+    rows = 1000
+    row, whole = f"tensor<1x{wide}xf32>", f"tensor<{rows}x{wide}xf32>"
+    rolled = f"""%left = stablehlo.slice %p [0:1, 0:{wide - 1}] : ({row}) -> tensor<1x{wide - 1}xf32>
+        %right = stablehlo.slice %p [0:1, {wide - 1}:{wide}] : ({row}) -> tensor<1x1xf32>
+        %q = stablehlo.concatenate %right, %left, dim = 1 : (tensor<1x1xf32>, tensor<1x{wide - 1}xf32>) -> {row}"""
+    text = f"""func.func @main(%a: {whole}) -> {whole} {{
+      %first = stablehlo.constant dense<1> : tensor<i32>
+      %r:2 = stablehlo.while(%i = %first, %x = %a) : tensor<i32>, {whole}
+      cond {{
+        %stop = stablehlo.constant dense<{rows - 1}> : tensor<i32>
+        %more = stablehlo.compare LT, %i, %stop : (tensor<i32>, tensor<i32>) -> tensor<i1>
+        stablehlo.return %more : tensor<i1>
+      }} do {{
+        %zero = stablehlo.constant dense<0> : tensor<i32>
+        %one = stablehlo.constant dense<1> : tensor<i32>
+        %reach = stablehlo.constant dense<{reach}> : tensor<i32>
+        %j = stablehlo.subtract %i, %reach : tensor<i32>
+        %p = stablehlo.dynamic_slice %x, %j, %zero, sizes = [1, {wide}] : ({whole}, tensor<i32>, tensor<i32>) -> {row}
+        {rolled if wide > 1 else f"%q = stablehlo.negate %p : {row}"}
+        %o = stablehlo.dynamic_slice %x, %i, %zero, sizes = [1, {wide}] : ({whole}, tensor<i32>, tensor<i32>) -> {row}
+        %s = stablehlo.subtract %q, %o : {row}
+        %y = stablehlo.dynamic_update_slice %x, %s, %i, %zero : ({whole}, {row}, tensor<i32>, tensor<i32>) -> {whole}
+        %next = stablehlo.add %i, %one : tensor<i32>
+        stablehlo.return %next, %y : tensor<i32>, {whole}
+      }}
+      return %r#1 : {whole}
+    }}"""
+    x = np.random.default_rng(0).standard_normal((rows, wide)).astype(np.float32)
+    expected = x.copy()
+    for i in range(1, rows - 1):
+        p = expected[i - reach]
+        expected[i] = (np.roll(p, 1) if wide > 1 else -p) - expected[i]
+    np.testing.assert_array_equal(spmd.compile(spmd.parse(text))(x)[0], expected)
+    assert peak(text, x) < x.nbytes + 2_000

@@ -300,6 +300,41 @@ def test_what_is_no_loop_nest_costs_its_operations(line: str, operations: int) -
     assert cost_of_unit(unit).operations == operations
 
 
+def test_elements_that_lie_inside_are_read_without_a_mask() -> None:
+    """Of a concatenation each part is read only where it stands, unless its elements are there at every point."""
+    (unit,) = units_of(
+        HEAD
+        + """tensor<6x2xf32> {
+  %a = stablehlo.slice %x [0:6, 7:8] : (tensor<6x40xf32>) -> tensor<6x1xf32>
+  %b = stablehlo.slice %y [0:6, 3:4] : (tensor<6x40xf32>) -> tensor<6x1xf32>
+  %n = stablehlo.negate %b : tensor<6x1xf32>
+  %c = stablehlo.concatenate %a, %n, dim = 1 : (tensor<6x1xf32>, tensor<6x1xf32>) -> tensor<6x2xf32>
+  %r = stablehlo.exponential %c : tensor<6x2xf32>
+  return %r : tensor<6x2xf32>
+}"""
+    )
+    (nest,) = nests_of(unit)
+    assert [load.mask for load in nest.loads()] == [None, None]
+
+
+def test_sizes_of_one_are_no_reason_to_divide() -> None:
+    """The parts of a roll are asked for beyond their ends, where no quotient is affine."""
+    (unit,) = units_of(
+        HEAD
+        + """tensor<40xf32> {
+  %row = stablehlo.slice %x [2:3, 0:40] : (tensor<6x40xf32>) -> tensor<1x40xf32>
+  %flat = stablehlo.reshape %row : (tensor<1x40xf32>) -> tensor<40xf32>
+  %a = stablehlo.slice %flat [39:40] : (tensor<40xf32>) -> tensor<1xf32>
+  %b = stablehlo.slice %flat [0:39] : (tensor<40xf32>) -> tensor<39xf32>
+  %c = stablehlo.concatenate %a, %b, dim = 0 : (tensor<1xf32>, tensor<39xf32>) -> tensor<40xf32>
+  %r = stablehlo.exponential %c : tensor<40xf32>
+  return %r : tensor<40xf32>
+}"""
+    )
+    (nest,) = nests_of(unit)
+    assert not any(load.address.dynamic for load in nest.loads())
+
+
 @given(st.data())
 def test_who_waits_for_whom_is_known(data: st.DataObject) -> None:
     """Whatever joins which unit: `waiting` tells all that wait for a unit, be it by way of others."""
