@@ -20,6 +20,8 @@ from spmd.ir import Block, Op, Value, captured_values
 from spmd.types import TensorType
 
 _FOLD_LIMIT = 1 << 16
+#: Ops that take nothing and give much. A region makes that where it is used, for outside of it it would lie in memory.
+_SPREADING = ("stablehlo.broadcast_in_dim", "stablehlo.broadcast", "stablehlo.iota")
 
 #: Runs one op on constant arrays: (op, arrays) -> results, or None when it cannot be run alone.
 Evaluate = Callable[[Op, Sequence[Array | None]], "tuple[Array, ...] | None"]
@@ -58,6 +60,10 @@ class _Simplifier:
         self._ops(block.ops, kept, seen, replaced)
         block.ops = kept
 
+    def _region(self, block: Block, seen: dict[Hashable, Op], replaced: dict[Value, Value]) -> None:
+        """The same for a block inside of a region: what it finds is not visible outside, nor all that it sees taken."""
+        self.block(block, {key: op for key, op in seen.items() if op.name not in _SPREADING}, replaced)
+
     def _ops(self, ops: list[Op], kept: list[Op], seen: dict[Hashable, Op], replaced: dict[Value, Value]) -> None:
         """Adds to `kept` what is left of `ops`."""
         for op in ops:
@@ -70,8 +76,7 @@ class _Simplifier:
                 continue
             for region in op.regions:
                 for inner in region.blocks:
-                    # What is found inside a region is not visible outside of it.
-                    self.block(inner, dict(seen), replaced)
+                    self._region(inner, seen, replaced)
             folded = fold(op, self._evaluate)
             key = _key(folded)
             if key is not None:

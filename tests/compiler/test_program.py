@@ -8,6 +8,8 @@ import pytest
 import spmd
 from spmd.compiler.lower import ModuleLowering
 from spmd.compiler.options import Options
+from spmd.compiler.simplify import simplify
+from spmd.ir import captured_values
 from spmd.runtime.compile import compile as compile_module
 
 
@@ -54,6 +56,37 @@ def test_equal_ops_with_regions_are_computed_once_and_unused_ones_never() -> Non
     assert sorted(_step_names(text)) == ["stablehlo.add", "stablehlo.multiply", *["stablehlo.reduce"] * 2]
     (result,) = spmd.compile(spmd.parse(text))(np.arange(8, dtype=np.float32))
     assert result == 28 * 28 + 7
+
+
+def test_a_loop_makes_its_own_broadcasts_and_sees_other_values_from_outside() -> None:
+    text = """func.func @main(%x: tensor<8xf32>, %n: tensor<i32>, %s: tensor<f32>) -> tensor<8xf32> {
+  %all = stablehlo.broadcast_in_dim %s, dims = [] : (tensor<f32>) -> tensor<8xf32>
+  %sine = stablehlo.sine %x : tensor<8xf32>
+  %first = stablehlo.add %all, %sine : tensor<8xf32>
+  %r:2 = stablehlo.while(%i = %n, %y = %first) : tensor<i32>, tensor<8xf32>
+  cond {
+    %zero = stablehlo.constant dense<0> : tensor<i32>
+    %more = stablehlo.compare GT, %i, %zero : (tensor<i32>, tensor<i32>) -> tensor<i1>
+    stablehlo.return %more : tensor<i1>
+  } do {
+    %one = stablehlo.constant dense<1> : tensor<i32>
+    %less = stablehlo.subtract %i, %one : tensor<i32>
+    %again = stablehlo.broadcast_in_dim %s, dims = [] : (tensor<f32>) -> tensor<8xf32>
+    %same = stablehlo.sine %x : tensor<8xf32>
+    %sum = stablehlo.add %again, %same : tensor<8xf32>
+    %product = stablehlo.multiply %sum, %y : tensor<8xf32>
+    stablehlo.return %less, %product : tensor<i32>, tensor<8xf32>
+  }
+  return %r#1 : tensor<8xf32>
+}"""
+    function = spmd.parse(text).function("main")
+    simplify(function.body, lambda op, arrays: None)
+    loop = next(op for op in function.body.ops if op.regions)
+    seen = {value.defining_op.name for value in captured_values(loop) if value.defining_op is not None}
+    assert seen == {"stablehlo.sine"}
+    x = np.arange(8, dtype=np.float32)
+    (result,) = spmd.compile(spmd.parse(text))(x, np.int32(2), np.float32(3))
+    np.testing.assert_allclose(result, (3 + np.sin(x)) ** 3, rtol=1e-6)
 
 
 def test_regions_that_see_different_values_are_different() -> None:
