@@ -126,10 +126,7 @@ class Sizes:
     def constant(self, text: FunctionText) -> str:
         """The name of a constant of the module that has them all."""
         numbers = [self.tiles, self.left_row, self.result_row, *(number for loop in self.loops for number in loop)]
-        name = f"@spmd.sizes.{'.'.join(map(str, numbers))}"
-        listed = ", ".join(f"i64 {number}" for number in numbers)
-        text.declarations[f"{name} = private unnamed_addr constant [{len(numbers)} x i64] [{listed}]"] = None
-        return name
+        return text.numbers(numbers)
 
 
 def _names(kernel: MicroKernel) -> list[str]:

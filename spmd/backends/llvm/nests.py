@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from math import prod
 
 from spmd.analysis.affine import Variable
+from spmd.backends.llvm.copies import write_copy
 from spmd.backends.llvm.folds import Blocks, FoldWriter
 from spmd.backends.llvm.insides import inside_of, write_either
 from spmd.backends.llvm.interleaved import store_turns
@@ -44,7 +45,8 @@ class NestWriter:
         self.loops = LoopWriter(self.point, part)
 
     def write(self) -> None:
-        self._outer(self.nest.outer)
+        if not write_copy(self.point.text, self.nest, self.point.pointer, self.loops.part):
+            self._outer(self.nest.outer)
 
     def fold_blocks(self) -> Blocks | None:
         """The blocks of a nest that folds one loop, which is cut in blocks, at few points; None of any other nest."""

@@ -15,6 +15,7 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from spmd.analysis.affine import Variable
+from spmd.backends.llvm.copies import apart_copy_of
 from spmd.backends.llvm.lanes import WRITTEN_OUT
 from spmd.backends.llvm.loops import Range
 from spmd.backends.llvm.nests import NestWriter
@@ -108,8 +109,13 @@ def _written(writer: FunctionWriter, write: Callable[[PartFunction], None]) -> t
 
 
 def write_apart(writer: FunctionWriter, nest: Nest) -> None:
-    """Writes `nest` as a function and a call of it, or where the call stands if it has few points, or stands alone."""
-    if writer.is_one_nest or prod(nest.extents) < (_LEAST_APART if writer.text.depth else _LEAST_APART_OUTSIDE):
+    """Writes `nest` as a function and a call of it, or where the call stands if it has few points, or stands alone, or
+    is a call by itself."""
+    if (
+        writer.is_one_nest
+        or apart_copy_of(nest) is not None
+        or prod(nest.extents) < (_LEAST_APART if writer.text.depth else _LEAST_APART_OUTSIDE)
+    ):
         NestWriter(nest, writer.text, writer.pointer).write()
         return
 

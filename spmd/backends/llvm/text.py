@@ -76,6 +76,13 @@ class FunctionText:
         self.entry.append(f"  {name} = alloca {type}, align {align}")
         return name
 
+    def numbers(self, numbers: Sequence[int]) -> str:
+        """The name of a constant of the module that holds i64s."""
+        name = f"@spmd.sizes.{'.'.join(map(str, numbers))}"
+        listed = ", ".join(f"i64 {number}" for number in numbers)
+        self.declarations[f"{name} = private unnamed_addr constant [{len(numbers)} x i64] [{listed}]"] = None
+        return name
+
     def start_block(self, label: str) -> None:
         """Begins a block in the innermost scope; the line before must have ended the last one."""
         self.innermost.lines.append(f"{label}:")
