@@ -18,6 +18,7 @@ from spmd.analysis.memory import over_memory
 from spmd.arrays import Array
 from spmd.attributes import aligned
 from spmd.backends.llvm.addresses import Addresses
+from spmd.backends.llvm.batches import plan_batches
 from spmd.backends.llvm.blas import Routine, routine
 from spmd.backends.llvm.buffers import SLOT, Buffer, Frame, nbytes, through_views
 from spmd.backends.llvm.clocks import NativeClock
@@ -221,7 +222,17 @@ class FunctionWriter:
         frame.lent = lent(self, UnitsOfBlock(units, last_reads), frame.placed, free)
         groups = row_groups(units)
         self.is_one_nest &= len(groups) <= 1
-        for group in groups:
+        while groups:
+            batches = plan_batches(self, groups, frame)
+            if batches is not None:
+                frame.index += len(batches.units) - 1
+                with self._timed(batches.units):
+                    batches.write(self, frame)
+                self._release(frame)
+                frame.index += 1
+                del groups[: len(batches.groups)]
+                continue
+            group = groups.pop(0)
             first = frame.index
             frame.index += len(group) - 1
             with self._timed(group) if len(group) > 1 else nullcontext():

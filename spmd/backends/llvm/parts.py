@@ -75,8 +75,13 @@ def parts_of(nests: Sequence[Nest], results: Sequence[Value], threads: int) -> i
     """How many parts the nests that write `results` are cut in: 1 where it is not worth it."""
     if threads == 1 or max(prod(nest.extents) for nest in nests) < _LEAST_POINTS:
         return 1
+    return parts_of_time(time_of_nests(nests, results), threads)
+
+
+def time_of_nests(nests: Sequence[Nest], results: Sequence[Value]) -> int:
+    """How many nanoseconds the nests that write `results` take, roughly."""
     cost = cost_of_nests(nests, results)
-    return parts_of_time(cost.operations // _OPERATIONS + cost.bytes // _BYTES, threads)
+    return cost.operations // _OPERATIONS + cost.bytes // _BYTES
 
 
 def parts_of_time(time: int, threads: int) -> int:
@@ -93,6 +98,12 @@ def call_in_parts(
     writer.text.declarations[f"declare void @{RUN}(ptr, ptr, i64, i64, i1)"] = None
     how = f"i64 {count}, i64 {writer.threads}, i1 {str(products).lower()}"
     writer.text.call(f"call void @{RUN}(ptr @{name}, ptr {frame}, {how})")
+
+
+def call_apart(writer: FunctionWriter, write: Callable[[PartFunction], None]) -> None:
+    """Writes a call of the function that `write` writes, as its part 0."""
+    name, frame = _written(writer, write)
+    writer.text.call(f"call void @{name}(ptr {frame}, i64 0)")
 
 
 def _written(writer: FunctionWriter, write: Callable[[PartFunction], None]) -> tuple[str, str]:
@@ -122,8 +133,7 @@ def write_apart(writer: FunctionWriter, nest: Nest) -> None:
     def write(part: PartFunction) -> None:
         NestWriter(nest, part.text, lambda value: part.pointer(writer.pointer(value))).write()
 
-    name, frame = _written(writer, write)
-    writer.text.call(f"call void @{name}(ptr {frame}, i64 0)")
+    call_apart(writer, write)
 
 
 def write_nest(writer: FunctionWriter, nest: Nest, frame: Frame, results: Sequence[Value]) -> None:

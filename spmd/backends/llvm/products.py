@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import product as index_product
 from math import prod
+from typing import TYPE_CHECKING
 
 from spmd.analysis.affine import row_major
 from spmd.backends.llvm.blas import thread_count
 from spmd.backends.llvm.buffers import Frame
 from spmd.backends.llvm.forms import native
-from spmd.backends.llvm.function import FunctionWriter
 from spmd.backends.llvm.integer_products import IntegerProduct, pair_bytes, write_integer_product
 from spmd.backends.llvm.matrices import ROUTINES, Matrix, Product, integer_product_of, product_of
 from spmd.backends.llvm.parts import PartFunction, call_in_parts, parts_of_time
@@ -20,6 +20,9 @@ from spmd.backends.llvm.tile_products import BLOCK_ROWS, suits_tiles, tile_bytes
 from spmd.backends.llvm.tiles import Depth, Tiled, write_tiled
 from spmd.backends.llvm.underflow import flushed
 from spmd.ir import Op
+
+if TYPE_CHECKING:
+    from spmd.backends.llvm.function import FunctionWriter
 
 #: Bytes' worth of numbers multiplied and added in a nanosecond, roughly.
 _SPEED = 160
@@ -50,7 +53,7 @@ def _(writer: FunctionWriter, op: Op, frame: Frame) -> None:
         writer.clear(result, op.result.tensor.nbytes)
         return
     count = prod(product.batch)
-    parts = parts_of_time(count * product.size * product.item // _SPEED, writer.threads)
+    parts = parts_of_time(count * time_of_product(product), writer.threads)
     if thread_count() is None and not product.is_tiled:
         parts = 1  # its own threads would get in each other's way
     pointers = (lhs, rhs, result)
@@ -61,6 +64,22 @@ def _(writer: FunctionWriter, op: Op, frame: Frame) -> None:
     else:
         with flushed(writer.text, product.flushes):
             _in_turn(writer, product, pointers)
+
+
+def time_of_product(product: Product) -> int:
+    """How many nanoseconds one of the products takes, roughly."""
+    return product.size * product.item // _SPEED
+
+
+def write_one_product(
+    writer: FunctionWriter, text: FunctionText, product: Product, number: str, places: Sequence[tuple[str, bool]]
+) -> None:
+    """Writes product `number` alone; `places` are the addresses of the operands and the result, and whether what lies
+    there is this product's alone."""
+    index = _unraveled(text, product, number)
+    moved = _moved(text, product, [pointer for pointer, _ in places], index)
+    with flushed(text, product.flushes):
+        _multiply(writer, text, product, [at if own else to for (at, own), to in zip(places, moved, strict=True)])
 
 
 def _moved(

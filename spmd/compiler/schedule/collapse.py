@@ -6,18 +6,19 @@ and on to the next turn of the outer one without a gap.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 
 from spmd.analysis.affine import Affine, Variable
 from spmd.compiler.schedule.nest import Leaf, Load, LoopReduction, Nest, Position, Stage, Store, Update
 
 
-def collapse(nest: Nest) -> Nest:
-    """`nest` with as few loops as its addresses allow."""
+def collapse(nest: Nest, apart: Collection[Variable] = ()) -> Nest:
+    """`nest` with as few loops as its addresses allow; none of those `apart` becomes one with any other."""
     if len(nest.extents) < 2:
         return nest
     forms = {form for stage in nest.stages for form in stage.forms()}
-    roles = [_role(nest, variable) for variable in range(len(nest.extents))]
+    roles = [(variable in apart, *_role(nest, variable)) for variable in range(len(nest.extents))]
     extents = list(nest.extents)
     gone: set[Variable] = set()
     inner = len(extents) - 1
