@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from spmd.compiler.combine import combine
 from spmd.compiler.inline import inline
+from spmd.compiler.integer_product_expansion import expand_integer_products
 from spmd.compiler.options import Options
 from spmd.compiler.overlap import overlap
 from spmd.compiler.product_legalization import legalize_products
@@ -68,6 +69,7 @@ PASSES = (
     Pass("transpose-sinking", lambda block, context: sink_transposes(block)),
     Pass("transpose-folding", lambda block, context: fold_transposes(block)),
     Pass("product-legalization", _for_native_code(legalize_products)),
+    Pass("integer-product-expansion", _for_native_code(expand_integer_products)),
     Pass("select-and-scatter-expansion", _for_native_code(expand_select_and_scatter)),
     Pass("scatter-expansion", _for_native_code(expand_scatters)),
     Pass("sort-expansion", _for_native_code(expand_sorts)),
