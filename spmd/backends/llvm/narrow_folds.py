@@ -22,8 +22,8 @@ NARROW, _MUCH = 16, 6
 
 def is_narrow(stage: Stage, width: int) -> bool:
     """Whether a turn of the folds of `stage`, of `width` lanes, calls functions, or computes much."""
-    if width <= NARROW:
-        return False
+    if width <= NARROW or any(part.type.bits < 8 for each in stage.reductions for part in each.initial):
+        return False  # bits lie packed: no lane of theirs has an address
     codes = [*(part for each in stage.reductions for part in each.inputs), *(store.code for store in stage.stores)]
     primitives = [node.primitive for node in walk(codes) if node.operands]
     return len(primitives) >= _MUCH or any(primitive.is_function for primitive in primitives)

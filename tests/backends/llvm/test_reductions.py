@@ -111,3 +111,24 @@ def test_folds_of_lanes_are_shared_by_all_programs() -> None:
         assert spmd.compile(spmd.parse(text))(x)[0] == x.sum()
         folds = [callee for callee in functions._LIBRARIES if isinstance(callee, LaneFold)]
         assert len([fold for fold in folds if (fold.primitive.value, fold.type.value) == ("add", "f32")]) == 1
+
+
+@pytest.mark.parametrize("n", [63, 64, 80, 1000, 70_001])
+@pytest.mark.parametrize("op", ["and", "or"])
+def test_truths_that_much_is_computed_of_are_folded(n: int, op: str) -> None:
+    text = f"""func.func @main(%x: tensor<{n}xf32>, %y: tensor<{n}xf32>) -> tensor<i1> {{
+      %start = stablehlo.constant dense<{str(op == "and").lower()}> : tensor<i1>
+      %e = stablehlo.exponential %x : tensor<{n}xf32>
+      %p = stablehlo.compare {"GE" if op == "and" else "LT"}, %e, %y
+        : (tensor<{n}xf32>, tensor<{n}xf32>) -> tensor<{n}xi1>
+      %r = stablehlo.reduce(%p init: %start) applies stablehlo.{op} across dimensions = [0]
+        : (tensor<{n}xi1>, tensor<i1>) -> tensor<i1>
+      return %r : tensor<i1>
+    }}"""
+    run = spmd.compile(spmd.parse(text))
+    x, y = np.zeros(n, np.float32), np.zeros(n, np.float32)
+    assert run(x, y)[0] == (op == "and")
+    for place in (0, n // 2, n - 1):  # one that is not like the others
+        other = y.copy()
+        other[place] = 2
+        assert run(x, other)[0] == (op == "or"), place
