@@ -2,19 +2,23 @@
 
 The largest so far are kept in order, in registers: an element and its place as one number, the earlier of equal
 elements being the larger number. A row is read many elements at a time; where none of them is larger than the smallest
-that is kept, that is all.
+that is kept, that is all. One piece of code serves rows of all lengths.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from math import prod
 
 from spmd.backends.llvm.buffers import Frame
 from spmd.backends.llvm.forms import native
 from spmd.backends.llvm.function import FunctionWriter
 from spmd.backends.llvm.parts import PartFunction, call_in_parts, parts_of_time
+from spmd.backends.llvm.processor import CODE_ATTRIBUTES
 from spmd.backends.llvm.strides import first_lanes
 from spmd.backends.llvm.text import FunctionText
+from spmd.backends.llvm.writer import OutOfLine
 from spmd.compiler.schedule.forms import is_plain
 from spmd.ir import Op
 from spmd.types import I32, ElementType
@@ -46,11 +50,10 @@ def _(writer: FunctionWriter, op: Op, frame: Frame) -> None:
     rows = prod(outer)
     if not rows:
         return
+    step = _step_of(op)
     parts = min(rows, parts_of_time(rows * size // _SPEED, writer.threads))
     if parts == 1:
-        row, _ = writer.text.open_loop()
-        _TopKWriter(writer.text, op, pointers, row).write()
-        writer.text.close_loop(rows)
+        step.call(writer.text, pointers, ("0", str(rows), str(size)))
         return
 
     def write(part: PartFunction) -> None:
@@ -58,34 +61,75 @@ def _(writer: FunctionWriter, op: Op, frame: Frame) -> None:
         done = text.value(f"mul i64 %part, {rows}")
         after = text.value(f"add i64 {done}, {rows}")
         first, stop = (text.value(f"udiv i64 {total}, {parts}") for total in (done, after))
-        inner = [part.pointer(pointer) for pointer in pointers]
-        row, _ = text.open_loop()
-        _TopKWriter(text, op, inner, row).write()
-        text.close_loop(stop, 1, first)
+        step.call(text, [part.pointer(pointer) for pointer in pointers], (first, stop, str(size)))
 
     call_in_parts(writer, parts, write)
+
+
+def _step_of(op: Op) -> TopK:
+    element = op.operands[0].tensor.element_type
+    assert isinstance(element, ElementType)
+    kind = "f" if element.is_float else "u" if element.is_unsigned else "i"
+    rest = op.operands[0].tensor.static_shape[-1] - op["k"]
+    return TopK(op["k"], kind, element.bits, rest >= _LANES, rest % _LANES)
+
+
+@dataclass(frozen=True)
+class TopK(OutOfLine):
+    """The `count` largest elements of rows of any length: floats, integers or unsigned ones (f, i, u) of `bits`.
+
+    Behind the first `count` elements a row has whole vectors where it `has_vectors`, and `rest` elements.
+    """
+
+    count: int
+    kind: str
+    bits: int
+    has_vectors: bool
+    rest: int
+
+    @property
+    def name(self) -> str:
+        """The function's symbol: `spmd.top_k.8.f32.vectors.8`."""
+        return f"spmd.top_k.{self.count}.{self.kind}{self.bits}{'.vectors' if self.has_vectors else ''}.{self.rest}"
+
+    @property
+    def declaration(self) -> str:
+        return f"declare void @{self.name}(ptr, ptr, ptr, i64, i64, i64) nounwind"
+
+    def call(self, text: FunctionText, pointers: Sequence[str], rows: tuple[str, str, str]) -> None:
+        """Writes a call for the rows from the first to the second of `rows`; the third is how long each is."""
+        text.callees[self.name] = self
+        told = ", ".join([*(f"ptr {pointer}" for pointer in pointers), *(f"i64 {number}" for number in rows)])
+        text.call(f"call void @{self.name}({told})")
+
+    def definition(self, linkage: str = "") -> str:
+        """The function in LLVM's text."""
+        text = FunctionText()
+        row, _ = text.open_loop()
+        _TopKWriter(text, self, row).write()
+        text.close_loop("%stop", 1, "%first")
+        text.line("ret void")
+        pointers = "ptr noalias readonly %operand, ptr noalias %values, ptr noalias %indices"
+        parameters = f"{pointers}, i64 %first, i64 %stop, i64 %size"
+        head = f"define {linkage} void @{self.name}({parameters}) nounwind {CODE_ATTRIBUTES} {{"
+        return "\n".join([head, text.body(["  br label %entry"]), "}\n"])
 
 
 class _TopKWriter:
     """Writes what finds the largest of one row."""
 
-    def __init__(self, text: FunctionText, op: Op, pointers: list[str], row: str) -> None:
+    def __init__(self, text: FunctionText, step: TopK, row: str) -> None:
         self.text = text
-        self.count = op["k"]
-        self.size = op.operands[0].tensor.static_shape[-1]
-        element = op.operands[0].tensor.element_type
-        assert isinstance(element, ElementType)
-        self.element = element
-        self.bits = element.bits
+        self.step = step
+        self.count, self.bits = step.count, step.bits
         self.kept = -(-self.count // _REGISTER) * _REGISTER
-        operand, values, indices = pointers
-        self.operand = self._at(operand, row, self.size, self.bits)
-        self.values = self._at(values, row, self.count, self.bits)
-        self.indices = self._at(indices, row, self.count, 32)
+        self.operand = self._at("%operand", row, "%size", self.bits)
+        self.values = self._at("%values", row, self.count, self.bits)
+        self.indices = self._at("%indices", row, self.count, 32)
         self.slot = text.allocate(f"<{self.kept} x i64>")
         self.keys = text.allocate(f"<{_LANES} x i32>")
 
-    def _at(self, pointer: str, row: str, size: int, bits: int) -> str:
+    def _at(self, pointer: str, row: str, size: int | str, bits: int) -> str:
         start = self.text.value(f"mul i64 {row}, {size}")
         return self.text.value(f"getelementptr i{bits}, ptr {pointer}, i64 {start}")
 
@@ -97,14 +141,13 @@ class _TopKWriter:
         address = text.value(f"getelementptr i{self.bits}, ptr {self.operand}, i64 {first}")
         self._insert(self._key(text.value(f"load i{self.bits}, ptr {address}"), 1), first)
         text.close_loop(self.count)
-        rest = self.size - self.count
-        whole = rest - rest % _LANES
-        if whole:
+        end = text.value(f"sub i64 %size, {self.step.rest}")
+        if self.step.has_vectors:
             start, _ = text.open_loop()
-            self._look(text.value(f"add i64 {start}, {self.count}"), _LANES)
-            text.close_loop(whole, _LANES)
-        if rest - whole:
-            self._look(str(self.count + whole), rest - whole)
+            self._look(start, _LANES)
+            text.close_loop(end, _LANES, str(self.count))
+        if self.step.rest:
+            self._look(end, self.step.rest)
         self._put_out()
 
     def _look(self, start: str, lanes: int) -> None:
@@ -147,15 +190,15 @@ class _TopKWriter:
         def splat(value: int, kind: str) -> str:
             return str(value) if width == 1 else "<" + ", ".join([f"{kind} {value}"] * width) + ">"
 
-        if self.element.is_float:
+        if self.step.kind == "f":
             sign = text.value(f"ashr {type} {codes}, {splat(self.bits - 1, f'i{self.bits}')}")
             others = splat((1 << (self.bits - 1)) - 1, f"i{self.bits}")
             codes = text.value(f"xor {type} {codes}, {text.value(f'and {type} {sign}, {others}')}")
         if self.bits == 32:
-            if self.element.is_unsigned:
+            if self.step.kind == "u":
                 codes = text.value(f"xor {type} {codes}, {splat(-(2**31), 'i32')}")
             return codes
-        way = "zext" if self.element.is_unsigned else "sext"
+        way = "zext" if self.step.kind == "u" else "sext"
         return text.value(f"{way} {type} {codes} to {wide}")
 
     def _insert(self, key: str, place: str) -> None:

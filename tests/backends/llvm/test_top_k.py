@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 
 import spmd
+from spmd.backends.llvm import functions
 from spmd.backends.llvm.stretch import is_native
+from spmd.backends.llvm.top_k import TopK
 from spmd.compiler.schedule.fusion import Unit
 
 TEXT = """func.func @main(%x: tensor<{rows}x{size}x{element}>)
@@ -62,3 +64,14 @@ def test_what_has_no_native_form_is_left_to_numpy(element: str, k: int) -> None:
     x = elements(np.dtype(np.float64), (2, 80)).astype(module.functions[0].arguments[0].tensor.dtype)
     values, _ = spmd.compile(module)(x)
     assert values.shape == (2, k)
+
+
+def test_rows_of_other_lengths_share_their_code() -> None:
+    def steps() -> set[object]:
+        return {callee for callee in functions._LIBRARIES if isinstance(callee, TopK)}
+
+    spmd.compile(spmd.parse(TEXT.format(rows=2, size=100, k=4, element="f32")))
+    before = steps()
+    assert before
+    spmd.compile(spmd.parse(TEXT.format(rows=3, size=516, k=4, element="f32")))
+    assert steps() == before
