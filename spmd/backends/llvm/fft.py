@@ -37,7 +37,7 @@ _OWN = 1 << 18
 #: Elements and stages of a nanosecond, roughly.
 _SPEED = 2
 #: Complex numbers of a transform from which on its steps stand out of line, which make up for a call.
-_LEAST_APART = 1 << 7
+_LEAST_APART = 1 << 6
 
 
 @dataclass(frozen=True)
