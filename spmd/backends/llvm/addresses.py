@@ -53,7 +53,7 @@ class Addresses:
 
     def prologue(self, function: str, lines: Sequence[str], placement: Placement, arena: str) -> list[str]:
         """What comes before `lines`, as far as the block that they begin: the addresses that they name, and frames."""
-        named = {name for line in lines for name in _NAME.findall(line)}
+        named = set(_NAME.findall("\n".join(lines)))
         text: list[str] = []
         for name in sorted(named):
             place, offset = self._source(name, placement, arena)

@@ -233,7 +233,7 @@ class FoldWriter:
         stage: Stage,
         last: Variable,
         start: str,
-        length: int,
+        length: int | str,
         levels: Sequence[int],
         totals: Sequence[list[str]],
         width: int,
@@ -243,9 +243,10 @@ class FoldWriter:
             self._fold_turns(stage, last, start, length, totals, width)
             return
         size = levels[-1]
-        side = self._side(stage, last, width) if len(levels) == 1 and length >= 2 * size else 1
+        several = len(levels) == 1 and isinstance(length, int) and length >= 2 * size
+        side = self._side(stage, last, width) if several else 1
 
-        def blocks(begin: str, sizes: Sequence[int]) -> None:
+        def blocks(begin: str, sizes: Sequence[int | str]) -> None:
             parts = [self._neutral(stage, width) for _ in sizes]
             if len(parts) == 1:
                 self._fold_range(stage, last, begin, sizes[0], levels[:-1], parts[0], width)
@@ -255,6 +256,12 @@ class FoldWriter:
                 for reduction, slots, total in zip(stage.reductions, part, totals, strict=True):
                     self._merge(reduction, total, slots, width)
 
+        turn = self.point.width if last == self.point.lane else 1
+        if side == 1 and (isinstance(length, str) or length % turn == 0):
+            for number, rest in self.point.text.blocks(length, size):
+                blocks(self._plus(start, number), [rest])
+            return
+        assert isinstance(length, int)
         for number, places in self.point.text.chunks(length, side * size):
             begin = self._plus(start, number)
             if side > 1 and places == side * size:
@@ -291,8 +298,9 @@ class FoldWriter:
         self.point.text.close_loop(size)
 
     def _fold_turns(
-        self, stage: Stage, last: Variable, start: str, length: int, slots: Sequence[list[str]], width: int
+        self, stage: Stage, last: Variable, start: str, length: int | str, slots: Sequence[list[str]], width: int
     ) -> None:
+        """Folds `length` places from `start` on; where that is no number, it is one of whole turns."""
         across = last == self.point.lane
         if across and is_narrow(stage, width):
             turn_of = partial(self._turn, stage, across=True, width=NARROW)
@@ -303,16 +311,16 @@ class FoldWriter:
         def step() -> None:
             self._turn(stage, slots, across, width)
 
-        rest = length % turn
-        if length >= turn:
+        rest = 0 if isinstance(length, str) else length % turn
+        if isinstance(length, str) or length >= turn:
             name, depth = self.point.text.open_loop()
             self.point.variables[last] = (self._plus(start, name), depth)
             step()
-            self.point.text.close_loop(length - rest, turn)
+            self.point.text.close_loop(length if isinstance(length, str) else length - rest, turn)
         if rest:
             self.point.valid = rest
             with self.point.text.part() as depth:
-                self.point.variables[last] = (self._plus(start, str(length - rest)), depth)
+                self.point.variables[last] = (self._plus(start, f"{int(length) - rest}"), depth)
                 step()
             self.point.valid = None
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 from spmd.analysis.affine import row_major
@@ -136,11 +136,23 @@ def _matrices_of(op: Op) -> Product | None:
     second = _matrix(rhs, numbers.rhs_batching_dimensions, numbers.rhs_contracting_dimensions, right)
     if first is None or second is None:
         return None
-    batch = tuple(lhs.tensor.static_shape[d] for d in numbers.lhs_batching_dimensions)
+    sizes = [lhs.tensor.static_shape[d] for d in numbers.lhs_batching_dimensions]
+    batch, first, second = _in_few_loops(sizes, first, second)
     element = str(op.result.tensor.element_type)
     item, leading = op.result.tensor.dtype.itemsize, max(second.columns, 1)
     is_tiled = first.rows * first.columns * second.columns <= LARGEST and second.column_stride == 1
     return Product(element, item, batch, first, second, leading, is_tiled, flushes(op))
+
+
+def _in_few_loops(sizes: Sequence[int], lhs: Matrix, rhs: Matrix) -> tuple[tuple[int, ...], Matrix, Matrix]:
+    """The batching dimensions, neighbours taken as one where both operands' matrices go on at one step."""
+    merged: list[tuple[int, int, int]] = []
+    for size, *strides in zip(sizes, lhs.batch, rhs.batch, strict=True):
+        if merged and list(merged[-1][1:]) == [stride * size for stride in strides]:
+            size *= merged.pop()[0]
+        merged.append((size, strides[0], strides[1]))
+    left, right = tuple(each[1] for each in merged), tuple(each[2] for each in merged)
+    return tuple(each[0] for each in merged), replace(lhs, batch=left), replace(rhs, batch=right)
 
 
 def _free(value: Value, batching: Sequence[int], contracting: Sequence[int]) -> list[int]:

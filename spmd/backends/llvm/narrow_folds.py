@@ -34,10 +34,11 @@ def fold_narrow_turns(
     stage: Stage,
     slots: Sequence[list[str]],
     place: Callable[[str], str],
-    length: int,
+    length: int | str,
     turn: Callable[[Sequence[list[str]]], None],
 ) -> None:
-    """Folds `length` elements of the lane loop into `slots`, each of as many lanes as `point` takes at once.
+    """Folds `length` elements of the lane loop into `slots`, each of as many lanes as `point` takes at once; where that
+    is no number, it is one of whole turns.
 
     `place` gives an element's place in the loop; `turn` writes what is done with some lanes, given where what is folded
     of them lies.
@@ -55,16 +56,16 @@ def fold_narrow_turns(
         ]
 
     lanes, point.lanes = point.lanes, Lanes(lane, NARROW)
-    rest = length % NARROW
-    if length >= NARROW:
+    rest = 0 if isinstance(length, str) else length % NARROW
+    if isinstance(length, str) or length >= NARROW:
         name, depth = text.open_loop()
         point.variables[lane] = (place(name), depth)
         turn(from_lane(text.value(f"and i64 {name}, {width - 1}")))
-        text.close_loop(length - rest, NARROW)
+        text.close_loop(length if isinstance(length, str) else length - rest, NARROW)
     if rest:
         point.valid = rest
         with text.part() as depth:
-            point.variables[lane] = (place(str(length - rest)), depth)
-            turn(from_lane(str((length - rest) % width)))
+            point.variables[lane] = (place(str(int(length) - rest)), depth)
+            turn(from_lane(str((int(length) - rest) % width)))
         point.valid = None
     point.lanes = lanes

@@ -102,7 +102,7 @@ class StripWriter(FoldWriter):
         body(*map(places, arrays))
         text.close_loop(self._turns)
 
-    def _fold_rows(self, start: str, length: int, levels: Sequence[int], totals: _Slots, turns: int) -> None:
+    def _fold_rows(self, start: str, length: int | str, levels: Sequence[int], totals: _Slots, turns: int) -> None:
         """Folds `length` rows from `start` on into `totals`: through blocks of the last of `levels`, if any."""
         text = self.point.text
         if not levels:
@@ -113,12 +113,12 @@ class StripWriter(FoldWriter):
             return
         size, parts = levels[-1], self._arrays(turns)
 
-        def block(begin: str, rows: int) -> None:
+        def block(begin: str, rows: int | str) -> None:
             self._each_column([parts], lambda slots: self._clear(slots, lambda reduction: reduction.neutral or ()))
             self._fold_rows(begin, rows, levels[:-1], parts, turns)
             self._each_column([totals, parts], self._merge_all)
 
-        for number, rows in text.chunks(length, size):
+        for number, rows in text.blocks(length, size):
             block(self._plus(start, number), rows)
 
     # --- at some columns ---

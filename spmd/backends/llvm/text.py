@@ -180,6 +180,20 @@ class FunctionText:
             with self.part():
                 yield str(count - rest), rest
 
+    def blocks(self, count: int | str, size: int) -> Iterator[tuple[str, int | str]]:
+        """Blocks of `size` of `count`, the last one what is left: where each begins, and how large it is.
+
+        What is written meanwhile is written once, and run for each of them; `chunks` writes it again for what is left,
+        whose size is a number.
+        """
+        if isinstance(count, int) and (count < size or count % size == 0):
+            yield from self.chunks(count, size)
+            return
+        start, _ = self.open_loop()
+        left = self.value(f"sub i64 {count}, {start}")
+        yield start, self.value(f"call i64 @llvm.umin.i64(i64 {left}, i64 {size})")
+        self.close_loop(count, size)
+
     @property
     def lines(self) -> list[str]:
         """All lines but allocations."""

@@ -5,6 +5,7 @@ import pytest
 
 import spmd
 from spmd.backends.llvm import blas
+from spmd.backends.llvm.matrices import product_of
 
 SIZES = [(1, 1, 2), (5, 33, 3), (12, 32, 7), (13, 31, 16), (25, 65, 2), (1, 100, 9), (40, 1, 5), (3, 0, 4), (0, 3, 4)]
 
@@ -71,3 +72,22 @@ def test_scipy_stands_in_where_numpy_has_another_library(name: str, monkeypatch:
     result = spmd.compile(spmd.parse(text))(lhs, rhs)[0]
     blas.routine.cache_clear()
     np.testing.assert_allclose(result, lhs @ rhs, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_batching_dimensions_are_one_loop_where_they_lie_so(turned: bool) -> None:
+    batching = "[1, 0] x [1, 0]" if turned else "[0, 1] x [0, 1]"
+    out = "4x3x5x5" if turned else "3x4x5x5"
+    text = f"""func.func @main(%a: tensor<3x4x5x6xf32>, %b: tensor<3x4x6x5xf32>) -> tensor<{out}xf32> {{
+      %0 = stablehlo.dot_general %a, %b, batching_dims = {batching}, contracting_dims = [3] x [2]
+        : (tensor<3x4x5x6xf32>, tensor<3x4x6x5xf32>) -> tensor<{out}xf32>
+      return %0 : tensor<{out}xf32>
+    }}"""
+    module = spmd.parse(text)
+    product = product_of(module.functions[0].body.ops[0])
+    assert product is not None
+    assert product.batch == ((4, 3) if turned else (12,))
+    rng = np.random.default_rng(0)
+    x, y = (rng.integers(-9, 9, shape).astype(np.float32) for shape in ((3, 4, 5, 6), (3, 4, 6, 5)))
+    (got,) = spmd.compile(module)(x, y)
+    np.testing.assert_array_equal(got, (x @ y).swapaxes(0, 1) if turned else x @ y)
