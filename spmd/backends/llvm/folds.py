@@ -100,8 +100,8 @@ class FoldWriter:
             if across:
                 totals = self._folded_lanes(reduction, totals, width)
                 starts = [self.point.render(part).name for part in reduction.initial]
-                totals = self._combined(reduction, starts, totals, 1)
-            bindings = self._bindings(totals, vector=not across and width > 1)
+                totals = self.combined(reduction, starts, totals, 1)
+            bindings = self.bindings(totals, vector=not across and width > 1)
             store_all(self.point, reduction.stores, bindings)
 
     def _turn(self, stage: Stage, slots: Sequence[list[str]], across: bool, width: int) -> None:
@@ -340,7 +340,7 @@ class FoldWriter:
         load = self.point.text.value
         names = [load(f"load {type}, ptr {slot}") for slot, type in zip(total, types, strict=True)]
         names += [load(f"load {type}, ptr {slot}, align {align}") for slot, type in zip(slots, types, strict=True)]
-        combined = self._combined(reduction, names[: len(types)], names[len(types) :], width)
+        combined = self.combined(reduction, names[: len(types)], names[len(types) :], width)
         for slot, type, value in zip(total, types, combined, strict=True):
             self.point.text.line(f"store {type} {value}, ptr {slot}")
 
@@ -348,7 +348,7 @@ class FoldWriter:
         inputs = [self.point.at_width(self.point.render(part), part.type, width) for part in reduction.inputs]
         types = [llvm_type(part.type, width) for part in reduction.inputs]
         before = [self.point.text.value(f"load {type}, ptr {slot}") for type, slot in zip(types, slots, strict=True)]
-        after = self._combined(reduction, before, inputs, width)
+        after = self.combined(reduction, before, inputs, width)
         for slot, type, old, new in zip(slots, types, before, after, strict=True):
             if across and self.point.valid is not None:
                 new = self.point.text.value(
@@ -356,9 +356,9 @@ class FoldWriter:
                 )
             self.point.text.line(f"store {type} {new}, ptr {slot}")
 
-    def _combined(self, reduction: LoopReduction, first: Sequence[str], second: Sequence[str], width: int) -> list[str]:
+    def combined(self, reduction: LoopReduction, first: Sequence[str], second: Sequence[str], width: int) -> list[str]:
         """The region applied to folded values of `width` lanes."""
-        bindings = self._bindings([*first, *second], vector=width > 1)
+        bindings = self.bindings([*first, *second], vector=width > 1)
         writer = Bound(self.point, bindings, width)
         return [writer.render(part) for part in reduction.combine]
 
@@ -367,10 +367,11 @@ class FoldWriter:
         text, types = self.point.text, [part.type for part in reduction.initial]
         apart = lane_fold_of(reduction, width) if width >= _LEAST_APART else None
         if apart is None:
-            return fold_lanes(types, totals, width, partial(self._combined, reduction), text.value)
+            return fold_lanes(types, totals, width, partial(self.combined, reduction), text.value)
         text.callees[apart.name] = apart
         vector = f"{llvm_type(apart.type, width)} {totals[0]}"
         return [text.value(f"call {llvm_type(apart.type)} @{apart.name}({vector})")]
 
-    def _bindings(self, names: Sequence[str], *, vector: bool) -> dict[int, Rendered]:
+    def bindings(self, names: Sequence[str], *, vector: bool) -> dict[int, Rendered]:
+        """Folded values as what the codes of regions and stores have as parameters."""
         return {FOLDED + number: Rendered(name, vector, self.point.text.depth) for number, name in enumerate(names)}

@@ -101,6 +101,8 @@ def lanes_of(nest: Nest, stage: Stage) -> Lanes:
     lane = max(among)
     extent = nest.extents[lane]
     most = FOLDING_LANES if stage.reductions and lane == max(stage.loops) else _most(stage)
+    if has_short_rows(nest, stage, lane):
+        return Lanes(lane, SIDE)
     if lane in kept[-1:] and points > WRITTEN_OUT:
         lanes = _turn_by_turn(nest, stage, kept, most) or _woven(nest, stage, kept, most)
         if lanes is not None:
@@ -113,6 +115,26 @@ def lanes_of(nest: Nest, stage: Stage) -> Lanes:
     if points <= WRITTEN_OUT and (width != extent or points != extent):
         return Lanes()
     return Lanes(lane, width)
+
+
+def has_short_rows(nest: Nest, stage: Stage, lane: Variable | None) -> bool:
+    """Whether `stage` folds short rows, each a stretch of memory; `lane` is the loop over the rows."""
+    if not stage.reductions or stage.updates or len(stage.reduced) != 1 or lane is None or (lane,) != stage.kept[-1:]:
+        return False
+    (last,) = stage.reduced
+    if last != max(stage.loops) or nest.extents[lane] < SIDE or not 2 <= nest.extents[last] <= min(FEW, SIDE):
+        return False
+    types = [part.type for reduction in stage.reductions for part in (*reduction.inputs, *reduction.initial)]
+    if any(type.bits < 8 for type in types) or turns_of(nest, stage, last) is not None:
+        return False
+    steps = {store.address.coefficient(last) for store in stage.stores}
+    steps |= {load.address.coefficient(last) for load in stage.loads()}
+    return steps <= {0, 1} and (bool(stage.stores) or any(is_apart(load, lane) for load in stage.loads()))
+
+
+def is_apart(load: Load, lane: Variable) -> bool:
+    """Whether the lanes' elements of a load lie apart from each other in memory."""
+    return abs(load.address.coefficient(lane)) > _MOST_STEP
 
 
 def turned_loop(nest: Nest, stage: Stage, lanes: Lanes) -> Variable | None:

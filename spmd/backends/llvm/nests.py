@@ -14,10 +14,11 @@ from spmd.backends.llvm.copies import write_copy
 from spmd.backends.llvm.folds import Blocks, FoldWriter
 from spmd.backends.llvm.insides import inside_of, write_either
 from spmd.backends.llvm.interleaved import store_turns
-from spmd.backends.llvm.lanes import SIDE, WRITTEN_OUT, lanes_of, turned_loop
+from spmd.backends.llvm.lanes import SIDE, WRITTEN_OUT, has_short_rows, lanes_of, turned_loop
 from spmd.backends.llvm.loops import LoopWriter, Range
 from spmd.backends.llvm.ordered_updates import write_in_order
 from spmd.backends.llvm.points import PointWriter
+from spmd.backends.llvm.short_rows import write_short_rows
 from spmd.backends.llvm.stores import store_all, write_update
 from spmd.backends.llvm.strips import StripWriter, is_strip
 from spmd.backends.llvm.text import FunctionText
@@ -100,7 +101,9 @@ class NestWriter:
                 at_points_of(stage)
 
         def at_points_of(stage: Stage) -> None:
-            if stage.reductions:
+            if has_short_rows(self.nest, stage, self.point.lane):
+                write_short_rows(FoldWriter(self.loops), stage)
+            elif stage.reductions:
                 FoldWriter(self.loops).write(stage, written_out)
             elif self.point.lanes.inner is not None:
                 store_turns(self.point, stage, self.point.lanes.inner)

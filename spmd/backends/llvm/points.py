@@ -57,8 +57,9 @@ class PointWriter:
         #: holds there.
         self.guarded: Collection[Load] = ()
         self.guard = text.depth
-        #: Where vectors of operands are that were transposed (spmd.backends.llvm.transposed).
-        self.turned: dict[Load, str] = {}
+        #: Vectors of operands that were transposed (spmd.backends.llvm.transposed): where they lie, and the number, or
+        #: the variable that is the number, of the one that is read.
+        self.turned: dict[Load, tuple[str, str | Variable]] = {}
 
     @property
     def lane(self) -> Variable | None:
@@ -215,7 +216,10 @@ class PointWriter:
         pointer = self.pointer(load.value)
         type = llvm_type(load.type, 1)
         if load in self.turned:
-            vector = self.text.value(f"load {llvm_type(load.type, self.width)}, ptr {self.turned[load]}")
+            slot, number = self.turned[load]
+            name = number if isinstance(number, str) else self.variables[number][0]
+            at = self.text.value(f"getelementptr {llvm_type(load.type, self.width)}, ptr {slot}, i64 {name}")
+            vector = self.text.value(f"load {llvm_type(load.type, self.width)}, ptr {at}")
             return Rendered(vector, True, self.text.depth)
         step = self.lanes.step(load.address)
         gathered = any(self.render(part).is_vector for part, _ in load.address.dynamic)

@@ -142,7 +142,7 @@ class StripWriter(FoldWriter):
             types = [llvm_type(first.type, width) for first in reduction.initial]
             load = self.point.text.value
             totals = [load(f"load {type}, ptr {slot}") for type, slot in zip(types, names, strict=True)]
-            store_all(self.point, reduction.stores, self._bindings(totals, vector=True))
+            store_all(self.point, reduction.stores, self.bindings(totals, vector=True))
 
     def _sum(self, first: str, second: str | int) -> str:
         return self.point.text.value(f"add nuw nsw i64 {first}, {second}")

@@ -8,13 +8,17 @@ by shuffles and put down, and the points inside read whole vectors of that.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from spmd.analysis.affine import Variable
+from spmd.analysis.scalar.expression import MachineType
 from spmd.backends.llvm.lanes import SIDE, along
 from spmd.backends.llvm.loops import LoopWriter
 from spmd.backends.llvm.points import PointWriter
-from spmd.backends.llvm.strides import shuffled
-from spmd.backends.llvm.writer import llvm_type
+from spmd.backends.llvm.processor import CODE_ATTRIBUTES
+from spmd.backends.llvm.strides import first_lanes
+from spmd.backends.llvm.text import FunctionText
+from spmd.backends.llvm.writer import OutOfLine, Writer, llvm_type
 from spmd.compiler.schedule.nest import Load, Stage
 
 
@@ -39,10 +43,7 @@ def write_turned(loops: LoopWriter, stage: Stage, turned: Variable, at_point: Ca
         slots = [_turn(point, load, lane, turned) for load in loads]
         row, depth = point.text.open_loop()
         point.variables[turned] = (point.text.value(f"add nuw nsw i64 {start}, {row}"), depth)
-        point.turned = {
-            load: point.text.value(f"getelementptr {llvm_type(load.type, SIDE)}, ptr {slot}, i64 {row}")
-            for load, slot in zip(loads, slots, strict=True)
-        }
+        point.turned = {load: (slot, row) for load, slot in zip(loads, slots, strict=True)}
         at_point()
         point.turned = {}
         point.text.close_loop(SIDE)
@@ -76,29 +77,72 @@ def write_turned(loops: LoopWriter, stage: Stage, turned: Variable, at_point: Ca
 def _turn(point: PointWriter, load: Load, lane: Variable, turned: Variable) -> str:
     """A slot with the block of `load` that begins where lane loop and turned loop are: a vector for each turn of the
     latter."""
-    text, type = point.text, load.type
-    scalar, vector = llvm_type(type, 1), llvm_type(type, SIDE)
+    return turned_block(point, load, lane, SIDE, SIDE)
+
+
+def turned_block(point: PointWriter, load: Load, lane: Variable, rows: int, columns: int) -> str:
+    """A slot with a vector for each of the `columns` of what `load` reads in `rows` rows, which are turns of `lane`."""
+    text, item = point.text, load.type.bits // 8
     start, pointer = point.start_of(load.address), point.pointer(load.value)
-    step, depth = load.address.coefficient(lane), text.depth
-    rows = []
-    for number in range(SIDE):
-        place = text.value(f"add i64 {start.name}, {number * step}")
-        address = text.value(f"getelementptr {scalar}, ptr {pointer}, i64 {place}")
-        rows.append(text.value(f"load {vector}, ptr {address}, align {type.bits // 8}"))
-    half = 1
-    while half < SIDE:
-        for first in range(SIDE):
-            if first & half:
-                continue
-            second = first | half
+    address = text.value(f"getelementptr {llvm_type(load.type, 1)}, ptr {pointer}, i64 {start.name}")
+    slot = text.allocate(f"[{columns} x {llvm_type(load.type, SIDE)}]")
+    turn_block(text, load.type, (address, load.address.coefficient(lane) * item, rows), slot, columns)
+    return slot
+
+
+def turn_block(
+    text: FunctionText, type: MachineType, source: tuple[str, int, int], target: str, columns: int = SIDE
+) -> None:
+    """Writes the first `columns` of a block of `SIDE` rows to `target`, one after another.
+
+    `source`: the address of the first row, the bytes from one to the next, and how many there are; the last stands for
+    those that are not. Both may be the same memory.
+    """
+    block, (address, step, rows) = TurnedBlock(type.bits, columns), source
+    text.callees[block.name] = block
+    text.line(f"call void @{block.name}(ptr {address}, i64 {step}, i64 {rows - 1}, ptr {target})")
+
+
+@dataclass(frozen=True)
+class TurnedBlock(OutOfLine):
+    """Transposes a block of `SIDE` rows of so many `columns`, of elements of so many bits."""
+
+    bits: int
+    columns: int
+
+    @property
+    def name(self) -> str:
+        """The function's symbol: `spmd.turn.i32.x16`."""
+        return f"spmd.turn.i{self.bits}.x{self.columns}"
+
+    @property
+    def declaration(self) -> str:
+        return f"declare void @{self.name}(ptr, i64, i64, ptr) nounwind"
+
+    def definition(self, linkage: str = "") -> str:
+        """The function in LLVM's text."""
+        writer, vector, align = Writer(), f"<{SIDE} x i{self.bits}>", self.bits // 8
+        name = f"llvm.masked.load.v{SIDE}i{self.bits}.p0"
+        among = f"<{SIDE} x i1> {first_lanes(SIDE, self.columns)}, {vector} zeroinitializer"
+        rows = []
+        for number in range(SIDE):
+            row = writer.emit(f"call i64 @llvm.umin.i64(i64 {number}, i64 %last)")
+            address = writer.emit(f"getelementptr i8, ptr %from, i64 {writer.emit(f'mul i64 %step, {row}')}")
+            rows.append(writer.emit(f"call {vector} @{name}(ptr align {align} {address}, {among})"))
+        half = 1
+        while half < SIDE:
             low = [k + SIDE - half if k & half else k for k in range(SIDE)]
             high = [k + SIDE if k & half else k + half for k in range(SIDE)]
-            one, other = rows[first], rows[second]
-            rows[first] = shuffled(point, one, other, type, low, depth)
-            rows[second] = shuffled(point, one, other, type, high, depth)
-        half *= 2
-    slot = text.allocate(f"[{SIDE} x {vector}]")
-    for number, row in enumerate(rows):
-        at = text.value(f"getelementptr {vector}, ptr {slot}, i64 {number}")
-        text.line(f"store {vector} {row}, ptr {at}")
-    return slot
+            for first in (number for number in range(SIDE) if not number & half):
+                both = f"{vector} {rows[first]}, {vector} {rows[first | half]}"
+                rows[first], rows[first | half] = (
+                    writer.emit(f"shufflevector {both}, <{SIDE} x i32> <{', '.join(f'i32 {k}' for k in lanes)}>")
+                    for lanes in (low, high)
+                )
+            half *= 2
+        for number, row in enumerate(rows[: self.columns]):
+            address = writer.emit(f"getelementptr {vector}, ptr %to, i64 {number}")
+            writer.do(f"store {vector} {row}, ptr {address}, align {align}")
+        parameters = "ptr %from, i64 %step, i64 %last, ptr %to"
+        head = f"define {linkage} void @{self.name}({parameters}) nounwind {CODE_ATTRIBUTES} {{"
+        return "\n".join([head, *writer.lines, "  ret void", "}\n"])
