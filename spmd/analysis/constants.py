@@ -11,7 +11,7 @@ from spmd.ir import Op, Value
 CONSTANT = "stablehlo.constant"
 
 #: Ops whose result has no elements but their operand's.
-_MOVES = frozenset(
+MOVES = frozenset(
     (
         "stablehlo.broadcast_in_dim",
         "stablehlo.broadcast",
@@ -36,7 +36,7 @@ def constant_elements(value: Value) -> Array | None:
     None where `value` is made of anything else. The array has neither the shape of `value` nor its order.
     """
     op = value.defining_op
-    while op is not None and op.name in _MOVES:
+    while op is not None and op.name in MOVES:
         op = op.operands[0].defining_op
     array = constant_array(op)
     if array is None:

@@ -1,7 +1,7 @@
-"""Products of integers as sums of what is multiplied element by element, which loop nests take in.
+"""Products of narrow integers as sums of what is multiplied element by element, which loop nests take in.
 
-BLAS has none of them. 8-bit operands with sums of 32 bits have a native form of their own and stay. StableHLO
-specification, "dot_general".
+BLAS has none of them. Those of 32 and 64 bits, and of 8-bit operands with sums of 32 bits, have native forms of their
+own and stay. StableHLO specification, "dot_general".
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ DOT_GENERAL = "stablehlo.dot_general"
 
 
 def expand_integer_products(block: Block) -> None:
-    """Rewrites the products of integers of `block` and of the regions inside it; in place."""
+    """Rewrites the products of narrow integers of `block` and of the regions inside it; in place."""
     rewrite(block, (DOT_GENERAL,), lambda block: _rule)
 
 
@@ -28,7 +28,7 @@ def _rule(op: Op, builder: OpBuilder) -> list[Value] | None:
     ):
         return None
     element = op.result.tensor.element_type
-    if not isinstance(element, ElementType) or not element.is_integer or element.is_boolean:
+    if not isinstance(element, ElementType) or not element.is_integer or element.is_boolean or element.bits >= 32:
         return None
     if any(value.tensor.element_type is not element for value in op.operands):
         return None

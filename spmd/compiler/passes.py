@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from spmd.compiler.combine import combine
+from spmd.compiler.fft_expansion import expand_ffts
 from spmd.compiler.inline import inline
 from spmd.compiler.integer_product_expansion import expand_integer_products
 from spmd.compiler.options import Options
@@ -72,6 +73,7 @@ PASSES = (
     Pass("integer-product-expansion", _for_native_code(expand_integer_products)),
     Pass("select-and-scatter-expansion", _for_native_code(expand_select_and_scatter)),
     Pass("scatter-expansion", _for_native_code(expand_scatters)),
+    Pass("fft-expansion", _for_native_code(expand_ffts)),
     Pass("sort-expansion", _for_native_code(expand_sorts)),
     Pass("collective-combining", lambda block, context: combine(block, context.options.combine_threshold)),
     Pass("collective-overlap", _overlap),

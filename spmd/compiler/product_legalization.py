@@ -1,7 +1,7 @@
 """Products and convolutions in the forms that native code has.
 
 Narrow floats are multiplied and summed in f32, and rounded once; narrow integers are convolved in floats that hold all
-sums exactly. A convolution's padding, dilation and reversed or
+sums exactly. Operands of products become matrices of neighbours. A convolution's padding, dilation and reversed or
 oddly ordered operands become ops of their own, which loop nests take in; what is left has neither, its kernel's output
 features lie side by side, and so do those of its result. Grouped convolutions that are no products stay as they are.
 """
@@ -14,7 +14,10 @@ from math import prod
 
 import numpy as np
 
+from spmd.analysis.index_maps import is_outer_product
+from spmd.analysis.matrices import matrix_of
 from spmd.compiler.rewrite import rewrite
+from spmd.compiler.schedule.matrix_vectors import is_matrix_vector, summed_in
 from spmd.compiler.schedule.sliding import CONVOLUTION, accumulator_of, is_grouped_sum
 from spmd.dialects.op_builder import OpBuilder
 from spmd.dialects.structs import ConvDimensionNumbersAttr, DotAlgorithmAttr, DotDimensionNumbersAttr
@@ -40,7 +43,8 @@ def _legal(op: Op, builder: OpBuilder) -> Value | None:
     if not all(isinstance(value.type, TensorType) and value.tensor.is_static for value in values):
         return None
     if op.name in DOTS:
-        return _wide_product(op, builder)
+        wide = _wide_product(op, builder)
+        return _integer_product(op, builder) or _product_of_matrices(op, builder) if wide is None else wide
     return _plain_convolution(op, builder)
 
 
@@ -58,8 +62,81 @@ def _wide_product(op: Op, builder: OpBuilder) -> Value | None:
     operands = [_converted(builder, value, F32) for value in op.operands]
     type = TensorType(op.result.tensor.shape, F32)
     attributes = {name: value for name, value in op.attributes.items() if name != "algorithm"}
-    wide = builder.op(op.name, operands, [type], attributes).results[0]
-    return builder.convert(wide, op.result.tensor)
+    wide = builder.op(op.name, operands, [type], attributes)
+    matrices = _product_of_matrices(wide, builder)
+    if matrices is not None:
+        builder.ops.remove(wide)
+    return builder.convert(wide.result if matrices is None else matrices, op.result.tensor)
+
+
+def _integer_product(op: Op, builder: OpBuilder) -> Value | None:
+    """A product of integers whose sums are wider, with operands of their type; None where it is or has none of them.
+
+    Native code has products of 8-bit numbers as they are.
+    """
+    elements = [value.tensor.element_type for value in (*op.operands, op.result)]
+    numbers = [e for e in elements if isinstance(e, ElementType) and e.is_integer and not e.is_boolean]
+    if op.name == "stablehlo.dot" or op["algorithm"] is not None or len(numbers) < 3 or numbers[2].bits not in (32, 64):
+        return None
+    if numbers[0] is numbers[1] is numbers[2] or (numbers[2].bits == 32 and numbers[0].bits == numbers[1].bits == 8):
+        return None
+    operands = [_converted(builder, value, numbers[2]) for value in op.operands]
+    wide = builder.op(op.name, operands, op.result_types, dict(op.attributes))
+    matrices = _product_of_matrices(wide, builder)
+    if matrices is not None:
+        builder.ops.remove(wide)
+    return wide.result if matrices is None else matrices
+
+
+def _product_of_matrices(op: Op, builder: OpBuilder) -> Value | None:
+    """`op` with its operands transposed to matrices of neighbours, where they are none; None where they are.
+
+    Dimensions that are summed over, or those that are not, lie apart in operands of such sums as bi,oij->boj.
+    """
+    if op.name == "stablehlo.dot" or op["algorithm"] is not None or summed_in(op) is None:
+        return None
+    if is_matrix_vector(op) or is_outer_product(op):
+        return None
+    numbers: DotDimensionNumbersAttr = op["dot_dimension_numbers"]
+    left = _as_matrix(builder, op.operands[0], numbers.lhs_batching_dimensions, numbers.lhs_contracting_dimensions)
+    right = _as_matrix(
+        builder,
+        op.operands[1],
+        numbers.rhs_batching_dimensions,
+        numbers.rhs_contracting_dimensions,
+        of_rows=summed_in(op) not in (F32, F64),
+    )
+    operands = [left[0], right[0]]
+    if operands == list(op.operands):
+        return None
+    matrices = DotDimensionNumbersAttr(left[1], right[1], left[2], right[2])
+    attributes = {**op.attributes, "dot_dimension_numbers": matrices}
+    return builder.op(op.name, operands, op.result_types, attributes).results[0]
+
+
+def _as_matrix(
+    builder: OpBuilder,
+    value: Value,
+    batching: tuple[int, ...],
+    contracting: tuple[int, ...],
+    *,
+    of_rows: bool = False,
+) -> tuple[Value, tuple[int, ...], tuple[int, ...]]:
+    """`value`, transposed if need be, and the dimensions that are batched and contracted there.
+
+    `of_rows`: what is not contracted has to lie side by side.
+    """
+    rank = value.tensor.rank
+    free = tuple(d for d in range(rank) if d not in batching and d not in contracting)
+    matrix = matrix_of(value, batching, free, contracting)
+    if matrix is not None and (matrix.row_stride == 1 or not of_rows):
+        return value, batching, contracting
+    # What lies side by side stays so.
+    last = (contracting, free) if rank - 1 in free or of_rows else (free, contracting)
+    order = (*batching, *last[0], *last[1])
+    batch = len(batching)
+    start = batch if last[0] is contracting else batch + len(free)
+    return _transposed(builder, value, order), tuple(range(batch)), tuple(range(start, start + len(contracting)))
 
 
 def _is_in_f32(op: Op, algorithm: DotAlgorithmAttr) -> bool:

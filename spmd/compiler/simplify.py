@@ -1,7 +1,8 @@
 """Common and dead code leaves the program; constants are computed once, when it is compiled, and so are choices.
 
 Works on a function without calls, in place. Only ops declared pure take part (an op with regions when all inside are
-pure). Folding stops at `_FOLD_LIMIT` bytes, so that a program's iotas and broadcasts do not become stored arrays.
+pure). Folding stops at `_FOLD_LIMIT` bytes, so that a program's iotas do not become stored arrays; a splat, which
+is one element, is folded however large.
 """
 
 from __future__ import annotations
@@ -11,9 +12,9 @@ from dataclasses import fields, is_dataclass
 
 import numpy as np
 
-from spmd.analysis.constants import CONSTANT, constant_array
+from spmd.analysis.constants import CONSTANT, MOVES, constant_array
 from spmd.arrays import Array
-from spmd.attributes import DenseAttr, DictAttr
+from spmd.attributes import DenseAttr, DictAttr, is_splat
 from spmd.dialects.core import is_pure
 from spmd.dialects.make import make_op
 from spmd.ir import Block, Op, Value, captured_values
@@ -96,7 +97,12 @@ def fold(op: Op, evaluate: Evaluate) -> Op:
     if constants is None or op.regions or len(op.results) != 1 or not is_pure(op):
         return op
     type = op.results[0].type
-    if not isinstance(type, TensorType) or not type.is_static or type.nbytes > _FOLD_LIMIT or type.is_quantized:
+    if not isinstance(type, TensorType) or not type.is_static or type.is_quantized:
+        return op
+    if op.name in MOVES and is_splat(constants[0]):
+        array = np.broadcast_to(constants[0][(0,) * constants[0].ndim], type.static_shape)
+        return make_op(CONSTANT, (), [type], {"value": DenseAttr(array, type)}, location=op.location)
+    if type.nbytes > _FOLD_LIMIT:
         return op
     results = evaluate(op, constants)
     if results is None:

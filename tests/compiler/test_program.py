@@ -125,6 +125,21 @@ def test_constants_are_folded() -> None:
     np.testing.assert_array_equal(spmd.compile(spmd.parse(text))(np.ones(8, np.float32))[0], np.full(8, 4, np.float32))
 
 
+def test_splats_are_constants_however_large() -> None:
+    """A loop that reads one, computed outside of it, reads no array."""
+    text = """func.func @main(%x: tensor<300x300xf32>) -> tensor<300x300xf32> {
+      %one = stablehlo.constant dense<1.0> : tensor<f32>
+      %b = stablehlo.broadcast_in_dim %one, dims = [] : (tensor<f32>) -> tensor<300x300xf32>
+      %r = stablehlo.reshape %b : (tensor<300x300xf32>) -> tensor<90000xf32>
+      %s = stablehlo.reshape %r : (tensor<90000xf32>) -> tensor<300x300xf32>
+      %y = stablehlo.add %x, %s : tensor<300x300xf32>
+      return %y : tensor<300x300xf32>
+    }"""
+    assert _step_names(text) == ["stablehlo.add"]
+    x = np.arange(90000, dtype=np.float32).reshape(300, 300)
+    np.testing.assert_array_equal(spmd.compile(spmd.parse(text))(x)[0], x + 1)
+
+
 def test_calls_are_inlined_and_recursion_is_refused() -> None:
     text = """
 func.func @main(%x: tensor<8xf32>) -> tensor<8xf32> {

@@ -66,7 +66,7 @@ class IntegerProduct:
         by_row = self.left.contracted == 1
         row = -(-self.depth // _NUMBERS) * (_NUMBERS // 2) if by_row else 1
         depth = Depth(self.pairs, 1 if by_row else _whole(rows), self.columns)
-        return Tiled(rows, columns, (depth,), "i32", 32, row, self.columns)
+        return Tiled(rows, columns, (depth,), "i32", 32, row, self.columns, paired=True)
 
     @property
     def whole(self) -> Tiled:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from spmd.analysis.affine import row_major
+from spmd.analysis.matrices import Matrix, matrix_of
 from spmd.backends.llvm.integer_products import Bytes, IntegerProduct, supports_pairs
 from spmd.backends.llvm.tiles import LARGEST
 from spmd.backends.llvm.underflow import flushes
@@ -16,22 +17,11 @@ from spmd.ir import Op, Value
 
 #: By element type: the routine, and the type in LLVM.
 ROUTINES = {"f32": ("sgemm", "float"), "f64": ("dgemm", "double")}
-
-
-@dataclass(frozen=True)
-class Matrix:
-    """An operand as matrices: the strides of its batching dimensions, of its rows and of its columns, in elements."""
-
-    batch: tuple[int, ...]
-    rows: int
-    columns: int
-    row_stride: int
-    column_stride: int
-
-    @property
-    def leading(self) -> int:
-        """BLAS's leading dimension."""
-        return max(self.row_stride, self.column_stride, 1)
+#: By element type of which there is no routine: the type in LLVM.
+INTEGERS = {"i32": "i32", "ui32": "i32", "i64": "i64", "ui64": "i64"}
+#: Columns of a right operand that are few, and of a left operand whose rows are not so far apart that the caches keep
+#: only some of a tile's.
+_NARROW, _SHORT_ROW = 32, 1 << 10
 
 
 @dataclass(frozen=True)
@@ -66,43 +56,15 @@ class Product:
         return left, right, target
 
 
-def _merged(shape: Sequence[int], strides: Sequence[int], dimensions: Sequence[int]) -> tuple[int, int] | None:
-    """Size and stride of several dimensions taken as one, in their order; None where they are no one dimension."""
-    size, stride = 1, 0
-    for dimension in reversed(dimensions):
-        if shape[dimension] == 1:
-            continue
-        if size == 1:
-            size, stride = shape[dimension], strides[dimension]
-        elif strides[dimension] == stride * size:
-            size *= shape[dimension]
-        else:
-            return None
-    return size, stride
-
-
-def _matrix(value: Value, batching: Sequence[int], rows: Sequence[int], columns: Sequence[int]) -> Matrix | None:
-    shape = value.tensor.static_shape
-    strides = row_major(shape)
-    by_row, by_column = _merged(shape, strides, rows), _merged(shape, strides, columns)
-    if by_row is None or by_column is None:
-        return None
-    (row_count, row_stride), (column_count, column_stride) = by_row, by_column
-    if row_count > 1 and column_count > 1 and 1 not in (row_stride, column_stride):
-        return None
-    if row_count == 1:
-        row_stride = column_count if column_stride in (0, 1) else 1
-    if column_count == 1:
-        column_stride = 1 if row_stride != 1 else row_count
-    if 1 not in (row_stride, column_stride):
-        return None
-    return Matrix(tuple(strides[d] for d in batching), row_count, column_count, row_stride, column_stride)
-
-
 def product_of(op: Op) -> Product | None:
     """`op`, a dot_general or dot, as products of matrices that lie in memory as BLAS reads them; None otherwise."""
     types = {str(value.tensor.element_type) for value in (*op.operands, op.result)}
-    return _matrices_of(op) if len(types) == 1 and types <= set(ROUTINES) else None
+    if len(types) != 1 or not types <= {*ROUTINES, *INTEGERS}:
+        return None
+    product = _matrices_of(op)
+    if product is None or types <= set(ROUTINES):
+        return product
+    return replace(product, is_tiled=True, flushes=False) if product.rhs.column_stride == 1 else None
 
 
 def integer_product_of(op: Op) -> IntegerProduct | None:
@@ -132,15 +94,15 @@ def _matrices_of(op: Op) -> Product | None:
         numbers = DotDimensionNumbersAttr((), (), (lhs.tensor.rank - 1,), (0,))
     left = _free(lhs, numbers.lhs_batching_dimensions, numbers.lhs_contracting_dimensions)
     right = _free(rhs, numbers.rhs_batching_dimensions, numbers.rhs_contracting_dimensions)
-    first = _matrix(lhs, numbers.lhs_batching_dimensions, left, numbers.lhs_contracting_dimensions)
-    second = _matrix(rhs, numbers.rhs_batching_dimensions, numbers.rhs_contracting_dimensions, right)
+    first = matrix_of(lhs, numbers.lhs_batching_dimensions, left, numbers.lhs_contracting_dimensions)
+    second = matrix_of(rhs, numbers.rhs_batching_dimensions, numbers.rhs_contracting_dimensions, right)
     if first is None or second is None:
         return None
     sizes = [lhs.tensor.static_shape[d] for d in numbers.lhs_batching_dimensions]
     batch, first, second = _in_few_loops(sizes, first, second)
     element = str(op.result.tensor.element_type)
     item, leading = op.result.tensor.dtype.itemsize, max(second.columns, 1)
-    is_tiled = first.rows * first.columns * second.columns <= LARGEST and second.column_stride == 1
+    is_tiled = _suits_tiles(first, second) and second.column_stride == 1
     return Product(element, item, batch, first, second, leading, is_tiled, flushes(op))
 
 
@@ -153,6 +115,13 @@ def _in_few_loops(sizes: Sequence[int], lhs: Matrix, rhs: Matrix) -> tuple[tuple
         merged.append((size, strides[0], strides[1]))
     left, right = tuple(each[1] for each in merged), tuple(each[2] for each in merged)
     return tuple(each[0] for each in merged), replace(lhs, batch=left), replace(rhs, batch=right)
+
+
+def _suits_tiles(left: Matrix, right: Matrix) -> bool:
+    """Whether a product is small, or so narrow that BLAS would pack a left operand of which it reads no row again."""
+    size = left.rows * left.columns * right.columns
+    narrow = right.columns <= _NARROW and left.columns <= _SHORT_ROW
+    return size <= (LARGEST * _NARROW if narrow else LARGEST)
 
 
 def _free(value: Value, batching: Sequence[int], contracting: Sequence[int]) -> list[int]:

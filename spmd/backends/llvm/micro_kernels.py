@@ -33,12 +33,14 @@ class MicroKernel(OutOfLine, Numbers):
     valid: tuple[int, ...]
     loops: int
     is_packed: bool
+    paired: bool = False
 
     @property
     def name(self) -> str:
         """The function's symbol: `spmd.tiles.float.12x16x16.1.packed`."""
         shape = "x".join(map(str, (self.rows, *self.valid)))
-        return f"spmd.tiles.{self.type}.{shape}.{self.loops}{'.packed' if self.is_packed else ''}"
+        packed, paired = ".packed" * self.is_packed, ".pairs" * self.paired
+        return f"spmd.tiles.{self.type}.{shape}.{self.loops}{paired}{packed}"
 
     @property
     def declaration(self) -> str:

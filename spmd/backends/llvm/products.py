@@ -9,11 +9,12 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from spmd.analysis.affine import row_major
+from spmd.analysis.matrices import Matrix
 from spmd.backends.llvm.blas import thread_count
 from spmd.backends.llvm.buffers import Frame
 from spmd.backends.llvm.forms import native
 from spmd.backends.llvm.integer_products import IntegerProduct, pair_bytes, write_integer_product
-from spmd.backends.llvm.matrices import ROUTINES, Matrix, Product, integer_product_of, product_of
+from spmd.backends.llvm.matrices import INTEGERS, ROUTINES, Product, integer_product_of, product_of
 from spmd.backends.llvm.parts import PartFunction, call_in_parts, parts_of_time
 from spmd.backends.llvm.text import FunctionText
 from spmd.backends.llvm.tile_products import BLOCK_ROWS, suits_tiles, tile_bytes, write_tile_product
@@ -286,7 +287,7 @@ def _multiply(writer: FunctionWriter, text: FunctionText, product: Product, poin
     lhs, rhs = product.lhs, product.rhs
     if product.is_tiled:
         depth = (Depth(lhs.columns, lhs.column_stride, rhs.row_stride),)
-        type = ROUTINES[product.element][1]
+        type = INTEGERS.get(product.element) or ROUTINES[product.element][1]
         tiled = Tiled(lhs.rows, rhs.columns, depth, type, 8 * product.item, lhs.row_stride, product.leading)
         left, right, result = pointers
         write_tiled(text, tiled, left, right, result)

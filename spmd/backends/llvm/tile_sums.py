@@ -13,14 +13,15 @@ _PAIRS = {16: "llvm.x86.avx512.pmaddw.d.512", 8: "llvm.x86.avx2.pmadd.wd", 4: "l
 
 
 class Numbers:
-    """What vectors are made of: numbers of LLVM's `type`, `bits` wide."""
+    """What vectors are made of: numbers of LLVM's `type`, `bits` wide; those of i32 that are `paired` are two of 16."""
 
     type: str
     bits: int
+    paired: bool = False
 
     @property
     def kind(self) -> str:
-        """f for floats, i for integers, each of which is then a pair of 16-bit ones, but for the result's."""
+        """f for floats, i for integers."""
         return "i" if self.type.startswith("i") else "f"
 
     @property
@@ -100,11 +101,13 @@ class TileSums:
         return self.text.value(f"getelementptr {self.numbers.type}, ptr {address}, i64 {count}")
 
     def _multiplied(self, left: str, right: str, total: str) -> str:
-        """The vector of products added to `total`: of floats in one rounding, of i32 the sums of two products each."""
+        """The vector of products added to `total`: of floats in one rounding, of pairs the sum of both."""
         text, lanes, vector = self.text, self.numbers.lanes, self.numbers.vector
         if self.numbers.kind == "f":
             name = f"@llvm.fma.v{lanes}f{self.numbers.bits}"
             return text.value(f"call {vector} {name}({vector} {left}, {vector} {right}, {vector} {total})")
+        if not self.numbers.paired:
+            return text.value(f"add {vector} {total}, {text.value(f'mul {vector} {left}, {right}')}")
         pairs = f"<{2 * lanes} x i16>"
         one, other = (text.value(f"bitcast {vector} {name} to {pairs}") for name in (left, right))
         sums = text.value(f"call {vector} @{_PAIRS[lanes]}({pairs} {one}, {pairs} {other})")

@@ -57,6 +57,7 @@ class Tiled(Numbers):
     bits: int
     left_row: int
     result_row: int
+    paired: bool = False
 
     @property
     def width(self) -> int:
@@ -182,7 +183,13 @@ class _Columns:
         for rows, count, first in ((product.tile_rows, tiles, 0), (rest, 1, done)):
             if rows:
                 kernel = MicroKernel(
-                    product.type, product.bits, rows, tuple(self.valid), len(product.depth), self.packed is not None
+                    product.type,
+                    product.bits,
+                    rows,
+                    tuple(self.valid),
+                    len(product.depth),
+                    self.packed is not None,
+                    product.paired,
                 )
                 addresses = (
                     self._address(self.left, self._shifted(left, first * product.left_row)),

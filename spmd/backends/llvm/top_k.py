@@ -1,6 +1,6 @@
 """The largest elements of each row, natively: chlo.top_k.
 
-The largest so far are kept in order, in registers: an element and its place as one number, the earlier of equal
+The largest so far are kept in order: an element and its place as one number, the earlier of equal
 elements being the larger number. A row is read many elements at a time; where none of them is larger than the smallest
 that is kept, that is all. One piece of code serves rows of all lengths.
 """
@@ -25,7 +25,7 @@ from spmd.types import I32, ElementType
 
 _LANES = 16
 #: More than so many are left to a sort.
-_MOST = 64
+_MOST = 128
 #: Kept numbers come in vectors of so many.
 _REGISTER = 8
 #: Elements of a nanosecond, roughly.
@@ -126,7 +126,8 @@ class _TopKWriter:
         self.operand = self._at("%operand", row, "%size", self.bits)
         self.values = self._at("%values", row, self.count, self.bits)
         self.indices = self._at("%indices", row, self.count, 32)
-        self.slot = text.allocate(f"<{self.kept} x i64>")
+        memory = text.allocate(f"<{_REGISTER + self.kept} x i64>")  # what comes before the largest is larger
+        self.slot = text.value(f"getelementptr i64, ptr {memory}, i64 {_REGISTER}")
         self.keys = text.allocate(f"<{_LANES} x i32>")
 
     def _at(self, pointer: str, row: str, size: int | str, bits: int) -> str:
@@ -135,8 +136,10 @@ class _TopKWriter:
 
     def write(self) -> None:
         text = self.text
-        least = ", ".join([f"i64 {-(2**63)}"] * self.kept)
-        text.line(f"store <{self.kept} x i64> <{least}>, ptr {self.slot}")
+        text.line(f"store i64 {2**63 - 1}, ptr {text.value(f'getelementptr i64, ptr {self.slot}, i64 -1')}")
+        place, _ = text.open_loop()
+        text.line(f"store i64 {-(2**63)}, ptr {text.value(f'getelementptr i64, ptr {self.slot}, i64 {place}')}")
+        text.close_loop(self.kept)
         first, _ = text.open_loop()
         address = text.value(f"getelementptr i{self.bits}, ptr {self.operand}, i64 {first}")
         self._insert(self._key(text.value(f"load i{self.bits}, ptr {address}"), 1), first)
@@ -163,9 +166,7 @@ class _TopKWriter:
                 f"<{_LANES} x i1> {first_lanes(_LANES, lanes)}, {vector} zeroinitializer)"
             )
         keys = self._key(codes, _LANES)
-        last = text.value(f"getelementptr i64, ptr {self.slot}, i64 {self.count - 1}")
-        smallest = text.value(f"load i64, ptr {last}")
-        smallest = text.value(f"trunc i64 {text.value(f'ashr i64 {smallest}, 32')} to i32")
+        smallest = self._smallest()
         one = text.value(f"insertelement <{_LANES} x i32> poison, i32 {smallest}, i64 0")
         limit = text.value(
             f"shufflevector <{_LANES} x i32> {one}, <{_LANES} x i32> poison, <{_LANES} x i32> zeroinitializer"
@@ -178,8 +179,17 @@ class _TopKWriter:
             text.line(f"store <{_LANES} x i32> {keys}, ptr {self.keys}")
             lane, _ = text.open_loop()
             at = text.value(f"getelementptr i32, ptr {self.keys}, i64 {lane}")
-            self._insert(text.value(f"load i32, ptr {at}"), text.value(f"add i64 {start}, {lane}"))
+            key = text.value(f"load i32, ptr {at}")
+            with text.where(text.value(f"icmp sgt i32 {key}, {self._smallest()}")):
+                self._insert(key, text.value(f"add i64 {start}, {lane}"))
             text.close_loop(lanes)
+
+    def _smallest(self) -> str:
+        """The key of the smallest element that is kept: no other of the same key comes before it."""
+        text = self.text
+        last = text.value(f"getelementptr i64, ptr {self.slot}, i64 {self.count - 1}")
+        smallest = text.value(f"load i64, ptr {last}")
+        return text.value(f"trunc i64 {text.value(f'ashr i64 {smallest}, 32')} to i32")
 
     def _key(self, codes: str, width: int) -> str:
         """Numbers that are ordered as elements are: of floats in total order."""
@@ -203,22 +213,24 @@ class _TopKWriter:
 
     def _insert(self, key: str, place: str) -> None:
         """Puts an element among those that are kept: what is smaller moves on by one."""
-        text, type = self.text, f"<{self.kept} x i64>"
+        text, type = self.text, f"<{_REGISTER} x i64>"
         high = text.value(f"shl i64 {text.value(f'sext i32 {key} to i64')}, 32")
         number = text.value(f"or i64 {high}, {text.value(f'sub i64 {2**32 - 1}, {place}')}")
         one = text.value(f"insertelement {type} poison, i64 {number}, i64 0")
-        new = text.value(f"shufflevector {type} {one}, {type} poison, <{self.kept} x i32> zeroinitializer")
-        kept = text.value(f"load {type}, ptr {self.slot}")
-        above = ", ".join(f"i64 {2**63 - 1 if lane == 0 else 0}" for lane in range(self.kept))
-        lanes = ", ".join(f"i32 {self.kept if lane == 0 else lane - 1}" for lane in range(self.kept))
-        before = text.value(f"shufflevector {type} {kept}, {type} <{above}>, <{self.kept} x i32> <{lanes}>")
-        stays = text.value(f"icmp sgt {type} {kept}, {new}")
-        here = text.value(f"icmp sgt {type} {before}, {new}")
-        condition = f"<{self.kept} x i1>"
-        moved = text.value(f"select {condition} {here}, {type} {new}, {type} {before}")
+        new = text.value(f"shufflevector {type} {one}, {type} poison, <{_REGISTER} x i32> zeroinitializer")
+        turn, _ = text.open_loop()  # from the last register on: what comes before is still there
+        done = text.value(f"mul i64 {turn}, -{_REGISTER}")
+        first = text.value(f"add i64 {done}, {self.kept - _REGISTER}")
+        here = text.value(f"getelementptr i64, ptr {self.slot}, i64 {first}")
+        before = text.value(f"getelementptr i64, ptr {here}, i64 -1")
+        kept, moved = (text.value(f"load {type}, ptr {place}, align 8") for place in (here, before))
+        stays, moves = (text.value(f"icmp sgt {type} {value}, {new}") for value in (kept, moved))
+        condition = f"<{_REGISTER} x i1>"
+        later = text.value(f"select {condition} {moves}, {type} {new}, {type} {moved}")
         text.line(
-            f"store {type} {text.value(f'select {condition} {stays}, {type} {kept}, {type} {moved}')}, ptr {self.slot}"
+            f"store {type} {text.value(f'select {condition} {stays}, {type} {kept}, {type} {later}')}, ptr {here}"
         )
+        text.close_loop(self.kept // _REGISTER)
 
     def _put_out(self) -> None:
         text = self.text

@@ -14,15 +14,25 @@ from spmd.analysis.index_maps import Index, is_outer_product
 from spmd.compiler.schedule.sliding import accumulator_of
 from spmd.dialects.structs import DotDimensionNumbersAttr
 from spmd.ir import Op, Value
+from spmd.types import ElementType
 
 DOT_GENERAL = "stablehlo.dot_general"
 
 
 def is_matrix_vector(op: Op) -> bool:
-    """Whether `op`, of static shape, multiplies matrices by vectors, be it of one row or column, and sums floats up."""
-    if op.name != DOT_GENERAL or op["algorithm"] is not None or is_outer_product(op) or accumulator_of(op) is None:
+    """Whether `op`, of static shape, sums the products of matrices and vectors, be these of one row or column."""
+    if op.name != DOT_GENERAL or op["algorithm"] is not None or is_outer_product(op) or summed_in(op) is None:
         return False
     return _is_vector(op, 0) or _is_vector(op, 1)
+
+
+def summed_in(op: Op) -> ElementType | None:
+    """What a product is summed in: as convolutions are, or the one type of integers; None of what is neither."""
+    elements = [value.tensor.element_type for value in (*op.operands, op.result)]
+    (first, *others) = elements
+    if isinstance(first, ElementType) and first.is_integer and not first.is_boolean:
+        return first if all(other is first for other in others) else None
+    return accumulator_of(op)
 
 
 def matrix_number(op: Op) -> int:

@@ -32,7 +32,7 @@ class Load:
     def is_part(self) -> bool:
         """Whether elements have two parts, of which this reads one: at even places the first, at odd the second."""
         element = self.value.tensor.element_type
-        return isinstance(element, ElementType) and element.is_complex
+        return isinstance(element, ElementType) and element.is_complex and self.type.bits < element.bits
 
 
 @dataclass(frozen=True, slots=True)

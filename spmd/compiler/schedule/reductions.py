@@ -14,7 +14,7 @@ from spmd.analysis.scalar.conversion import converted
 from spmd.analysis.scalar.elements import Element, element_constant, encode, register_types
 from spmd.analysis.scalar.elementwise import compute
 from spmd.analysis.scalar.expression import Expression, parameter
-from spmd.compiler.schedule.matrix_vectors import is_matrix_vector, matrix_number, places_of_point
+from spmd.compiler.schedule.matrix_vectors import is_matrix_vector, matrix_number, places_of_point, summed_in
 from spmd.compiler.schedule.nest import FOLDED, LoopReduction, Store
 from spmd.compiler.schedule.sliding import (
     CONVOLUTION,
@@ -40,7 +40,9 @@ def reduction_of(op: Op, index: Index, reader: ElementReader) -> LoopReduction:
     """The fold of `op`, a reduction, at the point `index`."""
     if op.name == CONVOLUTION:
         image, weight = convolved_elements(op, index, reader)
-        return _sum_of_products(op, image, weight, parts_of_point(op, index)[1])
+        accumulator = accumulator_of(op)
+        assert accumulator is not None
+        return _sum_of_products(op, image, weight, parts_of_point(op, index)[1], accumulator)
     if is_matrix_vector(op):
         return _matrix_vector(op, index, reader)
     count = len(op.results)
@@ -79,16 +81,14 @@ def _region_fold(op: Op, read: Sequence[Element], kept: Index, reader: ElementRe
 def _matrix_vector(op: Op, index: Index, reader: ElementReader) -> LoopReduction:
     in_vector, in_result = places_of_point(op, index)
     places = (index, in_vector) if matrix_number(op) == 0 else (in_vector, index)
-    accumulator = accumulator_of(op)
+    accumulator = summed_in(op)
     assert accumulator is not None
     factors = [_as(reader.read(v, place), v, accumulator) for v, place in zip(op.operands, places, strict=True)]
-    return _sum_of_products(op, factors[0], factors[1], in_result)
+    return _sum_of_products(op, factors[0], factors[1], in_result, accumulator)
 
 
-def _sum_of_products(op: Op, left: Element, right: Element, kept: Index) -> LoopReduction:
+def _sum_of_products(op: Op, left: Element, right: Element, kept: Index, accumulator: ElementType) -> LoopReduction:
     """Sums of products, products and sums are rounded."""
-    accumulator = accumulator_of(op)
-    assert accumulator is not None
     zero = element_constant(0, accumulator)
     (left_factor,), (right_factor,) = left, right
     folded, more = _parameters([accumulator, accumulator], 1)

@@ -7,6 +7,7 @@ from spmd.compiler.schedule.fusion import Unit
 from spmd.compiler.schedule.nest import Nest
 from spmd.compiler.schedule.points import nest_of, part_nests
 from spmd.compiler.schedule.updates import update_nest
+from spmd.compiler.schedule.whole_elements import moved_whole
 
 
 def nests_of(unit: Unit) -> list[Nest]:
@@ -16,5 +17,5 @@ def nests_of(unit: Unit) -> list[Nest]:
     if unit.is_update:
         return [update_nest(first, lambda op: op in taken)]
     if is_in_parts(first):
-        return part_nests(first, lambda op: op in taken)
-    return [nest_of(unit.outputs, lambda op: op in taken, unit.shape, unit.reduced)]
+        return [moved_whole(nest) for nest in part_nests(first, lambda op: op in taken)]
+    return [moved_whole(nest_of(unit.outputs, lambda op: op in taken, unit.shape, unit.reduced))]

@@ -56,6 +56,37 @@ def test_transforms_are_the_sums_of_the_definition(kind: str, double: bool, leng
     np.testing.assert_allclose(got, want, rtol=0, atol=eps * np.sqrt(np.mean(np.abs(want) ** 2)) * 2)
 
 
+@pytest.mark.parametrize("kind", ["FFT", "IFFT", "RFFT", "IRFFT"])
+@pytest.mark.parametrize("lengths", [(6, 10), (16, 30), (1, 4), (5, 1), (3, 4, 8), (7, 9)])
+@pytest.mark.parametrize("element", ["f32", "f64"])
+def test_dimensions_are_transformed_one_after_another(kind: str, lengths: tuple[int, ...], element: str) -> None:
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((2, *lengths))
+    if kind == "IRFFT":  # of what is the transform of real numbers
+        x = np.fft.rfftn(x, axes=range(1, x.ndim))
+    elif kind != "RFFT":
+        x = x + 1j * rng.standard_normal(x.shape)
+    axes = tuple(range(1, x.ndim))
+    want = {"FFT": np.fft.fftn, "IFFT": np.fft.ifftn, "RFFT": np.fft.rfftn, "IRFFT": np.fft.irfftn}[kind](
+        x, lengths, axes
+    )
+    before, after = (
+        type_of((element if array.dtype.kind == "f" else f"complex<{element}>", array.shape)) for array in (x, want)
+    )
+    text = f"""func.func @main(%x: {before}) -> {after} {{
+      %r = stablehlo.fft %x, type = {kind}, length = {list(lengths)} : ({before}) -> {after}
+      return %r : {after}
+    }}"""
+    narrow = {"f32": {"f": np.float32, "c": np.complex64}, "f64": {"f": np.float64, "c": np.complex128}}[element]
+    x = x.astype(narrow[x.dtype.kind])
+    results = [
+        spmd.compile(spmd.parse(text), backends=back_ends)(x)[0] for back_ends in (("llvm", "numpy"), ("numpy",))
+    ]
+    for got in results:
+        assert got.dtype == narrow[want.dtype.kind]
+        np.testing.assert_allclose(got, want, rtol=0, atol=np.abs(want).max() * (1e-6 if element == "f32" else 1e-14))
+
+
 @pytest.mark.parametrize("length", [1, 7, 22, 1001, 1 << 17])
 def test_other_lengths_have_no_native_form_and_still_a_value(length: int) -> None:
     text, x = fft("FFT", length, 1, False)
