@@ -11,6 +11,10 @@ from spmd.backends.llvm.points import Bound, PointWriter, Rendered
 from spmd.backends.llvm.writer import llvm_type
 from spmd.compiler.schedule.nest import FOLDED, Update
 
+#: Bytes by which the addresses of written out lanes are moved, and which their accesses add. Processors guess by the
+#: register of an address, and what is added to it, that what was written so is read again: an access that looks like
+#: the one before, of another place, has them begin anew, and histograms take three times as long.
+_ASIDE = 8
 #: Nodes of what is computed of the old and the new, up to which all lanes are written out.
 _SHORT = 8
 
@@ -19,14 +23,15 @@ def write_in_order(point: PointWriter, update: Update) -> None:
     """Writes `update` for the points of the lane loop, from the first to the last."""
     text, width = point.text, point.width
     codes, inputs = _split([code for _, _, code in update.writes], len(update.old))
-    places = [_places(point, update, number) for number in range(len(update.writes))]
+    is_short = len(walk(codes)) <= _SHORT
+    places = [_places(point, update, number, _ASIDE if is_short else 0) for number in range(len(update.writes))]
     slots = [_put_down(point, node) for node in inputs]
     count = width if point.valid is None else point.valid
 
     def one(lane: str) -> None:
         _write_lane(point, codes, inputs, places, slots, lane)
 
-    if len(walk(codes)) <= _SHORT:
+    if is_short:
         for number in range(count):
             one(str(number))
         return
@@ -52,6 +57,8 @@ def _write_lane(
         return text.value(f"load {type}, ptr {at}")
 
     addresses = [taken(slot, "ptr") for slot in places]
+    if lane.isdecimal():
+        addresses = [text.value(f"getelementptr i8, ptr {at}, i64 {_ASIDE * int(lane)}") for at in addresses]
     old = [text.value(f"load {type}, ptr {address}") for type, address in zip(types, addresses, strict=True)]
     new = [taken(slot, _in_memory(node.type)) for slot, node in zip(slots, inputs, strict=True)]
     for number, node in enumerate(inputs):
@@ -78,8 +85,8 @@ def _put_down(point: PointWriter, node: Expression) -> str:
     return slot
 
 
-def _places(point: PointWriter, update: Update, number: int) -> str:
-    """A slot with the address of each lane's place."""
+def _places(point: PointWriter, update: Update, number: int, aside: int) -> str:
+    """A slot with the address of each lane's place, `aside` bytes before it for each lane before that."""
     text, width = point.text, point.width
     value, address, code = update.writes[number]
     type, pointer = llvm_type(code.type, 1), point.pointer(value)
@@ -91,6 +98,9 @@ def _places(point: PointWriter, update: Update, number: int) -> str:
         one = text.value(f"insertelement {vector} poison, ptr {text.allocate(type, 8)}, i64 0")
         nowhere = text.value(f"shufflevector {vector} {one}, {vector} poison, <{width} x i32> zeroinitializer")
         pointers = text.value(f"select <{width} x i1> {inside}, {vector} {pointers}, {vector} {nowhere}")
+    if aside:
+        moves = ", ".join(f"i64 {-aside * lane}" for lane in range(width))
+        pointers = text.value(f"getelementptr i8, {vector} {pointers}, <{width} x i64> <{moves}>")
     slot = text.allocate(vector)
     text.line(f"store {vector} {pointers}, ptr {slot}")
     return slot
