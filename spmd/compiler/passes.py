@@ -13,6 +13,7 @@ from spmd.compiler.combine import combine
 from spmd.compiler.fft_expansion import expand_ffts
 from spmd.compiler.inline import inline
 from spmd.compiler.integer_product_expansion import expand_integer_products
+from spmd.compiler.loop_invariants import hoist_invariants
 from spmd.compiler.options import Options
 from spmd.compiler.overlap import overlap
 from spmd.compiler.product_legalization import legalize_products
@@ -68,6 +69,7 @@ PASSES = (
     Pass("loop-unrolling", lambda block, context: unroll(block)),
     Pass("simplification", lambda block, context: simplify(block, context.evaluate)),
     Pass("transpose-sinking", lambda block, context: sink_transposes(block)),
+    Pass("loop-invariant-code-motion", lambda block, context: hoist_invariants(block)),
     Pass("transpose-folding", lambda block, context: fold_transposes(block)),
     Pass("product-legalization", _for_native_code(legalize_products)),
     Pass("integer-product-expansion", _for_native_code(expand_integer_products)),
