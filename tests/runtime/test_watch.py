@@ -10,13 +10,13 @@ from spmd.runtime.watch import Profile, check_nans, print_each
 from tests.loops import counted_loop
 
 BACKENDS = [("llvm", "numpy"), ("numpy",)]
-STEP = """func.func @main(%x: tensor<300xf32>, %w: tensor<300x300xf32>) -> tensor<300xf32> {
-  %a = stablehlo.add %x, %x : tensor<300xf32>
-  %b = stablehlo.log %a : tensor<300xf32>
-  %c = stablehlo.abs %b : tensor<300xf32>
-  %d = stablehlo.dot_general %c, %w, contracting_dims = [0] x [0]
-    : (tensor<300xf32>, tensor<300x300xf32>) -> tensor<300xf32>
-  return %d : tensor<300xf32>
+STEP = """func.func @main(%x: tensor<2x300xf32>, %w: tensor<300x300xf32>) -> tensor<2x300xf32> {
+  %a = stablehlo.add %x, %x : tensor<2x300xf32>
+  %b = stablehlo.log %a : tensor<2x300xf32>
+  %c = stablehlo.abs %b : tensor<2x300xf32>
+  %d = stablehlo.dot_general %c, %w, contracting_dims = [1] x [0]
+    : (tensor<2x300xf32>, tensor<300x300xf32>) -> tensor<2x300xf32>
+  return %d : tensor<2x300xf32>
 }"""
 ROOT = """%w = stablehlo.sqrt %v : tensor<4xf32>
       %u = stablehlo.subtract %w, %x : tensor<4xf32>"""
@@ -38,7 +38,7 @@ REDUCED_LOOP = f"""func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> {{
 
 def arrays() -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(0)
-    return rng.random(300).astype(np.float32) + 1, rng.random((300, 300)).astype(np.float32)
+    return rng.random((2, 300)).astype(np.float32) + 1, rng.random((300, 300)).astype(np.float32)
 
 
 @pytest.mark.parametrize("backends", BACKENDS)
@@ -87,9 +87,11 @@ def test_collectives_inside_native_loops_are_events_of_their_own() -> None:
 @pytest.mark.parametrize("backends", BACKENDS)
 def test_a_nan_is_traced_to_its_op_within_a_unit(backends: tuple[str, ...]) -> None:
     x, w = arrays()
-    x[7] = -1
+    x[0, 7] = -1
     executable = spmd.compile(spmd.parse(STEP, name="step.mlir"), backends=backends, watch=check_nans)
-    with pytest.raises(spmd.ExecutionError, match=r"step.mlir:3:\d+: stablehlo.log: .*1 of 300 .* the first at \[7\]"):
+    with pytest.raises(
+        spmd.ExecutionError, match=r"step.mlir:3:\d+: stablehlo.log: .*1 of 600 .* the first at \[0, 7\]"
+    ):
         executable(x, w)
 
 
@@ -110,5 +112,5 @@ def test_each_unit_is_printed_with_what_it_gives() -> None:
     )
     executable(*arrays())
     first, second = file.getvalue().splitlines()[0], file.getvalue().splitlines()[-1]
-    assert first.startswith("step.mlir:2,3,4: add, log, abs %c : tensor<300xf32> = [")
-    assert "stablehlo.dot_general %d : tensor<300xf32> = [" in file.getvalue() and second.endswith("]")
+    assert first.startswith("step.mlir:2,3,4: add, log, abs %c : tensor<2x300xf32> = [")
+    assert "stablehlo.dot_general %d : tensor<2x300xf32> = [" in file.getvalue() and second.endswith("]")
