@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from spmd.analysis.scalar.expression import I64, MachineType
 from spmd.backends.llvm.points import Bound, PointWriter, Rendered, all_lanes
@@ -73,6 +74,15 @@ def _is_pair(point: PointWriter, first: Store, second: Store) -> bool:
 def write_update(point: PointWriter, update: Update) -> None:
     """Reads what stands in memory now, and writes what takes its place."""
     mask = None if update.mask is None else point.render(update.mask)
+    is_whole = point.lane is not None and point.nest.extents[point.lane] <= point.width
+    if mask is not None and not mask.is_vector and is_whole:
+        with point.text.where(mask.name):  # a row, or nothing: a branch that nearly always goes one way costs nothing
+            _write_where(point, replace(update, mask=None), None)
+    else:
+        _write_where(point, update, mask)
+
+
+def _write_where(point: PointWriter, update: Update, mask: Rendered | None) -> None:
     loads = [
         Load(value, address, code.type, update.mask)
         for (value, address, _), code in zip(update.writes, update.old, strict=True)

@@ -155,3 +155,27 @@ def test_long_folds_are_cut_in_blocks(monkeypatch: pytest.MonkeyPatch, shape: tu
     }}""")
     x = np.random.default_rng(1).integers(-(1 << 30), 1 << 30, shape, np.int32)
     np.testing.assert_array_equal(spmd.compile(module, threads=threads)(x)[0], x.sum(1, dtype=np.int32) + np.int32(5))
+
+
+@pytest.mark.parametrize("short", [1, 3, 8, 16, 17])
+def test_rows_beyond_the_ends_are_not_updated(short: int) -> None:
+    module = spmd.parse(f"""func.func @main(%x: tensor<9x{short}xf32>, %i: tensor<40x1xi32>, %u: tensor<40x{short}xf32>)
+        -> tensor<9x{short}xf32> {{
+      %r = "stablehlo.scatter"(%x, %i, %u) ({{
+      ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+        %c = stablehlo.add %a, %b : tensor<f32>
+        stablehlo.return %c : tensor<f32>
+      }}) {{scatter_dimension_numbers = #stablehlo.scatter<update_window_dims = [1], inserted_window_dims = [0],
+          scatter_dims_to_operand_dims = [0], index_vector_dim = 1>}}
+        : (tensor<9x{short}xf32>, tensor<40x1xi32>, tensor<40x{short}xf32>) -> tensor<9x{short}xf32>
+      return %r : tensor<9x{short}xf32>
+    }}""")
+    random = np.random.default_rng(2)
+    x, u = values(np.float32, (9, short)), values(np.float32, (40, short))
+    places = random.integers(-3, 12, (40, 1), np.int32)
+    places[:4, 0] = -(1 << 31), (1 << 31) - 1, 9, -1
+    expected = x.copy()
+    for place, row in zip(places[:, 0], u, strict=True):
+        if 0 <= place < 9:
+            expected[place] += row
+    np.testing.assert_array_equal(spmd.compile(module)(x, places, u)[0], expected)
