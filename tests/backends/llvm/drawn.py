@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 import spmd
-from spmd.builder import F32, S32, Shape, XlaBuilder, ops
+from spmd.builder import F32, PRED, S8, S16, S32, U8, GatherDimensionNumbers, Shape, XlaBuilder, ops
 
 
 class DrawnUnits:
@@ -35,7 +35,8 @@ class DrawnUnits:
                 self.values.append(grown)
 
     KINDS = ("binary", "unary", "select", "broadcast", "transpose", "reshape", "slice", "reverse", "pad", "concatenate",
-             "reduce", "reduce", "maximum", "iota", "row", "update", "dot", "rows")  # fmt: skip
+             "reduce", "reduce", "maximum", "iota", "row", "update", "dot", "rows", "truths", "counts", "lookup",
+             "loop")  # fmt: skip
 
     def _same(self, shape):
         return [value for value, other in self.values if other == shape]
@@ -97,13 +98,57 @@ class DrawnUnits:
         parts = [value, *(self.one_of(self._same(shape)) for _ in range(count - 1))]
         return ops.ConcatInDim(self.b, parts, axis), tuple(s * (count if d == axis else 1) for d, s in enumerate(shape))
 
-    def _fold(self, value, shape, op, start):
+    def _fold(self, value, shape, op, start, element=F32):
         axes = [axis for axis in range(len(shape)) if self.one_of([True, False])]
         sub = XlaBuilder("region")
-        scalar = Shape.array_shape(F32, ())
+        scalar = Shape.array_shape(element, ())
         op(ops.Parameter(sub, 0, scalar, "x"), ops.Parameter(sub, 1, scalar, "y"))
-        folded = ops.Reduce(self.b, [value], [ops.ConstantR0(self.b, np.float32(start))], sub.Build(), axes)
+        folded = ops.Reduce(self.b, [value], [ops.ConstantR0(self.b, element.dtype.type(start))], sub.Build(), axes)
         return folded, tuple(size for axis, size in enumerate(shape) if axis not in axes)
+
+    def _truths(self, value, shape):
+        """Whether any, or all, of what is computed of some elements is positive."""
+        op, start = self.one_of([(ops.And, True), (ops.Or, False)])
+        positive = ops.Gt(ops.Tanh(value), ops.Broadcast(ops.ConstantR0(self.b, np.float32(-0.9)), shape))
+        folded, kept = self._fold(positive, shape, op, start, PRED)
+        return ops.ConvertElementType(folded, F32), kept
+
+    def _counts(self, value, shape):
+        """Sums of narrow integers, which wrap."""
+        element = self.one_of([U8, S8, S16, S32])
+        signs = ops.ConvertElementType(ops.Gt(value, ops.Neg(value)), element)
+        many = ops.Mul(signs, ops.Broadcast(ops.ConstantR0(self.b, element.dtype.type(3)), shape))
+        folded, kept = self._fold(many, shape, ops.Add, 0, element)
+        return ops.ConvertElementType(folded, F32), kept
+
+    def _lookup(self, value, shape):
+        """Elements of a matrix whose places are computed of another value, and lie side by side."""
+        if len(shape) != 2:
+            return None
+        other, points = self.one_of(self.values)
+        last = len(points)
+        places = [
+            ops.Reshape(ops.ConvertElementType(ops.Mul(other, ops.Broadcast(c, points)), S32), (*points, 1))
+            for c in (ops.ConstantR0(self.b, np.float32(number)) for number in (4, -7))
+        ]
+        numbers = GatherDimensionNumbers([], [0, 1], [0, 1], last)
+        return ops.Gather(value, ops.ConcatInDim(self.b, places, last), numbers, (1, 1)), points
+
+    def _loop(self, value, shape):
+        """Three turns of a loop that computes something alike at each, and broadcasts what stands outside, too."""
+        state = [Shape.array_shape(S32, ()), Shape.array_shape(F32, shape), Shape.array_shape(F32, shape)]
+        whole = Shape.tuple_shape(state)
+        condition, body = XlaBuilder("condition"), XlaBuilder("body")
+        turn = ops.GetTupleElement(ops.Parameter(condition, 0, whole, "s"), 0)
+        ops.Lt(turn, ops.ConstantR0(condition, np.int32(self.one_of([0, 1, 7]))))
+        carried = ops.Parameter(body, 0, whole, "s")
+        number, same, total = (ops.GetTupleElement(carried, place) for place in range(3))
+        alike = ops.Cos(ops.Exp(ops.Neg(ops.Abs(same))))
+        half = ops.Broadcast(ops.ConstantR0(body, np.float32(0.5)), shape)
+        more = ops.Add(number, ops.ConstantR0(body, np.int32(1)))
+        ops.Tuple(body, [more, same, ops.Add(ops.Mul(total, half), alike)])
+        first = ops.Tuple(self.b, [ops.ConstantR0(self.b, np.int32(0)), value, self.one_of(self._same(shape))])
+        return ops.GetTupleElement(ops.While(condition.Build(), body.Build(), first), 2), shape
 
     def _reduce(self, value, shape):
         return self._fold(value, shape, ops.Add, 0.0)
