@@ -22,7 +22,7 @@ from spmd.dialects.make import make_op
 from spmd.ir import Op, Value
 from spmd.registry import filed
 from spmd.types import I64 as SI64
-from spmd.types import ElementType, TensorType
+from spmd.types import ElementType, TensorType, storage_range
 
 Index = tuple[Affine, ...]
 
@@ -274,13 +274,17 @@ def _(op: Op, index: Index, reader: ElementReader) -> Element:
 
 def clamped(start: Value, index: Index, most: int, reader: ElementReader) -> Affine:
     """The start that an operand of a dynamic op gives, kept within 0 and `most`."""
-    (number,) = converted(reader.read(start, index), element_type(start), SI64)
-    if element_type(start).is_unsigned and element_type(start).bits == 64:
-        number = build.umin(number, constant(most, I64))
-    elif is_constant(number):
+    element = element_type(start)
+    (number,) = reader.read(start, index)
+    if is_constant(number) and not element.is_unsigned:
         return Affine(min(max(int(constant_value(number)), 0), most))
-    number = build.smax(number, constant(0, I64))
-    return Affine.computed(build.smin(number, constant(most, I64)))
+    # In the type that it has: where that is narrower than an address, a vector holds more of them.
+    largest = constant(min(most, storage_range(element)[1]), number.type)
+    if element.is_unsigned:
+        number = build.umin(number, largest)
+    else:
+        number = build.smin(build.smax(number, constant(0, number.type)), largest)
+    return Affine.computed(converted((number,), element, SI64)[0])
 
 
 @index_map("stablehlo.dynamic_slice")
