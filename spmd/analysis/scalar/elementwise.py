@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
+from fractions import Fraction
 
 from spmd.analysis.scalar import build as b
 from spmd.analysis.scalar import chlo, conversion, integer, quantization
 from spmd.analysis.scalar import complex as z
 from spmd.analysis.scalar.build import compare, like, select
 from spmd.analysis.scalar.elements import Element, round_to
-from spmd.analysis.scalar.expression import Expression, Primitive, is_constant
+from spmd.analysis.scalar.expression import F32, Expression, Primitive, constant, constant_value, is_constant
 from spmd.analysis.scalar.rules import RULES, ScalarRule, element_of, function, rule
 from spmd.ir import Op
 from spmd.types import ElementType
@@ -61,11 +62,34 @@ def _round_half_away(x: Expression) -> Expression:
     return b.copysign(select(away, size + 1, size), x)
 
 
+#: What gives integers as floats.
+_WHOLE = (Primitive.SIGNED_TO_FLOAT, Primitive.UNSIGNED_TO_FLOAT)
+
+
 def _power(x: Expression, y: Expression) -> Expression:
     """A square is a product, wherever the exponent comes from."""
     if is_constant(y, 2):
         return x * x
     return b.call(Primitive.POW, x, y)
+
+
+def _quotient(x: Expression, y: Expression) -> Expression:
+    """x / y, without a division where x is an integer's float and y one of few digits: what images are divided by.
+
+    The reciprocal in two floats is known to 2^(1 - 2p) of itself, p being the binary digits of a float, and so is the
+    quotient that `fma` rounds. What lies halfway between two floats has p + 1 digits; y times that has more than p, so
+    that x is another number, and where y has k digits, away from it by 2^(-p - 1 - k) of itself at least. With k up to
+    p - 8 the result is the division's. Nothing overflows or becomes subnormal, and zeros keep their sign.
+    """
+    if x.primitive not in _WHOLE or not is_constant(y):
+        return x / y
+    divisor, digits = float(constant_value(y)), 24 if y.type is F32 else 53
+    if not 2.0**-40 <= divisor <= 2.0**40 or Fraction(divisor).numerator.bit_length() > digits - 8:
+        return x / y
+    exact = 1 / Fraction(divisor)
+    high = constant(float(exact), y.type)
+    low = constant(float(exact - Fraction(constant_value(high))), y.type)
+    return b.fma(x, high, x * low) if not is_constant(low, 0) else x * high
 
 
 UNARY: dict[str, ScalarRule] = {
@@ -95,7 +119,7 @@ BINARY: dict[str, ScalarRule] = {
     "stablehlo.add": ScalarRule(operator.add, z.plus, operator.add, operator.add, operator.or_),
     "stablehlo.and": ScalarRule(signed=operator.and_, unsigned=operator.and_, boolean=operator.and_),
     "stablehlo.atan2": ScalarRule(function(Primitive.ATAN2), z.atan2),
-    "stablehlo.divide": ScalarRule(operator.truediv, z.divide, integer.divide_signed, integer.divide_unsigned),
+    "stablehlo.divide": ScalarRule(_quotient, z.divide, integer.divide_signed, integer.divide_unsigned),
     "stablehlo.maximum": ScalarRule(b.maximum, z.maximum, b.smax, b.umax, operator.or_, exact=True),
     "stablehlo.minimum": ScalarRule(b.minimum, z.minimum, b.smin, b.umin, operator.and_, exact=True),
     "stablehlo.multiply": ScalarRule(operator.mul, z.times, operator.mul, operator.mul, operator.and_),

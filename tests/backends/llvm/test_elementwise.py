@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import spmd
 from spmd.analysis.scalar.elements import register_types
 from spmd.analysis.scalar.expression import parameter, walk
 from spmd.backends.numpy import chlo, elementwise
@@ -223,3 +224,24 @@ def test_strides_and_sizes(element: ElementType) -> None:
                 expected = np.zeros(size * strides[1], element.dtype)
                 expected[:: strides[1]] = read[:size]
                 assert same(got, expected).all(), (width, strides, size)
+
+
+@pytest.mark.parametrize("divisor", [255.0, 3.0, 10.0, 0.75, 65535.0, 641 / 2**30, 1 / 3, -7.0, 2.0**-41, 0.0])
+@pytest.mark.parametrize(("element", "of_floats"), [("i16", "f32"), ("ui32", "f32"), ("i64", "f64")])
+def test_integers_divided_as_floats(element: str, of_floats: str, divisor: float) -> None:
+    """Multiplied by reciprocals, they are what they are divided, to the last bit."""
+    dtype, floats = ELEMENT_TYPES[element].dtype, ELEMENT_TYPES[of_floats].dtype
+    ends = np.iinfo(dtype)
+    random = np.random.default_rng(9).integers(ends.min, ends.max, 1 << 16, dtype, endpoint=True)
+    integers = np.arange(1 << 16).astype(dtype) if ends.bits == 16 else np.append(random, [0, 1, ends.min, ends.max])
+    x, y = integers.astype(dtype), floats.type(divisor)
+    whole, parts = (f"tensor<{x.size}x{name}>" for name in (element, of_floats))
+    module = spmd.parse(f"""func.func @main(%x: {whole}) -> {parts} {{
+      %f = stablehlo.convert %x : ({whole}) -> {parts}
+      %c = stablehlo.constant dense<"0x{np.asarray(y).tobytes().hex()}"> : {parts}
+      %r = stablehlo.divide %f, %c : {parts}
+      return %r : {parts}
+    }}""")
+    with np.errstate(all="ignore"):
+        expected = x.astype(floats) / y
+    np.testing.assert_array_equal(spmd.compile(module)(x)[0].view(f"u{y.itemsize}"), expected.view(f"u{y.itemsize}"))
