@@ -23,6 +23,7 @@ from spmd.backends.llvm.stores import store_all, write_update
 from spmd.backends.llvm.strips import StripWriter, is_strip
 from spmd.backends.llvm.text import FunctionText
 from spmd.backends.llvm.transposed import write_turned
+from spmd.backends.llvm.windows import write_window
 from spmd.compiler.schedule.nest import Nest, Stage
 from spmd.ir import Value
 
@@ -46,7 +47,8 @@ class NestWriter:
         self.loops = LoopWriter(self.point, part)
 
     def write(self) -> None:
-        if not write_copy(self.point.text, self.nest, self.point.pointer, self.loops.part):
+        what = self.point.text, self.nest, self.point.pointer, self.loops.part
+        if not write_copy(*what) and not write_window(*what):
             self._outer(self.nest.outer)
 
     def fold_blocks(self) -> Blocks | None:

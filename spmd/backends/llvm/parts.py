@@ -20,6 +20,7 @@ from spmd.backends.llvm.lanes import WRITTEN_OUT
 from spmd.backends.llvm.loops import Range
 from spmd.backends.llvm.nests import NestWriter
 from spmd.backends.llvm.text import FunctionText
+from spmd.backends.llvm.windows import apart_window_of
 from spmd.backends.llvm.workers import RUN
 from spmd.compiler.schedule.costs import cost_of_nests
 from spmd.compiler.schedule.nest import Nest
@@ -129,6 +130,7 @@ def write_apart(writer: FunctionWriter, nest: Nest) -> None:
     if (
         (writer.is_one_nest and not any(stage.updates for stage in nest.stages))
         or apart_copy_of(nest) is not None
+        or apart_window_of(nest) is not None
         or prod(nest.extents) < (_LEAST_APART if writer.text.depth else _LEAST_APART_OUTSIDE)
     ):
         NestWriter(nest, writer.text, writer.pointer).write()

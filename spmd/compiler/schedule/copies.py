@@ -4,12 +4,12 @@ padded. Slices, concatenations, paddings and transpositions that leave rows whol
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from spmd.analysis.affine import Affine, Variable
 from spmd.analysis.scalar.expression import Expression, MachineType, Primitive, constant_value, is_constant
 from spmd.compiler.schedule.nest import Load, Nest, Position, Stage
+from spmd.compiler.schedule.windows import conditions_of
 from spmd.ir import Value
 
 
@@ -93,7 +93,7 @@ def _without(form: Affine, own: set[Variable]) -> Affine:
 def _ranges(nest: Nest, stage: Stage, mask: Expression | None) -> dict[Variable, tuple[int, int]] | None:
     """The places of each loop where `mask` holds, and only they; None where it asks for more than that."""
     ranges: dict[Variable, tuple[int, int]] = {}
-    for condition in _conditions(mask):
+    for condition in conditions_of(mask):
         place, limit = condition.operands if len(condition.operands) == 2 else (None, None)
         if place is None or limit is None or condition.primitive is not Primitive.COMPARE_INTEGER:
             return None
@@ -110,17 +110,6 @@ def _ranges(nest: Nest, stage: Stage, mask: Expression | None) -> dict[Variable,
         first, stop = ranges.get(variable, (0, nest.extents[variable]))
         ranges[variable] = (max(first, bound), stop) if condition.attribute == "sge" else (first, min(stop, bound))
     return ranges if all(first < stop for first, stop in ranges.values()) else None
-
-
-def _conditions(mask: Expression | None) -> Iterator[Expression]:
-    """What must hold for `mask` to hold."""
-    if mask is None:
-        return
-    if mask.primitive is Primitive.AND:
-        for operand in mask.operands:
-            yield from _conditions(operand)
-    else:
-        yield mask
 
 
 def _loops(
