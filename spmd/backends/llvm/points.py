@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from spmd.analysis.affine import Affine, Variable
 from spmd.analysis.scalar.expression import I1, I64, Expression, MachineType, Primitive, walk
 from spmd.backends.llvm.lanes import Lanes, is_shuffled
+from spmd.backends.llvm.narrow_places import narrow_places
 from spmd.backends.llvm.scalars import render_node
 from spmd.backends.llvm.strides import first_lanes, load_pieces, load_strided
 from spmd.backends.llvm.text import FunctionText
@@ -267,6 +268,12 @@ class PointWriter:
             places = "<" + ", ".join(f"{number} {place}" for place in offsets) + ">"
             lanes = f"getelementptr {type}, ptr {first}, <{self.width} x {number}> {places}"
             return depth, self.text.value(lanes, depth)
+        narrow = narrow_places(self, load, offsets)
+        if narrow is not None:
+            start, (behind, lanes) = self.start_of(load.address), narrow
+            depth = max(start.depth, behind, least)
+            first = self.text.value(f"getelementptr {type}, ptr {pointer}, i64 {start.name}", depth)
+            return depth, self.text.value(f"getelementptr {type}, ptr {first}, <{self.width} x i32> {lanes}", depth)
         form = self.affine(load.address)
         depth = max(form.depth, least)
         places = self.at_width(form, I64, self.width)

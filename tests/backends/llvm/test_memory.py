@@ -226,3 +226,25 @@ def test_an_update_that_is_computed_of_what_it_writes_into_is_made_in_its_place(
         expected[i] = (np.roll(p, 1) if wide > 1 else -p) - expected[i]
     np.testing.assert_array_equal(spmd.compile(spmd.parse(text))(x)[0], expected)
     assert peak(text, x) < x.nbytes + 2_000
+
+
+@pytest.mark.parametrize("element", ["i8", "ui8", "i16", "ui16", "i32", "ui32", "i64", "ui64"])
+@pytest.mark.parametrize("columns", [3, 50])
+def test_places_of_every_type_are_clamped(element: str, columns: int) -> None:
+    """Those below, at and beyond the ends of the table, and of the type."""
+    dtype = np.dtype(element.replace("ui", "uint") if element[0] == "u" else element.replace("i", "int"))
+    info = np.iinfo(dtype)
+    table, places = f"tensor<200x{columns}xf32>", f"tensor<70x2x{element}>"
+    module = spmd.parse(f"""func.func @main(%x: {table}, %i: {places}) -> tensor<70xf32> {{
+      %0 = "stablehlo.gather"(%x, %i) <{{dimension_numbers = #stablehlo.gather<collapsed_slice_dims = [0, 1],
+        start_index_map = [1, 0], index_vector_dim = 1>, slice_sizes = array<i64: 1, 1>}}>
+        : ({table}, {places}) -> tensor<70xf32>
+      return %0 : tensor<70xf32>
+    }}""")
+    x = np.arange(200 * columns, dtype=np.float32).reshape(200, columns)
+    i = np.random.default_rng(columns).integers(info.min, info.max, (70, 2), dtype, endpoint=True)
+    i[:5, 0], i[5:10, 1] = np.arange(5), np.arange(100, 105)
+    i[10], i[11], i[-1] = info.min, info.max, (columns - 1, min(199, info.max))
+    (got,) = spmd.compile(module)(x, i)
+    rows = [min(max(int(place), 0), 199) for place in i[:, 1]]
+    np.testing.assert_array_equal(got, x[rows, [min(max(int(place), 0), columns - 1) for place in i[:, 0]]])
