@@ -6,6 +6,9 @@ from collections.abc import Mapping, Sequence
 from math import prod
 from typing import TYPE_CHECKING
 
+from spmd.analysis.constants import constant_array
+from spmd.arrays import Array
+from spmd.attributes import is_splat
 from spmd.backends.llvm.buffers import SLOT, Buffer, Frame, nbytes
 from spmd.compiler.schedule.fusion import VIEWS, Unit
 from spmd.compiler.schedule.nest import Load, Nest
@@ -17,6 +20,8 @@ if TYPE_CHECKING:
 
 
 WHILE = "stablehlo.while"
+#: Bytes that are filled at a time.
+_LINE = 64
 
 
 class UnitsOfBlock:
@@ -152,6 +157,10 @@ def place_update(writer: FunctionWriter, nest: Nest, op: Op, frame: Frame) -> No
     """Puts the results of an update on its operands' memory where it may be written over, else on copies."""
     read = {load.value for load in _read_elsewhere(nest)}
     for operand, result in zip(op.operands, op.results, strict=False):
+        array = constant_array(operand.defining_op)
+        if array is not None and is_splat(array):  # rather than copied from memory that holds all of it
+            _fill(writer, writer.allocate(frame, result).pointer, array)
+            continue
         writer.pointer(operand)
         before = writer.buffer_of[operand]
         placed = frame.placed.get(result)
@@ -163,6 +172,18 @@ def place_update(writer: FunctionWriter, nest: Nest, op: Op, frame: Frame) -> No
         else:
             after = writer.allocate(frame, result)
             writer.copy(after.pointer, before.pointer, nbytes(operand))
+
+
+def _fill(writer: FunctionWriter, target: str, array: Array) -> None:
+    """Writes the element that `array` has everywhere."""
+    element, text = array.reshape(-1)[:1].tobytes(), writer.text
+    if len(set(element)) == 1:
+        text.line(f"call void @llvm.memset.p0.i64(ptr {target}, i8 {element[0]}, i64 {array.nbytes}, i1 false)")
+        return
+    for start, size in text.chunks(array.nbytes, _LINE):
+        place = text.value(f"getelementptr i8, ptr {target}, i64 {start}")
+        pattern = (element * _LINE)[:size]
+        text.line(f"store <{size} x i8> <{', '.join(f'i8 {byte}' for byte in pattern)}>, ptr {place}, align 1")
 
 
 def put_over_operand(writer: FunctionWriter, nests: list[Nest], value: Value, frame: Frame) -> bool:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import spmd
+from spmd.types import ELEMENT_TYPES
 
 STEP = """func.func @main(%w: tensor<256x256xf32>, %x: tensor<256x256xf32>) -> tensor<256x256xf32> {
   %g = stablehlo.dot_general %x, %x, contracting_dims = [0] x [0]
@@ -248,3 +249,23 @@ def test_places_of_every_type_are_clamped(element: str, columns: int) -> None:
     (got,) = spmd.compile(module)(x, i)
     rows = [min(max(int(place), 0), 199) for place in i[:, 1]]
     np.testing.assert_array_equal(got, x[rows, [min(max(int(place), 0), columns - 1) for place in i[:, 0]]])
+
+
+@pytest.mark.parametrize(
+    ("element", "value"),
+    [("f32", "-1.5"), ("i16", "258"), ("f64", "0.1"), ("complex<f32>", "(1.0, -2.0)"), ("i1", "true"), ("ui8", "7")],
+)
+@pytest.mark.parametrize("size", [1, 15, 37, 1000])
+def test_a_splat_that_is_updated(element: str, value: str, size: int) -> None:
+    """It is written where the result lies, whatever its bytes are."""
+    whole, one = f"tensor<{size}x{element}>", f"tensor<1x{element}>"
+    module = spmd.parse(f"""func.func @main(%u: {one}, %i: tensor<i32>) -> {whole} {{
+      %c = stablehlo.constant dense<{value}> : {whole}
+      %r = stablehlo.dynamic_update_slice %c, %u, %i : ({whole}, {one}, tensor<i32>) -> {whole}
+      return %r : {whole}
+    }}""")
+    update, place = np.zeros(1, ELEMENT_TYPES[element].dtype), np.int32(size // 2)
+    (expected,) = spmd.compile(module, backends=("numpy",))(update, place)
+    (mine,) = spmd.compile(module)(update, place)
+    np.testing.assert_array_equal(mine, expected)
+    assert mine[size // 2] == 0 and (size == 1 or mine[0] != 0)
