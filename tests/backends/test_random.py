@@ -67,11 +67,16 @@ def test_the_same_bits_as_xla(algorithm: str) -> None:
     jax = pytest.importorskip("jax")
     cases = [(7, shape, np.uint32) for shape in ((), (5,), (3, 3), (3, 4, 2), (2, 0))]
     cases += [(2**32 - 3, (3, 5), np.uint8), (2**64 - 2, (9,), np.uint32), (2**64 - 2, (3, 3), np.uint64)]
+    states = [np.array([5, start], np.uint64) for start, _, _ in cases]
+
+    def drawn(*states: object) -> list[object]:  # compiled once for all
+        name = getattr(jax.lax.RandomAlgorithm, "RNG_" + algorithm)
+        draws = zip(states, cases, strict=True)
+        return [jax.lax.rng_bit_generator(state, shape, dtype, algorithm=name) for state, (_, shape, dtype) in draws]
+
     with jax.enable_x64(True):
-        for start, shape, dtype in cases:
-            state = np.array([5, start], np.uint64)
-            name = getattr(jax.lax.RandomAlgorithm, "RNG_" + algorithm)
-            new, want = jax.lax.rng_bit_generator(jax.numpy.asarray(state), shape, dtype, algorithm=name)
+        expected = jax.jit(drawn)(*states)
+        for state, (_, shape, dtype), (new, want) in zip(states, cases, expected, strict=True):
             got_new, got = bits(algorithm, state, f"ui{8 * np.dtype(dtype).itemsize}", shape)
             np.testing.assert_array_equal(got, np.asarray(want))
             np.testing.assert_array_equal(got_new, np.asarray(new))
