@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from spmd.compiler.combine import combine
 from spmd.compiler.fft_expansion import expand_ffts
+from spmd.compiler.gather_expansion import expand_gathers
 from spmd.compiler.inline import inline
 from spmd.compiler.integer_product_expansion import expand_integer_products
 from spmd.compiler.loop_invariants import hoist_invariants
@@ -74,6 +75,7 @@ PASSES = (
     Pass("product-legalization", _for_native_code(legalize_products)),
     Pass("integer-product-expansion", _for_native_code(expand_integer_products)),
     Pass("select-and-scatter-expansion", _for_native_code(expand_select_and_scatter)),
+    Pass("gather-expansion", _for_native_code(expand_gathers)),
     Pass("scatter-expansion", _for_native_code(expand_scatters)),
     Pass("fft-expansion", _for_native_code(expand_ffts)),
     Pass("sort-expansion", _for_native_code(expand_sorts)),
