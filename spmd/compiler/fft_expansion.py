@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from spmd.analysis.process_rows import UNSEEN
+from spmd.attributes import UNIT
 from spmd.compiler.rewrite import rewrite
 from spmd.compiler.schedule.forms import is_plain
 from spmd.dialects.op_builder import OpBuilder
@@ -49,7 +51,8 @@ def _along(builder: OpBuilder, value: Value, axis: int, kind: str) -> Value:
     order = (*range(axis), *range(axis + 1, rank), axis)
     shape = value.tensor.static_shape
     turned = value.tensor.with_shape(tuple(shape[d] for d in order))
-    columns = builder.one("transpose", [value], turned, permutation=order)
+    columns = builder.op("stablehlo.transpose", [value], [turned], {"permutation": order})
+    columns.discardable = {UNSEEN: UNIT}  # what is not finite there was so before
     back = tuple(order.index(d) for d in range(rank))
-    transformed = _last(builder, columns, kind, shape[axis], turned)
+    transformed = _last(builder, columns.result, kind, shape[axis], turned)
     return builder.one("transpose", [transformed], value.tensor, permutation=back)

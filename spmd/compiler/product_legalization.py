@@ -16,6 +16,8 @@ import numpy as np
 
 from spmd.analysis.index_maps import is_outer_product
 from spmd.analysis.matrices import matrix_of
+from spmd.analysis.process_rows import UNSEEN
+from spmd.attributes import UNIT
 from spmd.compiler.rewrite import rewrite
 from spmd.compiler.schedule.matrix_vectors import is_matrix_vector, summed_in
 from spmd.compiler.schedule.sliding import CONVOLUTION, accumulator_of, is_grouped_sum
@@ -25,6 +27,8 @@ from spmd.ir import AttributeValue, Block, Op, Value
 from spmd.types import F32, F64, I32, I64, ElementType, TensorType, storage_range
 
 DOTS = ("stablehlo.dot_general", "stablehlo.dot")
+#: Dimensions of operands of floats that become matrices by a copy: activations have more, and live long.
+_MOST_DIMENSIONS = 3
 
 
 def legalize_products(block: Block) -> None:
@@ -131,12 +135,17 @@ def _as_matrix(
     matrix = matrix_of(value, batching, free, contracting)
     if matrix is not None and (matrix.row_stride == 1 or not of_rows):
         return value, batching, contracting
+    if rank > _MOST_DIMENSIONS and not of_rows:
+        return value, batching, contracting
     # What lies side by side stays so.
     last = (contracting, free) if rank - 1 in free or of_rows else (free, contracting)
     order = (*batching, *last[0], *last[1])
     batch = len(batching)
     start = batch if last[0] is contracting else batch + len(free)
-    return _transposed(builder, value, order), tuple(range(batch)), tuple(range(start, start + len(contracting)))
+    turned = _transposed(builder, value, order)
+    if turned.defining_op is not None and turned is not value:
+        turned.defining_op.discardable = {**turned.defining_op.discardable, UNSEEN: UNIT}
+    return turned, tuple(range(batch)), tuple(range(start, start + len(contracting)))
 
 
 def _is_in_f32(op: Op, algorithm: DotAlgorithmAttr) -> bool:
