@@ -7,6 +7,7 @@ import spmd
 from spmd.compiler.simplify import remove_dead
 from spmd.compiler.transpose_folding import fold_transposes
 from spmd.compiler.transpose_sinking import sink_transposes
+from tests.loops import counted_loop
 
 HEAD = "func.func @main(%x: tensor<4x3x5xf32>, %b: tensor<5xf32>, %s: tensor<f32>) -> "
 TURNED = "%t = stablehlo.transpose %x, dims = [2, 0, 1] : (tensor<4x3x5xf32>) -> tensor<5x4x3xf32>"
@@ -79,24 +80,16 @@ def test_what_cannot_be_turned_keeps_its_order() -> None:
     assert transposes(spmd.parse(program)) == 1
 
 
+SUMMED = """%zero = stablehlo.constant dense<0.0> : tensor<f32>
+      %u = stablehlo.reduce(%t init: %zero) applies stablehlo.add across dimensions = [1, 2]
+        : (tensor<5x4x3xf32>, tensor<f32>) -> tensor<5xf32>"""
+
+
 def test_none_is_taken_into_a_loop() -> None:
     program = f"""func.func @main(%x: tensor<4x3x5xf32>) -> tensor<5xf32> {{
       {TURNED}
-      %i = stablehlo.constant dense<0> : tensor<i32>
       %first = stablehlo.constant dense<0.0> : tensor<5xf32>
-      %r:2 = stablehlo.while(%k = %i, %v = %first) : tensor<i32>, tensor<5xf32>
-      cond {{
-        %stop = stablehlo.constant dense<9> : tensor<i32>
-        %more = stablehlo.compare LT, %k, %stop : (tensor<i32>, tensor<i32>) -> tensor<i1>
-        stablehlo.return %more : tensor<i1>
-      }} do {{
-        %one = stablehlo.constant dense<1> : tensor<i32>
-        %zero = stablehlo.constant dense<0.0> : tensor<f32>
-        %s = stablehlo.reduce(%t init: %zero) applies stablehlo.add across dimensions = [1, 2]
-          : (tensor<5x4x3xf32>, tensor<f32>) -> tensor<5xf32>
-        %next = stablehlo.add %k, %one : tensor<i32>
-        stablehlo.return %next, %s : tensor<i32>, tensor<5xf32>
-      }}
+    {counted_loop("tensor<5xf32>", SUMMED, 9, "%first")}
       return %r#1 : tensor<5xf32>
     }}"""
     assert transposes(spmd.parse(program)) == 1

@@ -16,7 +16,7 @@ import numpy as np
 from spmd.arrays import Array
 from spmd.backends.llvm.butterflies import NativeArithmetic, Parts
 from spmd.backends.llvm.fft_stages import FftStage, run_stages, stages_of
-from spmd.backends.llvm.planes import LANES, PlaneStep, PlaneWriter, rest_lanes
+from spmd.backends.llvm.planes import LANES, PlaneStep, PlaneWriter, planes, rest_lanes
 from spmd.backends.llvm.text import FunctionText
 
 #: The prime factors that the longer length may have.
@@ -116,10 +116,7 @@ class Multiplication(PlaneStep):
     rest: int
 
     disjoint = False
-    parameters = (
-        "ptr %factor.real", "ptr %factor.imaginary", "ptr %real", "ptr %imaginary", "ptr %to.real", "ptr %to.imaginary",
-        "i64 %length",
-    )  # fmt: skip
+    takes = (*planes("factor"), *planes(), *planes("to"), "i64 %length")
 
     @property
     def kind(self) -> str:

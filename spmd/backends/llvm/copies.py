@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
 
 from spmd.analysis.affine import Affine
 from spmd.backends.llvm.loops import Range
-from spmd.backends.llvm.processor import CODE_ATTRIBUTES
+from spmd.backends.llvm.out_of_line import OutOfLine, Parameter, body_of
 from spmd.backends.llvm.text import FunctionText
-from spmd.backends.llvm.writer import OutOfLine
 from spmd.compiler.schedule.copies import Copy, CopyLoop, copy_of
 from spmd.compiler.schedule.nest import Nest
 from spmd.ir import Value
@@ -44,11 +43,10 @@ def write_copy(text: FunctionText, nest: Nest, pointer: Callable[[Value], str], 
     item = copy.type.bits // 8
     ends = ((copy.source, copy.read_from), (copy.target, copy.write_from))
     addresses = [_address(text, pointer(value), place, item, part) for value, place in ends]
-    told = [f"ptr {addresses[0]}", f"ptr {addresses[1]}", f"ptr {_sizes(text, copy, item)}"]
+    told = [*addresses, _sizes(text, copy, item)]
     if copy.padding is not None:
-        told.append(f"i{copy.type.bits} {copy.padding.attribute}")
-    text.callees[rows.name] = rows
-    text.call(f"call void @{rows.name}({', '.join(told)})")
+        told.append(str(copy.padding.attribute))
+    rows.write_call(text, told)
     return True
 
 
@@ -86,20 +84,15 @@ class CopyRows(OutOfLine):
         return f"spmd.pad.i{self.bits}" if self.bits else "spmd.copy"
 
     @property
-    def declaration(self) -> str:
-        return f"declare void @{self.name}(ptr, ptr, ptr{f', i{self.bits}' if self.bits else ''}) nounwind"
+    def parameters(self) -> Sequence[Parameter]:
+        """Source and target, what `_sizes` says, and what stands where nothing is read."""
+        pointers = [Parameter("ptr", f"%{name}", "noalias readonly") for name in ("source", "sizes")]
+        pointers.insert(1, Parameter("ptr", "%target", "noalias"))
+        return [*pointers, Parameter(f"i{self.bits}", "%padding")] if self.bits else pointers
 
-    def definition(self, linkage: str = "") -> str:
-        """The function in LLVM's text."""
+    def body(self) -> str:
+        """Row by row."""
         text = FunctionText()
-        loads: list[str] = []
-        of_loop = ("turns", "source", "target", "first", "read")
-        names = [f"{name}{loop}" for loop in range(_AROUND) for name in of_loop]
-        for number, name in enumerate([*names, "count", "from", "to"]):
-            loads += [
-                f"  %{name}.at = getelementptr i64, ptr %sizes, i64 {number}",
-                f"  %{name} = load i64, ptr %{name}.at",
-            ]
         source, target, inside = "%source", "%target", "true"
         for loop in range(_AROUND):
             turn, _ = text.open_loop()
@@ -114,11 +107,9 @@ class CopyRows(OutOfLine):
             _copy(text, source, target, "%count")
         for loop in reversed(range(_AROUND)):
             text.close_loop(f"%turns{loop}")
-        text.line("ret void")
-        padding = f", i{self.bits} %padding" if self.bits else ""
-        parameters = f"ptr noalias readonly %source, ptr noalias %target, ptr noalias readonly %sizes{padding}"
-        head = f"define {linkage} void @{self.name}({parameters}) nounwind {CODE_ATTRIBUTES} {{"
-        return "\n".join([head, text.body([*loads, "  br label %entry"]), "}\n"])
+        of_loop = ("turns", "source", "target", "first", "read")
+        names = [f"%{name}{loop}" for loop in range(_AROUND) for name in of_loop]
+        return body_of(text, [*names, "%count", "%from", "%to"])
 
     def _row(self, text: FunctionText, source: str, target: str) -> None:
         """A row that is read between the places `from` and `to`."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from spmd.backends.llvm.butterflies import NativeArithmetic, Parts
-from spmd.backends.llvm.planes import PlaneStep, PlaneWriter
+from spmd.backends.llvm.planes import PlaneStep, PlaneWriter, planes
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class _Ends(PlaneStep):
 class ToPlanes(_Ends):
     """Complex numbers are taken apart."""
 
-    parameters = ("ptr %pairs", "ptr %real", "ptr %imaginary", "i64 %length")
+    takes = ("ptr %pairs", *planes(), "i64 %length")
 
     @property
     def kind(self) -> str:
@@ -51,7 +51,7 @@ class ToPairs(_Ends):
 
     is_scaled: bool
 
-    parameters = ("ptr %real", "ptr %imaginary", "ptr %pairs", "i64 %length", "scalar %scale")
+    takes = (*planes(), "ptr %pairs", "i64 %length", "scalar %scale")
 
     @property
     def kind(self) -> str:
@@ -81,9 +81,7 @@ class ToPairs(_Ends):
 class PairsToHalves(_Ends):
     """From the transform of pairs to that of the real numbers that they are: one more than half of them."""
 
-    parameters = (
-        "ptr %real", "ptr %imaginary", "ptr %pairs", "ptr %cosine", "ptr %sine", "i64 %length",
-    )  # fmt: skip
+    takes = (*planes(), "ptr %pairs", "ptr %cosine", "ptr %sine", "i64 %length")
 
     @property
     def kind(self) -> str:
@@ -120,10 +118,7 @@ class PairsToHalves(_Ends):
 class HalvesToPairs(_Ends):
     """From half of the transform of real numbers to that of their pairs, both twice what they are."""
 
-    parameters = (
-        "ptr %pairs", "ptr %real", "ptr %imaginary", "ptr %to.real", "ptr %to.imaginary", "ptr %cosine", "ptr %sine",
-        "i64 %length",
-    )  # fmt: skip
+    takes = ("ptr %pairs", *planes(), *planes("to"), "ptr %cosine", "ptr %sine", "i64 %length")
 
     @property
     def kind(self) -> str:

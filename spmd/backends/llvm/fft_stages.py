@@ -13,7 +13,7 @@ import numpy as np
 
 from spmd.arrays import Array
 from spmd.backends.llvm.butterflies import BUTTERFLIES, NativeArithmetic, Parts
-from spmd.backends.llvm.planes import LANES, PlaneStep, PlaneWriter
+from spmd.backends.llvm.planes import LANES, PlaneStep, PlaneWriter, planes
 from spmd.backends.llvm.text import FunctionText
 
 
@@ -100,10 +100,7 @@ class StageStep(PlaneStep):
     rotates: bool
     is_one: bool
 
-    parameters = (
-        "ptr %real", "ptr %imaginary", "ptr %to.real", "ptr %to.imaginary", "ptr %table",
-        "i64 %count", "i64 %apart", "i64 %groups",
-    )  # fmt: skip
+    takes = (*planes(), *planes("to"), "ptr %table", "i64 %count", "i64 %apart", "i64 %groups")
 
     @property
     def kind(self) -> str:

@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from spmd.analysis.scalar.expression import Expression, Primitive, constant_bits
 from spmd.analysis.scalar.functions import definition, expand
 from spmd.backends.llvm.jit import Library, compile_together, load_object
+from spmd.backends.llvm.out_of_line import OutOfLine
 from spmd.backends.llvm.processor import CODE_ATTRIBUTES
 from spmd.backends.llvm.scalars import Renderer
-from spmd.backends.llvm.writer import Callee, FloatFunction, OutOfLine, Writer, constant_text, llvm_type, suffix
+from spmd.backends.llvm.writer import Callee, FloatFunction, Writer, constant_text, llvm_type, suffix
 
 _LOCK = threading.Lock()
 _LIBRARIES: dict[Callee, Library] = {}

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from spmd.analysis.scalar.expression import Expression, MachineType, Primitive, expression, parameter
+from spmd.backends.llvm.out_of_line import OutOfLine, Parameter
 from spmd.backends.llvm.points import WAIT_FOR_FIRST, shuffled
-from spmd.backends.llvm.processor import CODE_ATTRIBUTES
 from spmd.backends.llvm.scalars import render_node
-from spmd.backends.llvm.writer import OutOfLine, Writer, llvm_type
+from spmd.backends.llvm.writer import Writer, llvm_type
 from spmd.compiler.schedule.nest import FOLDED, LoopReduction
 
 #: Gives the values of a region of two values each, of so many lanes: (first, second, lanes).
@@ -39,6 +39,8 @@ def fold_lanes(
 class LaneFold(OutOfLine):
     """A vector of `width` values folded by `primitive`."""
 
+    promise = "memory(none) nounwind willreturn"
+
     primitive: Primitive
     type: MachineType
     width: int
@@ -49,12 +51,15 @@ class LaneFold(OutOfLine):
         return f"spmd.fold.{self.primitive.value}.{self.type.value}.x{self.width}"
 
     @property
-    def declaration(self) -> str:
-        scalar, vector = llvm_type(self.type), llvm_type(self.type, self.width)
-        return f"declare {scalar} @{self.name}({vector}) memory(none) nounwind willreturn"
+    def parameters(self) -> Sequence[Parameter]:
+        return (Parameter(llvm_type(self.type, self.width), "%lanes"),)
 
-    def definition(self, linkage: str = "") -> str:
-        """The function in LLVM's text."""
+    @property
+    def returns(self) -> str:
+        return llvm_type(self.type)
+
+    def body(self) -> str:
+        """Halves with halves."""
         writer = Writer()
         node = _of_two(self.primitive, self.type)
 
@@ -63,9 +68,7 @@ class LaneFold(OutOfLine):
             return [render_node(node, names, width, writer.emit, writer.callees)]
 
         (total,) = fold_lanes([self.type], ["%lanes"], self.width, combine, writer.emit)
-        scalar, vector = llvm_type(self.type), llvm_type(self.type, self.width)
-        head = f"define {linkage} {scalar} @{self.name}({vector} %lanes) memory(none) nounwind {CODE_ATTRIBUTES} {{"
-        return "\n".join([head, *writer.lines, f"  ret {scalar} {total}", "}\n"])
+        return "\n".join([*writer.lines, f"  ret {self.returns} {total}"])
 
 
 def _of_two(primitive: Primitive, type: MachineType) -> Expression:

@@ -11,10 +11,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from spmd.backends.llvm.processor import CODE_ATTRIBUTES
+from spmd.backends.llvm.out_of_line import OutOfLine, Parameter, body_of
 from spmd.backends.llvm.text import FunctionText
 from spmd.backends.llvm.tile_sums import Numbers, TileSums
-from spmd.backends.llvm.writer import OutOfLine
 
 #: Rows whose addresses are made of one: the processor adds one stride, or two of them, by itself.
 _NEAR = 3
@@ -43,29 +42,20 @@ class MicroKernel(OutOfLine, Numbers):
         return f"spmd.tiles.{self.type}.{shape}.{self.loops}{paired}{packed}"
 
     @property
-    def declaration(self) -> str:
-        return f"declare void @{self.name}(ptr, ptr, ptr, ptr) nounwind"
+    def parameters(self) -> Sequence[Parameter]:
+        """Left operand, right operand and result; and the `Sizes`."""
+        operands = (Parameter("ptr", f"%{name}", "readonly") for name in ("left", "right"))
+        return (*operands, Parameter("ptr", "%result"), Parameter("ptr", "%sizes", "noalias readonly"))
 
     def call(self, text: FunctionText, addresses: Sequence[str], sizes: Sizes) -> None:
         """Writes a call for the tiles that begin at `addresses`: of left operand, right operand and result."""
-        text.callees[self.name] = self
-        pointers = ", ".join(f"ptr {address}" for address in addresses)
-        text.call(f"call void @{self.name}({pointers}, ptr {sizes.constant(text)})")
+        self.write_call(text, [*addresses, sizes.constant(text)])
 
-    def definition(self, linkage: str = "") -> str:
-        """The function in LLVM's text."""
+    def body(self) -> str:
+        """Tile by tile."""
         text = FunctionText()
-        loads: list[str] = []
-        for place, name in enumerate(_names(self)):
-            loads += [
-                f"  {name}.at = getelementptr i64, ptr %sizes, i64 {place}",
-                f"  {name} = load i64, ptr {name}.at",
-            ]
         _Kernel(text, self).write()
-        text.line("ret void")
-        parameters = "ptr readonly %left, ptr readonly %right, ptr %result, ptr noalias readonly %sizes"
-        head = f"define {linkage} void @{self.name}({parameters}) nounwind {CODE_ATTRIBUTES} {{"
-        return "\n".join([head, text.body([*loads, "  br label %entry"]), "}\n"])
+        return body_of(text, _names(self))
 
 
 @dataclass(frozen=True)
@@ -83,17 +73,13 @@ class Packing(OutOfLine, Numbers):
         return f"spmd.pack.{self.type}.{self.width}.{'x'.join(map(str, self.valid))}"
 
     @property
-    def declaration(self) -> str:
-        return f"declare void @{self.name}(ptr, ptr, i64, i64, i64) nounwind"
+    def parameters(self) -> Sequence[Parameter]:
+        """Where columns are read and go; blocks, rows, and the bytes from row to row of what is read."""
+        numbers = (Parameter("i64", f"%{name}") for name in ("blocks", "rows", "stride"))
+        return (Parameter("ptr", "%source", "readonly"), Parameter("ptr", "%target"), *numbers)
 
-    def call(self, text: FunctionText, source: str, target: str, blocks: int, rows: int, stride: int) -> None:
-        """Writes a call that lays out `blocks` blocks of so many rows, `stride` bytes from row to row in `source`."""
-        text.callees[self.name] = self
-        sizes = f"i64 {blocks}, i64 {rows}, i64 {stride}"
-        text.call(f"call void @{self.name}(ptr {source}, ptr {target}, {sizes})")
-
-    def definition(self, linkage: str = "") -> str:
-        """The function in LLVM's text."""
+    def body(self) -> str:
+        """Block by block, and row by row."""
         text = FunctionText()
         bytes_of_row = self.width * self.bits // 8
         block, _ = text.open_loop()
@@ -109,10 +95,7 @@ class Packing(OutOfLine, Numbers):
             self.store(text, self.load(text, here, count), there, self.lanes)
         text.close_loop("%rows")
         text.close_loop("%blocks")
-        text.line("ret void")
-        parameters = "ptr readonly %source, ptr %target, i64 %blocks, i64 %rows, i64 %stride"
-        head = f"define {linkage} void @{self.name}({parameters}) nounwind {CODE_ATTRIBUTES} {{"
-        return "\n".join([head, text.body(["  br label %entry"]), "}\n"])
+        return body_of(text)
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from spmd.backends.llvm.processor import CODE_ATTRIBUTES
+from spmd.backends.llvm.out_of_line import OutOfLine, Parameter, body_of
 from spmd.backends.llvm.text import FunctionText
-from spmd.backends.llvm.writer import OutOfLine
 
 #: Elements of a register.
 LANES = 16
@@ -82,16 +81,22 @@ class PlaneWriter:
         return self.text.value(f"mul i64 {place}, {factor}")
 
 
+def planes(of: str = "") -> tuple[str, str]:
+    """What a step takes that is told of the two planes `of` something, or of its own."""
+    before = f"{of}." if of else ""
+    return f"ptr %{before}real", f"ptr %{before}imaginary"
+
+
 @dataclass(frozen=True)
 class PlaneStep(OutOfLine):
-    """What is done with numbers of `bits`, given its `parameters`: LLVM's types and names.
+    """What is done with numbers of `bits`, told what it `takes`: LLVM's types, or `scalar`, and names.
 
     `disjoint`: what is read and what is written do not overlap.
     """
 
     bits: int
 
-    parameters: ClassVar[tuple[str, ...]]
+    takes: ClassVar[tuple[str, ...]]
     disjoint: ClassVar[bool] = True
 
     @property
@@ -109,30 +114,23 @@ class PlaneStep(OutOfLine):
         return f"spmd.fft.{self.kind}.f{self.bits}"
 
     @property
-    def declaration(self) -> str:
-        return f"declare void @{self.name}({', '.join(self._types())}) nounwind"
-
-    def _types(self) -> list[str]:
+    def parameters(self) -> Sequence[Parameter]:
         scalar = "float" if self.bits == 32 else "double"
-        return [scalar if each.startswith("scalar ") else each.split()[0] for each in self.parameters]
+        listed = []
+        for each in self.takes:
+            type, name = each.split()
+            promise = "noalias" if type == "ptr" and self.disjoint else ""
+            listed.append(Parameter(scalar if type == "scalar" else type, name, promise))
+        return listed
 
     def run(self, text: FunctionText, arguments: Sequence[str], *, apart: bool) -> None:
         """Writes the step, or a call of it out of line."""
-        if not apart:
+        if apart:
+            self.write_call(text, arguments)
+        else:
             self.write(PlaneWriter(text, self.bits), *arguments)
-            return
-        text.callees[self.name] = self
-        told = ", ".join(f"{type} {each}" for type, each in zip(self._types(), arguments, strict=True))
-        text.call(f"call void @{self.name}({told})")
 
-    def definition(self, linkage: str = "") -> str:
-        """The function in LLVM's text."""
+    def body(self) -> str:
         text = FunctionText()
-        names = [each.split()[-1] for each in self.parameters]
-        self.write(PlaneWriter(text, self.bits), *names)
-        text.line("ret void")
-        pointer = "ptr noalias" if self.disjoint else "ptr"
-        types = [pointer if type == "ptr" else type for type in self._types()]
-        listed = ", ".join(f"{type} {name}" for type, name in zip(types, names, strict=True))
-        head = f"define {linkage} void @{self.name}({listed}) nounwind {CODE_ATTRIBUTES} {{"
-        return "\n".join([head, text.body(["  br label %entry"]), "}\n"])
+        self.write(PlaneWriter(text, self.bits), *(each.name for each in self.parameters))
+        return body_of(text)

@@ -112,7 +112,7 @@ def pack(text: FunctionText, product: Tiled, right: str, target: str) -> None:
                 text.value(f"getelementptr i8, ptr {pointer}, i64 {offset * item}")
                 for pointer, offset in ((right, first), (target, first * product.depth_rows))
             )
-            packing.call(text, source, place, count, product.depth_rows, stride * item)
+            packing.write_call(text, [source, place, str(count), str(product.depth_rows), str(stride * item)])
 
 
 def column_blocks(text: FunctionText, product: Tiled) -> Iterator[tuple[str, list[int]]]:

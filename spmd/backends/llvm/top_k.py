@@ -14,11 +14,10 @@ from math import prod
 from spmd.backends.llvm.buffers import Frame
 from spmd.backends.llvm.forms import native
 from spmd.backends.llvm.function import FunctionWriter
+from spmd.backends.llvm.out_of_line import OutOfLine, Parameter, body_of
 from spmd.backends.llvm.parts import PartFunction, call_in_parts, parts_of_time
-from spmd.backends.llvm.processor import CODE_ATTRIBUTES
 from spmd.backends.llvm.strides import first_lanes
 from spmd.backends.llvm.text import FunctionText
-from spmd.backends.llvm.writer import OutOfLine
 from spmd.compiler.schedule.forms import is_plain
 from spmd.ir import Op
 from spmd.types import I32, ElementType
@@ -53,7 +52,7 @@ def _(writer: FunctionWriter, op: Op, frame: Frame) -> None:
     step = _step_of(op)
     parts = min(rows, parts_of_time(rows * size // _SPEED, writer.threads))
     if parts == 1:
-        step.call(writer.text, pointers, ("0", str(rows), str(size)))
+        step.write_call(writer.text, [*pointers, "0", str(rows), str(size)])
         return
 
     def write(part: PartFunction) -> None:
@@ -61,7 +60,7 @@ def _(writer: FunctionWriter, op: Op, frame: Frame) -> None:
         done = text.value(f"mul i64 %part, {rows}")
         after = text.value(f"add i64 {done}, {rows}")
         first, stop = (text.value(f"udiv i64 {total}, {parts}") for total in (done, after))
-        step.call(text, [part.pointer(pointer) for pointer in pointers], (first, stop, str(size)))
+        step.write_call(text, [*(part.pointer(pointer) for pointer in pointers), first, stop, str(size)])
 
     call_in_parts(writer, parts, write)
 
@@ -92,27 +91,20 @@ class TopK(OutOfLine):
         """The function's symbol: `spmd.top_k.8.f32.vectors.8`."""
         return f"spmd.top_k.{self.count}.{self.kind}{self.bits}{'.vectors' if self.has_vectors else ''}.{self.rest}"
 
-    @property
-    def declaration(self) -> str:
-        return f"declare void @{self.name}(ptr, ptr, ptr, i64, i64, i64) nounwind"
-
-    def call(self, text: FunctionText, pointers: Sequence[str], rows: tuple[str, str, str]) -> None:
-        """Writes a call for the rows from the first to the second of `rows`; the third is how long each is."""
-        text.callees[self.name] = self
-        told = ", ".join([*(f"ptr {pointer}" for pointer in pointers), *(f"i64 {number}" for number in rows)])
-        text.call(f"call void @{self.name}({told})")
-
-    def definition(self, linkage: str = "") -> str:
-        """The function in LLVM's text."""
+    def body(self) -> str:
+        """Row by row."""
         text = FunctionText()
         row, _ = text.open_loop()
         _TopKWriter(text, self, row).write()
         text.close_loop("%stop", 1, "%first")
-        text.line("ret void")
-        pointers = "ptr noalias readonly %operand, ptr noalias %values, ptr noalias %indices"
-        parameters = f"{pointers}, i64 %first, i64 %stop, i64 %size"
-        head = f"define {linkage} void @{self.name}({parameters}) nounwind {CODE_ATTRIBUTES} {{"
-        return "\n".join([head, text.body(["  br label %entry"]), "}\n"])
+        return body_of(text)
+
+    @property
+    def parameters(self) -> Sequence[Parameter]:
+        """Operand, values and indices; the first row, that behind the last one, and how long each is."""
+        results = (Parameter("ptr", "%values", "noalias"), Parameter("ptr", "%indices", "noalias"))
+        numbers = (Parameter("i64", f"%{name}") for name in ("first", "stop", "size"))
+        return (Parameter("ptr", "%operand", "noalias readonly"), *results, *numbers)
 
 
 class _TopKWriter:
@@ -236,12 +228,10 @@ class _TopKWriter:
         text = self.text
         number, _ = text.open_loop()
         kept = text.value(f"load i64, ptr {text.value(f'getelementptr i64, ptr {self.slot}, i64 {number}')}")
-        low = text.value(f"and i64 {kept}, {2**32 - 1}")
-        place = text.value(f"sub i64 {2**32 - 1}, {low}")
+        place = text.value(f"sub i64 {2**32 - 1}, {text.value(f'and i64 {kept}, {2**32 - 1}')}")
         at = text.value(f"getelementptr i{self.bits}, ptr {self.operand}, i64 {place}")
-        value = text.value(f"load i{self.bits}, ptr {at}")
-        target = text.value(f"getelementptr i{self.bits}, ptr {self.values}, i64 {number}")
-        text.line(f"store i{self.bits} {value}, ptr {target}")
-        target = text.value(f"getelementptr i32, ptr {self.indices}, i64 {number}")
-        text.line(f"store i32 {text.value(f'trunc i64 {place} to i32')}, ptr {target}")
+        value, index = text.value(f"load i{self.bits}, ptr {at}"), text.value(f"trunc i64 {place} to i32")
+        for found, bits, results in ((value, self.bits, self.values), (index, 32, self.indices)):
+            target = text.value(f"getelementptr i{bits}, ptr {results}, i64 {number}")
+            text.line(f"store i{bits} {found}, ptr {target}")
         text.close_loop(self.count)

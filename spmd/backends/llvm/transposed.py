@@ -7,18 +7,18 @@ by shuffles and put down, and the points inside read whole vectors of that.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from spmd.analysis.affine import Variable
 from spmd.analysis.scalar.expression import MachineType
 from spmd.backends.llvm.lanes import SIDE, along
 from spmd.backends.llvm.loops import LoopWriter
+from spmd.backends.llvm.out_of_line import OutOfLine, Parameter
 from spmd.backends.llvm.points import PointWriter
-from spmd.backends.llvm.processor import CODE_ATTRIBUTES
 from spmd.backends.llvm.strides import first_lanes
 from spmd.backends.llvm.text import FunctionText
-from spmd.backends.llvm.writer import OutOfLine, Writer, llvm_type
+from spmd.backends.llvm.writer import Writer, llvm_type
 from spmd.compiler.schedule.nest import Load, Stage
 
 
@@ -99,8 +99,7 @@ def turn_block(
     those that are not. Both may be the same memory.
     """
     block, (address, step, rows) = TurnedBlock(type.bits, columns), source
-    text.callees[block.name] = block
-    text.line(f"call void @{block.name}(ptr {address}, i64 {step}, i64 {rows - 1}, ptr {target})")
+    block.write_call(text, [address, str(step), str(rows - 1), target], is_long=False)
 
 
 @dataclass(frozen=True)
@@ -111,16 +110,22 @@ class TurnedBlock(OutOfLine):
     columns: int
 
     @property
+    def parameters(self) -> Sequence[Parameter]:
+        """Where the first row is, the bytes from one to the next, and how many follow it; where columns go."""
+        return (
+            Parameter("ptr", "%from"),
+            Parameter("i64", "%step"),
+            Parameter("i64", "%last"),
+            Parameter("ptr", "%to"),
+        )
+
+    @property
     def name(self) -> str:
         """The function's symbol: `spmd.turn.i32.x16`."""
         return f"spmd.turn.i{self.bits}.x{self.columns}"
 
-    @property
-    def declaration(self) -> str:
-        return f"declare void @{self.name}(ptr, i64, i64, ptr) nounwind"
-
-    def definition(self, linkage: str = "") -> str:
-        """The function in LLVM's text."""
+    def body(self) -> str:
+        """All rows are read, and shuffled until lanes are rows."""
         writer, vector, align = Writer(), f"<{SIDE} x i{self.bits}>", self.bits // 8
         name = f"llvm.masked.load.v{SIDE}i{self.bits}.p0"
         among = f"<{SIDE} x i1> {first_lanes(SIDE, self.columns)}, {vector} zeroinitializer"
@@ -143,6 +148,4 @@ class TurnedBlock(OutOfLine):
         for number, row in enumerate(rows[: self.columns]):
             address = writer.emit(f"getelementptr {vector}, ptr %to, i64 {number}")
             writer.do(f"store {vector} {row}, ptr {address}, align {align}")
-        parameters = "ptr %from, i64 %step, i64 %last, ptr %to"
-        head = f"define {linkage} void @{self.name}({parameters}) nounwind {CODE_ATTRIBUTES} {{"
-        return "\n".join([head, *writer.lines, "  ret void", "}\n"])
+        return "\n".join([*writer.lines, "  ret void"])

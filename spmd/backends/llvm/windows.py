@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import prod
@@ -11,9 +11,9 @@ from spmd.analysis.affine import Variable
 from spmd.analysis.scalar.expression import MachineType
 from spmd.backends.llvm.lanes import Lanes, lanes_of
 from spmd.backends.llvm.loops import Range
-from spmd.backends.llvm.processor import CODE_ATTRIBUTES
+from spmd.backends.llvm.out_of_line import OutOfLine, Parameter, body_of
 from spmd.backends.llvm.text import FunctionText
-from spmd.backends.llvm.writer import OutOfLine, constant_text, llvm_type, suffix
+from spmd.backends.llvm.writer import constant_text, llvm_type, suffix
 from spmd.compiler.schedule.nest import Nest
 from spmd.compiler.schedule.windows import WindowFold, WindowPlace, window_fold_of
 from spmd.ir import Value
@@ -45,16 +45,15 @@ def write_window(text: FunctionText, nest: Nest, pointer: Callable[[Value], str]
         return False
     has_rest, taps = nest.extents[fold.lane] % _LANES > 0, nest.extents[fold.taps[-1]]
     sums = WindowSums(fold.type, fold.padding is not None, fold.image_first, has_rest, taps)
-    item, scalar = fold.type.bits // 8, llvm_type(fold.type)
+    item = fold.type.bits // 8
     places = ((fold.image.value, fold.image.address), (fold.weights.value, fold.weights.address))
     told = []
     for value, address in (*places, (fold.result, fold.written)):
-        told.append(f"ptr {text.value(f'getelementptr i8, ptr {pointer(value)}, i64 {address.offset * item}')}")
-    told += [f"ptr {text.numbers(_sizes(nest, fold, item))}", f"{scalar} {constant_text(fold.initial)}"]
+        told.append(text.value(f"getelementptr i8, ptr {pointer(value)}, i64 {address.offset * item}"))
+    told += [text.numbers(_sizes(nest, fold, item)), constant_text(fold.initial)]
     if fold.padding is not None:
-        told.append(f"{scalar} {constant_text(fold.padding)}")
-    text.callees[sums.name] = sums
-    text.call(f"call void @{sums.name}({', '.join(told)})")
+        told.append(constant_text(fold.padding))
+    sums.write_call(text, told)
     return True
 
 
@@ -101,31 +100,23 @@ class WindowSums(OutOfLine):
         return ".".join(["spmd.window", self.type.value, str(self.taps), *ends])
 
     @property
-    def declaration(self) -> str:
-        scalars = ", ".join([llvm_type(self.type)] * (1 + self.is_padded))
-        return f"declare void @{self.name}(ptr, ptr, ptr, ptr, {scalars}) nounwind"
+    def parameters(self) -> Sequence[Parameter]:
+        """Image, weights and result; what `_sizes` says; what sums begin with, and what stands beyond the image."""
+        scalar = llvm_type(self.type)
+        pointers = [Parameter("ptr", f"%{name}", "noalias readonly") for name in ("image", "weights", "sizes")]
+        pointers.insert(2, Parameter("ptr", "%result", "noalias"))
+        scalars = [Parameter(scalar, "%initial"), Parameter(scalar, "%padding")]
+        return [*pointers, *scalars[: 1 + self.is_padded]]
 
-    def definition(self, linkage: str = "") -> str:
-        """The function in LLVM's text."""
+    def body(self) -> str:
+        """Window by window."""
         text = FunctionText()
+        _Sums(text, self).write()
         of_loop = ["turns", "image", "result", *(f"place.{tap}." for tap in range(_TAPS))]
         of_tap = ["taps", "tap.image", "tap.weights", "tap.place", "begin.place", "limit"]
-        names = [f"{name}{loop}" for loop in range(_AROUND) for name in of_loop]
-        names += [f"{name}{tap}" for tap in range(_TAPS) for name in of_tap]
-        loads: list[str] = []
-        for number, name in enumerate([*names, "features"]):
-            loads += [
-                f"  %{name}.at = getelementptr i64, ptr %sizes, i64 {number}",
-                f"  %{name} = load i64, ptr %{name}.at",
-            ]
-        _Sums(text, self).write()
-        text.line("ret void")
-        scalar = llvm_type(self.type)
-        pointers = "ptr noalias readonly %image, ptr noalias readonly %weights, ptr noalias %result"
-        scalars = f"{scalar} %initial{f', {scalar} %padding' if self.is_padded else ''}"
-        parameters = f"{pointers}, ptr noalias readonly %sizes, {scalars}"
-        head = f"define {linkage} void @{self.name}({parameters}) nounwind {CODE_ATTRIBUTES} {{"
-        return "\n".join([head, text.body([*loads, "  br label %entry"]), "}\n"])
+        names = [f"%{name}{loop}" for loop in range(_AROUND) for name in of_loop]
+        names += [f"%{name}{tap}" for tap in range(_TAPS) for name in of_tap]
+        return body_of(text, [*names, "%features"])
 
 
 @dataclass(frozen=True)

@@ -72,14 +72,6 @@ class Callee:
         raise NotImplementedError
 
 
-class OutOfLine(Callee):
-    """A function that does with memory what it is told, and says itself how."""
-
-    def definition(self, linkage: str = "") -> str:
-        """The function in LLVM's text; `linkage` is a word such as `internal`."""
-        raise NotImplementedError
-
-
 @dataclass(frozen=True)
 class FloatFunction(Callee):
     """A function of scalars on `width` lanes."""

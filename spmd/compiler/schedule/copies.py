@@ -7,9 +7,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from spmd.analysis.affine import Affine, Variable
-from spmd.analysis.scalar.expression import Expression, MachineType, Primitive, constant_value, is_constant
-from spmd.compiler.schedule.nest import Load, Nest, Position, Stage
-from spmd.compiler.schedule.windows import conditions_of
+from spmd.analysis.scalar.expression import Expression, MachineType
+from spmd.compiler.schedule.nest import Nest, Stage
+from spmd.compiler.schedule.padded_loads import bounds_of, padded_load
 from spmd.ir import Value
 
 
@@ -64,26 +64,21 @@ def copy_of(nest: Nest, outside: Variable | None = None) -> Copy | None:
     if stage.reductions or stage.updates or len(stage.stores) != 1:
         return None
     (store,) = stage.stores
-    mask, code, padding = None, store.code, None
-    if code.primitive is Primitive.SELECT and is_constant(code.operands[2]):
-        mask, code, padding = code.operands
-    if code.primitive is not Primitive.PARAMETER:
+    read = padded_load(stage, store.code)
+    if read is None or read[0].type is not store.code.type:
         return None
-    assert isinstance(code.attribute, int)
-    load = stage.leaves[code.attribute]
-    if not isinstance(load, Load) or load.type is not store.code.type or load.mask is not mask:
-        return None
+    load, padding = read
     if load.address.dynamic or store.address.dynamic:
         return None
-    ranges = _ranges(nest, stage, mask)
+    ranges = _ranges(nest, stage, load.mask)
     if ranges is None or outside in ranges:
         return None
     loops = _loops(nest, stage, load.address, store.address, ranges, outside)
     if loops is None:
         return None
     own = {variable for variable in stage.loops if variable != outside}
-    read, written = (_without(form, own) for form in (load.address, store.address))
-    return Copy(load.type, load.value, store.value, read, written, loops, padding)
+    first, written = (_without(form, own) for form in (load.address, store.address))
+    return Copy(load.type, load.value, store.value, first, written, loops, padding)
 
 
 def _without(form: Affine, own: set[Variable]) -> Affine:
@@ -93,22 +88,16 @@ def _without(form: Affine, own: set[Variable]) -> Affine:
 def _ranges(nest: Nest, stage: Stage, mask: Expression | None) -> dict[Variable, tuple[int, int]] | None:
     """The places of each loop where `mask` holds, and only they; None where it asks for more than that."""
     ranges: dict[Variable, tuple[int, int]] = {}
-    for condition in conditions_of(mask):
-        place, limit = condition.operands if len(condition.operands) == 2 else (None, None)
-        if place is None or limit is None or condition.primitive is not Primitive.COMPARE_INTEGER:
+    bounds = bounds_of(stage, mask)
+    if bounds is None:
+        return None
+    for form, is_least, number in bounds:
+        if len(form.terms) != 1 or form.terms[0][1] != 1:
             return None
-        if place.primitive is not Primitive.PARAMETER or not is_constant(limit):
-            return None
-        assert isinstance(place.attribute, int)
-        leaf = stage.leaves[place.attribute]
-        if not isinstance(leaf, Position) or leaf.form.dynamic or len(leaf.form.terms) != 1:
-            return None
-        ((variable, factor),) = leaf.form.terms
-        if factor != 1 or condition.attribute not in ("sge", "slt"):
-            return None
-        bound = int(constant_value(limit)) - leaf.form.offset
+        ((variable, _),) = form.terms
+        bound = number - form.offset
         first, stop = ranges.get(variable, (0, nest.extents[variable]))
-        ranges[variable] = (max(first, bound), stop) if condition.attribute == "sge" else (first, min(stop, bound))
+        ranges[variable] = (max(first, bound), stop) if is_least else (first, min(stop, bound))
     return ranges if all(first < stop for first, stop in ranges.values()) else None
 
 

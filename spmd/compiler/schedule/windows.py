@@ -4,12 +4,12 @@ side, with a constant where a window goes beyond its operand.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from spmd.analysis.affine import Affine, Variable
-from spmd.analysis.scalar.expression import Expression, MachineType, Primitive, constant_value, is_constant, parameter
-from spmd.compiler.schedule.nest import FOLDED, Load, LoopReduction, Nest, Position, Stage
+from spmd.analysis.scalar.expression import Expression, MachineType, Primitive, is_constant, parameter
+from spmd.compiler.schedule.nest import FOLDED, Load, LoopReduction, Nest, Stage
+from spmd.compiler.schedule.padded_loads import bounds_of, padded_load
 from spmd.ir import Value
 
 
@@ -54,7 +54,7 @@ def window_fold_of(nest: Nest) -> WindowFold | None:
     (store,), (product,), lane = fold.stores, fold.inputs, stage.kept[-1]
     if product.primitive is not Primitive.MUL:
         return None
-    first, second = (_factor(stage, operand) for operand in product.operands)
+    first, second = (padded_load(stage, operand) for operand in product.operands)
     if first is None or second is None:
         return None
     image_first = second[0].mask is None and not _knows(second[0].address, stage.kept[:-1])
@@ -84,55 +84,24 @@ def _is_sum(fold: LoopReduction) -> bool:
     return type.is_float and is_plain and fold.stores[0].code is folded
 
 
-def _factor(stage: Stage, code: Expression) -> tuple[Load, Expression | None] | None:
-    """What is read as `code`, and what it is where nothing is read."""
-    padding: Expression | None = None
-    mask: Expression | None = None
-    if code.primitive is Primitive.SELECT and is_constant(code.operands[2]):
-        mask, code, padding = code.operands
-    if code.primitive is not Primitive.PARAMETER:
-        return None
-    assert isinstance(code.attribute, int)
-    load = stage.leaves[code.attribute]
-    return (load, padding) if isinstance(load, Load) and load.mask is mask else None
-
-
 def _knows(form: Affine, variables: tuple[Variable, ...]) -> bool:
     return any(form.coefficient(variable) for variable in variables)
 
 
 def _places(nest: Nest, stage: Stage, mask: Expression | None) -> dict[Variable, WindowPlace] | None:
     """By loop of the window, where `mask` holds, and only there; None where it asks for more than that."""
-    bounds: dict[Variable, tuple[Affine, int, int]] = {}
-    for condition in conditions_of(mask):
-        place, limit = condition.operands if len(condition.operands) == 2 else (None, None)
-        if place is None or limit is None or condition.primitive is not Primitive.COMPARE_INTEGER:
-            return None
-        if place.primitive is not Primitive.PARAMETER or not is_constant(limit):
-            return None
-        assert isinstance(place.attribute, int)
-        leaf = stage.leaves[place.attribute]
-        if not isinstance(leaf, Position) or leaf.form.dynamic or condition.attribute not in ("sge", "slt"):
-            return None
-        taps = [variable for variable, _ in leaf.form.terms if variable in stage.reduced]
+    ranges: dict[Variable, tuple[Affine, int, int]] = {}
+    bounds = bounds_of(stage, mask)
+    if bounds is None:
+        return None
+    for form, is_least, number in bounds:
+        taps = [variable for variable, _ in form.terms if variable in stage.reduced]
         if len(taps) != 1:
             return None
-        low, high = leaf.form.bounds(nest.extents) or (0, 0)
-        form, first, stop = bounds.get(taps[0], (leaf.form, low, high + 1))
-        if form != leaf.form:
+        low, high = form.bounds(nest.extents) or (0, 0)
+        other, first, stop = ranges.get(taps[0], (form, low, high + 1))
+        if other != form:
             return None
-        bound = int(constant_value(limit))
-        ends = (max(first, bound), stop) if condition.attribute == "sge" else (first, min(stop, bound))
-        bounds[taps[0]] = (form, *ends)
-    return {tap: WindowPlace(form.shifted(-first), stop - first) for tap, (form, first, stop) in bounds.items()}
-
-
-def conditions_of(mask: Expression | None) -> Iterator[Expression]:
-    """What must hold for `mask` to hold."""
-    if mask is None:
-        return
-    if mask.primitive is Primitive.AND:
-        for operand in mask.operands:
-            yield from conditions_of(operand)
-    else:
-        yield mask
+        ends = (max(first, number), stop) if is_least else (first, min(stop, number))
+        ranges[taps[0]] = (form, *ends)
+    return {tap: WindowPlace(form.shifted(-first), stop - first) for tap, (form, first, stop) in ranges.items()}

@@ -126,10 +126,11 @@ LOOKUP = """
 DOUBLE = "\n  %{0} = stablehlo.{2} %{1}, %{1} : tensor<500xi32>"
 
 
-def lookups(*lines: str) -> tuple[list[Unit], list[np.ndarray]]:
-    """The units of `lines`, which give %r, and their result for drawn arguments."""
+def lookups(between: str, after: str) -> tuple[list[Unit], list[np.ndarray]]:
+    """The units of two lookups, the second of the places %i2 and %j2, that `between` gives, and then of `after`, which
+    gives %r; arguments and the result."""
     text = f"""func.func @main(%x: tensor<9x9xi32>, %i1: tensor<500xi32>, %j1: tensor<500xi32>) -> tensor<500xi32> {{
-  {"".join(lines)}
+  {LOOKUP.format(1)}{between}{LOOKUP.format(2)}{after}
   return %r : tensor<500xi32>
 }}"""
     rng = np.random.default_rng(0)
@@ -139,27 +140,17 @@ def lookups(*lines: str) -> tuple[list[Unit], list[np.ndarray]]:
 
 
 def test_start_indices_are_computed_where_they_are_read() -> None:
-    units, (x, i, j, result) = lookups(
-        LOOKUP.format(1),
-        DOUBLE.format("i2", "i1", "multiply"),
-        DOUBLE.format("j2", "j1", "add"),
-        LOOKUP.format(2),
-        "\n  %sum = stablehlo.add %found1, %found2 : tensor<500xi32>",
-        "\n  %r = stablehlo.multiply %sum, %i2 : tensor<500xi32>",
-    )
+    between = DOUBLE.format("i2", "i1", "multiply") + DOUBLE.format("j2", "j1", "add")
+    after = "\n  %sum = stablehlo.add %found1, %found2 : tensor<500xi32>"
+    units, (x, i, j, result) = lookups(between, after + "\n  %r = stablehlo.multiply %sum, %i2 : tensor<500xi32>")
     assert len(units) == 1
     expected = (x[i, j] + x[np.minimum(i * i, 8), np.minimum(j + j, 8)]) * i * i
     np.testing.assert_array_equal(result, expected)
 
 
 def test_lookups_that_wait_for_each_other_are_apart() -> None:
-    units, (x, i, j, result) = lookups(
-        LOOKUP.format(1),
-        DOUBLE.format("i2", "found1", "divide"),
-        DOUBLE.format("j2", "found1", "add"),
-        LOOKUP.format(2),
-        DOUBLE.format("r", "found2", "add"),
-    )
+    between = DOUBLE.format("i2", "found1", "divide") + DOUBLE.format("j2", "found1", "add")
+    units, (x, i, j, result) = lookups(between, DOUBLE.format("r", "found2", "add"))
     assert len(units) > 1
     np.testing.assert_array_equal(result, 2 * x[1, np.minimum(2 * x[i, j], 8)])
 
