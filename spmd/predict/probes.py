@@ -245,12 +245,11 @@ KINDS: dict[str, Sequence[str]] = {
     "random": [_random()],
 }
 _CUBES = [(1, side, side, side) for side in (16, 32, 64, 128, 256, 512, 1024)]
+#: Those of vectors are no products here, but folds.
 _THIN = [
     (1, 128, 512, 10),
     (1, 10, 128, 512),
     (1, 128, 10, 512),
-    (1, 1, 512, 512),
-    (1, 512, 512, 1),
     (1, 512, 128, 784),
     (1, 1024, 128, 16),
     (1, 4096, 64, 64),
