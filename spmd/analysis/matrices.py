@@ -25,6 +25,11 @@ class Matrix:
         return max(self.row_stride, self.column_stride, 1)
 
 
+def free_dimensions(rank: int, batching: Sequence[int], contracting: Sequence[int]) -> tuple[int, ...]:
+    """The dimensions of an operand of a product that are neither batched nor summed over."""
+    return tuple(d for d in range(rank) if d not in batching and d not in contracting)
+
+
 def _merged(shape: Sequence[int], strides: Sequence[int], dimensions: Sequence[int]) -> tuple[int, int] | None:
     """Size and stride of several dimensions taken as one, in their order; None where they are no one dimension."""
     size, stride = 1, 0

@@ -13,7 +13,6 @@ from spmd.compiler.combine import combine
 from spmd.compiler.fft_expansion import expand_ffts
 from spmd.compiler.gather_expansion import expand_gathers
 from spmd.compiler.inline import inline
-from spmd.compiler.integer_product_expansion import expand_integer_products
 from spmd.compiler.loop_invariants import hoist_invariants
 from spmd.compiler.options import Options
 from spmd.compiler.overlap import overlap
@@ -73,7 +72,6 @@ PASSES = (
     Pass("loop-invariant-code-motion", lambda block, context: hoist_invariants(block)),
     Pass("transpose-folding", lambda block, context: fold_transposes(block)),
     Pass("product-legalization", _for_native_code(legalize_products)),
-    Pass("integer-product-expansion", _for_native_code(expand_integer_products)),
     Pass("select-and-scatter-expansion", _for_native_code(expand_select_and_scatter)),
     Pass("gather-expansion", _for_native_code(expand_gathers)),
     Pass("scatter-expansion", _for_native_code(expand_scatters)),

@@ -1,9 +1,10 @@
 """Products and convolutions in the forms that native code has.
 
-Narrow floats are multiplied and summed in f32, and rounded once; narrow integers are convolved in floats that hold all
-sums exactly. Operands of products become matrices of neighbours. A convolution's padding, dilation and reversed or
-oddly ordered operands become ops of their own, which loop nests take in; what is left has neither, its kernel's output
-features lie side by side, and so do those of its result. Grouped convolutions that are no products stay as they are.
+Narrow floats are multiplied and summed in f32, and rounded once; narrow integers are multiplied and summed in 32 bits,
+and convolved in floats that hold all sums exactly. Operands of products become matrices of neighbours. A convolution's
+padding, dilation and reversed or oddly ordered operands become ops of their own, which loop nests take in; what is left
+has neither, its kernel's output features lie side by side, and so do those of its result. Grouped convolutions that are
+no products stay as they are.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from math import prod
 import numpy as np
 
 from spmd.analysis.index_maps import is_outer_product
-from spmd.analysis.matrices import matrix_of
+from spmd.analysis.matrices import free_dimensions, matrix_of
 from spmd.analysis.process_rows import UNSEEN
 from spmd.attributes import UNIT
 from spmd.compiler.rewrite import rewrite
@@ -47,8 +48,8 @@ def _legal(op: Op, builder: OpBuilder) -> Value | None:
     if not all(isinstance(value.type, TensorType) and value.tensor.is_static for value in values):
         return None
     if op.name in DOTS:
-        wide = _wide_product(op, builder)
-        return _integer_product(op, builder) or _product_of_matrices(op, builder) if wide is None else wide
+        forms = (form(op, builder) for form in (_wide_product, _integer_product, _product_of_matrices))
+        return next((value for value in forms if value is not None), None)
     return _plain_convolution(op, builder)
 
 
@@ -66,30 +67,44 @@ def _wide_product(op: Op, builder: OpBuilder) -> Value | None:
     operands = [_converted(builder, value, F32) for value in op.operands]
     type = TensorType(op.result.tensor.shape, F32)
     attributes = {name: value for name, value in op.attributes.items() if name != "algorithm"}
-    wide = builder.op(op.name, operands, [type], attributes)
-    matrices = _product_of_matrices(wide, builder)
-    if matrices is not None:
-        builder.ops.remove(wide)
-    return builder.convert(wide.result if matrices is None else matrices, op.result.tensor)
+    return builder.convert(_multiplied(builder, op.name, operands, type, attributes), op.result.tensor)
+
+
+def _multiplied(
+    builder: OpBuilder,
+    name: str,
+    operands: Sequence[Value],
+    type: TensorType,
+    attributes: dict[str, AttributeValue],
+) -> Value:
+    """A product, of matrices of neighbours."""
+    product = builder.op(name, operands, [type], attributes)
+    matrices = _product_of_matrices(product, builder)
+    if matrices is None:
+        return product.result
+    builder.ops.remove(product)
+    return matrices
 
 
 def _integer_product(op: Op, builder: OpBuilder) -> Value | None:
-    """A product of integers whose sums are wider, with operands of their type; None where it is or has none of them.
+    """A product of integers in the type that it is summed in, of at least 32 bits; None where it is, or has none.
 
-    Native code has products of 8-bit numbers as they are.
+    What is more than fits a narrow result wraps at the end as it would at each step. Native code has products of 8-bit
+    numbers with sums of 32 bits as they are, and products of vectors of one type.
     """
     elements = [value.tensor.element_type for value in (*op.operands, op.result)]
     numbers = [e for e in elements if isinstance(e, ElementType) and e.is_integer and not e.is_boolean]
-    if op.name == "stablehlo.dot" or op["algorithm"] is not None or len(numbers) < 3 or numbers[2].bits not in (32, 64):
+    if op.name == "stablehlo.dot" or op["algorithm"] is not None or len(numbers) < 3:
         return None
-    if numbers[0] is numbers[1] is numbers[2] or (numbers[2].bits == 32 and numbers[0].bits == numbers[1].bits == 8):
+    left, right, result = numbers
+    wide = result if result.bits >= 32 else I32
+    if left is right is result and (result is wide or is_matrix_vector(op) or is_outer_product(op)):
         return None
-    operands = [_converted(builder, value, numbers[2]) for value in op.operands]
-    wide = builder.op(op.name, operands, op.result_types, dict(op.attributes))
-    matrices = _product_of_matrices(wide, builder)
-    if matrices is not None:
-        builder.ops.remove(wide)
-    return wide.result if matrices is None else matrices
+    if result.bits == 32 and left.bits == right.bits == 8:
+        return None
+    operands = [_converted(builder, value, wide) for value in op.operands]
+    type = TensorType(op.result.tensor.shape, wide)
+    return builder.convert(_multiplied(builder, op.name, operands, type, dict(op.attributes)), op.result.tensor)
 
 
 def _product_of_matrices(op: Op, builder: OpBuilder) -> Value | None:
@@ -131,7 +146,7 @@ def _as_matrix(
     `of_rows`: what is not contracted has to lie side by side.
     """
     rank = value.tensor.rank
-    free = tuple(d for d in range(rank) if d not in batching and d not in contracting)
+    free = free_dimensions(rank, batching, contracting)
     matrix = matrix_of(value, batching, free, contracting)
     if matrix is not None and (matrix.row_stride == 1 or not of_rows):
         return value, batching, contracting

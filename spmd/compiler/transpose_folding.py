@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Container, Sequence
 
+from spmd.analysis.matrices import free_dimensions
 from spmd.compiler.rewrite import rewrite
 from spmd.dialects.op_builder import OpBuilder
 from spmd.dialects.structs import DotDimensionNumbersAttr
@@ -112,7 +113,7 @@ def _through(
     if op is None or op.name != TRANSPOSE:
         return value, batching, contracting
     permutation = op["permutation"]
-    free = [permutation[d] for d in range(len(permutation)) if d not in batching and d not in contracting]
+    free = [permutation[d] for d in free_dimensions(len(permutation), batching, contracting)]
     if free != sorted(free):
         return value, batching, contracting
     source = op.operands[0]

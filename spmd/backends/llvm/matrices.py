@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from spmd.analysis.affine import row_major
-from spmd.analysis.matrices import Matrix, matrix_of
+from spmd.analysis.matrices import Matrix, free_dimensions, matrix_of
 from spmd.backends.llvm.integer_products import Bytes, IntegerProduct, supports_pairs
 from spmd.backends.llvm.tiles import LARGEST
 from spmd.backends.llvm.underflow import flushes
 from spmd.compiler.schedule.forms import is_plain
 from spmd.dialects.structs import DotDimensionNumbersAttr
-from spmd.ir import Op, Value
+from spmd.ir import Op
 
 #: By element type: the routine, and the type in LLVM.
 ROUTINES = {"f32": ("sgemm", "float"), "f64": ("dgemm", "double")}
@@ -92,8 +92,8 @@ def _matrices_of(op: Op) -> Product | None:
         numbers = op["dot_dimension_numbers"]
     else:
         numbers = DotDimensionNumbersAttr((), (), (lhs.tensor.rank - 1,), (0,))
-    left = _free(lhs, numbers.lhs_batching_dimensions, numbers.lhs_contracting_dimensions)
-    right = _free(rhs, numbers.rhs_batching_dimensions, numbers.rhs_contracting_dimensions)
+    left = free_dimensions(lhs.tensor.rank, numbers.lhs_batching_dimensions, numbers.lhs_contracting_dimensions)
+    right = free_dimensions(rhs.tensor.rank, numbers.rhs_batching_dimensions, numbers.rhs_contracting_dimensions)
     first = matrix_of(lhs, numbers.lhs_batching_dimensions, left, numbers.lhs_contracting_dimensions)
     second = matrix_of(rhs, numbers.rhs_batching_dimensions, numbers.rhs_contracting_dimensions, right)
     if first is None or second is None:
@@ -122,7 +122,3 @@ def _suits_tiles(left: Matrix, right: Matrix) -> bool:
     size = left.rows * left.columns * right.columns
     narrow = right.columns <= _NARROW and left.columns <= _SHORT_ROW
     return size <= (LARGEST * _NARROW if narrow else LARGEST)
-
-
-def _free(value: Value, batching: Sequence[int], contracting: Sequence[int]) -> list[int]:
-    return [d for d in range(value.tensor.rank) if d not in batching and d not in contracting]

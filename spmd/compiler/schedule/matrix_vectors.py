@@ -6,14 +6,14 @@ specification, "dot_general".
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from math import prod
 
 from spmd.analysis.affine import Affine
 from spmd.analysis.index_maps import Index, is_outer_product
+from spmd.analysis.matrices import free_dimensions
 from spmd.compiler.schedule.sliding import accumulator_of
 from spmd.dialects.structs import DotDimensionNumbersAttr
-from spmd.ir import Op, Value
+from spmd.ir import Op
 from spmd.types import ElementType
 
 DOT_GENERAL = "stablehlo.dot_general"
@@ -74,10 +74,8 @@ def _contracting(op: Op, number: int) -> tuple[int, ...]:
     return (numbers.lhs_contracting_dimensions, numbers.rhs_contracting_dimensions)[number]
 
 
-def _free(op: Op, number: int) -> Iterator[int]:
+def _free(op: Op, number: int) -> tuple[int, ...]:
     """The dimensions of an operand that are dimensions of the result, and of that operand alone."""
-    value: Value = op.operands[number]
     numbers: DotDimensionNumbersAttr = op["dot_dimension_numbers"]
     batching = (numbers.lhs_batching_dimensions, numbers.rhs_batching_dimensions)[number]
-    contracting = _contracting(op, number)
-    return (d for d in range(value.tensor.rank) if d not in batching and d not in contracting)
+    return free_dimensions(op.operands[number].tensor.rank, batching, _contracting(op, number))

@@ -1,4 +1,4 @@
-"""Products of integers are loop nests, which wrap as NumPy's do, whatever is batched, contracted and left."""
+"""Products of integers are native, and wrap as NumPy's do, whatever is batched, contracted and left."""
 
 import os
 
