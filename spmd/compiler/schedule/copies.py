@@ -88,16 +88,15 @@ def _without(form: Affine, own: set[Variable]) -> Affine:
 def _ranges(nest: Nest, stage: Stage, mask: Expression | None) -> dict[Variable, tuple[int, int]] | None:
     """The places of each loop where `mask` holds, and only they; None where it asks for more than that."""
     ranges: dict[Variable, tuple[int, int]] = {}
-    bounds = bounds_of(stage, mask)
+    bounds = bounds_of(nest, stage, mask)
     if bounds is None:
         return None
     for form, is_least, number in bounds:
         if len(form.terms) != 1 or form.terms[0][1] != 1:
             return None
         ((variable, _),) = form.terms
-        bound = number - form.offset
         first, stop = ranges.get(variable, (0, nest.extents[variable]))
-        ranges[variable] = (max(first, bound), stop) if is_least else (first, min(stop, bound))
+        ranges[variable] = (max(first, number), stop) if is_least else (first, min(stop, number))
     return ranges if all(first < stop for first, stop in ranges.values()) else None
 
 

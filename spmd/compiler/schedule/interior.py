@@ -47,7 +47,7 @@ class Interior:
 
 
 @dataclass(frozen=True, slots=True)
-class _Condition:
+class Condition:
     """Whether `difference`, compared with 0 as `predicate` says, holds."""
 
     difference: Affine
@@ -71,7 +71,7 @@ class _Condition:
 
 def interior_of(nest: Nest, stage: Stage) -> Interior | None:
     """The inside of `stage`, which holds most of each loop; None where there is nothing to be gained of it."""
-    conditions = dict(_conditions(nest, stage))
+    conditions = dict(conditions_of(nest, stage))
     spans: dict[Variable, Span] = {}
     for variable in stage.kept:
         of_variable = [each for each in conditions.values() if _kept(each, stage) == [variable]]
@@ -93,7 +93,7 @@ def turns_of(nest: Nest, stage: Stage, variable: Variable) -> list[Stage] | None
 
     So the parts of a concatenation that is folded are read where each is, and none is chosen while running.
     """
-    conditions = {node: each for node, each in _conditions(nest, stage) if each.difference.coefficient(variable)}
+    conditions = {node: each for node, each in conditions_of(nest, stage) if each.difference.coefficient(variable)}
     if not conditions or any(len(each.difference.terms) > 1 for each in conditions.values()):
         return None
     turns: list[Stage] = []
@@ -106,13 +106,13 @@ def turns_of(nest: Nest, stage: Stage, variable: Variable) -> list[Stage] | None
     return turns
 
 
-def _kept(condition: _Condition, stage: Stage) -> list[Variable]:
+def _kept(condition: Condition, stage: Stage) -> list[Variable]:
     """The loops that a condition depends on, but for those that are folded."""
     return [variable for variable, _ in condition.difference.terms if variable not in stage.reduced]
 
 
-def _conditions(nest: Nest, stage: Stage) -> Iterator[tuple[Expression, _Condition]]:
-    """What the stage asks of indices, without what is computed while running."""
+def conditions_of(nest: Nest, stage: Stage) -> Iterator[tuple[Expression, Condition]]:
+    """What `stage` asks of indices, without what is computed while running."""
     masks = [load.mask for load in stage.loads() if load.mask is not None]
     roots = [*masks, *(store.code for store in stage.stores)]
     roots += [part for reduction in stage.reductions for part in reduction.inputs]
@@ -130,7 +130,7 @@ def _conditions(nest: Nest, stage: Stage) -> Iterator[tuple[Expression, _Conditi
             continue
         difference = left + right.scaled(-1)
         if difference.terms:
-            yield node, _Condition(difference, predicate)
+            yield node, Condition(difference, predicate)
 
 
 def _form(
@@ -179,7 +179,7 @@ def _bounds(form: Affine, extents: Sequence[int], spans: Mapping[Variable, Span]
     return low, high
 
 
-def _longest(extents: Sequence[int], variable: Variable, conditions: Sequence[_Condition]) -> Span | None:
+def _longest(extents: Sequence[int], variable: Variable, conditions: Sequence[Condition]) -> Span | None:
     """The longest stretch of a loop in which no answer changes; None where it is the whole loop, or a small part."""
     extent = extents[variable]
     changes = {0, extent}

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from spmd.analysis.affine import Affine
-from spmd.analysis.scalar.expression import Expression, Primitive, constant_value, is_constant
-from spmd.compiler.schedule.nest import Load, Position, Stage
+from spmd.analysis.scalar.expression import Expression, Primitive, is_constant
+from spmd.compiler.schedule.interior import conditions_of
+from spmd.compiler.schedule.nest import Load, Nest, Stage
 
 
 def padded_load(stage: Stage, code: Expression) -> tuple[Load, Expression | None] | None:
@@ -24,35 +25,32 @@ def padded_load(stage: Stage, code: Expression) -> tuple[Load, Expression | None
 
 
 class Bound(NamedTuple):
-    """`form` is at least `number`, or below it."""
+    """`form`, which has no offset, is at least `number`, or below it."""
 
     form: Affine
     is_least: bool
     number: int
 
 
-def bounds_of(stage: Stage, mask: Expression | None) -> list[Bound] | None:
+def bounds_of(nest: Nest, stage: Stage, mask: Expression | None) -> list[Bound] | None:
     """What must hold for `mask` to hold; None where it asks more than where a point lies."""
+    known = dict(conditions_of(nest, stage)) if mask is not None else {}
     bounds: list[Bound] = []
-    for condition in _conditions_of(mask):
-        place, limit = condition.operands if len(condition.operands) == 2 else (None, None)
-        if place is None or limit is None or condition.primitive is not Primitive.COMPARE_INTEGER:
+    for part in _parts_of(mask):
+        condition = known.get(part)
+        if condition is None or condition.predicate not in ("sge", "slt"):
             return None
-        if place.primitive is not Primitive.PARAMETER or not is_constant(limit):
-            return None
-        assert isinstance(place.attribute, int)
-        leaf = stage.leaves[place.attribute]
-        if not isinstance(leaf, Position) or leaf.form.dynamic or condition.attribute not in ("sge", "slt"):
-            return None
-        bounds.append(Bound(leaf.form, condition.attribute == "sge", int(constant_value(limit))))
+        difference = condition.difference
+        bounds.append(Bound(Affine(0, difference.terms), condition.predicate == "sge", -difference.offset))
     return bounds
 
 
-def _conditions_of(mask: Expression | None) -> Iterator[Expression]:
+def _parts_of(mask: Expression | None) -> Iterator[Expression]:
+    """What is all asked by `mask`."""
     if mask is None:
         return
     if mask.primitive is Primitive.AND:
         for operand in mask.operands:
-            yield from _conditions_of(operand)
+            yield from _parts_of(operand)
     else:
         yield mask

@@ -91,7 +91,7 @@ def _knows(form: Affine, variables: tuple[Variable, ...]) -> bool:
 def _places(nest: Nest, stage: Stage, mask: Expression | None) -> dict[Variable, WindowPlace] | None:
     """By loop of the window, where `mask` holds, and only there; None where it asks for more than that."""
     ranges: dict[Variable, tuple[Affine, int, int]] = {}
-    bounds = bounds_of(stage, mask)
+    bounds = bounds_of(nest, stage, mask)
     if bounds is None:
         return None
     for form, is_least, number in bounds:
