@@ -147,11 +147,9 @@ def write_nest(writer: FunctionWriter, nest: Nest, frame: Frame, results: Sequen
     num_parts = parts_of([nest], results, writer.threads)
     if num_parts > 1 and not any(stage.updates for stage in nest.stages):
         cut = _cut(nest, num_parts)
-        if cut is not None and cut.count >= writer.threads:
-            write_in_parts(writer, nest, cut, {})
-            return
-        blocks = NestWriter(nest, writer.text, writer.pointer).fold_blocks()
-        if blocks is not None and blocks.count > (1 if cut is None else cut.count):
+        found = 1 if cut is None else cut.count
+        blocks = NestWriter(nest, writer.text, writer.pointer).fold_blocks() if found < writer.threads else None
+        if blocks is not None and blocks.count > found:
             _write_in_blocks(writer, nest, frame, num_parts)
             return
         if cut is not None:

@@ -231,7 +231,7 @@ class _Fusion:
         if is_update(op):
             self._read_update(op, unit)
             return
-        if is_reduction(op) and is_matrix_vector(op):
+        if is_matrix_vector(op):
             matrix = matrix_number(op)
             for path in paths:
                 self._reach(op.operands[matrix], unit, path)

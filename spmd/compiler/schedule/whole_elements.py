@@ -39,8 +39,9 @@ def _loaded(stage: Stage, code: Expression) -> Load | None:
     if code.primitive is not Primitive.PARAMETER or not isinstance(code.attribute, int):
         return None
     leaf = stage.leaves[code.attribute] if code.attribute < len(stage.leaves) else None
-    is_known = isinstance(leaf, Load) and leaf.is_part and leaf.type is F32
-    return leaf if is_known and isinstance(leaf, Load) and leaf.mask is None else None
+    if not isinstance(leaf, Load) or not leaf.is_part or leaf.type is not F32 or leaf.mask is not None:
+        return None
+    return leaf
 
 
 def _half(address: Affine) -> Affine | None:
