@@ -19,35 +19,45 @@ from itertools import pairwise
 
 from spmd.errors import Location, Source
 
+
+def _group(*alternatives: str) -> str:
+    """The group of the alternatives, to be followed by a possessive quantifier.
+
+    CPython before 3.11.5 stays behind what a failed repetition of a possessive group had matched (gh-106052), unless
+    another alternative is tried after it, so the last alternative is one that never matches.
+    """
+    return "(?:" + "|".join((*alternatives, "(?!)")) + ")"
+
+
 _STRING = r'"[^"\\\n]*+(?:\\.[^"\\\n]*+)*+"'
 _BALANCED = ""  # text between < and >, itself balanced; four levels deep
 for _ in range(4):
-    _BALANCED = rf'(?:[^<>"\n\-]++|->|-|{_STRING}' + (rf"|<{_BALANCED}>" if _BALANCED else "") + ")*+"
+    _BALANCED = _group(r'[^<>"\n\-]++', "->", "-", _STRING, *([f"<{_BALANCED}>"] if _BALANCED else [])) + "*+"
 _SCALAR = r"(?:[su]?i\d++|bf16|tf32|f\d\w*+|index|none)(?![\w$.])"
 _TYPE = (
     rf"(?:tensor<(?:[\w?]++>|{_BALANCED}>)|(?:tuple|complex|memref|vector)<{_BALANCED}>"
-    rf"|![A-Za-z_][\w$.]*+(?:<{_BALANCED}>)?+|{_SCALAR})"
+    rf"|![A-Za-z_][\w$.]*+{_group(f'<{_BALANCED}>')}?+|{_SCALAR})"
 )
-_TYPES = rf"\((?:{_TYPE}(?:, {_TYPE})*+)?+\)"
+_TYPES = rf"\({_group(_TYPE + _group(f', {_TYPE}') + '*+')}?+\)"
 _SYMBOL = rf"@(?:[A-Za-z_][\w$.]*+|{_STRING})"
 _COMPOSITE = (
     rf"{_TYPES} -> (?:{_TYPE}|{_TYPES})(?! ->)",
     _TYPE,
-    r'dense<[^"<>/]*+>(?: : tensor<[\w?]++>)?+',
+    r'dense<[^"<>/]*+>' + _group(r" : tensor<[\w?]++>") + "?+",
     r'array<[^"<>\n/]*+>',
     r"\[[-\d:, ]*+\]",
     r"loc\(#\w++\)",
     rf"\#[A-Za-z_][\w$.\-]*+<{_BALANCED}>",
 )
-_VALUE = r"%(?:\d++|[A-Za-z_$.\-][\w$.\-]*+)(?:[#:]\d++)?+"
+_VALUE = r"%(?:\d++|[A-Za-z_$.\-][\w$.\-]*+)" + _group(r"[#:]\d++") + "?+"
 _SIMPLE = (
-    r"(?:(?<=tensor<)|(?<=memref<)|(?<=vector<))(?:\d++|\?)(?:x(?:\d++|\?))*+x",
+    r"(?:(?<=tensor<)|(?<=memref<)|(?<=vector<))(?:\d++|\?)" + _group(r"x\d++", r"x\?") + "*+x",
     r"[A-Za-z_][\w$.]*+",
     r"->",
     r"\{-\#|\#-\}",
-    r"-?\d++\.\d*+(?:[eE][-+]?\d++)?+|-?0x[\da-fA-F]++(?!\w)|-?\d++[eE][-+]?\d++(?![\w.])|-?\d++",
+    rf"-?\d++\.\d*+{_group('[eE][-+]?[0-9]++')}?+|-?0x[\da-fA-F]++(?!\w)|-?\d++[eE][-+]?\d++(?![\w.])|-?\d++",
     _STRING,
-    rf"{_SYMBOL}(?:::{_SYMBOL})*+",
+    rf"{_SYMBOL}{_group(f'::{_SYMBOL}')}*+",
     r"\^[\w$.\-]++",
     r"\#[A-Za-z_\d][\w$.\-]*+|![A-Za-z_][\w$.]*+",
     r"::|.|\Z",

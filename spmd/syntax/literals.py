@@ -19,7 +19,9 @@ from spmd.types import ElementType, storage_range
 
 _HEX_DIGITS = "0123456789abcdefABCDEF"
 #: Escapes of one kind in a row are taken together: a string may consist of nothing else.
-_ESCAPE = re.compile(rb'((?:\\[0-9A-Fa-f]{2})++)|((?:\\\\)++)|((?:\\")++)|((?:\\n)++)|((?:\\t)++)|\\(.?)', re.DOTALL)
+_ESCAPE = re.compile(
+    rb'((?:\\[0-9A-Fa-f][0-9A-Fa-f])++)|((?:\\\\)++)|((?:\\")++)|((?:\\n)++)|((?:\\t)++)|\\(.?)', re.DOTALL
+)
 _PLAIN_ESCAPES = {2: b"\\", 3: b'"', 4: b"\n", 5: b"\t"}
 
 

@@ -24,7 +24,7 @@ from spmd.syntax.token_parser import TextNames
 
 _LONGEST_MESSAGE = 400
 #: What stands on a line before its comment.
-_COMMENT = re.compile(r'((?:[^/"\n]++|"[^"\n]*+"|/(?!/)|")*+)')
+_COMMENT = re.compile(r'((?:[^/"\n]++|"[^"\n]*+"|/(?!/)|")*)')
 
 
 class OperationState:
