@@ -70,12 +70,11 @@ def unsafe_groups(pattern: str | bytes, flags: int = 0) -> list[str]:
 
 
 def modules() -> list[str]:
-    found = []
-    for package in (spmd, collectives, partitioner, launch):
-        for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
-            if not module.name.startswith(_NOT_IMPORTED):
-                found.append(module.name)
-    return found
+    packages = (spmd, collectives, partitioner, launch)
+    found = [
+        each.name for package in packages for each in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
+    ]
+    return [name for name in found if not name.startswith(_NOT_IMPORTED)]
 
 
 def expressions(module: ModuleType) -> list[tuple[str, re.Pattern[Any]]]:
