@@ -71,7 +71,7 @@ def main() -> None:
     options = parser.parse_args()
     _leave_small_pages()
     from launch import arguments
-    from spmd import reading
+    from spmd.io import reading
 
     module = reading.load(options.program)
     prepared = _prepared_by_xla if options.peer else _prepared

@@ -24,7 +24,7 @@ import numpy as np
 import partitioner
 import spmd
 from benchmarks.harness import in_turns
-from spmd.arrays import Array
+from spmd.support.arrays import Array
 
 ROUNDS, WIDTH = 10, 64
 SIZES, ROWS, RATE = (784, 512, 512, 10), 32, 0.1

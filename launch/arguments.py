@@ -5,10 +5,10 @@ from collections.abc import Sequence
 import ml_dtypes
 import numpy as np
 
-from spmd.array_files import read_arrays
-from spmd.arrays import Array, numpy_has
 from spmd.errors import UsageError
 from spmd.ir import Function, Module, Op, Value
+from spmd.support.array_files import read_arrays
+from spmd.support.arrays import Array, numpy_has
 from spmd.types import TensorType, Type
 
 _MOST_SHOWN = 8

@@ -136,7 +136,7 @@ def _run(module: Module, name: str, mode: str) -> None:
 
 def _stacked(module: Module, mode: str) -> Module:
     """`module` with the grids that it runs stacked; the error of one that cannot be, where all have to be."""
-    from spmd.compiler.options import Options
+    from spmd.compiler.pipeline.options import Options
     from spmd.compiler.stack.runs import stack_runs
 
     stacked, refused = stack_runs(module, Options())

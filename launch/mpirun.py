@@ -12,9 +12,9 @@ from typing import Literal
 
 from launch import rank, remote
 from launch.hosts import Host
-from spmd import machine
 from spmd.runtime.failure import REPORTS_VARIABLE
 from spmd.runtime.thread_share import THREAD_VARIABLES
+from spmd.support import machine
 
 #: What holds OpenBLAS to the instructions of one processor, whatever the machine has.
 CORE_VARIABLE = "OPENBLAS_CORETYPE"

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from launch import values
 
 if TYPE_CHECKING:
-    from spmd.compiler.options import CompileOptions
-    from spmd.compiler.prepare import Prepared
+    from spmd.compiler.pipeline.options import CompileOptions
+    from spmd.compiler.pipeline.prepare import Prepared
 
 Arguments = argparse.ArgumentParser | argparse._ArgumentGroup
 
@@ -67,7 +67,7 @@ def compile_options(args: argparse.Namespace) -> "CompileOptions":
 def prepared(args: argparse.Namespace) -> "Prepared":
     """The program of one process, of a command that takes `program`, `grid` and `communication`."""
     from launch import programs
-    from spmd.compiler.prepare import prepare
+    from spmd.compiler.pipeline.prepare import prepare
 
     module = programs.load(args.program, args.function)
     return prepare(module, args.grid, args.function, **compile_options(args))

@@ -12,7 +12,7 @@ from launch import options, values
 
 if TYPE_CHECKING:
     from collectives.communicator import Communicator
-    from spmd.compiler.options import CompileOptions
+    from spmd.compiler.pipeline.options import CompileOptions
     from spmd.ir import Module
     from spmd.runtime.executable import Executable
     from spmd.runtime.process import Process
@@ -116,7 +116,7 @@ class Ranks:
 
     def compare(self, executable: "Executable") -> None:
         """CollectiveError, on all ranks, when the texts of different programs show that they will not meet."""
-        from spmd.compiler.lower import ModuleLowering
+        from spmd.compiler.pipeline.lower import ModuleLowering
         from spmd.errors import CollectiveError
         from spmd.runtime.agreement import disagreement, trace
 

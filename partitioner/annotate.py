@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from math import prod
 
-from spmd.attributes import Attribute, DictAttr, IntegerAttr, SymbolRefAttr
 from spmd.dialects import sdy_attributes as sdy
 from spmd.dialects.make import make_op
 from spmd.dialects.sdy_attributes import SHARDING_NAME
 from spmd.errors import CompileError, Diagnostic, UsageError
 from spmd.ir import Function, Module
+from spmd.ir.attributes import Attribute, DictAttr, IntegerAttr, SymbolRefAttr
 from spmd.types import I32, TensorType, Type
 
 #: One entry a dimension: no axis, one, or several from major to minor.

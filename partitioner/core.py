@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from partitioner.processes import ProcessLayout
 from partitioner.sharding import ShardedType
-from spmd.attributes import Attribute, DictAttr, IntegerAttr
 from spmd.ir import Block, Function, Module, Op
+from spmd.ir.attributes import Attribute, DictAttr, IntegerAttr
 from spmd.types import I32, FunctionType
 
 #: Attributes that speak of the global program alone.

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from collectives.shapes import scale_shape, split_shape
 from partitioner.mesh import Axes, DeviceMesh
 from partitioner.processes import ProcessLayout
-from spmd.attributes import ArrayAttr
 from spmd.dialects.make import make_op
 from spmd.dialects.op_builder import OpBuilder
 from spmd.dialects.structs import (
@@ -23,6 +22,7 @@ from spmd.dialects.structs import (
     SubAxisInfoAttr,
 )
 from spmd.ir import AttributeValue, Op, Value
+from spmd.ir.attributes import ArrayAttr
 from spmd.types import I32, UI32, TensorType
 
 #: How many elements of padding a value gets: (low, high) of each dimension.

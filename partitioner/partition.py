@@ -12,10 +12,10 @@ from partitioner.processes import devices_of, processes_of
 from partitioner.program import import_program
 from partitioner.propagation import propagate
 from partitioner.reading import ShardingReader
-from spmd.depth import within_stack
 from spmd.dialects.sdy_verify import verify_shardings
 from spmd.errors import CompileError, Diagnostic, VerificationError
 from spmd.ir import Function, Module
+from spmd.support.recursion_guard import within_stack
 
 
 def partition(

@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass
 
-from spmd.context import holding
+from spmd.support.context import holding
 
 
 @dataclass(frozen=True)

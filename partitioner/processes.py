@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from collectives.grid import ProcessGrid
-from spmd.attributes import IntegerAttr
 from spmd.ir import Module
+from spmd.ir.attributes import IntegerAttr
 
 
 @dataclass(frozen=True)

@@ -17,11 +17,11 @@ from partitioner.reading import ShardingReader
 from partitioner.rules.conservative import conservative_rule
 from partitioner.rules.core import published_rule, rule_of
 from partitioner.sharding import Sharding
-from spmd.attributes import Attribute, DictAttr, SymbolRefAttr
 from spmd.dialects import sdy_attributes as sdy
 from spmd.dialects.make import make_op
 from spmd.dialects.sdy_attributes import RULE_NAME, SHARDING_NAME
 from spmd.ir import Block, Function, Module, Op, Value, copy_op
+from spmd.ir.attributes import Attribute, DictAttr, SymbolRefAttr
 from spmd.types import TensorType
 
 

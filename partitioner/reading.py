@@ -10,13 +10,13 @@ from partitioner.gspmd import TileSharding, merged_grid, parse_sharding, tile_ax
 from partitioner.mesh import Axes, DeviceMesh, Grid, MeshBuilder, MeshError
 from partitioner.sharding import Annotation, Sharding
 from spmd.analysis.shardings import GSPMD_NAME, TO_SHARD_CALL
-from spmd.attributes import Attribute, IntegerAttr, StringAttr, SymbolRefAttr
 from spmd.dialects import sdy_attributes as sdy
 from spmd.dialects.sdy_attributes import SHARDING_NAME
 from spmd.dialects.sdy_collectives import collective_axes
 from spmd.dialects.sdy_values import is_collective
 from spmd.errors import CompileError, Diagnostic
 from spmd.ir import Function, Module, Op
+from spmd.ir.attributes import Attribute, IntegerAttr, StringAttr, SymbolRefAttr
 from spmd.types import TensorType, Type
 
 

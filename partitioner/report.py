@@ -10,9 +10,9 @@ from collectives.grid import ProcessGrid
 from spmd.analysis.collectives import DESCRIPTIONS
 from spmd.analysis.grid import grid_of
 from spmd.analysis.process_groups import given_groups
-from spmd.arrays import Array
 from spmd.dialects.core import Trait, has_trait
 from spmd.ir import Module, Op
+from spmd.support.arrays import Array
 
 
 @dataclass(frozen=True)

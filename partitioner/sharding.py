@@ -15,7 +15,7 @@ import numpy as np
 
 from partitioner.mesh import Axes, DeviceMesh
 from spmd.analysis.reducers import identity
-from spmd.arrays import Array
+from spmd.support.arrays import Array
 from spmd.types import ElementType, TensorType, Type
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from __future__ import annotations
 from importlib import import_module as _import_module
 from typing import TYPE_CHECKING, Any
 
-from spmd import companions as _companions
 from spmd.runtime import failure as _failure
+from spmd.support import companions as _companions
 from spmd.version import __version__ as __version__
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from spmd import checkpoint as checkpoint
     from spmd import elastic as elastic
     from spmd.backends.numpy.custom_call import register_custom_call as register_custom_call
-    from spmd.compiler.verify import verify as verify
+    from spmd.compiler.pipeline.verify import verify as verify
     from spmd.compiling import compile as compile
     from spmd.errors import CollectiveError as CollectiveError
     from spmd.errors import CompileError as CompileError
@@ -31,23 +31,23 @@ if TYPE_CHECKING:
     from spmd.errors import SpmdError as SpmdError
     from spmd.errors import UsageError as UsageError
     from spmd.errors import VerificationError as VerificationError
+    from spmd.io.reading import load as load
+    from spmd.io.reading import parse as parse
+    from spmd.io.saving import save as save
+    from spmd.io.saving import serialize as serialize
     from spmd.ir import Function as Function
     from spmd.ir import Module as Module
-    from spmd.reading import load as load
-    from spmd.reading import parse as parse
     from spmd.runtime.executable import Executable as Executable
     from spmd.runtime.parallel import run_parallel as run_parallel
     from spmd.runtime.simulation import Simulation as Simulation
     from spmd.runtime.simulation import simulate as simulate
-    from spmd.saving import save as save
-    from spmd.saving import serialize as serialize
-    from spmd.usage import ProcessGrid as ProcessGrid
+    from spmd.support.usage import ProcessGrid as ProcessGrid
 
 _HOMES = {
-    "ProcessGrid": "spmd.usage",
+    "ProcessGrid": "spmd.support.usage",
     "ProcessId": "collectives.grid",
     "compile": "spmd.compiling",
-    "verify": "spmd.compiler.verify",
+    "verify": "spmd.compiler.pipeline.verify",
     "CollectiveError": "spmd.errors",
     "CompileError": "spmd.errors",
     "ConversionError": "spmd.errors",
@@ -59,12 +59,12 @@ _HOMES = {
     "Function": "spmd.ir",
     "Module": "spmd.ir",
     "register_custom_call": "spmd.backends.numpy.custom_call",
-    "load": "spmd.reading",
-    "parse": "spmd.reading",
+    "load": "spmd.io.reading",
+    "parse": "spmd.io.reading",
     "Executable": "spmd.runtime.executable",
     "run_parallel": "spmd.runtime.parallel",
-    "save": "spmd.saving",
-    "serialize": "spmd.saving",
+    "save": "spmd.io.saving",
+    "serialize": "spmd.io.saving",
     "Simulation": "spmd.runtime.simulation",
     "simulate": "spmd.runtime.simulation",
 }

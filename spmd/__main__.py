@@ -2,7 +2,7 @@
 
 import sys
 
-from spmd import companions
+from spmd.support import companions
 
 
 def main() -> int:

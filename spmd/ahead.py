@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from typing import Unpack
 
 from collectives.grid import ProcessGrid
-from spmd.compiler.lower import ModuleLowering
-from spmd.compiler.options import CompileOptions
-from spmd.compiler.prepare import prepare
-from spmd.depth import within_stack
+from spmd.compiler.pipeline.lower import ModuleLowering
+from spmd.compiler.pipeline.options import CompileOptions
+from spmd.compiler.pipeline.prepare import prepare
 from spmd.errors import CompileError, UsageError
 from spmd.ir import Module
 from spmd.runtime.arguments import argument_names
+from spmd.support.recursion_guard import within_stack
 
 
 @dataclass(frozen=True)
@@ -42,8 +42,8 @@ def compile_ahead(
     C's do; UsageError where `name` is no identifier of C, or there is no LLVM.
     """
     try:
-        from spmd.backends.llvm.ahead import object_file  # late: LLVM may be absent
-        from spmd.backends.llvm.header import IDENTIFIER, header
+        from spmd.backends.llvm.jit.ahead import object_file  # late: LLVM may be absent
+        from spmd.backends.llvm.jit.header import IDENTIFIER, header
     except ModuleNotFoundError as error:
         raise UsageError(f"compiling ahead of time needs LLVM (pip install llvmlite): {error}") from error
     if not IDENTIFIER.fullmatch(name):

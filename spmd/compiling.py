@@ -6,9 +6,9 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Concatenate, ParamSpec, TypeVar, cast
 
+from spmd.io.objects import program_in
+from spmd.io.reading import parse
 from spmd.ir import Module
-from spmd.objects import program_in
-from spmd.reading import parse
 from spmd.runtime.compile import compile as _compile
 
 P = ParamSpec("P")

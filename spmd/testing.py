@@ -29,8 +29,8 @@ import pytest
 
 import spmd
 from spmd.analysis.grid import grid_of
-from spmd.arrays import Array, numpy_has
 from spmd.runtime.world import ranks, under_mpi
+from spmd.support.arrays import Array, numpy_has
 
 #: What a process takes or gives: a sequence with an entry a process in rank order, or a function of the rank.
 PerProcess = Sequence[Sequence[Array]] | Callable[[int], Sequence[Array]]

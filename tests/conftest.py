@@ -19,7 +19,7 @@ settings.load_profile("spmd")
 @pytest.fixture(autouse=True)
 def compiled_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tests compile: none finds a whole program of an earlier run, which may have been made otherwise."""
-    monkeypatch.setattr("spmd.compiler.compilation_cache._key", lambda module, function, options: None)
+    monkeypatch.setattr("spmd.compiler.pipeline.compilation_cache._key", lambda module, function, options: None)
 
 
 MPI_TESTS = Path(__file__).parent / "mpi"

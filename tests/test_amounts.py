@@ -2,7 +2,7 @@
 
 import pytest
 
-from spmd.amounts import amount
+from spmd.support.amounts import amount
 
 
 @pytest.mark.parametrize(

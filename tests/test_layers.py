@@ -12,18 +12,17 @@ ROOT = Path(__file__).parents[1]
 BASE = {
     "collectives.arrays",
     "collectives.errors",
-    "spmd.amounts",
-    "spmd.array_files",
-    "spmd.arrays",
-    "spmd.collecting",
-    "spmd.context",
-    "spmd.depth",
+    "spmd.support.amounts",
+    "spmd.support.array_files",
+    "spmd.support.arrays",
+    "spmd.support.collecting",
+    "spmd.support.context",
+    "spmd.support.recursion_guard",
     "spmd.errors",
-    "spmd.registry",
+    "spmd.support.registry",
     "spmd.types",
-    "spmd.attributes",
     "spmd.ir",
-    "spmd.machine",
+    "spmd.support.machine",
 }
 ALLOWED = {
     "collectives": set(),
@@ -49,7 +48,7 @@ ALLOWED = {
         "spmd.backends",
         "partitioner",
         "collectives",
-        "spmd.usage",
+        "spmd.support.usage",
     },
     # It reads the schedule, prices it, and compares with what runs.
     "spmd.predict": BASE
@@ -59,7 +58,7 @@ ALLOWED = {
     "spmd.elastic": BASE | {"collectives", "spmd.checkpoint", "spmd.runtime"},
     "spmd.runtime": BASE
     | {"spmd.dialects", "spmd.analysis", "spmd.backends.numpy", "spmd.compiler", "partitioner", "collectives"}
-    | {"spmd.usage"},
+    | {"spmd.support.usage"},
 }
 #: The one package that may import JAX, which not everybody has.
 OF_JAX = ROOT / "spmd" / "jax"

@@ -25,7 +25,7 @@ import spmd.checkpoint
 import spmd.jax
 import spmd.testing
 from spmd.checkpoint.saving import SaveOptions
-from spmd.compiler.options import CompileOptions, Options
+from spmd.compiler.pipeline.options import CompileOptions, Options
 from spmd.jax.jitting import JitOptions
 from spmd.syntax import difference
 from tests.measuring import with_peak_memory

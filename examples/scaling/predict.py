@@ -16,7 +16,7 @@ from ways import NAMES, SIZES, way
 import partitioner
 import spmd
 from collectives.network import Network
-from spmd.compiler.prepare import prepare
+from spmd.compiler.pipeline.prepare import prepare
 from spmd.predict.machine import Machine, read_machine
 from spmd.predict.prediction import Prediction, predict_on
 from spmd.predict.report import amount, duration, picture, table

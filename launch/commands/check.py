@@ -19,7 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     import spmd
     from launch.cli import explain
-    from spmd.compiler.verify import warnings
+    from spmd.compiler.pipeline.verify import warnings
 
     status = 0
     for path in args.programs:

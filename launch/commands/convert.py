@@ -19,7 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     import spmd
-    from spmd.saving import render
+    from spmd.io.saving import render
 
     module = spmd.load(args.program)
     if args.out == "-":

@@ -9,7 +9,7 @@ from launch import options
 if TYPE_CHECKING:
     from collectives.grid import Groups, ProcessGrid
     from spmd.analysis.collectives import Collective
-    from spmd.compiler.lower import ModuleLowering
+    from spmd.compiler.pipeline.lower import ModuleLowering
     from spmd.ir import Block, Op
 
 HELP = "show the process grid and each collective's groups, bytes and algorithm, or the schedule"
@@ -26,13 +26,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from spmd.compiler.lower import ModuleLowering
+    from spmd.compiler.pipeline.lower import ModuleLowering
 
     prepared = options.prepared(args)
     lowering = ModuleLowering(prepared.module, prepared.options)
     flat = lowering.flatten(prepared.function)
     if args.schedule:
-        from spmd.backends.llvm.stretch import is_native
+        from spmd.backends.llvm.native_region import is_native
         from spmd.compiler.schedule.show import show_schedule
 
         print("\n".join(show_schedule(flat.body, is_native)))
@@ -68,7 +68,7 @@ def _collectives(
 
 
 def _report(grid: "ProcessGrid", collectives: list[tuple["Op", "Collective | None", bool]]) -> list[str]:
-    from spmd.amounts import amount
+    from spmd.support.amounts import amount
 
     lines = [
         f"process grid {grid} (replicas by partitions): {grid.size} process{'es' * (grid.size > 1)}, "
@@ -94,7 +94,7 @@ def _report(grid: "ProcessGrid", collectives: list[tuple["Op", "Collective | Non
 def _tell(grid: "ProcessGrid", op: "Op", collective: "Collective", repeated: bool) -> tuple[list[str], int, int]:
     from collectives.explain import cost
     from collectives.operations import describe
-    from spmd.amounts import amount
+    from spmd.support.amounts import amount
 
     size = grid.size if collective.groups is None else collective.groups.largest
     lines = [f"{op.location}: {op.name}{', in a loop' * repeated}", f"  {_groups(collective.groups)}"]

@@ -14,11 +14,11 @@ import sys
 
 from collectives.states import ranges_text
 from launch import mpirun
-from spmd import machine
-from spmd.backends.llvm.cache import Usage, user_cache
-from spmd.compiler.options import default_backends
+from spmd.backends.llvm.jit.cache import Usage, user_cache
+from spmd.compiler.pipeline.options import default_backends
 from spmd.runtime import thread_share
 from spmd.runtime.world import ranks, under_mpi
+from spmd.support import machine
 
 HELP = "versions, MPI library, threads, what is installed; of a program's file, what it holds"
 DISTRIBUTIONS = (
@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     if args.program is not None:
-        from spmd.describing import describe
+        from spmd.io.describing import describe
 
         _show(describe(args.program))
         return 0
@@ -69,7 +69,7 @@ def _backends() -> str:
     names = default_backends()
     if "llvm" not in names:
         return ", ".join(names)
-    from spmd.backends.llvm.processor import host
+    from spmd.backends.llvm.jit.processor import host
 
     return f"{', '.join(names)} ({host().cpu}, vectors of {host().vector_bits} bits)"
 

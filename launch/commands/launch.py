@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from launch import elastic, hosts, job, joining, mpirun, options, parallel, remote, values
-from spmd import machine
 from spmd.runtime import thread_share
+from spmd.support import machine
 
 if TYPE_CHECKING:
     from spmd.elastic.settings import Settings

@@ -56,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _predict(args: argparse.Namespace, module: "Module", machine: "Machine", network: "Network | None") -> int:
-    from spmd.compiler.prepare import prepare
+    from spmd.compiler.pipeline.prepare import prepare
     from spmd.predict.prediction import predict
     from spmd.predict.report import page
     from spmd.predict.trace import predicted_events
@@ -82,7 +82,7 @@ def _sweep(args: argparse.Namespace, module: "Module", machine: "Machine", netwo
 
 def _check(args: argparse.Namespace, module: "Module", machine: "Machine") -> int:
     from launch import arguments
-    from spmd.compiler.prepare import prepare
+    from spmd.compiler.pipeline.prepare import prepare
     from spmd.predict.check import check
     from spmd.predict.trace import measured_events, predicted_events
     from spmd.runtime.compile import executable_of

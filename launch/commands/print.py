@@ -22,9 +22,9 @@ def run(args: argparse.Namespace) -> int:
     if args.after is None:
         _write(module.to_string(generic=args.generic, debug_info=args.debug_info))
         return 0
-    from spmd.compiler.lower import ModuleLowering
-    from spmd.compiler.passes import NAMES, after_each, with_function
-    from spmd.compiler.prepare import prepare
+    from spmd.compiler.pipeline.lower import ModuleLowering
+    from spmd.compiler.pipeline.passes import NAMES, after_each, with_function
+    from spmd.compiler.pipeline.prepare import prepare
 
     if args.after not in (*NAMES, "all"):
         raise spmd.SpmdError(f"no pass {args.after!r}; the passes are {', '.join(NAMES)}, or all of them: all")

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from launch import mpirun, options, parallel, programs
-from spmd.arrays import Array, numpy_has
+from spmd.support.arrays import Array, numpy_has
 
 if TYPE_CHECKING:
     from collectives.grid import ProcessGrid

@@ -16,8 +16,8 @@ from partitioner.mesh import Axes
 from partitioner.rules.core import PASS, PERMUTE, REDUCE, Rule, RuleBuilder, local_rule
 from partitioner.sharding import Sharding
 from partitioner.window import HaloWindow, Run, straight
-from spmd.attributes import DenseAttr, is_splat
 from spmd.ir import AttributeValue, Op, Value
+from spmd.ir.attributes import DenseAttr, is_splat
 
 
 @lowers("stablehlo.constant", "sdy.constant")

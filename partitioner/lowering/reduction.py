@@ -18,9 +18,9 @@ from partitioner.window import HaloWindow, straight
 from spmd.analysis.constants import constant_elements
 from spmd.analysis.reducers import identity, monoid_of
 from spmd.analysis.windows import Windows, windows_of
-from spmd.arrays import Array
 from spmd.dialects.shapes import dilated
 from spmd.ir import Op, Region, Value
+from spmd.support.arrays import Array
 from spmd.types import ElementType
 
 

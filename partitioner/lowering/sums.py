@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from spmd.analysis.reducers import identity
-from spmd.arrays import Array
+from spmd.support.arrays import Array
 from spmd.types import ElementType, TensorType
 
 

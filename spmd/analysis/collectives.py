@@ -30,13 +30,13 @@ from collectives.operations import (
 from collectives.reduction import ADD, MONOIDS, Reduction
 from spmd.analysis.process_groups import process_groups, process_pairs
 from spmd.analysis.reducers import monoid_of
-from spmd.arrays import Array, DType
 from spmd.ir import Module, Op, Value, captured_values
+from spmd.support.arrays import Array, DType
 from spmd.types import QuantizedType
 
 
 class CollectiveOptions(Protocol):
-    """What the description of a collective reads of a compilation's options (spmd.compiler.options.Options)."""
+    """What the description of a collective reads of a compilation's options (spmd.compiler.pipeline.options)."""
 
     @property
     def grid(self) -> ProcessGrid: ...

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from spmd.arrays import Array
-from spmd.attributes import DenseAttr, is_splat
 from spmd.ir import Op, Value
+from spmd.ir.attributes import DenseAttr, is_splat
+from spmd.support.arrays import Array
 
 CONSTANT = "stablehlo.constant"
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from spmd import attributes as a
 from spmd.ir import AttributeValue, Op
+from spmd.ir import attributes as a
 
 #: Targets that give their operand back: hints on where values lie.
 HINTS = frozenset(

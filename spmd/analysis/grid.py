@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collectives.errors import GroupError
 from collectives.grid import ProcessGrid
-from spmd.attributes import IntegerAttr
 from spmd.errors import CompileError, Diagnostic
 from spmd.ir import Module
+from spmd.ir.attributes import IntegerAttr
 
 
 def grid_of(module: Module) -> ProcessGrid:

@@ -20,7 +20,7 @@ from spmd.analysis.scalar.elementwise import compute
 from spmd.analysis.scalar.expression import I64, Expression, constant, constant_value, is_constant
 from spmd.dialects.make import make_op
 from spmd.ir import Op, Value
-from spmd.registry import filed
+from spmd.support.registry import filed
 from spmd.types import I64 as SI64
 from spmd.types import ElementType, TensorType, storage_range
 

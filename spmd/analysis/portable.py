@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from spmd.analysis.constants import CONSTANT, constant_array
-from spmd.arrays import Array
-from spmd.attributes import DenseAttr, is_splat
 from spmd.dialects.core import OPS
 from spmd.ir import NO_ATTRIBUTES, AttributeValue, Block, Op, Region, Value, captured_values, new_op
+from spmd.ir.attributes import DenseAttr, is_splat
+from spmd.support.arrays import Array
 from spmd.types import TensorType, Type
 
 #: The number of a place that no op of the program has.

@@ -15,12 +15,12 @@ import numpy as np
 from collectives.errors import GroupError
 from collectives.grid import Groups, ProcessGrid, cross_replica, permute_pairs
 from collectives.operations import strategy
-from spmd.arrays import Array
-from spmd.attributes import SymbolRefAttr
 from spmd.dialects.sdy_attributes import Mesh as SdyMesh
 from spmd.dialects.structs import AxisRefAttr, MeshAttr, ReplicaGroupMeshAxesAttr
 from spmd.errors import CollectiveError, Diagnostic
 from spmd.ir import Module, Op
+from spmd.ir.attributes import SymbolRefAttr
+from spmd.support.arrays import Array
 
 
 def process_groups(op: Op, grid: ProcessGrid, module: Module) -> Groups:

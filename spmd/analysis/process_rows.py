@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from collectives.grid import ProcessGrid
-from spmd.attributes import DenseAttr, DictAttr, StringAttr
 from spmd.ir import Op
+from spmd.ir.attributes import DenseAttr, DictAttr, StringAttr
 from spmd.types import I64, TensorType
 
 #: Of an op whose results have a dimension of processes.

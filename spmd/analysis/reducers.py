@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from spmd.analysis.expressions import Expression, Expressions
-from spmd.arrays import Array, DType, extreme
 from spmd.ir import Region, Value
+from spmd.support.arrays import Array, DType, extreme
 from spmd.types import F32, ElementType, storage_range
 
 #: Ops that fold in any order, without their dialect.

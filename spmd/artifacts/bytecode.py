@@ -9,10 +9,10 @@ from spmd.artifacts.ir_writer import IrWriter
 from spmd.artifacts.numbering import Numbering
 from spmd.artifacts.stream import Buffer, ByteWriter
 from spmd.artifacts.tables import Tables
-from spmd.collecting import no_collection
 from spmd.dialects import core
 from spmd.errors import ByteLocation, ParseError, VerificationError
 from spmd.ir import Block, Module, Region
+from spmd.support.collecting import no_collection
 
 
 def read_bytecode(data: Buffer, name: str = "<bytes>") -> Module:

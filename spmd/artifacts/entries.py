@@ -11,8 +11,8 @@ from spmd.artifacts.encodings.fields import EncodingTable, EntryReader, FieldVal
 from spmd.artifacts.memo import ATTRIBUTE, STRING, TYPE, Memo, Reference
 from spmd.artifacts.stream import ByteReader
 from spmd.artifacts.text import parse_attribute, parse_type
-from spmd.attributes import Attribute
 from spmd.dialects.type_rules import type_fault
+from spmd.ir.attributes import Attribute
 from spmd.types import MOST_PARTS, Type
 
 

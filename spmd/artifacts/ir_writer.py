@@ -17,9 +17,9 @@ from spmd.artifacts.numbering import MIXED, PLAIN, PORTABLE, Numbering
 from spmd.artifacts.stream import ByteWriter
 from spmd.artifacts.vhlo.convert import fault, to_vhlo
 from spmd.artifacts.vhlo.ops import base_of
-from spmd.attributes import Attribute, DenseArrayAttr
 from spmd.dialects.core import OpDef, Trait, has_trait
 from spmd.ir import AttributeValue, Block, NumberedValue, Op, Region, Value
+from spmd.ir.attributes import Attribute, DenseArrayAttr
 from spmd.syntax.directives import SEGMENTS
 from spmd.types import I32
 

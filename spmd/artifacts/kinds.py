@@ -19,11 +19,11 @@ from spmd.artifacts.page import FilePage
 from spmd.artifacts.tables import OpName, Tables
 from spmd.artifacts.vhlo.convert import from_vhlo
 from spmd.artifacts.vhlo.ops import VHLO_OPS, VhloOp, name_of
-from spmd.attributes import Attribute, DenseArrayAttr, DenseAttr, DictAttr
 from spmd.dialects import core
 from spmd.dialects.core import OpDef
 from spmd.errors import Diagnostic
 from spmd.ir import OP_CLASSES, AttributeValue, Op
+from spmd.ir.attributes import Attribute, DenseArrayAttr, DenseAttr, DictAttr
 from spmd.syntax.directives import SEGMENTS
 from spmd.types import I32, FunctionType
 

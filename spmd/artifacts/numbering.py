@@ -18,9 +18,9 @@ from spmd.artifacts.encodings.locations import FileLocation, FileRange, location
 from spmd.artifacts.encodings.vhlo import VHLO
 from spmd.artifacts.stream import ByteWriter
 from spmd.artifacts.vhlo.convert import fault
-from spmd.attributes import Attribute, DenseAttr, DictAttr, LocationAttr, StringAttr
 from spmd.dialects import OPS
 from spmd.ir import Op
+from spmd.ir.attributes import Attribute, DenseAttr, DictAttr, LocationAttr, StringAttr
 from spmd.syntax.attribute_printer import format_attribute
 from spmd.types import Type
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from spmd.artifacts.stream import ByteReader
-from spmd.attributes import LocationAttr
 from spmd.errors import ByteLocation, SpmdError
+from spmd.ir.attributes import LocationAttr
 
 if TYPE_CHECKING:
     from spmd.artifacts.tables import Tables

@@ -6,10 +6,10 @@ import re
 from collections.abc import Sequence
 
 from spmd import types as t
-from spmd.arrays import Array
-from spmd.attributes import DenseAttr, DictAttr
 from spmd.dialects import core
 from spmd.ir import Function, NumberedValue, Op, Value, new_op
+from spmd.ir.attributes import DenseAttr, DictAttr
+from spmd.support.arrays import Array
 
 
 def put_constants(function: Function, constants: Sequence[tuple[Value, Array]]) -> None:

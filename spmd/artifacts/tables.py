@@ -14,7 +14,7 @@ from spmd.artifacts.entries import TEXT, Asking, Entry, Form, encoded
 from spmd.artifacts.memo import ATTRIBUTE, STRING, TYPE, Memo
 from spmd.artifacts.sections import Container
 from spmd.artifacts.stream import Buffer, ByteReader
-from spmd.attributes import Attribute, DenseResourceAttr
+from spmd.ir.attributes import Attribute, DenseResourceAttr
 from spmd.syntax.dense import dense_raw
 from spmd.types import TensorType, Type
 

@@ -6,8 +6,8 @@ import sys
 from collections.abc import Callable
 from typing import TypeVar
 
-from spmd.attributes import Attribute
 from spmd.errors import Source, SpmdError
+from spmd.ir.attributes import Attribute
 from spmd.syntax.op_parser import OperationParser
 from spmd.syntax.token_parser import TextNames
 from spmd.types import Type

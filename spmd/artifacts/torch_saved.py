@@ -16,13 +16,13 @@ from typing import Any, NoReturn
 import numpy as np
 
 from spmd import types as t
-from spmd.array_files import read_arrays
-from spmd.arrays import Array
 from spmd.artifacts.bytecode import read_bytecode
 from spmd.artifacts.signature import put_constants, set_arguments, unused_argument
 from spmd.dialects.func import function_fault
 from spmd.errors import ArrayFileError, ParseError
 from spmd.ir import Module, Value
+from spmd.support.array_files import read_arrays
+from spmd.support.arrays import Array
 from spmd.syntax import parse
 
 _INPUT, _PARAMETER, _CONSTANT = "input_arg", "parameter", "constant"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from spmd.attributes import Attribute
 from spmd.errors import ParseError
+from spmd.ir.attributes import Attribute
 from spmd.syntax import parse
 
 _NAME = "builder.given"

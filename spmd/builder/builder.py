@@ -12,8 +12,6 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from spmd import types as t
-from spmd.arrays import Array
-from spmd.attributes import DenseAttr, StringAttr
 from spmd.builder.computation import SHARDING, XlaComputation, element_of, make, pack, unpack
 from spmd.builder.constants import is_constant
 from spmd.builder.errors import ArgumentError, BuilderError
@@ -23,6 +21,8 @@ from spmd.dialects.core import OPS, InferenceError, OpDef, Trait
 from spmd.dialects.faults import Fault, attribute_faults, constraint_faults, mistyped
 from spmd.errors import UNKNOWN, Diagnostic, Location, PythonLocation, UsageError
 from spmd.ir import AttributeValue, Block, NumberedValue, Op, Region, Value
+from spmd.ir.attributes import DenseAttr, StringAttr
+from spmd.support.arrays import Array
 
 __all__ = ["XlaBuilder", "XlaOp"]
 

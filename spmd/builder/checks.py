@@ -9,13 +9,13 @@ from typing import SupportsIndex, cast
 import numpy as np
 
 from spmd import types as t
-from spmd.arrays import Array
 from spmd.builder.builder import XlaBuilder
 from spmd.builder.computation import XlaComputation, leaf_types
 from spmd.builder.errors import ArgumentError
 from spmd.builder.options import ReplicaGroup
 from spmd.builder.shape import Shape
 from spmd.ir import Value
+from spmd.support.arrays import Array
 
 Groups = Sequence[ReplicaGroup] | Sequence[Sequence[int]]
 

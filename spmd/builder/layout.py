@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from spmd.arrays import Array, DType, extreme
+from spmd.support.arrays import Array, DType, extreme
 
 
 class PaddingValue(enum.Enum):

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from spmd.arrays import Array, DType, Nested, extreme
 from spmd.builder.layout import Layout
 from spmd.builder.shape import ElementLike, PrimitiveType, Shape
+from spmd.support.arrays import Array, DType, Nested, extreme
 
 
 class Literal:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 
 from spmd import types as t
-from spmd.attributes import DictAttr, StringAttr
 from spmd.builder.computation import (
     CALLEES,
     SHARDING,
@@ -19,6 +18,7 @@ from spmd.builder.computation import (
 )
 from spmd.dialects.core import OPS
 from spmd.ir import Block, Function, Module, Region
+from spmd.ir.attributes import DictAttr, StringAttr
 
 
 @writes_modules

@@ -14,8 +14,8 @@ from dataclasses import dataclass, fields
 from typing import overload
 
 from spmd import types as t
-from spmd.arrays import DType
 from spmd.builder.layout import Layout
+from spmd.support.arrays import DType
 
 
 class PrimitiveType(enum.Enum):

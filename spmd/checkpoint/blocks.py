@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from partitioner import ShardedType
-from spmd.arrays import Array
 from spmd.checkpoint import tree as trees
 from spmd.errors import CheckpointError
+from spmd.support.arrays import Array
 from spmd.types import TensorType
 
 Shape = tuple[int, ...]

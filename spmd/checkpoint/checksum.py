@@ -11,7 +11,7 @@ import zlib
 
 import numpy as np
 
-from spmd.arrays import Array
+from spmd.support.arrays import Array
 
 #: Words of a row, and rows that are added to one.
 _WORDS, _ROWS = 520, 32

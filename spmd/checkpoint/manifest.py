@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from spmd.arrays import Tree
 from spmd.checkpoint.blocks import Box
 from spmd.checkpoint.safetensors import FilePart, Stored
 from spmd.errors import CheckpointError, DamagedCheckpointError
+from spmd.support.arrays import Tree
 
 FORMAT = "spmd checkpoint 2"
 _HEAD = '{"crc32": "'

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from spmd.arrays import Array, DType, Tree
 from spmd.checkpoint import manifest as manifests
 from spmd.checkpoint import store
 from spmd.checkpoint import tree as trees
@@ -22,6 +21,7 @@ from spmd.checkpoint.processes import CheckpointRanks
 from spmd.checkpoint.safetensors import PartFile, dtype_name, dtype_of
 from spmd.checkpoint.writing import settle
 from spmd.errors import CheckpointError, DamagedCheckpointError
+from spmd.support.arrays import Array, DType, Tree
 
 if TYPE_CHECKING:
     from mpi4py import MPI

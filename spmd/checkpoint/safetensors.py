@@ -21,10 +21,10 @@ from typing import BinaryIO
 import ml_dtypes
 import numpy as np
 
-from spmd.arrays import Array, DType, Tree
 from spmd.checkpoint.blocks import Box
 from spmd.checkpoint.checksum import checksum
 from spmd.errors import DamagedCheckpointError
+from spmd.support.arrays import Array, DType, Tree
 
 #: Bytes of an array that share a checksum: what is read and verified together.
 CHUNK = 1 << 22

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Literal, TypedDict, Unpack, overload
 
 import numpy as np
 
-from spmd.arrays import Array, Tree
 from spmd.checkpoint import tree as trees
 from spmd.checkpoint.blocks import Box, Place, check_cover, check_local, places, writers
 from spmd.checkpoint.manifest import ArrayEntry
@@ -17,6 +16,7 @@ from spmd.checkpoint.processes import CheckpointRanks
 from spmd.checkpoint.safetensors import dtype_name
 from spmd.checkpoint.writing import Pending, Writing, settle
 from spmd.errors import CheckpointError
+from spmd.support.arrays import Array, Tree
 
 if TYPE_CHECKING:
     from mpi4py import MPI

@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
-from spmd.arrays import Tree
 from spmd.errors import CheckpointError
+from spmd.support.arrays import Tree
 
 #: What can stand between a node and its child: a key of a dictionary, an index, a field's name.
 Key = Any

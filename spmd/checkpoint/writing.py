@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from spmd.arrays import Array, Tree
 from spmd.checkpoint import manifest as manifests
 from spmd.checkpoint import safetensors, store
 from spmd.checkpoint.blocks import Box
@@ -20,6 +19,7 @@ from spmd.checkpoint.manifest import ArrayEntry, Manifest
 from spmd.checkpoint.processes import CheckpointRanks
 from spmd.checkpoint.safetensors import FilePart
 from spmd.errors import CheckpointError
+from spmd.support.arrays import Array, Tree
 
 _POLL_SECONDS = 0.005
 

@@ -13,7 +13,6 @@ import numpy as np
 import numpy.typing as npt
 
 from collectives.grid import ProcessGrid
-from spmd.arrays import Argument, Array, Nested
 from spmd.backends.numpy.custom_call import register_custom_call
 from spmd.builder.computation import XlaComputation
 from spmd.builder.layout import Layout
@@ -23,6 +22,7 @@ from spmd.errors import ExecutionError
 from spmd.ir import AttributeValue
 from spmd.runtime.compile import compile
 from spmd.runtime.executable import Executable
+from spmd.support.arrays import Argument, Array, Nested
 
 #: The custom call that Trace is.
 TRACE = "spmd.trace"

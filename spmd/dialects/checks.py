@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from spmd.arrays import Array
-from spmd.attributes import DenseAttr
 from spmd.ir import AttributeValue, Op, Region, Value
+from spmd.ir.attributes import DenseAttr
+from spmd.support.arrays import Array
 from spmd.types import (
     BufferType,
     ElementType,

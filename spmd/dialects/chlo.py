@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from spmd.attributes import FloatAttr, IntegerAttr
 from spmd.dialects import kinds, type_sets
 from spmd.dialects.checks import (
     compatible_dims,
@@ -25,6 +24,7 @@ from spmd.dialects.declarations import comparison_attributes, define_constant
 from spmd.dialects.shapes import Size, bounds_of, most_specific, tensor, with_element
 from spmd.dialects.type_sets import TypeSet, tensor_of_kinds
 from spmd.ir import Op
+from spmd.ir.attributes import FloatAttr, IntegerAttr
 from spmd.types import I1, ElementType, TensorType, Type, UnrankedTensorType
 
 _FLOAT = tensor_of_kinds("float", unranked=True)

@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-from spmd.attributes import ArrayAttr, IntegerAttr
 from spmd.dialects import kinds, type_sets
 from spmd.dialects.checks import at_least, listed
 from spmd.dialects.core import OpDef, attribute, define, operand, result
 from spmd.dialects.process_groups import check_pairs
 from spmd.dialects.structs import ChannelHandleAttr
 from spmd.ir import Op
+from spmd.ir.attributes import ArrayAttr, IntegerAttr
 from spmd.types import TOKEN, TensorType
 
 _CHANNEL = attribute("channel_handle", kinds.struct(ChannelHandleAttr))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from spmd.attributes import DictAttr
 from spmd.dialects import kinds, type_sets
 from spmd.dialects.checks import all_compatible, at_least, listed, parameters, returned, signature
 from spmd.dialects.core import Lookup, OpDef, Trait, attribute, define, operand, region, result
@@ -13,6 +12,7 @@ from spmd.dialects.declarations import define_unary
 from spmd.dialects.forms import TYPED
 from spmd.dialects.shapes import least_specific
 from spmd.ir import Function, Op
+from spmd.ir.attributes import DictAttr
 from spmd.types import I1, I32, TOKEN, FunctionType, TensorType, TupleType, Type
 
 

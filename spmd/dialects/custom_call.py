@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from spmd.arrays import Array
-from spmd.attributes import DictAttr
 from spmd.dialects import kinds, type_sets
 from spmd.dialects.checks import (
     compatible_shapes,
@@ -18,6 +16,8 @@ from spmd.dialects.core import attribute, define, operand, result
 from spmd.dialects.forms import TYPED
 from spmd.dialects.structs import OutputOperandAliasAttr
 from spmd.ir import Op
+from spmd.ir.attributes import DictAttr
+from spmd.support.arrays import Array
 from spmd.types import BufferType, TensorType, TupleType, Type, UnrankedTensorType
 
 #: What XLA's rng-get-and-update-state is here: a state of 128 bits, as ui64 low and high halves, before it is moved on.

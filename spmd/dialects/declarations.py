@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from spmd.attributes import Attribute
 from spmd.dialects import kinds, type_sets
 from spmd.dialects.core import AttributeDef, OpDef, Trait, attribute, define, operand, result
 from spmd.dialects.kinds import AttributeKind
 from spmd.dialects.type_sets import TypeSet
+from spmd.ir.attributes import Attribute
 
 
 def define_constant(

@@ -12,8 +12,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from spmd import types as t
-from spmd.arrays import Array, bits_dtype
-from spmd.attributes import (
+from spmd.ir.attributes import (
     FALSE,
     TRUE,
     UNIT,
@@ -32,6 +31,7 @@ from spmd.attributes import (
     TypeAttr,
     UnitAttr,
 )
+from spmd.support.arrays import Array, bits_dtype
 
 T = TypeVar("T")
 

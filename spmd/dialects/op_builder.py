@@ -9,11 +9,11 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from spmd.arrays import Array
-from spmd.attributes import DenseAttr
 from spmd.dialects.make import make_op, make_reducer
 from spmd.errors import UNKNOWN, Location
 from spmd.ir import AttributeValue, Op, Region, Value
+from spmd.ir.attributes import DenseAttr
+from spmd.support.arrays import Array
 from spmd.types import I1, I32, TensorType, Type, element_type_of
 
 

@@ -9,8 +9,6 @@ from collections.abc import Callable
 
 import numpy as np
 
-from spmd.arrays import Array
-from spmd.attributes import SymbolRefAttr
 from spmd.dialects import kinds
 from spmd.dialects.checks import at_least, dims, returned, shape_text
 from spmd.dialects.core import Lookup, OpDef, attribute
@@ -18,6 +16,8 @@ from spmd.dialects.reducers import region_fault
 from spmd.dialects.shapes import with_element
 from spmd.dialects.structs import ChannelHandleAttr, ReplicaGroupMeshAxesAttr
 from spmd.ir import Op, Value
+from spmd.ir.attributes import SymbolRefAttr
+from spmd.support.arrays import Array
 from spmd.types import I32, TensorType, Type
 
 REPLICA_GROUPS = attribute("replica_groups", kinds.either(kinds.I64_DENSE, kinds.struct(ReplicaGroupMeshAxesAttr)))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from spmd.arrays import Array
 from spmd.dialects import kinds
 from spmd.dialects.checks import (
     Dimension,
@@ -28,6 +27,7 @@ from spmd.dialects.core import OpDef, Trait, attribute, define, operand, region,
 from spmd.dialects.reducers import accumulated, check_reducer
 from spmd.dialects.shapes import bounds_of, tensor, windows
 from spmd.ir import Op
+from spmd.support.arrays import Array
 from spmd.types import I1, ElementType, TensorType, Type
 
 MAP = define(

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from math import prod
 
-from spmd.attributes import SymbolRefAttr
 from spmd.dialects.structs import StructAttribute, struct_attribute
+from spmd.ir.attributes import SymbolRefAttr
 
 #: Where the shardings of arguments, results and ops stand, and an op's own factor rule.
 SHARDING_NAME = "sdy.sharding"

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 
-from spmd.attributes import ArrayAttr, Attribute, SymbolRefAttr
 from spmd.dialects import sdy_attributes as sdy
 from spmd.dialects.sdy_attributes import RULE_NAME, SHARDING_NAME
 from spmd.dialects.sdy_axes import ShardingFault, check_axes, check_sorted
@@ -18,6 +17,7 @@ from spmd.dialects.sdy_rule import check_rule
 from spmd.dialects.sdy_values import GivenShardings, is_collective
 from spmd.errors import Diagnostic
 from spmd.ir import Block, Function, Module, Op, Value
+from spmd.ir.attributes import ArrayAttr, Attribute, SymbolRefAttr
 from spmd.types import BufferType, TensorType, TupleType, Type, UnrankedTensorType
 
 _EDGES_NAME = "sdy.propagation_edges"

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, TypeVar, dataclass_transform
 
-from spmd.attributes import ArrayAttr, Attribute, DenseAttr, SymbolRefAttr
+from spmd.ir.attributes import ArrayAttr, Attribute, DenseAttr, SymbolRefAttr
 from spmd.types import Type
 
 #: Struct classes by (dialect, mnemonic).

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from spmd.arrays import Tree
 from spmd.elastic.members import Member, Reason
+from spmd.support.arrays import Tree
 
 
 class Alone:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from spmd.arrays import Tree
+from spmd.support.arrays import Tree
 
 if TYPE_CHECKING:
     from mpi4py import MPI

@@ -15,9 +15,9 @@ import numpy as np
 from mpi4py import MPI
 from mpi4py.util import pkl5
 
-from spmd.arrays import Array, Tree
 from spmd.checkpoint import tree as trees
 from spmd.checkpoint.blocks import Box, Place, places
+from spmd.support.arrays import Array, Tree
 
 #: What `shardings(rank, ranks)` gives: what `spmd.checkpoint.save` takes.
 Shardings = Callable[[int, int], Tree]

@@ -10,7 +10,6 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from spmd import checkpoint
-from spmd.arrays import Tree, UserFunction
 from spmd.elastic.alone import Alone
 from spmd.elastic.handing import broadcast
 from spmd.elastic.members import Change, Reason
@@ -19,6 +18,7 @@ from spmd.elastic.sampling import RankShare, Rows, Schedule
 from spmd.elastic.settings import Settings
 from spmd.errors import UsageError
 from spmd.runtime import failure, world
+from spmd.support.arrays import Tree, UserFunction
 
 if TYPE_CHECKING:
     from mpi4py import MPI

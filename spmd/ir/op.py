@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-from spmd.attributes import Attribute
 from spmd.errors import UNKNOWN, Location
+from spmd.ir.attributes import Attribute
 from spmd.ir.values import NumberedValue, Region, Value
 from spmd.types import Type
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from spmd.attributes import Attribute, DictAttr, IntegerAttr
+from spmd.ir.attributes import Attribute, DictAttr, IntegerAttr
 from spmd.ir.op import AttributeValue, Op
 from spmd.ir.values import Block, Region, Value
 from spmd.types import FunctionType, Type

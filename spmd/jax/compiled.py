@@ -11,7 +11,6 @@ import numpy as np
 
 from collectives.grid import ProcessGrid
 from partitioner import ShardedType, shard_array, unshard_array
-from spmd.arrays import Array, Tree
 from spmd.errors import UsageError
 from spmd.ir import Module
 from spmd.jax.layouts import Cuts, Side, layouts_of, local_shape
@@ -20,6 +19,7 @@ from spmd.jax.structure import flattener
 from spmd.jax.tracing import Lowered
 from spmd.runtime.compile import compile
 from spmd.runtime.executable import Executable
+from spmd.support.arrays import Array, Tree
 
 if TYPE_CHECKING:
     from spmd.predict.prediction import Prediction
@@ -57,7 +57,7 @@ class Compiled:
 
     def cost(self) -> Prediction:
         """What a step takes on $SPMD_MACHINE and $SPMD_TOPOLOGY."""
-        from spmd.compiler.prepare import prepare  # late: only who asks for a cost needs it
+        from spmd.compiler.pipeline.prepare import prepare  # late: only who asks for a cost needs it
         from spmd.predict.machine import default_machine
         from spmd.predict.prediction import predict
         from spmd.predict.topology import default_network

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import jax
 
-from spmd.arrays import UserFunction
 from spmd.errors import UsageError
 from spmd.ir import Module
 from spmd.jax.jitting import checked_axes
@@ -17,6 +16,7 @@ from spmd.jax.leaves import form_of, names_of
 from spmd.jax.module import check_no_callbacks, name_arguments
 from spmd.jax.step import function_and_statics
 from spmd.jax.tracing import lower, refuse_axes
+from spmd.support.arrays import UserFunction
 
 
 def export(

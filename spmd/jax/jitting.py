@@ -7,13 +7,13 @@ from numbers import Integral
 from typing import Unpack, overload
 
 from collectives.grid import ProcessGrid
-from spmd.arrays import Tree, UserFunction
-from spmd.compiler.options import CompileOptions, chosen_options
+from spmd.compiler.pipeline.options import CompileOptions, chosen_options
 from spmd.errors import UsageError
 from spmd.jax.process_view import Axes
 from spmd.jax.statics import Donated, as_names, as_numbers
 from spmd.jax.step import JittedFunction, function_and_statics
-from spmd.usage import check_grid
+from spmd.support.arrays import Tree, UserFunction
+from spmd.support.usage import check_grid
 
 
 class JitOptions(CompileOptions, total=False):

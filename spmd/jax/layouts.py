@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import jax
 
 from partitioner import ShardedType
-from spmd.arrays import Tree
 from spmd.errors import UsageError
 from spmd.jax.leaves import AbstractLeaf, data_shape
+from spmd.support.arrays import Tree
 from spmd.types import TensorType
 
 #: Of each leaf, None where it is not cut.

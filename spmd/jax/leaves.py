@@ -9,8 +9,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from spmd.arrays import Array, Tree
 from spmd.errors import UsageError
+from spmd.support.arrays import Array, Tree
 
 
 @dataclass(frozen=True)

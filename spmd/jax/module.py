@@ -10,13 +10,13 @@ import numpy as np
 from jax.stages import Lowered
 
 from spmd.analysis.custom_calls import PYTHON_CALLBACK
-from spmd.arrays import Tree, UserFunction
-from spmd.attributes import DictAttr, IntegerAttr, StringAttr
 from spmd.backends.numpy.custom_call import register_custom_call
 from spmd.errors import UsageError
+from spmd.io.reading import parse
 from spmd.ir import Module, Op, Value
+from spmd.ir.attributes import DictAttr, IntegerAttr, StringAttr
 from spmd.jax import places
-from spmd.reading import parse
+from spmd.support.arrays import Tree, UserFunction
 from spmd.types import I32
 
 _OF_MESHES = ("sdy.sharding_constraint", "sdy.mesh")

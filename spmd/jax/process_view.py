@@ -16,8 +16,8 @@ from jax.extend.core import ClosedJaxpr, Primitive
 from jax.interpreters import mlir
 from jax.sharding import AbstractMesh
 
-from spmd.arrays import Tree, UserFunction
 from spmd.errors import UsageError
+from spmd.support.arrays import Tree, UserFunction
 
 Axes = tuple[tuple[str, int], ...]
 

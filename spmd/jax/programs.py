@@ -8,12 +8,12 @@ from typing import Generic, TypeVar
 
 import jax
 
-from spmd.arrays import Tree
 from spmd.errors import UsageError
 from spmd.jax.compiled import Compiled
 from spmd.jax.leaves import AbstractLeaf, names_of
 from spmd.jax.process_view import Axes
 from spmd.jax.statics import Statics
+from spmd.support.arrays import Tree
 
 Forms = tuple[AbstractLeaf, ...]
 _Kind = TypeVar("_Kind", bound=Compiled)

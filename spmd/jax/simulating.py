@@ -13,8 +13,7 @@ import numpy as np
 
 from collectives.grid import ProcessGrid
 from partitioner import ShardedType, shard_stacked, unshard_stacked
-from spmd.arrays import Array, Tree, UserFunction
-from spmd.compiler.options import CompileOptions, chosen_options
+from spmd.compiler.pipeline.options import CompileOptions, chosen_options
 from spmd.errors import UsageError
 from spmd.jax.compiled import Compiled
 from spmd.jax.jitting import checked_axes
@@ -27,6 +26,7 @@ from spmd.jax.step import function_and_statics
 from spmd.jax.tracing import described, lower, refuse_axes
 from spmd.runtime.simulation import Simulation
 from spmd.runtime.simulation import simulate as simulate_module
+from spmd.support.arrays import Array, Tree, UserFunction
 
 
 def simulate(

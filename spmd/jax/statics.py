@@ -7,8 +7,8 @@ import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from spmd.arrays import Tree, UserFunction
 from spmd.errors import UsageError
+from spmd.support.arrays import Tree, UserFunction
 
 
 def as_numbers(value: int | Sequence[int], name: str) -> tuple[int, ...]:

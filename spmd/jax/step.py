@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import jax
 import numpy as np
 
-from spmd.arrays import Tree, UserFunction
 from spmd.errors import ExecutionError, UsageError
 from spmd.ir import Module
 from spmd.jax.compiled import Compiled
@@ -22,7 +21,8 @@ from spmd.jax.structure import OTHER_STRUCTURE
 from spmd.jax.tracing import described, lower, name_of, refuse_axes
 from spmd.runtime import world
 from spmd.runtime.executable import Executable
-from spmd.usage import kind_of
+from spmd.support.arrays import Tree, UserFunction
+from spmd.support.usage import kind_of
 
 if TYPE_CHECKING:
     from spmd.predict.prediction import Prediction

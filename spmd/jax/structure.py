@@ -12,7 +12,7 @@ from typing import Any
 import jax
 from jax.tree_util import PyTreeDef, default_registry
 
-from spmd.arrays import Tree
+from spmd.support.arrays import Tree
 
 _LEAF: PyTreeDef = jax.tree.structure(0)
 #: What a tree of another structure ends in: JAX's own error, and that of a key which is not there.

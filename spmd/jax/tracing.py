@@ -15,8 +15,7 @@ from typing import Any
 import jax
 from jax.extend.core import ClosedJaxpr, Jaxpr
 
-from spmd.arrays import Tree, UserFunction
-from spmd.compiler.options import CompileOptions
+from spmd.compiler.pipeline.options import CompileOptions
 from spmd.errors import UsageError
 from spmd.ir import Module
 from spmd.jax import process_view
@@ -24,6 +23,7 @@ from spmd.jax.leaves import AbstractLeaf
 from spmd.jax.module import drop_shardings, mesh_size, module_of, set_processes
 from spmd.jax.places import raising_line, user_line
 from spmd.jax.process_view import Axes
+from spmd.support.arrays import Tree, UserFunction
 
 #: Puts static arguments among the others: (args, kwargs) to (args, kwargs).
 Insert = Callable[[tuple[Tree, ...], Mapping[str, Tree]], tuple[tuple[Tree, ...], Mapping[str, Tree]]]

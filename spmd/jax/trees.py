@@ -5,9 +5,9 @@ from __future__ import annotations
 import jax
 import numpy as np
 
-from spmd.arrays import Tree
 from spmd.checkpoint import tree
 from spmd.checkpoint.tree import Key, Node
+from spmd.support.arrays import Tree
 
 
 def _key(value: object) -> Node | None:

@@ -29,10 +29,9 @@ from collectives.operations import (
 )
 from collectives.reduction import ADD
 from collectives.threads import single_process
-from spmd.collecting import no_collection
-from spmd.compiler.lower import ModuleLowering
-from spmd.compiler.options import CompileOptions
-from spmd.compiler.prepare import prepare
+from spmd.compiler.pipeline.lower import ModuleLowering
+from spmd.compiler.pipeline.options import CompileOptions
+from spmd.compiler.pipeline.prepare import prepare
 from spmd.compiler.schedule.costs import Work, work_of_unit
 from spmd.compiler.schedule.fusion import fuse
 from spmd.predict import probes
@@ -40,6 +39,7 @@ from spmd.predict.machine import RATES, Curve, Machine, MeasuredProduct, Memory,
 from spmd.predict.rounds import RoundsOfMessages
 from spmd.runtime.compile import compile
 from spmd.runtime.process import Process
+from spmd.support.collecting import no_collection
 
 #: Seconds of one round of a measurement, and rounds of each.
 _ROUND, _ROUNDS = 3e-3, 15

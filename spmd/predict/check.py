@@ -8,9 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from spmd.arrays import Array, Results
-from spmd.compiler.lower import ModuleLowering
-from spmd.compiler.prepare import Prepared
+from spmd.compiler.pipeline.lower import ModuleLowering
+from spmd.compiler.pipeline.prepare import Prepared
 from spmd.compiler.schedule.watching import ScheduledUnit
 from spmd.ir import Op
 from spmd.predict.events import UNKNOWN_TURNS, PricedPart, price_schedule
@@ -19,6 +18,7 @@ from spmd.predict.prediction import Prediction, predict
 from spmd.predict.report import duration, table
 from spmd.predict.timeline import OneMachine, timeline
 from spmd.runtime.executable import Executable
+from spmd.support.arrays import Array, Results
 
 #: Steps that are timed, whole and by unit.
 ROUNDS = 15

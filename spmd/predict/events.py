@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from spmd.amounts import amount
 from spmd.analysis.collectives import DESCRIPTIONS, Collective
-from spmd.backends.llvm.stretch import is_native
-from spmd.compiler.lower import ModuleLowering
+from spmd.backends.llvm.native_region import is_native
+from spmd.compiler.pipeline.lower import ModuleLowering
 from spmd.compiler.schedule.costs import (
     Cost,
     Work,
@@ -24,9 +23,10 @@ from spmd.compiler.schedule.nest import Nest
 from spmd.compiler.schedule.rows import row_groups
 from spmd.compiler.schedule.show import lines_of, names_of, title
 from spmd.compiler.schedule.units import nests_of
-from spmd.compiler.unroll import turns_of
+from spmd.compiler.transforms.unroll import turns_of
 from spmd.ir import Block, Function, Op, Value, captured_values
 from spmd.predict.machine import Machine
+from spmd.support.amounts import amount
 
 #: Turns that are taken as read in a loop that does not say how many it makes.
 UNKNOWN_TURNS = 1

@@ -11,9 +11,9 @@ from collectives.grid import ProcessGrid
 from collectives.network import Network
 from partitioner import Prices as PartitionerPrices
 from spmd.analysis.collectives import DESCRIPTIONS
-from spmd.compiler.lower import ModuleLowering
-from spmd.compiler.options import Options
-from spmd.compiler.prepare import Prepared
+from spmd.compiler.pipeline.lower import ModuleLowering
+from spmd.compiler.pipeline.options import Options
+from spmd.compiler.pipeline.prepare import Prepared
 from spmd.errors import UsageError
 from spmd.ir import Module, Op
 from spmd.predict.events import UNKNOWN_TURNS, Footprint, PricedEvent, PricedSchedule, price_schedule
@@ -88,7 +88,7 @@ def prices_of(machine: Machine, network: Network | None, size: int) -> TrafficPr
 def predict(
     prepared: Prepared, machine: Machine, network: Network | None = None, turns: int = UNKNOWN_TURNS
 ) -> Prediction:
-    """The step of a prepared program (spmd.compiler.prepare) on `machine`'s processes, joined by `network`.
+    """The step of a prepared program (spmd.compiler.pipeline.prepare) on `machine`'s processes, joined by `network`.
 
     Without a network they are on one machine. `turns` are reckoned with in loops that do not say how many they make.
     """

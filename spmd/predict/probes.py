@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from spmd.arrays import Array
-from spmd.compiler.verify import verify
+from spmd.compiler.pipeline.verify import verify
 from spmd.ir import Module
+from spmd.support.arrays import Array
 from spmd.syntax.parser import parse
 from spmd.types import TensorType, Type
 

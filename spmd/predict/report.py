@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import ceil, floor, log2
 from string import ascii_letters
 
-from spmd.amounts import amount
 from spmd.predict.prediction import Prediction
+from spmd.support.amounts import amount
 
 #: Lines of the critical path that are told.
 _TOLD = 12

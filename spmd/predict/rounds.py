@@ -11,7 +11,7 @@ import numpy as np
 from collectives.algorithms import Round, Rounds
 from collectives.communicator import Communicator
 from collectives.operations import CollectivePermute
-from spmd.arrays import Array
+from spmd.support.arrays import Array
 
 _FLOAT = np.dtype(np.float32)
 

@@ -16,9 +16,9 @@ from collectives.grid import ProcessGrid, flattened_ids
 from collectives.network import Network
 from collectives.operations import AllReduce, CollectiveBroadcast
 from spmd.analysis.collectives import Collective
-from spmd.compiler.lower import ModuleLowering
-from spmd.compiler.options import CompileOptions
-from spmd.compiler.prepare import prepare
+from spmd.compiler.pipeline.lower import ModuleLowering
+from spmd.compiler.pipeline.options import CompileOptions
+from spmd.compiler.pipeline.prepare import prepare
 from spmd.errors import CompileError, Diagnostic, UsageError
 from spmd.ir import Module
 from spmd.predict.events import UNKNOWN_TURNS, PricedEvent, price_schedule

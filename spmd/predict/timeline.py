@@ -13,9 +13,9 @@ from collectives.grid import Groups
 from collectives.network import Network, Traffic
 from collectives.operations import CollectivePermute, Operation
 from spmd.analysis.collectives import Collective
-from spmd.arrays import Array
 from spmd.predict.events import PricedEvent
 from spmd.predict.machine import Machine
+from spmd.support.arrays import Array
 
 
 class TrafficPrices(Protocol):

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from collectives.operations import CollectivePermute, describe, short_list
 from collectives.states import mismatch_text
 from spmd.analysis.collectives import COMMUNICATING, DESCRIPTIONS, Collective
-from spmd.compiler.lower import ModuleLowering
+from spmd.compiler.pipeline.lower import ModuleLowering
 from spmd.dialects.calls import CALLS
 from spmd.ir import Function, Op
 

@@ -11,11 +11,11 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from spmd.arrays import Array
-from spmd.attributes import Attribute, StringAttr
 from spmd.backends.numpy.conversion import conversion
 from spmd.errors import ExecutionError
 from spmd.ir import Function, Value
+from spmd.ir.attributes import Attribute, StringAttr
+from spmd.support.arrays import Array
 from spmd.types import F64, ElementType, TensorType, Type, storage_range
 
 _finfo: Callable[[Any], Any] = ml_dtypes.finfo

@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING, Any, Unpack
 from collectives.grid import ProcessGrid
 from spmd.analysis.grid import grid_of
 from spmd.analysis.shardings import is_sharded
-from spmd.collecting import no_collection
-from spmd.compiler.lower import ModuleLowering
-from spmd.compiler.options import CompileOptions, Options, chosen_options
-from spmd.compiler.prepare import Prepared, find_function, prepare
-from spmd.compiler.refine import refine
-from spmd.compiler.steps import shared_results
-from spmd.compiler.verify import verify
-from spmd.depth import within_stack
+from spmd.compiler.pipeline.lower import ModuleLowering
+from spmd.compiler.pipeline.options import CompileOptions, Options, chosen_options
+from spmd.compiler.pipeline.prepare import Prepared, find_function, prepare
+from spmd.compiler.pipeline.refine import refine
+from spmd.compiler.pipeline.verify import verify
+from spmd.compiler.plan.steps import shared_results
 from spmd.errors import CompileError
 from spmd.ir import Function, Module
 from spmd.runtime.executable import Executable
 from spmd.runtime.symbolic import SymbolicExecutable, is_symbolic
+from spmd.support.collecting import no_collection
+from spmd.support.recursion_guard import within_stack
+from spmd.support.usage import check_module
 from spmd.types import Type
-from spmd.usage import check_module
 
 if TYPE_CHECKING:
     from partitioner.sharding import ShardedType
@@ -39,7 +39,7 @@ def compile(
     """Compiles `function` of `module` for each process of `grid`.
 
     `grid` defaults to the module's own (`mhlo.num_replicas` by `mhlo.num_partitions`). A program with shardings is
-    partitioned first, unless `partition` is False. `options`: see spmd.compiler.options.CompileOptions. Raises
+    partitioned first, unless `partition` is False. `options`: see spmd.compiler.pipeline.options.CompileOptions. Raises
     CompileError for what cannot be compiled: a missing function, a grid that does not fit, an op no kernel runs;
     UsageError for an argument that is none.
     """

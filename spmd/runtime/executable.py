@@ -16,17 +16,17 @@ from collectives.memory import keep_freed_memory
 from collectives.one_thread import OneThread
 from spmd.analysis.collectives import COMMUNICATING
 from spmd.analysis.memory import too_large
-from spmd.arrays import Argument, Array, Source
 from spmd.backends.numpy.core import Program
-from spmd.compiler.donation import donated_arguments, owned_arrays
-from spmd.compiler.emit import locate
-from spmd.compiler.options import Options
+from spmd.compiler.pipeline.options import Options
+from spmd.compiler.plan.donation import donated_arguments, owned_arrays
+from spmd.compiler.plan.emit import locate
 from spmd.errors import CollectiveError, CompileError, Diagnostic, ExecutionError, SpmdError
 from spmd.ir import Function, Module
 from spmd.runtime.arguments import Check, argument_check, argument_names
 from spmd.runtime.process import Process
 from spmd.runtime.streams import InfeedSource, OutfeedTarget, infeed_from, outfeed_to
 from spmd.runtime.world import process_of
+from spmd.support.arrays import Argument, Array, Source
 from spmd.types import TokenType, TupleType, Type
 
 if TYPE_CHECKING:

@@ -11,10 +11,9 @@ from collectives.errors import CommunicationError as TransportError
 from collectives.grid import ProcessGrid
 from collectives.threads import ThreadCommunicator, run
 from spmd.analysis.grid import grid_of
-from spmd.arrays import Argument, Array
 from spmd.backends.numpy.communication import connect, endpoints
-from spmd.compiler.lower import ModuleLowering
-from spmd.compiler.options import CompileOptions
+from spmd.compiler.pipeline.lower import ModuleLowering
+from spmd.compiler.pipeline.options import CompileOptions
 from spmd.errors import CollectiveError, CompileError, UsageError
 from spmd.ir import Module
 from spmd.runtime.agreement import disagreement, trace
@@ -25,7 +24,8 @@ from spmd.runtime.several import ProgramsSimulation
 from spmd.runtime.simulation import Simulation, of_process, simulation_of, stacked_columns
 from spmd.runtime.streams import InfeedSource, OutfeedTarget, check_entries, open_streams
 from spmd.runtime.symbolic import SymbolicExecutable
-from spmd.usage import check_function, check_grid, check_memory, check_module, kind_of
+from spmd.support.arrays import Argument, Array
+from spmd.support.usage import check_function, check_grid, check_memory, check_module, kind_of
 
 Programs = Module | Executable | Sequence[Sequence[Module | Executable]]
 

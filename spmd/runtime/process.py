@@ -14,7 +14,7 @@ from collectives.errors import CommunicationError
 from collectives.grid import ProcessGrid, ProcessId
 from collectives.one_thread import OneThread
 from collectives.threads import single_process
-from spmd.arrays import Array, Nested
+from spmd.support.arrays import Array, Nested
 
 T = TypeVar("T")
 

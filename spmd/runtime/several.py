@@ -10,13 +10,13 @@ import numpy as np
 
 from collectives.grid import ProcessGrid
 from collectives.threads import single_process
-from spmd.arrays import Argument, Array
 from spmd.compiler.stack import stack_several
 from spmd.runtime.compile import compile
 from spmd.runtime.executable import Executable
 from spmd.runtime.process import Process
 from spmd.runtime.simulation import of_process, stacked_columns
 from spmd.runtime.streams import InfeedSource, OutfeedTarget, open_streams
+from spmd.support.arrays import Argument, Array
 
 
 class ProgramsSimulation:

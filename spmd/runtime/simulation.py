@@ -11,9 +11,8 @@ import numpy as np
 from collectives.grid import ProcessGrid
 from collectives.threads import single_process
 from spmd.analysis.memory import free_memory
-from spmd.arrays import Argument, Array, Results, Source
-from spmd.compiler.options import CompileOptions
-from spmd.compiler.prepare import Prepared, prepare
+from spmd.compiler.pipeline.options import CompileOptions
+from spmd.compiler.pipeline.prepare import Prepared, prepare
 from spmd.compiler.stack import stack
 from spmd.errors import ExecutionError
 from spmd.ir import Module
@@ -22,8 +21,9 @@ from spmd.runtime.compile import compile
 from spmd.runtime.executable import Executable
 from spmd.runtime.process import Process
 from spmd.runtime.streams import InfeedSource, OutfeedTarget, open_streams
+from spmd.support.arrays import Argument, Array, Results, Source
+from spmd.support.usage import check_function, check_grid, check_memory, check_module
 from spmd.types import TensorType, Type
-from spmd.usage import check_function, check_grid, check_memory, check_module
 
 
 class Simulation:

@@ -20,11 +20,11 @@ import ml_dtypes
 import numpy as np
 
 from collectives.grid import ProcessGrid
-from spmd.array_files import read_arrays
-from spmd.arrays import Array, bits_dtype, numpy_has
 from spmd.errors import ArrayFileError, ExecutionError, UsageError
 from spmd.runtime.process import Infeed, Outfeed, Streams
-from spmd.usage import kind_of
+from spmd.support.array_files import read_arrays
+from spmd.support.arrays import Array, bits_dtype, numpy_has
+from spmd.support.usage import kind_of
 
 Entry = tuple[Array, ...]
 InfeedSource = Callable[[], object] | Iterable[object] | str | PathLike[str]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from spmd.arrays import Argument, Array, Source
-from spmd.compiler.dynamic import is_dynamic
-from spmd.compiler.options import CompileOptions, Options
+from spmd.compiler.pipeline.dynamic import is_dynamic
+from spmd.compiler.pipeline.options import CompileOptions, Options
 from spmd.errors import ExecutionError
 from spmd.ir import Function, Module
 from spmd.runtime.executable import Executable
 from spmd.runtime.process import Process
+from spmd.support.arrays import Argument, Array, Source
 from spmd.types import TensorType, Type
 
 Shape = tuple[int, ...]

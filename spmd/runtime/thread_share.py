@@ -10,7 +10,7 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from spmd import machine
+from spmd.support import machine
 
 if TYPE_CHECKING:
     from mpi4py import MPI

@@ -16,11 +16,11 @@ from typing import ClassVar, TextIO
 import numpy as np
 
 from spmd.analysis.process_rows import UNSEEN, ProcessRows
-from spmd.arrays import Array, Results
 from spmd.compiler.schedule.watching import Clock, Run, ScheduledUnit, name_of, place_of
 from spmd.errors import Diagnostic, ExecutionError, Location
 from spmd.ir import Op, Value
 from spmd.runtime.trace import TraceEvent
+from spmd.support.arrays import Array, Results
 from spmd.types import TensorType
 
 

@@ -13,9 +13,9 @@ from collectives.grid import ProcessGrid
 from collectives.one_thread import OneThread
 from collectives.settings import SettingError
 from spmd.errors import CollectiveError, CompileError
-from spmd.machine import is_rank
 from spmd.runtime import failure, thread_share
 from spmd.runtime.process import Process
+from spmd.support.machine import is_rank
 
 if TYPE_CHECKING:
     from mpi4py import MPI

@@ -8,7 +8,10 @@ from types import MappingProxyType
 from typing import TypeVar
 
 from spmd import types as t
-from spmd.attributes import (
+from spmd.dialects.kinds import ENUMS
+from spmd.dialects.structs import STRUCTS, StructAttribute
+from spmd.ir import AttributeValue
+from spmd.ir.attributes import (
     FALSE,
     TRUE,
     UNIT,
@@ -18,9 +21,6 @@ from spmd.attributes import (
     OpaqueAttr,
     TypeAttr,
 )
-from spmd.dialects.kinds import ENUMS
-from spmd.dialects.structs import STRUCTS, StructAttribute
-from spmd.ir import AttributeValue
 from spmd.syntax.literal_parser import LiteralParser
 from spmd.syntax.token_parser import TokenParser
 

@@ -8,11 +8,11 @@ from dataclasses import MISSING, fields
 
 import numpy as np
 
-from spmd import attributes as attrs
 from spmd import types as t
-from spmd.arrays import Array, bits_dtype
 from spmd.dialects.structs import StructAttribute
 from spmd.ir import AttributeValue
+from spmd.ir import attributes as attrs
+from spmd.support.arrays import Array, bits_dtype
 from spmd.syntax.literals import float_bits, mask
 
 #: Constants of more elements than this are printed as the bytes they have, in hexadecimal.

@@ -11,8 +11,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from spmd.arrays import Array
-from spmd.attributes import DenseAttr
+from spmd.ir.attributes import DenseAttr
+from spmd.support.arrays import Array
 from spmd.syntax.literals import float_array, hex_bytes, parse_elements, raw_array
 from spmd.types import ElementType, QuantizedType, TensorType, storage_range
 

@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from spmd import types as t
-from spmd.attributes import Attribute
 from spmd.dialects import kinds
 from spmd.dialects.core import AttributeDef, OpDef
 from spmd.dialects.structs import STRUCTS
 from spmd.ir import AttributeValue, Op
+from spmd.ir.attributes import Attribute
 from spmd.syntax.attribute_parser import ATTRIBUTE_PARSERS
 from spmd.syntax.directives import Argument, Directive
 

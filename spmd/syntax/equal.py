@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from spmd.attributes import DictAttr, same_bits
 from spmd.ir import AttributeValue, Block, Op, Region, Value
+from spmd.ir.attributes import DictAttr, same_bits
 from spmd.syntax.directives import SEGMENTS
 
 

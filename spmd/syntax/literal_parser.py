@@ -8,7 +8,7 @@ from typing import TypeVar
 import numpy as np
 
 from spmd import types as t
-from spmd.attributes import (
+from spmd.ir.attributes import (
     FALSE,
     TRUE,
     UNIT,

@@ -14,7 +14,7 @@ from fractions import Fraction
 import ml_dtypes
 import numpy as np
 
-from spmd.arrays import Array, DType, bits_dtype
+from spmd.support.arrays import Array, DType, bits_dtype
 from spmd.types import ElementType, storage_range
 
 _HEX_DIGITS = "0123456789abcdefABCDEF"

@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from spmd import types as t
-from spmd.attributes import Attribute, DenseArrayAttr, DenseAttr
 from spmd.dialects import core
 from spmd.dialects.core import OpDef
 from spmd.errors import Diagnostic, Location, ParseError, Source
 from spmd.ir import AttributeValue, Block, Region, Value
+from spmd.ir.attributes import Attribute, DenseArrayAttr, DenseAttr
 from spmd.syntax.attribute_parser import AttributeParser
 from spmd.syntax.directives import SEGMENTS
 from spmd.syntax.lexer import OutOfTokens, TokenLocation, TokenPage, Tokens

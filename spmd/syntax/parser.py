@@ -10,11 +10,11 @@ import sys
 from collections.abc import Iterable
 from functools import partial
 
-from spmd.attributes import ArrayAttr, Attribute, DictAttr, LocationAttr
-from spmd.collecting import no_collection
 from spmd.dialects import core
 from spmd.errors import Diagnostic, Location, ParseError, Source, SpmdError, VerificationError
 from spmd.ir import Block, Module, Region
+from spmd.ir.attributes import ArrayAttr, Attribute, DictAttr, LocationAttr
+from spmd.support.collecting import no_collection
 from spmd.syntax.lexer import OutOfTokens, TokenLocation
 from spmd.syntax.literals import hex_bytes
 from spmd.syntax.op_parser import OperationParser

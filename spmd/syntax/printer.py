@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NoReturn
 
-from spmd.attributes import Attribute, DenseArrayAttr
 from spmd.ir import AttributeValue, Block, Function, Module, NumberedValue, Op, Region, Value, register_printer
+from spmd.ir.attributes import Attribute, DenseArrayAttr
 from spmd.syntax.assembly import assembly_format
 from spmd.syntax.attribute_printer import (
     format_attribute,

@@ -11,10 +11,10 @@ from dataclasses import fields, is_dataclass
 from functools import cache
 from typing import Any
 
-from spmd.attributes import DenseAttr
 from spmd.dialects.core import OpDef
 from spmd.dialects.make import make_reducer
 from spmd.ir import AttributeValue, Region
+from spmd.ir.attributes import DenseAttr
 from spmd.types import TensorType
 
 #: How many different dictionaries are looked through: a program whose attributes are all different shares none anyway.

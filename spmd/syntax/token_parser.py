@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any, ClassVar, NoReturn
 
 from spmd import types as t
-from spmd.attributes import Attribute
+from spmd.ir.attributes import Attribute
 from spmd.syntax.lexer import END, part_offsets, split_parts
 
 #: How deep types, attributes and regions may nest.

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 from spmd import types as t
-from spmd.attributes import OpaqueAttr
 from spmd.dialects.type_rules import element_fault, type_fault
+from spmd.ir.attributes import OpaqueAttr
 from spmd.syntax.lexer import END, split_parts
 from spmd.syntax.token_parser import DEEPEST, LARGEST, TokenParser
 

@@ -11,7 +11,7 @@ from contextvars import ContextVar
 from dataclasses import fields
 from typing import Any, ClassVar, TypeVar
 
-from spmd.context import holding
+from spmd.support.context import holding
 
 _T = TypeVar("_T")
 

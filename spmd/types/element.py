@@ -8,7 +8,7 @@ from typing import ClassVar
 import ml_dtypes
 import numpy as np
 
-from spmd.arrays import DType
+from spmd.support.arrays import DType
 from spmd.types.base import Type
 
 

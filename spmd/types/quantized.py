@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from spmd.arrays import DType
+from spmd.support.arrays import DType
 from spmd.types.base import Type
 from spmd.types.element import ElementType
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from spmd.arrays import Array, DType
+from spmd.support.arrays import Array, DType
 from spmd.types.base import Type
 from spmd.types.element import ElementType, element_type_of
 from spmd.types.quantized import QuantizedType

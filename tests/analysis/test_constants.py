@@ -5,7 +5,7 @@ import pytest
 
 import spmd
 from spmd.analysis.constants import constant_array
-from spmd.attributes import aligned, is_splat
+from spmd.ir.attributes import aligned, is_splat
 
 RESOURCE = """func.func @main(%0: tensor<4xf32>) -> tensor<4xf32> {
   %1 = stablehlo.constant dense_resource<blob> : tensor<4xf32>

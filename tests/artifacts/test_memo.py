@@ -8,7 +8,7 @@ import pytest
 
 import spmd
 from spmd.artifacts.bytecode import read_bytecode, write_bytecode
-from spmd.attributes import DenseAttr
+from spmd.ir.attributes import DenseAttr
 from spmd.syntax import difference
 from tests.artifacts import reference
 

@@ -15,7 +15,7 @@ from spmd.artifacts.formats import read_binary
 from spmd.artifacts.sections import read_container
 from spmd.artifacts.stream import ByteReader
 from spmd.artifacts.tables import Tables
-from spmd.attributes import ArrayAttr
+from spmd.ir.attributes import ArrayAttr
 from spmd.syntax.attribute_printer import format_attribute
 from tests.artifacts.programs import PROGRAMS, QUANTIZED, UNKNOWN
 from tests.artifacts.test_torch_saved import BIAS, META, MODULE, WEIGHT

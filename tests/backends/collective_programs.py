@@ -13,7 +13,7 @@ import ml_dtypes
 import numpy as np
 
 import spmd
-from spmd.arrays import Array
+from spmd.support.arrays import Array
 
 
 @dataclass(frozen=True)

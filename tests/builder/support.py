@@ -9,9 +9,9 @@ import numpy as np
 
 import spmd
 from collectives.grid import ProcessGrid
-from spmd.arrays import Array
 from spmd.builder import Shape, XlaBuilder, XlaComputation, XlaOp
 from spmd.ir import Module
+from spmd.support.arrays import Array
 from spmd.syntax import same_program
 
 

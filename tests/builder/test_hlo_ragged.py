@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import spmd
-from spmd.arrays import Array
+from spmd.support.arrays import Array
 
 ROWS, OUTPUT = 6, 7
 

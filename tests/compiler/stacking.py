@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 import spmd
-from spmd.arrays import Array
+from spmd.support.arrays import Array
 
 PROCESSES = 3
 

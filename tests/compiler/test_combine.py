@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import spmd
-from spmd.compiler.combine import combine
+from spmd.compiler.transforms.combine import combine
 from spmd.ir import Function
 
 REDUCE = """"stablehlo.all_reduce"(OPERAND) ({

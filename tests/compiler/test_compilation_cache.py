@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import spmd
-from spmd.compiler import compilation_cache, lower
-from spmd.compiler.compilation_cache import _sources
-from spmd.compiler.options import default_backends
+from spmd.compiler.pipeline import compilation_cache, lower
+from spmd.compiler.pipeline.compilation_cache import _sources
+from spmd.compiler.pipeline.options import default_backends
 
 if "llvm" not in default_backends():
     pytest.skip("native code alone is kept", allow_module_level=True)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import spmd
-from spmd.compiler.inline import inline
+from spmd.compiler.transforms.inline import inline
 from spmd.ir import Op
 
 TYPE = "tensor<2xf32>"

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import spmd
-from spmd.backends.llvm.stretch import is_native
+from spmd.backends.llvm.native_region import is_native
 from tests.compiler.schedule.test_schedule import units_of
 
 DTYPES = {"i8": np.int8, "ui8": np.uint8, "i16": np.int16, "i32": np.int32, "ui32": np.uint32, "i64": np.int64}

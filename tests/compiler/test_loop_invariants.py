@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import spmd
-from spmd.compiler.loop_invariants import hoist_invariants
+from spmd.compiler.transforms.loop_invariants import hoist_invariants
 from spmd.ir import Op
 
 LOOP = """func.func @main(%x: tensor<8x8xf32>, %n: tensor<i32>, %v: tensor<8xf32>) -> tensor<8xf32> {{

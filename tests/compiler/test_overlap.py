@@ -5,8 +5,8 @@ import pytest
 
 import spmd
 from launch.cli import main
-from spmd.compiler.lower import ModuleLowering
-from spmd.compiler.options import Options
+from spmd.compiler.pipeline.lower import ModuleLowering
+from spmd.compiler.pipeline.options import Options
 from spmd.ir import Op
 
 #: Two layers' gradients, as a backward pass gives them: the last layer's first, all reduced in the end.
@@ -71,7 +71,7 @@ def test_what_is_small_is_not_started() -> None:
 def test_a_core_to_spare_for_each_rank_is_what_auto_asks_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMPI_COMM_WORLD_LOCAL_SIZE", "3")
     for cores, overlaps in ((5, False), (6, True)):
-        monkeypatch.setattr("spmd.compiler.options.usable_cores", lambda cores=cores: cores)
+        monkeypatch.setattr("spmd.compiler.pipeline.options.usable_cores", lambda cores=cores: cores)
         assert ("async_start" in names(flat(512, threads=1))) is overlaps
         assert "async_start" not in names(flat(512, threads=2))
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import spmd
-from spmd.compiler.lower import ModuleLowering
-from spmd.compiler.options import Options
-from spmd.compiler.simplify import simplify
+from spmd.compiler.pipeline.lower import ModuleLowering
+from spmd.compiler.pipeline.options import Options
+from spmd.compiler.transforms.simplify import simplify
 from spmd.ir import captured_values
 from spmd.runtime.compile import compile as compile_module
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import spmd
-from spmd.compiler.scatter_expansion import expand_scatters
-from spmd.compiler.simplify import remove_dead
+from spmd.compiler.transforms.scatter_expansion import expand_scatters
+from spmd.compiler.transforms.simplify import remove_dead
 from tests.compiler.stacking import same_bits
 
 #: Indices inside, at both ends and outside.

@@ -7,7 +7,7 @@ import pytest
 
 import spmd
 from launch.conformance import Case, judge
-from spmd.compiler.options import Options
+from spmd.compiler.pipeline.options import Options
 from spmd.compiler.stack.runs import RUN, stack_runs
 
 PROGRAM = """

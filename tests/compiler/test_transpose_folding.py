@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import spmd
-from spmd.compiler.simplify import remove_dead
-from spmd.compiler.transpose_folding import fold_transposes
+from spmd.compiler.transforms.simplify import remove_dead
+from spmd.compiler.transforms.transpose_folding import fold_transposes
 from tests.loops import counted_loop
 
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import spmd
-from spmd.compiler.simplify import remove_dead
-from spmd.compiler.transpose_folding import fold_transposes
-from spmd.compiler.transpose_sinking import sink_transposes
+from spmd.compiler.transforms.simplify import remove_dead
+from spmd.compiler.transforms.transpose_folding import fold_transposes
+from spmd.compiler.transforms.transpose_sinking import sink_transposes
 from tests.loops import counted_loop
 
 HEAD = "func.func @main(%x: tensor<4x3x5xf32>, %b: tensor<5xf32>, %s: tensor<f32>) -> "

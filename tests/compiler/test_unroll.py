@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import spmd
-from spmd.compiler.lower import ModuleLowering
-from spmd.compiler.options import Options
+from spmd.compiler.pipeline.lower import ModuleLowering
+from spmd.compiler.pipeline.options import Options
 from spmd.types import ELEMENT_TYPES, storage_range
 
 

@@ -10,7 +10,7 @@ from collections import Counter
 import pytest
 
 import spmd
-from spmd.compiler.verify import warnings
+from spmd.compiler.pipeline.verify import warnings
 from spmd.dialects import OPS
 from spmd.dialects.structs import DotAlgorithmAttr
 from spmd.errors import SpmdError

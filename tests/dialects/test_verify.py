@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import spmd
-from spmd.compiler.verify import verify
+from spmd.compiler.pipeline.verify import verify
 from spmd.dialects import OPS
 from spmd.errors import Diagnostic
 from spmd.ir import Block, Op, Region, new_op

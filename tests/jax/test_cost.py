@@ -14,7 +14,7 @@ from spmd.predict.prediction import predict
 jax = pytest.importorskip("jax")
 
 import spmd.jax  # noqa: E402
-from spmd.compiler.prepare import prepare  # noqa: E402
+from spmd.compiler.pipeline.prepare import prepare  # noqa: E402
 
 
 def _step(w, x):  # type: ignore[no-untyped-def]

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from launch import cli
-from spmd.array_files import read_arrays
+from spmd.support.array_files import read_arrays
 from spmd.types import ELEMENT_TYPES
 
 ROOT = Path(__file__).parents[2]

@@ -7,8 +7,8 @@ import pytest
 
 from launch import elastic, mpirun, rank
 from launch.mpirun import Job, Launcher
-from spmd import machine
 from spmd.runtime import thread_share
+from spmd.support import machine
 
 ROOT = Path(__file__).parents[2]
 OPENMPI = Launcher("/usr/bin/mpirun", "openmpi")

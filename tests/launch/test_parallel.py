@@ -12,7 +12,7 @@ import pytest
 
 from launch import mpirun
 from launch.cli import main
-from spmd import machine
+from spmd.support import machine
 
 ROOT = Path(__file__).parents[2]
 SPMD = [sys.executable, "-m", "launch"]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import spmd
-from spmd.compiler.prepare import prepare
+from spmd.compiler.pipeline.prepare import prepare
 from spmd.predict import calibrate
 from spmd.predict.check import check
 from spmd.predict.machine import HOW, nominal

@@ -12,10 +12,10 @@ import numpy as np
 
 from partitioner.rules import REDUCE, Rule, rule_of
 from spmd import parse
-from spmd.attributes import DictAttr, SymbolRefAttr
 from spmd.dialects import sdy_attributes as sdy
 from spmd.dialects.make import make_op
 from spmd.ir import Function, Op
+from spmd.ir.attributes import DictAttr, SymbolRefAttr
 from tests.partitioner.drawing import Shape, integers, tensor
 from tests.partitioner.drawn_axes import MESHES, Cuts, PrimePart, count, mesh_line, parts_of, refs, shuffled
 from tests.partitioner.drawn_programs import Drawn

@@ -12,7 +12,7 @@ from math import prod
 
 import numpy as np
 
-from spmd.arrays import Array
+from spmd.support.arrays import Array
 from tests.partitioner.drawing import Shape, tensor
 from tests.partitioner.drawn_axes import Mesh, mesh_line, orders
 

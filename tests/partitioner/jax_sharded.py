@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from spmd.arrays import Array
+from spmd.support.arrays import Array
 
 DEVICES = 8
 

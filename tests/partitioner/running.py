@@ -7,7 +7,7 @@ from typing import Any
 
 import partitioner
 import spmd
-from spmd.arrays import Array
+from spmd.support.arrays import Array
 
 
 def run_whole(text: str, arguments: Sequence[Array]) -> tuple[Array, ...]:

@@ -6,7 +6,7 @@ import pytest
 
 import spmd
 from collectives.network import Level, Network
-from spmd.compiler.prepare import prepare
+from spmd.compiler.pipeline.prepare import prepare
 from spmd.errors import CompileError, UsageError
 from spmd.predict.machine import nominal
 from spmd.predict.prediction import Prediction, predict, predict_on

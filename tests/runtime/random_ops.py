@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from hypothesis import strategies as st
 
 import spmd
-from spmd.arrays import Array
+from spmd.support.arrays import Array
 
 Shape = tuple[int, ...]
 #: A value of the program: its name, element type and shape.

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 import spmd
-from spmd.arrays import Array
+from spmd.support.arrays import Array
 from spmd.types import ELEMENT_TYPES
 from tests.runtime.random_ops import ELEMENTS, RandomOps, Shape, type_text
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import spmd
-from spmd.compiler.lower import ModuleLowering
+from spmd.compiler.pipeline.lower import ModuleLowering
 from spmd.runtime.agreement import CollectiveEvent, Trace, disagreement, trace
 
 A, B = (

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import spmd
-from spmd.arrays import Array
+from spmd.support.arrays import Array
 from tests.backends.collective_programs import PROGRAMS
 from tests.backends.modules import reference
 from tests.compiler.stacking import same_bits

@@ -12,7 +12,7 @@ import pytest
 import partitioner
 import spmd
 from benchmarks.simulation import mlp_arguments, mlp_program, rounds_program
-from spmd.arrays import Array
+from spmd.support.arrays import Array
 from spmd.types import TensorType
 from tests.measuring import with_peak_memory
 

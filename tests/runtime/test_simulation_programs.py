@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import spmd
-from spmd.arrays import Array
+from spmd.support.arrays import Array
 from tests.compiler.stacking import same_bits
 from tests.runtime.random_programs import draw_program
 

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import spmd
-from spmd.arrays import Array
+from spmd.support.arrays import Array
 from spmd.types import ELEMENT_TYPES
 from tests.backends.modules import type_of
 from tests.compiler.stacking import same_bits

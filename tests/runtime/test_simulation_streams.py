@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import spmd
-from spmd.arrays import Array
+from spmd.support.arrays import Array
 
 GRID = spmd.ProcessGrid(2, 2)
 X = np.arange(8, dtype=np.float32).reshape(4, 2)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import spmd
-from spmd.arrays import Array
 from spmd.runtime.watch import check_nans, print_each
+from spmd.support.arrays import Array
 
 GRID = spmd.ProcessGrid(2, 2)
 

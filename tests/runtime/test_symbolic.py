@@ -8,8 +8,8 @@ import pytest
 
 import partitioner
 import spmd
-from spmd.arrays import Array
 from spmd.runtime.symbolic import SymbolicExecutable
+from spmd.support.arrays import Array
 
 HEADER = """module attributes {mhlo.num_partitions = 4 : i32} {
   sdy.mesh @mesh = <["x"=2, "y"=2]>

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from spmd import machine
 from spmd.runtime import thread_share
+from spmd.support import machine
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = """

@@ -5,7 +5,8 @@ import pytest
 
 import spmd
 from spmd import types as t
-from spmd.attributes import (
+from spmd.dialects import structs
+from spmd.ir.attributes import (
     ArrayAttr,
     Attribute,
     BoolAttr,
@@ -20,7 +21,6 @@ from spmd.attributes import (
     TypeAttr,
     UnitAttr,
 )
-from spmd.dialects import structs
 from spmd.syntax import parse, print_op
 from spmd.syntax.attribute_printer import format_attribute
 

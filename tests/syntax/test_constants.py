@@ -10,7 +10,7 @@ from hypothesis.extra import numpy as hnp
 
 import spmd
 from spmd import types as t
-from spmd.attributes import DenseAttr, is_splat, same_bits
+from spmd.ir.attributes import DenseAttr, is_splat, same_bits
 from spmd.syntax import parse
 from spmd.syntax.attribute_printer import format_dense
 

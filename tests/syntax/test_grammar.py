@@ -5,7 +5,7 @@ import pytest
 
 import spmd
 from spmd.artifacts.bytecode import write_bytecode
-from spmd.attributes import TypeAttr
+from spmd.ir.attributes import TypeAttr
 from spmd.syntax import difference
 
 BODY = """(%a: tensor<2xf32>) -> tensor<2xf32> {

@@ -11,7 +11,7 @@ from spmd.analysis.scalar.expression import Expression, Primitive
 from spmd.analysis.scalar.functions import DEFINITIONS
 from spmd.analysis.scalar.narrow import has_mantissa
 from spmd.ir import Op
-from spmd.registry import filed
+from spmd.support.registry import filed
 from spmd.types import ElementType
 
 #: What an op gives for one point, from its operands' elements there; None where its types have no scalar form.

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from spmd import attributes as attrs
 from spmd import types as t
 from spmd.artifacts.encodings import fields as f
 from spmd.artifacts.encodings import kept, locations
@@ -13,6 +12,7 @@ from spmd.artifacts.encodings.fields import DialectEncodings, EntryReader, Entry
 from spmd.artifacts.encodings.numbers import ARRAY, DENSE, FLOAT, INTEGER
 from spmd.artifacts.text import parse_type
 from spmd.dialects.structs import StructAttribute
+from spmd.ir import attributes as attrs
 from spmd.syntax.attribute_printer import format_attribute
 
 BUILTIN = DialectEncodings()

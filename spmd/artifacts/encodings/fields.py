@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Protocol, TypeAlias
 
 from spmd.artifacts.stream import ByteReader, ByteWriter
-from spmd.attributes import Attribute
+from spmd.ir.attributes import Attribute
 from spmd.types import Type
 
 Version = tuple[int, int]

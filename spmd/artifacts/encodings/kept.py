@@ -17,7 +17,7 @@ from spmd.artifacts.encodings.fields import (
     expect,
 )
 from spmd.artifacts.text import parse_type
-from spmd.attributes import Attribute, DenseAttr, OpaqueAttr, UnitAttr
+from spmd.ir.attributes import Attribute, DenseAttr, OpaqueAttr, UnitAttr
 from spmd.syntax.attribute_printer import dense_body, format_attribute, nested, quoted
 
 

@@ -20,7 +20,7 @@ from spmd.artifacts.encodings.fields import (
     FieldValue,
     Simple,
 )
-from spmd.attributes import Attribute, LocationAttr, StringAttr
+from spmd.ir.attributes import Attribute, LocationAttr, StringAttr
 from spmd.syntax.attribute_printer import format_attribute, quoted
 from spmd.syntax.literals import unquote
 

@@ -11,9 +11,8 @@ import re
 import numpy as np
 
 from spmd import types as t
-from spmd.arrays import Array
 from spmd.artifacts.encodings.fields import EntryReader, EntryWriter, FieldValue, Simple
-from spmd.attributes import (
+from spmd.ir.attributes import (
     FALSE,
     TRUE,
     Attribute,
@@ -26,6 +25,7 @@ from spmd.attributes import (
     aligned,
     all_the_same,
 )
+from spmd.support.arrays import Array
 from spmd.syntax.dense import dense_raw
 from spmd.syntax.literals import mask, raw_array
 

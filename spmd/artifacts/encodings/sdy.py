@@ -19,8 +19,8 @@ from spmd.artifacts.encodings.fields import (
     attributes_of,
     optional_of,
 )
-from spmd.attributes import SymbolRefAttr
 from spmd.dialects import sdy_attributes as sdy
+from spmd.ir.attributes import SymbolRefAttr
 
 SDY = DialectEncodings()
 _table = SDY.attributes

@@ -27,9 +27,9 @@ from spmd.artifacts.encodings.fields import (
     Version,
     expect,
 )
-from spmd.attributes import ArrayAttr, Attribute, EnumAttr
 from spmd.dialects import structs
 from spmd.dialects.kinds import ENUMS
+from spmd.ir.attributes import ArrayAttr, Attribute, EnumAttr
 
 STABLEHLO, CHLO = DialectEncodings(), DialectEncodings()
 _attributes = STABLEHLO.attributes

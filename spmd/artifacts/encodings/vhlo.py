@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from spmd import attributes as attrs
 from spmd import types as t
 from spmd.artifacts.encodings.builtin import (
     Bounds,
@@ -51,6 +50,7 @@ from spmd.artifacts.encodings.stablehlo import (
     enum_encodings,
 )
 from spmd.dialects import structs
+from spmd.ir import attributes as attrs
 
 VHLO = DialectEncodings()
 _attributes, _types = VHLO.attributes, VHLO.types

@@ -17,7 +17,11 @@ from spmd.artifacts.encodings.fields import Version
 from spmd.artifacts.encodings.vhlo import ApiVersion
 from spmd.artifacts.vhlo.defaults import default_of, integers
 from spmd.artifacts.vhlo.ops import BY_BASE, VhloOp, base_of
-from spmd.attributes import (
+from spmd.dialects import structs
+from spmd.dialects.checks import element_of
+from spmd.errors import ConversionError, Diagnostic
+from spmd.ir import AttributeValue, Op
+from spmd.ir.attributes import (
     TRUE,
     ArrayAttr,
     Attribute,
@@ -30,10 +34,6 @@ from spmd.attributes import (
     TypeAttr,
     UnitAttr,
 )
-from spmd.dialects import structs
-from spmd.dialects.checks import element_of
-from spmd.errors import ConversionError, Diagnostic
-from spmd.ir import AttributeValue, Op
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,10 @@ import numpy as np
 
 from spmd import types as t
 from spmd.artifacts.encodings.vhlo import ApiVersion
-from spmd.attributes import (
+from spmd.dialects import OPS
+from spmd.dialects.core import Trait
+from spmd.dialects.structs import ResultAccuracyAttr
+from spmd.ir.attributes import (
     FALSE,
     ArrayAttr,
     Attribute,
@@ -25,9 +28,6 @@ from spmd.attributes import (
     StringAttr,
     TypeAttr,
 )
-from spmd.dialects import OPS
-from spmd.dialects.core import Trait
-from spmd.dialects.structs import ResultAccuracyAttr
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,11 @@ from __future__ import annotations
 import numpy as np
 
 from spmd.analysis.custom_calls import call_attributes
-from spmd.arrays import Array
 from spmd.backends.numpy.core import Context, Kernel
 from spmd.backends.numpy.custom_call import target
 from spmd.errors import CollectiveError, Diagnostic
 from spmd.ir import Op
+from spmd.support.arrays import Array
 
 
 @target("spmd.expect_agreement")

@@ -10,11 +10,11 @@ from collections.abc import Callable
 
 import numpy as np
 
-from spmd.arrays import Array, bits_dtype
-from spmd.attributes import BoolAttr, DenseAttr, FloatAttr, IntegerAttr
 from spmd.backends.numpy.core import Context, Kernel, kernel
 from spmd.errors import CompileError, Diagnostic, ExecutionError
 from spmd.ir import Op, Value
+from spmd.ir.attributes import BoolAttr, DenseAttr, FloatAttr, IntegerAttr
+from spmd.support.arrays import Array, bits_dtype
 from spmd.types import ElementType, TensorType
 
 Binary = Callable[[Array, Array], Array]

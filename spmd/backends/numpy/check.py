@@ -10,13 +10,13 @@ from collections.abc import Callable
 
 import numpy as np
 
-from spmd.arrays import Array, DType, Results, bits_dtype
-from spmd.attributes import DenseAttr
 from spmd.backends.numpy.core import Context, Kernel, kernel
 from spmd.backends.numpy.custom_call import target
 from spmd.errors import Diagnostic, ExecutionError
 from spmd.ir import Op
+from spmd.ir.attributes import DenseAttr
 from spmd.runtime.process import Process
+from spmd.support.arrays import Array, DType, Results, bits_dtype
 
 #: Where two arrays agree, element by element.
 Agree = Callable[[Array, Array], Array]

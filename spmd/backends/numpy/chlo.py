@@ -5,8 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from spmd import types as t
-from spmd.arrays import Array
-from spmd.attributes import ArrayAttr, Attribute, BoolAttr, DenseAttr, FloatAttr, IntegerAttr
 from spmd.backends.numpy import elementwise_complex as on_complex
 from spmd.backends.numpy import special
 from spmd.backends.numpy.core import Call, Context, Kernel, kernel
@@ -23,6 +21,8 @@ from spmd.backends.numpy.pointwise import (
 )
 from spmd.errors import CompileError, Diagnostic
 from spmd.ir import Op
+from spmd.ir.attributes import ArrayAttr, Attribute, BoolAttr, DenseAttr, FloatAttr, IntegerAttr
+from spmd.support.arrays import Array
 
 
 def _inverse(function: Call) -> ElementwiseKernels:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from spmd.arrays import Array
 from spmd.backends.numpy.core import Context, Kernel, kernel, make_kernel
 from spmd.backends.numpy.pointwise import keep
 from spmd.dialects.core import OPS
 from spmd.ir import AttributeValue, Op
+from spmd.support.arrays import Array
 
 _PREFIX = "chlo.broadcast_"
 #: Ops that have no counterpart in StableHLO.

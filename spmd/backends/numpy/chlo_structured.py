@@ -7,13 +7,13 @@ from math import prod
 
 import numpy as np
 
-from spmd.arrays import Array, DType, Results, bits_dtype
 from spmd.backends.numpy.core import Context, Kernel, kernel
 from spmd.backends.numpy.pointwise import compute_dtype, element_of
 from spmd.backends.numpy.regions import Fold, Loop, running_loop_of, with_signs_of_zeros
 from spmd.dialects.structs import DotDimensionNumbersAttr, RaggedDotDimensionNumbersAttr
 from spmd.ir import Op
 from spmd.runtime.process import Process
+from spmd.support.arrays import Array, DType, Results, bits_dtype
 
 # --- top_k -----------------------------------------------------------------------------------------------------------
 

@@ -13,10 +13,10 @@ import numpy as np
 from collectives.communicator import BoundCollective, Communicator, Completed, Request, Start
 from collectives.operations import AllReduce
 from spmd.analysis.collectives import DESCRIPTIONS, ROOTED, Collective
-from spmd.arrays import Array, DType, Results
 from spmd.backends.numpy.core import Context, Kernel, kernel
 from spmd.ir import Op
 from spmd.runtime.process import Process
+from spmd.support.arrays import Array, DType, Results
 
 
 @kernel("stablehlo.replica_id")

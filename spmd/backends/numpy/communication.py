@@ -13,11 +13,11 @@ from collectives.channels import Channels
 from collectives.errors import GroupError
 from collectives.grid import ProcessGrid, permute_pairs
 from spmd.analysis.process_groups import channel_id
-from spmd.arrays import Array, Results
 from spmd.backends.numpy.core import Context, Kernel, kernel
 from spmd.errors import CollectiveError, Diagnostic, ExecutionError
 from spmd.ir import Module, Op
 from spmd.runtime.process import Process
+from spmd.support.arrays import Array, Results
 from spmd.types import TensorType
 
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from spmd.analysis.expressions import COMMUTATIVE, Expression, Expressions
-from spmd.arrays import Array
 from spmd.backends.numpy.core import Context
 from spmd.ir import Block, Op, Region, Value, captured_values, copy_block
+from spmd.support.arrays import Array
 from spmd.types import TensorType
 
 

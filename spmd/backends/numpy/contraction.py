@@ -11,11 +11,11 @@ from math import prod
 
 import numpy as np
 
-from spmd.arrays import Array, DType
 from spmd.backends.numpy.core import Context, Kernel, kernel
 from spmd.backends.numpy.pointwise import compute_dtype
 from spmd.dialects.structs import DotAlgorithmAttr, DotDimensionNumbersAttr
 from spmd.ir import Op
+from spmd.support.arrays import Array, DType
 from spmd.types import ElementType, TensorType
 
 Convert = Callable[[Array], Array]

@@ -8,7 +8,6 @@ import numpy as np
 
 from spmd import types as t
 from spmd.analysis.float_formats import FLOAT_FORMATS
-from spmd.arrays import Array, DType, bits_dtype
 from spmd.backends.numpy.core import Call, Context, Kernel, kernel
 from spmd.backends.numpy.pointwise import (
     element_of,
@@ -21,6 +20,7 @@ from spmd.backends.numpy.pointwise import (
     write,
 )
 from spmd.ir import Op
+from spmd.support.arrays import Array, DType, bits_dtype
 
 
 @kernel("stablehlo.convert")

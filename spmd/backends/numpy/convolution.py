@@ -14,12 +14,12 @@ from math import prod
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from spmd.arrays import Array
 from spmd.backends.numpy.contraction import arithmetic
 from spmd.backends.numpy.convolution_geometry import PATCHES, Geometry, Label, geometry_of, kernel_matrix, to_result
 from spmd.backends.numpy.convolution_scattered import scattered_products, scatters_less
 from spmd.backends.numpy.core import Context, Kernel, kernel
 from spmd.ir import Op
+from spmd.support.arrays import Array
 
 
 @kernel("stablehlo.convolution")

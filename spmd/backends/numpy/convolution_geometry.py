@@ -8,10 +8,10 @@ from math import prod
 
 import numpy as np
 
-from spmd.arrays import Array
 from spmd.backends.numpy.data_movement import padder
 from spmd.dialects.structs import ConvDimensionNumbersAttr
 from spmd.ir import Op
+from spmd.support.arrays import Array
 
 #: What a dimension of windows, kernel or result is for: batch b, feature f, group g, output feature n, and for each
 #: spatial dimension d its place in the result ("o", d) and within the window ("k", d).

@@ -12,8 +12,8 @@ from math import prod
 
 import numpy as np
 
-from spmd.arrays import Array
 from spmd.backends.numpy.convolution_geometry import PATCHES, Geometry, kernel_matrix, to_result
+from spmd.support.arrays import Array
 
 #: Output features that make a run of memory worth a call.
 _RUN = 16

@@ -26,10 +26,10 @@ import numpy as np
 from collectives.grid import ProcessGrid
 from spmd.analysis.collectives import CollectiveOptions
 from spmd.analysis.memory import too_large
-from spmd.arrays import Array, Results
 from spmd.errors import CompileError, Diagnostic, SpmdError
 from spmd.ir import Function, Module, Op
-from spmd.registry import filed
+from spmd.support.arrays import Array, Results
+from spmd.support.registry import filed
 
 #: A pointwise call: `call(*operands, out=None)`.
 Call = Callable[..., Array]
@@ -69,7 +69,7 @@ class Kernel:
 
 
 class KernelOptions(CollectiveOptions, Protocol):
-    """What makers ask of the options of a compilation (spmd.compiler.options)."""
+    """What makers ask of the options of a compilation (spmd.compiler.pipeline.options)."""
 
     @property
     def check_collectives(self) -> bool: ...

@@ -10,16 +10,16 @@ from collections.abc import Callable
 
 import numpy as np
 
-from spmd import attributes as a
 from spmd.analysis.custom_calls import HINTS, PYTHON_CALLBACK, call_attributes, declare_registered
-from spmd.arrays import Array, Results, UserFunction
 from spmd.backends.numpy.core import KERNELS, Context, Kernel, Maker, kernel, make_kernel
 from spmd.dialects.core import OPS
 from spmd.dialects.make import make_op
 from spmd.errors import CompileError, Diagnostic, ExecutionError, UsageError
 from spmd.ir import AttributeValue, Op
-from spmd.registry import filed
+from spmd.ir import attributes as a
 from spmd.runtime.process import Process
+from spmd.support.arrays import Array, Results, UserFunction
+from spmd.support.registry import filed
 from spmd.types import BufferType, TensorType
 
 #: Makers by target name.

@@ -10,13 +10,13 @@ from collections.abc import Callable
 import numpy as np
 
 from spmd.analysis.custom_calls import call_attributes
-from spmd.arrays import Array, Results
 from spmd.backends.numpy.core import Context, Kernel, make_kernel
 from spmd.backends.numpy.custom_call import target
 from spmd.backends.numpy.sort import first_in_order
 from spmd.dialects.make import make_op
 from spmd.errors import Diagnostic, ExecutionError
 from spmd.ir import AttributeValue, Op, Region, copy_block
+from spmd.support.arrays import Array, Results
 from spmd.types import TensorType
 
 

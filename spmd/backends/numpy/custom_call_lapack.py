@@ -14,7 +14,6 @@ from typing import Any, NoReturn
 import numpy as np
 
 from spmd.analysis.custom_calls import call_attributes
-from spmd.arrays import Array, Results
 from spmd.backends.numpy.core import Context, Kernel
 from spmd.backends.numpy.custom_call import target
 from spmd.backends.numpy.late import Late
@@ -22,6 +21,7 @@ from spmd.backends.numpy.linear_algebra import solve_triangular
 from spmd.backends.numpy.linear_algebra_many import MANY, cholesky_of_many, lu_of_many
 from spmd.errors import CompileError, Diagnostic, ExecutionError
 from spmd.ir import Op
+from spmd.support.arrays import Array, Results
 from spmd.types import TensorType
 
 lapack = Late("scipy.linalg.lapack")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from spmd.arrays import Array
 from spmd.backends.numpy.core import Context, Kernel
 from spmd.backends.numpy.custom_call import target
 from spmd.backends.numpy.late import Late
 from spmd.ir import Op
+from spmd.support.arrays import Array
 
 sparse = Late("scipy.sparse")
 

@@ -9,12 +9,12 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from spmd.arrays import Array
-from spmd.attributes import DenseAttr, aligned
 from spmd.backends.numpy.core import Context, Kernel, kernel
 from spmd.backends.numpy.pointwise import narrowed
 from spmd.errors import CompileError, Diagnostic, ExecutionError
 from spmd.ir import Op
+from spmd.ir.attributes import DenseAttr, aligned
+from spmd.support.arrays import Array
 from spmd.types import TensorType
 
 #: Elements of an iota that are counted at a time, in 64 bits each.

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from spmd.arrays import Array
 from spmd.backends.numpy.core import Context, Kernel, kernel
 from spmd.backends.numpy.data_movement import broadcaster, iota_array, padder, view
 from spmd.errors import Diagnostic, ExecutionError
 from spmd.ir import Op
+from spmd.support.arrays import Array
 
 
 def sizes_of(shape: Array) -> tuple[int, ...]:

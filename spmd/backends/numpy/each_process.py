@@ -6,12 +6,12 @@ import numpy as np
 
 from collectives.grid import ProcessGrid
 from spmd.analysis.custom_calls import call_attributes
-from spmd.arrays import Array, Results
 from spmd.backends.numpy.core import Context, Kernel
 from spmd.backends.numpy.custom_call import target
 from spmd.errors import SpmdError
 from spmd.ir import Op
 from spmd.runtime.process import Process
+from spmd.support.arrays import Array, Results
 from spmd.types import TensorType
 
 

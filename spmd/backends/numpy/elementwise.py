@@ -14,7 +14,6 @@ import numpy as np
 
 from spmd import types as t
 from spmd.analysis.constants import constant_elements, never_zero
-from spmd.arrays import Array
 from spmd.backends.numpy import elementwise_complex as on_complex
 from spmd.backends.numpy import elementwise_float as on_float
 from spmd.backends.numpy import elementwise_integer as on_integer
@@ -39,6 +38,7 @@ from spmd.backends.numpy.pointwise import (
 from spmd.backends.numpy.scalars import extremum_on_scalars
 from spmd.backends.numpy.special import by_width, in_double, log_single, rounded
 from spmd.ir import Op, Value
+from spmd.support.arrays import Array
 
 
 @dataclass(frozen=True)

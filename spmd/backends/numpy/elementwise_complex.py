@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from spmd.arrays import Array
 from spmd.backends.numpy.pointwise import keep
+from spmd.support.arrays import Array
 
 
 def join(real: Array, imaginary: Array) -> Array:

@@ -10,9 +10,9 @@ from functools import cache
 
 import numpy as np
 
-from spmd.arrays import Array, DType, bits_dtype
 from spmd.backends.numpy.core import Call
 from spmd.backends.numpy.pointwise import keep, larger, smaller
+from spmd.support.arrays import Array, DType, bits_dtype
 
 _BITS = {dtype: bits_dtype(dtype) for dtype in (np.dtype(np.float32), np.dtype(np.float64))}
 #: Constants by dtype: a Python number would be converted at every call.

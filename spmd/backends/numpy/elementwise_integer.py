@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from spmd.arrays import Array, DType
 from spmd.backends.numpy.core import Call
 from spmd.backends.numpy.pointwise import keep
+from spmd.support.arrays import Array, DType
 
 _SIGNED = {dtype.itemsize: dtype for dtype in map(np.dtype, (np.int8, np.int16, np.int32, np.int64))}
 _UNSIGNED = {dtype.itemsize: dtype for dtype in map(np.dtype, (np.uint8, np.uint16, np.uint32, np.uint64))}

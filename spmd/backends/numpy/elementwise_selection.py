@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from spmd.analysis.constants import constant_elements
-from spmd.arrays import Array, DType
 from spmd.backends.numpy.core import Call, Context, Kernel, kernel
 from spmd.backends.numpy.pointwise import keep, pointwise
 from spmd.backends.numpy.scalars import as_scalar
 from spmd.ir import Op, Value
+from spmd.support.arrays import Array, DType
 
 #: Below this many elements np.where is quicker than four passes over the bits.
 _SMALL = 2048

@@ -12,10 +12,10 @@ from math import prod
 
 import numpy as np
 
-from spmd.arrays import Array
 from spmd.backends.numpy.core import Context, Kernel, kernel
 from spmd.dialects.structs import GatherDimensionNumbersAttr
 from spmd.ir import Op
+from spmd.support.arrays import Array
 
 
 class IndexPlacement:

@@ -8,7 +8,6 @@ from math import prod
 import numpy as np
 
 from spmd.analysis.reducers import binary_of, returned_argument
-from spmd.arrays import Array, Results
 from spmd.backends.numpy import elementwise_float as on_float
 from spmd.backends.numpy.core import Context, Kernel, kernel
 from spmd.backends.numpy.indexing import IndexPlacement
@@ -16,6 +15,7 @@ from spmd.backends.numpy.late import Late
 from spmd.backends.numpy.pointwise import compute_dtype
 from spmd.backends.numpy.regions import Loop, from_keys, has_minus_zero, keys, loop_of
 from spmd.ir import Op
+from spmd.support.arrays import Array, Results
 from spmd.types import ElementType
 
 #: SciPy's own loops: its operator would start from zeros, and adding these to the table loses the sign of a -0.0.

@@ -10,13 +10,13 @@ from math import prod
 
 import numpy as np
 
-from spmd.arrays import Array, DType
 from spmd.backends.numpy.core import Context, Kernel, kernel
 from spmd.backends.numpy.late import Late
 from spmd.backends.numpy.pointwise import compute_dtype
 from spmd.backends.numpy.reduction_plans import reducer
 from spmd.backends.numpy.regions import Loop
 from spmd.ir import Op, Value
+from spmd.support.arrays import Array, DType
 from spmd.types import ElementType, element_type_of
 
 scipy_fft, blas = Late("scipy.fft"), Late("scipy.linalg.blas")

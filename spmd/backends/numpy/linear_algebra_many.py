@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from spmd.arrays import Array
+from spmd.support.arrays import Array
 
 #: So many matrices are worth it.
 MANY = 16

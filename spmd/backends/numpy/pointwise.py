@@ -23,12 +23,12 @@ from functools import cache
 import numpy as np
 
 from spmd import types as t
-from spmd.arrays import Array, DType, bits_dtype
 from spmd.backends.numpy.core import Call, Kernel
 from spmd.backends.numpy.rounding import round_to, rounds_twice
 from spmd.backends.numpy.scalars import on_scalars
 from spmd.errors import CompileError, Diagnostic
 from spmd.ir import Op, Value
+from spmd.support.arrays import Array, DType, bits_dtype
 
 
 def pointwise(op: Op, call: Call) -> Kernel:

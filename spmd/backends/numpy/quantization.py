@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 
 from spmd import types as t
-from spmd.arrays import Array, DType, bits_dtype
 from spmd.backends.numpy.conversion import conversion
 from spmd.backends.numpy.core import KERNELS, WRAPPERS, Call, Context, Kernel, kernel
 from spmd.backends.numpy.elementwise import BINARY, UNARY
 from spmd.backends.numpy.pointwise import all_values, keep, look_up, pair_index
 from spmd.ir import Op, Value
+from spmd.support.arrays import Array, DType, bits_dtype
 
 #: Sums of products: computed in f64, where the products of integers and their sums are exact.
 _CONTRACTIONS = frozenset({"stablehlo.convolution", "stablehlo.dot", "stablehlo.dot_general", "stablehlo.dynamic_conv"})

@@ -20,11 +20,11 @@ from typing import Any, TypeVar
 import numpy as np
 
 from spmd import types as t
-from spmd.arrays import Array, DType, bits_dtype
 from spmd.backends.numpy.core import Context, Kernel, kernel
 from spmd.backends.numpy.pointwise import element_of
 from spmd.errors import CompileError, Diagnostic
 from spmd.ir import Op
+from spmd.support.arrays import Array, DType, bits_dtype
 
 _LOW = np.uint64(0xFFFFFFFF)
 _HALF = np.uint64(32)

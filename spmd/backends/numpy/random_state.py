@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from spmd.arrays import Array
 from spmd.backends.numpy.core import Context, Kernel
 from spmd.backends.numpy.custom_call import target
 from spmd.dialects.custom_call import RNG_STATE
 from spmd.errors import CompileError, Diagnostic
 from spmd.ir import Op
 from spmd.runtime.process import Process
+from spmd.support.arrays import Array
 
 _FIRST = 0x7012395
 _WORD = 2**64

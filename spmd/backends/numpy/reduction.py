@@ -18,7 +18,6 @@ from collectives.stacked import fold_first
 from spmd.analysis.constants import constant_scalar
 from spmd.analysis.extrema import Extremum, extremum_of
 from spmd.analysis.order import IN_ORDER
-from spmd.arrays import Array, DType, Results
 from spmd.backends.numpy.core import Context, Kernel, kernel
 from spmd.backends.numpy.pointwise import compute_dtype, is_sign_and_magnitude
 from spmd.backends.numpy.reduction_plans import reducer
@@ -33,6 +32,7 @@ from spmd.backends.numpy.regions import (
 )
 from spmd.backends.numpy.summation import summation
 from spmd.ir import Op, Value, captured_values
+from spmd.support.arrays import Array, DType, Results
 from spmd.types import ElementType
 
 #: A region on whole arrays.

@@ -12,8 +12,8 @@ from math import prod
 
 import numpy as np
 
-from spmd.arrays import Array
 from spmd.backends.numpy.regions import Loop
+from spmd.support.arrays import Array
 
 Stage = Callable[[Array], Array]
 

@@ -10,9 +10,9 @@ import numpy as np
 from collectives.monoids import LOGICAL_UFUNCS, UFUNCS
 from spmd.analysis import reducers
 from spmd.analysis.reducers import Monoid
-from spmd.arrays import Array, DType
 from spmd.backends.numpy.pointwise import compute_dtype
 from spmd.ir import Region
+from spmd.support.arrays import Array, DType
 from spmd.types import I32, I64, ElementType
 
 

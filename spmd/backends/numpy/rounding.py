@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from spmd.arrays import Array, DType
+from spmd.support.arrays import Array, DType
 
 _F32 = np.dtype(np.float32)
 #: Bits of a 64-bit integer beyond those of an f64.

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from spmd.arrays import Array, numpy_has
 from spmd.backends.numpy.core import Call
+from spmd.support.arrays import Array, numpy_has
 from spmd.types import ElementType
 
 #: NumPy's functions that an operator of its scalars stands for.

@@ -10,12 +10,12 @@ from math import prod
 
 import numpy as np
 
-from spmd.arrays import Array, Results
 from spmd.backends.numpy.core import Call, Context, Kernel, kernel
 from spmd.backends.numpy.dynamism import sizes_of
 from spmd.errors import Diagnostic, ExecutionError
 from spmd.ir import Op, captured_values
 from spmd.runtime.process import Process
+from spmd.support.arrays import Array, Results
 
 
 def _extents(sizes: Iterable[int]) -> Array:

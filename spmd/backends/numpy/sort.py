@@ -14,7 +14,6 @@ import numpy as np
 
 from collectives.element_types import is_float
 from spmd.analysis.custom_calls import call_attributes
-from spmd.arrays import Array, DType, Results, bits_dtype
 from spmd.backends.numpy.comparators import SortKey, key_function, sort_keys
 from spmd.backends.numpy.core import Context, Kernel, kernel
 from spmd.backends.numpy.custom_call import target
@@ -22,6 +21,7 @@ from spmd.backends.numpy.pointwise import is_sign_and_magnitude
 from spmd.backends.numpy.sort_unstable import LEAST, MOST, order_of_ranks
 from spmd.dialects.make import make_op
 from spmd.ir import Op, Region, Value, copy_block
+from spmd.support.arrays import Array, DType, Results, bits_dtype
 from spmd.types import element_type_of
 
 #: Arrays of rows (rows, n), one an operand, and captured values, to the order of each row.

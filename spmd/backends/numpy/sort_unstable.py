@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from spmd.arrays import Array
+from spmd.support.arrays import Array
 
 #: Elements of a row whose ties are followed step by step, what NumPy cannot do at once: shorter ones are left to the
 #: insertion sort, which is stable, and longer ones are sorted stably as well.

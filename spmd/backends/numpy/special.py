@@ -36,12 +36,12 @@ from spmd.analysis.scalar.functions.gamma import (
     DIGAMMA_SERIES,
     DIGAMMA_SLOPE,
 )
-from spmd.arrays import Array
 from spmd.backends.numpy.core import Call
 from spmd.backends.numpy.elementwise_float import power as power_of
 from spmd.backends.numpy.elementwise_selection import selection
 from spmd.backends.numpy.late import Late
 from spmd.backends.numpy.pointwise import in_blocks, keep, write
+from spmd.support.arrays import Array
 
 scipy_special = Late("scipy.special")
 _F32 = np.dtype(np.float32)

@@ -21,8 +21,8 @@ from math import prod
 
 import numpy as np
 
-from spmd.arrays import Array
 from spmd.backends.numpy.regions import Loop
+from spmd.support.arrays import Array
 
 #: (outer, n, inner) -> (outer, inner).
 Stage = Callable[[Array], Array]

@@ -14,7 +14,7 @@ from math import prod
 
 import numpy as np
 
-from spmd.arrays import Array, DType
+from spmd.support.arrays import Array, DType
 
 Copy = Callable[[Array], Array]
 #: From a transposed view to an array of its shape.

@@ -15,12 +15,12 @@ import numpy as np
 
 from spmd.analysis.constants import constant_scalar
 from spmd.analysis.windows import Windows, windows_of
-from spmd.arrays import Array, DType, Results
 from spmd.backends.numpy.core import Context, Kernel, kernel
 from spmd.backends.numpy.data_movement import padder
 from spmd.backends.numpy.reduction import applying, each_alone, is_identity, region_dtypes
 from spmd.backends.numpy.regions import Fold, Loop, loops_of, with_signs_of_zeros
 from spmd.ir import Op, Value
+from spmd.support.arrays import Array, DType, Results
 
 #: A region on whole arrays.
 Combine = Callable[..., tuple[Array, ...]]

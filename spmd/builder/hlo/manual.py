@@ -11,13 +11,13 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from spmd.attributes import DictAttr, SymbolRefAttr
 from spmd.builder import ops
 from spmd.builder.attributes import parse_attribute
 from spmd.builder.hlo.parser import Call
 from spmd.builder.shape import Shape
 from spmd.builder.xla_op import XlaOp
 from spmd.dialects import sdy_attributes as sdy
+from spmd.ir.attributes import DictAttr, SymbolRefAttr
 
 TO_LOCAL, TO_GLOBAL = "xla.sdy.GlobalToLocalShape", "xla.sdy.LocalToGlobalShape"
 

@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from spmd import types as t
-from spmd.attributes import DictAttr, IntegerAttr
 from spmd.builder.builder import XlaBuilder
 from spmd.builder.computation import XlaComputation
 from spmd.builder.hlo.reader import (
@@ -22,7 +21,8 @@ from spmd.builder.hlo.reader import (
 from spmd.builder.shape import Shape
 from spmd.builder.xla_op import XlaOp
 from spmd.errors import ParseError
-from spmd.registry import filed
+from spmd.ir.attributes import DictAttr, IntegerAttr
+from spmd.support.registry import filed
 
 if TYPE_CHECKING:
     from spmd.ir import Function, Module

@@ -10,13 +10,13 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from spmd import types as t
-from spmd.attributes import Attribute, IntegerAttr, StringAttr
 from spmd.builder.computation import SHARDING
 from spmd.builder.literal import literal_text
 from spmd.builder.shape import PrimitiveType, Shape
 from spmd.errors import Diagnostic, VerificationError
 from spmd.ir import Block, Function, Module, Op, Region, Value
-from spmd.registry import filed
+from spmd.ir.attributes import Attribute, IntegerAttr, StringAttr
+from spmd.support.registry import filed
 
 #: Writes the instructions of one op into a body, and names the op's results there.
 Convert = Callable[["Body", Op], None]

@@ -1,4 +1,4 @@
-"""HLO's ragged-all-to-all: the custom_call as which StableHLO knows it (spmd.compiler.ragged_all_to_all_expansion)."""
+"""HLO's ragged-all-to-all: the custom_call of StableHLO that stands for it."""
 
 from __future__ import annotations
 

@@ -13,7 +13,6 @@ from collections.abc import Sequence
 import numpy as np
 
 from spmd import types as t
-from spmd.attributes import ArrayAttr, IntegerAttr
 from spmd.builder import checks
 from spmd.builder.builder import XlaBuilder
 from spmd.builder.errors import ArgumentError
@@ -24,6 +23,7 @@ from spmd.builder.shape import Shape
 from spmd.builder.xla_op import XlaOp
 from spmd.dialects import structs
 from spmd.ir import AttributeValue, Value
+from spmd.ir.attributes import ArrayAttr, IntegerAttr
 
 Pairs = Sequence[tuple[int, int]] | None
 

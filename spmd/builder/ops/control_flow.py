@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from spmd import types as t
-from spmd.attributes import BoolAttr, DenseAttr, DictAttr, FloatAttr, IntegerAttr, StringAttr
 from spmd.builder import checks
 from spmd.builder.attributes import parse_attribute
 from spmd.builder.builder import XlaBuilder
@@ -23,6 +22,7 @@ from spmd.builder.ops.source import shape_argument
 from spmd.builder.shape import Shape
 from spmd.builder.xla_op import XlaOp
 from spmd.ir import AttributeValue, Region, Value
+from spmd.ir.attributes import BoolAttr, DenseAttr, DictAttr, FloatAttr, IntegerAttr, StringAttr
 
 #: The calling convention whose configuration is a dictionary.
 _TYPED = 4

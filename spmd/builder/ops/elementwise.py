@@ -12,7 +12,6 @@ from typing import Protocol
 import numpy as np
 
 from spmd import types as t
-from spmd.arrays import Array
 from spmd.builder import checks
 from spmd.builder.broadcasting import broadcast_pair
 from spmd.builder.builder import XlaBuilder
@@ -21,6 +20,7 @@ from spmd.builder.operation import operation, operation_named
 from spmd.builder.shape import ElementLike, PrimitiveType, Shape
 from spmd.builder.xla_op import XlaOp
 from spmd.ir import Value
+from spmd.support.arrays import Array
 
 #: An operand of a binary operation: a number or an array becomes a constant of the other operand's type.
 Operand = XlaOp | complex | float | int | bool | Array

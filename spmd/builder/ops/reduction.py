@@ -11,7 +11,6 @@ from typing import TypeGuard
 import numpy as np
 
 from spmd import types as t
-from spmd.arrays import Array
 from spmd.builder import checks
 from spmd.builder.builder import XlaBuilder
 from spmd.builder.computation import XlaComputation, region_of
@@ -22,6 +21,7 @@ from spmd.builder.shape import Shape
 from spmd.builder.xla_op import OPERATIONS, XlaOp
 from spmd.dialects.shapes import dilated, windows
 from spmd.ir import Value
+from spmd.support.arrays import Array
 
 #: SAME, VALID, or (low, high) for each dimension.
 PaddingLike = Padding | str | Sequence[tuple[int, int]]

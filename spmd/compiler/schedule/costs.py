@@ -11,7 +11,7 @@ from spmd.analysis.affine import Affine, Variable
 from spmd.analysis.scalar.expression import Expression, MachineType, Primitive, is_constant, walk
 from spmd.analysis.scalar.functions import definition, expand
 from spmd.analysis.windows import windows_of
-from spmd.compiler.schedule.forms import primitive_cost
+from spmd.compiler.schedule.fusibility import primitive_cost
 from spmd.compiler.schedule.fusion import Unit
 from spmd.compiler.schedule.nest import FOLDED, Load, Nest, Stage
 from spmd.compiler.schedule.units import nests_of

@@ -15,7 +15,7 @@ from itertools import chain
 from math import prod
 
 from spmd.analysis.constants import constant_array
-from spmd.compiler.schedule.forms import (
+from spmd.compiler.schedule.fusibility import (
     cost_of,
     is_fusible,
     is_in_parts,
@@ -23,12 +23,12 @@ from spmd.compiler.schedule.forms import (
     is_plain,
     iteration_shape,
 )
-from spmd.compiler.schedule.matrix_vectors import is_matrix_vector, matrix_number
+from spmd.compiler.schedule.gemv import is_matrix_vector, matrix_number
 from spmd.compiler.schedule.paths import MEMORY, ONCE, POINT, Path, Paths
+from spmd.compiler.schedule.recompute_cost import LIGHT, weights_of
 from spmd.compiler.schedule.reductions import is_reduction
 from spmd.compiler.schedule.sliding import is_sliding
 from spmd.compiler.schedule.updates import SCATTER, is_update, reads_itself, update_shape, updated
-from spmd.compiler.schedule.weights import LIGHT, weights_of
 from spmd.dialects.core import is_pure
 from spmd.ir import Block, Op, Value, captured_values
 

@@ -14,7 +14,7 @@ from spmd.analysis.affine import Affine, Split
 from spmd.analysis.index_maps import INDEX_MAPS, Index, element_type
 from spmd.analysis.scalar.elements import Element, register_types
 from spmd.analysis.scalar.expression import I64, Expression, parameter
-from spmd.compiler.schedule.forms import CONCATENATE
+from spmd.compiler.schedule.fusibility import CONCATENATE
 from spmd.compiler.schedule.sliding import is_sliding
 from spmd.ir import Op, Value
 

@@ -16,10 +16,10 @@ from spmd.analysis.index_maps import INDEX_MAPS, Index, element_type
 from spmd.analysis.scalar.elements import Element, decode, element_constant, encode, memory_types
 from spmd.analysis.scalar.elementwise import compute
 from spmd.analysis.scalar.expression import I64, Expression, MachineType, parameter
-from spmd.attributes import is_splat
 from spmd.compiler.schedule.nest import Leaf, Load, Nest, Position, Stage, Store
 from spmd.compiler.schedule.reductions import is_reduction, reduction_of
 from spmd.ir import Op, Value
+from spmd.ir.attributes import is_splat
 
 
 def nest_of(outputs: Sequence[Op], taken: Callable[[Op], bool], shape: Sequence[int], reduced: Sequence[int]) -> Nest:

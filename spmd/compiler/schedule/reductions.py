@@ -14,7 +14,7 @@ from spmd.analysis.scalar.conversion import converted
 from spmd.analysis.scalar.elements import Element, element_constant, encode, register_types
 from spmd.analysis.scalar.elementwise import compute
 from spmd.analysis.scalar.expression import Expression, parameter
-from spmd.compiler.schedule.matrix_vectors import is_matrix_vector, matrix_number, places_of_point, summed_in
+from spmd.compiler.schedule.gemv import is_matrix_vector, matrix_number, places_of_point, summed_in
 from spmd.compiler.schedule.nest import FOLDED, LoopReduction, Store
 from spmd.compiler.schedule.sliding import (
     CONVOLUTION,

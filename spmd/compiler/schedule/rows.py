@@ -13,7 +13,7 @@ from math import prod
 
 from spmd.analysis.affine import Affine, Variable
 from spmd.compiler.schedule.columns import column_block, column_nest
-from spmd.compiler.schedule.forms import cost_of
+from spmd.compiler.schedule.fusibility import cost_of
 from spmd.compiler.schedule.fusion import Unit
 from spmd.compiler.schedule.nest import Leaf, Load, Nest, Store
 from spmd.compiler.schedule.sliding import is_sliding

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from spmd.amounts import amount
 from spmd.compiler.schedule.costs import cost_of_unit
 from spmd.compiler.schedule.fusion import Unit, fuse
 from spmd.compiler.schedule.rows import row_groups
 from spmd.dialects.core import Trait, has_trait
 from spmd.ir import Block, Op
+from spmd.support.amounts import amount
 
 _START = "stablehlo.async_start"
 

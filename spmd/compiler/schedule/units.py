@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spmd.compiler.schedule.forms import is_in_parts
+from spmd.compiler.schedule.fusibility import is_in_parts
 from spmd.compiler.schedule.fusion import Unit
 from spmd.compiler.schedule.nest import Nest
 from spmd.compiler.schedule.points import nest_of, part_nests

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from spmd.arrays import Array, Results
 from spmd.errors import Location
 from spmd.ir import Op, Value
+from spmd.support.arrays import Array, Results
 
 #: Lines that are told of a unit.
 _MOST_LINES = 8

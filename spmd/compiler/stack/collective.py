@@ -18,8 +18,6 @@ from collectives.reduction import Arithmetic
 from collectives.stacked import Stacks
 from spmd.analysis.collectives import DESCRIPTIONS, ROOTED, Collective
 from spmd.analysis.reducers import identity
-from spmd.arrays import Array
-from spmd.attributes import DenseAttr, DictAttr, StringAttr
 from spmd.compiler.stack.core import StackedValue, Stacker, Tree, refuse, rule
 from spmd.compiler.stack.members import Members
 from spmd.compiler.stack.placing import filled, gather_rows, inverse, repeat, take_rows
@@ -27,6 +25,8 @@ from spmd.compiler.stack.products import summed_product
 from spmd.dialects.make import make_reducer
 from spmd.errors import CollectiveError, Diagnostic
 from spmd.ir import Op, Region, Value
+from spmd.ir.attributes import DenseAttr, DictAttr, StringAttr
+from spmd.support.arrays import Array
 from spmd.types import I1, I64, ElementType, TensorType
 
 Extent = tuple[int, int, int]

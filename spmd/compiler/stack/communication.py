@@ -9,11 +9,11 @@ import numpy as np
 from collectives.errors import GroupError
 from collectives.grid import permute_pairs
 from spmd.analysis.process_groups import channel_id
-from spmd.attributes import DenseAttr, DictAttr, IntegerAttr, StringAttr
 from spmd.compiler.stack.core import Sent, StackedValue, Stacker, Tree, refuse, rule
 from spmd.compiler.stack.placing import take_rows
 from spmd.errors import CollectiveError, Diagnostic
 from spmd.ir import Op
+from spmd.ir.attributes import DenseAttr, DictAttr, IntegerAttr, StringAttr
 from spmd.types import I1, I64, TensorType
 
 #: The call that compares who has come to the two ends of a transfer.

@@ -14,14 +14,14 @@ from numpy.typing import ArrayLike, DTypeLike
 
 from collectives.grid import ProcessGrid
 from spmd.analysis.order import IN_ORDER
-from spmd.attributes import UNIT
-from spmd.compiler.options import Options
+from spmd.compiler.pipeline.options import Options
 from spmd.compiler.stack.members import Members
 from spmd.dialects.core import Trait, has_trait, is_pure
 from spmd.dialects.make import make_op
 from spmd.dialects.op_builder import OpBuilder
 from spmd.errors import CompileError, Diagnostic
 from spmd.ir import AttributeValue, Block, Function, Module, Op, Region, Value, captured_values, copy_block, copy_op
+from spmd.ir.attributes import UNIT
 from spmd.types import UI32, FutureType, QuantizedType, TensorType, TokenType, TupleType, Type
 
 

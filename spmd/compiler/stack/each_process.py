@@ -10,10 +10,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from spmd.attributes import Attribute, DenseAttr, DictAttr
 from spmd.compiler.stack.core import StackedValue, Stacker, Tree, leaves, read_by, rebuilt, refuse, rule
 from spmd.dialects.make import make_function, make_op
 from spmd.ir import Block, Op, Value, copy_op
+from spmd.ir.attributes import Attribute, DenseAttr, DictAttr
 from spmd.types import I1, I64, FutureType, TensorType, Type
 
 #: The call that runs a function as each process: it takes what the function takes, then who is here.

@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from collectives.grid import ProcessGrid
-from spmd.compiler.options import Options
-from spmd.compiler.passes import expanded
-from spmd.compiler.simplify import remove_dead
+from spmd.compiler.pipeline.options import Options
+from spmd.compiler.pipeline.passes import expanded
 from spmd.compiler.stack.chunks import write_in_chunks
 from spmd.compiler.stack.core import StackedValue, Stacker, leaves, rebuilt
 from spmd.compiler.stack.watched import tell_rows
+from spmd.compiler.transforms.simplify import remove_dead
 from spmd.dialects.make import make_function, make_op
 from spmd.errors import CompileError, Diagnostic
 from spmd.ir import Block, Function, Module, Op, Value, captured_values

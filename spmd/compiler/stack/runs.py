@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from collectives.grid import ProcessGrid
-from spmd.compiler.options import Options
+from spmd.compiler.pipeline.options import Options
 from spmd.compiler.stack.core import refuse
 from spmd.compiler.stack.program import stack
 from spmd.compiler.stack.several import StackedPrograms, stack_several

@@ -13,14 +13,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from spmd.analysis.process_groups import channel_id
-from spmd.compiler.options import Options
-from spmd.compiler.passes import expanded
-from spmd.compiler.simplify import remove_dead
+from spmd.compiler.pipeline.options import Options
+from spmd.compiler.pipeline.passes import expanded
 from spmd.compiler.stack.core import StackedValue, Stacker, Tree, leaves, refuse
 from spmd.compiler.stack.lockstep import Lockstep
 from spmd.compiler.stack.mailboxes import Mailboxes
 from spmd.compiler.stack.program import function_of, module_of
 from spmd.compiler.stack.watched import tell_rows
+from spmd.compiler.transforms.simplify import remove_dead
 from spmd.dialects.make import make_op
 from spmd.errors import CompileError, Diagnostic
 from spmd.ir import Function, Module, Op, Value

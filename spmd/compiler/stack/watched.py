@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from math import prod
 
 from spmd.analysis.process_rows import ROWS, UNSEEN, ProcessRows
-from spmd.attributes import UNIT
 from spmd.compiler.stack.core import StackedValue, Stacker, Tree, leaves, rebuilt
 from spmd.ir import Op, Value
+from spmd.ir.attributes import UNIT
 from spmd.types import TensorType
 
 _CONTROL_FLOW = ("stablehlo.while", "stablehlo.if", "stablehlo.case")

@@ -6,13 +6,13 @@ from dataclasses import fields
 
 import numpy as np
 
-from spmd.arrays import Array
-from spmd.attributes import Attribute
 from spmd.dialects.core import OpDef
 from spmd.dialects.structs import (
     ConvDimensionNumbersAttr,
 )
 from spmd.ir import AttributeValue, Op
+from spmd.ir.attributes import Attribute
+from spmd.support.arrays import Array
 from spmd.syntax.attribute_parser import AttributeParser, attribute_parser
 from spmd.syntax.directives import Argument, Directive, custom
 from spmd.syntax.op_parser import OperationParser

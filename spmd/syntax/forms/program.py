@@ -5,11 +5,11 @@ from __future__ import annotations
 from sys import intern
 
 from spmd import types as t
-from spmd.attributes import DictAttr
 from spmd.dialects import core
 from spmd.dialects.core import OpDef, Trait
 from spmd.errors import Diagnostic, ParseError
 from spmd.ir import Block, Function, Op, Region
+from spmd.ir.attributes import DictAttr
 from spmd.syntax.directives import WholeForm, custom
 from spmd.syntax.elements import type_sequence
 from spmd.syntax.op_parser import OperationParser, Parameter

@@ -10,9 +10,9 @@ import re
 from collections.abc import Callable
 from typing import TypeVar
 
-from spmd.attributes import SymbolRefAttr
 from spmd.dialects import sdy_attributes as sdy
 from spmd.dialects.structs import STRUCTS, StructAttribute
+from spmd.ir.attributes import SymbolRefAttr
 from spmd.syntax.attribute_parser import AttributeParser, attribute_parser
 
 T = TypeVar("T")

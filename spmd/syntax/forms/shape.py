@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from spmd import types as t
-from spmd.attributes import DenseAttr
 from spmd.ir import Op
+from spmd.ir.attributes import DenseAttr
 from spmd.syntax.directives import WholeForm, custom
 from spmd.syntax.elements import type_sequence
 from spmd.syntax.op_parser import OperationParser

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import fields
 
-from spmd.attributes import Attribute, OpaqueAttr, StringAttr
 from spmd.dialects import kinds
 from spmd.dialects.structs import (
     AxisRefAttr,
@@ -14,6 +13,7 @@ from spmd.dialects.structs import (
     ResultAccuracyAttr,
     SubAxisInfoAttr,
 )
+from spmd.ir.attributes import Attribute, OpaqueAttr, StringAttr
 from spmd.syntax.attribute_parser import AttributeParser, attribute_parser
 from spmd.syntax.attribute_printer import format_attribute, quoted, struct_printer
 from spmd.syntax.forms.convolution import format_dimensions

@@ -13,13 +13,13 @@ from spmd import types as t
 from spmd.analysis.scalar.elements import decode, encode, memory_types, register_types
 from spmd.analysis.scalar.elementwise import compute
 from spmd.analysis.scalar.expression import Expression, parameter
-from spmd.arrays import Array
-from spmd.backends.llvm.functions import link
-from spmd.backends.llvm.jit import Library, compile_ir
-from spmd.backends.llvm.scalars import Renderer, render
-from spmd.backends.llvm.writer import Writer, llvm_type
+from spmd.backends.llvm.emit.math_library import link
+from spmd.backends.llvm.emit.scalars import Renderer, render
+from spmd.backends.llvm.emit.writer import Writer, llvm_type
+from spmd.backends.llvm.jit.jit import Library, compile_ir
 from spmd.dialects.core import OPS
 from spmd.ir import Op, Value
+from spmd.support.arrays import Array
 from spmd.types import ElementType, QuantizedType, TensorType
 
 AnyElement = ElementType | QuantizedType

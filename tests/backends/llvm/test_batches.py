@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 import spmd
-from spmd.backends.llvm import batches, function, parts
+from spmd.backends.llvm.emit import function_emitter as function
+from spmd.backends.llvm.matmul import batch_tiling as batches
+from spmd.backends.llvm.parallel import tasks as parts
 from spmd.types import ELEMENT_TYPES
 from tests.backends.llvm.test_memory import peak
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import spmd
-from spmd.compiler.lower import ModuleLowering
-from spmd.compiler.options import chosen_options
+from spmd.compiler.pipeline.lower import ModuleLowering
+from spmd.compiler.pipeline.options import chosen_options
 
 LOOP = """module {{
   func.func @main(%x: {type}, %n: tensor<i32>) -> ({type}, tensor<i32>) {{

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import spmd
-from spmd.backends.llvm import parts
+from spmd.backends.llvm.parallel import tasks as parts
 from spmd.compiler.schedule import columns
 from spmd.compiler.schedule.rows import row_groups
 from tests.compiler.schedule.test_schedule import units_of

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 import spmd
-from spmd.arrays import DType
-from spmd.backends.llvm import copies
-from spmd.backends.llvm.copies import apart_copy_of
-from spmd.backends.llvm.loops import Range
+from spmd.backends.llvm.loops import copies
+from spmd.backends.llvm.loops.copies import apart_copy_of
+from spmd.backends.llvm.loops.loops import Range
 from spmd.compiler.schedule.copies import Copy
 from spmd.compiler.schedule.nest import Nest
+from spmd.support.arrays import DType
 from tests.backends.modules import type_of
 
 SHAPE = (3, 2, 5, 41)

@@ -7,8 +7,8 @@ import threading
 import numpy as np
 
 import spmd
-from spmd.backends.llvm.entry import python_function
-from spmd.backends.llvm.jit import compile_ir
+from spmd.backends.llvm.jit.entry import python_function
+from spmd.backends.llvm.jit.jit import compile_ir
 
 TEXT = """func.func @main(%x: tensor<3x4xf32>, %s: tensor<f32>) -> tensor<3x4xf32> {
   %0 = stablehlo.broadcast_in_dim %s, dims = [] : (tensor<f32>) -> tensor<3x4xf32>

@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 
 import spmd
-from spmd.backends.llvm import fft as native_fft
-from spmd.backends.llvm import functions
-from spmd.backends.llvm.stretch import is_native
+from spmd.backends.llvm.emit import math_library as functions
+from spmd.backends.llvm.fft import transforms as native_fft
+from spmd.backends.llvm.native_region import is_native
 from spmd.compiler.schedule.fusion import Unit
 from tests.backends.modules import type_of
 

@@ -4,11 +4,12 @@ import numpy as np
 import pytest
 
 import spmd
-from spmd.backends.llvm import processor, products
-from spmd.backends.llvm.ahead import object_file
-from spmd.backends.llvm.integer_products import supports_pairs
-from spmd.backends.llvm.matrices import integer_product_of
-from spmd.backends.llvm.processor import host
+from spmd.backends.llvm.jit import processor
+from spmd.backends.llvm.jit.ahead import object_file
+from spmd.backends.llvm.jit.processor import host
+from spmd.backends.llvm.matmul import products
+from spmd.backends.llvm.matmul.integer_products import supports_pairs
+from spmd.backends.llvm.matmul.matrices import integer_product_of
 
 TYPES = {"i8": np.int8, "ui8": np.uint8}
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import spmd
-from spmd.backends.llvm.interrupts import turns_between
+from spmd.backends.llvm.jit.interrupts import turns_between
 
 ROOT = Path(__file__).parents[3]
 FOREVER = """func.func @main(%x: tensor<f32>) -> tensor<f32> {

@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 
 import spmd
-from spmd.backends.llvm.jit import Library, compile_ir, compile_object, one_a_process
-from spmd.backends.llvm.processor import host, target_machine
-from spmd.backends.llvm.text import FunctionText
+from spmd.backends.llvm.emit.text import FunctionText
+from spmd.backends.llvm.jit.jit import Library, compile_ir, compile_object, one_a_process
+from spmd.backends.llvm.jit.processor import host, target_machine
 
 SQUARE = """
 define <16 x float> @square(<16 x float> %x) {
@@ -125,7 +125,7 @@ def test_there_is_one_library_whichever_threads_ask_first() -> None:
 
 
 def test_a_process_that_compiled_ends_well() -> None:
-    program = f"from spmd.backends.llvm.jit import compile_ir; kept = compile_ir({SQUARE!r}, {{}})"
+    program = f"from spmd.backends.llvm.jit.jit import compile_ir; kept = compile_ir({SQUARE!r}, {{}})"
     assert subprocess.run([sys.executable, "-c", program], check=False, timeout=60).returncode == 0
 
 
@@ -137,7 +137,7 @@ def test_registers_that_are_put_aside_lie_on_their_own_cache_lines(monkeypatch: 
         texts.append(text)
         return compile_object(text)
 
-    monkeypatch.setattr("spmd.backends.llvm.stretch.compile_object", kept)
+    monkeypatch.setattr("spmd.backends.llvm.native_region.compile_object", kept)
     lines = ["%0 = stablehlo.exponential %x", "%1 = stablehlo.tanh %x", "%2 = stablehlo.multiply %0, %1"]
     lines += ["%3 = stablehlo.log %x", "%4 = stablehlo.add %2, %3"]
     body = "\n".join(f"{line} : tensor<4096xf32>" for line in lines)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import spmd
-from spmd.backends.llvm.stretch import is_native
+from spmd.backends.llvm.native_region import is_native
 from spmd.compiler.schedule.fusion import Unit
 from tests.backends.modules import here, op, with_numpy
 

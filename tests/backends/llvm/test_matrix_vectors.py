@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import spmd
-from spmd.backends.llvm.stretch import is_native
+from spmd.backends.llvm.native_region import is_native
 from tests.compiler.schedule.test_schedule import units_of
 
 DTYPES = {"f32": np.float32, "f64": np.float64, "bf16": ml_dtypes.bfloat16, "f16": np.float16}

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 import spmd
-from spmd.backends.llvm import functions, tiles
-from spmd.backends.llvm.micro_kernels import MicroKernel
+from spmd.backends.llvm.emit import math_library as functions
+from spmd.backends.llvm.matmul import tiles
+from spmd.backends.llvm.matmul.micro_kernels import MicroKernel
 
 
 def product(rows: int, depth: int, columns: int, element: str) -> str:

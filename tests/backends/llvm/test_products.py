@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import spmd
-from spmd.backends.llvm import blas
-from spmd.backends.llvm.matrices import product_of
+from spmd.backends.llvm.matmul import blas
+from spmd.backends.llvm.matmul.matrices import product_of
 
 SIZES = [(1, 1, 2), (5, 33, 3), (12, 32, 7), (13, 31, 16), (25, 65, 2), (1, 100, 9), (40, 1, 5), (3, 0, 4), (0, 3, 4)]
 

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 import spmd
-from spmd.backends.llvm import functions, narrow_folds
-from spmd.backends.llvm.lane_folds import LaneFold
+from spmd.backends.llvm.emit import math_library as functions
+from spmd.backends.llvm.reductions import partial_width_reduction as narrow_folds
+from spmd.backends.llvm.reductions.lane_reduction import LaneFold
 
 EXTREMUM = """func.func @main(%x: tensor<3x{n}xf32>) -> (tensor<3xf32>, tensor<3xi32>) {{
   %i = stablehlo.iota dim = 1 : tensor<3x{n}xi32>

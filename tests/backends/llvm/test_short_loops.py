@@ -6,7 +6,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import spmd
-from spmd.backends.llvm import parts
+from spmd.backends.llvm.parallel import tasks as parts
 from spmd.types import element_type_of
 
 SIZES = st.sampled_from([1, 2, 3, 5, 17, 21, 64, 67])

@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 
 import spmd
-from spmd.backends.llvm import lanes, nests, parts, short_rows
+from spmd.backends.llvm.loops import lanes, nests
+from spmd.backends.llvm.parallel import tasks as parts
+from spmd.backends.llvm.reductions import small_axis_reduction as short_rows
 from spmd.types import ELEMENT_TYPES
 
 SUM = "applies stablehlo.add across dimensions = [1]"

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import spmd
-from spmd.compiler.lower import ModuleLowering
-from spmd.compiler.options import chosen_options
+from spmd.compiler.pipeline.lower import ModuleLowering
+from spmd.compiler.pipeline.options import chosen_options
 from spmd.types import ELEMENT_TYPES
 from tests.backends.modules import main, type_of, with_numpy
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import spmd
-from spmd.arrays import Array
-from spmd.backends.llvm import nests
-from spmd.backends.llvm.strips import is_strip
+from spmd.backends.llvm.loops import nests
+from spmd.backends.llvm.reductions.column_tiling import is_strip
+from spmd.support.arrays import Array
 
 SUM = """func.func @main(%x: tensor<{shape}x{type}>) -> tensor<{kept}x{type}> {{
   %zero = stablehlo.constant dense<0.0> : tensor<{type}>

@@ -11,8 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import spmd
-from spmd.backends.llvm import parts, workers
-from spmd.machine import RANK_VARIABLES, default_threads, usable_cores
+from spmd.backends.llvm.parallel import tasks as parts
+from spmd.backends.llvm.parallel import workers
+from spmd.support.machine import RANK_VARIABLES, default_threads, usable_cores
 from tests.backends.llvm.drawn import drawn_program
 
 pytestmark = pytest.mark.skipif(not workers.are_supported(), reason="no workers on this system")

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import spmd
-from spmd.backends.llvm import functions
-from spmd.backends.llvm.stretch import is_native
-from spmd.backends.llvm.top_k import TopK
+from spmd.backends.llvm.emit import math_library as functions
+from spmd.backends.llvm.native_region import is_native
+from spmd.backends.llvm.ops.top_k import TopK
 from spmd.compiler.schedule.fusion import Unit
 
 TEXT = """func.func @main(%x: tensor<{rows}x{size}x{element}>)

@@ -5,7 +5,7 @@ import pytest
 from threadpoolctl import threadpool_limits
 
 import spmd
-from spmd.backends.llvm.processor import host
+from spmd.backends.llvm.jit.processor import host
 
 TINY = np.float32(2.0**-130)
 

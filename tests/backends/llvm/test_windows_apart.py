@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 import spmd
-from spmd.backends.llvm import functions, windows
-from spmd.backends.llvm.loops import Range
-from spmd.backends.llvm.windows import WindowSums, apart_window_of
+from spmd.backends.llvm.emit import math_library as functions
+from spmd.backends.llvm.loops import windows
+from spmd.backends.llvm.loops.loops import Range
+from spmd.backends.llvm.loops.windows import WindowSums, apart_window_of
 from spmd.compiler.schedule.nest import Nest
 from spmd.compiler.schedule.windows import WindowFold
 

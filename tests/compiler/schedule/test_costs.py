@@ -3,8 +3,8 @@
 import pytest
 
 import spmd
-from spmd.compiler.lower import ModuleLowering
-from spmd.compiler.prepare import prepare
+from spmd.compiler.pipeline.lower import ModuleLowering
+from spmd.compiler.pipeline.prepare import prepare
 from spmd.compiler.schedule.costs import arrival, cost_of_unit, work_of_unit
 from spmd.compiler.schedule.fusion import Unit, fuse
 from spmd.compiler.schedule.units import nests_of

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import spmd
-from spmd.compiler.lower import ModuleLowering
-from spmd.compiler.prepare import prepare
+from spmd.compiler.pipeline.lower import ModuleLowering
+from spmd.compiler.pipeline.prepare import prepare
 from spmd.compiler.schedule.arena import ALIGNMENT, Arena
 from spmd.compiler.schedule.collapse import collapse
 from spmd.compiler.schedule.costs import cost_of_unit

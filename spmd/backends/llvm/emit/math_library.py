@@ -1,0 +1,132 @@
+"""Functions out of line: one piece of code for each function of floats, type and number of lanes, and micro-kernel.
+
+A loop that needs exp calls it: LLVM then optimizes the polynomial once for all programs, not once for each place
+where one stands. The code is made when it is first needed, and kept for the process.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from spmd.analysis.scalar.expression import Expression, Primitive, constant_bits
+from spmd.analysis.scalar.functions import definition, expand
+from spmd.backends.llvm.emit.outlined import OutOfLine
+from spmd.backends.llvm.emit.scalars import Renderer
+from spmd.backends.llvm.emit.writer import Callee, FloatFunction, Writer, constant_text, llvm_type, suffix
+from spmd.backends.llvm.jit.jit import Library, compile_together, load_object
+from spmd.backends.llvm.jit.processor import CODE_ATTRIBUTES
+
+_LOCK = threading.Lock()
+_LIBRARIES: dict[Callee, Library] = {}
+
+
+@dataclass(frozen=True)
+class Linked:
+    """What a module that calls functions is loaded with: their addresses, and the libraries to be kept with it."""
+
+    symbols: dict[str, int]
+    libraries: tuple[Library, ...]
+
+
+def link(callees: Iterable[Callee]) -> Linked:
+    """The code of `callees`, loaded."""
+    wanted = list(callees)
+    with _LOCK:
+        _load([callee for callee in wanted if callee not in _LIBRARIES])
+        libraries = {callee: _LIBRARIES[callee] for callee in wanted}
+    symbols = {callee.name: library.address(callee.name) for callee, library in libraries.items()}
+    return Linked(symbols, tuple(dict.fromkeys(libraries.values())))
+
+
+def _load(missing: Sequence[Callee]) -> None:
+    """Loads functions that this process does not have; who is compiled together is loaded together."""
+    codes = compile_together([function_text(callee) for callee in missing])
+    loaded = {code: load_object(code, {}) for code in dict.fromkeys(codes)}
+    _LIBRARIES.update({callee: loaded[code] for callee, code in zip(missing, codes, strict=True)})
+
+
+def function_text(callee: Callee, *, linkage: str = "") -> str:
+    """The definition of a function in LLVM's text; `linkage` is a word such as `internal`."""
+    if isinstance(callee, OutOfLine):
+        return callee.definition(linkage)
+    assert isinstance(callee, FloatFunction)
+    return _float_text(callee, linkage)
+
+
+def _float_text(callee: FloatFunction, linkage: str) -> str:
+    writer = Writer()
+    writer.label("entry")
+    renderer = _BodyRenderer(writer, callee)
+    (result,) = renderer.render(expand([definition(callee.function, callee.type)]))
+    name = llvm_type(callee.type, callee.width)
+    writer.do(f"ret {name} {result}")
+    parameters = ", ".join(f"{name} %p{index}" for index in range(callee.arity))
+    body = "\n".join([f"define {linkage} {name} @{callee.name}({parameters}) {_ATTRIBUTES} {{", *writer.lines, "}\n"])
+    return "\n".join([*renderer.tables, body])
+
+
+#: The tables that a function reads are memory that nobody else sees.
+_ATTRIBUTES = f"memory(none) nounwind willreturn {CODE_ATTRIBUTES}"
+
+
+class _BodyRenderer(Renderer):
+    """A renderer that may write blocks and tables: what lanes rarely choose is jumped over when none does."""
+
+    def __init__(self, writer: Writer, callee: FloatFunction) -> None:
+        super().__init__(writer, callee.width, [f"%p{index}" for index in range(callee.arity)])
+        self.tables: list[str] = []
+        self._stem = callee.name
+
+    def _needed(self, node: Expression) -> Sequence[Expression]:
+        if node.primitive is Primitive.RARELY:
+            return node.operands[0], node.operands[2]
+        return node.operands
+
+    def _write(self, node: Expression) -> str:
+        if node.primitive is Primitive.TABLE:
+            return self._look_up(node)
+        if node.primitive is not Primitive.RARELY:
+            return super()._write(node)
+        chosen, rare, common = node.operands
+        writer, lanes = self.writer, llvm_type("i1", self.width)
+        condition, usual = self._names[chosen], self._names[common]
+        some = condition
+        if self.width > 1:
+            some = writer.emit(f"call i1 @llvm.vector.reduce.or.v{self.width}i1({lanes} {condition})")
+        before, apart, joined = writer.block, writer.fresh("rare")[1:], writer.fresh("join")[1:]
+        writer.do(f"br i1 {some}, label %{apart}, label %{joined}")
+        writer.label(apart)
+        outside = dict(self._names)  # what is written here is not there for who comes later
+        (value,) = self.render([rare])
+        type = llvm_type(node.type, self.width)
+        picked = writer.emit(f"select {lanes} {condition}, {type} {value}, {type} {usual}")
+        after = writer.block
+        self._names = outside
+        writer.do(f"br label %{joined}")
+        writer.label(joined)
+        return writer.emit(f"phi {type} [{usual}, %{before}], [{picked}, %{after}]")
+
+    def _look_up(self, node: Expression) -> str:
+        assert isinstance(node.attribute, tuple)
+        scalar, type = llvm_type(node.type), llvm_type(node.type, self.width)
+        entries = [constant_text(constant_bits(bits, node.type)) for bits in node.attribute if isinstance(bits, int)]
+        name = f"@{self._stem}.table{len(self.tables)}"
+        listed = ", ".join(f"{scalar} {entry}" for entry in entries)
+        line = f"private unnamed_addr constant [{len(entries)} x {scalar}] [{listed}]"
+        known = [each.split(" = ", 1) for each in self.tables]
+        for other, text in known:
+            if text == line:
+                name = other
+                break
+        else:
+            self.tables.append(f"{name} = {line}")
+        index = f"{llvm_type('i32', self.width)} {self._names[node.operands[0]]}"
+        place = self.writer.emit(f"getelementptr {scalar}, ptr {name}, {index}")
+        if self.width == 1:
+            return self.writer.emit(f"load {scalar}, ptr {place}")
+        lanes = f"<{self.width} x i1> splat (i1 true), {type} zeroinitializer"
+        gather = f"@llvm.masked.gather.{suffix(node.type, self.width)}.{suffix('p0', self.width)}"
+        align = node.type.bits // 8
+        return self.writer.emit(f"call {type} {gather}({llvm_type('ptr', self.width)} align {align} {place}, {lanes})")

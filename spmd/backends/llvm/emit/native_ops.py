@@ -1,0 +1,78 @@
+"""Ops that are no loop nests and yet native code, by their names, and ops that native code has Python run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from spmd.compiler.schedule.fusibility import is_plain
+from spmd.ir import Op, Value, captured_values
+from spmd.support.arrays import Array
+from spmd.types import TokenType, Type
+
+if TYPE_CHECKING:
+    from spmd.backends.llvm.emit.function_emitter import FunctionWriter
+    from spmd.backends.llvm.memory.buffers import Frame
+
+#: Writes an op that is no loop nest: (writer, op, frame).
+Handler = Callable[["FunctionWriter", Op, "Frame"], None]
+
+
+@dataclass(frozen=True)
+class NativeOp:
+    """How an op that is no loop nest is written; `supports` says whether it can be, with its types and attributes."""
+
+    write: Handler
+    supports: Callable[[Op], bool]
+
+
+NATIVE: dict[str, NativeOp] = {}
+
+#: The native function that calls Python: the number of a callback and the addresses of its arrays in, 0 out if all is
+#: well.
+CALL = "spmd.call"
+
+
+@dataclass(frozen=True, slots=True)
+class Callback:
+    """An op that Python runs: `program` takes the process and arrays of `inputs`, and gives those of `outputs`.
+
+    `keeps_operands`: it may hold on to the arrays that it is given, whose memory is used for other values after.
+    """
+
+    program: Callable[..., tuple[Array, ...]]
+    inputs: Sequence[Value]
+    outputs: Sequence[Value]
+    keeps_operands: bool
+
+
+#: Makes the callback of an op.
+MakeCallback = Callable[[Op], Callback]
+
+
+def native(name: str, supports: Callable[[Op], bool]) -> Callable[[Handler], Handler]:
+    """Decorator: files what writes the op `name`."""
+
+    def add(handler: Handler) -> Handler:
+        NATIVE[name] = NativeOp(handler, supports)
+        return handler
+
+    return add
+
+
+def supports(op: Op) -> bool:
+    """Whether `op`, which is part of no loop nest, has a native form."""
+    known = NATIVE.get(op.name)
+    return known is not None and known.supports(op)
+
+
+def lies_in_buffers(type: Type) -> bool:
+    """Whether values of `type` can be handed from op to op in native code: tokens take no memory."""
+    return is_plain(type) or isinstance(type, TokenType)
+
+
+def can_call_back(op: Op) -> bool:
+    """Whether native code can have Python run `op`: all that goes in and out lies in buffers."""
+    captured = captured_values(op) if op.regions else ()
+    return all(lies_in_buffers(value.type) for value in (*op.operands, *captured, *op.results))

@@ -1,0 +1,194 @@
+"""Fourier transforms along the last dimension, in native code.
+
+Rows are split to real and imaginary parts, and go through stages (fft/stages.py), or where the length has large prime
+factors through those of a longer transform (fft/bluestein.py). An inverse transform is the one of parts that have
+changed places; a real one, of even length, that of pairs as complex numbers, whose halves are told apart afterwards
+(Van Loan, "Computational Frameworks for the Fast Fourier Transform", 1.4, 4.3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from spmd.backends.llvm.emit.function_emitter import FunctionWriter
+from spmd.backends.llvm.emit.native_ops import native
+from spmd.backends.llvm.emit.text import FunctionText
+from spmd.backends.llvm.fft.bluestein import Bluestein, write_bluestein
+from spmd.backends.llvm.fft.butterflies import Parts, real_number
+from spmd.backends.llvm.fft.complex_layout import HalvesToPairs, PairsToHalves, ToPairs, ToPlanes
+from spmd.backends.llvm.fft.split_complex import PlaneWriter, rest_lanes
+from spmd.backends.llvm.fft.stages import FftStage, run_stages, stages_of
+from spmd.backends.llvm.memory.buffers import Frame
+from spmd.backends.llvm.parallel.tasks import PartFunction, call_in_parts, parts_of_time
+from spmd.compiler.schedule.fusibility import is_plain
+from spmd.ir import Op
+from spmd.support.arrays import Array
+from spmd.types import COMPLEX64, COMPLEX128
+
+_LONGEST = 1 << 16
+#: Larger factors are taken out in no fewer lanes: libraries, which transform several rows at once, are quicker.
+_LARGEST_NARROW, _FEW = 5, 4
+#: Bytes of memory that a part has on its stack.
+_OWN = 1 << 18
+#: Elements and stages of a nanosecond, roughly.
+_SPEED = 2
+#: Complex numbers of a transform from which on its steps stand out of line, which make up for a call.
+_LEAST_APART = 1 << 6
+
+
+@dataclass(frozen=True)
+class _Transform:
+    """`rows` transforms of `length` complex numbers, which are pairs of real ones at one end where that `is_real`."""
+
+    kind: str
+    rows: int
+    length: int
+    bits: int
+
+    @property
+    def is_real(self) -> bool:
+        return self.kind in ("RFFT", "IRFFT")
+
+    @property
+    def is_inverse(self) -> bool:
+        return self.kind in ("IFFT", "IRFFT")
+
+    @property
+    def bluestein(self) -> Bluestein | None:
+        """The way around factors that are no stages; None of lengths that have none."""
+        return Bluestein(self.length) if stages_of(self.length) is None else None
+
+    @property
+    def stages(self) -> list[FftStage]:
+        """The stages of the length, or of what goes around it."""
+        inner = self.bluestein
+        stages = inner.stages if inner else stages_of(self.length)
+        assert stages is not None
+        return stages
+
+    def tables(self) -> list[Array | None]:
+        """What is multiplied by: for Bluestein's way, by stage (None where nothing is), and where halves meet."""
+        inner = self.bluestein
+        dtype = np.dtype(f"f{self.bits // 8}")
+
+        def parts(numbers: Array) -> Array:
+            return np.stack([numbers.real, numbers.imag]).astype(dtype)
+
+        tables: list[Array | None] = [parts(inner.chirp()), parts(inner.factors())] if inner else []
+        tables += [stage.rotations().astype(dtype) if stage.groups > 1 else None for stage in self.stages]
+        if self.is_real:
+            tables.append(parts(np.exp(-1j * np.pi * np.arange(self.length) / self.length)))
+        return tables
+
+    @property
+    def plane(self) -> int:
+        """Numbers of the memory of real or imaginary parts: one more than there are, in whole cache lines."""
+        inner = self.bluestein
+        return -(-max(self.length + 1, inner.inner if inner else 0) // 16) * 16
+
+    @property
+    def memory(self) -> int:
+        """Bytes that a transform needs: two planes to read, two to write."""
+        return 4 * self.plane * self.bits // 8
+
+
+def transform_of(op: Op) -> _Transform | None:
+    """What `op`, an fft, is in native code; None where it has no such form."""
+    operand, result = op.operands[0].tensor, op.result.tensor
+    if not is_plain(operand) or not is_plain(result) or len(op["fft_length"]) != 1:
+        return None
+    (length,), kind = op["fft_length"], op["fft_type"]
+    element = operand.element_type if kind != "RFFT" else result.element_type
+    rows = prod(operand.static_shape[:-1])
+    if element not in (COMPLEX64, COMPLEX128) or not rows or not 1 < length <= _LONGEST:
+        return None
+    if kind in ("RFFT", "IRFFT"):
+        if length % 2 or length < 4:
+            return None
+        length //= 2
+    if any(stage.radix > _LARGEST_NARROW and stage.lanes < _FEW for stage in stages_of(length) or ()):
+        return None
+    return _Transform(kind, rows, length, 32 if element is COMPLEX64 else 64)
+
+
+@native("stablehlo.fft", lambda op: transform_of(op) is not None)
+def _(writer: FunctionWriter, op: Op, frame: Frame) -> None:
+    transform = transform_of(op)
+    assert transform is not None
+    source, target = writer.pointer(op.operands[0]), writer.allocate(frame, op.result).pointer
+    tables = ["" if table is None else writer.constant(table) for table in transform.tables()]
+    time = transform.rows * transform.plane * len(transform.stages) // _SPEED
+    parts = min(transform.rows, parts_of_time(time, writer.threads))
+    if parts == 1 or transform.memory > _OWN:
+        memory = writer.scratch(frame, transform.memory).pointer
+        row, _ = writer.text.open_loop()
+        _TransformWriter(writer.text, transform, tables, memory).write(row, source, target)
+        writer.text.close_loop(transform.rows)
+        return
+
+    def write(part: PartFunction) -> None:
+        text, rows = part.text, transform.rows
+        ends = (text.value(f"mul i64 %part, {rows}"), text.value(f"mul i64 {text.value('add i64 %part, 1')}, {rows}"))
+        first, stop = (text.value(f"udiv i64 {end}, {parts}") for end in ends)
+        own = text.allocate(f"[{transform.memory} x i8]")
+        inner = [part.pointer(table) if table else "" for table in tables]
+        ends_of_rows = part.pointer(source), part.pointer(target)
+        row, _ = text.open_loop()
+        _TransformWriter(text, transform, inner, own).write(row, *ends_of_rows)
+        text.close_loop(stop, 1, first)
+
+    call_in_parts(writer, parts, write)
+
+
+class _TransformWriter:
+    """Writes one transform. `memory` is room for four planes; `tables` are the addresses of the transform's."""
+
+    def __init__(self, text: FunctionText, transform: _Transform, tables: Sequence[str], memory: str) -> None:
+        self.text, self.transform, self.tables = text, transform, tables
+        step = transform.plane * transform.bits // 8
+        planes = [text.value(f"getelementptr i8, ptr {memory}, i64 {number * step}") for number in range(4)]
+        self.planes: tuple[Parts, Parts] = ((planes[0], planes[1]), (planes[2], planes[3]))
+        self.apart = transform.length >= _LEAST_APART
+
+    def write(self, row: str, source: str, target: str) -> None:
+        """Writes the transform number `row` of those from `source` on, whose results lie from `target` on."""
+        text, transform, kind, bits = self.text, self.transform, self.transform.kind, self.transform.bits
+        whole = 2 * transform.length  # numbers of a row: pairs of parts, or real ones
+        halves = whole + 2
+        writer = PlaneWriter(text, bits)
+        read = writer.at(source, writer.product(row, halves if kind == "IRFFT" else whole))
+        write = writer.at(target, writer.product(row, halves if kind == "RFFT" else whole))
+        length, rest = str(transform.length), rest_lanes(transform.length)
+        here, there = self.planes
+        ToPlanes(bits, rest).run(text, [read, *here, length], apart=self.apart)
+        if kind == "IRFFT":
+            told = [read, *here, *there, *self._half_rotations(writer), length]
+            HalvesToPairs(bits, rest).run(text, told, apart=self.apart)
+            here, there = there, here
+        if transform.is_inverse:
+            here, there = here[::-1], there[::-1]
+        here = self._transformed(here, there)
+        if transform.is_inverse:
+            here = here[::-1]
+        if kind == "RFFT":
+            told = [*here, write, *self._half_rotations(writer), length]
+            PairsToHalves(bits, rest).run(text, told, apart=self.apart)
+        else:
+            count = transform.length * (2 if transform.is_real else 1)
+            scale = real_number(1 / count if transform.is_inverse else 1.0, bits)
+            ToPairs(bits, rest, transform.is_inverse).run(text, [*here, write, length, scale], apart=self.apart)
+
+    def _transformed(self, here: Parts, there: Parts) -> Parts:
+        """The planes of the transform of what stands in `here`."""
+        transform, apart = self.transform, self.apart
+        tables = self.tables[:-1] if transform.is_real else self.tables
+        if (inner := transform.bluestein) is not None:
+            return write_bluestein(self.text, transform.bits, inner, tables, here, there, apart=apart)[0]
+        return run_stages(self.text, transform.bits, transform.stages, tables, here, there, apart=apart)[0]
+
+    def _half_rotations(self, writer: PlaneWriter) -> list[str]:
+        return [writer.at(self.tables[-1], place) for place in (0, self.transform.length)]

@@ -1,0 +1,89 @@
+"""The header of C for an object file: the function, and what each of its parameters holds."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from spmd.backends.llvm.jit.ahead import ObjectFile
+from spmd.types import TensorType
+
+#: NumPy's kind and bytes of an element: C's type of it. What C has no type for is its bits.
+_C_TYPES = {
+    ("b", 1): "bool",
+    **{("i", size): f"int{8 * size}_t" for size in (1, 2, 4, 8)},
+    **{("u", size): f"uint{8 * size}_t" for size in (1, 2, 4, 8)},
+    ("f", 4): "float",
+    ("f", 8): "double",
+    ("c", 8): "float",  # the real part, then the imaginary one
+    ("c", 16): "double",
+}
+
+IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def header(
+    name: str,
+    code: ObjectFile,
+    arguments: Sequence[tuple[TensorType, str | None]],
+    results: Sequence[TensorType],
+    source: str,
+) -> str:
+    """The text of a header that declares the function `name` of `code`.
+
+    `arguments`: each one's type, and its name in the program where it has one. `source` is what was compiled.
+    """
+    parameters = [
+        *(_parameter(f"const {_c_type(type)} *arg{k}", type, said) for k, (type, said) in enumerate(arguments)),
+        *(_parameter(f"{_c_type(type)} *result{k}", type, None) for k, type in enumerate(results)),
+    ]
+    guard, size = f"{name.upper()}_H", f"{name.upper()}_SCRATCH_BYTES"
+    return "\n".join(
+        [
+            f"/* {source}, compiled for {code.target}.",
+            *(f"   {line}" for line in _linking(code)),
+            "   Arrays are dense, the last dimension contiguous; no result overlaps another array. */",
+            f"#ifndef {guard}",
+            f"#define {guard}",
+            "",
+            "#include <stdbool.h>",
+            "#include <stdint.h>",
+            "",
+            "#ifdef __cplusplus",
+            'extern "C" {',
+            "#endif",
+            "",
+            "/* Bytes of the memory, aligned to 64, that a call works in. Calls at one time need one each. */",
+            f"#define {size} {code.scratch}",
+            "",
+            f"void {name}(",
+            *(f"    {parameter}" for parameter in parameters),
+            "    void *scratch);",
+            "",
+            "#ifdef __cplusplus",
+            "}",
+            "#endif",
+            "",
+            f"#endif /* {guard} */",
+            "",
+        ]
+    )
+
+
+def _parameter(declaration: str, type: TensorType, said: str | None) -> str:
+    note = f"{type} {said}" if said else str(type)
+    return f"{declaration}, /* {note.replace('*/', '* /')} */"
+
+
+def _linking(code: ObjectFile) -> list[str]:
+    needs = ["Link with the mathematical library (-lm)."]
+    if code.needs:
+        needs = [
+            f"Link with a BLAS of 32-bit integers, for {', '.join(code.needs)}, and the mathematical library (-lm)."
+        ]
+    return needs
+
+
+def _c_type(type: TensorType) -> str:
+    dtype = type.dtype
+    return _C_TYPES.get((dtype.kind, dtype.itemsize), f"uint{8 * dtype.itemsize}_t")

@@ -1,0 +1,156 @@
+"""Native functions of stretches as they are kept, and loaded into this process.
+
+Whoever finds a program in the cache loads this alone: nothing here writes native code.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from spmd.backends.llvm.emit.math_library import link
+from spmd.backends.llvm.emit.native_ops import Callback
+from spmd.backends.llvm.emit.writer import Callee
+from spmd.backends.llvm.jit.clocks import NativeClock
+from spmd.backends.llvm.jit.entry import python_function
+from spmd.backends.llvm.jit.interrupts import poll_symbols
+from spmd.backends.llvm.jit.jit import ObjectCode, load_object
+from spmd.backends.llvm.matmul.blas import routine
+from spmd.backends.llvm.ops.callbacks import Callbacks
+from spmd.backends.llvm.parallel import workers
+from spmd.support.arrays import Array, DType, Results
+
+_NUMBERS = itertools.count()
+_NO_ARRAY = np.empty(0, np.uint8)
+
+
+@dataclass(frozen=True, slots=True)
+class StretchCode:
+    """A native function as it is kept: its code, and what it is to be given when it is loaded and called.
+
+    `callees` and `routines` are the functions out of line and the names of BLAS's routines that it calls; `results` has
+    shape and dtype of each array that it writes, None for a token, and `over` by its place the input that a result is
+    written over. After inputs and results the function takes `arena` bytes of memory, then `constants`; with what it
+    counts in, where it does, these are so many `arguments`.
+    """
+
+    code: ObjectCode
+    callees: tuple[Callee, ...]
+    routines: tuple[str, ...]
+    constants: tuple[Array, ...]
+    arguments: int
+    arena: int
+    results: tuple[tuple[tuple[int, ...], DType] | None, ...]
+    over: Mapping[int, int]
+    takes_tokens: bool
+    may_raise: bool
+    uses_workers: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledStretch:
+    """A native function, what Python runs for it, by number, and what times its parts."""
+
+    code: StretchCode
+    callbacks: Sequence[Callback] = ()
+    clock: NativeClock | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """A native function for Python. `needs_process`: it takes the process before the arrays.
+
+    `is_plain`: it takes and gives arrays, no tokens, and does not call Python.
+    `overwrites` has pairs (output, input): the output is the input's array.
+    """
+
+    call: Callable[..., Results]
+    needs_process: bool
+    overwrites: tuple[tuple[int, int], ...]
+    is_plain: bool
+
+
+def load_stretch(compiled: CompiledStretch) -> Stretch:
+    """The native function in this process."""
+    code = compiled.code
+    linked = link(code.callees)
+    symbols = {**{name: routine(name).address for name in code.routines}, **linked.symbols}
+    if code.uses_workers:
+        symbols |= workers.symbols()
+    if code.may_raise:
+        symbols |= poll_symbols()
+    callbacks = Callbacks(compiled.callbacks) if compiled.callbacks else None
+    if callbacks is not None:
+        symbols |= callbacks.symbols()
+    library = load_object(code.code, symbols, uses=linked.libraries)
+    keep = (library, code.constants, callbacks)
+    native = python_function(library.address("stretch"), code.arguments, f"stretch{next(_NUMBERS)}", keep)
+    call = _call(_clocked(native, compiled.clock), code)
+    has_tokens = code.takes_tokens or None in code.results
+    if has_tokens:
+        call = _without_tokens(call, code)
+    if callbacks is not None:
+        call = callbacks.running(call)
+    is_plain = callbacks is None and not has_tokens
+    return Stretch(call, callbacks is not None, tuple(code.over.items()), is_plain)
+
+
+def _clocked(native: Callable[..., int], clock: NativeClock | None) -> Callable[..., int]:
+    """`native`, whose last argument is what it counts in."""
+    return native if clock is None else lambda *arrays: native(*arrays, clock.start())
+
+
+def _without_tokens(call: Callable[..., Any], code: StretchCode) -> Callable[..., Results]:
+    """`call`, which takes and gives empty arrays in place of tokens, with tokens."""
+    tokens = [result is None for result in code.results]
+
+    def several(*inputs: Array | None) -> Results:
+        results = call(*[_NO_ARRAY if array is None else array for array in inputs])
+        if len(tokens) == 1:
+            return None if tokens[0] else results
+        return tuple(None if token else array for token, array in zip(tokens, results, strict=True))
+
+    return several
+
+
+def _call(native: Callable[..., int], code: StretchCode) -> Callable[..., Results]:
+    """What allocates results, but for those that take over an input's array, and calls `native`."""
+    arena, constants, places = code.arena, code.constants, code.over
+    empty, uint8 = np.empty, np.dtype(np.uint8)
+    result_types = [((0,), uint8) if result is None else result for result in code.results]
+    ((shape, dtype),) = result_types if len(result_types) == 1 else (((), uint8),)
+
+    def again(inputs: tuple[Array, ...], results: Sequence[Array]) -> None:
+        """With other arrays for scalars, and for arrays in another order or at odd addresses."""
+        dense = [np.require(array, requirements=("C", "A")).reshape(np.shape(array)) for array in inputs]
+        refused = native(*dense, *results, empty(arena, uint8), *constants)
+        assert not refused, "arrays in C order"
+
+    def run(inputs: tuple[Array, ...], results: Sequence[Array]) -> None:
+        if native(*inputs, *results, empty(arena, uint8) if arena else _NO_ARRAY, *constants):
+            again(inputs, results)
+
+    def one(*inputs: Array) -> Array:
+        result = empty(shape, dtype)  # as `run` does, without another call
+        if native(*inputs, result, empty(arena, uint8) if arena else _NO_ARRAY, *constants):
+            again(inputs, (result,))
+        return result
+
+    def several(*inputs: Array) -> tuple[Array, ...]:
+        results = tuple([empty(shape, dtype) for shape, dtype in result_types])
+        run(inputs, results)
+        return results
+
+    def over(*inputs: Array) -> Results:
+        pairs = enumerate(result_types)
+        results = tuple([inputs[places[k]] if k in places else empty(shape, dtype) for k, (shape, dtype) in pairs])
+        run(inputs, results)
+        return results if len(results) > 1 else results[0]
+
+    if places:
+        return over
+    return one if len(result_types) == 1 else several

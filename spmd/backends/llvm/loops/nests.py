@@ -1,0 +1,137 @@
+"""Loop nests as LLVM's text.
+
+One loop of a stage, the lane loop, is run many points at a time. It is the last of the dimensions in memory order, so
+that lanes are neighbours; where that dimension is folded the lanes hold partial results.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+
+from spmd.analysis.affine import Variable
+from spmd.backends.llvm.emit.text import FunctionText
+from spmd.backends.llvm.loops.copies import write_copy
+from spmd.backends.llvm.loops.element_emitter import PointWriter
+from spmd.backends.llvm.loops.interleaved import store_turns
+from spmd.backends.llvm.loops.lanes import SIDE, WRITTEN_OUT, has_short_rows, lanes_of, turned_loop
+from spmd.backends.llvm.loops.loop_splitting import inside_of, write_either
+from spmd.backends.llvm.loops.loops import LoopWriter, Range
+from spmd.backends.llvm.loops.ordered_updates import write_in_order
+from spmd.backends.llvm.loops.stores import store_all, write_update
+from spmd.backends.llvm.loops.transposed import write_turned
+from spmd.backends.llvm.loops.windows import write_window
+from spmd.backends.llvm.reductions.column_tiling import StripWriter, is_strip
+from spmd.backends.llvm.reductions.reductions import Blocks, FoldWriter
+from spmd.backends.llvm.reductions.small_axis_reduction import write_short_rows
+from spmd.compiler.schedule.nest import Nest, Stage
+from spmd.ir import Value
+
+#: Bytes that blocks of folds may give.
+_MOST_OF_BLOCKS = 1 << 20
+#: Points of a stage whose inside is written by itself.
+_LEAST_INSIDE = 1 << 10
+
+
+class NestWriter:
+    """Writes the loops of one nest at the end of the innermost scope of `text`.
+
+    `pointer` gives the name of the buffer of a value; `part` is what is run of one loop, where not all of it is.
+    """
+
+    def __init__(
+        self, nest: Nest, text: FunctionText, pointer: Callable[[Value], str], part: Range | None = None
+    ) -> None:
+        self.nest = nest
+        self.point = PointWriter(nest, text, pointer)
+        self.loops = LoopWriter(self.point, part)
+
+    def write(self) -> None:
+        what = self.point.text, self.nest, self.point.pointer, self.loops.part
+        if not write_copy(*what) and not write_window(*what):
+            self._outer(self.nest.outer)
+
+    def fold_blocks(self) -> Blocks | None:
+        """The blocks of a nest that folds one loop, which is cut in blocks, at few points; None of any other nest."""
+        if self.nest.outer or len(self.nest.stages) != 1:
+            return None
+        (stage,) = self.nest.stages
+        if len(stage.reduced) != 1 or not stage.reductions:
+            return None
+        self.point.lanes = lanes_of(self.nest, stage)
+        blocks = FoldWriter(self.loops).blocks(stage)
+        return blocks if blocks is not None and blocks.nbytes <= _MOST_OF_BLOCKS else None
+
+    def write_blocks(self, memory: str, part: Range) -> None:
+        """Folds the blocks `part`, by number, and writes what they give to `memory`; the last part, what is left."""
+        assert self.fold_blocks() is not None
+        FoldWriter(self.loops).write_blocks(self.nest.stages[0], memory, part)
+
+    def write_from_blocks(self, memory: str) -> None:
+        """The rest of a fold whose blocks are in `memory`."""
+        assert self.fold_blocks() is not None
+        with self.point.text.part():
+            (stage,) = self.nest.stages
+            fold = FoldWriter(self.loops)
+            self.loops.nested(stage.kept, lambda: fold.write(stage, written_out=False, memory=memory), False)
+
+    def _outer(self, variables: Sequence[Variable]) -> None:
+        """The loops that the stages share."""
+        if variables:
+            self.loops.loop(variables[0], self.nest.extents[variables[0]], 1, lambda: self._outer(variables[1:]))
+            return
+        self.point.shared_depth = self.point.text.depth
+        for stage in self.nest.stages:
+            if all(self.nest.extents[variable] for variable in stage.kept):
+                self.point.stage = stage
+                self._stage(stage)
+
+    def _stage(self, stage: Stage) -> None:
+        points = prod(self.nest.extents[variable] for variable in stage.loops if variable not in self.nest.outer)
+        if not points and not stage.reductions:
+            return
+        self.point.lanes = lanes_of(self.nest, stage)
+        written_out = points <= WRITTEN_OUT
+        turned = turned_loop(self.nest, stage, self.point.lanes)
+        has_inside = points >= _LEAST_INSIDE and turned is None and not stage.updates
+        inside = inside_of(self.nest, stage, self.point.lanes) if has_inside else None
+
+        def at_point() -> None:
+            if inside is not None and self.point.valid is None:
+                write_either(self.point, inside, at_points_of)
+            else:
+                at_points_of(stage)
+
+        def at_points_of(stage: Stage) -> None:
+            if has_short_rows(self.nest, stage, self.point.lane):
+                write_short_rows(FoldWriter(self.loops), stage)
+            elif stage.reductions:
+                FoldWriter(self.loops).write(stage, written_out)
+            elif self.point.lanes.inner is not None:
+                store_turns(self.point, stage, self.point.lanes.inner)
+            else:
+                store_all(self.point, stage.stores, {})
+                in_order = self.point.lane is not None and self.point.lane not in stage.side_by_side
+                for update in stage.updates:
+                    (write_in_order if in_order else write_update)(self.point, update)
+
+        with self.point.text.part():
+            aside = (*self.nest.outer, self.point.lanes.inner)
+            kept = [variable for variable in stage.kept if variable not in aside]
+            if turned is not None:
+                write_turned(self.loops, stage, turned, at_point)
+            elif is_strip(self.nest, stage, self.point.lane, self.point.width):
+                strips = StripWriter(self.loops, stage)
+                self.loops.nested(kept[:-1], lambda: strips.write_strips(at_point), written_out)
+            else:
+                self.loops.nested(kept, at_point, written_out)
+
+    @staticmethod
+    def turns(nest: Nest, stage: Stage, variable: Variable) -> int:
+        """How many turns of a loop are taken at a time."""
+        lanes = lanes_of(nest, stage)
+        if variable == lanes.around:
+            return lanes.turns
+        if variable == lanes.variable:
+            return nest.extents[variable] if lanes.around is not None else lanes.width
+        return SIDE if variable == turned_loop(nest, stage, lanes) else 1

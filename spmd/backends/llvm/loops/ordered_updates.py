@@ -1,0 +1,130 @@
+"""Updates whose places may meet: they are computed many at a time and done one after another, in their order.
+
+Places, and all that is computed without what stands in memory, are vectors that are put down; a loop over their lanes
+then reads, combines and writes. Where a point is outside, memory that nobody looks at takes its place.
+"""
+
+from __future__ import annotations
+
+from spmd.analysis.scalar.expression import I1, I64, Expression, MachineType, Primitive, expression, parameter, walk
+from spmd.backends.llvm.emit.writer import llvm_type
+from spmd.backends.llvm.loops.element_emitter import Bound, PointWriter, Rendered
+from spmd.compiler.schedule.nest import FOLDED, Update
+
+#: Bytes by which the addresses of written out lanes are moved, and which their accesses add. Processors guess by the
+#: register of an address, and what is added to it, that what was written so is read again: an access that looks like
+#: the one before, of another place, has them begin anew, and histograms take three times as long.
+_ASIDE = 8
+#: Nodes of what is computed of the old and the new, up to which all lanes are written out.
+_SHORT = 8
+
+
+def write_in_order(point: PointWriter, update: Update) -> None:
+    """Writes `update` for the points of the lane loop, from the first to the last."""
+    text, width = point.text, point.width
+    codes, inputs = _split([code for _, _, code in update.writes], len(update.old))
+    is_short = len(walk(codes)) <= _SHORT
+    places = [_places(point, update, number, _ASIDE if is_short else 0) for number in range(len(update.writes))]
+    slots = [_put_down(point, node) for node in inputs]
+    count = width if point.valid is None else point.valid
+
+    def one(lane: str) -> None:
+        _write_lane(point, codes, inputs, places, slots, lane)
+
+    if is_short:
+        for number in range(count):
+            one(str(number))
+        return
+    lane, _ = text.open_loop()
+    one(lane)
+    text.close_loop(count)
+
+
+def _write_lane(
+    point: PointWriter,
+    codes: list[Expression],
+    inputs: list[Expression],
+    places: list[str],
+    slots: list[str],
+    lane: str,
+) -> None:
+    """Reads what stands at the place of one lane, combines it and writes it."""
+    text = point.text
+    types = [llvm_type(code.type, 1) for code in codes]
+
+    def taken(slot: str, type: str) -> str:
+        at = text.value(f"getelementptr {type}, ptr {slot}, i64 {lane}")
+        return text.value(f"load {type}, ptr {at}")
+
+    addresses = [taken(slot, "ptr") for slot in places]
+    if lane.isdecimal():
+        addresses = [text.value(f"getelementptr i8, ptr {at}, i64 {_ASIDE * int(lane)}") for at in addresses]
+    old = [text.value(f"load {type}, ptr {address}") for type, address in zip(types, addresses, strict=True)]
+    new = [taken(slot, _in_memory(node.type)) for slot, node in zip(slots, inputs, strict=True)]
+    for number, node in enumerate(inputs):
+        if node.type is I1:
+            new[number] = text.value(f"trunc i8 {new[number]} to i1")
+    bound = Bound(point, {FOLDED + n: Rendered(name, False, text.depth) for n, name in enumerate([*old, *new])}, 1)
+    rendered = [bound.render(code) for code in codes]
+    for type, address, name in zip(types, addresses, rendered, strict=True):
+        text.line(f"store {type} {name}, ptr {address}")
+
+
+def _in_memory(type: MachineType) -> str:
+    return "i8" if type is I1 else llvm_type(type, 1)
+
+
+def _put_down(point: PointWriter, node: Expression) -> str:
+    """A slot with the value of `node` for each lane."""
+    text, width = point.text, point.width
+    name, vector = point.at_width(point.render(node), node.type, width, node), llvm_type(node.type, width)
+    if node.type is I1:
+        name, vector = text.value(f"zext {vector} {name} to <{width} x i8>"), f"<{width} x i8>"
+    slot = text.allocate(vector)
+    text.line(f"store {vector} {name}, ptr {slot}")
+    return slot
+
+
+def _places(point: PointWriter, update: Update, number: int, aside: int) -> str:
+    """A slot with the address of each lane's place, `aside` bytes before it for each lane before that."""
+    text, width = point.text, point.width
+    value, address, code = update.writes[number]
+    type, pointer = llvm_type(code.type, 1), point.pointer(value)
+    offsets = point.at_width(point.affine(address), I64, width)
+    vector = f"<{width} x ptr>"
+    pointers = text.value(f"getelementptr {type}, ptr {pointer}, <{width} x i64> {offsets}")
+    if update.mask is not None:
+        inside = point.at_width(point.render(update.mask), I1, width)
+        one = text.value(f"insertelement {vector} poison, ptr {text.allocate(type, 8)}, i64 0")
+        nowhere = text.value(f"shufflevector {vector} {one}, {vector} poison, <{width} x i32> zeroinitializer")
+        pointers = text.value(f"select <{width} x i1> {inside}, {vector} {pointers}, {vector} {nowhere}")
+    if aside:
+        moves = ", ".join(f"i64 {-aside * lane}" for lane in range(width))
+        pointers = text.value(f"getelementptr i8, {vector} {pointers}, <{width} x i64> <{moves}>")
+    slot = text.allocate(vector)
+    text.line(f"store {vector} {pointers}, ptr {slot}")
+    return slot
+
+
+def _split(codes: list[Expression], old: int) -> tuple[list[Expression], list[Expression]]:
+    """`codes` with all that does not depend on the `old` parameters as parameters behind them, and what these are."""
+    depends: dict[Expression, bool] = {}
+    for node in walk(codes):
+        own = node.primitive is Primitive.PARAMETER and isinstance(node.attribute, int) and node.attribute >= FOLDED
+        depends[node] = own or any(depends[operand] for operand in node.operands)
+    inputs: dict[Expression, Expression] = {}
+    replaced: dict[Expression, Expression] = {}
+
+    def taken(node: Expression) -> Expression:
+        if node.primitive is Primitive.CONSTANT:
+            return node
+        if not depends[node]:
+            return inputs.setdefault(node, parameter(FOLDED + old + len(inputs), node.type))
+        return replaced[node]
+
+    for node in walk(codes):
+        if depends[node]:
+            operands = [taken(operand) for operand in node.operands]
+            own = node.primitive is Primitive.PARAMETER
+            replaced[node] = node if own else expression(node.primitive, node.type, operands, node.attribute)
+    return [taken(code) for code in codes], list(inputs)

@@ -1,0 +1,209 @@
+"""Convolutions without padding or dilated operands, as products in tiles, one for each group of features.
+
+The result's neighbours in one dimension are the rows of a product, its features the columns; what is summed over are
+the places of the window and the input features. The left operand is read where it lies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+
+from spmd.analysis.affine import row_major
+from spmd.backends.llvm.emit.function_emitter import FunctionWriter
+from spmd.backends.llvm.emit.native_ops import native
+from spmd.backends.llvm.emit.text import FunctionText
+from spmd.backends.llvm.loops.loops import Range
+from spmd.backends.llvm.loops.nests import NestWriter
+from spmd.backends.llvm.matmul.conv_input_fusion import FEW_ROWS
+from spmd.backends.llvm.matmul.tiles import Depth, Outer, Tiled, pack, write_tiled
+from spmd.backends.llvm.matmul.underflow import flushed, flushes
+from spmd.backends.llvm.memory.buffers import Frame
+from spmd.backends.llvm.parallel.tasks import PartFunction, call_in_parts, parts_of_time
+from spmd.compiler.schedule.fusibility import is_plain
+from spmd.compiler.schedule.sliding import groups_of
+from spmd.dialects.structs import ConvDimensionNumbersAttr
+from spmd.ir import Op, Value
+
+_TYPES = {"f32": "float", "f64": "double"}
+#: Multiply-adds of a nanosecond, roughly.
+_SPEED = 32
+
+
+def _is_plain_convolution(op: Op) -> bool:
+    values = (*op.operands, op.result)
+    types = {str(value.tensor.element_type) for value in values}
+    if len(types) != 1 or not types <= set(_TYPES) or not all(is_plain(value.type) for value in values):
+        return False
+    numbers: ConvDimensionNumbersAttr = op["dimension_numbers"]
+    rank = op.result.tensor.rank
+    kernel = (
+        *numbers.kernel_spatial_dimensions,
+        numbers.kernel_input_feature_dimension,
+        numbers.kernel_output_feature_dimension,
+    )
+    result = (numbers.output_batch_dimension, *numbers.output_spatial_dimensions, numbers.output_feature_dimension)
+    padded = op["padding"] is not None or op["lhs_dilation"] is not None or op["window_reversal"] is not None
+    return kernel == result == tuple(range(rank)) and not padded and all(op.result.tensor.static_shape)
+
+
+@native("stablehlo.convolution", _is_plain_convolution)
+def _(writer: FunctionWriter, op: Op, frame: Frame) -> None:
+    product, outer = _as_product(op)
+    right = writer.pointer(op.operands[1])
+    result = writer.allocate(frame, op.result).pointer
+    packed: str | None = None
+    if product.columns > product.width:
+        packed = writer.scratch(frame, product.packed_elements * product.bits // 8).pointer
+    if op in writer.images:
+        _write_by_image(writer, op, frame, product, outer, (right, result), packed)
+        return
+    left = writer.pointer(op.operands[0])
+    groups = groups_of(op)
+    if groups == 1:
+        _write_group(writer, product, flushes(op), outer, (left, right, result), packed)
+        return
+    text = writer.text
+    turn, _ = text.open_loop()
+    pairs = zip((left, right, result), _group_strides(op, product), strict=True)
+    moved = [_moved(text, pointer, turn, stride * product.bits // 8) for pointer, stride in pairs]
+    _write_group(writer, product, flushes(op), outer, (moved[0], moved[1], moved[2]), packed)
+    text.close_loop(groups)
+
+
+def _group_strides(op: Op, product: Tiled) -> tuple[int, int, int]:
+    """Elements from one group to the next of image, kernel and result."""
+    numbers: ConvDimensionNumbersAttr = op["dimension_numbers"]
+    image, kernel = (operand.tensor.static_shape for operand in op.operands)
+    strides = row_major(image)
+    if op["feature_group_count"] > 1:
+        step = kernel[-2] * strides[numbers.input_feature_dimension]
+    else:
+        step = op.result.tensor.static_shape[0] * strides[numbers.input_batch_dimension]
+    return step, product.columns, product.columns
+
+
+def _write_group(
+    writer: FunctionWriter,
+    product: Tiled,
+    flushing: bool,
+    outer: list[Outer],
+    pointers: tuple[str, str, str],
+    packed: str | None,
+) -> None:
+    """Writes the products of one group of features; `packed` is memory for its part of the kernel, if that is used."""
+    left, right, result = pointers
+    if packed is not None:
+        pack(writer.text, product, right, packed)
+    work = product.rows * product.columns * product.depth_rows * prod(each.size for each in outer)
+    parts = parts_of_time(work // _SPEED, writer.threads)
+    longest = max(outer, key=lambda each: each.size, default=Outer(1, 0, 0))
+    if parts == 1 or longest.size == 1:
+        with flushed(writer.text, flushing):
+            write_tiled(writer.text, product, left, right, result, outer, packed)
+        return
+    rest = [each for each in outer if each is not longest]
+    count = min(parts, longest.size)
+
+    def write(part: PartFunction) -> None:
+        text = part.text
+        done = text.value(f"mul i64 %part, {longest.size}")
+        after = text.value(f"add i64 {done}, {longest.size}")
+        first, stop = (text.value(f"udiv i64 {total}, {count}") for total in (done, after))
+        inner = None if packed is None else part.pointer(packed)
+        left_in, right_in, result_in = (part.pointer(pointer) for pointer in (left, right, result))
+        with flushed(text, flushing):
+            turn, _ = text.open_loop()
+            left_at = _moved(text, left_in, turn, longest.left * product.bits // 8)
+            result_at = _moved(text, result_in, turn, longest.result * product.bits // 8)
+            write_tiled(text, product, left_at, right_in, result_at, rest, inner)
+            text.close_loop(stop, 1, first)
+
+    call_in_parts(writer, count, write)
+
+
+def _write_by_image(
+    writer: FunctionWriter,
+    op: Op,
+    frame: Frame,
+    product: Tiled,
+    outer: list[Outer],
+    pointers: tuple[str, str],
+    packed: str | None,
+) -> None:
+    """Writes the products of one image after another, each made before; `pointers` are those of kernel and result."""
+    images, (batch, *rest) = writer.images[op], outer
+    if packed is not None:
+        pack(writer.text, product, pointers[0], packed)
+    work = product.rows * product.columns * product.depth_rows * prod(each.size for each in outer)
+    count = min(parts_of_time(work // _SPEED, writer.threads), batch.size)
+    memory = writer.scratch(frame, count * images.nbytes).pointer
+
+    def write(text: FunctionText, pointer: Callable[[str], str], image: str, first: str, stop: str) -> None:
+        turn, _ = text.open_loop()
+        one = Range(images.nest.outer[0], turn, None, "true")
+
+        def at(value: Value) -> str:
+            return image if value is images.value else pointer(writer.pointer(value))
+
+        NestWriter(images.nest, text, at, one).write()
+        right, result = map(pointer, pointers)
+        result = _moved(text, result, turn, batch.result * product.bits // 8)
+        with flushed(text, flushes(op)):
+            write_tiled(text, product, image, right, result, rest, None if packed is None else pointer(packed))
+        text.close_loop(stop, 1, first)
+
+    def write_part(part: PartFunction) -> None:
+        done = part.text.value(f"mul i64 %part, {batch.size}")
+        after = part.text.value(f"add i64 {done}, {batch.size}")
+        first, stop = (part.text.value(f"udiv i64 {total}, {count}") for total in (done, after))
+        image = _moved(part.text, part.pointer(memory), "%part", images.nbytes)
+        write(part.text, part.pointer, image, first, stop)
+
+    if count == 1:
+        write(writer.text, str, memory, "0", str(batch.size))
+    else:
+        call_in_parts(writer, count, write_part)
+
+
+def _moved(text: FunctionText, pointer: str, turn: str, stride: int) -> str:
+    return text.value(f"getelementptr i8, ptr {pointer}, i64 {text.value(f'mul i64 {turn}, {stride}')}")
+
+
+def _as_product(op: Op) -> tuple[Tiled, list[Outer]]:
+    """The product of one turn, and the loops around it."""
+    numbers: ConvDimensionNumbersAttr = op["dimension_numbers"]
+    lhs, rhs = (operand.tensor.static_shape for operand in op.operands)
+    shape = op.result.tensor.static_shape
+    left, right, result = row_major(lhs), row_major(rhs), row_major(shape)
+    spatial = numbers.input_spatial_dimensions
+    strides = op["window_strides"] or (1,) * len(spatial)
+    reach = op["rhs_dilation"] or (1,) * len(spatial)
+    depth = [Depth(rhs[place], left[axis] * reach[place], right[place]) for place, axis in enumerate(spatial)]
+    depth.append(Depth(rhs[-2], left[numbers.input_feature_dimension], right[-2]))
+    around = [Outer(shape[0], left[numbers.input_batch_dimension], result[0])]
+    around += [
+        Outer(shape[place + 1], left[axis] * strides[place], result[place + 1]) for place, axis in enumerate(spatial)
+    ]
+    rows = around[-1]
+    if rows.size < FEW_ROWS:
+        rows = max(reversed(around), key=lambda each: each.size)
+    outer = [each for each in around if each is not rows and each.size > 1]
+    name = str(op.result.tensor.element_type)
+    bits = op.result.tensor.dtype.itemsize * 8
+    merged = _merged(depth)
+    return Tiled(rows.size, shape[-1] // groups_of(op), merged, _TYPES[name], bits, rows.left, rows.result), outer
+
+
+def _merged(depth: list[Depth]) -> tuple[Depth, ...]:
+    """As few dimensions as the strides allow; at least one."""
+    depths: list[Depth] = []
+    for each in depth:
+        if each.size == 1:
+            continue
+        before = depths[-1] if depths else None
+        if before is not None and before.left == each.left * each.size and before.right == each.right * each.size:
+            depths[-1] = Depth(before.size * each.size, each.left, each.right)
+        else:
+            depths.append(each)
+    return tuple(depths) or (depth[-1],)

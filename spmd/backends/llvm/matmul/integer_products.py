@@ -1,0 +1,253 @@
+"""Products of matrices of 8-bit integers with sums of 32 bits, in tiles.
+
+Processors multiply sixteen or thirty-two pairs of 16-bit numbers at a time and add up neighbouring products. Both
+operands are widened to such pairs, neighbours along what is contracted, a tile's worth at a time: the right one's
+block of columns once for all rows, the left one's rows where they are needed. Sums wrap, as i32 does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+from spmd.analysis.affine import row_major
+from spmd.backends.llvm.emit.text import FunctionText
+from spmd.backends.llvm.jit.processor import host
+from spmd.backends.llvm.loops.strides import first_lanes
+from spmd.backends.llvm.matmul.tiles import Depth, Tiled, column_blocks, write_tiled
+
+#: Numbers of a row that are widened at a time.
+_NUMBERS = 32
+
+
+@dataclass(frozen=True)
+class Bytes:
+    """An operand of 8-bit numbers: its strides along rows of the result (or columns, the right one's), along what is
+    contracted, and from batch to batch. One of the first two is 1."""
+
+    free: int
+    contracted: int
+    batch: tuple[int, ...]
+    signed: bool
+
+
+@dataclass(frozen=True)
+class IntegerProduct:
+    """Products of `rows` x `depth` by `depth` x `columns` numbers, one for each index of `batch`."""
+
+    batch: tuple[int, ...]
+    rows: int
+    columns: int
+    depth: int
+    left: Bytes
+    right: Bytes
+
+    @property
+    def size(self) -> int:
+        """Multiplications of all products."""
+        return prod(self.batch) * self.rows * self.columns * self.depth
+
+    @property
+    def pairs(self) -> int:
+        """Pairs of what is contracted, the last one with a zero where there is no second."""
+        return -(-self.depth // 2)
+
+    def strides(self) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+        """Bytes from one batch to the next: of the left operand, the right one, the result."""
+        result = 4 * self.rows * self.columns
+        return self.left.batch, self.right.batch, tuple(stride * result for stride in row_major(self.batch))
+
+    def tile(self, rows: int, columns: int) -> Tiled:
+        """The product of some widened rows and columns.
+
+        Rows of numbers that lie side by side are laid out as such, others pair by pair.
+        """
+        by_row = self.left.contracted == 1
+        row = -(-self.depth // _NUMBERS) * (_NUMBERS // 2) if by_row else 1
+        depth = Depth(self.pairs, 1 if by_row else _whole(rows), self.columns)
+        return Tiled(rows, columns, (depth,), "i32", 32, row, self.columns, paired=True)
+
+    @property
+    def whole(self) -> Tiled:
+        """One product, for the sizes of its tiles."""
+        return self.tile(self.rows, self.columns)
+
+    @property
+    def left_bytes(self) -> int:
+        """Memory for the rows of a tile."""
+        rows = self.whole.tile_rows
+        tile = self.tile(rows, 1)
+        return 4 * max(rows * tile.left_row, self.pairs * tile.depth[0].left)
+
+
+def pair_bytes(product: IntegerProduct) -> int:
+    """Memory for the rows of a tile and a block of columns."""
+    return product.left_bytes + 4 * product.pairs * product.whole.width
+
+
+def supports_pairs() -> bool:
+    """Whether this processor multiplies pairs."""
+    return host().triple.startswith("x86_64")
+
+
+def write_integer_product(
+    text: FunctionText, product: IntegerProduct, pointers: Sequence[str], memory: str, rows: int
+) -> None:
+    """Writes the first `rows` rows of one product of the addresses `pointers` (left, right, result).
+
+    `memory` has `pair_bytes`.
+    """
+    left, right, result = pointers
+    tiled = product.whole
+    block = _at(text, memory, str(product.left_bytes))
+    for column, valid in column_blocks(text, tiled):
+        start = _at(text, right, text.value(f"mul i64 {column}, {product.right.free}"))
+        _widen_pairs(text, product.right, product.depth, start, sum(valid), block, tiled.width)
+
+        def tile(row: str, count: int, column: str = column, valid: Sequence[int] = valid) -> None:
+            start = _at(text, left, text.value(f"mul i64 {row}, {product.left.free}"))
+            part = product.tile(count, sum(valid))
+            if product.left.contracted == 1:
+                _widen_rows(text, product, start, count, memory, part.left_row)
+            else:
+                _widen_pairs(text, product.left, product.depth, start, count, memory, part.depth[0].left)
+            place = text.value(f"add i64 {text.value(f'mul i64 {row}, {product.columns}')}, {column}")
+            target = text.value(f"getelementptr i32, ptr {result}, i64 {place}")
+            write_tiled(text, part, memory, block, target, (), block)
+
+        for row, count in text.chunks(rows, tiled.tile_rows):
+            tile(row, count)
+
+
+def _widen_rows(
+    text: FunctionText, product: IntegerProduct, source: str, rows: int, target: str, row_stride: int
+) -> None:
+    """Rows of neighbours from `source` on as rows of pairs, with zeros behind."""
+    row, _ = text.open_loop()
+    start = _at(text, source, text.value(f"mul i64 {row}, {product.left.free}"))
+    place = text.value(f"mul i64 {row}, {2 * row_stride}")
+    whole, rest = product.depth - product.depth % _NUMBERS, product.depth % _NUMBERS
+
+    def chunk(number: str, count: int) -> None:
+        wide = _widened(text, neighbours(text, start, number, _NUMBERS, count), _NUMBERS, "i16", product.left.signed)
+        to = text.value(f"getelementptr i16, ptr {target}, i64 {text.value(f'add i64 {place}, {number}')}")
+        text.line(f"store <{_NUMBERS} x i16> {wide}, ptr {to}, align 4")
+
+    if whole:
+        number, _ = text.open_loop()
+        chunk(number, _NUMBERS)
+        text.close_loop(whole, _NUMBERS)
+    if rest:
+        chunk(str(whole), rest)
+    text.close_loop(rows)
+
+
+def _widen_pairs(
+    text: FunctionText, operand: Bytes, depth: int, source: str, count: int, target: str, width: int
+) -> None:
+    """Pairs along the contracted dimension, each of `count` rows or columns from `source` on, `width` numbers from one
+    to the next."""
+    lanes = host().vector_bits // 32
+    step = 2 if operand.contracted != 1 else 4
+
+    def pairs(number: str, codes: int) -> None:
+        """From contracted number `number` on as many as `codes`."""
+        for lane in range(0, count, lanes):
+            valid = min(lanes, count - lane)
+            start = _at(text, source, str(lane * operand.free))
+            read = _side_by_side if operand.contracted != 1 else _apart
+            vectors = read(text, operand, start, number, codes, lanes, valid)
+            for first in range(0, codes, 2):
+                joined = _joined(text, lanes, vectors[first : first + 2])
+                half = text.value(f"mul i64 {number}, {width // 2}")  # of numbers that are even
+                at = text.value(f"add i64 {half}, {first // 2 * width + lane}")
+                address = text.value(f"getelementptr i32, ptr {target}, i64 {at}")
+                text.line(f"store <{lanes} x i32> {joined}, ptr {address}, align 4")
+
+    for number, codes in text.chunks(depth, step):
+        pairs(number, codes)
+
+
+def _side_by_side(
+    text: FunctionText, operand: Bytes, source: str, number: str, codes: int, lanes: int, valid: int
+) -> list[str]:
+    """Vectors of i32 of the contracted numbers from `number` on: lanes are neighbours in memory."""
+    vectors = []
+    for code in range(codes):
+        place = text.value(f"mul i64 {text.value(f'add i64 {number}, {code}')}, {operand.contracted}")
+        vectors.append(_widened(text, neighbours(text, source, place, lanes, valid), lanes, "i32", operand.signed))
+    return vectors
+
+
+def _apart(
+    text: FunctionText, operand: Bytes, source: str, number: str, codes: int, lanes: int, valid: int
+) -> list[str]:
+    """The same where the contracted numbers are neighbours in memory: four of each lane are read at a time."""
+    start = _at(text, source, number)
+    offsets = ", ".join(f"i64 {lane * operand.free}" for lane in range(lanes))
+    places = text.value(f"getelementptr i8, ptr {start}, <{lanes} x i64> <{offsets}>")
+    vectors = []
+    if codes == 4:
+        words = gathered_lanes(text, "i32", places, lanes, valid)
+        for code in range(codes):
+            high = text.value(f"shl <{lanes} x i32> {words}, {_splat(24 - 8 * code, lanes)}")
+            shift = "ashr" if operand.signed else "lshr"
+            vectors.append(text.value(f"{shift} <{lanes} x i32> {high}, {_splat(24, lanes)}"))
+        return vectors
+    for code in range(codes):
+        there = text.value(f"getelementptr i8, <{lanes} x ptr> {places}, i64 {code}")
+        number_of_lane = gathered_lanes(text, "i8", there, lanes, valid)
+        vectors.append(_widened(text, number_of_lane, lanes, "i32", operand.signed))
+    return vectors
+
+
+def _joined(text: FunctionText, lanes: int, vectors: Sequence[str]) -> str:
+    """One or two vectors of numbers as pairs."""
+    pairs = text.value(f"and <{lanes} x i32> {vectors[0]}, {_splat(0xFFFF, lanes)}")
+    if len(vectors) == 1:
+        return pairs
+    high = text.value(f"shl <{lanes} x i32> {vectors[1]}, {_splat(16, lanes)}")
+    return text.value(f"or <{lanes} x i32> {pairs}, {high}")
+
+
+def gathered_lanes(text: FunctionText, type: str, places: str, lanes: int, valid: int) -> str:
+    """What stands at the `lanes` addresses `places`, of which `valid` are read."""
+    mask = f"<{lanes} x i1> {first_lanes(lanes, valid)}"
+    name = f"@llvm.masked.gather.v{lanes}{type}.v{lanes}p0"
+    arguments = f"<{lanes} x ptr> align 1 {places}, {mask}, <{lanes} x {type}> zeroinitializer"
+    return text.value(f"call <{lanes} x {type}> {name}({arguments})")
+
+
+def interleaved(text: FunctionText, first: str, second: str, type: str, lanes: int) -> str:
+    """Two vectors of `lanes` as one, by turns."""
+    vector = f"<{lanes} x {type}>"
+    order = ", ".join(f"i32 {lane}, i32 {lanes + lane}" for lane in range(lanes))
+    return text.value(f"shufflevector {vector} {first}, {vector} {second}, <{2 * lanes} x i32> <{order}>")
+
+
+def neighbours(text: FunctionText, source: str, at: str, width: int, count: int) -> str:
+    """A vector of `width` bytes, of which `count` are read."""
+    address = _at(text, source, at)
+    if count == width:
+        return text.value(f"load <{width} x i8>, ptr {address}, align 1")
+    arguments = f"ptr align 1 {address}, <{width} x i1> {first_lanes(width, count)}, <{width} x i8> zeroinitializer"
+    return text.value(f"call <{width} x i8> @llvm.masked.load.v{width}i8.p0({arguments})")
+
+
+def _widened(text: FunctionText, value: str, width: int, target: str, signed: bool) -> str:
+    return text.value(f"{'sext' if signed else 'zext'} <{width} x i8> {value} to <{width} x {target}>")
+
+
+def _at(text: FunctionText, pointer: str, offset: str) -> str:
+    return text.value(f"getelementptr i8, ptr {pointer}, i64 {offset}")
+
+
+def _splat(value: int, lanes: int) -> str:
+    return "<" + ", ".join([f"i32 {value}"] * lanes) + ">"
+
+
+def _whole(rows: int) -> int:
+    """Numbers of as many whole vectors as `rows` fill."""
+    lanes = host().vector_bits // 32
+    return -(-rows // lanes) * lanes

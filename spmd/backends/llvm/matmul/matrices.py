@@ -1,0 +1,124 @@
+"""Products as matrices that lie in memory as they are: of which numbers and strides an op's product is made."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import prod
+
+from spmd.analysis.affine import row_major
+from spmd.analysis.matrices import Matrix, free_dimensions, matrix_of
+from spmd.backends.llvm.matmul.integer_products import Bytes, IntegerProduct, supports_pairs
+from spmd.backends.llvm.matmul.tiles import LARGEST
+from spmd.backends.llvm.matmul.underflow import flushes
+from spmd.compiler.schedule.fusibility import is_plain
+from spmd.dialects.structs import DotDimensionNumbersAttr
+from spmd.ir import Op
+
+#: By element type: the routine, and the type in LLVM.
+ROUTINES = {"f32": ("sgemm", "float"), "f64": ("dgemm", "double")}
+#: By element type of which there is no routine: the type in LLVM.
+INTEGERS = {"i32": "i32", "ui32": "i32", "i64": "i64", "ui64": "i64"}
+#: Columns of a right operand that are few, and of a left operand whose rows are not so far apart that the caches keep
+#: only some of a tile's.
+_NARROW, _SHORT_ROW = 32, 1 << 10
+
+
+@dataclass(frozen=True)
+class Product:
+    """Products of matrices; small ones are written as loops (`is_tiled`).
+
+    `item` is an element's bytes, `leading` the elements from one row of a result to the next. `flushes`: subnormal
+    numbers count as zero.
+    """
+
+    element: str
+    item: int
+    batch: tuple[int, ...]
+    lhs: Matrix
+    rhs: Matrix
+    leading: int
+    is_tiled: bool
+    flushes: bool
+
+    @property
+    def size(self) -> int:
+        """Multiplications of each product."""
+        return self.lhs.rows * self.lhs.columns * self.rhs.columns
+
+    def strides(self) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+        """Bytes from one batch to the next: of the left operand, the right one, the result."""
+        result = self.lhs.rows * self.rhs.columns
+        in_result = tuple(stride * result for stride in row_major(self.batch))
+        left, right, target = (
+            tuple(stride * self.item for stride in each) for each in (self.lhs.batch, self.rhs.batch, in_result)
+        )
+        return left, right, target
+
+
+def product_of(op: Op) -> Product | None:
+    """`op`, a dot_general or dot, as products of matrices that lie in memory as BLAS reads them; None otherwise."""
+    types = {str(value.tensor.element_type) for value in (*op.operands, op.result)}
+    if len(types) != 1 or not types <= {*ROUTINES, *INTEGERS}:
+        return None
+    product = _matrices_of(op)
+    if product is None or types <= set(ROUTINES):
+        return product
+    return replace(product, is_tiled=True, flushes=False) if product.rhs.column_stride == 1 else None
+
+
+def integer_product_of(op: Op) -> IntegerProduct | None:
+    """`op` as products of 8-bit integers with sums of 32 bits; None otherwise."""
+    elements = [str(value.tensor.element_type) for value in op.operands]
+    if not set(elements) <= {"i8", "ui8"} or str(op.result.tensor.element_type) not in ("i32", "ui32"):
+        return None
+    product = _matrices_of(op) if supports_pairs() else None
+    if product is None or not prod(op.result.tensor.static_shape) or not product.lhs.columns:
+        return None
+    lhs, rhs = product.lhs, product.rhs
+    left = Bytes(lhs.row_stride, lhs.column_stride, lhs.batch, elements[0] == "i8")
+    right = Bytes(rhs.column_stride, rhs.row_stride, rhs.batch, elements[1] == "i8")
+    return IntegerProduct(product.batch, lhs.rows, rhs.columns, lhs.columns, left, right)
+
+
+def _matrices_of(op: Op) -> Product | None:
+    """`op` as products of matrices of which rows or columns lie side by side; None otherwise."""
+    if not all(is_plain(value.type) for value in (*op.operands, op.result)):
+        return None
+    lhs, rhs = op.operands
+    if op.name == "stablehlo.dot_general":
+        if op["algorithm"] is not None:
+            return None
+        numbers = op["dot_dimension_numbers"]
+    else:
+        numbers = DotDimensionNumbersAttr((), (), (lhs.tensor.rank - 1,), (0,))
+    left = free_dimensions(lhs.tensor.rank, numbers.lhs_batching_dimensions, numbers.lhs_contracting_dimensions)
+    right = free_dimensions(rhs.tensor.rank, numbers.rhs_batching_dimensions, numbers.rhs_contracting_dimensions)
+    first = matrix_of(lhs, numbers.lhs_batching_dimensions, left, numbers.lhs_contracting_dimensions)
+    second = matrix_of(rhs, numbers.rhs_batching_dimensions, numbers.rhs_contracting_dimensions, right)
+    if first is None or second is None:
+        return None
+    sizes = [lhs.tensor.static_shape[d] for d in numbers.lhs_batching_dimensions]
+    batch, first, second = _in_few_loops(sizes, first, second)
+    element = str(op.result.tensor.element_type)
+    item, leading = op.result.tensor.dtype.itemsize, max(second.columns, 1)
+    is_tiled = _suits_tiles(first, second) and second.column_stride == 1
+    return Product(element, item, batch, first, second, leading, is_tiled, flushes(op))
+
+
+def _in_few_loops(sizes: Sequence[int], lhs: Matrix, rhs: Matrix) -> tuple[tuple[int, ...], Matrix, Matrix]:
+    """The batching dimensions, neighbours taken as one where both operands' matrices go on at one step."""
+    merged: list[tuple[int, int, int]] = []
+    for size, *strides in zip(sizes, lhs.batch, rhs.batch, strict=True):
+        if merged and list(merged[-1][1:]) == [stride * size for stride in strides]:
+            size *= merged.pop()[0]
+        merged.append((size, strides[0], strides[1]))
+    left, right = tuple(each[1] for each in merged), tuple(each[2] for each in merged)
+    return tuple(each[0] for each in merged), replace(lhs, batch=left), replace(rhs, batch=right)
+
+
+def _suits_tiles(left: Matrix, right: Matrix) -> bool:
+    """Whether a product is small, or so narrow that BLAS would pack a left operand of which it reads no row again."""
+    size = left.rows * left.columns * right.columns
+    narrow = right.columns <= _NARROW and left.columns <= _SHORT_ROW
+    return size <= (LARGEST * _NARROW if narrow else LARGEST)

@@ -1,0 +1,318 @@
+"""Matrix products: calls of BLAS, or tiles where they are small or of 8-bit integers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import product as index_product
+from math import prod
+from typing import TYPE_CHECKING
+
+from spmd.analysis.affine import row_major
+from spmd.analysis.matrices import Matrix
+from spmd.backends.llvm.emit.native_ops import native
+from spmd.backends.llvm.emit.text import FunctionText
+from spmd.backends.llvm.matmul.blas import thread_count
+from spmd.backends.llvm.matmul.integer_products import IntegerProduct, pair_bytes, write_integer_product
+from spmd.backends.llvm.matmul.matrices import INTEGERS, ROUTINES, Product, integer_product_of, product_of
+from spmd.backends.llvm.matmul.tile_products import BLOCK_ROWS, suits_tiles, tile_bytes, write_tile_product
+from spmd.backends.llvm.matmul.tiles import Depth, Tiled, write_tiled
+from spmd.backends.llvm.matmul.underflow import flushed
+from spmd.backends.llvm.memory.buffers import Frame
+from spmd.backends.llvm.parallel.tasks import PartFunction, call_in_parts, parts_of_time
+from spmd.ir import Op
+
+if TYPE_CHECKING:
+    from spmd.backends.llvm.emit.function_emitter import FunctionWriter
+
+#: Bytes' worth of numbers multiplied and added in a nanosecond, roughly.
+_SPEED = 160
+#: Rows or columns that a part of a product has a multiple of.
+_TURN = 48
+#: Batches whose products are written one after another; more are run in a loop.
+_WRITTEN_OUT = 4
+
+
+def _is_native(op: Op) -> bool:
+    return product_of(op) is not None or integer_product_of(op) is not None
+
+
+@native("stablehlo.dot_general", _is_native)
+@native("stablehlo.dot", _is_native)
+def _(writer: FunctionWriter, op: Op, frame: Frame) -> None:
+    integers = integer_product_of(op)
+    if integers is not None:
+        _write_integers(writer, op, frame, integers)
+        return
+    product = product_of(op)
+    assert product is not None
+    lhs, rhs = (writer.pointer(operand) for operand in op.operands)
+    result = writer.allocate(frame, op.result).pointer
+    if not prod(op.result.tensor.static_shape):
+        return
+    if not product.lhs.columns:  # sums of nothing
+        writer.clear(result, op.result.tensor.nbytes)
+        return
+    count = prod(product.batch)
+    parts = parts_of_time(count * time_of_product(product), writer.threads)
+    if thread_count() is None and not product.is_tiled:
+        parts = 1  # its own threads would get in each other's way
+    pointers = (lhs, rhs, result)
+    if parts > 1 and count >= parts:
+        _in_batches(writer, product, pointers, parts)
+    elif parts > 1 and (cut := _cut(product, -(-min(parts, writer.threads) // count))) is not None:
+        _in_stretches(writer, product, pointers, cut)
+    else:
+        with flushed(writer.text, product.flushes):
+            _in_turn(writer, product, pointers)
+
+
+def time_of_product(product: Product) -> int:
+    """How many nanoseconds one of the products takes, roughly."""
+    return product.size * product.item // _SPEED
+
+
+def write_one_product(
+    writer: FunctionWriter, text: FunctionText, product: Product, number: str, places: Sequence[tuple[str, bool]]
+) -> None:
+    """Writes product `number` alone; `places` are the addresses of the operands and the result, and whether what lies
+    there is this product's alone."""
+    index = _unraveled(text, product, number)
+    moved = _moved(text, product, [pointer for pointer, _ in places], index)
+    with flushed(text, product.flushes):
+        _multiply(writer, text, product, [at if own else to for (at, own), to in zip(places, moved, strict=True)])
+
+
+def _moved(
+    text: FunctionText, product: Product | IntegerProduct, pointers: Sequence[str], index: Sequence[str]
+) -> list[str]:
+    """The addresses of one product's matrices; `index` are names or numbers, one a batching dimension."""
+    moved = []
+    for pointer, strides in zip(pointers, product.strides(), strict=True):
+        offset = "0"
+        for place, stride in zip(index, strides, strict=True):
+            offset = _sum(text, offset, _times(text, place, stride))
+        moved.append(_at(text, pointer, offset))
+    return moved
+
+
+def _times(text: FunctionText, number: str, factor: int) -> str:
+    return text.value(f"mul i64 {number}, {factor}") if "%" in number else str(int(number) * factor)
+
+
+def _sum(text: FunctionText, first: str, second: str) -> str:
+    if "%" not in first + second:
+        return str(int(first) + int(second))
+    return second if first == "0" else text.value(f"add i64 {first}, {second}")
+
+
+def _at(text: FunctionText, pointer: str, offset: str) -> str:
+    return pointer if offset == "0" else text.value(f"getelementptr i8, ptr {pointer}, i64 {offset}")
+
+
+def _in_turn(writer: FunctionWriter, product: Product, pointers: Sequence[str]) -> None:
+    """One product after another."""
+    text = writer.text
+    if prod(product.batch) <= _WRITTEN_OUT:
+        for place in index_product(*map(range, product.batch)):
+            _multiply(writer, text, product, _moved(text, product, pointers, list(map(str, place))))
+        return
+    index = [text.open_loop()[0] for _ in product.batch]
+    _multiply(writer, text, product, _moved(text, product, pointers, index))
+    for size in reversed(product.batch):
+        text.close_loop(size)
+
+
+# --- in parts: each of them has products of its own, or some rows or columns of each product ---
+
+
+def _in_batches(writer: FunctionWriter, product: Product, pointers: Sequence[str], parts: int) -> None:
+    count = prod(product.batch)
+
+    def write(part: PartFunction) -> None:
+        text = part.text
+        done = text.value(f"mul i64 %part, {count}")
+        first, stop = (text.value(f"udiv i64 {total}, {parts}") for total in (done, _sum(text, done, f"{count}")))
+        inner = [part.pointer(pointer) for pointer in pointers]
+        with flushed(text, product.flushes):
+            number, _ = text.open_loop()
+            _multiply(writer, text, product, _moved(text, product, inner, _unraveled(text, product, number)))
+            text.close_loop(stop, 1, first)
+
+    call_in_parts(writer, parts, write, products=True)
+
+
+def _unraveled(text: FunctionText, product: Product | IntegerProduct, number: str) -> list[str]:
+    """The index of product `number` in the batching dimensions."""
+    index = []
+    for size, stride in zip(product.batch, row_major(product.batch), strict=True):
+        quotient = text.value(f"udiv i64 {number}, {stride}")
+        index.append(text.value(f"urem i64 {quotient}, {size}"))
+    return index
+
+
+@dataclass(frozen=True)
+class _Cut:
+    """Rows of a product's result, or its columns, in `count` stretches of `size`, the last with what is left over."""
+
+    by_rows: bool
+    extent: int
+    size: int
+
+    @property
+    def count(self) -> int:
+        return self.extent // self.size
+
+
+def _cut(product: Product, num_parts: int) -> _Cut | None:
+    """How each product is cut in about `num_parts` stretches; None where it is too small."""
+    by_rows = product.is_tiled or product.lhs.rows >= product.rhs.columns
+    extent = product.lhs.rows if by_rows else product.rhs.columns
+    cut = _Cut(by_rows, extent, -(-extent // (num_parts * _TURN)) * _TURN)
+    return cut if cut.count > 1 else None
+
+
+def _in_stretches(writer: FunctionWriter, product: Product, pointers: Sequence[str], cut: _Cut) -> None:
+    last = cut.extent - (cut.count - 1) * cut.size
+
+    def write(part: PartFunction) -> None:
+        text = part.text
+        stretch = text.value(f"urem i64 %part, {cut.count}")
+        batch = _unraveled(text, product, text.value(f"udiv i64 %part, {cut.count}"))
+        lhs, rhs, result = _moved(text, product, [part.pointer(pointer) for pointer in pointers], batch)
+        begin = text.value(f"mul i64 {stretch}, {cut.size * product.item}")
+        if cut.by_rows:
+            lhs = _at(text, lhs, _times(text, begin, product.lhs.row_stride))
+            result = _at(text, result, _times(text, begin, product.leading))
+        else:
+            rhs = _at(text, rhs, _times(text, begin, product.rhs.column_stride))
+            result = _at(text, result, begin)
+        with flushed(text, product.flushes):
+            if last == cut.size:
+                _multiply(writer, text, _stretch_of(product, cut, last), (lhs, rhs, result))
+                return
+            for size, condition in ((cut.size, "ult"), (last, "eq")):
+                with text.where(text.value(f"icmp {condition} i64 {stretch}, {cut.count - 1}")):
+                    _multiply(writer, text, _stretch_of(product, cut, size), (lhs, rhs, result))
+
+    call_in_parts(writer, prod(product.batch) * cut.count, write, products=True)
+
+
+def _stretch_of(product: Product, cut: _Cut, size: int) -> Product:
+    """The product of so many rows, or columns."""
+    if cut.by_rows:
+        return replace(product, lhs=replace(product.lhs, rows=size))
+    return replace(product, rhs=replace(product.rhs, columns=size))
+
+
+# --- products of integers ---
+
+
+@dataclass(frozen=True)
+class _IntegerKernel:
+    """A way to multiply 8-bit integers: `speed` a nanosecond, roughly; rows of which stretches have a multiple; the
+    memory that it works in; what writes it."""
+
+    speed: int
+    turn: Callable[[IntegerProduct], int]
+    scratch_bytes: Callable[[IntegerProduct], int]
+    write: Callable[[FunctionText, IntegerProduct, Sequence[str], str, int], None]
+
+
+_PAIRS = _IntegerKernel(90, lambda product: product.whole.tile_rows, pair_bytes, write_integer_product)
+_TILES = _IntegerKernel(400, lambda product: BLOCK_ROWS, tile_bytes, write_tile_product)
+
+
+def _write_integers(writer: FunctionWriter, op: Op, frame: Frame, product: IntegerProduct) -> None:
+    """Each product in stretches of rows, as many at a time as there are parts, each with memory of its own."""
+    pointers = [*map(writer.pointer, op.operands), writer.allocate(frame, op.result).pointer]
+    count = prod(product.batch)
+    kernel = _TILES if writer.may_ask and suits_tiles(product) else _PAIRS
+    parts = parts_of_time(product.size // kernel.speed, writer.threads)
+    turn = kernel.turn(product)
+    size = min(-(-product.rows // (-(-parts // count) * turn)) * turn, product.rows)
+    stretches = -(-product.rows // size)
+    parts = min(parts, count * stretches)
+    own_bytes = kernel.scratch_bytes(product)
+    memory = writer.scratch(frame, parts * own_bytes).pointer
+    if parts == 1:
+        _integers_in_turn(writer.text, kernel, product, pointers, memory, size, ("0", str(count * stretches)))
+        return
+
+    def write(part: PartFunction) -> None:
+        text = part.text
+        done = text.value(f"mul i64 %part, {count * stretches}")
+        first, stop = (text.value(f"udiv i64 {n}, {parts}") for n in (done, _sum(text, done, f"{count * stretches}")))
+        own = _at(text, part.pointer(memory), text.value(f"mul i64 %part, {own_bytes}"))
+        _integers_in_turn(
+            text, kernel, product, [part.pointer(pointer) for pointer in pointers], own, size, (first, stop)
+        )
+
+    call_in_parts(writer, parts, write)
+
+
+def _integers_in_turn(
+    text: FunctionText,
+    kernel: _IntegerKernel,
+    product: IntegerProduct,
+    pointers: Sequence[str],
+    memory: str,
+    size: int,
+    turns: tuple[str, str],
+) -> None:
+    """The stretches of `size` rows numbered from the first of `turns` up to the second."""
+    stretches = -(-product.rows // size)
+    last = product.rows - (stretches - 1) * size
+    number, _ = text.open_loop()
+    stretch = text.value(f"urem i64 {number}, {stretches}")
+    index = _unraveled(text, product, text.value(f"udiv i64 {number}, {stretches}"))
+    moved = _moved(text, product, pointers, index)
+    begin = text.value(f"mul i64 {stretch}, {size}")
+    moved[0] = _at(text, moved[0], _times(text, begin, product.left.free))
+    moved[2] = _at(text, moved[2], _times(text, begin, 4 * product.columns))
+    if last == size:
+        kernel.write(text, product, moved, memory, size)
+    else:
+        for rows, condition in ((size, "ult"), (last, "eq")):
+            with text.where(text.value(f"icmp {condition} i64 {stretch}, {stretches - 1}")):
+                kernel.write(text, product, moved, memory, rows)
+    text.close_loop(turns[1], 1, turns[0])
+
+
+# --- one product ---
+
+
+def _multiply(writer: FunctionWriter, text: FunctionText, product: Product, pointers: Sequence[str]) -> None:
+    """One product of matrices at known addresses, in tiles or by BLAS."""
+    lhs, rhs = product.lhs, product.rhs
+    if product.is_tiled:
+        depth = (Depth(lhs.columns, lhs.column_stride, rhs.row_stride),)
+        type = INTEGERS.get(product.element) or ROUTINES[product.element][1]
+        tiled = Tiled(lhs.rows, rhs.columns, depth, type, 8 * product.item, lhs.row_stride, product.leading)
+        left, right, result = pointers
+        write_tiled(text, tiled, left, right, result)
+    else:
+        _call_blas(writer, text, product, pointers)
+
+
+def _call_blas(writer: FunctionWriter, text: FunctionText, product: Product, pointers: Sequence[str]) -> None:
+    """BLAS counts columns first, so that it is given the operands in reverse."""
+    name, type = ROUTINES[product.element]
+    gemm = writer.routine(name)
+
+    def number(value: int) -> str:
+        return writer.global_(gemm.integer, str(value))
+
+    def flag(matrix: Matrix) -> str:
+        return writer.global_("i8", "78" if matrix.column_stride == 1 and matrix.columns >= 1 else "84")
+
+    one, zero = (writer.global_(type, f"{value}.0") for value in (1, 0))
+    arguments = [
+        flag(product.rhs), flag(product.lhs),
+        number(product.rhs.columns), number(product.lhs.rows), number(product.lhs.columns),
+        one, pointers[1], number(product.rhs.leading), pointers[0], number(product.lhs.leading),
+        zero, pointers[2], number(product.leading),
+    ]  # fmt: skip
+    writer.symbols[gemm.symbol] = gemm.address
+    text.declarations[f"declare void @{gemm.symbol}({', '.join(['ptr'] * 13)})"] = None
+    text.call(f"call void @{gemm.symbol}({', '.join(f'ptr {argument}' for argument in arguments)})")

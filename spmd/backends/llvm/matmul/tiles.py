@@ -1,0 +1,257 @@
+"""Matrix products as loops over tiles: small ones, for which BLAS would spend more time on packing its operands than
+on multiplying, and those that convolutions are made of.
+
+A tile of the result, some rows by two vectors, stays in registers while loops go over what is contracted; each step
+is a broadcast element of the left operand times a stretch of a row of the right one. Sums run in the order of the
+contracted dimensions, in fused steps, whatever the sizes. Few steps are written where they stand, with their sizes in
+the code; more are done by micro-kernels out of line, which make up for a call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import prod
+
+from spmd.backends.llvm.emit.text import FunctionText
+from spmd.backends.llvm.jit.processor import host
+from spmd.backends.llvm.matmul.micro_kernels import MicroKernel, Packing, Sizes
+from spmd.backends.llvm.matmul.tile_sums import Numbers, TileSums
+
+#: Multiply-adds up to which a product is written as loops.
+LARGEST = 1 << 22
+#: Multiply-adds of a block of columns from which on a micro-kernel out of line does them.
+_LEAST_APART = 1 << 13
+_VECTORS = 2
+
+
+@dataclass(frozen=True)
+class Depth:
+    """A dimension that is summed over: its size, and the strides of both operands along it."""
+
+    size: int
+    left: int
+    right: int
+
+
+@dataclass(frozen=True)
+class Outer:
+    """A loop around products of the same right operand: its turns, and the strides of left operand and result."""
+
+    size: int
+    left: int
+    result: int
+
+
+@dataclass(frozen=True)
+class Tiled(Numbers):
+    """A product of numbers of LLVM's `type`, `bits` wide: `rows` by `columns` sums over the dimensions `depth`.
+
+    The left operand has any strides; the right one and the result have rows of neighbours.
+    """
+
+    rows: int
+    columns: int
+    depth: tuple[Depth, ...]
+    type: str
+    bits: int
+    left_row: int
+    result_row: int
+    paired: bool = False
+
+    @property
+    def width(self) -> int:
+        """Columns of a tile."""
+        return self.lanes * _VECTORS
+
+    @property
+    def tile_rows(self) -> int:
+        """Rows of a tile: as many as leave registers for the operands, and fill the tiles evenly."""
+        most = 12 if host().vector_bits >= 512 else 6
+        return -(-self.rows // -(-self.rows // most))
+
+    @property
+    def depth_rows(self) -> int:
+        """Rows of the right operand."""
+        return prod(each.size for each in self.depth)
+
+    @property
+    def packed_elements(self) -> int:
+        """Numbers of the right operand as `pack` lays them out."""
+        return -(-self.columns // self.width) * self.width * self.depth_rows
+
+
+def write_tiled(
+    text: FunctionText,
+    product: Tiled,
+    left: str,
+    right: str,
+    result: str,
+    outer: Sequence[Outer] = (),
+    packed: str | None = None,
+) -> None:
+    """Writes `result = left * right`, the names of three addresses, for each turn of the loops `outer`.
+
+    `packed` is where `pack` has laid out the right operand, if it has.
+    """
+    for column, valid in column_blocks(text, product):
+        _Columns(text, product, (left, right, result), column, valid, packed).write(outer)
+
+
+def pack(text: FunctionText, product: Tiled, right: str, target: str) -> None:
+    """Writes what puts together what each block of columns reads of the right operand: blocks of all rows.
+
+    `target` is memory for `packed_elements` numbers; the rows of the right operand have one stride.
+    """
+    item, stride = product.bits // 8, product.depth[-1].right
+    blocks, rest = divmod(product.columns, product.width)
+    for columns, count, first in ((product.width, blocks, 0), (rest, 1, blocks * product.width)):
+        if columns and count:
+            packing = Packing(product.type, product.bits, product.width, _valid(product, columns))
+            source, place = (
+                text.value(f"getelementptr i8, ptr {pointer}, i64 {offset * item}")
+                for pointer, offset in ((right, first), (target, first * product.depth_rows))
+            )
+            packing.write_call(text, [source, place, str(count), str(product.depth_rows), str(stride * item)])
+
+
+def column_blocks(text: FunctionText, product: Tiled) -> Iterator[tuple[str, list[int]]]:
+    """Blocks of columns: where each begins, and how many lanes of each of its vectors stand for columns.
+
+    What is written meanwhile is run for each of them.
+    """
+    for column, columns in text.chunks(product.columns, product.width):
+        yield column, list(_valid(product, columns))
+
+
+def _valid(product: Tiled, columns: int) -> tuple[int, ...]:
+    """How many lanes of each vector of a block of so many columns stand for columns."""
+    return tuple(min(product.lanes, columns - first) for first in range(0, columns, product.lanes))
+
+
+class _Columns:
+    """A block of columns from `column` on; of each of its vectors as many lanes are `valid`."""
+
+    def __init__(
+        self,
+        text: FunctionText,
+        product: Tiled,
+        operands: tuple[str, str, str],
+        column: str,
+        valid: list[int],
+        packed: str | None,
+    ) -> None:
+        self.text = text
+        self.product = product
+        self.left, self.right, self.result = operands
+        self.column = column
+        self.valid = valid
+        self.packed = packed
+
+    def write(self, outer: Sequence[Outer]) -> None:
+        self._outer(outer, "0", "0")
+
+    def _outer(self, outer: Sequence[Outer], left: str, result: str) -> None:
+        if not outer:
+            self._rows(left, result)
+            return
+        text = self.text
+        name, _ = text.open_loop()
+        left = self._plus(left, text.value(f"mul i64 {name}, {outer[0].left}"))
+        result = self._plus(result, text.value(f"mul i64 {name}, {outer[0].result}"))
+        self._outer(outer[1:], left, result)
+        text.close_loop(outer[0].size)
+
+    def _rows(self, left: str, result: str) -> None:
+        text, product = self.text, self.product
+        if product.rows * product.depth_rows * sum(self.valid) >= _LEAST_APART:
+            self._call(left, result)
+            return
+        for row, rows in text.chunks(product.rows, product.tile_rows):
+            self._tile(row, left, result, rows)
+
+    # --- out of line ---
+
+    def _call(self, left: str, result: str) -> None:
+        """Calls of micro-kernels: for all tiles of as many rows as may be, and for the rows that are left over."""
+        product = self.product
+        tiles, rest = divmod(product.rows, product.tile_rows)
+        done = tiles * product.tile_rows
+        right = self.right if self.packed is None else self.packed
+        right = self._address(right, self._first_of_right())
+        result = self._plus(result, self.column)
+        for rows, count, first in ((product.tile_rows, tiles, 0), (rest, 1, done)):
+            if rows:
+                kernel = MicroKernel(
+                    product.type,
+                    product.bits,
+                    rows,
+                    tuple(self.valid),
+                    len(product.depth),
+                    self.packed is not None,
+                    product.paired,
+                )
+                addresses = (
+                    self._address(self.left, self._shifted(left, first * product.left_row)),
+                    right,
+                    self._address(self.result, self._shifted(result, first * product.result_row)),
+                )
+                kernel.call(self.text, addresses, self._sizes(count))
+
+    def _sizes(self, tiles: int) -> Sizes:
+        product = self.product
+        item = product.bits // 8
+        loops = tuple((each.size, each.left * item, self._right_stride(each) * item) for each in product.depth)
+        return Sizes(tiles, product.left_row * item, product.result_row * item, loops)
+
+    # --- where they stand ---
+
+    def _tile(self, row: str, left: str, result: str, rows: int) -> None:
+        text, product = self.text, self.product
+        sums = TileSums(text, product, rows, self.valid)
+        first = self._plus(left, text.value(f"mul i64 {row}, {product.left_row}"))
+        self._contract(product.depth, first, self._first_of_right(), rows, sums)
+        target = self._plus(self._plus(text.value(f"mul i64 {row}, {product.result_row}"), result), self.column)
+        places = [self._shifted(target, number * product.result_row) for number in range(rows)]
+        sums.put([self._address(self.result, place) for place in places])
+
+    def _contract(self, depth: Sequence[Depth], left: str, right: str, rows: int, sums: TileSums) -> None:
+        """The loops over `depth` from places `left` and `right` on."""
+        product = self.product
+        if not depth:
+            places = [self._shifted(left, number * product.left_row) for number in range(rows)]
+            base = self.packed or self.right
+            column = [self._address(self.left, place) for place in places]
+            sums.add(column, self._address(base, right), whole=self.packed is not None)
+            return
+        text = self.text
+        name, _ = text.open_loop()
+        left = self._plus(left, text.value(f"mul i64 {name}, {depth[0].left}"))
+        right = self._plus(right, text.value(f"mul i64 {name}, {self._right_stride(depth[0])}"))
+        self._contract(depth[1:], left, right, rows, sums)
+        text.close_loop(depth[0].size)
+
+    # --- places ---
+
+    def _first_of_right(self) -> str:
+        """Where the block begins in the right operand."""
+        if self.packed is None:
+            return self.column
+        return self.text.value(f"mul i64 {self.column}, {self.product.depth_rows}")
+
+    def _right_stride(self, depth: Depth) -> int:
+        """Numbers from one turn of a loop to the next in the right operand."""
+        if self.packed is None:
+            return depth.right
+        return depth.right // self.product.depth[-1].right * self.product.width
+
+    def _address(self, base: str, place: str) -> str:
+        return self.text.value(f"getelementptr {self.product.type}, ptr {base}, i64 {place}")
+
+    def _plus(self, first: str, second: str) -> str:
+        if first == "0":
+            return second
+        return first if second == "0" else self.text.value(f"add i64 {first}, {second}")
+
+    def _shifted(self, place: str, offset: int) -> str:
+        return self._plus(place, str(offset))

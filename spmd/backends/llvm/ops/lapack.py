@@ -1,0 +1,368 @@
+"""Factorizations and triangular systems of real matrices, by LAPACK's and BLAS's routines.
+
+Arrays lie row by row where Fortran reads column by column, so that a routine sees the transpose of each matrix. What
+is asked of it is what gives the transpose of the result: an upper factor for a lower one, A = LQ for A = QR, a system
+from the right for one from the left. Only LU has no such twin; there matrices are transposed on their way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+
+from spmd.analysis.custom_calls import call_attributes, is_registered
+from spmd.backends.llvm.emit.function_emitter import FunctionWriter
+from spmd.backends.llvm.emit.native_ops import native
+from spmd.backends.llvm.emit.text import FunctionText
+from spmd.backends.llvm.memory.buffers import Frame, nbytes
+from spmd.compiler.schedule.fusibility import is_plain
+from spmd.ir import Op, Value
+from spmd.types import F32, F64, I32, TensorType
+
+#: By element type: the letter that routines begin with, and LLVM's name.
+_TYPES = {F32: ("s", "float"), F64: ("d", "double")}
+#: Columns that a routine works on at once.
+_BLOCK = 64
+
+
+def _are_matrices(values: Sequence[Value]) -> bool:
+    """Whether all `values` are f32, or all f64, of known shape, with rows and columns, and not empty."""
+    if not all(is_plain(value.type) and value.tensor.rank >= 2 and all(value.tensor.static_shape) for value in values):
+        return False
+    elements = {value.tensor.element_type for value in values}
+    return len(elements) == 1 and elements <= set(_TYPES)
+
+
+class _Caller:
+    """Writes calls of routines on the matrices of one op, batch by batch."""
+
+    def __init__(self, writer: FunctionWriter, op: Op, frame: Frame) -> None:
+        self.writer, self.op, self.frame = writer, op, frame
+        self.text: FunctionText = writer.text
+        shape = op.operands[0].tensor.static_shape
+        self.batch = prod(shape[:-2])
+        self.rows, self.columns = shape[-2:]
+        element = op.operands[0].tensor.element_type
+        self.letter, self.type = _TYPES[element]  # type: ignore[index]
+        self.item = op.operands[0].tensor.dtype.itemsize
+        self.integer = writer.routine(f"{self.letter}potrf").integer
+
+    def each(self, values: Sequence[Value], write: Callable[[list[str]], None]) -> None:
+        """What `write` writes, given the addresses of one matrix, or row, or number of each value."""
+        pointers = [self.writer.pointer(value) for value in values]
+        if self.batch == 1:
+            write(pointers)
+            return
+        turn, _ = self.text.open_loop()
+        moved = [
+            self.at(pointer, self.text.value(f"mul i64 {turn}, {nbytes(value) // self.batch}"))
+            for pointer, value in zip(pointers, values, strict=True)
+        ]
+        write(moved)
+        self.text.close_loop(self.batch)
+
+    def at(self, pointer: str, offset: str) -> str:
+        """The address so many bytes after `pointer`."""
+        return self.text.value(f"getelementptr i8, ptr {pointer}, i64 {offset}")
+
+    def in_place_of(self, operand: Value, result: Value) -> None:
+        """Gives `result` memory that holds what `operand` holds."""
+        self.writer.pointer(operand)
+        target = self.writer.allocate(self.frame, result).pointer
+        self.writer.copy(target, self.writer.pointer(operand), nbytes(result))
+
+    def number(self, value: int) -> str:
+        """The address of an integer."""
+        return self.writer.global_(self.integer, str(value))
+
+    def flag(self, letter: str) -> str:
+        """The address of an option."""
+        return self.writer.global_("i8", str(ord(letter)))
+
+    def one(self) -> str:
+        """The address of 1.0."""
+        return self.writer.global_(self.type, "1.0")
+
+    def work(self, size: int, item: int | None = None) -> str:
+        """Memory for `size` numbers."""
+        return self.writer.scratch(self.frame, size * (item or self.item)).pointer
+
+    def call(self, name: str, *arguments: str) -> None:
+        """Calls the routine `name`, without its first letter."""
+        known = self.writer.routine(self.letter + name)
+        self.writer.symbols[known.symbol] = known.address
+        self.text.declarations[f"declare void @{known.symbol}({', '.join(['ptr'] * len(arguments))})"] = None
+        self.text.call(f"call void @{known.symbol}({', '.join(f'ptr {argument}' for argument in arguments)})")
+
+    def info(self) -> str:
+        """Room for what a routine reports."""
+        return self.text.allocate(self.integer, 8)
+
+    def as_i32(self, source: str, target: str) -> None:
+        """Copies one of LAPACK's integers to an i32."""
+        value = self.text.value(f"load {self.integer}, ptr {source}")
+        if self.integer != "i32":
+            value = self.text.value(f"trunc {self.integer} {value} to i32")
+        self.text.line(f"store i32 {value}, ptr {target}")
+
+    def transpose(self, source: str, target: str, rows: int, columns: int) -> None:
+        """Writes the transpose of a dense matrix of so many rows and columns."""
+        text = self.text
+        row, _ = text.open_loop()
+        column, _ = text.open_loop()
+        start = text.value(f"add i64 {text.value(f'mul i64 {row}, {columns}')}, {column}")
+        place = text.value(f"add i64 {text.value(f'mul i64 {column}, {rows}')}, {row}")
+        origin = text.value(f"getelementptr {self.type}, ptr {source}, i64 {start}")
+        value = text.value(f"load {self.type}, ptr {origin}")
+        goal = text.value(f"getelementptr {self.type}, ptr {target}, i64 {place}")
+        text.line(f"store {self.type} {value}, ptr {goal}")
+        text.close_loop(columns)
+        text.close_loop(rows)
+
+
+# --- factorizations --------------------------------------------------------------------------------------------------
+
+
+def _is_cholesky(op: Op) -> bool:
+    return _are_matrices([*op.operands, op.result])
+
+
+@native("stablehlo.cholesky", _is_cholesky)
+def _(writer: FunctionWriter, op: Op, frame: Frame) -> None:
+    """The other triangle is zero; a matrix that is not positive definite gives NaN."""
+    caller, text = _Caller(writer, op, frame), writer.text
+    size, row_bytes = caller.rows, caller.rows * caller.item
+    caller.in_place_of(op.operands[0], op.result)
+    report = caller.info()
+
+    def write(pointers: list[str]) -> None:
+        (matrix,) = pointers
+        order = caller.number(size)
+        caller.call("potrf", caller.flag("U" if op["lower"] else "L"), order, matrix, order, report)
+        failed = text.value(f"load {caller.integer}, ptr {report}")
+        with text.where(text.value(f"icmp ne {caller.integer} {failed}, 0")):
+            place, _ = text.open_loop()
+            target = text.value(f"getelementptr {caller.type}, ptr {matrix}, i64 {place}")
+            text.line(f"store {caller.type} 0x7FF8000000000000, ptr {target}")
+            text.close_loop(size * size)
+        row, _ = text.open_loop()
+        begin = caller.at(matrix, text.value(f"mul i64 {row}, {row_bytes}"))
+        before = text.value(f"mul i64 {row}, {caller.item}")
+        if op["lower"]:
+            through = text.value(f"add i64 {before}, {caller.item}")
+            begin, before = caller.at(begin, through), text.value(f"sub i64 {row_bytes}, {through}")
+        text.line(f"call void @llvm.memset.p0.i64(ptr {begin}, i8 0, i64 {before}, i1 false)")
+        text.close_loop(size)
+
+    caller.each([op.result], write)
+
+
+@dataclass(frozen=True)
+class _Target:
+    """A custom call of LAPACK: `fits` says whether its operands, results and options are such as `write` knows."""
+
+    fits: Callable[[Op], bool]
+    write: Callable[[_Caller], None]
+
+
+_TARGETS: dict[str, _Target] = {}
+
+
+def _target(name: str, fits: Callable[[Op], bool]) -> Callable[[Callable[[_Caller], None]], Callable[[_Caller], None]]:
+    """Decorator: files what writes the calls `lapack_s<name>_ffi` and `lapack_d<name>_ffi`."""
+
+    def add(write: Callable[[_Caller], None]) -> Callable[[_Caller], None]:
+        for letter, _ in _TYPES.values():
+            _TARGETS[f"lapack_{letter}{name}_ffi"] = _Target(fits, write)
+        return write
+
+    return add
+
+
+def _is_known_call(op: Op) -> bool:
+    known = _TARGETS.get(op["call_target_name"])
+    if known is None or is_registered(op["call_target_name"]) or not op.operands:
+        return False
+    if not all(is_plain(value.type) for value in (*op.operands, *op.results)):
+        return False
+    element = op.operands[0].tensor.element_type
+    letter, _ = _TYPES.get(element, ("", ""))  # type: ignore[call-overload]
+    return op["call_target_name"].startswith(f"lapack_{letter}") and bool(letter) and known.fits(op)
+
+
+@native("stablehlo.custom_call", _is_known_call)
+def _(writer: FunctionWriter, op: Op, frame: Frame) -> None:
+    _TARGETS[op["call_target_name"]].write(_Caller(writer, op, frame))
+
+
+def _option(op: Op, name: str, letters: str) -> str:
+    """The option `name` of a call, one of `letters`; "" of a call that gives none of them."""
+    config = call_attributes(op).get("backend_config")
+    code = config.get(name) if isinstance(config, Mapping) else None
+    letter = chr(code) if isinstance(code, int) and 0 < code < 128 else ""
+    return letter if letter in letters else ""
+
+
+def _are_of(op: Op, operands: Sequence[tuple[int, ...]], results: Sequence[tuple[int, ...]], integers: int) -> bool:
+    """Whether a call has operands and results of these shapes after its batch; the last `integers` results are i32."""
+    matrix = op.operands[0].tensor
+    batch = matrix.static_shape[:-2]
+    floats = [matrix.element_type] * (len(results) - integers)
+    operand_types = [TensorType((*batch, *shape), matrix.element_type) for shape in operands]
+    result_types = [TensorType((*batch, *s), e) for s, e in zip(results, [*floats, *[I32] * integers], strict=True)]
+    return [value.type for value in op.operands] == operand_types and [v.type for v in op.results] == result_types
+
+
+def _is_potrf(op: Op) -> bool:
+    if not _are_matrices(op.operands) or not _option(op, "uplo", "LU"):
+        return False
+    shape = op.operands[0].tensor.static_shape[-2:]
+    return shape[0] == shape[1] and _are_of(op, [shape], [shape, ()], 1)
+
+
+@_target("potrf", _is_potrf)
+def _(caller: _Caller) -> None:
+    op = caller.op
+    caller.in_place_of(op.operands[0], op.results[0])
+    caller.writer.allocate(caller.frame, op.results[1])
+    report, order = caller.info(), caller.number(caller.rows)
+    flag = caller.flag("U" if _option(op, "uplo", "LU") == "L" else "L")
+
+    def write(pointers: list[str]) -> None:
+        caller.call("potrf", flag, order, pointers[0], order, report)
+        caller.as_i32(report, pointers[1])
+
+    caller.each(op.results, write)
+
+
+def _is_getrf(op: Op) -> bool:
+    if not _are_matrices(op.operands):
+        return False
+    rows, columns = op.operands[0].tensor.static_shape[-2:]
+    return _are_of(op, [(rows, columns)], [(rows, columns), (min(rows, columns),), ()], 2)
+
+
+@_target("getrf", _is_getrf)
+def _(caller: _Caller) -> None:
+    op, text = caller.op, caller.text
+    for result in op.results:
+        caller.writer.allocate(caller.frame, result)
+    rows, columns, steps = caller.rows, caller.columns, min(caller.rows, caller.columns)
+    turned, pivots, report = caller.work(rows * columns), caller.work(steps, 8), caller.info()
+    width = 8 if caller.integer == "i64" else 4
+
+    def write(pointers: list[str]) -> None:
+        matrix, factors, chosen, failed = pointers
+        caller.transpose(matrix, turned, rows, columns)
+        caller.call("getrf", caller.number(rows), caller.number(columns), turned, caller.number(rows), pivots, report)
+        caller.transpose(turned, factors, columns, rows)
+        step, _ = text.open_loop()
+        source = caller.at(pivots, text.value(f"mul i64 {step}, {width}"))
+        caller.as_i32(source, caller.at(chosen, text.value(f"mul i64 {step}, 4")))
+        text.close_loop(steps)
+        caller.as_i32(report, failed)
+
+    caller.each([*op.operands, *op.results], write)
+
+
+def _is_geqrf(op: Op) -> bool:
+    if not _are_matrices(op.operands):
+        return False
+    rows, columns = op.operands[0].tensor.static_shape[-2:]
+    return _are_of(op, [(rows, columns)], [(rows, columns), (min(rows, columns),)], 0)
+
+
+@_target("geqrf", _is_geqrf)
+def _(caller: _Caller) -> None:
+    caller.in_place_of(caller.op.operands[0], caller.op.results[0])
+    caller.writer.allocate(caller.frame, caller.op.results[1])
+    size = _BLOCK * max(caller.rows, caller.columns)
+    memory, report = caller.work(size), caller.info()
+    rows, columns = caller.number(caller.rows), caller.number(caller.columns)
+
+    def write(pointers: list[str]) -> None:
+        caller.call("gelqf", columns, rows, pointers[0], columns, pointers[1], memory, caller.number(size), report)
+
+    caller.each(caller.op.results, write)
+
+
+def _is_orgqr(op: Op) -> bool:
+    if len(op.operands) != 2 or not _are_matrices(op.operands[:1]) or not op.operands[1].tensor.rank:
+        return False
+    rows, columns = op.operands[0].tensor.static_shape[-2:]
+    reflectors = op.operands[1].tensor.static_shape[-1]
+    shapes = [(rows, columns), (reflectors,)]
+    return rows >= columns >= reflectors > 0 and _are_of(op, shapes, shapes[:1], 0)
+
+
+@_target("orgqr", _is_orgqr)
+def _(caller: _Caller) -> None:
+    op = caller.op
+    caller.in_place_of(op.operands[0], op.result)
+    size = _BLOCK * max(caller.rows, caller.columns)
+    memory, report = caller.work(size), caller.info()
+    rows, columns = caller.number(caller.rows), caller.number(caller.columns)
+    count = caller.number(op.operands[1].tensor.static_shape[-1])
+
+    def write(pointers: list[str]) -> None:
+        factors, result = pointers
+        caller.call("orglq", columns, rows, count, result, columns, factors, memory, caller.number(size), report)
+
+    caller.each([op.operands[1], op.result], write)
+
+
+# --- triangular systems ----------------------------------------------------------------------------------------------
+
+
+def _is_system(op: Op) -> bool:
+    return len(op.operands) == 2 and len(op.results) == 1 and _are_matrices([*op.operands, op.result])
+
+
+def _is_trsm(op: Op) -> bool:
+    options = {"uplo": "LU", "side": "LR", "diag": "NU", "trans_x": "NTC"}
+    if not _is_system(op) or not all(_option(op, name, letters) for name, letters in options.items()):
+        return False
+    left, right = (value.tensor.static_shape for value in op.operands)
+    side = right[-2] if _option(op, "side", "LR") == "L" else right[-1]
+    return left == (*right[:-2], side, side) and op.result.type == op.operands[1].type
+
+
+@_target("trsm", _is_trsm)
+def _(caller: _Caller) -> None:
+    op = caller.op
+    _solve(
+        caller,
+        left=_option(op, "side", "LR") == "L",
+        lower=_option(op, "uplo", "LU") == "L",
+        unit=_option(op, "diag", "NU") == "U",
+        transposed=_option(op, "trans_x", "NTC") != "N",
+    )
+
+
+@native("stablehlo.triangular_solve", _is_system)
+def _(writer: FunctionWriter, op: Op, frame: Frame) -> None:
+    transposed = op["transpose_a"] != "NO_TRANSPOSE"
+    caller = _Caller(writer, op, frame)
+    _solve(caller, left=op["left_side"], lower=op["lower"], unit=op["unit_diagonal"], transposed=transposed)
+
+
+def _solve(caller: _Caller, *, left: bool, lower: bool, unit: bool, transposed: bool) -> None:
+    op = caller.op
+    caller.in_place_of(op.operands[1], op.result)
+    rows, columns = op.result.tensor.static_shape[-2:]
+    triangle, diagonal = caller.flag("U" if lower else "L"), caller.flag("U" if unit else "N")
+    size = caller.number(caller.rows)
+
+    def write(pointers: list[str]) -> None:
+        matrix, solution = pointers
+        if left and columns == 1:
+            way = caller.flag("N" if transposed else "T")
+            caller.call("trsv", triangle, way, diagonal, size, matrix, size, solution, caller.number(1))
+            return
+        side, way = caller.flag("R" if left else "L"), caller.flag("T" if transposed else "N")
+        counts = caller.number(columns), caller.number(rows)
+        leading = caller.number(columns)
+        caller.call("trsm", side, triangle, way, diagonal, *counts, caller.one(), matrix, size, solution, leading)
+
+    caller.each([op.operands[0], op.result], write)

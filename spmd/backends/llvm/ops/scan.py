@@ -1,0 +1,262 @@
+"""Running totals in native code: reduce_window whose windows hold all up to an element, or all from it on.
+
+Lanes are neighbouring totals where there are such; along the last dimension they are neighbours within one total, and
+totals of the lanes before are added in steps of twice the distance. Totals of stretches are kept apart from those
+within a stretch, so that long sums keep their digits. The association follows from the shape alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from spmd.analysis.constants import constant_scalar
+from spmd.analysis.index_maps import element_type
+from spmd.analysis.reducers import Monoid, monoid_of
+from spmd.analysis.scalar.conversion import converted
+from spmd.analysis.scalar.elements import decode, element_constant, encode, memory_types, register_types
+from spmd.analysis.scalar.elementwise import compute
+from spmd.analysis.scalar.expression import Expression, Primitive, parameter, walk
+from spmd.analysis.windows import windows_of
+from spmd.backends.llvm.emit.function_emitter import FunctionWriter
+from spmd.backends.llvm.emit.native_ops import native
+from spmd.backends.llvm.emit.scalars import render_node
+from spmd.backends.llvm.emit.text import FunctionText
+from spmd.backends.llvm.emit.writer import constant_text, llvm_type, suffix
+from spmd.backends.llvm.loops.stores import store_lanes
+from spmd.backends.llvm.loops.strides import first_lanes
+from spmd.backends.llvm.memory.buffers import Frame
+from spmd.backends.llvm.parallel.tasks import PartFunction, call_in_parts, parts_of_time
+from spmd.compiler.schedule.fusibility import is_plain
+from spmd.dialects.make import make_op
+from spmd.ir import Op, Value
+from spmd.types import TensorType
+
+_LANES = 16
+#: Vectors of a stretch.
+_STRETCH = 16
+#: Elements of a nanosecond, roughly.
+_SPEED = 1
+
+
+@dataclass(frozen=True)
+class _Running:
+    """Totals along `length` elements, `inner` of them side by side and `outer` of these one after another."""
+
+    monoid: Monoid
+    outer: int
+    length: int
+    inner: int
+    backwards: bool
+
+
+def _running(op: Op) -> _Running | None:
+    """What `op` computes, if these are running totals whose initial value changes nothing but the sign of a zero."""
+    if len(op.results) != 1 or not all(is_plain(value.type) for value in (*op.operands, op.result)):
+        return None
+    monoid, shape = monoid_of(op.regions[0]), op.operands[0].tensor.static_shape
+    axis = windows_of(op).running_axis()
+    if monoid is None or axis is None or monoid.identity is None or monoid.element.is_complex or not all(shape):
+        return None
+    if not monoid.idempotent and not _changes_nothing(op.operands[1], monoid):
+        return None
+    place, backwards = axis
+    return _Running(monoid, prod(shape[:place]), shape[place], prod(shape[place + 1 :]), backwards)
+
+
+def _changes_nothing(initial: Value, monoid: Monoid) -> bool:
+    value = constant_scalar(initial)
+    return value is not None and monoid.identity is not None and bool(value == monoid.identity)
+
+
+@native("stablehlo.reduce_window", lambda op: _running(op) is not None)
+def _(writer: FunctionWriter, op: Op, frame: Frame) -> None:
+    running = _running(op)
+    assert running is not None
+    pointers = [writer.pointer(operand) for operand in op.operands]
+    pointers.append(writer.allocate(frame, op.result).pointer)
+    strips = -(-running.inner // _LANES)
+    rows = running.outer * strips
+    parts = min(rows, parts_of_time(running.outer * running.length * running.inner // _SPEED, writer.threads))
+    if parts == 1:
+        row, _ = writer.text.open_loop()
+        _TotalsWriter(writer.text, op, running, pointers, row).write()
+        writer.text.close_loop(rows)
+        return
+
+    def write(part: PartFunction) -> None:
+        text = part.text
+        ends = (text.value(f"mul i64 %part, {rows}"), text.value(f"mul i64 {text.value('add i64 %part, 1')}, {rows}"))
+        first, stop = (text.value(f"udiv i64 {end}, {parts}") for end in ends)
+        inner = [part.pointer(pointer) for pointer in pointers]
+        row, _ = text.open_loop()
+        _TotalsWriter(text, op, running, inner, row).write()
+        text.close_loop(stop, 1, first)
+
+    call_in_parts(writer, parts, write)
+
+
+class _TotalsWriter:
+    """Writes the totals of one row: of up to 16 neighbours, or of one alone."""
+
+    def __init__(self, text: FunctionText, op: Op, running: _Running, pointers: list[str], row: str) -> None:
+        self.text, self.op, self.running = text, op, running
+        self.operand, self.initial, self.result = pointers
+        self.element = running.monoid.accumulator
+        (self.type,) = register_types(self.element)
+        self.across = running.inner == 1
+        extent = running.length if self.across else running.inner
+        self.width = min(_LANES, 1 << (extent - 1).bit_length())
+        self.origin = self._origin(row)
+
+    def _origin(self, row: str) -> str:
+        """The number of the row's first element."""
+        text, running = self.text, self.running
+        strips = -(-running.inner // _LANES)
+        whole = running.length * running.inner
+        if strips == 1:
+            return text.value(f"mul i64 {row}, {whole}")
+        strip = text.value(f"mul i64 {text.value(f'urem i64 {row}, {strips}')}, {_LANES}")
+        # The last strip ends where the row does, and does again what the one before it did.
+        strip = text.value(f"call i64 @llvm.umin.i64(i64 {strip}, i64 {running.inner - _LANES})")
+        start = text.value(f"mul i64 {text.value(f'udiv i64 {row}, {strips}')}, {whole}")
+        return text.value(f"add i64 {start}, {strip}")
+
+    # --- expressions on vectors ---
+
+    def _render(self, root: Expression, names: list[str], width: int) -> str:
+        """The value of `root`, whose parameters are `names`, on `width` lanes."""
+        values: dict[Expression, str] = {}
+        for node in walk([root]):
+            if node.primitive is Primitive.CONSTANT:
+                values[node] = constant_text(node, width)
+            elif node.primitive is Primitive.PARAMETER:
+                assert isinstance(node.attribute, int)
+                values[node] = names[node.attribute]
+            else:
+                operands = [values[operand] for operand in node.operands]
+                values[node] = render_node(node, operands, width, self.text.value, self.text.callees)
+        return values[root]
+
+    def _combined(self, first: str, second: str) -> str:
+        """Both combined, `first` being what comes before."""
+        scalar = TensorType((), self.element)
+        operands = [(parameter(0, self.type),), (parameter(1, self.type),)]
+        results = compute(make_op(self.running.monoid.op, [Value(scalar), Value(scalar)], [scalar]), operands)
+        assert results is not None, f"{self.running.monoid.op} of {scalar} has no scalar form"
+        return self._render(results[0][0], [first, second], self.width)
+
+    def _decoded(self, code: str, value: Value, width: int) -> str:
+        element = element_type(value)
+        (type,) = memory_types(element)
+        (root,) = converted(decode((parameter(0, type),), element), element, self.element)
+        return self._render(root, [code], width)
+
+    def _load(self, place: str, valid: int) -> str:
+        (type,) = memory_types(element_type(self.op.operands[0]))
+        address = self.text.value(f"getelementptr {llvm_type(type)}, ptr {self.operand}, i64 {place}")
+        vector, align = llvm_type(type, self.width), type.bits // 8
+        if valid == self.width:
+            code = self.text.value(f"load {vector}, ptr {address}, align {align}")
+        else:
+            code = self.text.value(
+                f"call {vector} @llvm.masked.load.{suffix(type, self.width)}.p0(ptr align {align} {address}, "
+                f"<{self.width} x i1> {first_lanes(self.width, valid)}, {vector} zeroinitializer)"
+            )
+        return self._decoded(code, self.op.operands[0], self.width)
+
+    def _store(self, name: str, place: str, valid: int) -> None:
+        element = element_type(self.op.result)
+        (code,) = encode(converted((parameter(0, self.type),), self.element, element), element)
+        code_name = self._render(code, [name], self.width)
+        address = self.text.value(f"getelementptr {llvm_type(code.type)}, ptr {self.result}, i64 {place}")
+        store_lanes(self.text, code.type, self.width, valid, code_name, address)
+
+    def _splat(self, scalar: str) -> str:
+        vector, type = llvm_type(self.type, self.width), llvm_type(self.type)
+        if self.width == 1:
+            return scalar
+        one = self.text.value(f"insertelement {vector} poison, {type} {scalar}, i64 0")
+        return self.text.value(f"shufflevector {vector} {one}, {vector} poison, <{self.width} x i32> zeroinitializer")
+
+    def _identity(self) -> str:
+        (code,) = element_constant(self.running.monoid.identity, self.element)
+        return constant_text(code, self.width)
+
+    # --- totals ---
+
+    def write(self) -> None:
+        text, type = self.text, llvm_type(self.type, self.width)
+        self.before, self.within = text.allocate(type), text.allocate(type)
+        (code_type,) = memory_types(element_type(self.op.operands[1]))
+        code = text.value(f"load {llvm_type(code_type)}, ptr {self.initial}")
+        text.line(f"store {type} {self._splat(self._decoded(code, self.op.operands[1], 1))}, ptr {self.before}")
+        step = self.width if self.across else 1
+        whole = self.running.length // step
+        stretches = whole // _STRETCH
+        if stretches:
+            number, _ = text.open_loop()
+            first = text.value(f"mul i64 {number}, {_STRETCH * step}")
+            self._stretch(first, _STRETCH, step)
+            text.close_loop(stretches)
+        if whole % _STRETCH:
+            self._stretch(str(stretches * _STRETCH * step), whole % _STRETCH, step)
+        if self.running.length % step:
+            text.line(f"store {type} {self._identity()}, ptr {self.within}")
+            self._turn(str(whole * step), self.running.length % step)
+
+    def _stretch(self, first: str, turns: int, step: int) -> None:
+        """`turns` vectors from `first` on, then their total is one with those before."""
+        text, type = self.text, llvm_type(self.type, self.width)
+        text.line(f"store {type} {self._identity()}, ptr {self.within}")
+        turn, _ = text.open_loop()
+        start = text.value(f"add i64 {text.value(f'mul i64 {turn}, {step}')}, {first}")
+        self._turn(start, self.width if self.across else min(self.width, self.running.inner))
+        text.close_loop(turns)
+        before, within = (text.value(f"load {type}, ptr {slot}") for slot in (self.before, self.within))
+        text.line(f"store {type} {self._combined(before, within)}, ptr {self.before}")
+
+    def _turn(self, start: str, valid: int) -> None:
+        """One vector: the totals of `start`, along the length, and with lanes along it, of those behind it."""
+        text, type = self.text, llvm_type(self.type, self.width)
+        place = self._place(start, valid)
+        values = self._load(place, valid)
+        if self.across:
+            values = self._prefixes(self._ordered(values, valid))
+        before, within = (text.value(f"load {type}, ptr {slot}") for slot in (self.before, self.within))
+        within = self._combined(within, values)
+        total = self._combined(before, within)
+        if self.across:
+            total = self._ordered(total, valid)
+            within = self._shuffled(within, [valid - 1] * self.width)
+        text.line(f"store {type} {within}, ptr {self.within}")
+        self._store(total, place, valid)
+
+    def _place(self, start: str, valid: int) -> str:
+        """The number of the first element of a vector that is `start` elements along the length."""
+        text, inner = self.text, self.running.inner
+        if self.running.backwards:
+            last = self.running.length - (valid if self.across else 1)
+            start = text.value(f"sub i64 {last}, {start}")
+        return text.value(f"add i64 {text.value(f'mul i64 {start}, {inner}')}, {self.origin}")
+
+    def _ordered(self, values: str, valid: int) -> str:
+        """The valid lanes in the order of the totals, or from that back in that of memory."""
+        if not self.running.backwards:
+            return values
+        return self._shuffled(values, [*reversed(range(valid)), *range(valid, self.width)])
+
+    def _prefixes(self, values: str) -> str:
+        """Each lane combined with all before it."""
+        distance = 1
+        while distance < self.width:
+            lanes = [self.width + lane - distance if lane >= distance else lane for lane in range(self.width)]
+            values = self._combined(self._shuffled(self._identity(), lanes, values), values)
+            distance *= 2
+        return values
+
+    def _shuffled(self, first: str, lanes: list[int], second: str = "poison") -> str:
+        if self.width == 1:
+            return first
+        vector, places = llvm_type(self.type, self.width), ", ".join(f"i32 {lane}" for lane in lanes)
+        return self.text.value(f"shufflevector {vector} {first}, {vector} {second}, <{self.width} x i32> <{places}>")

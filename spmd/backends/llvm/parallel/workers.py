@@ -1,0 +1,387 @@
+"""Threads that share the parts of a unit's work: native code, which never waits for the interpreter.
+
+A unit that is cut (parallel/tasks.py) is a function of a part's number; `spmd.workers.run` calls it for all
+parts, here and on the workers, which take the next part that nobody has taken. The workers are started at the first
+call, one pool a process; they serve one caller at a time, and whoever finds them busy does all parts alone, as a call
+from inside a part does. A worker without work looks for some for a moment and then sleeps in the kernel (futex).
+
+After a fork the child has no workers, and starts its own. At exit they end before the code under them goes away.
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import os
+import platform
+import sys
+
+from spmd.backends.llvm.jit.jit import Library, compile_ir, one_a_process
+from spmd.backends.llvm.matmul.blas import thread_count
+
+#: The function that runs parts: `void (ptr function, ptr frame, i64 parts, i64 threads, i1 products)`, where `function`
+#: is a `void (ptr frame, i64 part)`. While parts that call BLAS run (`products`), BLAS has one thread a call.
+RUN = "spmd.workers.run"
+#: Threads that one pool has at most, the caller among them.
+MOST_THREADS = 256
+#: How often a thread looks for work, or for the others' end, before it sleeps: some tens of microseconds.
+_PATIENCE = 1000
+#: The number of the system call `futex`, and what tells a processor that a loop waits.
+_MACHINES = {"x86_64": (202, "void @llvm.x86.sse2.pause()"), "aarch64": (98, "void @llvm.aarch64.hint(i32 1)")}
+
+
+def are_supported() -> bool:
+    """Whether there can be workers here: Linux, on a processor whose numbers are known."""
+    return sys.platform == "linux" and platform.machine() in _MACHINES
+
+
+def symbols() -> dict[str, int]:
+    """The address that `RUN` stands for."""
+    return {RUN: pool().address(RUN)}
+
+
+@one_a_process
+def pool() -> Library:
+    """The code of the pool, of which there is one a process."""
+    library = compile_ir(_text(), {})
+    reset = ctypes.CFUNCTYPE(None)(library.address("spmd.workers.reset"))
+    stop = ctypes.CFUNCTYPE(None)(library.address("spmd.workers.stop"))
+    known = thread_count()
+    if known is not None:
+        ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(library.address("spmd.workers.use_blas"))(
+            known.get, known.set
+        )
+    os.register_at_fork(after_in_child=reset)
+    atexit.register(stop)
+    return library
+
+
+def _text() -> str:
+    futex, pause = _MACHINES[platform.machine()]
+    text = _TEMPLATE + f"declare {pause.replace('i32 1', 'i32')}\n"
+    for name, value in (("FUTEX", futex), ("PAUSE", pause), ("PATIENCE", _PATIENCE), ("MOST", MOST_THREADS)):
+        text = text.replace(name, str(value))
+    return text
+
+
+# What callers and workers share, each word on a cache line of its own:
+#
+# owner     1 while a caller has the pool
+# epoch     counts the calls: what workers wait on
+# active    a call's state: 2^30 while workers may join it, plus those that have joined
+# next      the next part that nobody has taken
+# sleeping  workers that sleep, or are about to
+#
+# blas_users counts callers whose parts call BLAS: the first sets BLAS to one thread, the last back to what it had.
+#
+# Optimizing this took half of the time to compile it, which the first program of a process waits for, and made it no
+# quicker.
+#
+# A worker that joined is counted in `active` before it looks at what the call is about, and the caller leaves only when
+# the count is 0 and nobody can join any more: what a worker sees is of one call.
+_TEMPLATE = """
+@owner = internal global i32 0, align 64
+@epoch = internal global i32 0, align 64
+@active = internal global i32 0, align 64
+@next = internal global i64 0, align 64
+@sleeping = internal global i32 0, align 64
+@stopped = internal global i32 0, align 64
+@started = internal global i64 0, align 8
+@function = internal global ptr null, align 8
+@frame = internal global ptr null, align 8
+@parts = internal global i64 0, align 8
+@blas_lock = internal global i32 0, align 64
+@blas_users = internal global i64 0, align 8
+@blas_threads = internal global i32 0, align 8
+@get_blas_threads = internal global ptr null, align 8
+@set_blas_threads = internal global ptr null, align 8
+@helpers = internal global i32 0, align 8
+@handles = internal global [MOST x i64] zeroinitializer, align 8
+
+define void @spmd.workers.run(ptr %function, ptr %frame, i64 %parts, i64 %threads, i1 %products) #0 {
+entry:
+  call void @use_blas(i1 %products, i64 1)
+  %several = icmp ugt i64 %parts, 1
+  %pays = icmp ugt i64 %threads, 1
+  %wanted = and i1 %several, %pays
+  br i1 %wanted, label %ask, label %alone
+ask:
+  %taken = cmpxchg ptr @owner, i32 0, i32 1 acquire monotonic
+  %mine = extractvalue { i32, i1 } %taken, 1
+  br i1 %mine, label %prepare, label %alone
+prepare:
+  %most = call i64 @llvm.umin.i64(i64 %threads, i64 MOST)
+  %useful = call i64 @llvm.umin.i64(i64 %most, i64 %parts)
+  %help = sub i64 %useful, 1
+  %there = load i64, ptr @started
+  %few = icmp ult i64 %there, %help
+  br i1 %few, label %start, label %open
+start:
+  call void @spmd.workers.start(i64 %help)
+  br label %open
+open:
+  %help32 = trunc i64 %help to i32
+  store ptr %function, ptr @function
+  store ptr %frame, ptr @frame
+  store i64 %parts, ptr @parts
+  store i32 %help32, ptr @helpers
+  store atomic i64 0, ptr @next monotonic, align 8
+  store atomic i32 1073741824, ptr @active release, align 4
+  %old = atomicrmw add ptr @epoch, i32 1 seq_cst
+  %asleep = load atomic i32, ptr @sleeping seq_cst, align 4
+  %some = icmp ne i32 %asleep, 0
+  br i1 %some, label %wake, label %work
+wake:
+  %woken = call i64 (i64, ...) @syscall(i64 FUTEX, ptr @epoch, i32 129, i32 %help32, ptr null, ptr null, i32 0)
+  br label %work
+work:
+  call void @take(ptr %function, ptr %frame, i64 %parts)
+  %closed = atomicrmw and ptr @active, i32 -1073741825 seq_cst
+  br label %wait
+wait:
+  %turn = phi i64 [ 0, %work ], [ %turns, %look ], [ 0, %sleep ]
+  %joined = load atomic i32, ptr @active acquire, align 4
+  %done = icmp eq i32 %joined, 0
+  br i1 %done, label %leave, label %look
+look:
+  call PAUSE
+  %turns = add i64 %turn, 1
+  %long = icmp ugt i64 %turns, PATIENCE
+  br i1 %long, label %sleep, label %wait
+sleep:
+  %slept = call i64 (i64, ...) @syscall(i64 FUTEX, ptr @active, i32 128, i32 %joined, ptr null, ptr null, i32 0)
+  br label %wait
+leave:
+  store atomic i32 0, ptr @owner release, align 4
+  br label %end
+alone:
+  %any = icmp ne i64 %parts, 0
+  br i1 %any, label %each, label %end
+each:
+  %part = phi i64 [ 0, %alone ], [ %following, %each ]
+  call void %function(ptr %frame, i64 %part)
+  %following = add i64 %part, 1
+  %more = icmp ult i64 %following, %parts
+  br i1 %more, label %each, label %end
+end:
+  call void @use_blas(i1 %products, i64 -1)
+  ret void
+}
+
+define internal void @lock_blas() #0 {
+entry:
+  br label %try
+try:
+  %taken = cmpxchg ptr @blas_lock, i32 0, i32 1 acquire monotonic
+  %mine = extractvalue { i32, i1 } %taken, 1
+  br i1 %mine, label %done, label %pause
+pause:
+  call PAUSE
+  br label %try
+done:
+  ret void
+}
+
+define internal void @use_blas(i1 %products, i64 %change) #0 {
+entry:
+  br i1 %products, label %lock, label %leave
+lock:
+  call void @lock_blas()
+  %before = load i64, ptr @blas_users
+  %after = add i64 %before, %change
+  store i64 %after, ptr @blas_users
+  %least = call i64 @llvm.umin.i64(i64 %before, i64 %after)
+  %alone = icmp eq i64 %least, 0
+  br i1 %alone, label %first_or_last, label %unlock
+first_or_last:
+  %comes = icmp sgt i64 %change, 0
+  br i1 %comes, label %ask, label %restore
+ask:
+  %get = load ptr, ptr @get_blas_threads
+  %known = icmp ne ptr %get, null
+  br i1 %known, label %set_one, label %unlock
+set_one:
+  %threads = call i32 %get()
+  store i32 %threads, ptr @blas_threads
+  %set = load ptr, ptr @set_blas_threads
+  call void %set(i32 1)
+  br label %unlock
+restore:
+  call void @restore_blas()
+  br label %unlock
+unlock:
+  store atomic i32 0, ptr @blas_lock release, align 4
+  br label %leave
+leave:
+  ret void
+}
+
+define internal void @restore_blas() #0 {
+entry:
+  %set = load ptr, ptr @set_blas_threads
+  %known = icmp ne ptr %set, null
+  br i1 %known, label %change, label %leave
+change:
+  %before = load i32, ptr @blas_threads
+  call void %set(i32 %before)
+  br label %leave
+leave:
+  ret void
+}
+
+define void @spmd.workers.use_blas(ptr %get, ptr %set) #0 {
+entry:
+  store ptr %get, ptr @get_blas_threads
+  store ptr %set, ptr @set_blas_threads
+  ret void
+}
+
+define internal void @take(ptr %function, ptr %frame, i64 %parts) #0 {
+entry:
+  br label %loop
+loop:
+  %part = atomicrmw add ptr @next, i64 1 monotonic
+  %is = icmp ult i64 %part, %parts
+  br i1 %is, label %do, label %end
+do:
+  call void %function(ptr %frame, i64 %part)
+  br label %loop
+end:
+  ret void
+}
+
+define internal ptr @serve(ptr %started_at) #0 {
+entry:
+  %before = ptrtoint ptr %started_at to i64
+  %first = trunc i64 %before to i32
+  br label %idle
+idle:
+  %seen = phi i32 [ %first, %entry ], [ %epoch, %look ], [ %epoch, %left ]
+  br label %wait
+wait:
+  %turn = phi i64 [ 0, %idle ], [ %turns, %pause ], [ 0, %doze ]
+  %now_at = load atomic i32, ptr @epoch acquire, align 4
+  %changed = icmp ne i32 %now_at, %seen
+  br i1 %changed, label %awake, label %pause
+pause:
+  call PAUSE
+  %turns = add i64 %turn, 1
+  %long = icmp ugt i64 %turns, PATIENCE
+  br i1 %long, label %doze, label %wait
+doze:
+  %in = atomicrmw add ptr @sleeping, i32 1 seq_cst
+  %slept = call i64 (i64, ...) @syscall(i64 FUTEX, ptr @epoch, i32 128, i32 %seen, ptr null, ptr null, i32 0)
+  %out = atomicrmw sub ptr @sleeping, i32 1 seq_cst
+  br label %wait
+awake:
+  %epoch = load atomic i32, ptr @epoch acquire, align 4
+  %over = load atomic i32, ptr @stopped acquire, align 4
+  %ends = icmp ne i32 %over, 0
+  br i1 %ends, label %end, label %look
+look:
+  %state = load atomic i32, ptr @active acquire, align 4
+  %is_open = icmp uge i32 %state, 1073741824
+  br i1 %is_open, label %room, label %idle
+room:
+  %count = and i32 %state, 1073741823
+  %helpers = load i32, ptr @helpers
+  %free = icmp ult i32 %count, %helpers
+  %joined = add i32 %state, 1
+  br i1 %free, label %join, label %left
+join:
+  %swap = cmpxchg ptr @active, i32 %state, i32 %joined acq_rel monotonic
+  %in_it = extractvalue { i32, i1 } %swap, 1
+  br i1 %in_it, label %work, label %look
+work:
+  %function = load ptr, ptr @function
+  %frame = load ptr, ptr @frame
+  %parts = load i64, ptr @parts
+  call void @take(ptr %function, ptr %frame, i64 %parts)
+  %rest = atomicrmw sub ptr @active, i32 1 acq_rel
+  %last = icmp eq i32 %rest, 1
+  br i1 %last, label %tell, label %left
+tell:
+  %told = call i64 (i64, ...) @syscall(i64 FUTEX, ptr @active, i32 129, i32 1, ptr null, ptr null, i32 0)
+  br label %left
+left:
+  br label %idle
+end:
+  ret ptr null
+}
+
+define internal void @spmd.workers.start(i64 %wanted) #0 {
+entry:
+  %all = alloca [128 x i8], align 8
+  %kept = alloca [128 x i8], align 8
+  %f = call i32 @sigfillset(ptr %all)
+  %b = call i32 @pthread_sigmask(i32 2, ptr %all, ptr %kept)
+  %epoch = load atomic i32, ptr @epoch acquire, align 4
+  %wide = zext i32 %epoch to i64
+  %argument = inttoptr i64 %wide to ptr
+  br label %loop
+loop:
+  %there = load i64, ptr @started
+  %few = icmp ult i64 %there, %wanted
+  br i1 %few, label %make, label %end
+make:
+  %handle = getelementptr [MOST x i64], ptr @handles, i64 0, i64 %there
+  %failed = call i32 @pthread_create(ptr %handle, ptr null, ptr @serve, ptr %argument)
+  %made = icmp eq i32 %failed, 0
+  br i1 %made, label %one_more, label %end
+one_more:
+  %after = add i64 %there, 1
+  store i64 %after, ptr @started
+  br label %loop
+end:
+  %r = call i32 @pthread_sigmask(i32 2, ptr %kept, ptr null)
+  ret void
+}
+
+define void @spmd.workers.reset() #0 {
+entry:
+  store i32 0, ptr @owner
+  store i32 0, ptr @active
+  store i32 0, ptr @sleeping
+  store i64 0, ptr @started
+  store i32 0, ptr @blas_lock
+  %users = load i64, ptr @blas_users
+  %inside = icmp ne i64 %users, 0
+  br i1 %inside, label %free, label %done
+free:
+  store i64 0, ptr @blas_users
+  call void @restore_blas()
+  br label %done
+done:
+  ret void
+}
+
+define void @spmd.workers.stop() #0 {
+entry:
+  store atomic i32 1, ptr @stopped seq_cst, align 4
+  %mine = cmpxchg ptr @owner, i32 0, i32 1 seq_cst monotonic
+  %e = atomicrmw add ptr @epoch, i32 1 seq_cst
+  %w = call i64 (i64, ...) @syscall(i64 FUTEX, ptr @epoch, i32 129, i32 2147483647, ptr null, ptr null, i32 0)
+  %count = load i64, ptr @started
+  %any = icmp ne i64 %count, 0
+  br i1 %any, label %join, label %end
+join:
+  %place = phi i64 [ 0, %entry ], [ %following, %join ]
+  %at = getelementptr [MOST x i64], ptr @handles, i64 0, i64 %place
+  %handle = load i64, ptr %at
+  %j = call i32 @pthread_join(i64 %handle, ptr null)
+  %following = add i64 %place, 1
+  %more = icmp ult i64 %following, %count
+  br i1 %more, label %join, label %end
+end:
+  store i64 0, ptr @started
+  ret void
+}
+
+declare i64 @syscall(i64, ...)
+declare i32 @sigfillset(ptr)
+declare i32 @pthread_sigmask(i32, ptr, ptr)
+declare i32 @pthread_create(ptr, ptr, ptr, ptr)
+declare i32 @pthread_join(i64, ptr)
+declare i64 @llvm.umin.i64(i64, i64)
+attributes #0 = { noinline nounwind optnone }
+"""

@@ -1,0 +1,377 @@
+"""Reductions of loop nests, as LLVM's text.
+
+Elements are folded in lanes where the lane loop is folded, the lanes in a tree at the end; a long fold is cut in
+blocks, and blocks of blocks. The association so follows from the length alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from math import prod
+
+from spmd.analysis.affine import Variable
+from spmd.analysis.scalar.expression import Expression, walk
+from spmd.backends.llvm.emit.writer import llvm_type
+from spmd.backends.llvm.loops.element_emitter import Bound, Rendered
+from spmd.backends.llvm.loops.loops import LoopWriter, Range
+from spmd.backends.llvm.loops.stores import store_all
+from spmd.backends.llvm.reductions.lane_reduction import fold_lanes, lane_fold_of
+from spmd.backends.llvm.reductions.partial_width_reduction import NARROW, fold_narrow_turns, is_narrow
+from spmd.compiler.schedule.interior import turns_of
+from spmd.compiler.schedule.nest import FOLDED, LoopReduction, Stage
+from spmd.compiler.schedule.rows import FEW
+
+#: Lanes that are folded to one value out of line, at least.
+_LEAST_APART = 64
+#: Turns of a loop that are folded by themselves, and the least number of the largest blocks.
+BLOCK, LEAST_BLOCKS = 64, 8
+#: Bits of values that are folded side by side, so that none waits for the one before; blocks so folded at most, and the
+#: operations of a turn: where there are more, other things are done while one waits.
+_CHAINS, _SIDE, _LIGHT = 2048, 4, 8
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """A long fold's blocks: sizes of them at each level, the number of the largest ones, and what is left over.
+
+    `stride` is the bytes that hold what one block gives at one of the `points` that are folded side by side, each of
+    them as many elements as there are lanes.
+    """
+
+    levels: tuple[int, ...]
+    count: int
+    rest: int
+    stride: int
+    points: int
+
+    @property
+    def total(self) -> int:
+        """Blocks, that of what is left over among them."""
+        return self.count + bool(self.rest)
+
+    @property
+    def nbytes(self) -> int:
+        """What all blocks give at all points."""
+        return self.stride * self.total * self.points
+
+
+class FoldWriter:
+    """Writes the folds of a stage at one point of the loops that are not folded."""
+
+    def __init__(self, loops: LoopWriter) -> None:
+        self.loops = loops
+        self.point = loops.point
+
+    def write(self, stage: Stage, written_out: bool, memory: str | None = None) -> None:
+        """All that is done at one point of the loops that are not folded: folds, from their start to their results.
+
+        `memory` holds what the blocks of the folds gave, where that is known already.
+        """
+        across = self.point.lane is not None and self.point.lane in stage.reduced
+        width = self.point.width if self.point.lane is not None else 1
+        slots = [self._start(reduction, across, width) for reduction in stage.reductions]
+
+        def step() -> None:
+            self._turn(stage, slots, across, width)
+
+        if memory is not None:
+            self._fold_blocks(stage, memory, slots, width)
+        elif all(self.point.nest.extents[variable] for variable in stage.reduced):
+            last = stage.reduced[-1] if stage.reduced else None
+            if last is not None and self._is_long(stage, last):
+                self.loops.nested(stage.reduced[:-1], lambda: self._blocks(stage, last, slots, width), written_out)
+            elif last is not None and (turns := self._unlike_turns(stage, last)) is not None:
+                self.loops.nested(stage.reduced[:-1], lambda: self._each_turn(turns, last, slots, width), written_out)
+            elif last is not None and last == self.point.lane and not written_out:
+                length = self.point.nest.extents[last]
+                self.loops.nested(
+                    stage.reduced[:-1], lambda: self._fold_turns(stage, last, "0", length, slots, width), written_out
+                )
+            else:
+                self.loops.nested(stage.reduced, step, written_out)
+        for reduction, names in zip(stage.reductions, slots, strict=True):
+            types = [expression.type for expression in reduction.initial]
+            totals = [
+                self.point.text.value(f"load {llvm_type(type, width)}, ptr {slot}")
+                for type, slot in zip(types, names, strict=True)
+            ]
+            if across:
+                totals = self._folded_lanes(reduction, totals, width)
+                starts = [self.point.render(part).name for part in reduction.initial]
+                totals = self.combined(reduction, starts, totals, 1)
+            bindings = self.bindings(totals, vector=not across and width > 1)
+            store_all(self.point, reduction.stores, bindings)
+
+    def _turn(self, stage: Stage, slots: Sequence[list[str]], across: bool, width: int) -> None:
+        """What is done at one place of the folded loops."""
+        for reduction, names in zip(stage.reductions, slots, strict=True):
+            self._step(reduction, names, across, width)
+        store_all(self.point, stage.stores, {})
+
+    def _unlike_turns(self, stage: Stage, last: Variable) -> list[Stage] | None:
+        """What is done at each turn of a short loop, where that is not the same."""
+        is_short = last != self.point.lane and self.point.nest.extents[last] <= FEW
+        return turns_of(self.point.nest, stage, last) if is_short else None
+
+    def _each_turn(self, turns: Sequence[Stage], last: Variable, slots: Sequence[list[str]], width: int) -> None:
+        """The turns of a short loop, one after another."""
+        whole = self.point.stage
+        for number, stage in enumerate(turns):
+            self.point.stage = stage
+            self.loops.at(last, str(number), partial(self._turn, stage, slots, False, width))
+        self.point.stage = whole
+
+    def _start(self, reduction: LoopReduction, across: bool, width: int) -> list[str]:
+        """Room for what is folded, with what it starts from."""
+        slots = [self.point.text.allocate(llvm_type(first.type, width)) for first in reduction.initial]
+        if across:
+            assert reduction.neutral is not None
+        self._reset(slots, reduction.neutral if across and reduction.neutral else reduction.initial, width)
+        return slots
+
+    def _reset(self, slots: Sequence[str], values: Sequence[Expression], width: int) -> None:
+        for slot, value in zip(slots, values, strict=True):
+            name = self.point.at_width(self.point.render(value), value.type, width, value)
+            self.point.text.line(f"store {llvm_type(value.type, width)} {name}, ptr {slot}")
+
+    def _is_long(self, stage: Stage, last: Variable) -> bool:
+        """Whether the last loop of a fold is cut in blocks, each folded by itself, so that sums keep their digits."""
+        turns = self.point.nest.extents[last] // (self.point.width if last == self.point.lane else 1)
+        return turns >= 2 * BLOCK and all(reduction.neutral is not None for reduction in stage.reductions)
+
+    def _blocks(self, stage: Stage, last: Variable, totals: Sequence[list[str]], width: int) -> None:
+        """The last loop of a fold in blocks, and blocks of blocks, whose results are folded into `totals`."""
+        self._fold_range(stage, last, "0", self.point.nest.extents[last], self._levels(last), totals, width)
+
+    def _levels(self, last: Variable) -> list[int]:
+        """The lengths of blocks, of blocks of blocks, and so on."""
+        turn = self.point.width if last == self.point.lane else 1
+        levels = [BLOCK * turn]
+        while self.point.nest.extents[last] >= LEAST_BLOCKS * BLOCK * levels[-1]:
+            levels.append(levels[-1] * BLOCK)
+        return levels
+
+    # --- blocks apart from each other ---
+
+    def blocks(self, stage: Stage) -> Blocks | None:
+        """The blocks of the folds of `stage`, which folds one loop; None where that is not cut in blocks."""
+        (last,) = stage.reduced
+        if not self._is_long(stage, last):
+            return None
+        levels = self._levels(last)
+        count, rest = divmod(self.point.nest.extents[last], levels[-1])
+        return Blocks(tuple(levels), count, rest, sum(self._room(stage)), prod(map(self._points, stage.kept)))
+
+    def _points(self, variable: Variable) -> int:
+        """How often what is in a loop that is not folded is done."""
+        return -(-self.point.nest.extents[variable] // self.point.lanes.taken().get(variable, 1))
+
+    def _room(self, stage: Stage) -> list[int]:
+        """Bytes of each value that is folded, on all lanes, each on cache lines of its own."""
+        bits = [first.type.bits * self.point.width for reduction in stage.reductions for first in reduction.initial]
+        return [-(-each // 512) * 64 for each in bits]
+
+    def _places(self, stage: Stage, memory: str, number: str) -> list[list[str]]:
+        """The addresses of what block `number` gives at the point that is being written."""
+        room = self._room(stage)
+        for variable in stage.kept:
+            place = self.point.variables[variable][0]
+            if variable in self.point.lanes.taken():
+                place = self.point.text.value(f"udiv i64 {place}, {self.point.lanes.taken()[variable]}")
+            row = self.point.text.value(f"mul nuw nsw i64 {number}, {self._points(variable)}")
+            number = self.point.text.value(f"add nuw nsw i64 {row}, {place}")
+        at = self.point.text.value(f"mul nuw nsw i64 {number}, {sum(room)}")
+        start = self.point.text.value(f"getelementptr i8, ptr {memory}, i64 {at}")
+        offsets = iter([sum(room[:place]) for place in range(len(room))])
+        return [
+            [self.point.text.value(f"getelementptr i8, ptr {start}, i64 {next(offsets)}") for _ in reduction.initial]
+            for reduction in stage.reductions
+        ]
+
+    def write_blocks(self, stage: Stage, memory: str, part: Range) -> None:
+        """Folds the blocks `part`, each by itself; who has the last of them, what is left over, too."""
+        blocks = self.blocks(stage)
+        assert blocks is not None and part.stop is not None
+        (last,) = stage.reduced
+        text, size, width = self.point.text, blocks.levels[-1], self.point.width
+
+        def block(number: str, length: int) -> None:
+            parts = self._neutral(stage, width)
+            begin = text.value(f"mul nuw nsw i64 {number}, {size}")
+            self._fold_range(stage, last, begin, length, blocks.levels[:-1], parts, width)
+            for reduction, slots, places in zip(
+                stage.reductions, parts, self._places(stage, memory, number), strict=True
+            ):
+                for first, slot, place in zip(reduction.initial, slots, places, strict=True):
+                    type = llvm_type(first.type, width)
+                    value = text.value(f"load {type}, ptr {slot}")
+                    text.line(f"store {type} {value}, ptr {place}, align 8")
+
+        with text.part():
+            name, _ = text.open_loop()
+            self.loops.nested(stage.kept, lambda: block(name, size), written_out=False)
+            text.close_loop(part.stop, 1, part.first)
+        if blocks.rest:
+            with text.where(part.is_last):
+                self.loops.nested(stage.kept, lambda: block(str(blocks.count), blocks.rest), written_out=False)
+
+    def _fold_blocks(self, stage: Stage, memory: str, totals: Sequence[list[str]], width: int) -> None:
+        """What blocks gave, in their order."""
+        blocks = self.blocks(stage)
+        assert blocks is not None
+        name, _ = self.point.text.open_loop()
+        for reduction, places, total in zip(stage.reductions, self._places(stage, memory, name), totals, strict=True):
+            self._merge(reduction, total, places, width, align=8)
+        self.point.text.close_loop(blocks.total)
+
+    # --- blocks of blocks ---
+
+    def _fold_range(
+        self,
+        stage: Stage,
+        last: Variable,
+        start: str,
+        length: int | str,
+        levels: Sequence[int],
+        totals: Sequence[list[str]],
+        width: int,
+    ) -> None:
+        """Folds `length` places from `start` on into `totals`: through blocks of the last of `levels`, if any."""
+        if not levels:
+            self._fold_turns(stage, last, start, length, totals, width)
+            return
+        size = levels[-1]
+        several = len(levels) == 1 and isinstance(length, int) and length >= 2 * size
+        side = self._side(stage, last, width) if several else 1
+
+        def blocks(begin: str, sizes: Sequence[int | str]) -> None:
+            parts = [self._neutral(stage, width) for _ in sizes]
+            if len(parts) == 1:
+                self._fold_range(stage, last, begin, sizes[0], levels[:-1], parts[0], width)
+            else:
+                self._fold_side_by_side(stage, last, begin, size, parts, width)
+            for part in parts:
+                for reduction, slots, total in zip(stage.reductions, part, totals, strict=True):
+                    self._merge(reduction, total, slots, width)
+
+        turn = self.point.width if last == self.point.lane else 1
+        if side == 1 and (isinstance(length, str) or length % turn == 0):
+            for number, rest in self.point.text.blocks(length, size):
+                blocks(self._plus(start, number), [rest])
+            return
+        assert isinstance(length, int)
+        for number, places in self.point.text.chunks(length, side * size):
+            begin = self._plus(start, number)
+            if side > 1 and places == side * size:
+                blocks(begin, [size] * side)
+                continue
+            for place, rows in self.point.text.chunks(places, size):
+                blocks(self._plus(begin, place), [rows])
+
+    def _neutral(self, stage: Stage, width: int) -> list[list[str]]:
+        """Room for what is folded of a block."""
+        slots = [[self.point.text.allocate(llvm_type(e.type, width)) for e in r.initial] for r in stage.reductions]
+        for reduction, names in zip(stage.reductions, slots, strict=True):
+            assert reduction.neutral is not None
+            self._reset(names, reduction.neutral, width)
+        return slots
+
+    def _side(self, stage: Stage, last: Variable, width: int) -> int:
+        """How many blocks are folded side by side: several of few lanes, where little is computed at each turn."""
+        bits = sum(first.type.bits * width for reduction in stage.reductions for first in reduction.initial)
+        codes = [code for reduction in stage.reductions for code in (*reduction.inputs, *reduction.combine)]
+        is_light = (
+            len(walk(codes)) <= _LIGHT and not stage.stores and self.point.valid in (None, self.point.lanes.points)
+        )
+        return max(1, min(_SIDE, _CHAINS // bits)) if is_light and last != self.point.lane else 1
+
+    def _fold_side_by_side(
+        self, stage: Stage, last: Variable, start: str, size: int, parts: Sequence[Sequence[list[str]]], width: int
+    ) -> None:
+        """Folds blocks of `size` places, of which the first begins at `start`: a place of each at each turn."""
+        name, _ = self.point.text.open_loop()
+        for number, slots in enumerate(parts):
+            place = self._plus(self._plus(start, str(number * size)), name)
+            self.loops.at(last, place, partial(self._turn, stage, slots, False, width))
+        self.point.text.close_loop(size)
+
+    def _fold_turns(
+        self, stage: Stage, last: Variable, start: str, length: int | str, slots: Sequence[list[str]], width: int
+    ) -> None:
+        """Folds `length` places from `start` on; where that is no number, it is one of whole turns."""
+        across = last == self.point.lane
+        if across and is_narrow(stage, width):
+            turn_of = partial(self._turn, stage, across=True, width=NARROW)
+            fold_narrow_turns(self.point, stage, slots, partial(self._plus, start), length, turn_of)
+            return
+        turn = self.point.width if across else 1
+
+        def step() -> None:
+            self._turn(stage, slots, across, width)
+
+        rest = 0 if isinstance(length, str) else length % turn
+        if isinstance(length, str) or length >= turn:
+            name, depth = self.point.text.open_loop()
+            self.point.variables[last] = (self._plus(start, name), depth)
+            step()
+            self.point.text.close_loop(length if isinstance(length, str) else length - rest, turn)
+        if rest:
+            self.point.valid = rest
+            with self.point.text.part() as depth:
+                self.point.variables[last] = (self._plus(start, f"{int(length) - rest}"), depth)
+                step()
+            self.point.valid = None
+
+    def _plus(self, first: str, second: str) -> str:
+        """The sum of two places, names or numbers."""
+        if "%" not in first + second:
+            return str(int(first) + int(second))
+        if first == "0":
+            return second
+        return self.point.text.value(f"add nuw nsw i64 {first}, {second}")
+
+    def _merge(
+        self, reduction: LoopReduction, total: Sequence[str], slots: Sequence[str], width: int, align: int = 64
+    ) -> None:
+        """Folds what is in `slots`, memory of so many bytes' alignment, into `total`."""
+        types = [llvm_type(first.type, width) for first in reduction.initial]
+        load = self.point.text.value
+        names = [load(f"load {type}, ptr {slot}") for slot, type in zip(total, types, strict=True)]
+        names += [load(f"load {type}, ptr {slot}, align {align}") for slot, type in zip(slots, types, strict=True)]
+        combined = self.combined(reduction, names[: len(types)], names[len(types) :], width)
+        for slot, type, value in zip(total, types, combined, strict=True):
+            self.point.text.line(f"store {type} {value}, ptr {slot}")
+
+    def _step(self, reduction: LoopReduction, slots: Sequence[str], across: bool, width: int) -> None:
+        inputs = [self.point.at_width(self.point.render(part), part.type, width) for part in reduction.inputs]
+        types = [llvm_type(part.type, width) for part in reduction.inputs]
+        before = [self.point.text.value(f"load {type}, ptr {slot}") for type, slot in zip(types, slots, strict=True)]
+        after = self.combined(reduction, before, inputs, width)
+        for slot, type, old, new in zip(slots, types, before, after, strict=True):
+            if across and self.point.valid is not None:
+                new = self.point.text.value(
+                    f"select <{width} x i1> {self.point.valid_lanes()}, {type} {new}, {type} {old}"
+                )
+            self.point.text.line(f"store {type} {new}, ptr {slot}")
+
+    def combined(self, reduction: LoopReduction, first: Sequence[str], second: Sequence[str], width: int) -> list[str]:
+        """The region applied to folded values of `width` lanes."""
+        bindings = self.bindings([*first, *second], vector=width > 1)
+        writer = Bound(self.point, bindings, width)
+        return [writer.render(part) for part in reduction.combine]
+
+    def _folded_lanes(self, reduction: LoopReduction, totals: list[str], width: int) -> list[str]:
+        """One value of all lanes: of many, out of line where that can be."""
+        text, types = self.point.text, [part.type for part in reduction.initial]
+        apart = lane_fold_of(reduction, width) if width >= _LEAST_APART else None
+        if apart is None:
+            return fold_lanes(types, totals, width, partial(self.combined, reduction), text.value)
+        text.callees[apart.name] = apart
+        vector = f"{llvm_type(apart.type, width)} {totals[0]}"
+        return [text.value(f"call {llvm_type(apart.type)} @{apart.name}({vector})")]
+
+    def bindings(self, names: Sequence[str], *, vector: bool) -> dict[int, Rendered]:
+        """Folded values as what the codes of regions and stores have as parameters."""
+        return {FOLDED + number: Rendered(name, vector, self.point.text.depth) for number, name in enumerate(names)}

@@ -1,0 +1,108 @@
+"""Ops with dynamic types, specialized to the shapes that arrive.
+
+When an operand or result type has a dynamic dimension, the op's kernel is made while the program runs: the op is
+rebuilt with the operands' actual shapes, its result types are inferred anew, and the kernel made for it is kept for
+the next time that the same shapes arrive. Source: StableHLO's docs on dynamism: shape refinement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from spmd.backends.numpy.core import Context, Kernel, make_kernel
+from spmd.dialects.core import InferenceError, Trait, has_trait
+from spmd.ir import NumberedValue, Op, Value
+from spmd.support.arrays import Results
+from spmd.types import TensorType, Type
+
+
+def is_dynamic(type: Type) -> bool:
+    """Whether `type` is a tensor type with an unknown dimension."""
+    return isinstance(type, TensorType) and not type.is_static
+
+
+def needs_specialization(op: Op) -> bool:
+    """Whether `op` has to see actual shapes before its kernel can be made.
+
+    Ops with regions do not: what is inside is specialized by itself, and the types of block arguments would have to
+    change with the operands'.
+    """
+    if op.regions and any(block.ops for region in op.regions for block in region.blocks) and _region_is_program(op):
+        return False
+    return any(is_dynamic(value.type) for value in (*op.operands, *op.results))
+
+
+def _region_is_program(op: Op) -> bool:
+    """Whether the regions of `op` are run as they are (while, case), not element by element (reduce)."""
+    return has_trait(op, Trait.RUNS_REGIONS)
+
+
+def specializing_kernel(op: Op, context: Context) -> Kernel:
+    """A kernel that makes, and keeps, one kernel for each combination of operand shapes."""
+    kernels: dict[tuple[tuple[int, ...] | None, ...], Kernel] = {}
+    operand_count = len(op.operands)
+
+    def call(process: object, *values: Results) -> Any:
+        key = tuple(getattr(value, "shape", None) for value in values[:operand_count])
+        kernel = kernels.get(key)
+        if kernel is None:
+            kernel = kernels[key] = make_kernel(_refined(op, key), context)
+        return kernel.run(process, *values)
+
+    # A specialized kernel may return views of any of its operands.
+    return Kernel(call, needs_process=True, aliases=tuple(range(operand_count)))
+
+
+def _refined(op: Op, shapes: tuple[tuple[int, ...] | None, ...]) -> Op:
+    """`op` on operands of the given shapes."""
+    operands = [
+        NumberedValue(_with_shape(value.type, shape), value.owner, value.index, value.name_hint)
+        for value, shape in zip(op.operands, shapes, strict=True)
+    ]
+    return with_operands(op, operands)
+
+
+def with_operands(op: Op, operands: Sequence[Value]) -> Op:
+    """`op` on other operands, with its result types inferred anew where they follow from those."""
+    refined = op.clone(operands)
+    # Regions capture by identity, and scalar regions do not depend on the operands' shapes.
+    inference: Callable[[Op], list[Type]] | None = op.definition.inference if op.definition else None
+    if inference is None:
+        if op.name == "stablehlo.bitcast_convert" or has_trait(op, Trait.ELEMENTWISE):
+            return op.clone(operands, result_types=[_leading(op.results[0].type, operands[0].type)])
+        return refined
+    bare = op.clone(operands, result_types=[])
+    try:
+        inferred = inference(bare)
+    except InferenceError:
+        return refined
+    types = [_merge(declared.type, inferred_type) for declared, inferred_type in zip(op.results, inferred, strict=True)]
+    return op.clone(operands, result_types=types)
+
+
+def _with_shape(type: Type, shape: tuple[int, ...] | None) -> Type:
+    if not isinstance(type, TensorType) or shape is None:
+        return type
+    return TensorType(tuple(int(size) for size in np.asarray(shape, dtype=np.int64)), type.element_type)
+
+
+def _leading(declared: Type, operand: Type) -> Type:
+    """The type of a result whose dimensions are the operand's, but for a last one that either alone has."""
+    if not isinstance(declared, TensorType) or not isinstance(operand, TensorType):
+        return declared
+    return TensorType((*operand.shape, *declared.shape[operand.rank :])[: declared.rank], declared.element_type)
+
+
+def _merge(declared: Type, inferred: Type) -> Type:
+    """The sharper of two types of one value: every dimension that either one knows."""
+    if not isinstance(declared, TensorType) or not isinstance(inferred, TensorType):
+        return declared
+    if len(declared.shape) != len(inferred.shape):
+        return declared
+    shape = tuple(
+        ours if ours is not None else theirs for ours, theirs in zip(declared.shape, inferred.shape, strict=True)
+    )
+    return TensorType(shape, declared.element_type)

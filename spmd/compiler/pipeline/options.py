@@ -1,0 +1,139 @@
+"""What a compilation may be asked for."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from numbers import Integral, Real
+from typing import Any, Literal, TypedDict, get_type_hints
+
+from collectives.grid import ProcessGrid
+from spmd.compiler.plan.donation import ATTRIBUTES
+from spmd.compiler.schedule.watching import Watch
+from spmd.errors import UsageError
+from spmd.support.machine import default_threads, ranks_here, usable_cores
+
+
+class CompileOptions(TypedDict, total=False):
+    """The keyword arguments of `spmd.compile`, which `spmd.run_parallel` passes on.
+
+    reproducible       reductions between processes give the same bits on any transport and mapping, and a simulation
+                       those of its processes one by one
+    combine_threshold  bytes up to which consecutive small all_reduces travel as one; 0 turns combining off
+    overlap            large all_reduces go on while the program computes: True, False, or "auto", where every rank has
+                       a core to spare; see spmd.compiler.transforms.overlap
+    check_collectives  processes compare what they are about to do at each collective
+    collective_timeout seconds after which a rank that waits tells for whom (None: 60, or $COLLECTIVE_TIMEOUT; 0: never)
+    collective_abort   such a wait ends the job
+    backends           what runs units, the first that can: "llvm" (native code), "numpy" (a kernel an op, all of them)
+    donate             arguments that may be written over, by number, or "attributes": those that the program marks
+                       (tf.aliasing_output, jax.buffer_donor); see spmd.compiler.plan.donation.owned_arrays
+    threads            how many threads native code is cut for (None: see spmd.support.machine.default_threads)
+    watch              called around every unit of the schedule (profiles, NaN checks, printing); see
+                       spmd.compiler.schedule.watching
+    """
+
+    reproducible: bool
+    combine_threshold: int
+    overlap: bool | Literal["auto"]
+    check_collectives: bool
+    collective_timeout: float | None
+    collective_abort: bool
+    backends: tuple[str, ...]
+    donate: tuple[int, ...] | Literal["attributes"]
+    threads: int | None
+    watch: Watch | None
+
+
+#: Overlap where a machine is known to gain by it.
+AUTO: Literal["auto"] = "auto"
+#: The back ends there are, the preferred one first.
+BACKENDS = ("llvm", "numpy")
+
+
+def default_backends() -> tuple[str, ...]:
+    """Those that $SPMD_BACKENDS names ("numpy" alone, say); else all that can be had here."""
+    named = os.environ.get("SPMD_BACKENDS")
+    if named:
+        chosen = tuple(name.strip() for name in named.split(","))
+        if not _are_backends(chosen):
+            raise UsageError(f"SPMD_BACKENDS names back ends among {', '.join(BACKENDS)}, got {named!r}")
+        return chosen
+    return BACKENDS if importlib.util.find_spec("llvmlite") else ("numpy",)
+
+
+def _are_backends(value: object) -> bool:
+    return isinstance(value, tuple) and bool(value) and set(value) <= set(BACKENDS)
+
+
+@dataclass(frozen=True)
+class Options:
+    """Choices of one compilation: the process grid the program is for, and the CompileOptions with their defaults."""
+
+    grid: ProcessGrid = field(default_factory=lambda: ProcessGrid(1, 1))
+    reproducible: bool = False
+    combine_threshold: int = 256 << 10
+    overlap: bool | Literal["auto"] = AUTO
+    check_collectives: bool = False
+    collective_timeout: float | None = None
+    collective_abort: bool = False
+    backends: tuple[str, ...] = field(default_factory=default_backends)
+    donate: tuple[int, ...] | Literal["attributes"] = ()
+    threads: int | None = None
+    watch: Watch | None = None
+
+    @property
+    def is_native(self) -> bool:
+        """Whether units become native code where they can."""
+        return "llvm" in self.backends
+
+    @property
+    def thread_count(self) -> int:
+        """Threads of this process's native code: as asked, else its share of what there is."""
+        return self.threads or default_threads(self.grid.size)
+
+    @property
+    def overlaps(self) -> bool:
+        """Whether large all_reduces are to go on while the program computes."""
+        if self.overlap == AUTO:
+            return usable_cores() >= ranks_here() * (self.thread_count + 1) > 0
+        return bool(self.overlap)
+
+
+#: By the declared type of an option: whether a value is one, and what it should be.
+_CHECKS: dict[Any, tuple[Callable[[Any], bool], str]] = {
+    bool: (lambda value: isinstance(value, bool), "True or False"),
+    int: (lambda value: _is_number(value, Integral), "a whole number, not negative"),
+    float | None: (lambda value: value is None or _is_number(value, Real), "a number, not negative, or None"),
+    tuple[str, ...]: (_are_backends, f"a tuple of names among {', '.join(BACKENDS)}"),
+    int | None: (lambda value: value is None or (_is_number(value, Integral) and value > 0), "a whole number, or None"),
+    tuple[int, ...] | Literal["attributes"]: (
+        lambda value: value == ATTRIBUTES or (isinstance(value, tuple) and all(_is_number(n, Integral) for n in value)),
+        "a tuple of numbers of arguments, or 'attributes'",
+    ),
+    bool | Literal["auto"]: (lambda value: isinstance(value, bool) or value == AUTO, "True, False or 'auto'"),
+    Watch | None: (lambda value: value is None or callable(value), "a function (unit, run), or None"),
+}
+
+
+def _is_number(value: object, kind: type) -> bool:
+    return isinstance(value, kind) and not isinstance(value, bool) and bool(value >= 0)  # type: ignore[operator]
+
+
+@cache
+def _declared() -> Mapping[str, Any]:
+    return get_type_hints(CompileOptions)
+
+
+def chosen_options(grid: ProcessGrid, options: Mapping[str, Any]) -> Options:
+    """The options that a caller gave, checked. UsageError for a name that is none, or a value that it cannot have."""
+    for name, value in options.items():
+        if name not in _declared():
+            raise UsageError(f"there is no option {name!r}; those of spmd.compile are {', '.join(_declared())}")
+        is_one, expectation = _CHECKS[_declared()[name]]
+        if not is_one(value):
+            raise UsageError(f"option {name} is {expectation}, got {value!r}")
+    return Options(grid=grid, **options)

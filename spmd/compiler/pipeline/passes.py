@@ -1,0 +1,118 @@
+"""What is done to a program before it is scheduled: the passes, in their order.
+
+Each takes the program's entry function, of which it owns every op, and changes it in place; what it leaves is a
+program again, which prints, verifies and runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from spmd.compiler.pipeline.options import Options
+from spmd.compiler.transforms.combine import combine
+from spmd.compiler.transforms.fft_expansion import expand_ffts
+from spmd.compiler.transforms.gather_expansion import expand_gathers
+from spmd.compiler.transforms.inline import inline
+from spmd.compiler.transforms.loop_invariants import hoist_invariants
+from spmd.compiler.transforms.overlap import overlap
+from spmd.compiler.transforms.product_legalization import legalize_products
+from spmd.compiler.transforms.ragged_all_to_all_expansion import expand_ragged_all_to_all
+from spmd.compiler.transforms.scatter_expansion import expand_scatters
+from spmd.compiler.transforms.select_and_scatter_expansion import expand_select_and_scatter
+from spmd.compiler.transforms.simplify import Evaluate, remove_dead, simplify
+from spmd.compiler.transforms.sort_expansion import expand_sorts
+from spmd.compiler.transforms.transpose_folding import fold_transposes
+from spmd.compiler.transforms.transpose_sinking import sink_transposes
+from spmd.compiler.transforms.unroll import unroll
+from spmd.ir import Block, Function, Module
+
+
+@dataclass(frozen=True)
+class PassContext:
+    """What a pass may ask: the options of the compilation, and the value of a pure op on constants (None: unknown)."""
+
+    options: Options
+    evaluate: Evaluate = lambda op, arrays: None
+
+
+@dataclass(frozen=True)
+class Pass:
+    """One step of the middle end: `run` changes the block of the entry function."""
+
+    name: str
+    run: Callable[[Block, PassContext], None]
+
+
+def _for_native_code(rewrite: Callable[[Block], None]) -> Callable[[Block, PassContext], None]:
+    """A pass that only programs with native code need."""
+
+    def run(block: Block, context: PassContext) -> None:
+        if context.options.is_native:
+            rewrite(block)
+
+    return run
+
+
+def _overlap(block: Block, context: PassContext) -> None:
+    if context.options.overlaps:
+        overlap(block)
+
+
+#: What is done to a program of one process also before those of all processes are stacked.
+EXPANSIONS = (
+    Pass("ragged-all-to-all-expansion", lambda block, context: expand_ragged_all_to_all(block, context.options.grid)),
+)
+#: After inlining, which makes the function that they work on.
+PASSES = (
+    *EXPANSIONS,
+    Pass("loop-unrolling", lambda block, context: unroll(block)),
+    Pass("simplification", lambda block, context: simplify(block, context.evaluate)),
+    Pass("transpose-sinking", lambda block, context: sink_transposes(block)),
+    Pass("loop-invariant-code-motion", lambda block, context: hoist_invariants(block)),
+    Pass("transpose-folding", lambda block, context: fold_transposes(block)),
+    Pass("product-legalization", _for_native_code(legalize_products)),
+    Pass("select-and-scatter-expansion", _for_native_code(expand_select_and_scatter)),
+    Pass("gather-expansion", _for_native_code(expand_gathers)),
+    Pass("scatter-expansion", _for_native_code(expand_scatters)),
+    Pass("fft-expansion", _for_native_code(expand_ffts)),
+    Pass("sort-expansion", _for_native_code(expand_sorts)),
+    Pass("collective-combining", lambda block, context: combine(block, context.options.combine_threshold)),
+    Pass("collective-overlap", _overlap),
+    Pass("dead-code-elimination", lambda block, context: remove_dead(block)),
+)
+INLINING = "inlining"
+#: The names of all passes, in their order.
+NAMES = (INLINING, *(each.name for each in PASSES))
+
+
+def run_passes(module: Module, function: Function, context: PassContext) -> Function:
+    """`function` as it will be scheduled."""
+    for _, flat in after_each(module, function, context):
+        result = flat
+    return result
+
+
+def after_each(module: Module, function: Function, context: PassContext) -> Iterator[tuple[str, Function]]:
+    """The function after each pass, with the pass's name: one function, which the next pass changes."""
+    flat = inline(module, function)
+    yield INLINING, flat
+    for each in PASSES:
+        each.run(flat.body, context)
+        yield each.name, flat
+
+
+def expanded(module: Module, function: Function, options: Options) -> Function:
+    """`function` as it will be stacked: without calls, whatever its size (CompileError for what is too large)."""
+    flat = inline(module, function, whole=True)
+    for each in EXPANSIONS:
+        each.run(flat.body, PassContext(options))
+    return flat
+
+
+def with_function(module: Module, function: Function) -> Module:
+    """A module like `module` with `function` in the place of the one of its name, for printing."""
+    ops = [function if isinstance(op, Function) and op.symbol == function.symbol else op for op in module.body.ops]
+    called = {inner.attributes.get("callee") for inner in function.walk()}
+    kept = [op for op in ops if op is function or not isinstance(op, Function) or op.symbol in called or op.is_public]
+    return module.with_ops(kept)

@@ -1,0 +1,79 @@
+"""What compiling begins with: the program of one process, partitioned where it has shardings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Unpack
+
+from collectives.grid import ProcessGrid
+from spmd.analysis.grid import grid_of
+from spmd.analysis.shardings import is_sharded
+from spmd.compiler.pipeline.options import CompileOptions, Options, chosen_options
+from spmd.compiler.pipeline.verify import check_meaning
+from spmd.errors import CompileError, Diagnostic
+from spmd.ir import Function, Module
+from spmd.support.usage import check_function, check_grid, check_module
+from spmd.types import MOST_PARTS
+
+if TYPE_CHECKING:
+    from partitioner.sharding import ShardedType
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """The program of one process, before its kernels are made. `notes`: ops that partitioning could not split."""
+
+    module: Module
+    function: Function
+    options: Options
+    in_shardings: Sequence[ShardedType] | None = None
+    out_shardings: Sequence[ShardedType] | None = None
+    notes: Sequence[str] = ()
+
+
+def prepare(
+    module: Module,
+    grid: ProcessGrid | None = None,
+    function: str = "main",
+    *,
+    partition: bool = True,
+    **options: Unpack[CompileOptions],
+) -> Prepared:
+    """What `compile` begins with: the program of one process of `grid`, partitioned where it has shardings."""
+    check_module(module, "spmd.compile")
+    check_grid(grid, "spmd.compile")
+    check_function(function, "spmd.compile")
+    chosen = chosen_options(grid_of(module) if grid is None else grid, options)
+    entry = find_function(module, function)
+    check_meaning(module)
+    if partition and is_sharded(module):
+        import partitioner  # loaded late: who asks for none has none loaded
+
+        if partitioner.starts_processes(module, function):
+            module = partitioner.with_parts(module, function)
+            entry = find_function(module, function)
+        else:
+            split = partitioner.partition(module, chosen.grid, function)
+            entry = find_function(split.module, function)
+            return Prepared(split.module, entry, chosen, split.in_shardings, split.out_shardings, split.notes)
+    return Prepared(module, entry, chosen)
+
+
+def _check_types(function: Function) -> None:
+    """CompileError for arguments or results of more parts than anybody hands over."""
+    for kind, types in (("argument", function.type.inputs), ("result", function.type.results)):
+        for index, type in enumerate(types):
+            if type.parts > MOST_PARTS:
+                text = f"{kind} {index} of @{function.symbol} is {type}; at most {MOST_PARTS:,} are supported"
+                raise CompileError(Diagnostic(function.location, text, function.name))
+
+
+def find_function(module: Module, name: str) -> Function:
+    """The function `name`, which has a body; CompileError, which lists those there are, otherwise."""
+    for function in module.functions:
+        if function.symbol == name and not function.is_declaration:
+            _check_types(function)
+            return function
+    known = ", ".join("@" + function.symbol for function in module.functions) or "none"
+    raise CompileError(Diagnostic(module.location, f"no function @{name} to compile; functions here: {known}"))

@@ -1,0 +1,104 @@
+"""Steps become one Python function: a straight line of calls over local variables.
+
+A local variable is the cheapest slot CPython has, so the program's own overhead is some tens of nanoseconds a step.
+Each step stands on a line of its own, which is how an exception in a kernel finds back to its op
+(`locate`). A watched program runs the same steps through the watcher.
+"""
+
+from __future__ import annotations
+
+from collections import ChainMap
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import Any
+
+from spmd.analysis.constants import constant_array
+from spmd.backends.numpy.core import Program
+from spmd.backends.numpy.scalars import as_scalar
+from spmd.compiler.plan.steps import Plan, PlanStep
+from spmd.compiler.schedule.watching import Run, ScheduledUnit, Watch
+from spmd.ir import Op, Value
+from spmd.support.arrays import Array, Results
+from spmd.types import TensorType
+
+_FILE = "<spmd program>"
+#: The name under which a program keeps its ops: the one of line 2 + i is entry i.
+_OPS = "ops"
+
+
+def emit(plan: Plan, watch: Watch | None = None) -> Program:
+    """The program of `plan`: `program(process, *parameters) -> tuple of results`."""
+    names: dict[Value, str] = {}
+    namespace: dict[str, Any] = {}
+    for index, value in enumerate(plan.parameters):
+        names[value] = f"a{index}"
+    for index, (value, constant) in enumerate(plan.constants.items()):
+        names[value] = f"c{index}"
+        namespace[f"c{index}"] = constant
+    scalars: dict[Value, str] = {}
+    for value in [*plan.parameters, *plan.constants]:
+        if _is_scalar(value) and (constant := constant_array(value.defining_op)) is not None:
+            scalars[value] = f"s{len(scalars)}"
+            namespace[scalars[value]] = as_scalar(constant)
+    scalars_first = ChainMap(scalars, names)
+    lines = [f"def program({', '.join(['process', *(names[value] for value in plan.parameters)])}):"]
+    for index, step in enumerate(plan.steps):
+        call = f"k{index}"
+        namespace[call] = _watched(step, watch) if watch else step.kernel.call
+        # Arithmetic of rank 0 is quick on NumPy's scalars; ufuncs of arrays rather take arrays of rank 0.
+        among_scalars = all(map(_is_scalar, (*step.inputs, *step.outputs)))
+        lines.append(" " + _line(step, call, scalars_first if among_scalars else names, names))
+    lines.append(f" return ({''.join(names[value] + ',' for value in plan.results)})")
+    namespace[_OPS] = [step.op for step in plan.steps]
+    exec(compile("\n".join(lines), _FILE, "exec"), namespace)
+    program: Program = namespace["program"]
+    return program
+
+
+def _is_scalar(value: Value) -> bool:
+    return isinstance(value.type, TensorType) and not value.type.rank
+
+
+def _line(step: PlanStep, call: str, read: Mapping[Value, str], names: dict[Value, str]) -> str:
+    """The call of `step`. `read` names its inputs; what it makes is given a name in `names`.
+
+    That is the name of an input that nobody needs any more, where there is one, which assigning then frees.
+    """
+    arguments = (["process"] if step.kernel.needs_process else []) + [read[value] for value in step.inputs]
+    if step.out is not None:
+        arguments.append(f"out={names[step.out]}")
+    free = [names[value] for value in step.frees if value not in step.outputs]
+    for value in step.outputs:
+        names[value] = free.pop() if free else f"v{len(names)}"
+    free += [names[value] for value in step.frees if value in step.outputs]
+    text = f"{call}({', '.join(arguments)})"
+    if len(step.outputs) == 1:
+        text = f"{names[step.outputs[0]]}={text}"
+    elif step.outputs:
+        text = f"{','.join(names[value] for value in step.outputs)}={text}"
+    if free:
+        text += f";del {','.join(free)}"
+    return text
+
+
+def _watched(step: PlanStep, watch: Watch) -> Callable[..., Results]:
+    call, replay = step.kernel.call, step.replay
+    unit = ScheduledUnit(step.ops or (step.op,), tuple(step.inputs), tuple(step.outputs), step.clock)
+
+    def watched(*arguments: Array, **keywords: object) -> Results:
+        results: Results = watch(unit, Run(call, arguments, keywords, replay))
+        return results
+
+    return watched
+
+
+def locate(traceback: TracebackType | None) -> Op | None:
+    """The op that was running where an exception came from: the innermost program line in `traceback`."""
+    op = None
+    while traceback is not None:
+        if traceback.tb_frame.f_code.co_filename == _FILE:
+            ops = traceback.tb_frame.f_globals[_OPS]
+            if 0 <= traceback.tb_lineno - 2 < len(ops):
+                op = ops[traceback.tb_lineno - 2]
+        traceback = traceback.tb_next
+    return op

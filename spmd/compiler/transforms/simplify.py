@@ -1,0 +1,194 @@
+"""Common and dead code leaves the program; constants are computed once, when it is compiled, and so are choices.
+
+Works on a function without calls, in place. Only ops declared pure take part (an op with regions when all inside are
+pure). Folding stops at `_FOLD_LIMIT` bytes, so that a program's iotas do not become stored arrays; a splat, which
+is one element, is folded however large.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import fields, is_dataclass
+
+import numpy as np
+
+from spmd.analysis.constants import CONSTANT, MOVES, constant_array
+from spmd.dialects.core import is_pure
+from spmd.dialects.make import make_op
+from spmd.ir import Block, Op, Value, captured_values
+from spmd.ir.attributes import DenseAttr, DictAttr, is_splat
+from spmd.support.arrays import Array
+from spmd.types import TensorType
+
+_FOLD_LIMIT = 1 << 16
+#: Ops that take nothing and give much. A region makes that where it is used, for outside of it it would lie in memory.
+_SPREADING = ("stablehlo.broadcast_in_dim", "stablehlo.broadcast", "stablehlo.iota")
+
+#: Runs one op on constant arrays: (op, arrays) -> results, or None when it cannot be run alone.
+Evaluate = Callable[[Op, Sequence[Array | None]], "tuple[Array, ...] | None"]
+
+
+def simplify(block: Block, evaluate: Evaluate) -> None:
+    """Folds constants, merges equal ops and removes dead ones in `block` and the regions inside it."""
+    _Simplifier(evaluate).block(block, {}, {})
+    remove_dead(block)
+
+
+def remove_dead(block: Block) -> None:
+    """Removes pure ops that nobody uses, in regions too, from the end to the start."""
+    used: set[Value] = set()
+    kept: list[Op] = []
+    for op in reversed(block.ops):
+        terminator = op.definition is not None and op.definition.is_terminator
+        if not terminator and is_pure(op) and not any(result in used for result in op.results):
+            continue
+        for region in op.regions:
+            for inner in region.blocks:
+                remove_dead(inner)
+        used.update(op.operands)
+        used.update(captured_values(op) if op.regions else ())
+        kept.append(op)
+    block.ops = kept[::-1]
+
+
+class _Simplifier:
+    def __init__(self, evaluate: Evaluate) -> None:
+        self._evaluate = evaluate
+
+    def block(self, block: Block, seen: dict[Hashable, Op], replaced: dict[Value, Value]) -> None:
+        """`seen` holds pure ops visible here by their key; `replaced` maps values merged away."""
+        kept: list[Op] = []
+        self._ops(block.ops, kept, seen, replaced)
+        block.ops = kept
+
+    def _region(self, block: Block, seen: dict[Hashable, Op], replaced: dict[Value, Value]) -> None:
+        """The same for a block inside of a region: what it finds is not visible outside, nor all that it sees taken."""
+        self.block(block, {key: op for key, op in seen.items() if op.name not in _SPREADING}, replaced)
+
+    def _ops(self, ops: list[Op], kept: list[Op], seen: dict[Hashable, Op], replaced: dict[Value, Value]) -> None:
+        """Adds to `kept` what is left of `ops`."""
+        for op in ops:
+            op.replace_operands(replaced)
+            taken = _taken_branch(op)
+            if taken is not None:
+                self._ops(taken.ops[:-1], kept, seen, replaced)
+                taken.terminator.replace_operands(replaced)
+                replaced.update(zip(op.results, taken.terminator.operands, strict=True))
+                continue
+            for region in op.regions:
+                for inner in region.blocks:
+                    self._region(inner, seen, replaced)
+            folded = fold(op, self._evaluate)
+            key = _key(folded)
+            if key is not None:
+                earlier = seen.get(key)
+                if earlier is not None:
+                    replaced.update(zip(op.results, earlier.results, strict=True))
+                    continue
+                seen[key] = folded
+            if folded is not op:
+                replaced.update(zip(op.results, folded.results, strict=True))
+            kept.append(folded)
+
+
+def fold(op: Op, evaluate: Evaluate) -> Op:
+    """The constant that `op` always gives, or `op` itself."""
+    constants = _constants(op.operands)
+    if constants is None or op.regions or len(op.results) != 1 or not is_pure(op):
+        return op
+    type = op.results[0].type
+    if not isinstance(type, TensorType) or not type.is_static or type.is_quantized:
+        return op
+    if op.name in MOVES and is_splat(constants[0]):
+        array = np.broadcast_to(constants[0][(0,) * constants[0].ndim], type.static_shape)
+        return make_op(CONSTANT, (), [type], {"value": DenseAttr(array, type)}, location=op.location)
+    if type.nbytes > _FOLD_LIMIT:
+        return op
+    results = evaluate(op, constants)
+    if results is None:
+        return op
+    array = np.asarray(results[0])
+    if array.shape != type.static_shape or array.dtype != type.dtype:
+        return op
+    array = array.view()
+    array.flags.writeable = False
+    return make_op(CONSTANT, (), [type], {"value": DenseAttr(array, type)}, location=op.location)
+
+
+def _constants(operands: Sequence[Value]) -> list[Array] | None:
+    """The arrays that all `operands` are known to be; None if one is not, or there is none."""
+    arrays = []
+    for operand in operands:
+        array = constant_array(operand.defining_op)
+        if array is None:
+            return None
+        arrays.append(array)
+    return arrays or None
+
+
+def _taken_branch(op: Op) -> Block | None:
+    """The branch that an `if` or `case` always takes, since what chooses is a constant; None where it may be any.
+
+    A program for several platforms chooses so, and other platforms' branches need not run here. An index that is no
+    branch's takes the last (StableHLO's specification, case).
+    """
+    if op.name not in ("stablehlo.if", "stablehlo.case"):
+        return None
+    chosen = constant_array(op.operands[0].defining_op)
+    if chosen is None:
+        return None
+    if op.name == "stablehlo.if":
+        return op.regions[0 if chosen else 1].block
+    index, count = int(chosen), len(op.regions)
+    return op.regions[index if 0 <= index < count else count - 1].block
+
+
+def _key(op: Op) -> Hashable | None:
+    """What two ops must share to be one; None when `op` is not merged."""
+    if not is_pure(op) or op.definition is None or op.definition.is_terminator:
+        return None
+    return _structure(op, {})
+
+
+def _structure(op: Op, inside: dict[Value, int], *, nested: bool = False) -> Hashable:
+    """What `op` computes. `inside` numbers the values defined within the regions entered so far."""
+    operands = tuple(inside.get(operand, operand) for operand in op.operands)
+    regions = tuple(_block_structure(block, inside) for region in op.regions for block in region.blocks)
+    # The elements of a large constant are looked at once, where it stands, and not again for each op around it.
+    is_large = nested and op.name == CONSTANT and _nbytes(op) > _FOLD_LIMIT
+    attributes = id(op) if is_large else hashable(op.attributes) if op.attributes else ()
+    return (op.name, operands, tuple(op.result_types), attributes, regions)
+
+
+def _nbytes(constant: Op) -> int:
+    type = constant.results[0].type
+    return type.nbytes if isinstance(type, TensorType) else 0
+
+
+def _block_structure(block: Block, inside: dict[Value, int]) -> Hashable:
+    for argument in block.arguments:
+        inside[argument] = len(inside)
+    ops = []
+    for op in block.ops:
+        ops.append(_structure(op, inside, nested=True))
+        for result in op.results:
+            inside[result] = len(inside)
+    return (tuple(argument.type for argument in block.arguments), tuple(ops))
+
+
+def hashable(value: object) -> Hashable:
+    """A hashable stand-in for an attribute's value: equal exactly when the values are."""
+    if isinstance(value, DenseAttr):
+        return ("dense", value.type, hashable(value.array))
+    if isinstance(value, np.ndarray):
+        one = value.ndim and value.size and not any(value.strides)
+        return (value.shape, value.dtype, value.flat[:1].tobytes() if one else value.tobytes())
+    if isinstance(value, DictAttr):
+        return hashable(dict(value.entries))
+    if isinstance(value, Mapping):
+        return tuple(sorted((name, hashable(entry)) for name, entry in value.items()))
+    if isinstance(value, (tuple, list)):
+        return tuple(hashable(entry) for entry in value)
+    if is_dataclass(value) and not isinstance(value, type):
+        return (type(value), *(hashable(getattr(value, entry.name)) for entry in fields(value)))
+    return (type(value), value)

@@ -1,0 +1,120 @@
+"""Products of transposed operands become products over other dimensions: BLAS takes either order of a matrix."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Container, Sequence
+
+from spmd.analysis.matrices import free_dimensions
+from spmd.compiler.transforms.rewrite import rewrite
+from spmd.dialects.op_builder import OpBuilder
+from spmd.dialects.structs import DotDimensionNumbersAttr
+from spmd.ir import Block, Op, Value
+from spmd.types import QuantizedType
+
+DOT = "stablehlo.dot_general"
+TRANSPOSE = "stablehlo.transpose"
+
+
+def fold_transposes(block: Block) -> None:
+    """Folds transposes into the `dot_general`s of `block`, and of the regions inside it, next to them; in place.
+
+    A transpose that a product reads becomes the product's dimension numbers, and one that is all that reads a product
+    becomes the product of its operands exchanged: the gradient of a weight, as frontends write it, is both.
+    """
+    rewrite(block, (DOT,), lambda block: _with_operands_folded)
+    readers = _readers(block)
+    rewrite(block, (DOT, TRANSPOSE), lambda block: _ResultFolding(readers))
+
+
+def _with_operands_folded(op: Op, builder: OpBuilder) -> Sequence[Value] | None:
+    """`op`, a product that reads a transpose, as a product of what was transposed."""
+    numbers = op["dot_dimension_numbers"]
+    lhs, rhs = op.operands
+    left = _through(lhs, numbers.lhs_batching_dimensions, numbers.lhs_contracting_dimensions)
+    right = _through(rhs, numbers.rhs_batching_dimensions, numbers.rhs_contracting_dimensions)
+    if left[0] is lhs and right[0] is rhs:
+        return None
+    folded = DotDimensionNumbersAttr(left[1], right[1], left[2], right[2])
+    product = op.clone([left[0], right[0]], attributes={**op.attributes, "dot_dimension_numbers": folded})
+    builder.ops.append(product)
+    return product.results
+
+
+def _readers(block: Block) -> Counter[Value]:
+    """How often each value is read by the ops of `block`, those inside regions counted."""
+    return Counter(value for op in block.ops for inner in op.walk() for value in inner.operands)
+
+
+class _ResultFolding:
+    """The rule of one block: a transpose of a product of this very block, which it alone reads, exchanges its operands.
+
+    None is taken into a loop. The product itself, which nobody reads any more, is dead code, and goes as such.
+    """
+
+    def __init__(self, readers: Counter[Value]) -> None:
+        self._readers = readers
+        self._products: set[Op] = set()
+
+    def __call__(self, op: Op, builder: OpBuilder) -> Sequence[Value] | None:
+        if op.name == DOT:
+            if self._readers[op.result] == 1 and _may_exchange(op):
+                self._products.add(op)
+            return None
+        exchanged = _exchanged(op, self._products)
+        if exchanged is None:
+            return None
+        builder.ops.append(exchanged)
+        return exchanged.results
+
+
+def _may_exchange(product: Op) -> bool:
+    """Whether lhs and rhs have one plain type: an algorithm, and quantized weights, tell one from the other."""
+    lhs, rhs = (value.tensor.element_type for value in product.operands)
+    return product["algorithm"] is None and lhs == rhs and not isinstance(lhs, QuantizedType)
+
+
+def _exchanged(transpose: Op, products: Container[Op]) -> Op | None:
+    """The product of exchanged operands that `transpose`, of one of `products`, is; None where it is none.
+
+    A product of dimensions batching, lhs, rhs becomes one of batching, rhs, lhs. Each of its sums has the same terms
+    in the same order.
+    """
+    product = transpose.operands[0].defining_op
+    if product is None or product not in products:
+        return None
+    numbers = product["dot_dimension_numbers"]
+    lhs, rhs = product.operands
+    batch = len(numbers.lhs_batching_dimensions)
+    left = lhs.tensor.rank - len(numbers.lhs_contracting_dimensions)  # where the dimensions of rhs begin
+    rank = transpose.result.tensor.rank
+    if tuple(transpose["permutation"]) != (*range(batch), *range(left, rank), *range(batch, left)):
+        return None
+    exchanged = DotDimensionNumbersAttr(
+        numbers.rhs_batching_dimensions,
+        numbers.lhs_batching_dimensions,
+        numbers.rhs_contracting_dimensions,
+        numbers.lhs_contracting_dimensions,
+    )
+    attributes = {**product.attributes, "dot_dimension_numbers": exchanged}
+    if product["precision_config"]:
+        attributes["precision_config"] = tuple(reversed(product["precision_config"]))
+    return product.clone([rhs, lhs], transpose.result_types, attributes=attributes)
+
+
+def _through(
+    value: Value, batching: tuple[int, ...], contracting: tuple[int, ...]
+) -> tuple[Value, tuple[int, ...], tuple[int, ...]]:
+    """What `value` is a transpose of, with the dimensions that are batched and contracted there; itself otherwise.
+
+    The other dimensions must keep their order, which is theirs in the result.
+    """
+    op = value.defining_op
+    if op is None or op.name != TRANSPOSE:
+        return value, batching, contracting
+    permutation = op["permutation"]
+    free = [permutation[d] for d in free_dimensions(len(permutation), batching, contracting)]
+    if free != sorted(free):
+        return value, batching, contracting
+    source = op.operands[0]
+    return _through(source, tuple(permutation[d] for d in batching), tuple(permutation[d] for d in contracting))

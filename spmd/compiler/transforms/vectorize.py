@@ -1,0 +1,126 @@
+"""A region of scalars as a function on whole arrays.
+
+Reductions, scatters, sorts and maps apply a region to elements. Most such regions hold pointwise ops only, whose
+kernels take arrays of any shape: the region's own program is then the vectorized function. Ops that do not change a
+scalar are passed through, `if` and `case` become selections. What is left (a loop in a reduction's body) is stacked:
+elements are processes, whose loops run until the last of them is done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from spmd.analysis.constants import constant_array
+from spmd.backends.numpy.core import Kernel, Program
+from spmd.compiler.pipeline.block_compiler import BlockCompiler
+from spmd.compiler.plan.emit import emit
+from spmd.compiler.plan.steps import Plan, PlanStep
+from spmd.ir import Op, captured_values
+from spmd.support.arrays import Array, DType
+from spmd.types import TensorType
+
+#: Elements of one stacked program at most.
+_AT_ONCE = 1 << 16
+
+#: Ops that give back a scalar as it is.
+_SCALAR_IDENTITY = frozenset(
+    {"stablehlo.reshape", "stablehlo.broadcast_in_dim", "stablehlo.broadcast", "stablehlo.transpose",
+     "stablehlo.reverse", "stablehlo.optimization_barrier", "stablehlo.slice", "stablehlo.copy"}
+)  # fmt: skip
+
+
+def vectorized(lowering: BlockCompiler, op: Op, index: int) -> Callable[..., tuple[Array, ...]]:
+    """Region `index` of `op` as a function: one array a block argument, then the captured values."""
+    block = op.regions[index].block
+    plan = Plan([*block.arguments, *captured_values(op)], {}, [], list(block.terminator.operands), {})
+    _fill(lowering, plan, block.ops[:-1])
+    dtypes = [value.tensor.dtype for value in plan.results]
+    if all(step.kernel.pointwise for step in plan.steps):
+        return _whole(emit(plan), len(block.arguments), dtypes)
+    return _stacked(lowering, op, index)
+
+
+def _fill(lowering: BlockCompiler, plan: Plan, ops: list[Op]) -> None:
+    for op in ops:
+        if (array := constant_array(op)) is not None:
+            plan.constants[op.result] = array
+        else:
+            inputs = [*op.operands, *(captured_values(op) if op.regions else ())]
+            plan.steps.append(PlanStep(op, _kernel(lowering, op), inputs, list(op.results)))
+
+
+def _kernel(lowering: BlockCompiler, op: Op) -> Kernel:
+    if op.name in _SCALAR_IDENTITY and len(op.operands) == 1 and _all_scalars(op):
+        return Kernel(lambda value: value, aliases=(0,), pointwise=True)
+    if op.name in ("stablehlo.if", "stablehlo.case") and _all_scalars(op):
+        return _selection(lowering, op)
+    return lowering.kernel(op)
+
+
+def _all_scalars(op: Op) -> bool:
+    return all(isinstance(value.type, TensorType) and value.type.shape == () for value in (*op.operands, *op.results))
+
+
+def _selection(lowering: BlockCompiler, op: Op) -> Kernel:
+    """Every branch is computed and the right one chosen at each element: branches of scalars are pure."""
+    branches = [vectorized(lowering, op, index) for index in range(len(op.regions))]
+    last = len(branches) - 1
+    single = len(op.results) == 1
+
+    def call(chosen: Array, *captured: Array) -> Any:
+        if np.asarray(chosen).dtype == np.bool_:
+            number = np.where(chosen, 0, 1)
+        else:
+            number = np.where((np.asarray(chosen) < 0) | (np.asarray(chosen) > last), last, chosen)
+        results = [branch(*captured) for branch in branches]
+        merged = tuple(np.choose(number, candidates) for candidates in zip(*results, strict=True))
+        return merged[0] if single else merged
+
+    return Kernel(call, pointwise=True)
+
+
+def _whole(
+    program: Callable[..., tuple[Array, ...]], arity: int, dtypes: list[DType]
+) -> Callable[..., tuple[Array, ...]]:
+    def call(*arrays: Array) -> tuple[Array, ...]:
+        # A branch of an `if` takes no arguments: its shape is that of what it captures.
+        shape = np.broadcast_shapes(*(np.shape(array) for array in (arrays[:arity] if arity else arrays)))
+        return tuple(
+            result if np.shape(result) == shape and isinstance(result, np.ndarray)
+            else np.broadcast_to(np.asarray(result, dtype), shape)
+            for result, dtype in zip(program(None, *arrays), dtypes, strict=True)
+        )  # fmt: skip
+
+    return call
+
+
+def _stacked(lowering: BlockCompiler, op: Op, index: int) -> Callable[..., tuple[Array, ...]]:
+    """The region at many elements, each as a process of one stacked program, which is made for each number of them."""
+    from spmd.compiler.stack import stack_region  # loaded late: few regions need it
+
+    programs: dict[int, Program] = {}
+    block = op.regions[index].block
+    arity, dtypes = len(block.arguments), [value.tensor.dtype for value in block.terminator.operands]
+
+    def run(arrays: Sequence[Array], captured: Sequence[Array]) -> tuple[Array, ...]:
+        count = arrays[0].size
+        program = programs.get(count)
+        if program is None:
+            function = stack_region(lowering.module, lowering.options, op, index, count)
+            program = programs[count] = lowering.entry(function)[0]
+        return program(None, *arrays, *captured)
+
+    def call(*arrays: Array) -> tuple[Array, ...]:
+        operands = np.broadcast_arrays(*arrays[:arity])
+        flat = [operand.reshape(-1) for operand in operands]
+        results = tuple([np.empty(flat[0].size, dtype) for dtype in dtypes])
+        for start in range(0, flat[0].size, _AT_ONCE):
+            part = slice(start, start + _AT_ONCE)
+            for result, value in zip(results, run([array[part] for array in flat], arrays[arity:]), strict=True):
+                result[part] = value
+        return tuple([result.reshape(operands[0].shape) for result in results])
+
+    return call

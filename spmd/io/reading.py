@@ -1,0 +1,126 @@
+"""Reading programs: from a file, text or bytes, verified unless asked otherwise.
+
+What a file is, its first bytes tell, never its name.
+"""
+
+from __future__ import annotations
+
+import mmap
+import re
+from os import PathLike, fspath, fstat
+from pathlib import Path
+
+from spmd import dialects as _dialects  # noqa: F401  (declares the ops)
+from spmd.artifacts.formats import HEAD, TEXT, format_of, looks_saved, other_kind, read_binary
+from spmd.compiler.pipeline.verify import verify as _verify
+from spmd.errors import FileError, MissingFileError, ParseError, UsageError
+from spmd.io.objects import program_in
+from spmd.ir import Module
+from spmd.support.collecting import no_collection
+from spmd.support.usage import kind_of
+from spmd.syntax import parse as _parse
+from spmd.syntax.parser import decode
+
+_HEADER_WITHIN = 4096
+#: Files at least as large are looked at where they lie: constants in them need not be copied.
+_MAPPED_FROM = 1 << 20
+#: What is more likely the name of a file than a program.
+_FILE_NAME = re.compile(r"[^\s{}()<>\"%@]+\.\w{1,12}")
+
+
+def parse(text: object, name: str = "<string>", *, verify: bool = True) -> Module:
+    """The module that `text` is: StableHLO's or XLA's HLO text, MLIR bytecode, or what jax.export wrote.
+
+    `text` is a string, bytes, a file that is open for reading, or an object of another library that holds a program: a
+    `jax.stages.Lowered` or `Traced`, a `jax.export.Exported`, an MLIR module. `name` stands for the file in errors.
+
+    Raises ParseError where the text is not the language's or the bytes no program, VerificationError where the program
+    breaks a constraint, UsageError for what is neither.
+    """
+    if not isinstance(name, str):
+        raise UsageError(f"spmd.parse takes the text's name as a string, got {kind_of(name)}")
+    return _parsed(_program(text), name, verify=verify)
+
+
+def load(path: str | PathLike[str], *, verify: bool = True, vjp: int = 0) -> Module:
+    """The module in the file at `path`, in any form that `parse` takes, or in a folder that PyTorch/XLA saved.
+
+    `vjp` asks for the gradient of that order, where the file is of jax.export and holds it. Raises what `parse` does,
+    and MissingFileError (a FileNotFoundError) or FileError (an OSError) where there is no file to read.
+    """
+    if not isinstance(vjp, int) or vjp < 0:
+        raise UsageError(f"vjp is the order of a gradient, 0 for the function itself, got {vjp!r}")
+    if isinstance(path, str | PathLike) and looks_saved(Path(path)):
+        from spmd.artifacts.torch_saved import read_saved  # loaded late, as each reader but that of text is
+
+        module = read_saved(Path(path))
+        if verify:
+            _verify(module, scoped=True)
+        return module
+    return _parsed(read_file(path), fspath(path), verify=verify, vjp=vjp)
+
+
+def _parsed(text: str | bytes | memoryview, name: str, *, verify: bool, vjp: int = 0) -> Module:
+    with no_collection():  # around all of it: what is made stays, and need not be looked through in between
+        module = None if isinstance(text, str) else read_binary(text, name, vjp=vjp)
+        scoped = True
+        if module is None:
+            if not isinstance(text, str):
+                if (kind := other_kind(text[:HEAD])) is not None:
+                    raise ParseError(f"{name}: {kind}, not a program")
+                text = decode(bytes(text), name).text  # nobody needs the bytes any more
+            from_hlo = _parse_hlo(text, name)
+            module = from_hlo or _parse(text, name=name)
+            scoped = from_hlo is None
+        if verify:
+            _verify(module, scoped=scoped)
+    return module
+
+
+def read_file(path: str | PathLike[str]) -> bytes | memoryview:
+    """The bytes of a file; a large one that is not text is seen where it lies."""
+    if not isinstance(path, str | PathLike):
+        raise UsageError(f"spmd.load takes the path of a file, got {kind_of(path)}")
+    try:
+        if "\n" in fspath(path):
+            raise UsageError("spmd.load takes the path of a file, got text of several lines: was spmd.parse meant?")
+        with Path(path).open("rb") as file:
+            head = file.read(HEAD)
+            if format_of(head) != TEXT and fstat(file.fileno()).st_size >= _MAPPED_FROM:
+                return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+            return head + file.read()
+    except FileNotFoundError as error:
+        raise MissingFileError(fspath(path), error) from None
+    except OSError as error:
+        raise FileError(fspath(path), error) from None
+    except ValueError as error:  # a NUL in the name
+        raise UsageError(f"{fspath(path)!r} is no path of a file: {error}") from None
+
+
+def _program(text: object) -> str | bytes | memoryview:
+    """The text or bytes in `text`; UsageError or ParseError, with what was perhaps meant, where there are none."""
+    if isinstance(text, str):
+        if len(text) < _HEADER_WITHIN and _FILE_NAME.fullmatch(text.strip()):
+            raise ParseError(f"{text.strip()!r} is no program, but looks like a file's name: was spmd.load meant?")
+        return text
+    if isinstance(text, bytes | memoryview):
+        return text
+    if isinstance(text, bytearray):
+        return bytes(text)
+    if isinstance(text, PathLike):
+        raise UsageError(f"spmd.parse takes a program's text, got the path {fspath(text)}: was spmd.load meant?")
+    if isinstance(text, Module):
+        raise UsageError("spmd.parse takes a program's text, got a module, which needs no parsing")
+    program = program_in(text)
+    if program is None:
+        raise UsageError(f"spmd.parse takes a program's text, got {kind_of(text)}")
+    return program
+
+
+def _parse_hlo(text: str, name: str) -> Module | None:
+    """The module of HLO text; None when `text` is not that. The builder, which reads it, is loaded only if needed."""
+    if "HloModule" not in text[:_HEADER_WITHIN]:
+        return None
+    from spmd.builder.hlo import looks_like_hlo, parse_hlo  # late: few texts are such
+
+    return parse_hlo(text, name) if looks_like_hlo(text) else None
