@@ -6,8 +6,8 @@ Any other launcher's job is ended with the rank. One that goes on without lost r
 import time
 from pathlib import Path
 
+from collectives import endings
 from launch.lingering import running_children
-from spmd.runtime import endings
 
 LOOK_SECONDS = 0.5
 #: How long the same ranks must be missing: the launcher starts one after the other, on a machine that does much else.

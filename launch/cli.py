@@ -117,7 +117,7 @@ def _environment_fault() -> str:
 
 def _report(error: Exception) -> int:
     """Tell an expected error in its own words; anything else keeps its traceback, for it is a defect."""
-    from spmd.runtime import failure
+    from collectives import failure
 
     message, status = explain(error)
     failure.fail(message, status)

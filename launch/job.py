@@ -16,6 +16,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Protocol, TextIO
 
+from collectives import endings, failure
+from collectives.failure import ELASTIC_VARIABLE, REPORTS_VARIABLE, end_with_parent
 from launch import rank
 from launch.banners import BannerFilter
 from launch.beginning import LOOK_SECONDS, Beginning
@@ -25,8 +27,6 @@ from launch.lingering import Lingering
 from launch.listeners import Listeners
 from launch.mpirun import LOOPBACK_ALONE, WITHOUT_NETWORK, Kind
 from launch.report_filter import ReportFilter
-from spmd.runtime import endings, failure
-from spmd.runtime.failure import ELASTIC_VARIABLE, REPORTS_VARIABLE, end_with_parent
 from spmd.runtime.requests import FOLDER_PREFIX, RunningJob
 
 FORWARDED = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2"))

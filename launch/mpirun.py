@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from collectives.failure import REPORTS_VARIABLE
 from launch import rank, remote
 from launch.hosts import Host
-from spmd.runtime.failure import REPORTS_VARIABLE
 from spmd.runtime.thread_share import THREAD_VARIABLES
 from spmd.support import machine
 

@@ -13,8 +13,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from collectives import endings, failure
 from launch import listeners
-from spmd.runtime import endings, failure
 
 FORWARDED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2")
 EXIT_NOT_FOUND = 127

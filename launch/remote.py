@@ -21,9 +21,9 @@ from pathlib import Path
 from types import FrameType
 from typing import BinaryIO, NoReturn
 
+from collectives import endings, failure
 from launch import hosts, rank
 from launch.hosts import Host
-from spmd.runtime import endings, failure
 
 #: What says which remote shell to use, as to Open MPI's own launcher.
 SHELL_VARIABLE = "PRTE_MCA_plm_ssh_agent"

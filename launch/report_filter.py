@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from spmd.runtime.failure import REPORT_BEGINS, REPORT_ENDS
+from collectives.failure import REPORT_BEGINS, REPORT_ENDS
 
 _BEGINS, _ENDS = REPORT_BEGINS.encode(), REPORT_ENDS.encode()
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 from importlib import import_module as _import_module
 from typing import TYPE_CHECKING, Any
 
-from spmd.runtime import failure as _failure
 from spmd.support import companions as _companions
 from spmd.version import __version__ as __version__
 
@@ -76,7 +75,7 @@ __all__ = [*_HOMES, *_PACKAGES]
 
 
 _companions.check()
-_failure.install()
+_import_module("collectives.failure").install()
 
 
 def __getattr__(name: str) -> Any:

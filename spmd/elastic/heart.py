@@ -18,10 +18,10 @@ from contextlib import suppress
 import numpy as np
 from mpi4py import MPI
 
+from collectives import failure
 from collectives.mpi_sends import PendingSends
 from collectives.mpi_watch import LAST_TAG
 from spmd.elastic.members import Member
-from spmd.runtime import failure
 
 _BEATS = 8  # in the time after which a rank is declared dead
 _BEAT, _END, _FAILED = _TAGS = range(LAST_TAG + 1, LAST_TAG + 4)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from pathlib import Path
 
-from spmd.runtime import failure
+from collectives import failure
 
 
 @dataclass(frozen=True)

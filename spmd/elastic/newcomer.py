@@ -19,9 +19,9 @@ from typing import NoReturn
 
 from mpi4py import MPI
 
+from collectives import failure
 from spmd.elastic import admission
 from spmd.elastic.members import this_process
-from spmd.runtime import failure
 
 #: In which a process must have begun with MPI.
 START_SECONDS = 60

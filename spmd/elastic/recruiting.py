@@ -19,11 +19,11 @@ from pathlib import Path
 
 from mpi4py import MPI
 
+from collectives.failure import REPORTS_VARIABLE
 from spmd.elastic import admission
 from spmd.elastic.members import Member
 from spmd.elastic.newcomer import START_SECONDS, Briefing
 from spmd.elastic.settings import Settings
-from spmd.runtime.failure import REPORTS_VARIABLE
 from spmd.runtime.requests import JoinRequest, attend, open_requests
 
 _LOOK = 0.1  # seconds between two looks

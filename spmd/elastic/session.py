@@ -19,6 +19,7 @@ from typing import cast
 
 from mpi4py import MPI
 
+from collectives import failure
 from collectives.mpi import MpiCommunicator
 from collectives.mpi_losses import comes_of_mpi, is_loss, tells_of_loss, tolerates_faults
 from collectives.mpi_watch import Watcher
@@ -29,7 +30,7 @@ from spmd.elastic.heart import Heart
 from spmd.elastic.members import Member, Reason, this_process
 from spmd.elastic.recruiting import Recruit, Recruiter
 from spmd.elastic.settings import Settings
-from spmd.runtime import failure, world
+from spmd.runtime import world
 
 #: Brings all ranks of a communicator to one state.
 HandOver = Callable[[MPI.Intracomm], None]

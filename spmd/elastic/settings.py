@@ -7,9 +7,9 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from collectives.failure import ELASTIC_VARIABLE
 from collectives.settings import seconds_from
 from spmd.errors import UsageError
-from spmd.runtime.failure import ELASTIC_VARIABLE
 
 MINIMUM_VARIABLE = ELASTIC_VARIABLE
 PATIENCE_VARIABLE = "SPMD_ELASTIC_PATIENCE"

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from collectives import failure
 from spmd import checkpoint
 from spmd.elastic.alone import Alone
 from spmd.elastic.handing import broadcast
@@ -17,7 +18,7 @@ from spmd.elastic.programs import ProgramsByRanks
 from spmd.elastic.sampling import RankShare, Rows, Schedule
 from spmd.elastic.settings import Settings
 from spmd.errors import UsageError
-from spmd.runtime import failure, world
+from spmd.runtime import world
 from spmd.support.arrays import Tree, UserFunction
 
 if TYPE_CHECKING:

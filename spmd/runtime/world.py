@@ -9,11 +9,12 @@ import sys
 from threading import Lock
 from typing import TYPE_CHECKING
 
+from collectives import failure
 from collectives.grid import ProcessGrid
 from collectives.one_thread import OneThread
 from collectives.settings import SettingError
 from spmd.errors import CollectiveError, CompileError
-from spmd.runtime import failure, thread_share
+from spmd.runtime import thread_share
 from spmd.runtime.process import Process
 from spmd.support.machine import is_rank
 

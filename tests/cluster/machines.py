@@ -16,7 +16,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from spmd.runtime import failure
+from collectives import failure
 from tests.cluster import remote
 
 ROOT = Path(__file__).parents[2]

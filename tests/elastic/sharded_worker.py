@@ -14,9 +14,9 @@ from pathlib import Path
 
 import numpy as np
 
+from collectives import failure
 from spmd import checkpoint, elastic
 from spmd.checkpoint import ArrayBlock
-from spmd.runtime import failure
 
 EXAMPLES, BATCH, EPOCHS = 37, 5, 6
 OWN = failure.launched_rank()

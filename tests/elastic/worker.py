@@ -22,8 +22,8 @@ from pathlib import Path
 
 import numpy as np
 
+from collectives import failure
 from spmd import checkpoint, elastic
-from spmd.runtime import failure
 
 DIGITS = Path(importlib.util.find_spec("sklearn").origin).parent / "datasets" / "data" / "digits.csv.gz"
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from collectives.failure import ELASTIC_VARIABLE
 from launch import job, lingering
 from launch.lingering import running_children
-from spmd.runtime.failure import ELASTIC_VARIABLE
 
 #: Starts a process that ends as told, makes a folder as Open MPI's does, and hears no signal.
 LAUNCHER = """

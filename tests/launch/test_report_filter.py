@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from collectives.failure import REPORT_BEGINS, REPORT_ENDS
 from launch.report_filter import ReportFilter
-from spmd.runtime.failure import REPORT_BEGINS, REPORT_ENDS
 
 REPORT = f"{REPORT_BEGINS}3\nrank 3 of 4 on b failed:\nValueError: no cheese\n{REPORT_ENDS}".encode()
 

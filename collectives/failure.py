@@ -23,7 +23,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, NoReturn
 
-from spmd.runtime import endings
+from collectives import endings
 
 REPORTS_VARIABLE = "SPMD_FAILURE_REPORTS"
 #: What stands around a report, the rank and a newline before it, on stderr of a rank that cannot see the folder: it is
