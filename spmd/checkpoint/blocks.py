@@ -68,17 +68,29 @@ class Place:
     local: tuple[int, ...]
 
 
+def placements(structure: object, shardings: object) -> list[Placement]:
+    """What `shardings`, a tree like that of `structure` or the upper part of one, has for each array of it."""
+    return list(
+        trees.match(structure, shardings, lambda part: part is None or isinstance(part, ShardedType | ArrayBlock))
+    )
+
+
 def places(
     structure: object, shardings: object, names: Sequence[str], shapes: Sequence[Shape], rank: int
 ) -> list[Place]:
     """The place of each array of a structure on process `rank`; `shapes` are those of arrays without a placement."""
-    placements = trees.match(
-        structure, shardings, lambda part: part is None or isinstance(part, ShardedType | ArrayBlock)
-    )
-    return [_place(*entry, rank) for entry in zip(names, placements, shapes, strict=True)]
+    found = placements(structure, shardings)
+    return [place_of(*entry, rank) for entry in zip(names, found, shapes, strict=True)]
 
 
-def _place(name: str, placement: Placement, shape: Shape, rank: int) -> Place:
+def own_place(shape: Shape, rank: int, size: int) -> Place:
+    """The place of an array of `shape` that each of `size` processes has for itself: a row of an array of them all."""
+    box = Box((rank, *[0] * len(shape)), (1, *shape))
+    return Place((size, *shape), box, box.shape)
+
+
+def place_of(name: str, placement: Placement, shape: Shape, rank: int) -> Place:
+    """Where process `rank` has an array; `shape` is that of the array where there is no placement."""
     if isinstance(placement, ShardedType) and placement.sharding is not None and isinstance(placement.type, TensorType):
         whole = placement.type.static_shape
         if placement.sharding.partial:

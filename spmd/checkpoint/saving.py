@@ -9,9 +9,21 @@ from typing import TYPE_CHECKING, Literal, TypedDict, Unpack, overload
 
 import numpy as np
 
+from spmd.checkpoint import per_rank as own_leaves
 from spmd.checkpoint import tree as trees
-from spmd.checkpoint.blocks import Box, Place, check_cover, check_local, places, writers
-from spmd.checkpoint.manifest import ArrayEntry
+from spmd.checkpoint.blocks import (
+    Box,
+    Place,
+    Placement,
+    check_cover,
+    check_local,
+    own_place,
+    place_of,
+    placements,
+    writers,
+)
+from spmd.checkpoint.manifest import ArrayEntry, Scalars
+from spmd.checkpoint.per_rank import PerRank
 from spmd.checkpoint.processes import CheckpointRanks
 from spmd.checkpoint.safetensors import dtype_name
 from spmd.checkpoint.writing import Pending, Writing, settle
@@ -26,6 +38,7 @@ class SaveOptions(TypedDict, total=False):
     """Keyword arguments of `save`, which says what they are."""
 
     keep: int | None
+    per_rank: PerRank
     communicator: MPI.Comm | None
 
 
@@ -51,6 +64,7 @@ def save(
     *,
     keep: int | None = 2,
     wait: bool = True,
+    per_rank: PerRank = False,
     communicator: MPI.Comm | None = None,
 ) -> Path | Pending:
     """Writes `tree` as the checkpoint of `step` into `folder` (made if absent), and returns its manifest's path.
@@ -58,50 +72,89 @@ def save(
     All processes call it, with trees of one structure. Leaves are arrays of any dtype of NumPy or ml_dtypes (JAX's
     too), or Python's scalars and strings. Without `shardings` every process has the same whole arrays, and each writes
     some of them. `shardings` is a tree like `tree`, or the upper part of one, that says how arrays are cut: a
-    ShardedType (an Executable's `in_shardings`), a `ArrayBlock`, or None for a whole array.
+    ShardedType (an Executable's `in_shardings`), a `ArrayBlock`, or None for a whole array. Blocks that several
+    processes hold are compared by their checksums.
 
     :param step: not negative. A checkpoint of the same step is replaced, by one rename.
     :param keep: how many of the newest whole checkpoints to leave, of which this one is always one; None leaves all.
     :param wait: False returns a `Pending` as soon as the arrays are copied; another save to the folder waits for it.
+    :param per_rank: leaves of which each process has its own value, and gets that back from `restore`: True for all,
+        their names or those of nodes above them (``"/stats/mean"``, ``["stats", "seed"]``), or a tree like `tree`, or
+        the upper part of one, with True and False.
     :param communicator: the processes that write it; default all MPI ranks. `MPI.COMM_SELF` for this one alone.
-    :raises CheckpointError: when the tree, a leaf or a sharding is not one that can be saved; on all processes.
+    :raises CheckpointError: when the tree, a leaf or a sharding is not one that can be saved, or processes that are to
+        have the same values do not (the leaf and the processes are named); on all processes.
     :raises OSError: when it cannot be written; what was there before is untouched.
     """
     place = Path(folder).absolute()
     processes = CheckpointRanks(communicator)
-    state = processes.agree(lambda: _state(place, step, keep, tree, shardings, processes.rank))
-    held = processes.all_gather((state.structure, state.leaves, [entry.box for entry in state.places]))
+    state = processes.agree(lambda: _state(place, step, keep, tree, shardings, per_rank, processes))
+    held = processes.all_gather((state.structure, state.leaves, [entry.box for entry in state.places], state.scalars))
     mine = processes.agree(lambda: _share(held, state))[processes.rank]
+    _check_shared(processes, [boxes for _, _, boxes, _ in held], state)
     blocks = [(leaf, box, _block(state.arrays[leaf], box, copy=not wait)) for leaf, box in mine.items()]
-    writing = Writing.begin(processes, place, step, keep, state.structure, state.leaves, blocks)
+    scalars = tuple(its for *_, its in held) if state.scalars else ()
+    writing = Writing.begin(processes, place, step, keep, state.structure, state.leaves, scalars, blocks)
     return writing.together() if wait else writing.apart()
 
 
 @dataclass(frozen=True)
 class _OwnState:
-    """What one process brings: the structure, and for each array its leaf, its place and its elements here."""
+    """What one process brings: the structure; for each array its leaf, its place and its elements here; the values of
+    the scalars that each process has for itself."""
 
     structure: Tree
     leaves: tuple[ArrayEntry, ...]
     places: list[Place]
     arrays: list[Array]
+    scalars: Scalars
 
 
-def _state(place: Path, step: int, keep: int | None, tree: object, shardings: object, rank: int) -> _OwnState:
+#: What a process tells the others: structure, leaves, its block of each leaf, its own scalars.
+_Held = tuple[Tree, tuple[ArrayEntry, ...], list[Box], Scalars]
+
+
+def _state(
+    place: Path,
+    step: int,
+    keep: int | None,
+    tree: object,
+    shardings: object,
+    per_rank: PerRank,
+    processes: CheckpointRanks,
+) -> _OwnState:
     if isinstance(step, bool) or not isinstance(step, int | np.integer) or step < 0:
         raise CheckpointError(f"a step is an integer from 0 on, not {step!r}")
     if keep is not None and keep < 1:
         raise CheckpointError(f"keep is at least 1, or None to leave all checkpoints, not {keep!r}")
     settle(place)
     structure, leaves = trees.flatten(tree)
-    arrays = [_array(name, leaf) for name, leaf in leaves]
-    names = [name for name, _ in leaves]
-    placed = places(structure, shardings, names, [array.shape for array in arrays], rank)
-    described = []
-    for name, array, entry in zip(names, arrays, placed, strict=True):
-        check_local(name, array, entry)
-        described.append(ArrayEntry(name, dtype_name(array.dtype), entry.shape))
-    return _OwnState(structure, tuple(described), placed, arrays)
+    own = own_leaves.select(structure, per_rank)
+    structure, scalars = own_leaves.take_scalars(structure, own)
+    arrays, placed, described = [], [], []
+    for (name, leaf), placement in zip(leaves, placements(structure, shardings), strict=True):
+        array = _array(name, leaf)
+        if name in own:
+            array = _own(name, placement, array, processes)
+            entry = own_place(array.shape[1:], processes.rank, processes.size)
+        else:
+            entry = place_of(name, placement, array.shape, processes.rank)
+            check_local(name, array, entry)
+        arrays.append(array)
+        placed.append(entry)
+        described.append(ArrayEntry(name, dtype_name(array.dtype), entry.shape, name in own))
+    return _OwnState(structure, tuple(described), placed, arrays, tuple(scalars))
+
+
+def _own(name: str, placement: Placement, array: Array, processes: CheckpointRanks) -> Array:
+    """An array that each process has for itself, as the row of an array of all processes."""
+    entry = place_of(name, placement, array.shape, processes.rank)
+    if entry.box.shape != entry.shape:
+        raise CheckpointError(
+            f"{name} is of per_rank, each process's own, and its sharding cuts one array for them all"
+        )
+    check_local(name, array, entry)
+    return array[np.newaxis]
 
 
 def _array(name: str, leaf: object) -> Array:
@@ -118,14 +171,32 @@ def _array(name: str, leaf: object) -> Array:
     return array
 
 
-def _share(held: list[tuple[Tree, tuple[ArrayEntry, ...], list[Box]]], state: _OwnState) -> list[dict[int, Box]]:
+def _share(held: list[_Held], state: _OwnState) -> list[dict[int, Box]]:
     """The blocks that each process writes; CheckpointError when their trees differ or leave something out."""
-    for rank, (structure, leaves, _) in enumerate(held):
+    for rank, (structure, leaves, _, _) in enumerate(held):
         if structure != state.structure or leaves != state.leaves:
-            raise CheckpointError(f"the tree of process {rank} has another structure, dtype or shape than this one's")
+            differing = own_leaves.first_difference(state.structure, structure) or next(
+                (mine.name for mine, its in zip(state.leaves, leaves, strict=False) if mine != its), ""
+            )
+            raise CheckpointError(
+                f"the tree of process {rank} has another structure, scalar, dtype or shape than this one's"
+                f"{f', first at {differing}' if differing else ''}; per_rank= names leaves that may have other values"
+            )
     boxes = [process[2] for process in held]
     check_cover([leaf.name for leaf in state.leaves], [leaf.shape for leaf in state.leaves], boxes)
     return writers(boxes, [array.dtype.itemsize for array in state.arrays])
+
+
+def _check_shared(processes: CheckpointRanks, held: list[list[Box]], state: _OwnState) -> None:
+    """CheckpointError on all processes where some hold other values of a block than others do."""
+    if processes.size == 1:
+        return
+
+    def block(leaf: int) -> Array:
+        return _block(state.arrays[leaf], held[processes.rank][leaf], copy=False)
+
+    sums = processes.all_gather(own_leaves.checksums_of_shared(held, processes.rank, block))
+    own_leaves.check_shared([leaf.name for leaf in state.leaves], held, sums)
 
 
 def _block(array: Array, box: Box, *, copy: bool) -> Array:

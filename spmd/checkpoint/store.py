@@ -13,12 +13,11 @@ import time
 from pathlib import Path
 
 from spmd.checkpoint import manifest as manifests
-from spmd.checkpoint.manifest import Manifest
+from spmd.checkpoint.manifest import DATA_FOLDER, Manifest
 from spmd.checkpoint.safetensors import PartFile, naming
 from spmd.errors import CheckpointError, DamagedCheckpointError
 
 _MANIFEST = re.compile(r"step-(\d{12,})\.json")
-_DATA = re.compile(r"(step-\d{12,})-[0-9a-f]{16}")
 _UNFINISHED = re.compile(r"\.step-\d{12,}-[0-9a-f]{16}\.json")
 _LOCK = ".lock"
 _LOCK_SECONDS = 60.0
@@ -120,7 +119,7 @@ def remove_leftovers(folder: Path) -> None:
     """
     spoken: dict[str, str | None] = {}
     for path in folder.iterdir():
-        if match := _DATA.fullmatch(path.name):
+        if match := DATA_FOLDER.fullmatch(path.name):
             step = match[1]
             if step not in spoken:
                 spoken[step] = _data_of(folder / f"{step}.json")

@@ -144,9 +144,9 @@ def _key(key: Key) -> Json:
     raise TypeError(f"a key of type {type(key).__name__} cannot be kept in a checkpoint")
 
 
-def _read_key(key: Json) -> Key:
+def read_key(key: Json) -> Key:
     if isinstance(key, list):
-        return tuple(_read_key(part) for part in key)
+        return tuple(read_key(part) for part in key)
     return _float(key["float"]) if isinstance(key, dict) else key
 
 
@@ -161,7 +161,7 @@ def unflatten(structure: Json, arrays: Sequence[Tree]) -> Tree:
         return arrays[structure["array"]]
     if "kind" not in structure:
         return _scalar(structure)
-    parts = {_read_key(key): unflatten(child, arrays) for key, child in structure["entries"]}
+    parts = {read_key(key): unflatten(child, arrays) for key, child in structure["entries"]}
     match structure["kind"]:
         case "dict":
             return parts
@@ -192,7 +192,7 @@ def unflatten_like(structure: Json, like: object, take: Callable[[int, Tree], Tr
         return None
     if node is None:
         return take(structure["array"], like) if "array" in structure else _scalar(structure)
-    children = {_read_key(key): child for key, child in structure["entries"]}
+    children = {read_key(key): child for key, child in structure["entries"]}
     keys = [key for key, _ in node.entries]
     if set(keys) != set(children):
         raise CheckpointError(f"{path or 'the tree'}: {_difference(list(children), keys)}")
@@ -224,6 +224,37 @@ def _difference(saved: list[Key], expected: list[Key]) -> str:
     return " and ".join(said)
 
 
+def check_structure(structure: Json, arrays: int, per_rank: int) -> None:
+    """ValueError, or another error of a foreign type, unless `structure` is one that `flatten` gives.
+
+    Its arrays are numbered from 0 to `arrays`, and scalars that each process has for itself from 0 to `per_rank`.
+    """
+    found: dict[str, list[int]] = {"array": [], "per_rank": []}
+    pending = [structure]
+    while pending:
+        node = pending.pop()
+        if node is None:
+            continue
+        if "kind" in node:
+            if not isinstance(node["kind"], str) or not isinstance(node["name"], str):
+                raise ValueError("a node of its tree has no kind")
+            keys = [read_key(key) for key, _ in node["entries"]]
+            if len(set(keys)) != len(keys):
+                raise ValueError("a node of its tree has a key twice")
+            if node["kind"] == "namedtuple":
+                namedtuple(node["name"], keys)  # ValueError for names that Python does not take
+            pending += [child for _, child in node["entries"]]
+            continue
+        ((name, value),) = node.items()
+        if name in found:
+            found[name].append(value)
+        else:
+            _scalar(node)
+    for name, count in (("array", arrays), ("per_rank", per_rank)):
+        if sorted(found[name]) != list(range(count)):
+            raise ValueError(f"its tree does not have each {name} once")
+
+
 def match(structure: Json, other: object, is_leaf: Callable[[Tree], bool], path: str = "") -> Iterator[Tree]:
     """For each array of a structure, in order, what `other` has for it: a tree with the same keys.
 
@@ -240,7 +271,7 @@ def match(structure: Json, other: object, is_leaf: Callable[[Tree], bool], path:
         if is_leaf(other):
             yield from match(child, other, is_leaf)
             continue
-        name = pointer(path, _read_key(key))
-        if _read_key(key) not in parts:
+        name = pointer(path, read_key(key))
+        if read_key(key) not in parts:
             raise CheckpointError(f"the shardings have nothing for {name}")
-        yield from match(child, parts[_read_key(key)], is_leaf, name)
+        yield from match(child, parts[read_key(key)], is_leaf, name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import json
 import os
 import shutil
@@ -15,7 +16,7 @@ from pathlib import Path
 from spmd.checkpoint import manifest as manifests
 from spmd.checkpoint import safetensors, store
 from spmd.checkpoint.blocks import Box
-from spmd.checkpoint.manifest import ArrayEntry, Manifest
+from spmd.checkpoint.manifest import ArrayEntry, Manifest, Scalars
 from spmd.checkpoint.processes import CheckpointRanks
 from spmd.checkpoint.safetensors import FilePart
 from spmd.errors import CheckpointError
@@ -102,6 +103,7 @@ class Writing:
     keep: int | None
     structure: Tree
     leaves: tuple[ArrayEntry, ...]
+    scalars: tuple[Scalars, ...]
     blocks: Sequence[tuple[int, Box, Array]]
     data: Path
     lock: store.Lock | None
@@ -116,6 +118,7 @@ class Writing:
         keep: int | None,
         structure: object,
         leaves: tuple[ArrayEntry, ...],
+        scalars: tuple[Scalars, ...],
         blocks: Sequence[tuple[int, Box, Array]],
     ) -> Writing:
         """Process 0 takes the lock, clears away what dead writers left, and makes the folder that all write into."""
@@ -134,7 +137,7 @@ class Writing:
                 lock.release()
             raise
         assert data is not None
-        return cls(processes, folder, step, keep, structure, leaves, blocks, data, lock)
+        return cls(processes, folder, step, keep, structure, leaves, scalars, blocks, data, lock)
 
     def together(self) -> Path:
         """Writes and commits before it returns."""
@@ -150,7 +153,13 @@ class Writing:
         return store.manifest_path(self.folder, self.step)
 
     def apart(self) -> Pending:
-        """Writes in a thread of its own. Ranks hear of each other through files, so that no message is sent."""
+        """Writes in a thread of its own. Ranks learn of each other by files, so that threads send no messages."""
+        try:
+            self.processes.agree(lambda: self._mark(self.processes.rank).touch())
+        except BaseException:
+            self._give_up()
+            self._unlock()
+            raise
         write = self._write_as_first if self.processes.rank == 0 else self._write_as_other
         pending = Pending(store.manifest_path(self.folder, self.step), write, self.abandoned)
         _pending[self.folder] = pending
@@ -166,7 +175,8 @@ class Writing:
 
     def _commit(self, parts: Sequence[FilePart | None]) -> None:
         written = tuple(part for part in parts if part is not None)
-        store.commit(self.folder, Manifest(int(self.step), self.data.name, self.structure, self.leaves, written))
+        manifest = Manifest(int(self.step), self.data.name, self.structure, self.leaves, written, self.scalars)
+        store.commit(self.folder, manifest)
         assert self.lock is not None
         if self.lock.is_sure:
             store.remove_leftovers(self.folder)  # the files of one of the same step, too
@@ -187,17 +197,23 @@ class Writing:
         if self.lock is not None:
             self.lock.release()
 
-    # --- each on its own ---
+    # --- each in a thread of its own ---
+    #
+    # A process that has not finished has a file `writing-<rank>` in the folder, made before the threads start. What it
+    # has written it describes in a receipt; then it removes that file, as it does when it fails, which a full disk
+    # permits, too. Process 0 does so once the manifest is there. So nobody waits for what will not come.
 
     def _receipt(self, rank: int) -> Path:
         return self.data / f"receipt-{rank:05d}.json"
+
+    def _mark(self, rank: int) -> Path:
+        return self.data / f"writing-{rank:05d}"
 
     def _write_as_first(self) -> None:
         try:
             parts = [self._write_part()]
             for rank in range(1, self.processes.size):
-                while not self._receipt(rank).exists():
-                    self._pause()
+                self._wait_for(rank)
                 part, error = json.loads(self._receipt(rank).read_bytes())
                 if error is not None:
                     raise CheckpointError(f"process {rank}: {error}")
@@ -208,17 +224,36 @@ class Writing:
             self._give_up()
             raise
         finally:
+            with contextlib.suppress(OSError):
+                self._mark(0).unlink()
             self._unlock()
 
+    def _wait_for(self, rank: int) -> None:
+        """Waits for the receipt of process `rank`; CheckpointError where there will be none."""
+        while True:
+            writes = self._mark(rank).exists()  # looked at before the receipt, which comes first
+            if self._receipt(rank).exists():
+                return
+            if not self.data.exists():
+                raise CheckpointError(f"{self.data}: was removed while the checkpoint was being written")
+            if not writes:
+                raise CheckpointError(f"process {rank} could not write its part, nor say why: {self.data}")
+            self._pause()
+
     def _write_as_other(self) -> None:
+        rank = self.processes.rank
         try:
             part = self._write_part()
+            self._hand_in([None if part is None else manifests.encode_part(part), None])
         except BaseException as error:
-            self._hand_in([None, str(error)])
+            with contextlib.suppress(OSError):  # there may be no room for the reason either
+                self._hand_in([None, str(error)])
             raise
-        self._hand_in([None if part is None else manifests.encode_part(part), None])
+        finally:
+            with contextlib.suppress(OSError):
+                self._mark(rank).unlink()
         while not self._is_committed():
-            if not self.data.exists():
+            if not self._mark(0).exists() and not self._is_committed():
                 raise CheckpointError(f"{self.folder}: the checkpoint of step {self.step} failed on another process")
             self._pause()
 

@@ -1,9 +1,13 @@
 """Checkpoints are whole or absent: damage is found and named, writers that die or fail lose nothing, old ones go."""
 
+import json
 import os
 import subprocess
 import sys
 import warnings
+import zlib
+from collections import namedtuple
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +16,8 @@ import pytest
 from spmd import checkpoint
 from spmd.checkpoint import CheckpointError, DamagedCheckpointError
 from tests.checkpoint.kills import ROOT, kill_writers
+
+named = namedtuple("named", ["field"])
 
 
 def files(folder: Path, step: int) -> list[Path]:
@@ -216,3 +222,87 @@ def test_writers_killed_at_any_moment_leave_whole_checkpoints_and_nothing_else(t
     checkpoint.save(tmp_path, last + 1, {"a": np.zeros(1)}, keep=1)
     manifest, part = files(tmp_path, last + 1)
     assert {path for path in tmp_path.rglob("*") if path.is_file()} == {manifest, part, tmp_path / ".lock"}
+
+
+WRITE_AND_PRUNE = """
+import sys, numpy as np
+from spmd import checkpoint
+count = 0
+while True:
+    checkpoint.save(sys.argv[1], {step}, {{str(leaf): np.full(30_000, count) for leaf in range(4)}}, keep={keep})
+    count += 1
+    print(count, flush=True)
+"""
+
+
+@pytest.mark.parametrize(("step", "keep"), [("count", 1), ("count", 2), ("0", 1)], ids=["keep 1", "keep 2", "replaced"])
+def test_beside_a_job_that_writes_and_prunes_there_is_always_a_whole_one(tmp_path: Path, step: str, keep: int) -> None:
+    code = WRITE_AND_PRUNE.format(step=step, keep=keep)
+    writer = subprocess.Popen([sys.executable, "-c", code, tmp_path], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    assert writer.stdout is not None
+    writer.stdout.readline()
+    try:
+        last = -1
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # what goes away is not damaged
+            for _ in range(60):
+                assert checkpoint.newest(tmp_path) is not None
+                restored = checkpoint.restore(tmp_path)
+                values = {float(value) for leaf in restored.values() for value in np.unique(leaf)}
+                assert len(values) == 1 and last <= max(values)
+                last = max(values)
+                if step == "0":
+                    checkpoint.verify(tmp_path, 0)
+                    assert checkpoint.restore(tmp_path, 0).keys() == restored.keys()
+    finally:
+        writer.kill()
+        writer.communicate()
+    assert last > 0
+
+
+def foreign(path: Path, body: object) -> None:
+    """Gives the manifest at `path` other content, with its checksum."""
+    rest = f'", "manifest": {json.dumps(body)}}}\n'.encode()
+    path.write_bytes(f'{{"crc32": "{zlib.crc32(rest):08x}'.encode() + rest)
+
+
+def changes(value: object, replacements: Sequence[object]) -> Iterator[object]:
+    """Copies of a JSON value, in each of which one part of it is another one, or missing."""
+    yield from replacements
+    if isinstance(value, dict):
+        for key, part in value.items():
+            yield {name: its for name, its in value.items() if name != key}
+            yield from ({**value, key: changed} for changed in changes(part, replacements))
+    elif isinstance(value, list):
+        for index, part in enumerate(value):
+            yield value[:index] + value[index + 1 :]
+            yield [*value, part]
+            yield from ([*value[:index], changed, *value[index + 1 :]] for changed in changes(part, replacements))
+
+
+def test_a_manifest_of_foreign_content_is_damaged(tmp_path: Path) -> None:
+    """Whatever it holds, a reader gives a whole tree or one of our errors, and goes to the checkpoint before."""
+    state = {"w": np.arange(6, dtype=np.int16).reshape(2, 3), "n": 1, "own": 2.5, "p": named("x")}
+    checkpoint.save(tmp_path, 1, {})
+    checkpoint.save(tmp_path, 2, state, per_rank="own")
+    path = files(tmp_path, 2)[0]
+    body = json.loads(path.read_bytes())["manifest"]
+    foreign(path, body)
+    assert checkpoint.restore(tmp_path, 2)["own"] == 2.5  # as it was
+    refused = 0
+    for changed in changes(body, [None, -1, True, "", "../x", [], {}, 10**400, 0.5, "object", "class"]):
+        foreign(path, changed)
+        try:
+            checkpoint.restore(tmp_path, 2)
+            checkpoint.verify(tmp_path, 2)
+        except CheckpointError:
+            refused += 1
+            if refused % 25 == 0 and isinstance(changed, dict) and changed.get("format") == body["format"]:
+                assert newest(tmp_path) == 1
+    assert refused > 500
+    for text in (b"[" * 100_000 + b"]" * 100_000, b'{"a": 1', b"\xff", b'"manifest"', b"1" * 5000):
+        rest = b'", "manifest": ' + text + b"}\n"
+        path.write_bytes(f'{{"crc32": "{zlib.crc32(rest):08x}'.encode() + rest)
+        with pytest.raises(DamagedCheckpointError, match="is no manifest of a checkpoint"):
+            checkpoint.verify(tmp_path, 2)
+        assert newest(tmp_path) == 1

@@ -1,10 +1,11 @@
-"""Elastic jobs whose ranks are killed at random moments.
+"""Elastic jobs whose ranks are killed or stopped at random moments.
 
-``python -m tests.elastic.kills --runs 200`` draws numbers of ranks, victims and moments at random. A run is as it
+``python -m tests.elastic.kills --runs 200`` draws for each run numbers of ranks, victims, signals (SIGKILL, SIGSTOP, or
+both) and moments, from the first second of the job on; ``--from N`` begins with run N of the seed. A run is as it
 should be when the job ends with status 0, every example of every epoch was counted once, the accuracy is that of a run
-without losses within a percent, and neither processes nor files stay behind. The last lines tell the pauses: from a
+without losses within a percent, and neither processes nor files stay behind. The last lines give the pauses: from a
 rank's death to the first step that the others have finished without it. With ``--replace`` lost ranks are replaced, and
-those that join are killed, too, while they start, join or run.
+those that join are victims, too, while they start, join or run; ``--mixed`` draws that as well.
 """
 
 import os
@@ -13,78 +14,112 @@ import signal
 import statistics
 import sys
 import time
+from dataclasses import dataclass, field
 
-from tests.elastic.jobs import ElasticJob
+from tests.elastic.jobs import ElasticJob, EndedElasticJob
 from tests.launch.failures import runs_parser
 
 EPOCHS = 4
 PACE = 0.02  # seconds a step, so that there is time to be killed in
-SLOWER = 5  # so that there is time to join in
+SLOWER = 5  # where ranks are replaced: so that there is time to join in
+FIRST = 1.0  # seconds after the job's start
+SIGNALS = {"kills": [signal.SIGKILL], "stops": [signal.SIGSTOP], "both": [signal.SIGKILL, signal.SIGSTOP]}
+PATIENCE = 2.0  # seconds
+
+
+@dataclass
+class RandomRun:
+    """What happens to one job. `events` are the moments, in seconds from its start, each with a victim and a signal."""
+
+    ranks: int
+    replace: bool
+    events: list[tuple[float, int, signal.Signals]]
+    sent: dict[int, float] = field(default_factory=dict)
+
+    @classmethod
+    def draw(cls, rng: random.Random, replace: bool | None, kinds: list[str]) -> "RandomRun":
+        ranks = rng.randint(4, 6)
+        if replace is None:
+            replace = rng.random() < 0.4
+        longest = 9.0 if replace else 6.0
+        victims = [0] * (rng.random() < 0.4)
+        victims += rng.sample(range(1, ranks), rng.randint(1, 3) - len(victims))
+        rng.shuffle(victims)
+        moments = [rng.uniform(FIRST, longest) for _ in victims]
+        if (close := rng.random()) < 0.5:  # all at once, or while the others recover
+            moments = [moments[0] + rng.uniform(0, 0.02 if close < 0.25 else 1.0) for _ in victims]
+        signals = SIGNALS[rng.choice(kinds)]
+        return cls(ranks, replace, [(m, v, rng.choice(signals)) for m, v in zip(sorted(moments), victims, strict=True)])
+
+    @property
+    def arguments(self) -> list[str]:
+        return ["--epochs", str(EPOCHS), "--pace", str(PACE * SLOWER if self.replace else PACE)]
+
+    def run(self, rng: random.Random) -> EndedElasticJob:
+        """Sends the signals. Where lost ranks are replaced, whoever runs may be the victim instead."""
+        options = ["--patience", str(PATIENCE), *["--replace"] * self.replace]
+        began = time.monotonic()
+        job = ElasticJob(self.ranks, self.arguments, options)
+        for moment, victim, number in self.events:
+            time.sleep(max(0.0, began + moment - time.monotonic()))
+            processes = job.processes()
+            if self.replace:
+                joined = [rank for rank in processes if rank >= self.ranks]
+                victim = rng.choice([*processes, *joined, *joined] or [victim])
+            try:
+                os.kill(processes[victim], number)
+                self.sent[victim] = time.time()
+            except (KeyError, ProcessLookupError):  # not there yet, or lost already
+                continue
+        return job.finish()
+
+    def __str__(self) -> str:
+        events = ", ".join(f"{victim} {number.name[3:].lower()} {at:.2f}" for at, victim, number in self.events)
+        return f"{self.ranks} ranks{', replace' * self.replace}: {events}; sent to {list(self.sent)}"
+
+
+def faults_of(ended: EndedElasticJob, accuracy: float) -> list[str]:
+    """What was not as it should be."""
+    faults = list(ended.faults)
+    if ended.status:
+        faults.append(f"status {ended.status}")
+    if not ended.outcome:
+        return [*faults, "no outcome"]
+    faults += [] if ended.outcome["counted"] else ["examples were lost or counted twice"]
+    if abs(ended.outcome["accuracy"] - accuracy) > 0.01:
+        faults.append(f"accuracy {ended.outcome['accuracy']:.2%}")
+    return faults
 
 
 def main() -> int:
     parser = runs_parser(__doc__, 200)
-    parser.add_argument("--replace", action="store_true")
+    parser.add_argument("--from", type=int, default=1, dest="first", metavar="N")
+    parser.add_argument("--kinds", nargs="+", choices=sorted(SIGNALS), default=sorted(SIGNALS))
+    grown = parser.add_mutually_exclusive_group()
+    grown.add_argument("--replace", action="store_true")
+    grown.add_argument("--mixed", action="store_const", const=None, dest="replace")
     options = parser.parse_args()
-    rng = random.Random(options.seed)
-    pace = PACE * SLOWER if options.replace else PACE
-    arguments = ["--epochs", str(EPOCHS), "--pace", str(pace)]
-    launch = ["--replace"] if options.replace else []
-    longest = 2.0 * pace / PACE
-    undisturbed = ElasticJob(4, arguments).finish().outcome["accuracy"]
+    undisturbed = ElasticJob(4, ["--epochs", str(EPOCHS)]).finish().outcome["accuracy"]
     print(f"without losses: accuracy {undisturbed:.2%}", flush=True)
     bad, pauses = 0, []
-    for number in range(options.runs):
-        took: list[float] = []
-        ranks = rng.randint(4, 6)
-        victims = [0] * (rng.random() < 0.4)
-        victims += rng.sample(range(1, ranks), rng.randint(1, 3) - len(victims))
-        moments = sorted(rng.uniform(0, longest) for _ in victims)
-        if rng.random() < 0.3:
-            moments = [moments[0] + rng.uniform(0, 0.02) for _ in victims]  # all at once, or during recovery
-        rng.shuffle(victims)
-        ended, killed = _run(ranks, victims, sorted(moments), arguments, launch, rng)
-        faults = ended.faults + ([] if ended.status == 0 else [f"status {ended.status}: {ended.screen[-2000:]}"])
-        if ended.outcome:
-            took = [after - moment for moment in killed.values() for after in _first(ended.outcome["resumed"], moment)]
-            pauses += took
-            faults += [] if ended.outcome["counted"] else ["examples were lost or counted twice"]
-            if abs(ended.outcome["accuracy"] - undisturbed) > 0.01:
-                faults.append(f"accuracy {ended.outcome['accuracy']:.2%}")
+    for number in range(options.first, options.first + options.runs):
+        rng = random.Random(f"{options.seed}/{number}")
+        run = RandomRun.draw(rng, options.replace, options.kinds)
+        began = time.monotonic()
+        ended = run.run(rng)
+        resumed = ended.outcome.get("resumed", [])
+        took = [after - moment for moment in run.sent.values() for after in [t for t in resumed if t > moment][:1]]
+        pauses += took
+        faults = faults_of(ended, undisturbed)
         bad += bool(faults)
-        joined = ended.outcome.get("joined", 0)
-        told = " ".join(f"{pause:.3f}" for pause in took) + "  " + ("; ".join(faults) or "well")
-        print(f"{number + 1:4d}  {ranks} ranks, killed {list(killed)}, {joined} joined: pauses {told}", flush=True)
+        told = f"{' '.join(f'{pause:.2f}' for pause in took)}  {'; '.join(faults) or 'well'}"
+        print(f"{number:4d} {time.monotonic() - began:5.1f} s  {run}: pauses {told}", flush=True)
+        if faults:
+            print(ended.screen[-6000:], flush=True)
     if pauses:
         print(f"pauses: median {statistics.median(pauses):.3f} s, worst {max(pauses):.3f} s, {len(pauses)} in all")
     print(f"{options.runs - bad} of {options.runs} runs went well")
     return int(bad > 0)
-
-
-def _first(moments: list[float], after: float) -> list[float]:
-    return [moment for moment in moments if moment > after][:1]
-
-
-def _run(ranks, victims, moments, arguments, launch, rng):  # type: ignore[no-untyped-def]
-    """Kills the victims at moments after the start; how the job ended, and who was killed before it did.
-
-    Where lost ranks are replaced, whoever runs may be the victim instead.
-    """
-    job, killed = ElasticJob(ranks, arguments, launch), {}
-    assert job.process.stdout is not None
-    job.process.stdout.readline()  # "started"
-    began, processes = time.monotonic(), job.processes()
-    for victim, moment in zip(victims, moments, strict=True):
-        time.sleep(max(0.0, began + moment - time.monotonic()))
-        if launch:
-            processes = job.processes()
-            victim = rng.choice([*processes] + [number for number in processes if number >= ranks] * 2 or [victim])
-        try:
-            os.kill(processes[victim], signal.SIGKILL)
-            killed[victim] = time.time()
-        except (KeyError, ProcessLookupError):
-            break
-    return job.finish(), killed
 
 
 if __name__ == "__main__":

@@ -1,10 +1,14 @@
 """Checkpoints of many processes: each writes its own blocks, any number reads them, under other shardings too."""
 
 import os
+import resource
+import shutil
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 from mpi4py import MPI
@@ -187,3 +191,102 @@ def test_damage_that_one_rank_meets_sends_all_to_the_one_before(folder: Path) ->
         checkpoint.restore(folder, 2, shardings=shardings)
     same(checkpoint.restore(folder, shardings=shardings), mine)
     assert checkpoint.newest(folder) == 1
+
+
+@pytest.mark.parametrize("how", ["full", "removed"])
+def test_without_waiting_nobody_waits_for_what_cannot_be_written(folder: Path, how: str) -> None:
+    """On a disk that takes no byte, of a receipt neither; and where the folder goes while files are written."""
+    tree = {str(leaf): np.zeros(10) for leaf in range(8)}
+    last = WORLD.rank == WORLD.size - 1
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    previous = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    write = safetensors.write
+    if how == "full" and last:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, limits[1]))
+
+    def remove_and_write(path: Path, *args: Any, **named: Any) -> Any:
+        if last:
+            shutil.rmtree(path.parent)
+        return write(path, *args, **named)
+
+    with pytest.MonkeyPatch.context() as patch:
+        if how == "removed":
+            patch.setattr(safetensors, "write", remove_and_write)
+        pending = checkpoint.save(folder, 1, tree, wait=False)
+        with pytest.raises((OSError, CheckpointError)):
+            pending.wait()
+    resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    signal.signal(signal.SIGXFSZ, previous)
+    WORLD.Barrier()
+    assert not list(folder.glob("step*.json"))
+    checkpoint.save(folder, 2, tree)
+    assert checkpoint.newest(folder) == 2
+
+
+needs_others = pytest.mark.skipif(WORLD.size == 1, reason="takes more than one rank")
+
+
+@needs_others
+def test_leaves_that_differ_between_ranks_without_saying_so_are_named(folder: Path) -> None:
+    rank, last = WORLD.rank, WORLD.size - 1
+    same_ranks = "process 0" if last == 1 else rf"processes {', '.join(map(str, range(last)))}"
+    told = rf"/stats/mean is to be the same .* one value on each of: {same_ranks}; process {last}\."
+    for value in (1.0, -0.0, np.nan):  # by their bits: zeros of both signs are two values
+        tree = {"w": np.zeros(3), "stats": {"mean": np.array([2.0, value if rank == last else 0.0])}}
+        with pytest.raises(CheckpointError, match=told):
+            checkpoint.save(folder, 1, tree)
+    with pytest.raises(CheckpointError, match=r"/a is to be the same .* \(1 more leaves differ, too\)"):
+        checkpoint.save(folder, 1, {"a": np.int8(rank), "b": np.array([rank == last])}, wait=False)
+    with pytest.raises(CheckpointError, match=r"another structure, scalar, dtype or shape .*, first at /b/n"):
+        checkpoint.save(folder, 1, {"a": 1, "b": {"n": 7 if rank == last else 6}})
+    # Blocks of an array that is cut, each on two ranks, or more.
+    half = slice(0, 2) if rank % 2 else slice(2, 4)
+    if WORLD.size % 2 == 0 and WORLD.size > 2:
+        with pytest.raises(CheckpointError, match="/c is to be the same"):
+            checkpoint.save(folder, 1, {"c": np.full(2, rank)}, {"c": ArrayBlock((4,), (half,))})
+    WORLD.Barrier()
+    assert not folder.exists() or not list(folder.glob("step*"))
+
+
+OWN = {
+    "all": True, "a name": "/stats", "names": ["stats/mean", "/stats/seed", "stats/empty", "/stats/bits"],
+    "a tree": {"stats": True, "w": False},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("wait", [True, False])
+@pytest.mark.parametrize("per_rank", OWN.values(), ids=OWN)
+def test_each_rank_gets_back_what_is_its_own(folder: Path, per_rank: Any, wait: bool) -> None:
+    rank, size = WORLD.rank, WORLD.size
+    own = {"mean": np.array([rank, -rank], ml_dtypes.bfloat16), "seed": 3 + rank, "empty": np.zeros((0, rank * 0 + 2))}
+    tree = {"w": np.arange(4.0), "stats": own | {"bits": np.bool_(rank % 2)}, "n": 5}
+    saved = checkpoint.save(folder, 1, tree, per_rank=per_rank, wait=wait)  # type: ignore[call-overload]
+    if not wait:
+        saved.wait()
+    for like in (None, tree):
+        restored = checkpoint.restore(folder, 1, like=like)
+        assert restored["n"] == 5 and restored["stats"]["seed"] == 3 + rank
+        same(restored["stats"], tree["stats"])
+        same({"w": restored["w"]}, {"w": tree["w"]})
+        assert restored["stats"]["mean"].dtype == ml_dtypes.bfloat16
+    if size > 1:
+        with pytest.raises(CheckpointError, match=rf"saved with per_rank by {size} processes, .* and 1 restore it"):
+            checkpoint.restore(folder, 1, communicator=MPI.COMM_SELF)
+    assert checkpoint.newest(folder) == 1
+
+
+def test_any_process_reads_the_array_of_all_ranks(folder: Path) -> None:
+    checkpoint.save(folder, 1, [np.arange(2) + WORLD.rank], per_rank=True)
+    block = ArrayBlock((WORLD.size, 2), (slice(0, WORLD.size), slice(1, 2)))
+    (restored,) = checkpoint.restore(folder, 1, shardings=[block], communicator=MPI.COMM_SELF)
+    np.testing.assert_array_equal(restored, 1 + np.arange(WORLD.size)[:, None])
+
+
+@pytest.mark.parametrize("per_rank", ["nothing", ["/w", "/absent"], {"absent": True}, 3, {"w": 1}, b"w"])
+def test_what_names_no_leaf_is_refused(folder: Path, per_rank: Any) -> None:
+    with pytest.raises(CheckpointError, match="per_rank"):
+        checkpoint.save(folder, 1, {"w": np.zeros(2)}, per_rank=per_rank)
+    if WORLD.size > 1:
+        with pytest.raises(CheckpointError, match="each process's own, and its sharding cuts"):
+            blocks = cut(np.zeros(WORLD.size * 2), 0, WORLD.rank, WORLD.size)
+            checkpoint.save(folder, 1, {"w": np.zeros(2)}, {"w": blocks}, per_rank="w")
