@@ -37,6 +37,11 @@ def ranks_gone_after_mpi(folder: Path) -> set[int]:
     return _ranks(folder, _FINALIZED)
 
 
+def ranks_ended(folder: Path) -> set[int]:
+    """The ranks that have ended MPI, or come to the end of their interpreter."""
+    return _ranks(folder, _FINALIZED, _ENDED)
+
+
 def all_were_lost(folder: Path) -> bool:
     """Whether ranks have run here, and none of them has come to its end."""
     return bool(ranks_without_ending(folder)) and not _ranks(folder, _FINALIZED, _ENDED)

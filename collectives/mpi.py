@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 from mpi4py import MPI
 
-from collectives import layout, mpi_calls
-from collectives.activity import Activity, Waiting
+from collectives import failure, layout, mpi_calls
+from collectives.activity import Activity, Turns, Waiting
 from collectives.arrays import Array
 from collectives.communicator import BoundCollective, Communicator, Start, V
 from collectives.errors import GroupError
@@ -29,8 +29,9 @@ from collectives.mpi_check import CheckedCommunicator, patiently
 from collectives.mpi_double import Double
 from collectives.mpi_fold import bind_fold
 from collectives.mpi_host import HostMemory, goes_through_memory
+from collectives.mpi_meeting import meet
 from collectives.mpi_request import MpiRequest
-from collectives.mpi_watch import Watcher
+from collectives.mpi_watch import Watcher, warn
 from collectives.one_thread import OneThread
 from collectives.operations import (
     AllReduce,
@@ -47,11 +48,21 @@ from collectives.shapes import Shape
 
 _worlds: dict[int, MpiCommunicator] = {}
 
+# From here on the ranks may wait for each other.
+failure.install()
+
 
 class MpiCommunicator(Communicator):
     """A process group over an MPI communicator; ``MpiCommunicator.world()`` is where to begin."""
 
-    def __init__(self, comm: MPI.Intracomm, members: Sequence[int], root: MpiCommunicator | None = None) -> None:
+    def __init__(
+        self,
+        comm: MPI.Intracomm,
+        members: Sequence[int],
+        root: MpiCommunicator | None = None,
+        *,
+        activity: Activity | None = None,
+    ) -> None:
         self.comm = comm
         self.rank = comm.rank
         self.size = comm.size
@@ -60,27 +71,34 @@ class MpiCommunicator(Communicator):
         self._root = root or self
         self._groups: dict[tuple[int, ...], MpiCommunicator] = {}
         self.threads = OneThread()
-        self.activity: Activity = root.activity if root else Activity()
+        self.activity: Activity = root.activity if root else activity or Activity()
+        self.turns = self.activity.turns(self.members)
         self.watcher: Watcher | None = root.watcher if root else None
         self._checked: CheckedCommunicator | None = None
+        self._always_checks = False
         self._double: Double | None = None
         self._twin: MpiCommunicator | None = None
         self._memory: tuple[HostMemory | None] | None = None  # None before anybody asks
 
     @classmethod
-    def world(cls, comm: MPI.Intracomm = MPI.COMM_WORLD) -> MpiCommunicator:
+    def world(cls, comm: MPI.Intracomm = MPI.COMM_WORLD, what: str = "MpiCommunicator.world()") -> MpiCommunicator:
         """All ranks of ``comm``, on a duplicate of it: no message of ours meets one of the caller's.
 
-        Collective at the first call; the same object ever after.
+        Collective at the first call, to which ``what`` brings this rank; the same object ever after.
         """
         communicator = _worlds.get(comm.handle)
         if communicator is None:
             settings = WatchSettings.from_environment(os.environ)
             keep_freed_memory()
-            communicator = cls(comm.Dup(), range(comm.size))
+            activity = Activity()
+            meet(comm, what, activity, settings, failure.fail if settings.abort else warn)
+            communicator = cls(comm.Dup(), range(comm.size), activity=activity)
             communicator._checked = CheckedCommunicator(communicator, communicator.members, communicator.comm)
+            communicator._always_checks = settings.check
             if communicator.size > 1 and MPI.Query_thread() == MPI.THREAD_MULTIPLE:
                 communicator.watcher = Watcher(comm.Dup(), communicator.activity, settings)
+                communicator.watcher.suspicious = settings.check
+                failure.come_first()  # the watcher waits for the others in the end
             _worlds[comm.handle] = communicator
         return communicator
 
@@ -115,17 +133,17 @@ class MpiCommunicator(Communicator):
     def wait_for(self, done: Callable[[], bool], waiting: Waiting) -> None:
         """Waits step by step; raises CommunicationError when the watcher finds that it is in vain."""
         watcher = self.watcher
-        with self._inside(waiting):
+        with self._inside(waiting, self.activity.waits):
             patiently(done, lambda: None if watcher is None else watcher.verdict)
 
     @contextmanager
-    def _inside(self, waiting: Waiting) -> Iterator[None]:
-        """The thread is in a communication of the group, the only one there."""
+    def _inside(self, waiting: Waiting, turns: Turns) -> Iterator[None]:
+        """The thread is in a communication of the group, the only one there; ``turns`` counts it."""
         threads, activity = self.threads, self.activity
         if not threads.enter(False):
             raise threads.crowded(waiting.text)
         activity.what = waiting
-        activity.count += 1
+        turns.count += 1
         try:
             yield
         finally:
@@ -143,7 +161,7 @@ class MpiCommunicator(Communicator):
                 raise GroupError(f"process {root.rank} is not in the group {list(members)} that it asks for")
             with_members = root.comm.Get_group().Incl(list(members))
             others = tuple(rank for rank in members if rank != root.rank)
-            with root._inside(Waiting(f"the making of group {short_list(members)}", others)):
+            with root._inside(Waiting(f"the making of group {short_list(members)}", others), root.activity.waits):
                 communicator = MpiCommunicator(root.comm.Create_group(with_members), members, root)
             root._groups[members] = communicator
         return communicator
@@ -162,7 +180,7 @@ class MpiCommunicator(Communicator):
             return self._watched(bind_fold(self.comm, operation, shape), operation, where)
         transfer = mpi_calls.transfer(self.comm, operation)
         encode, receive_into, post, decode = transfer.encode, transfer.receive_into, transfer.post, transfer.decode
-        in_place, empty, activity = transfer.in_place, np.empty, self.activity
+        in_place, empty, activity, turns = transfer.in_place, np.empty, self.activity, self.turns
         label = self.label(operation, where)
         threads, enter = self.threads, self.threads.enter
 
@@ -171,7 +189,7 @@ class MpiCommunicator(Communicator):
             if not enter(False):
                 raise threads.crowded(label.text)
             activity.what = label
-            activity.count += 1
+            turns.count += 1
             try:
                 in_place(out)
             finally:
@@ -190,7 +208,7 @@ class MpiCommunicator(Communicator):
             if not enter(False):
                 raise threads.crowded(label.text)
             activity.what = label
-            activity.count += 1
+            turns.count += 1
             try:
                 post(send, receive)
             finally:
@@ -229,8 +247,7 @@ class MpiCommunicator(Communicator):
 
     def _host_memory(self) -> HostMemory | None:
         if self._memory is None:
-            others = tuple(member for member in self.members if member != self.world_rank)
-            with self._inside(Waiting(f"the sharing of memory among {short_list(self.members)}", others)):
+            with self._inside(self._waiting(f"the sharing of memory among {short_list(self.members)}"), self.turns):
                 self._memory = (HostMemory.of(self.comm),)
         return self._memory[0]
 
@@ -246,19 +263,20 @@ class MpiCommunicator(Communicator):
             transfer = mpi_calls.gathered(self.comm, operation)
         else:
             transfer = mpi_calls.transfer(self.comm, operation)
-        label, activity, threads = self.label(operation, where), self.activity, self.threads
+        label, activity, threads, turns = self.label(operation, where), self.activity, self.threads, self.turns
 
         def start(array: Array) -> MpiRequest:
             out = np.empty(shape, dtype)
             send, receive = transfer.encode(array), transfer.receive_into(out)
             if not threads.enter(False):
                 raise threads.crowded(label.text)
+            turns.count += 1
             try:
                 requests = transfer.start(send, receive)
             finally:
                 threads.leave()
             decode = partial(transfer.decode, receive) if transfer.decode else None
-            return MpiRequest(requests, (array, send, receive), out, decode, activity, label)
+            return MpiRequest(requests, (array, send, receive), out, decode, activity, label.at(turns.count))
 
         return start
 
@@ -278,9 +296,10 @@ class MpiCommunicator(Communicator):
 
         def start(array: Array) -> BackgroundRequest:
             if self._double is None:
-                with self._inside(label):
+                with self._inside(label, self.activity.waits):
                     self._double = Double(self.comm)
-            return start_in_background(reduce, array, self.activity, label)
+            self.turns.count += 1
+            return start_in_background(reduce, array, self.activity, label.at(self.turns.count))
 
         return start
 
@@ -298,9 +317,12 @@ class MpiCommunicator(Communicator):
         return self.channels.receive(self.wait_for, shape, dtype, source, tag, where)
 
     def allgather_object(self, value: V) -> list[V]:
-        others = tuple(r for r in self.members if r != self.members[self.rank])
-        with self._inside(Waiting("a set-up exchange", others)):
+        with self._inside(self._waiting("a set-up exchange"), self.turns):
             return self.comm.allgather(value)
+
+    def _waiting(self, text: str) -> Waiting:
+        """That the process is in something with all others of the group."""
+        return Waiting(text, tuple(r for r in self.members if r != self.world_rank), self.members)
 
     def label(self, operation: Operation, where: str) -> Waiting:
         """What the process is doing while in ``operation``, for whoever asks."""
@@ -308,7 +330,8 @@ class MpiCommunicator(Communicator):
         positions: Sequence[int | None] = range(self.size)
         if isinstance(operation, CollectivePermute):
             positions = (operation.source(self.rank), operation.target(self.rank))
-        return Waiting(text, tuple(self.members[i] for i in positions if i not in (None, self.rank)))
+        ranks = tuple(self.members[i] for i in positions if i is not None and i != self.rank)
+        return Waiting(text, ranks, self.members)
 
     def _is_local(self, operation: Operation) -> bool:
         """Nothing has to travel. An operation is empty on all its processes or on none."""
@@ -318,7 +341,7 @@ class MpiCommunicator(Communicator):
         label = self.label(operation, where)
 
         def watched(array: Array, out: Array | None = None) -> Array:
-            with self._inside(label):
+            with self._inside(label, self.turns):
                 return call(array, out)
 
         return watched

@@ -39,7 +39,7 @@ class BackgroundRequest:
     def wait(self) -> Array:
         activity = self._activity
         activity.what = self._label
-        activity.count += 1
+        activity.waits.count += 1
         try:
             self._ended.wait()
         finally:

@@ -50,7 +50,7 @@ class MpiRequest:
         if self._requests:
             activity = self._activity
             activity.what = self._label
-            activity.count += 1
+            activity.waits.count += 1
             try:
                 _progress.remove(self._requests)
                 MPI.Request.Waitall(self._requests)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import atexit
 import logging
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -18,6 +17,7 @@ from typing import Any
 
 from mpi4py import MPI
 
+from collectives import failure
 from collectives.activity import Activity, Waiting
 from collectives.mpi_losses import tells_of_loss
 from collectives.mpi_request import stop_progress, unfinished
@@ -30,6 +30,7 @@ log = logging.getLogger("collectives")
 _LOOK = 0.1  # seconds between two looks
 _ANSWER = 2.0  # seconds that a rank is given to answer
 _SUSPECT = 1.0  # seconds of waiting after which a checked rank asks whether it waits in vain, and as long again
+_SURE = 2.0  # seconds after which nothing that a rank had sent before it ended is still on its way
 _TIMES = 5
 _TAG = 0
 #: Those behind it are for other threads that use the communicator.
@@ -53,10 +54,9 @@ class State:
         return f"waits {self.seconds:.0f} s in {self.waiting.text}"
 
 
-def print_and_abort(text: str) -> None:
-    """Tells why, and ends all ranks."""
-    print(text, file=sys.stderr, flush=True)
-    MPI.COMM_WORLD.Abort(1)
+def warn(text: str) -> None:
+    """Tells, and nothing else."""
+    log.warning("%s", text)
 
 
 class Watcher:
@@ -69,7 +69,7 @@ class Watcher:
     def __init__(self, comm: MPI.Intracomm, activity: Activity, settings: WatchSettings) -> None:
         self.timeout = settings.timeout
         self.abort = settings.abort
-        self.end_job: Callable[[str], None] = print_and_abort
+        self.end_job: Callable[[str], None] = failure.fail
         self.verdict: str | None = None
         self.suspicious = False
         #: A duplicate of the ranks' for messages of threads: it serves on while ranks are lost, until others are made.
@@ -79,6 +79,12 @@ class Watcher:
         self._since = time.monotonic()
         self._ended = False
         self._answers: dict[int, State] = {}
+        #: When the last round of questions about a wait that may be in vain was.
+        self._accused = 0.0
+        #: How many times ranks that are waited for have been asked whether they have ended.
+        self._probed = 0
+        #: What ranks that have ended had begun by then, by group.
+        self._gone: dict[int, Mapping[tuple[int, ...], int]] = {}
         self._sends = PendingSends(comm)
         self._round = 0
         self._reported = 0.0
@@ -120,11 +126,31 @@ class Watcher:
             if self.verdict is not None:
                 self._insist(state)
                 return
-            if self.suspicious and state.seconds > _SUSPECT:
-                self._accuse()
+            self._suspect(state, state.waiting)
             if self.timeout and state.seconds - self._reported > self.timeout:
                 self._reported = state.seconds
                 self._report()
+
+    def _suspect(self, state: State, waiting: Waiting) -> None:
+        """Looks whether the wait is in vain, where that can be known."""
+        if state.seconds > _SURE and (ended := self._never_came(waiting)):
+            text = f"process {self.comm.rank} waits in vain for {ranks_text(ended)}\n"
+            self.verdict = text + states_text(self._texts(self._ask_all()))
+            return
+        if state.seconds > _SUSPECT and waiting.ranks:
+            self._probed += 1  # one at a look, each rank another one: many ranks that wait for one do not flood it
+            self._tell(waiting.ranks[(self.comm.rank + self._probed) % len(waiting.ranks)], ("probe", 0, None))
+        if (self.suspicious or waiting.settles) and state.seconds > _SUSPECT:
+            now = time.monotonic()
+            if now - self._accused > _SUSPECT:
+                self._accuse()
+                self._accused = time.monotonic()
+
+    def _never_came(self, waiting: Waiting) -> list[int]:
+        """The ranks that have ended, and had not begun what this one waits for them in."""
+        awaited = self._gone.keys() & set(waiting.ranks)
+        turn = waiting.turn or self._activity.turns(waiting.group).count
+        return sorted(r for r in awaited if not waiting.group or self._gone[r].get(waiting.group, 0) < turn)
 
     def _insist(self, state: State) -> None:
         """Ends the job when the rank does not raise the verdict, since it waits deep inside MPI."""
@@ -144,6 +170,11 @@ class Watcher:
                 self._answers[status.Get_source()] = content
             elif kind == "verdict":
                 self.verdict = content
+            elif kind == "probe":
+                if self._ended:
+                    self._tell(status.Get_source(), ("ended", 0, self._activity.begun()))
+            elif kind == "ended":
+                self._gone[status.Get_source()] = content
 
     def _tell(self, rank: int, message: Any) -> None:
         self._sends.add(self.comm.isend(message, rank, _TAG))
@@ -186,7 +217,7 @@ class Watcher:
         if self.abort:
             self.end_job(text)
         else:
-            log.warning("%s", text)
+            warn(text)
 
     def _accuse(self) -> None:
         """Asks again and again; when nothing moves and the waits can never end, says so to all who wait.

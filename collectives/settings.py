@@ -1,4 +1,5 @@
-"""What the environment says of watching over waits: COLLECTIVE_TIMEOUT and COLLECTIVE_ABORT, read strictly."""
+"""What the environment says of watching over waits: COLLECTIVE_TIMEOUT, COLLECTIVE_ABORT and COLLECTIVE_CHECK, read
+strictly."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ from collectives.errors import CommunicationError
 
 TIMEOUT_VARIABLE = "COLLECTIVE_TIMEOUT"
 ABORT_VARIABLE = "COLLECTIVE_ABORT"
+CHECK_VARIABLE = "COLLECTIVE_CHECK"
 DEFAULT_TIMEOUT = 60.0
 
 _YES = frozenset(("1", "true", "yes", "on"))
@@ -22,22 +24,29 @@ class SettingError(CommunicationError, ValueError):
 
 @dataclass(frozen=True)
 class WatchSettings:
-    """After how many seconds a wait is told (0: never), and whether it then ends all processes."""
+    """After how many seconds a wait is told (0: never), whether it then ends all processes, and whether processes
+    compare what they are about to do at each collective."""
 
     timeout: float = DEFAULT_TIMEOUT
     abort: bool = False
+    check: bool = False
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> WatchSettings:
         """What the variables say, or the defaults where they are not set. SettingError where one cannot be read."""
-        timeout, abort = environment.get(TIMEOUT_VARIABLE), environment.get(ABORT_VARIABLE)
+        timeout = environment.get(TIMEOUT_VARIABLE)
         try:
             seconds = DEFAULT_TIMEOUT if timeout is None else seconds_from(timeout)
         except ValueError as error:
             raise SettingError(f"{TIMEOUT_VARIABLE}={timeout}: {error}") from None
-        if abort is not None and abort.strip().lower() not in _YES | _NO:
-            raise SettingError(f"{ABORT_VARIABLE}={abort}: 1 or 0 is needed (or true, false, yes, no, on, off)")
-        return cls(seconds, abort is not None and abort.strip().lower() in _YES)
+        return cls(seconds, _switch(environment, ABORT_VARIABLE), _switch(environment, CHECK_VARIABLE))
+
+
+def _switch(environment: Mapping[str, str], name: str) -> bool:
+    text = environment.get(name)
+    if text is not None and text.strip().lower() not in _YES | _NO:
+        raise SettingError(f"{name}={text}: 1 or 0 is needed (or true, false, yes, no, on, off)")
+    return text is not None and text.strip().lower() in _YES
 
 
 def seconds_from(text: str) -> float:

@@ -53,9 +53,6 @@ def ranks() -> MpiCommunicator:
         keep_share()
         if communicator.size > 1:
             thread_share.take(communicator.comm)
-    if communicator.watcher is not None:
-        communicator.watcher.end_job = failure.fail
-        failure.come_first()
     return communicator
 
 

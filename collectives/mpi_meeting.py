@@ -1,0 +1,131 @@
+"""The first meeting of all ranks, before there is a communicator of our own to talk over.
+
+Every rank sends each other one record, by a nonblocking MPI_Ialltoallv on the communicator that is given; a rank that
+waits for the others looks at what has come so far. MPI's collectives have an order of their own and meet no message of
+the caller's, whatever tags that is received with. Where records of many ranks would be too many, a barrier does, and
+nobody is named.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+from mpi4py import MPI
+
+from collectives import endings
+from collectives.activity import Activity, Waiting
+from collectives.arrays import Array
+from collectives.errors import CommunicationError
+from collectives.failure import REPORTS_VARIABLE
+from collectives.settings import WatchSettings
+from collectives.states import ranks_text, states_text
+
+#: Ranks up to which each sends one record to each other.
+MOST_NAMED = 1024
+_LENGTH = 256
+_MARK = np.dtype(np.int64)
+_PAUSES = 1e-5, 2e-3  # seconds between two looks, at first and after a while
+_LOOK = 0.5  # seconds between two looks for ranks that have ended
+#: Requests of meetings that have failed, which MPI may still write for.
+_abandoned: list[_Meeting] = []
+
+
+def meet(
+    comm: MPI.Intracomm, what: str, activity: Activity, settings: WatchSettings, warn: Callable[[str], None]
+) -> None:
+    """Returns once all ranks of ``comm`` have come here; ``what`` brings this one. Collective.
+
+    After every timeout of the ``settings``, ``warn`` is given the ranks that have come, what brought them, and those
+    that have not. CommunicationError where one of those has ended, as far as a launcher of ours tells.
+    """
+    if comm.size == 1:
+        return
+    others = tuple(rank for rank in range(comm.size) if rank != comm.rank)
+    activity.what = Waiting(what, others, settles=True)
+    activity.waits.count += 1
+    meeting = _Meeting(comm, what, settings.timeout, warn)
+    try:
+        meeting.wait()
+    except BaseException:
+        _abandoned.append(meeting)
+        raise
+    finally:
+        activity.what = None
+
+
+class _Meeting:
+    def __init__(self, comm: MPI.Intracomm, what: str, timeout: float, warn: Callable[[str], None]) -> None:
+        self._comm, self._what, self._timeout, self._warn = comm, what, timeout, warn
+        self._names = comm.size <= MOST_NAMED
+        self._record = np.zeros(_LENGTH, np.uint8)
+        self._record[: _MARK.itemsize].view(_MARK)[0] = comm.rank + 1
+        words = what.encode()[: _LENGTH - _MARK.itemsize]
+        self._record[_MARK.itemsize : _MARK.itemsize + len(words)] = np.frombuffer(words, np.uint8)
+        self._heard = np.zeros((comm.size if self._names else 0, _LENGTH), np.uint8)
+        self._came: dict[int, float] = {comm.rank: time.monotonic()}
+        self._request = self._begin()
+
+    def _begin(self) -> MPI.Request:
+        if not self._names:
+            return self._comm.Ibarrier()
+        counts = np.full(self._comm.size, _LENGTH, np.int32)
+        nowhere = np.zeros_like(counts)
+        places = np.arange(self._comm.size, dtype=np.int32) * _LENGTH
+        return self._comm.Ialltoallv(
+            [self._record, (counts, nowhere), MPI.BYTE], [self._heard, (counts, places), MPI.BYTE]
+        )
+
+    def wait(self) -> None:
+        began = looked = time.monotonic()
+        told, (pause, longest) = began, _PAUSES
+        while not self._request.Test():
+            time.sleep(pause)
+            pause = min(pause * 1.2, longest)
+            now = time.monotonic()
+            if now - looked > _LOOK:
+                looked = now
+                self._look(now - began)
+            if self._timeout and now - told > self._timeout:
+                told = now
+                self._tell(now - began)
+
+    def _look(self, waited: float) -> None:
+        """Notes who has come, as far as it is known; who has ended will not."""
+        now = time.monotonic()
+        for rank in self._marked():
+            self._came.setdefault(rank, now)
+        folder = os.environ.get(REPORTS_VARIABLE, "")
+        if self._names and folder and self._comm.Compare(MPI.COMM_WORLD) != MPI.UNEQUAL:
+            ended = sorted(endings.ranks_ended(Path(folder)) - self._came.keys())
+            if ended:
+                text = f"process {self._comm.rank} waits in vain for {ranks_text(ended)}"
+                raise CommunicationError(f"{text}\n{self._states(waited, set(ended))}")
+
+    def _marked(self) -> list[int]:
+        """The ranks whose records have come. MPI may use the memory of others for what it is about meanwhile."""
+        marks: Array = np.ascontiguousarray(self._heard[:, : _MARK.itemsize]).view(_MARK)[:, 0]
+        return [int(rank) for rank in np.flatnonzero(marks == np.arange(len(marks)) + 1)]
+
+    def _tell(self, waited: float) -> None:
+        """One message is enough: that of the lowest rank, if it has waited as long."""
+        self._look(waited)
+        since = time.monotonic() - self._timeout
+        if not any(rank < self._comm.rank and came < since for rank, came in self._came.items()):
+            self._warn(f"process {self._comm.rank} has waited {waited:.0f} s\n{self._states(waited, set())}")
+
+    def _states(self, waited: float, ended: set[int]) -> str:
+        if not self._names:
+            return f"  process {self._comm.rank}: waits {waited:.0f} s in {self._what}; not all others have come"
+        now, states = time.monotonic(), {}
+        for rank in range(self._comm.size):
+            if rank in self._came:
+                text = bytes(self._heard[rank, _MARK.itemsize :]).rstrip(b"\0").decode(errors="replace")
+                seconds = waited if rank == self._comm.rank else now - self._came[rank]
+                states[rank] = f"waits {seconds:.0f} s in {self._what if rank == self._comm.rank else text}"
+            else:
+                states[rank] = "has ended" if rank in ended else "has not come to its first communication"
+        return states_text(states)
