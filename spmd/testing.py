@@ -29,8 +29,10 @@ import pytest
 
 import spmd
 from spmd.analysis.grid import grid_of
+from spmd.errors import UsageError
 from spmd.runtime.world import ranks, under_mpi
 from spmd.support.arrays import Array, numpy_has
+from spmd.support.usage import check_module, kind_of
 
 #: What a process takes or gives: a sequence with an entry a process in rank order, or a function of the rank.
 PerProcess = Sequence[Sequence[Array]] | Callable[[int], Sequence[Array]]
@@ -53,10 +55,11 @@ class Outcome:
 
         Exactly, unless `rtol` or `atol` is given. AssertionError tells every process that differs.
         """
+        _check_entries("expect takes the results", expected, self.grid)
         faults = [
             f"process {rank} {self.grid.process_id(rank)}, result {index}: {fault}"
             for rank, results in self.results.items()
-            for index, fault in enumerate(_faults(results, _of(expected, rank), rtol, atol))
+            for index, fault in enumerate(_faults(results, _of(expected, rank, "the results expected"), rtol, atol))
             if fault
         ]
         told = [text for text in self.agree("\n".join(faults)) if text]
@@ -72,6 +75,7 @@ def spmd_run() -> Iterator[Run]:
 
     `program` is StableHLO text or a Module, `grid` a ProcessGrid or (replicas, partitions), by default the module's
     own; `inputs` the arguments a process; `options` those of spmd.run_parallel (on ranks, those of spmd.compile).
+    Raises UsageError where the grid is no such pair, or where there is no entry for each of its processes.
     """
     yield _run
 
@@ -83,8 +87,11 @@ def _run(
     **options: Any,
 ) -> Outcome:
     module = spmd.parse(inspect.cleandoc(program), name="snippet") if isinstance(program, str) else program
+    check_module(module, "spmd_run")
     chosen = _grid(module, grid)
-    arrays = [_of(inputs, rank) if inputs else () for rank in range(chosen.size)]
+    _check_entries("spmd_run takes its inputs", inputs, chosen, may_be_empty=True)
+    none_given = not callable(inputs) and len(inputs) == 0
+    arrays = [() if none_given else _of(inputs, rank, "inputs") for rank in range(chosen.size)]
     world = _ranks(chosen)
     if world is None:
         results = spmd.run_parallel(module, chosen, arrays, **options)
@@ -97,7 +104,12 @@ def _run(
 def _grid(module: spmd.Module, grid: spmd.ProcessGrid | tuple[int, int] | None) -> spmd.ProcessGrid:
     if grid is None:
         return grid_of(module)
-    return grid if isinstance(grid, spmd.ProcessGrid) else spmd.ProcessGrid(*grid)
+    if isinstance(grid, spmd.ProcessGrid):
+        return grid
+    if isinstance(grid, tuple | list) and len(grid) == 2:
+        return spmd.ProcessGrid(*grid)
+    likely = f": ({grid}, 1) for {grid} replicas, (1, {grid}) for {grid} partitions" if type(grid) is int else ""
+    raise UsageError(f"spmd_run takes its grid as (replicas, partitions) or a ProcessGrid, got {grid!r}{likely}")
 
 
 def _ranks(grid: spmd.ProcessGrid) -> Any:
@@ -108,8 +120,23 @@ def _ranks(grid: spmd.ProcessGrid) -> Any:
     return world if world.size == grid.size else None
 
 
-def _of(values: PerProcess, rank: int) -> Sequence[Array]:
-    return values(rank) if callable(values) else values[rank]
+def _check_entries(what: str, values: object, grid: spmd.ProcessGrid, *, may_be_empty: bool = False) -> None:
+    """UsageError unless `values` is a function, or has an entry for each process of the grid."""
+    if callable(values):
+        return
+    taken = f"{what} as a function of the rank, or as an entry a process"
+    if isinstance(values, str | bytes) or not hasattr(values, "__len__") or not hasattr(values, "__getitem__"):
+        raise UsageError(f"{taken}, got {kind_of(values)}")
+    if len(values) != grid.size and not (may_be_empty and len(values) == 0):
+        raise UsageError(f"{taken}: {grid.size} on a {grid} grid, got {len(values)}")
+
+
+def _of(values: PerProcess, rank: int, name: str) -> Sequence[Array]:
+    arrays = values(rank) if callable(values) else values[rank]
+    single = isinstance(arrays, str | bytes) or (isinstance(arrays, np.ndarray) and arrays.ndim == 0)
+    if single or not hasattr(arrays, "__len__"):
+        raise UsageError(f"{name} of process {rank} are to be a sequence of arrays, got {kind_of(arrays)}")
+    return arrays
 
 
 def _faults(results: Sequence[Array], expected: Sequence[Array], rtol: float, atol: float) -> Iterator[str]:
