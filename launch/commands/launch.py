@@ -5,6 +5,7 @@ import os
 import shlex
 import shutil
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,30 @@ if TYPE_CHECKING:
     from spmd.elastic.settings import Settings
 
 HELP = "start a command on MPI ranks, with the flags this machine needs"
+
+
+#: Options of mpirun and srun that users bring along, and what serves instead.
+_ELSEWHERE = {
+    ("-np", "--np", "-c", "--ntasks"): "the number of ranks is -n here",
+    ("-H", "--host"): "the hosts are --hosts A:2,B:2 here",
+    ("-hostfile", "--machinefile", "-machinefile", "-f"): "the file of hosts is --hostfile here",
+    (
+        "--oversubscribe",
+        "-oversubscribe",
+        "--allow-run-as-root",
+    ): "mpirun is given it where it is needed: leave it out",
+    ("-x", "-genv", "-env"): "ranks of this machine have its variables; for other hosts --mpirun-args '-x NAME'",
+    ("--bind-to", "-bind-to"): "--bind or --no-bind here, or pass it on: --mpirun-args '--bind-to core'",
+    ("--map-by", "-map-by", "--mca", "-mca", "-ppn", "-N"): "pass it on: --mpirun-args '--map-by node'",
+}
+
+
+class _Elsewhere(argparse.Action):
+    """An option of another launcher: refused with what serves instead, which `const` says."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *found: object) -> None:
+        name = found[-1]
+        parser.error(f"{name} is an option of mpirun or srun: {self.const}")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -60,6 +85,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parallel.add_timeout_arguments(parser)
     parser.add_argument("--mpirun-args", type=shlex.split, default=[], metavar="ARGS", help="passed to mpirun as is")
     parser.add_argument("--dry-run", action="store_true", help="print the command line and do not start it")
+    for names, instead in _ELSEWHERE.items():
+        parser.add_argument(*names, action=_Elsewhere, nargs=0, const=instead, help=argparse.SUPPRESS)
     parser.add_argument("program", nargs=argparse.REMAINDER, metavar="command", help="what each rank runs")
 
 
@@ -71,7 +98,7 @@ def run(args: argparse.Namespace) -> int:
         print("spmd launch: no command given: spmd launch -n 4 -- python train.py", file=sys.stderr)
         return 2
     if not (shutil.which(command[0]) or os.path.exists(command[0]) or mpirun.in_allocation()):
-        print(f"spmd launch: there is no command {command[0]!r}", file=sys.stderr)
+        print(f"spmd launch: there is no command {command[0]!r}{_likely(command)}", file=sys.stderr)
         return 2
     if args.ranks is None:
         args.ranks = sum(host.slots for host in args.hosts) or mpirun.allocated_ranks() or machine.usable_cores()
@@ -113,6 +140,11 @@ def run(args: argparse.Namespace) -> int:
     alone = mpirun.on_one_machine(launcher, plan)
     growth = None if chosen is None else job.Growth(args.ranks, chosen.most, os.uname().nodename if alone else "")
     return job.run(line, added, launcher.kind, one_machine=alone, growth=growth)
+
+
+def _likely(command: Sequence[str]) -> str:
+    """What was likely meant by a command that there is not."""
+    return f": spmd launch -n {shlex.join(command)}" if command[0].isdecimal() and len(command) > 1 else ""
 
 
 def _misuse(args: argparse.Namespace) -> str | None:

@@ -12,13 +12,6 @@ from spmd.ir import Module
 #: How much of a file tells what it is.
 HEAD = 4096
 BYTECODE, EXPORTED, TEXT = "MLIR bytecode", "jax.export", "text"
-#: What some files are that hold no program, by how they begin.
-_OTHERS = {
-    b"\x93NUMPY": "an array file of NumPy",
-    b"PK\x03\x04": "a zip archive, as NumPy's .npz files are",
-    b"\x1f\x8b": "compressed by gzip",
-    b"\x7fELF": "machine code",
-}
 
 
 def format_of(head: Buffer) -> str:
@@ -31,11 +24,6 @@ def format_of(head: Buffer) -> str:
         if looks_exported(head):
             return EXPORTED
     return TEXT
-
-
-def other_kind(head: Buffer) -> str | None:
-    """What a file that begins so is, where it is known to hold no program."""
-    return next((kind for start, kind in _OTHERS.items() if bytes(head[: len(start)]) == start), None)
 
 
 def looks_saved(folder: Path) -> bool:

@@ -7,6 +7,10 @@ from concurrent.futures import Future
 from threading import Lock, Thread
 from typing import Generic, TypeVar
 
+from spmd.errors import UsageError
+from spmd.ir import Module
+from spmd.support.usage import kind_of
+
 P = TypeVar("P")
 
 
@@ -43,6 +47,18 @@ class ProgramsByRanks(Generic[P]):
 
     def _make(self, ranks: int, future: Future[P]) -> None:
         try:
-            future.set_result(self._build(ranks))
+            program = self._build(ranks)
+            if (fault := _misunderstanding(program)) is not None:
+                raise UsageError(f"build({ranks}) {fault}")
+            future.set_result(program)
         except BaseException as error:
             future.set_exception(error)
+
+
+def _misunderstanding(program: object) -> str | None:
+    """What is wrong with what `build` has made, where it cannot be what computes a step."""
+    if program is None:
+        return "returned None: it is to return what computes a step, a function"
+    if isinstance(program, Module) or hasattr(program, "as_text"):
+        return f"returned a {kind_of(program)}, not what runs it: return spmd.compile(module, grid), or spmd.jax.jit(f)"
+    return None

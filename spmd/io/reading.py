@@ -11,7 +11,7 @@ from os import PathLike, fspath, fstat
 from pathlib import Path
 
 from spmd import dialects as _dialects  # noqa: F401  (declares the ops)
-from spmd.artifacts.formats import HEAD, TEXT, format_of, looks_saved, other_kind, read_binary
+from spmd.artifacts.formats import HEAD, TEXT, format_of, looks_saved, read_binary
 from spmd.compiler.pipeline.verify import verify as _verify
 from spmd.errors import FileError, MissingFileError, ParseError, UsageError
 from spmd.io.objects import program_in
@@ -66,8 +66,10 @@ def _parsed(text: str | bytes | memoryview, name: str, *, verify: bool, vjp: int
         scoped = True
         if module is None:
             if not isinstance(text, str):
-                if (kind := other_kind(text[:HEAD])) is not None:
-                    raise ParseError(f"{name}: {kind}, not a program")
+                from spmd.artifacts.other_kinds import other_kind  # late: most programs are text
+
+                if (kind := other_kind(text, name)) is not None:
+                    raise ParseError(f"{name}: {kind}")
                 text = decode(bytes(text), name).text  # nobody needs the bytes any more
             from_hlo = _parse_hlo(text, name)
             module = from_hlo or _parse(text, name=name)

@@ -27,6 +27,7 @@ from spmd.runtime.process import Process
 from spmd.runtime.streams import InfeedSource, OutfeedTarget, infeed_from, outfeed_to
 from spmd.runtime.world import process_of
 from spmd.support.arrays import Argument, Array, Source
+from spmd.support.signal_handlers import raised_in_handler
 from spmd.types import TokenType, TupleType, Type
 
 if TYPE_CHECKING:
@@ -137,6 +138,8 @@ class Executable:
         except SpmdError:
             raise
         except Exception as error:
+            if raised_in_handler(error):
+                raise
             raise _explained(error) from error
         if self._is_finished:
             return results

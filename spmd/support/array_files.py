@@ -10,6 +10,7 @@ import numpy as np
 
 from spmd.errors import ArrayFileError
 from spmd.support.arrays import Array
+from spmd.support.signal_handlers import raised_in_handler
 
 
 def read_arrays(path: str | PathLike[str], *, mapped: bool = False) -> dict[str, Array]:
@@ -27,6 +28,8 @@ def read_arrays(path: str | PathLike[str], *, mapped: bool = False) -> dict[str,
         with content:
             arrays = {name: content[name] for name in content.files}
     except Exception as error:  # NumPy, zipfile, zlib and ast each raise their own at what is damaged
+        if raised_in_handler(error):
+            raise
         raise ArrayFileError(f"{fspath(path)}: {_reason(error)}") from None
     for name, array in arrays.items():
         if not isinstance(array, np.ndarray):

@@ -1,6 +1,9 @@
 """Bytecode that the reference writes is read as the text it was written from."""
 
 import gzip
+import io
+import pickle
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -65,9 +68,54 @@ def test_files_that_are_known_to_hold_no_program_are_named(kind: str, tmp_path: 
         file.write_bytes(gzip.compress(b"module {}"))
     else:
         (np.save if kind == "npy" else np.savez)(file, np.ones(3))
-    told = {"npy": "an array file of NumPy", "npz": "a zip archive, as .* are", "gz": "compressed by gzip"}[kind]
+    told = {"npy": "an array file of NumPy", "npz": r"arrays of NumPy \(.npz\)", "gz": "compressed by gzip"}[kind]
     with pytest.raises(spmd.ParseError, match=rf"a\.{kind}: {told}, not a program$"):
         spmd.load(file)
+
+
+@pytest.mark.parametrize(
+    ("head", "told"),
+    [
+        (b"\x89HDF\r\n", "an HDF5 file, as Keras writes, not a program$"),
+        (b'\x08\x00\x00\x00\x00\x00\x00\x00{"a":{}}', "weights in the safetensors format, not a program$"),
+        (b"PK\x03\x04 of nothing", "a zip archive, which is damaged, not a program$"),
+        (pickle.dumps([1, 2]), "a pickle of Python's, not a program$"),
+        (b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19.", "what torch.save pickled, weights or a module, not StableHLO"),
+    ],
+)
+def test_first_bytes_of_files_that_hold_no_program(head: bytes, told: str) -> None:
+    with pytest.raises(spmd.ParseError, match=f"^a: {told}"):
+        spmd.parse(head, "a")
+
+
+@pytest.mark.parametrize(
+    ("names", "told", "line"),
+    [
+        (
+            ["m/models/model.json", "m/archive_format"],
+            "a program that torch.export saved",
+            "torch.export.load('m.pt2')",
+        ),
+        (["version", "serialized_exported_program.json"], "a program that torch.export", "torch.export.load('m.pt2')"),
+        (
+            ["m/archive_format", "m/data/aotinductor/a/b.so"],
+            "machine code that AOTInductor",
+            "torch.export.export(model",
+        ),
+        (["m/data.pkl", "m/code/__torch__.py", "m/constants.pkl"], "a TorchScript program", "that was scripted"),
+        (["m/data.pkl", "m/data/0", "m/version"], "what torch.save pickled", "with these weights"),
+    ],
+)
+def test_files_of_pytorch_are_named_with_two_lines_that_export_them(names: list[str], told: str, line: str) -> None:
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w") as archive:
+        for name in names:
+            archive.writestr(name, "")
+    with pytest.raises(spmd.ParseError) as caught:
+        spmd.parse(content.getvalue(), "m.pt2")
+    first, *lines = str(caught.value).splitlines()
+    assert first.startswith(f"m.pt2: {told}") and "not StableHLO" in first
+    assert len(lines) == 2 and line in lines[0] and "exported_program_to_stablehlo(exported).save(" in lines[1]
 
 
 def test_large_constants_are_views_of_the_file(tmp_path: Path) -> None:

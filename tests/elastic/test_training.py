@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+import spmd
 from spmd.elastic import Training
 from spmd.elastic.programs import ProgramsByRanks
 from spmd.errors import UsageError
@@ -59,6 +60,19 @@ def test_programs_are_built_once_for_a_number_of_ranks() -> None:
     assert [step.program for step in training if taken(step)] == ["for 1"] * 6 and built == [1]
     with pytest.raises(UsageError, match="given no build"):
         next(iter(steps())).program  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    ("built", "words"),
+    [
+        (spmd.parse("func.func @main() { return }"), r"build\(1\) returned a spmd.ir.*Module.*spmd.compile\(module"),
+        (None, r"build\(1\) returned None: it is to return what computes a step"),
+    ],
+)
+def test_what_computes_no_step_is_refused(built: object, words: str) -> None:
+    training = steps(build=lambda ranks: built)
+    with pytest.raises(UsageError, match=words):
+        next(iter(training)).program  # noqa: B018
 
 
 def test_what_is_built_ahead_is_waited_for_and_its_error_is_raised_where_it_is_needed() -> None:

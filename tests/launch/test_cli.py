@@ -251,7 +251,7 @@ def test_variables_that_cannot_be_read_are_told_before_anything_starts(
     name: str, value: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv(name, value)
-    assert cli.main(["launch", "-n", "2", "--", "true"]) == 2
+    assert cli.cli.main(["launch", "-n", "2", "--", "true"]) == 2
     said = capsys.readouterr()
     assert said.out == "" and said.err.startswith(f"spmd: {name}={value}: ") and said.err.count("\n") == 1
 
@@ -404,3 +404,34 @@ def test_what_a_program_does_wrong_keeps_its_place(folder: Path, capsys: pytest.
     Path("wrong.mlir").write_text(WRONG["undefined value"][0])  # type: ignore[arg-type]
     assert cli.main(["run", "wrong.mlir"]) == 1
     assert capsys.readouterr().err.startswith("wrong.mlir:3:")
+
+
+@pytest.mark.parametrize(
+    ("option", "instead"),
+    [
+        ("-np", "the number of ranks is -n here"),
+        ("--np", "the number of ranks is -n here"),
+        ("-H", "--hosts A:2,B:2"),
+        ("--oversubscribe", "leave it out"),
+        ("-x", "--mpirun-args '-x NAME'"),
+        ("--map-by", "--mpirun-args '--map-by node'"),
+    ],
+)
+def test_options_of_other_launchers_are_told_what_serves(
+    option: str, instead: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as caught:
+        cli.main(["launch", option, "2", "--", "true"])
+    told = capsys.readouterr().err
+    assert caught.value.code == 2 and told.count("\n") == 1
+    assert told.startswith(f"spmd launch: {option} is an option of mpirun or srun: ") and instead in told
+
+
+def test_options_behind_the_command_are_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["launch", "-n", "2", "--dry-run", "echo", "-np", "-x"]) == 0
+    assert capsys.readouterr().out.endswith("echo -np -x\n")
+
+
+def test_a_number_in_place_of_the_command_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["launch", "2", "python", "train.py"]) == 2
+    assert "there is no command '2': spmd launch -n 2 python train.py" in capsys.readouterr().err

@@ -30,6 +30,7 @@ from spmd.errors import CompileError, Diagnostic, SpmdError
 from spmd.ir import Function, Module, Op
 from spmd.support.arrays import Array, Results
 from spmd.support.registry import filed
+from spmd.support.signal_handlers import raised_in_handler
 
 #: A pointwise call: `call(*operands, out=None)`.
 Call = Callable[..., Array]
@@ -151,6 +152,8 @@ def make_kernel(op: Op, context: Context) -> Kernel:
     except (SpmdError, RecursionError):
         raise
     except Exception as error:  # of an op that is sound, and yet not what its maker can read
+        if raised_in_handler(error):
+            raise
         text = f"cannot be compiled: {type(error).__name__}: {error}"
         raise CompileError(Diagnostic(op.location, text, op.name)) from error
     return product if isinstance(product, Kernel) else Kernel(product)

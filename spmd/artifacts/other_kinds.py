@@ -1,0 +1,75 @@
+"""Files that hold no program that is read here: what they are, and how a program is made of what wrote them.
+
+Sources: the PT2 Archive Spec of PyTorch's documentation; torch.save and torch.jit.save, which write zip archives with a
+data.pkl; the first bytes of NumPy's, HDF5's and safetensors' files.
+"""
+
+from __future__ import annotations
+
+import io
+import zipfile
+
+from spmd.artifacts.stream import Buffer
+
+#: What files are by how they begin.
+_STARTS = {
+    b"\x93NUMPY": "an array file of NumPy",
+    b"PK\x05\x06": "an empty zip archive",
+    b"\x1f\x8b": "compressed by gzip",
+    b"\x7fELF": "machine code",
+    b"\x89HDF": "an HDF5 file, as Keras writes",
+    b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19.": "torch.save",
+}
+_ZIP = b"PK\x03\x04"
+_PICKLES = tuple(bytes([0x80, protocol]) for protocol in range(2, 6))
+_MOST_HEADER = 100 << 20  # bytes of a safetensors header, which its length at the start must not exceed
+_SAVE = "torch_xla.stablehlo.exported_program_to_stablehlo(exported).save('model')"
+_EXPORT = "exported = torch.export.export(model, example_inputs)  # model: the nn.Module"
+#: What PyTorch's files are called, and the line before that which saves StableHLO.
+_TORCH = {
+    "torch.export.save": ("a program that torch.export saved", "exported = torch.export.load({name!r})"),
+    "AOTInductor": ("machine code that AOTInductor packaged", _EXPORT + " that was compiled"),
+    "torch.jit.save": ("a TorchScript program", _EXPORT + " that was scripted"),
+    "torch.save": ("what torch.save pickled, weights or a module", _EXPORT + " with these weights"),
+}
+
+
+def other_kind(data: Buffer, name: str) -> str | None:
+    """What the file of that name and content is, and how to make a program of it, where that is known; else None."""
+    head = bytes(data[:64])
+    kind = _of_archive(data) if head.startswith(_ZIP) else _of_start(head)
+    if kind not in _TORCH:
+        return None if kind is None else f"{kind}, not a program"
+    called, line = _TORCH[kind]
+    lines = f"  {line.format(name=name)}\n  {_SAVE}"
+    return f"{called}, not StableHLO; two lines with PyTorch/XLA make a folder model that is read:\n{lines}"
+
+
+def _of_start(head: bytes) -> str | None:
+    for start, kind in _STARTS.items():
+        if head.startswith(start):
+            return kind
+    if head.startswith(_PICKLES):
+        return "a pickle of Python's"
+    if head[8:10] == b'{"' and int.from_bytes(head[:8], "little") <= _MOST_HEADER:
+        return "weights in the safetensors format"
+    return None
+
+
+def _of_archive(data: Buffer) -> str:
+    """What a zip archive is, by the names in it, which most writers put into a folder named after the file."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            names = archive.namelist()
+    except Exception:  # zipfile raises many things at damaged archives, and its kind is known all the same
+        return "a zip archive, which is damaged"
+    inner = {name.partition("/")[2] for name in names}
+    if names and all(name.endswith(".npy") for name in names):
+        return "arrays of NumPy (.npz)"
+    if any(name.startswith("models/") for name in inner) or "serialized_exported_program.json" in {*names, *inner}:
+        return "torch.export.save"
+    if any(name.startswith("data/aotinductor/") for name in inner):
+        return "AOTInductor"
+    if "constants.pkl" in inner or any(name.startswith("code/") for name in inner):
+        return "torch.jit.save"
+    return "torch.save" if "data.pkl" in inner else "a zip archive"

@@ -1,0 +1,90 @@
+"""An exception of a signal handler goes through a running program as it was raised."""
+
+import functools
+import signal
+from collections.abc import Callable, Iterator
+from types import FrameType
+
+import numpy as np
+import pytest
+
+import spmd
+
+TEXT = """
+func.func @main(%x: tensor<10xf32>) -> tensor<10xf32> {
+  %true = stablehlo.constant dense<true> : tensor<i1>
+  %0:2 = stablehlo.while(%go = %true, %v = %x) : tensor<i1>, tensor<10xf32>
+  cond {
+    stablehlo.return %go : tensor<i1>
+  } do {
+    %w = stablehlo.custom_call @tests.forever(%v) : (tensor<10xf32>) -> tensor<10xf32>
+    %u = stablehlo.cosine %w : tensor<10xf32>
+    stablehlo.return %go, %u : tensor<i1>, tensor<10xf32>
+  }
+  return %0#1 : tensor<10xf32>
+}"""
+FOREVER = spmd.parse(TEXT)
+NATIVE = spmd.parse(TEXT.replace("stablehlo.custom_call @tests.forever(%v)", '"stablehlo.sine"(%v)'))
+GRID = spmd.ProcessGrid(2, 1)
+X = np.ones(10, np.float32)
+
+
+class Late(Exception):
+    """What a user's handler raises."""
+
+
+def raise_late(number: int, frame: FrameType | None) -> None:
+    raise Late("out of time")
+
+
+class Clock:
+    def ring(self, *arguments: object) -> None:
+        raise Late("out of time")
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        self.ring()
+
+
+@pytest.fixture(autouse=True)
+def identity() -> Iterator[None]:
+    spmd.register_custom_call("tests.forever", lambda x, attributes: x)
+    before = signal.getsignal(signal.SIGALRM)
+    yield
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.signal(signal.SIGALRM, before)
+
+
+RUNS: dict[str, Callable[[spmd.Module], object]] = {
+    "native": lambda module: spmd.compile(module)(X),
+    "numpy": lambda module: spmd.compile(module, backends=("numpy",))(X),
+    "threads": lambda module: spmd.run_parallel(module, GRID, [[X], [X]], mode="threads"),
+    "stacked": lambda module: spmd.simulate(module, GRID)(np.stack([X, X])),
+}
+
+
+@pytest.mark.parametrize("module", [FOREVER, NATIVE], ids=["callback", "native loop"])
+@pytest.mark.parametrize("run", RUNS.values(), ids=RUNS)
+def test_an_exception_of_a_handler_stays_what_it_is(run: Callable[[spmd.Module], object], module: spmd.Module) -> None:
+    signal.signal(signal.SIGALRM, raise_late)
+    signal.setitimer(signal.ITIMER_REAL, 0.2)
+    with pytest.raises(Late, match=r"^out of time$"):
+        run(module)
+
+
+@pytest.mark.parametrize(
+    "handler", [Clock().ring, Clock(), functools.partial(raise_late)], ids=["method", "object", "partial"]
+)
+def test_handlers_of_every_kind(handler: Callable[[int, FrameType | None], object]) -> None:
+    signal.signal(signal.SIGALRM, handler)
+    signal.setitimer(signal.ITIMER_REAL, 0.1)
+    with pytest.raises(Late):
+        spmd.compile(FOREVER)(X)
+
+
+def test_an_exception_of_the_program_still_names_its_op() -> None:
+    def fail(x: np.ndarray, attributes: object) -> np.ndarray:
+        raise Late("of a callback")
+
+    spmd.register_custom_call("tests.forever", fail)
+    with pytest.raises(spmd.ExecutionError, match=r"Late: of a callback"):
+        spmd.compile(FOREVER)(X)
