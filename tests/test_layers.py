@@ -20,6 +20,7 @@ BASE = {
     "spmd.support.recursion_guard",
     "spmd.errors",
     "spmd.support.registry",
+    "spmd.support.signal_handlers",
     "spmd.types",
     "spmd.ir",
     "spmd.support.machine",

@@ -9,7 +9,6 @@ from typing import Generic, TypeVar
 
 from spmd.errors import UsageError
 from spmd.ir import Module
-from spmd.support.usage import kind_of
 
 P = TypeVar("P")
 
@@ -60,5 +59,5 @@ def _misunderstanding(program: object) -> str | None:
     if program is None:
         return "returned None: it is to return what computes a step, a function"
     if isinstance(program, Module) or hasattr(program, "as_text"):
-        return f"returned a {kind_of(program)}, not what runs it: return spmd.compile(module, grid), or spmd.jax.jit(f)"
+        return f"returned a {type(program).__name__}, not what runs it: return spmd.compile(module, grid), or spmd.jax.jit(f)"
     return None

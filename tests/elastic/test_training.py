@@ -65,7 +65,7 @@ def test_programs_are_built_once_for_a_number_of_ranks() -> None:
 @pytest.mark.parametrize(
     ("built", "words"),
     [
-        (spmd.parse("func.func @main() { return }"), r"build\(1\) returned a spmd.ir.*Module.*spmd.compile\(module"),
+        (spmd.parse("func.func @main() { return }"), r"build\(1\) returned a Module, .*spmd.compile\(module"),
         (None, r"build\(1\) returned None: it is to return what computes a step"),
     ],
 )
