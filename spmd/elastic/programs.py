@@ -59,5 +59,6 @@ def _misunderstanding(program: object) -> str | None:
     if program is None:
         return "returned None: it is to return what computes a step, a function"
     if isinstance(program, Module) or hasattr(program, "as_text"):
-        return f"returned a {type(program).__name__}, not what runs it: return spmd.compile(module, grid), or spmd.jax.jit(f)"
+        name = type(program).__name__
+        return f"returned a {name}, not what runs it: return spmd.compile(module, grid), or spmd.jax.jit(f)"
     return None
