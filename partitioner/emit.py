@@ -40,6 +40,7 @@ class Emitter(OpBuilder):
         self._channels = 0
         self._tables: dict[bytes, Value] = {}
         self._device: Value | None = None
+        self._is_device: dict[int, Value] = {}
 
     # --- where this process is
 
@@ -88,11 +89,13 @@ class Emitter(OpBuilder):
         return self.compare(self.coordinate(axes), self.index(0), "EQ")
 
     def is_device(self, device: int) -> Value:
-        """Whether this process is `device`: a scalar of type i1."""
-        ops, self.ops = self.ops, self.prologue
-        value = self.compare(self.convert(self._device_id(), TensorType((), I32)), self.index(device), "EQ")
-        self.ops = ops
-        return value
+        """Whether this process is `device`: a scalar of type i1, made once."""
+        if device not in self._is_device:
+            ops, self.ops = self.ops, self.prologue
+            own_id = self.convert(self._device_id(), TensorType((), I32))
+            self._is_device[device] = self.compare(own_id, self.index(device), "EQ")
+            self.ops = ops
+        return self._is_device[device]
 
     # --- collectives
 
@@ -156,6 +159,14 @@ class Emitter(OpBuilder):
             return self.splat(0, op.result.tensor)
         self.ops.append(op)
         return op.result
+
+    def broadcast_from(self, value: Value, device: int) -> Value:
+        """What `device` holds of `value`, on all devices."""
+        others = [other for other in range(self.mesh.size) if other != device]
+        groups = np.array([[device, *others]], np.int64)
+        return self._of_some(
+            "stablehlo.collective_broadcast", value, {"replica_groups": groups, **self._among_devices()}
+        )
 
     def permute(self, value: Value, pairs: Iterable[tuple[int, int]]) -> Value:
         """Sends `value` from the first to the second device of each pair; others get zeros."""

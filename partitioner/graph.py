@@ -10,13 +10,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from math import prod
 
+from partitioner.manual_values import is_boundary, whole_and_part
 from partitioner.mesh import Axes, DeviceMesh
 from partitioner.program import CONSTRAINT, Program
 from partitioner.reading import ShardingReader
 from partitioner.rules.core import PASS, Maker, Mapping, Rule
 from partitioner.rules.elementwise import is_elementwise
 from partitioner.sharding import Annotation, Sharding
-from spmd.analysis.shardings import TO_FULL_CALL, TO_SHARD_CALL
 from spmd.dialects.sdy_attributes import TensorSharding
 from spmd.errors import CompileError, Diagnostic
 from spmd.ir import Block, Op, Value
@@ -120,7 +120,7 @@ class Graph:
     def spec(self, value: Value, manual: frozenset[int]) -> Spec:
         own_spec = self.specs.get(value)
         if own_spec is None:
-            own_spec = self.specs[value] = self._new(value, manual)
+            own_spec = self.specs[value] = self._new(value, manual | self.program.manual.get(value, frozenset()))
             annotation = self.program.annotations.get(value)
             if annotation is not None and annotation.sharding.rank == len(own_spec.shape):
                 _apply(own_spec, annotation)
@@ -135,13 +135,17 @@ class Graph:
     def _op(self, op: Op, manual: frozenset[int]) -> None:
         if op.definition is not None and op.definition.is_terminator:
             return
+        if op in self.program.devices:  # its operands and results are whole, and what it holds is its device's own
+            for value in op.results:
+                self.spec(value, manual)
+            return
         if op.name == "stablehlo.while":
             self._while(op, manual)
         elif op.name in ("stablehlo.case", "stablehlo.if"):
             self._branches(op, manual)
         elif op.name == "sdy.manual_computation":
             self._manual(op, manual)
-        elif op.name == "stablehlo.custom_call" and op["call_target_name"] in (TO_SHARD_CALL, TO_FULL_CALL):
+        elif is_boundary(op):
             self._manual_call(op, manual)
         else:
             self._ruled(op, manual)
@@ -215,13 +219,18 @@ class Graph:
 
     def _manual_call(self, op: Op, outer: frozenset[int]) -> None:
         """GSPMD's way into and out of manual code: as the boundary of a manual computation."""
-        into = op["call_target_name"] == TO_SHARD_CALL
-        whole, part = (op.operands[0], op.result) if into else (op.result, op.operands[0])
-        spec, local = self.spec(whole, outer), self.spec(part, outer)
-        manual = self.reader.manual_call(op)
-        local.fixed |= manual
-        if spec.is_annotated:
-            self._boundary_step(spec, local, manual)
+        whole, part = whole_and_part(op)
+        inner = outer | self.program.manual.get(part, frozenset())
+        local, boundary = self.spec(part, inner), self._new(whole, outer)
+        annotation = self.program.annotations.get(whole)
+        if annotation is not None:
+            _apply(boundary, annotation)
+        boundary.fixed |= inner  # manual sub-axes stay where they were asked
+        self._boundary_step(boundary, local, inner)
+        if whole is op.result:
+            self.edge([boundary], self.spec(whole, outer))
+        else:
+            self.edge([self.spec(whole, outer)], boundary)
 
     def _boundary(
         self,

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from partitioner.manual import copy_local
+from partitioner.manual_values import manual_values
 from partitioner.reading import ShardingReader
 from partitioner.sharding import Annotation
 from spmd.analysis.shardings import RESULT_CALL, SHARDING_CALL, SHARDING_CALLS
@@ -39,12 +40,18 @@ CONSTRAINT = "sdy.sharding_constraint"
 
 @dataclass
 class Program:
-    """`block`: the body, its arguments the function's. `annotations`: what the program says of values' layouts."""
+    """`block`: the body, its arguments the function's. `annotations`: what the program says of values' layouts.
+
+    `devices`: the ops that a single device computes, and which. `manual`: the sub-axes over which values are manual by
+    GSPMD's calls into manual code.
+    """
 
     function: Function
     block: Block
     annotations: dict[Value, Annotation] = field(default_factory=dict)
     groups: dict[int, list[Value]] = field(default_factory=dict)
+    devices: dict[Op, int] = field(default_factory=dict)
+    manual: dict[Value, frozenset[int]] = field(default_factory=dict)
 
 
 def import_program(
@@ -64,7 +71,7 @@ def import_program(
     importer.calls.check_size(function)
     values: dict[Value, Value] = {}
     block = copy_arguments(function.body, values)
-    program = Program(function, block, importer.annotations, importer.groups)
+    program = Program(function, block, importer.annotations, importer.groups, importer.devices)
     for argument, entry in zip(block.arguments, function.argument_attributes, strict=True):
         annotation = reader.of_attributes(dict(entry), [argument.type], function)[0]
         importer.ask(argument, annotation or (_whole(argument, reader) if whole_boundary else None))
@@ -81,6 +88,7 @@ def import_program(
     block.ops.append(make_op("func.return", returned, location=terminator.location))
     if not as_written:
         remove_dead(block)
+    program.manual = manual_values(block, reader)
     return program
 
 
@@ -119,6 +127,7 @@ class _Importer:
         self.as_written = as_written
         self.annotations: dict[Value, Annotation] = {}
         self.groups: dict[int, list[Value]] = {}
+        self.devices: dict[Op, int] = {}
         self._constants: dict[Value, Block] = {}
         self._used: set[Value] = set()
 
@@ -207,7 +216,11 @@ class _Importer:
         if op.name == CONSTRAINT or op.name in _RESHARDINGS or op.name in _REDUCING:
             name = "out_sharding" if op.definition and "out_sharding" in op.definition.attribute_table else "sharding"
             self.ask(clone.result, reader.annotation_of(op, op[name], op.result.type))
-        elif op.discardable and len(clone.results) == len(op.results):
+            return
+        device = self.reader.device(op) if op.discardable and not _is_hint(op) else None
+        if device is not None:
+            self.devices[clone] = device
+        if op.discardable and len(clone.results) == len(op.results):
             annotations = reader.of_attributes(op.discardable, op.result_types, op)
             if op.name == "stablehlo.custom_call" and op["call_target_name"] in SHARDING_CALLS:
                 annotations = [_opened(annotations[0], op["backend_config"])]
@@ -281,6 +294,11 @@ def _only_adds_units(op: Op) -> bool:
 
 def _is_sharding_call(op: Op) -> bool:
     return op.name == "stablehlo.custom_call" and op["call_target_name"] in (SHARDING_CALL, RESULT_CALL)
+
+
+def _is_hint(op: Op) -> bool:
+    """Whether `op` says how its operand is laid out, and computes nothing."""
+    return op.name == "stablehlo.custom_call" and op["call_target_name"] in SHARDING_CALLS
 
 
 def _opened(annotation: Annotation | None, config: object) -> Annotation | None:

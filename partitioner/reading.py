@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from math import prod
 
 from partitioner.core import called_functions
 from partitioner.gspmd import TileSharding, merged_grid, parse_sharding, tile_axes
@@ -138,6 +139,10 @@ class ShardingReader:
         if tile.kind == "unknown":
             return None, frozenset()
         closed = (not tile.is_open,) * rank
+        if tile.kind == "maximal" and self.mesh.size > 1:
+            if tile.device >= self.mesh.size:
+                raise MeshError(f"there is no device {tile.device} among {self.mesh.size}")
+            return replace(self.whole(type), device=tile.device), frozenset()
         if tile.kind != "tiled":
             return Annotation(Sharding(self.mesh, ((),) * rank), closed, (0,) * rank), frozenset()
         if tile.rank != rank:
@@ -155,6 +160,50 @@ class ShardingReader:
             return frozenset(range(len(self.mesh.sub_axes)))
         part = op.result if op["call_target_name"] == TO_SHARD_CALL else op.operands[0]
         return self.tile_annotation(_parse(text.value, op)[0], part.type)[1]
+
+    def manual_results(self, op: Op) -> list[frozenset[int]]:
+        """The sub-axes over which each result of `op` is manual by its GSPMD sharding."""
+        text = op.discardable.get(GSPMD_NAME)
+        tiles = _parse(text.value, op) if isinstance(text, StringAttr) else ()
+        if len(tiles) == 1:
+            tiles *= len(op.results)
+        if len(tiles) != len(op.results):
+            return [frozenset()] * len(op.results)
+        return [self.tile_annotation(tile, value.type)[1] for tile, value in zip(tiles, op.results, strict=True)]
+
+    def device(self, op: Op) -> int | None:
+        """The device that alone computes `op`: the one that the shardings of its results name, if they do.
+
+        CompileError for a device that is not there, for several, and for results that are cut over others besides.
+        """
+        shardings, cut = self._devices(op)
+        devices = sorted(shardings)
+        if not devices or self.mesh.size == 1:
+            return None
+        if devices[-1] >= self.mesh.size:
+            text = f"there is no device {devices[-1]} among {self.mesh.size}"
+        elif len(devices) > 1:
+            text = f"its results are of devices {devices[0]} and {devices[1]}; an op is computed by one"
+        elif cut:
+            text = f"some results are of device {devices[0]} alone, and others are cut over several"
+        else:
+            return devices[0]
+        raise CompileError(Diagnostic(op.location, text, op.name))
+
+    def _devices(self, op: Op) -> tuple[set[int], bool]:
+        """The single devices that the shardings of `op` name, and whether one of them cuts a result."""
+        attribute = op.discardable.get(SHARDING_NAME)
+        text = op.discardable.get(GSPMD_NAME)
+        if isinstance(attribute, sdy.TensorSharding | sdy.ShardingPerValue):
+            shardings = [attribute] if isinstance(attribute, sdy.TensorSharding) else attribute.shardings
+            meshes = [self.mesh_of(sharding.mesh) for sharding in shardings]
+            cut = any(dimension.axes for sharding in shardings for dimension in sharding.dimensions)
+            return {mesh.device_ids[0] for mesh in meshes if mesh.is_maximal}, cut
+        if isinstance(text, StringAttr):
+            tiles = _parse(text.value, op)
+            cut = any(prod(tile.tiles[: tile.rank]) > 1 for tile in tiles if tile.kind == "tiled")
+            return {tile.device for tile in tiles if tile.kind == "maximal"}, cut
+        return set(), False
 
     def annotation_of(self, op: Op, sharding: sdy.TensorSharding, type: Type) -> Annotation | None:
         """What `op` asks of a value; CompileError at the op for what cannot be."""

@@ -233,6 +233,10 @@ class CompileError(SpmdError):
     """The program is sound but cannot be compiled here (an unknown custom call, a grid that does not fit)."""
 
 
+class InternalError(SpmdError):
+    """Something inside of spmd is not as it must be: a fault of spmd, and not of the program."""
+
+
 class ConversionError(SpmdError):
     """The program cannot be written so: the form, or that version of it, has no place for something in it."""
 

@@ -12,6 +12,7 @@ from partitioner.lowering import (
     random,
     reduction,
     sdy,
+    single_device,
     sort,
 )
 from partitioner.lowering.core import Lowering, lowers
@@ -19,7 +20,7 @@ from partitioner.lowering.core import Lowering, lowers
 #: The modules that say how ops become local.
 FAMILIES = (
     *(by_rule, contraction, control_flow, data_movement, indexing),
-    *(manual_code, random, reduction, sdy, sort),
+    *(manual_code, random, reduction, sdy, single_device, sort),
 )
 
 __all__ = ["FAMILIES", "Lowering", "lowers"]

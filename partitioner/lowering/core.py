@@ -14,15 +14,17 @@ from math import prod
 
 from partitioner.emit import Emitter
 from partitioner.lowering.assign import Assignment, Known, candidates, reduced, sharding_of
-from partitioner.lowering.sums import nothing_of, sum_of
 from partitioner.lowering.unreduced import layout_cost, same_layout, to_layout
 from partitioner.manual import copy_local
 from partitioner.mesh import Axes, DeviceMesh
 from partitioner.program import Program
 from partitioner.reading import ShardingReader
-from partitioner.reshard import cost, reshard
+from partitioner.reshard import cost
 from partitioner.rules.core import PASS, REDUCE, Rule
 from partitioner.sharding import Sharding, replicated
+from spmd.analysis.shardings import GSPMD_NAME
+from spmd.dialects.sdy_attributes import SHARDING_NAME
+from spmd.errors import UNKNOWN, Diagnostic, InternalError
 from spmd.ir import AttributeValue, Block, Op, Region, Value, captured_values
 from spmd.types import TensorType, Type
 
@@ -48,6 +50,8 @@ class OpenBlock:
 #: Writes the local form of one op.
 Handler = Callable[["Lowering", Op], None]
 _SHARDINGS = ("sdy.", "mhlo.sharding", "mhlo.frontend")
+#: The name under which the handler of ops of a single device is filed.
+ON_DEVICE = "of a single device"
 #: Who lowers the ops of a name, and all others, under "". The modules of the package fill it.
 _HANDLERS: dict[str, Handler] = {}
 
@@ -79,6 +83,8 @@ class Lowering:
         self.partial_sums: dict[Op, dict[int, Axes]] = {}
         #: Whether what is written is thrown away: only layouts are asked.
         self.on_trial = False
+        #: The sub-axes of the manual computations that are being lowered.
+        self.manual: frozenset[int] = frozenset()
         self.uses: dict[Value, int] = {}
         self.users: dict[Value, list[Op]] = {}
         self._deferred: dict[Value, tuple[Op, int]] = {}
@@ -137,25 +143,14 @@ class Lowering:
             local = self._reordered(local, sharding, self.mesh)
             sharding = replace(sharding, mesh=self.mesh)
         annotation = self.program.annotations.get(value)
-        if annotation is not None and annotation.device is not None and sharding is not None:
-            local, sharding = self._of_device(value, local, sharding, annotation.device)
+        if annotation is not None and annotation.device is not None and isinstance(value.owner, Block):
+            local = self.emitter.broadcast_from(local, annotation.device)  # what others were given is not the value
         self._add(value, local, sharding or replicated(self.mesh, 0), len(self._scopes) - 1)
 
     def set_all(self, values: Sequence[Value], locals_: Sequence[Value], layouts: Sequence[Sharding | None]) -> None:
         """`set` of each value."""
         for value, local, layout in zip(values, locals_, layouts, strict=True):
             self.set(value, local, layout)
-
-    def _of_device(self, value: Value, local: Value, sharding: Sharding, device: int) -> tuple[Value, Sharding]:
-        """What one device holds of a value, as the sum over all of that and nothing."""
-        whole = replicated(self.mesh, value.tensor.rank)
-        nothing = nothing_of(value.tensor)
-        if nothing is None:
-            return local, sharding
-        local = reshard(self.emitter, local, value.tensor, sharding, whole)
-        chosen = self.emitter.broadcast(self.emitter.is_device(device), local.tensor.shape)
-        local = self.emitter.select(chosen, local, self.emitter.splat(nothing, local.tensor))
-        return local, replace(whole, partial=tuple(range(len(self.mesh.sub_axes))), reduction=sum_of(value.tensor))
 
     def _reordered(self, local: Value, sharding: Sharding, order: DeviceMesh) -> Value:
         """The block that this process holds when the devices stand as in `order`."""
@@ -164,6 +159,7 @@ class Lowering:
         return self.emitter.permute(local, zip(sharding.mesh.devices.tolist(), order.devices.tolist(), strict=True))
 
     def _add(self, value: Value, local: Value, sharding: Sharding, depth: int) -> None:
+        _check_block(value, local, sharding)
         entry = Local(local, sharding, depth)
         if local.name_hint is None:
             local.name_hint = value.name_hint
@@ -245,12 +241,14 @@ class Lowering:
         return local_block
 
     @contextmanager
-    def in_order_of(self, mesh: DeviceMesh) -> Iterator[None]:
-        """Inside, what is laid out is so over the devices as they stand in `mesh`."""
-        outer = self.mesh
+    def manual_over(self, axes: frozenset[int], mesh: DeviceMesh) -> Iterator[None]:
+        """Inside, code is manual over `axes` of `mesh`, and values are laid out over the devices as they stand there."""
+        outer, outer_axes = self.mesh, self.manual
         self.mesh = self.emitter.mesh = mesh
+        self.manual = outer_axes | axes
         yield
         self.mesh = self.emitter.mesh = outer
+        self.manual = outer_axes
 
     def enter(self, ops: list[Op], is_loop: bool) -> None:
         self._scopes.append(OpenBlock(ops, is_loop, []))
@@ -266,7 +264,25 @@ class Lowering:
     def ops(self, ops: Sequence[Op]) -> None:
         for op in ops:
             self.emitter.location = op.location
-            _HANDLERS.get(op.name, _HANDLERS[""])(self, op)
+            name = op.name if self.device_of(op) is None else ON_DEVICE
+            _HANDLERS.get(name, _HANDLERS[""])(self, op)
+
+    def device_of(self, op: Op) -> int | None:
+        """The device that alone computes `op`; None where all do.
+
+        It is the one that the program names. A call with side effects of which the global program names none is issued
+        once, by the first device.
+        """
+        device = self.program.devices.get(op)
+        if device is not None or op.name != "stablehlo.custom_call" or not op["has_side_effect"]:
+            return device
+        is_told = SHARDING_NAME in op.discardable or GSPMD_NAME in op.discardable
+        return None if is_told or self.mesh.size == 1 or self.manual_around(op) else 0
+
+    def manual_around(self, op: Op) -> frozenset[int]:
+        """The sub-axes over which the code that `op` stands in is manual."""
+        values = (*op.operands, *op.results)
+        return self.manual.union(*(self.program.manual.get(value, frozenset()) for value in values))
 
     # --- ops
 
@@ -346,6 +362,14 @@ class Lowering:
 
     def note(self, op: Op, text: str) -> None:
         self.notes.append(f"{op.location}: {op.name}: {text}")
+
+
+def _check_block(value: Value, local: Value, sharding: Sharding) -> None:
+    """InternalError for a local value that is no block of `value` laid out as `sharding`."""
+    if isinstance(value.type, TensorType) and local.tensor.shape != sharding.local_shape(value.tensor.static_shape):
+        place = value.owner.location if isinstance(value.owner, Op) else UNKNOWN
+        text = f"a block of {value.type} laid out as {sharding} is of type {local.type}"
+        raise InternalError(Diagnostic(place, text, value.owner.name if isinstance(value.owner, Op) else ""))
 
 
 def _span(value: Value) -> int:

@@ -9,10 +9,10 @@ from dataclasses import replace
 
 from partitioner.lowering.by_rule import by_rule
 from partitioner.lowering.core import Lowering, lowers
+from partitioner.manual_values import is_boundary, whole_and_part
 from partitioner.mesh import Axes
 from partitioner.reshard import nests
 from partitioner.sharding import Sharding, replicated
-from spmd.analysis.shardings import TO_FULL_CALL, TO_SHARD_CALL
 from spmd.dialects.sdy_attributes import TensorSharding
 from spmd.errors import CompileError, Diagnostic
 from spmd.ir import Op, Value
@@ -35,7 +35,7 @@ def manual_computation(lowering: Lowering, op: Op) -> None:
         whole, part = _boundary(lowering, op, outside, value, lowering.target_sharding(argument))
         taken.append((argument, lowering.get(value, whole), part))
     returned: list[tuple[Value, Value, Sharding | None]] = []
-    with lowering.in_order_of(order):
+    with lowering.manual_over(lowering.reader.manual(op), order):
         for argument, local, layout in taken:
             lowering.set(argument, local, layout)
         lowering.ops(body.ops[:-1])
@@ -63,26 +63,29 @@ def _boundary(
 
 @lowers("stablehlo.custom_call")
 def custom_call(lowering: Lowering, op: Op) -> None:
-    target = op["call_target_name"]
-    if target not in (TO_SHARD_CALL, TO_FULL_CALL):
+    if not is_boundary(op):
         by_rule(lowering, op)
         return
-    manual = lowering.reader.manual_call(op)
-    if target == TO_SHARD_CALL:
-        outer = _annotated_layout(lowering, op.operands[0])
-        whole, part = _layouts(op.operands[0].tensor, outer, lowering.target_sharding(op.result), manual)
-        lowering.set(op.result, lowering.get(op.operands[0], whole), replace(part, mesh=lowering.mesh))
+    outside, inside = whole_and_part(op)
+    annotation = lowering.program.annotations.get(outside)
+    outer = replicated(lowering.mesh, outside.tensor.rank) if annotation is None else annotation.sharding
+    free = lowering.target_sharding(inside).whole()
+    whole, part = _layouts(outside.tensor, outer, free, lowering.program.manual.get(inside, frozenset()))
+    _check_parts(op, outside, inside, whole, part)
+    if inside is op.result:
+        lowering.set(inside, lowering.get(outside, whole), replace(part, mesh=lowering.mesh))
     else:
-        free = lowering.target_sharding(op.operands[0]).whole()
-        whole, part = _layouts(op.result.tensor, _annotated_layout(lowering, op.result), free, manual)
-        lowering.set(op.result, lowering.get(op.operands[0], replace(part, mesh=lowering.mesh)), whole)
+        lowering.set(outside, lowering.get(inside, replace(part, mesh=lowering.mesh)), whole)
 
 
-def _annotated_layout(lowering: Lowering, value: Value) -> Sharding:
-    """The layout of a value, over devices in the order of the mesh that the program names for it."""
-    annotation = lowering.program.annotations.get(value)
-    target = lowering.target_sharding(value)
-    return target if annotation is None else replace(target, mesh=annotation.sharding.mesh)
+def _check_parts(op: Op, outside: Value, inside: Value, whole: Sharding, part: Sharding) -> None:
+    """CompileError where the sharding of the whole value leaves a process other parts than the call declares."""
+    cuts = zip(outside.tensor.static_shape, whole.dimensions, part.dimensions, strict=True)
+    parts = tuple(-(-size // whole.mesh.count(axes[: len(axes) - len(free)])) for size, axes, free in cuts)
+    if parts != inside.tensor.static_shape:
+        expected = outside.tensor.with_shape(parts)
+        text = f"{outside.type}, cut along its manual axes as {whole}, has parts of type {expected}, not {inside.type}"
+        raise CompileError(Diagnostic(op.location, text, op.name))
 
 
 def _layouts(type: TensorType, outer: Sharding, free: Sharding, manual: frozenset[int]) -> tuple[Sharding, Sharding]:

@@ -126,9 +126,10 @@ class Compiled:
         """How its arguments and results are cut."""
         inputs, outputs = self.shardings_of_program if self.is_global else (None, None)
         layouts: list[ShardedType | None] = [None] * len(self.forms)
-        for index, layout in zip(self.kept, layouts_of(inputs or ()), strict=inputs is not None):
-            layouts[index] = layout
-        out_layouts = [None] * len(self.out_forms) if outputs is None else layouts_of(outputs)
+        if inputs is not None:
+            for index, layout in zip(self.kept, layouts_of(inputs[self.tokens :]), strict=True):
+                layouts[index] = layout
+        out_layouts = [None] * len(self.out_forms) if outputs is None else layouts_of(outputs[self.tokens :])
         return Cuts(
             Side(self.tree.children()[0], self.forms, layouts), Side(self.out_tree, self.out_forms, out_layouts)
         )

@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from jax.stages import Lowered
 
+from partitioner.gspmd import parse_sharding
 from spmd.analysis.custom_calls import PYTHON_CALLBACK
+from spmd.analysis.shardings import GSPMD_NAME
 from spmd.backends.numpy.custom_call import register_custom_call
+from spmd.dialects.sdy_attributes import SHARDING_NAME
 from spmd.errors import UsageError
 from spmd.io.reading import parse
-from spmd.ir import Module, Op, Value
+from spmd.ir import Function, Module, Op, Value
 from spmd.ir.attributes import DictAttr, IntegerAttr, StringAttr
 from spmd.jax import places
 from spmd.support.arrays import Tree, UserFunction
 from spmd.types import I32
 
 _OF_MESHES = ("sdy.sharding_constraint", "sdy.mesh")
+_SHARDINGS = (SHARDING_NAME, GSPMD_NAME)
 _numbers = itertools.count()
 
 
@@ -38,10 +42,11 @@ def set_processes(module: Module, count: int) -> None:
 
 
 def drop_shardings(module: Module) -> None:
-    """Removes what says nothing in the view of one process: JAX lays out keys on a mesh without axes."""
+    """Removes what says nothing in the view of one process: JAX lays out keys and callbacks on a mesh without axes."""
     kept: dict[Value, Value] = {}
     for op in list(module.walk()):
         op.replace_operands(kept)
+        op.discardable = {name: value for name, value in op.discardable.items() if name not in _SHARDINGS}
         for region in op.regions:
             for block in region.blocks:
                 for inner in block.ops:
@@ -55,7 +60,18 @@ def mesh_size(module: Module) -> int:
     meshes = [op["mesh"] for op in module.body.ops if op.name == "sdy.mesh"]
     partitions = module.discardable.get("mhlo.num_partitions")
     sizes: list[int] = [math.prod(axis.size for axis in mesh.axes) for mesh in meshes]
-    return max([*sizes, partitions.value if isinstance(partitions, IntegerAttr) else 1])
+    return max([*sizes, partitions.value if isinstance(partitions, IntegerAttr) else 1, *_tiled(module)])
+
+
+def _tiled(module: Module) -> Iterator[int]:
+    """The number of devices that each of GSPMD's shardings is for."""
+    for op in module.walk():
+        entries = [op.discardable]
+        if isinstance(op, Function):
+            entries += [*op.argument_attributes, *op.result_attributes]
+        for text in [entry[GSPMD_NAME] for entry in entries if GSPMD_NAME in entry]:
+            if isinstance(text, StringAttr):
+                yield from (math.prod(sharding.tiles) for sharding in parse_sharding(text.value))
 
 
 def is_callback(op: Op) -> bool:
@@ -75,7 +91,6 @@ def _connect_callbacks(module: Module, callbacks: Sequence[UserFunction]) -> Non
             targets[number] = f"spmd.jax.callback.{next(_numbers)}"
             register_custom_call(targets[number], _calling(callbacks[number]))
         op.attributes = {**op.attributes, "call_target_name": targets[number]}
-        op.discardable = {name: value for name, value in op.discardable.items() if name != "sdy.sharding"}
 
 
 def _calling(callback: UserFunction) -> UserFunction:

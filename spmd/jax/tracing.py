@@ -13,13 +13,14 @@ from traceback import walk_tb
 from typing import Any
 
 import jax
-from jax.extend.core import ClosedJaxpr, Jaxpr
 
 from spmd.compiler.pipeline.options import CompileOptions
 from spmd.errors import UsageError
 from spmd.ir import Module
 from spmd.jax import process_view
+from spmd.jax.equations import equations
 from spmd.jax.leaves import AbstractLeaf
+from spmd.jax.lowering import lower_traced
 from spmd.jax.module import drop_shardings, mesh_size, module_of, set_processes
 from spmd.jax.places import raising_line, user_line
 from spmd.jax.process_view import Axes
@@ -60,7 +61,7 @@ def lower(function: UserFunction, axes: Axes, insert: Insert, tree: Tree, forms:
     """
     args, kwargs = jax.tree.unflatten(tree, [form.struct for form in forms])
     traced, is_global = _trace(function, axes, insert, args, kwargs)
-    lowered = traced.lower(lowering_platforms=("cpu",))
+    lowered = lower_traced(traced)
     module = module_of(lowered, name_of(function))
     if not is_global:
         drop_shardings(module)
@@ -113,7 +114,7 @@ def _trace(function: UserFunction, axes: Axes, insert: Insert, args: Tree, kwarg
 
 def _check_permutations(traced: Any, sizes: Mapping[str, int]) -> None:
     """UsageError for a ppermute of positions that its axes do not have."""
-    for equation in _equations(traced.jaxpr.jaxpr):
+    for equation in equations(traced.jaxpr.jaxpr):
         if equation.primitive.name == "ppermute":
             named = equation.params["axis_name"]
             names = named if isinstance(named, tuple) else (named,)
@@ -164,21 +165,10 @@ def _is_global(traced: Any) -> bool:
     mapped = ("shard_map", "sharding_constraint", "reshard")
     return any(
         equation.primitive.name in mapped or _has_shardings(equation.params)
-        for equation in _equations(traced.jaxpr.jaxpr)
+        for equation in equations(traced.jaxpr.jaxpr)
     )
 
 
 def _has_shardings(params: Mapping[str, Tree]) -> bool:
     shardings = (*params.get("in_shardings", ()), *params.get("out_shardings", ()))
     return any(isinstance(sharding, jax.sharding.Sharding) for sharding in shardings)
-
-
-def _equations(jaxpr: Jaxpr) -> Iterator[Any]:
-    for equation in jaxpr.eqns:
-        yield equation
-        for value in equation.params.values():
-            for inner in value if isinstance(value, tuple | list) else (value,):
-                if isinstance(inner, ClosedJaxpr):
-                    yield from _equations(inner.jaxpr)
-                elif isinstance(inner, Jaxpr):
-                    yield from _equations(inner)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from spmd.analysis.custom_calls import takes_batch
+from spmd.analysis.custom_calls import is_registered, takes_batch
 from spmd.compiler.stack.core import StackedValue, Stacker, Tree, rule
 from spmd.compiler.stack.each_process import each_process
 from spmd.compiler.stack.one_by_one import one_by_one
@@ -14,10 +14,13 @@ from spmd.types import TensorType
 
 @rule("stablehlo.custom_call", always=True)
 def custom_call(stacker: Stacker, op: Op) -> Sequence[Tree]:
+    target = op["call_target_name"]
     if op["has_side_effect"]:
         return each_process(stacker, op)
+    if stacker.mask is not None and is_registered(target) and not takes_batch(target):
+        return each_process(stacker, op)  # users' code is not called with the values of processes that are not here
     differs = stacker.differs(op)
-    if takes_batch(op["call_target_name"]) and differs and _is_plain(op):
+    if takes_batch(target) and differs and _is_plain(op):
         leaves_of = [StackedValue(stacker.stack(leaf), True) for leaf in stacker.all_leaves(op.operands)]
         attributes = {name: value for name, value in op.attributes.items() if not name.endswith("_layouts")}
         types = [stacker.type_of(type) for type in op.result_types]

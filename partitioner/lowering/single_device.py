@@ -1,0 +1,90 @@
+"""Ops of a single device: it alone computes them, on whole operands, and sends their results to the others.
+
+These are the ops that a program gives to one device (`maximal device=k`), and calls with side effects in the global
+program, which are issued once. Source: Shardy's documentation of its export passes,
+sdy-resolve-single-device-sharding; XLA's HloSharding, "maximal".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from partitioner.lowering.by_rule import by_rule
+from partitioner.lowering.core import ON_DEVICE, Lowering, lowers
+from partitioner.manual_values import is_boundary
+from partitioner.sharding import replicated
+from spmd.dialects.core import Trait, has_trait
+from spmd.dialects.make import make_op
+from spmd.errors import CompileError, Diagnostic
+from spmd.ir import Block, Op, Region, Value
+from spmd.types import TensorType, TokenType, Type
+
+
+@lowers(ON_DEVICE)
+def on_device(lowering: Lowering, op: Op) -> None:
+    """An `if` whose true branch holds `op` and runs on its device; a broadcast from there for each result."""
+    device = lowering.device_of(op)
+    assert device is not None
+    _check(lowering, op)
+    emitter = lowering.emitter
+    operands = [lowering.whole(value) for value in op.operands]
+    taken, skipped = Block(), Block()
+    outer, emitter.ops = emitter.ops, taken.ops
+    _finish(lowering, lowering.clone(op, operands, [None] * len(op.results), types=op.result_types))
+    emitter.ops = skipped.ops
+    _finish(lowering, [_nothing(lowering, op, type) for type in op.result_types])
+    emitter.ops = outer
+    regions = [Region([taken]), Region([skipped])]
+    chosen = emitter.op("stablehlo.if", [emitter.is_device(device)], op.result_types, regions=regions)
+    for value, local in zip(op.results, chosen.results, strict=True):
+        if isinstance(value.type, TensorType):
+            whole = replicated(lowering.mesh, value.tensor.rank)
+            lowering.set(value, emitter.broadcast_from(local, device), whole)
+        else:
+            lowering.set(value, local, None)
+
+
+def _check(lowering: Lowering, op: Op) -> None:
+    if lowering.manual_around(op):
+        text = "an op of a single device inside of manual code, which every device runs for itself"
+        raise CompileError(Diagnostic(op.location, text, op.name))
+    for inner in op.walk():
+        if inner.name == "sdy.manual_computation" or is_boundary(inner) or has_trait(inner, Trait.COLLECTIVE):
+            text = f"an op of a single device holds {inner.name}, which takes all devices"
+            raise CompileError(Diagnostic(inner.location, text, op.name))
+
+
+def _finish(lowering: Lowering, results: Sequence[Value]) -> None:
+    emitter = lowering.emitter
+    emitter.ops.append(make_op("stablehlo.return", results, location=emitter.location))
+
+
+def _nothing(lowering: Lowering, op: Op, type: Type) -> Value:
+    """What devices that do not run `op` have in place of a result; it is never read."""
+    if isinstance(type, TensorType):
+        return lowering.emitter.splat(0, type)
+    if isinstance(type, TokenType):
+        return lowering.emitter.one("create_token", (), type)
+    text = f"it runs on a single device, and a value of type {type} cannot be sent to the others"
+    raise CompileError(Diagnostic(op.location, text, op.name))
+
+
+@lowers("stablehlo.partition_id", "stablehlo.replica_id")
+def process_id(lowering: Lowering, op: Op) -> None:
+    """The id of a process in manual code; of the global program, which has no process, CompileError.
+
+    Ids that all processes of the mesh share (replica_id where devices are partitions) are values of the program.
+    """
+    processes = lowering.emitter.processes
+    differs = "stablehlo.replica_id" if processes.by_replica else "stablehlo.partition_id"
+    manual = lowering.manual_around(op)
+    if op.name == differs and lowering.mesh.size > 1 and len(manual) < len(lowering.mesh.sub_axes):
+        free = ", ".join(
+            f'"{run.name}"' for run in lowering.mesh.runs([a for a in range(len(lowering.mesh.sub_axes)) if a not in manual])
+        )
+        text = (
+            f"has no meaning for a value of all devices: it is allowed in code that is manual over all axes of the mesh "
+            f"(here {free} are not manual), and in ops of a single device"
+        )
+        raise CompileError(Diagnostic(op.location, text, op.name))
+    by_rule(lowering, op)

@@ -1,0 +1,91 @@
+"""Which values stand for one process's part: between GSPMD's calls into and out of manual code, nothing else says so.
+
+Source: XLA's SPMDFullToShardShape and SPMDShardToFullShape, whose operand or result is manual over the subgroup that
+its sharding names; what ops compute of such values is manual over the same sub-axes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from partitioner.reading import ShardingReader
+from spmd.analysis.shardings import TO_FULL_CALL, TO_SHARD_CALL
+from spmd.ir import Block, Op, Value
+from spmd.types import TensorType
+
+
+def is_boundary(op: Op) -> bool:
+    """Whether `op` is a call into or out of manual code."""
+    return op.name == "stablehlo.custom_call" and op["call_target_name"] in (TO_SHARD_CALL, TO_FULL_CALL)
+
+
+def whole_and_part(op: Op) -> tuple[Value, Value]:
+    """The value outside of manual code and the one inside, of a call into or out of it."""
+    return (op.operands[0], op.result) if op["call_target_name"] == TO_SHARD_CALL else (op.result, op.operands[0])
+
+
+def manual_values(block: Block, reader: ShardingReader) -> dict[Value, frozenset[int]]:
+    """The sub-axes over which values of `block` are manual by GSPMD's calls; values of the global program are left out.
+
+    Values that ops tie together are in manual code together; the calls alone lead from one side to the other.
+    """
+    boundaries = [op for op in _all_ops(block) if is_boundary(op)]
+    if not boundaries:
+        return {}
+    roots = _Components()
+    for op in _all_ops(block):
+        if not is_boundary(op):
+            roots.join(list(_tied(op)))
+    manual: dict[Value, frozenset[int]] = {}
+    for op in boundaries:
+        part = roots.of(whole_and_part(op)[1])
+        manual[part] = manual.get(part, frozenset()) | reader.manual_call(op)
+    for op in _all_ops(block):
+        if not is_boundary(op):
+            for value, axes in zip(op.results, reader.manual_results(op), strict=True):
+                if axes and roots.of(value) in manual:
+                    manual[roots.of(value)] |= axes
+    for _ in boundaries:  # manual code within manual code is manual over the outer sub-axes, too
+        for op in boundaries:
+            whole, part = map(roots.of, whole_and_part(op))
+            manual[part] |= manual.get(whole, frozenset())
+    return {value: axes for value in roots.values() if (axes := manual.get(roots.of(value)))}
+
+
+def _tied(op: Op) -> Iterator[Value]:
+    """The tensors that `op` and the ends of its regions read and write."""
+    values = [*op.operands, *op.results]
+    for region in op.regions:
+        for block in region.blocks:
+            values += block.arguments
+            values += block.terminator.operands if block.ops else ()
+    return (value for value in values if isinstance(value.type, TensorType))
+
+
+def _all_ops(block: Block) -> Iterator[Op]:
+    for op in block.ops:
+        yield from op.walk()
+
+
+class _Components:
+    """Sets of values, joined where an op ties them."""
+
+    def __init__(self) -> None:
+        self._parents: dict[Value, Value] = {}
+
+    def of(self, value: Value) -> Value:
+        root = value
+        while (parent := self._parents.get(root, root)) is not root:
+            root = parent
+        while (parent := self._parents.get(value, value)) is not root and value is not root:
+            self._parents[value] = root
+            value = parent
+        return root
+
+    def join(self, values: list[Value]) -> None:
+        for value in values:
+            self._parents.setdefault(value, value)
+            self._parents[self.of(value)] = self.of(values[0])
+
+    def values(self) -> list[Value]:
+        return list(self._parents)

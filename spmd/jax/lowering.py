@@ -1,0 +1,76 @@
+"""What JAX traced, lowered to StableHLO for processes that JAX has no devices for."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from jax.extend.core import Jaxpr
+
+from spmd.jax.equations import equations
+
+try:  # no part of JAX's public interface: without them JAX refuses what `lower_traced` says
+    from jax._src import debugging, dispatch, effects
+except ImportError:  # pragma: no cover
+    debugging = dispatch = effects = None  # type: ignore[assignment]
+
+#: Primitives that JAX lowers without devices, once it is kept from insisting on them.
+_CALLBACKS = frozenset(("pure_callback", "io_callback"))
+_NEEDS_DEVICES = "AbstractMesh cannot be used when jaxpr contains primitives that require devices"
+_patching = threading.RLock()
+
+
+def lower_traced(traced: Any) -> Any:
+    """The `jax.stages.Lowered` of a `jax.stages.Traced`, for the CPU.
+
+    A callback of the global view is issued once, by one process. JAX itself insists on devices for it, which abstract
+    meshes do not have, and refuses ordered debugging callbacks on several devices; both are lowered here.
+    """
+    with _patched(effects, "shardable_ordered_effects", _with_debugging):
+        try:
+            return traced.lower(lowering_platforms=("cpu",))
+        except ValueError as error:
+            if not str(error).startswith(_NEEDS_DEVICES):
+                raise
+        with _patched(dispatch, "jaxpr_has_prim_requiring_devices", _but_for_callbacks):
+            return traced.lower(lowering_platforms=("cpu",))
+
+
+def _with_debugging(shardable: Any) -> Any:
+    """The effects that JAX allows on several devices, and those of ordered debugging callbacks."""
+    allowed = effects.EffectTypeSet()
+    for kind in (*shardable._effect_types, debugging.OrderedDebugEffect):
+        allowed.add_type(kind)
+    return allowed
+
+
+def _but_for_callbacks(_: Callable[[Jaxpr], bool]) -> Callable[[Jaxpr], bool]:
+    """JAX's test for primitives that need devices, with callbacks left out."""
+
+    def needs(jaxpr: Jaxpr) -> bool:
+        primitives = {equation.primitive for equation in equations(jaxpr)}
+        return any(
+            primitive in dispatch.prim_requires_devices_during_lowering and primitive.name not in _CALLBACKS
+            for primitive in primitives
+        )
+
+    return needs
+
+
+@contextlib.contextmanager
+def _patched(module: Any, name: str, change: Callable[[Any], Any]) -> Iterator[None]:
+    """While `module.name` is what `change` makes of it; nothing changes in a version of JAX that has no such name."""
+    with _patching:
+        try:
+            before = getattr(module, name)
+            changed = change(before)
+        except AttributeError:
+            yield
+            return
+        setattr(module, name, changed)
+        try:
+            yield
+        finally:
+            setattr(module, name, before)
