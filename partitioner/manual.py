@@ -11,6 +11,7 @@ from partitioner.core import Partitioned, called_functions, local_function, loca
 from partitioner.processes import ProcessLayout
 from partitioner.reading import ShardingReader
 from partitioner.sharding import Annotation, ShardedType, replicated
+from spmd.analysis.shardings import is_layout_call
 from spmd.dialects.make import make_op
 from spmd.ir import Block, Function, Module, Op, Value, copy_arguments, copy_op
 from spmd.types import TensorType, Type
@@ -131,7 +132,7 @@ def _everywhere(type: Type, reader: ShardingReader) -> ShardedType:
 def append_local(ops: list[Op], values: dict[Value, Value], target: list[Op]) -> None:
     """Copies ops that are already local, without what they say of shardings; nested computations are opened."""
     for op in ops:
-        if op.name in _DROPPED:
+        if op.name in _DROPPED or is_layout_call(op):
             if op.results:
                 values[op.result] = values.get(op.operands[0], op.operands[0])
         elif op.name in ("sdy.manual_computation", "sdy.named_computation"):
@@ -160,7 +161,7 @@ def copy_local(op: Op, values: dict[Value, Value]) -> Op:
 
 def _clean(block: Block) -> None:
     """Takes sharding ops out of a copied block, in place."""
-    if any(op.name.startswith("sdy.") for op in block.ops):
+    if any(op.name.startswith("sdy.") or is_layout_call(op) for op in block.ops):
         renamed: dict[Value, Value] = {}
         kept: list[Op] = []
         append_local(block.ops, renamed, kept)

@@ -49,7 +49,7 @@ def manual_values(block: Block, reader: ShardingReader) -> dict[Value, frozenset
         for op in boundaries:
             whole, part = map(roots.of, whole_and_part(op))
             manual[part] |= manual.get(whole, frozenset())
-    return {value: axes for value in roots.values() if (axes := manual.get(roots.of(value)))}
+    return {value: manual[roots.of(value)] for value in roots.values() if roots.of(value) in manual}
 
 
 def _tied(op: Op) -> Iterator[Value]:

@@ -14,7 +14,7 @@ from partitioner.manual import copy_local
 from partitioner.manual_values import manual_values
 from partitioner.reading import ShardingReader
 from partitioner.sharding import Annotation
-from spmd.analysis.shardings import RESULT_CALL, SHARDING_CALL, SHARDING_CALLS
+from spmd.analysis.shardings import SHARDING_CALLS, is_layout_call
 from spmd.dialects.calls import CALLS, Calls
 from spmd.dialects.make import make_op
 from spmd.dialects.sdy_attributes import ShardingPerValue
@@ -195,7 +195,7 @@ class _Importer:
         operands = [self.use(operand, values, block) for operand in op.operands]
         if self.as_written and op.name in _RESHARDINGS:
             clone = op.clone(operands)
-        elif op.name in _RESHARDINGS or _is_sharding_call(op):
+        elif op.name in _RESHARDINGS or is_layout_call(op):
             clone = make_op(CONSTRAINT, operands, op.result_types, location=op.location)
             clone.discardable = op.discardable
         elif _only_adds_units(op) and not self.as_written:
@@ -290,10 +290,6 @@ def _only_adds_units(op: Op) -> bool:
     dimensions = op["broadcast_dimensions"]
     is_ordered = all(first < second for first, second in pairwise(dimensions))
     return is_ordered and op.operands[0].tensor.is_static and op.operands[0].tensor.size == op.result.tensor.size
-
-
-def _is_sharding_call(op: Op) -> bool:
-    return op.name == "stablehlo.custom_call" and op["call_target_name"] in (SHARDING_CALL, RESULT_CALL)
 
 
 def _is_hint(op: Op) -> bool:

@@ -242,7 +242,7 @@ class Lowering:
 
     @contextmanager
     def manual_over(self, axes: frozenset[int], mesh: DeviceMesh) -> Iterator[None]:
-        """Inside, code is manual over `axes` of `mesh`, and values are laid out over the devices as they stand there."""
+        """Inside, code is manual over `axes`, and values are laid out over the devices as they stand in `mesh`."""
         outer, outer_axes = self.mesh, self.manual
         self.mesh = self.emitter.mesh = mesh
         self.manual = outer_axes | axes

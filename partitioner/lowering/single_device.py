@@ -79,12 +79,11 @@ def process_id(lowering: Lowering, op: Op) -> None:
     differs = "stablehlo.replica_id" if processes.by_replica else "stablehlo.partition_id"
     manual = lowering.manual_around(op)
     if op.name == differs and lowering.mesh.size > 1 and len(manual) < len(lowering.mesh.sub_axes):
-        free = ", ".join(
-            f'"{run.name}"' for run in lowering.mesh.runs([a for a in range(len(lowering.mesh.sub_axes)) if a not in manual])
-        )
+        runs = lowering.mesh.runs([axis for axis in range(len(lowering.mesh.sub_axes)) if axis not in manual])
+        free = ", ".join(f'"{run.name}"' for run in runs)
         text = (
-            f"has no meaning for a value of all devices: it is allowed in code that is manual over all axes of the mesh "
-            f"(here {free} are not manual), and in ops of a single device"
+            "has no meaning for a value of all devices: it is allowed in code that is manual over all axes of the "
+            f"mesh (here {free} are not manual), and in ops of a single device"
         )
         raise CompileError(Diagnostic(op.location, text, op.name))
     by_rule(lowering, op)

@@ -40,7 +40,7 @@ def lower_traced(traced: Any) -> Any:
 
 def _with_debugging(shardable: Any) -> Any:
     """The effects that JAX allows on several devices, and those of ordered debugging callbacks."""
-    allowed = effects.EffectTypeSet()
+    allowed: Any = effects.EffectTypeSet()  # type: ignore[no-untyped-call]
     for kind in (*shardable._effect_types, debugging.OrderedDebugEffect):
         allowed.add_type(kind)
     return allowed

@@ -13,8 +13,7 @@ import spmd
 
 jax = pytest.importorskip("jax")
 
-import jax.numpy as jnp  # noqa: E402
-from jax.sharding import AbstractMesh, NamedSharding  # noqa: E402
+from jax.sharding import AbstractMesh  # noqa: E402
 from jax.sharding import PartitionSpec as P  # noqa: E402
 
 import spmd.jax  # noqa: E402
@@ -61,12 +60,14 @@ def check(leaves: Any, expected: Any) -> None:
             np.testing.assert_array_equal(np.signbit(actual.real), np.signbit(desired.real))
 
 
-@pytest.mark.parametrize(("name", "count"), [*((name, 4) for name in FUNCTIONS), ("once", 1), ("ordered", 2), ("kinds", 8)])
+@pytest.mark.parametrize(
+    ("name", "count"), [*((name, 4) for name in FUNCTIONS), ("once", 1), ("ordered", 2), ("kinds", 8)]
+)
 def test_once_on_threads(name: str, count: int, of_partitioner: str) -> None:
     expected, notes = on_one_device(name)
     NOTES.clear()
     of_processes = on_threads(global_view(name, count), count, X)
-    assert NOTES == notes
+    assert notes == NOTES
     for own in of_processes:
         check(own, expected)
 
@@ -77,7 +78,7 @@ def test_once_stacked(name: str, of_partitioner: str) -> None:
     many = spmd.jax.simulate(global_view(name, 8))
     NOTES.clear()
     results = many(X)
-    assert NOTES == notes
+    assert notes == NOTES
     check(jax.tree.leaves(many.unshard(results)), expected)
 
 

@@ -19,6 +19,7 @@ from jax.sharding import AbstractMesh, NamedSharding  # noqa: E402
 from jax.sharding import PartitionSpec as P  # noqa: E402
 
 import spmd.jax  # noqa: E402
+from tests.jax.global_callbacks import FUNCTIONS, NOTES, X, global_view, on_one_device  # noqa: E402
 
 pytestmark = pytest.mark.mpi
 RANK, SIZE = MPI.COMM_WORLD.rank, MPI.COMM_WORLD.size
@@ -157,3 +158,13 @@ def test_bad_use_gets_a_sentence() -> None:
         step(state, {"x": normal(7, 6), "y": normal(7, 2)})
     with pytest.raises(spmd.UsageError, match="this tree is none"):
         step.unshard({"other": [state, state]})
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_a_callback_of_the_global_view_is_issued_by_the_first_rank(name: str) -> None:
+    expected, notes = on_one_device(name)
+    step = spmd.jax.jit(global_view(name, SIZE))
+    NOTES.clear()
+    results = step.unshard(step(X))
+    assert (notes if RANK == 0 else []) == NOTES
+    jax.tree.map(np.testing.assert_array_equal, results, expected)

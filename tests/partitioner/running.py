@@ -17,7 +17,11 @@ def run_whole(text: str, arguments: Sequence[Array]) -> tuple[Array, ...]:
 
 def run_parts(text: str, arguments: Sequence[Array], devices: int, **options: Any) -> list[Array]:
     """The global results of a program with shardings, on in-process ranks."""
-    module = spmd.parse(text)
+    return run_module(spmd.parse(text), arguments, devices, **options)
+
+
+def run_module(module: spmd.Module, arguments: Sequence[Array], devices: int, **options: Any) -> list[Array]:
+    """As `run_parts`, of a program that is parsed."""
     grid = spmd.ProcessGrid(1, devices)
     parts = partitioner.partition(module, grid, **options)
     inputs = [

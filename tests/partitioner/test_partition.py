@@ -9,7 +9,11 @@ import pytest
 
 import partitioner
 import spmd
+from partitioner.lowering import Lowering
+from partitioner.lowering import core as lowering_core
 from partitioner.report import collectives, format_table, total_bytes
+from spmd.errors import InternalError
+from spmd.ir import Op
 from tests.partitioner.loops import THREE_TURNS
 from tests.partitioner.running import Array, collective_kinds, run_parts, run_whole
 
@@ -402,3 +406,19 @@ def test_a_mesh_of_one_device_leaves_the_program_as_it_is() -> None:
     x = np.array([3, 4], np.uint32)
     (block,) = executable(*executable.shard(x))
     assert executable.unshard(block)[0].tolist() == [6, 8]
+
+
+def test_a_block_that_is_not_of_its_layout_is_an_internal_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However a handler lowers an op: what it files is compared with the layout that it says."""
+
+    def wrong(lowering: Lowering, op: Op) -> None:
+        lowering.set(op.result, lowering.whole(op.operands[0]), lowering.target_sharding(op.result))
+
+    monkeypatch.setitem(lowering_core._HANDLERS, "stablehlo.negate", wrong)
+    text = _placed(
+        "func.func @main(%x: tensor<8xf32>XS) -> tensor<8xf32> {\n%r = stablehlo.negate %x : tensor<8xf32>\n"
+        "return %r : tensor<8xf32>\n}",
+        XS='{"x"}',
+    )
+    with pytest.raises(InternalError, match=r'negate: a block of tensor<8xf32> laid out as \[\{"x"\}\] is of type'):
+        partitioner.partition(spmd.parse(text), spmd.ProcessGrid(1, 4))

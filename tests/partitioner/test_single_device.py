@@ -28,7 +28,6 @@ def no_calls() -> Iterator[None]:
     yield
 
 
-
 def _count(array: Any, *, attributes: Any) -> Any:
     """Notes a call, and adds to the array how many there have been."""
     _CALLS.append(np.asarray(array).tolist())
@@ -36,6 +35,11 @@ def _count(array: Any, *, attributes: Any) -> Any:
 
 
 register_custom_call("tests.single_device.count", _count)
+
+
+def _call(operand: str, attributes: str = "has_side_effect = true") -> str:
+    call = f"stablehlo.custom_call @tests.single_device.count({operand}) {{{attributes}}}"
+    return f"{call} : (tensor<4xf32>) -> tensor<4xf32>"
 
 
 def _program(body: str, *, inside: str = "", result: str = "") -> str:
@@ -65,8 +69,7 @@ _CUT = 'sdy.sharding = #sdy.sharding<@mesh, [{"x", "y"}]>'
 def test_a_call_is_made_once_and_all_have_what_it_gave(where: str, inside: str) -> None:
     for effect in ("", "has_side_effect = true, "):
         _CALLS.clear()
-        call = f"stablehlo.custom_call @tests.single_device.count(%a) {{{effect}{where}}} : (tensor<4xf32>) -> tensor<4xf32>"
-        (result,) = run_parts(_program(f"%r = {call}", inside=inside), [_X], 4)
+        (result,) = run_parts(_program(f"%r = {_call('%a', effect + where)}", inside=inside), [_X], 4)
         np.testing.assert_array_equal(result, _X + 1)
         assert len(_CALLS) == 1
 
@@ -92,7 +95,7 @@ def test_a_switch_on_the_device_s_own_id_is_taken_there() -> None:
       %r = "stablehlo.case"(%index) ({{
         stablehlo.return %a : tensor<4xf32>
       }}, {{
-        %call = stablehlo.custom_call @tests.single_device.count(%a) {{has_side_effect = true}} : (tensor<4xf32>) -> tensor<4xf32>
+        %call = {_call("%a")}
         stablehlo.return %call : tensor<4xf32>
       }}, {{
         %n = stablehlo.negate %a : tensor<4xf32>
@@ -113,17 +116,17 @@ def test_an_argument_of_a_single_device_is_what_that_device_was_given() -> None:
 
 
 def test_calls_with_effects_of_no_device_are_made_once() -> None:
-    loop = """%zero = stablehlo.constant dense<0> : tensor<i32>
-      %loop:2 = stablehlo.while(%i = %zero, %v = %a) : tensor<i32>, tensor<4xf32> cond {
+    loop = f"""%zero = stablehlo.constant dense<0> : tensor<i32>
+      %loop:2 = stablehlo.while(%i = %zero, %v = %a) : tensor<i32>, tensor<4xf32> cond {{
         %three = stablehlo.constant dense<3> : tensor<i32>
         %p = stablehlo.compare LT, %i, %three : (tensor<i32>, tensor<i32>) -> tensor<i1>
         stablehlo.return %p : tensor<i1>
-      } do {
+      }} do {{
         %one = stablehlo.constant dense<1> : tensor<i32>
         %next = stablehlo.add %i, %one : tensor<i32>
-        %w = stablehlo.custom_call @tests.single_device.count(%v) {has_side_effect = true} : (tensor<4xf32>) -> tensor<4xf32>
+        %w = {_call("%v")}
         stablehlo.return %next, %w : tensor<i32>, tensor<4xf32>
-      }
+      }}
       %r = stablehlo.add %loop#1, %loop#1 : tensor<4xf32>"""
     (result,) = run_parts(_program(loop, inside=_CUT), [np.zeros(4, np.float32)], 4)
     np.testing.assert_array_equal(result, [12] * 4)
@@ -160,7 +163,8 @@ def test_what_has_no_meaning_is_refused(body: str, match: str) -> None:
 def test_an_id_is_the_process_s_own_in_manual_code_alone() -> None:
     def text(axes: str, rest: str) -> str:
         return _program(
-            f"""%r = sdy.manual_computation(%a) in_shardings=[<@mesh, [{{{axes}}}]>] out_shardings=[<@mesh, [{{{axes}}}]>]
+            f"""%r = sdy.manual_computation(%a)
+              in_shardings=[<@mesh, [{{{axes}}}]>] out_shardings=[<@mesh, [{{{axes}}}]>]
               manual_axes={{{axes}}} (%b: tensor<{rest}xf32>) {{
                 %id = stablehlo.partition_id : tensor<ui32>
                 %f = stablehlo.convert %id : (tensor<ui32>) -> tensor<f32>
