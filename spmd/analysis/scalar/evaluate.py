@@ -1,0 +1,115 @@
+"""Integer expressions computed on NumPy arrays: what a compiler needs to follow indices and predicates.
+
+Floating-point primitives are left to the back ends, whose rounding is theirs to keep.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from spmd.analysis.scalar.expression import Expression, MachineType, Primitive, walk
+from spmd.support.arrays import Array, DType
+
+
+def evaluate(roots: Sequence[Expression], parameters: Sequence[Array]) -> list[Array] | None:
+    """The values of `roots`, elementwise over `parameters`, which broadcast; None where one is not of integers.
+
+    Parameters and results are in the form of registers: i1 as bool, other integers as signed NumPy integers.
+    """
+    values: dict[Expression, Array] = {}
+    with np.errstate(all="ignore"):
+        for node in walk(roots):
+            value = _value(node, [values[operand] for operand in node.operands], parameters)
+            if value is None:
+                return None
+            values[node] = value
+    return [values[root] for root in roots]
+
+
+def dtype_of(type: MachineType) -> DType:
+    """The NumPy type of a register of integers."""
+    return np.dtype(bool) if type is MachineType.I1 else np.dtype(f"i{type.bits // 8}")
+
+
+def _value(node: Expression, operands: list[Array], parameters: Sequence[Array]) -> Array | None:
+    if node.type.is_float or any(operand.type.is_float for operand in node.operands):
+        return None
+    dtype = dtype_of(node.type)
+    if node.primitive is Primitive.PARAMETER:
+        assert isinstance(node.attribute, int)
+        return parameters[node.attribute].astype(dtype, copy=False)
+    if node.primitive is Primitive.CONSTANT:
+        return np.array(node.attribute, np.uint64).astype(dtype)
+    if node.primitive is Primitive.COMPARE_INTEGER:
+        return _compared(str(node.attribute), operands)
+    signed = _SIGNED.get(node.primitive)
+    if signed is not None:
+        return np.asarray(signed(*operands)).astype(dtype, copy=False)
+    unsigned = _UNSIGNED.get(node.primitive)
+    if unsigned is None:
+        return None
+    return np.asarray(unsigned(*map(_unsigned, operands))).astype(dtype, copy=False)
+
+
+def _unsigned(array: Array) -> Array:
+    return array if array.dtype == bool else array.view(f"u{array.dtype.itemsize}")
+
+
+def _compared(predicate: str, operands: list[Array]) -> Array:
+    if predicate[0] == "u":
+        operands = [_unsigned(operand) for operand in operands]
+    return np.asarray(_ORDERS[predicate[-2:]](*operands))
+
+
+def _quotient(x: Array, y: Array) -> Array:
+    """Division towards zero; who divides by zero has chosen another value."""
+    divisor = np.where(y == 0, 1, y)
+    quotient: Array = np.where(
+        np.sign(x) * np.sign(divisor) < 0, -(np.abs(x) // np.abs(divisor)), np.abs(x) // np.abs(divisor)
+    )
+    return quotient
+
+
+def _remainder(x: Array, y: Array) -> Array:
+    remainder: Array = x - _quotient(x, y) * y
+    return remainder
+
+
+_ORDERS: Mapping[str, Callable[..., Any]] = {
+    "eq": operator.eq,
+    "ne": operator.ne,
+    "lt": operator.lt,
+    "le": operator.le,
+    "gt": operator.gt,
+    "ge": operator.ge,
+}
+_SIGNED: Mapping[Primitive, Callable[..., Any]] = {
+    Primitive.ADD: np.add,
+    Primitive.SUB: np.subtract,
+    Primitive.MUL: np.multiply,
+    Primitive.SDIV: _quotient,
+    Primitive.SREM: _remainder,
+    Primitive.SMAX: np.maximum,
+    Primitive.SMIN: np.minimum,
+    Primitive.AND: np.bitwise_and,
+    Primitive.OR: np.bitwise_or,
+    Primitive.XOR: np.bitwise_xor,
+    Primitive.SHL: np.left_shift,
+    Primitive.ASHR: np.right_shift,
+    Primitive.SELECT: np.where,
+    Primitive.RARELY: np.where,
+    Primitive.TRUNCATE: lambda x: x,
+    Primitive.SIGN_EXTEND: lambda x: -x.astype(np.int64) if x.dtype == bool else x,
+}
+_UNSIGNED: Mapping[Primitive, Callable[..., Any]] = {
+    Primitive.UDIV: lambda x, y: x // np.where(y == 0, 1, y).astype(y.dtype),
+    Primitive.UREM: lambda x, y: x % np.where(y == 0, 1, y).astype(y.dtype),
+    Primitive.UMAX: np.maximum,
+    Primitive.UMIN: np.minimum,
+    Primitive.LSHR: np.right_shift,
+    Primitive.ZERO_EXTEND: lambda x: x,
+}

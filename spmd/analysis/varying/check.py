@@ -1,0 +1,102 @@
+"""What is wrong with the communication of a program, found without running it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from collectives.grid import ProcessGrid
+from spmd.analysis.grid import grid_of
+from spmd.analysis.shardings import is_sharded
+from spmd.analysis.varying import control_flow, manual, sources
+from spmd.analysis.varying.analysis import Analysis
+from spmd.analysis.varying.facts import Fact
+from spmd.analysis.varying.findings import Finding
+from spmd.analysis.varying.reasons import reasons
+from spmd.analysis.varying.sums import check_sums
+from spmd.errors import CompileError, Diagnostic, UsageError
+from spmd.ir import Function, Module
+from spmd.ir.attributes import IntegerAttr
+
+#: Modules that file rules of ops in analysis.RULES.
+RULE_FILES = (control_flow, sources)
+
+
+def check_processes(
+    module: Module,
+    grid: ProcessGrid | None = None,
+    function: str = "main",
+    *,
+    replicated_arguments: Collection[int] = (),
+    replicated_results: Collection[int] = (),
+) -> list[Finding]:
+    """What is wrong, or suspected, when the processes of `grid` (the module's own by default) run `function`.
+
+    replicated_arguments   indices of arguments that are the same on all processes; any other may differ
+    replicated_results     indices of results that callers hold for the same on all processes
+
+    A result that is written over a replicated argument (`tf.aliasing_output`) is held for the same, too: it is the
+    next step's argument. In a program with shardings, the bodies of manual computations are checked, on their mesh.
+    CompileError where there is no such function, UsageError for an index that it does not have.
+    """
+    if is_sharded(module):
+        return [
+            finding
+            for op, mesh in manual.manual_computations(module)
+            for finding in _finished(manual.analyse(module, op, mesh))
+        ]
+    entry = _entry(module, function)
+    analysis = Analysis(module, grid_of(module) if grid is None else grid)
+    if analysis.partitions.size == 1:
+        return []
+    partitions = analysis.partitions
+    _check_indices("argument", replicated_arguments, len(entry.arguments), function)
+    _check_indices("result", replicated_results, len(entry.type.results), function)
+    for index, argument in enumerate(entry.arguments):
+        if index not in replicated_arguments:
+            analysis.set(argument, Fact(partitions.distinct, partitions.uniform))
+    analysis.block(entry.body)
+    for index in sorted({*replicated_results, *_carried(entry, replicated_arguments)}):
+        _check_result(analysis, entry, index)
+    return _finished(analysis)
+
+
+def _finished(analysis: Analysis) -> list[Finding]:
+    check_sums(analysis, analysis.collected)
+    return sorted(analysis.findings, key=lambda finding: (not finding.certain, finding.diagnostic.location.offset))
+
+
+def _entry(module: Module, name: str) -> Function:
+    for function in module.functions:
+        if function.symbol == name and not function.is_declaration:
+            return function
+    raise CompileError(Diagnostic(module.location, f"no function @{name} to check", module.name))
+
+
+def _check_indices(what: str, indices: Collection[int], count: int, function: str) -> None:
+    for index in indices:
+        if not 0 <= index < count:
+            raise UsageError(f"@{function} has no {what} {index}: it has {count}")
+
+
+def _carried(entry: Function, replicated: Collection[int]) -> Sequence[int]:
+    """Results that are written over replicated arguments."""
+    found = []
+    for index, attributes in enumerate(entry.argument_attributes):
+        alias = attributes.get("tf.aliasing_output")
+        if index in replicated and isinstance(alias, IntegerAttr):
+            found.append(alias.value)
+    return found
+
+
+def _check_result(analysis: Analysis, entry: Function, index: int) -> None:
+    value = entry.body.terminator.operands[index]
+    fact = analysis.fact(value)
+    if fact.is_uniform:
+        return
+    pair = fact.may.disagreeing(range(analysis.partitions.size))
+    assert pair is not None
+    text = (
+        f"result {index} is held for the same on all processes, and differs between processes {pair[0]} and {pair[1]}: "
+        "no collective (all_reduce, or pmean in JAX) stands between it and what differs"
+    )
+    analysis.report_result(value, entry, text, reasons(analysis, value))

@@ -1,0 +1,263 @@
+"""Branches, loops, calls and asynchronous ops: where processes may go different ways.
+
+A collective inside is sound where all of its group go the same way, or where each way has the same communication.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from spmd.analysis.varying.analysis import Analysis, rule
+from spmd.analysis.varying.events import Choice, Event, first_meeting, meetings, trace
+from spmd.analysis.varying.facts import Fact
+from spmd.analysis.varying.findings import Kind
+from spmd.analysis.varying.groups import members_text
+from spmd.analysis.varying.partitions import Labels, Partition
+from spmd.analysis.varying.reasons import reasons
+from spmd.analysis.varying.sources import draws_random_bits
+from spmd.ir import Op, Value
+from spmd.support.arrays import Array
+
+_LOOP = "stablehlo.while"
+
+
+@rule("func.call", "stablehlo.composite")
+def _call(analysis: Analysis, op: Op) -> None:
+    name = op["callee"] if op.name == "func.call" else op["decomposition"]
+    called = analysis.call(str(name), op.operands)
+    if called is None:
+        _joined(analysis, op)
+        return
+    facts, function = called
+    returned = function.body.terminator.operands
+    draws = draws_random_bits(str(name))
+    analysis.draws_random |= draws
+    for result, fact, value in zip(op.results, facts, returned, strict=True):
+        analysis.set(result, replace(fact, random=op) if draws else fact, (value,))
+
+
+def _joined(analysis: Analysis, op: Op) -> None:
+    fact = analysis.join([analysis.fact(operand) for operand in op.operands])
+    for result in op.results:
+        analysis.set(result, fact, op.operands)
+
+
+@rule("stablehlo.async_start")
+def _async_start(analysis: Analysis, op: Op) -> None:
+    block = op.regions[0].block
+    for argument, operand in zip(block.arguments, op.operands, strict=True):
+        analysis.set(argument, analysis.fact(operand), (operand,))
+    analysis.block(block)
+    returned = block.terminator.operands
+    fact = analysis.join([analysis.fact(value) for value in returned])
+    for result in op.results:
+        analysis.set(result, fact, returned)
+
+
+@rule("stablehlo.optimization_barrier")
+def _barrier(analysis: Analysis, op: Op) -> None:
+    for operand, result in zip(op.operands, op.results, strict=True):
+        analysis.set(result, analysis.fact(operand), (operand,))
+
+
+@rule("stablehlo.if", "stablehlo.case")
+def _branches(analysis: Analysis, op: Op) -> None:
+    chosen = analysis.fact(op.operands[0])
+    masks = _masks(op, chosen.known)
+    facts: list[list[Fact]] = []
+    events: list[Sequence[Event]] = []
+    for index, region in enumerate(op.regions):
+        mask = None if masks is None else masks[index]
+        if mask is not None and not mask.any():
+            facts.append([])
+            events.append(())
+            continue
+        with analysis.collecting() as collected, analysis.among(None if mask is None or len(mask) == 1 else mask):
+            analysis.block(region.block)
+        facts.append([analysis.fact(value) for value in region.block.terminator.operands])
+        events.append(collected)
+    for at, result in enumerate(op.results):
+        taken = [(branch[at], index) for index, branch in enumerate(facts) if branch]
+        fact = _merged(
+            analysis, chosen, [fact for fact, _ in taken], None if masks is None else [masks[i] for _, i in taken]
+        )
+        returned = [op.regions[index].block.terminator.operands[at] for _, index in taken]
+        analysis.set(result, fact, (*returned, op.operands[0]))
+    if any(events):
+        event = Choice(op, tuple(events))
+        analysis.collected.append(event)
+        _check_branches(analysis, event, chosen, masks)
+
+
+def _masks(op: Op, known: Array | None) -> list[Labels] | None:
+    """Which processes take each branch, 1 a process that does; None where that is not known."""
+    if known is None:
+        return None
+    values = known.reshape(-1).astype(np.int64)
+    if op.name == "stablehlo.if":
+        values = 1 - values
+    last = len(op.regions) - 1
+    values = np.where((values < 0) | (values > last), last, values)
+    return [(values == index).astype(np.int64) for index in range(last + 1)]
+
+
+def _merged(analysis: Analysis, chosen: Fact, facts: list[Fact], masks: list[Labels] | None) -> Fact:
+    """What is known after branches, of which each process has taken one."""
+    partitions = analysis.partitions
+    if masks is None or any(len(mask) == 1 for mask in masks):
+        if len(facts) == 1:
+            return facts[0]
+        joined = analysis.join([chosen, *facts])
+        return Fact(joined.may, joined.sure)
+    taken = [np.broadcast_to(mask, partitions.size).astype(bool) for mask in masks]
+    may = partitions.selected(taken, [fact.may for fact in facts])
+    sure = partitions.selected(taken, [fact.sure for fact in facts])
+    known = _selected(taken, [fact.known for fact in facts], partitions.size)
+    return Fact(may, sure) if known is None else analysis.held(known)
+
+
+def _selected(masks: Sequence[Array], known: Sequence[Array | None], size: int) -> Array | None:
+    arrays = [array for array in known if array is not None]
+    if len(arrays) < len(known):
+        return None
+    result = np.broadcast_to(arrays[0], (size, *arrays[0].shape[1:])).copy()
+    for mask, array in zip(masks, arrays, strict=True):
+        result[mask] = np.broadcast_to(array, result.shape)[mask]
+    return result
+
+
+def _check_branches(analysis: Analysis, event: Choice, chosen: Fact, masks: list[Labels] | None) -> None:
+    """Reports groups whose processes may take branches of different communication."""
+    for meeting, group in _divided(analysis, event, chosen.may):
+        branches = range(len(event.regions))
+        if masks is not None:
+            branches = [at for at in branches if masks[at][list(group)].any()]  # type: ignore[assignment]
+        traces = [trace(event.regions[at], group) for at in branches]
+        if all(each == traces[0] for each in traces):
+            continue
+        pair = chosen.may.disagreeing(group)
+        assert pair is not None
+        certain = chosen.sure.disagreeing(group) is not None
+        _report(analysis, event, group, pair, certain, masks, meeting)
+        return
+
+
+def _report(
+    analysis: Analysis,
+    event: Choice,
+    group: tuple[int, ...],
+    pair: tuple[int, int],
+    certain: bool,
+    masks: list[Labels] | None,
+    meeting: Op,
+) -> None:
+    predicate = event.op.operands[0]
+    where, other = (meeting, None)
+    if masks is not None:
+        taken = [next(at for at, mask in enumerate(masks) if mask[rank]) for rank in pair]
+        found = [first_meeting(event.regions[at], group) for at in taken]
+        where, other = (found[0] or found[1] or meeting), found[1] if found[0] else None
+        waits, goes = pair if found[0] else pair[::-1]
+        does = (
+            f"comes to {other.name} at {other.location}"
+            if other is not None and other is not where
+            else "does not come to it"
+        )
+        text = f"process {waits} waits here for process {goes}, which takes another branch and {does}"
+    else:
+        text = (
+            f"{members_text(group)} meet here, and may take different branches: "
+            f"the {'predicate' if event.op.name == 'stablehlo.if' else 'index'} of {event.op.name} differs between them"
+        )
+    notes = [f"  {event.op.name} at {event.op.location} chooses by", *reasons(analysis, predicate)]
+    analysis.report(Kind.DIVERGENT_COLLECTIVE, where, text, certain, notes)
+
+
+def _divided(analysis: Analysis, event: Choice, part: Partition) -> Iterator[tuple[Op, tuple[int, ...]]]:
+    """Groups that meet within `event` and whose processes differ in `part`, each once, with a collective of theirs."""
+    seen: set[int] = set()
+    checked: set[tuple[int, ...]] = set()
+    for region in event.regions:
+        for meeting in meetings(region):
+            if id(meeting.groups) in seen:
+                continue
+            seen.add(id(meeting.groups))
+            for index in meeting.groups.apart(part, analysis.active):
+                group = meeting.groups.tuples[index]
+                if group not in checked:
+                    checked.add(group)
+                    yield meeting.op, group
+
+
+@rule(_LOOP)
+def _loop(analysis: Analysis, op: Op) -> None:
+    condition, body = (region.block for region in op.regions)
+    carried = [analysis.fact(operand) for operand in op.operands]
+    causes: list[Sequence[Value]] = [(operand,) for operand in op.operands]
+    drew, analysis.draws_random = analysis.draws_random, False
+    with analysis.quietly(), analysis.collecting() as events:
+        while True:
+            _enter(analysis, condition.arguments, carried, causes)
+            analysis.block(condition)
+            chosen = analysis.fact(condition.terminator.operands[0])
+            _enter(analysis, body.arguments, carried, causes)
+            analysis.block(body)
+            returned = [analysis.fact(value) for value in body.terminator.operands]
+            after = [_settled(analysis, fact, back, chosen) for fact, back in zip(carried, returned, strict=True)]
+            if all(_same(fact, before) for fact, before in zip(after, carried, strict=True)):
+                break
+            for at, value in enumerate(body.terminator.operands):
+                causes[at] = (*causes[at][:1], value, condition.terminator.operands[0])
+            carried = after
+    if analysis.recording and (events or analysis.draws_random):
+        with analysis.collecting() as events:
+            _enter(analysis, condition.arguments, carried, causes)
+            analysis.block(condition)
+            _enter(analysis, body.arguments, carried, causes)
+            analysis.block(body)
+    analysis.draws_random |= drew
+    for result, fact, argument in zip(op.results, carried, body.arguments, strict=True):
+        analysis.set(result, fact, (argument, condition.terminator.operands[0]))
+    if events:
+        event = Choice(op, (events,))
+        analysis.collected.append(event)
+        _check_loop(analysis, event, chosen, condition.terminator.operands[0])
+
+
+def _enter(
+    analysis: Analysis, arguments: Sequence[Value], facts: Sequence[Fact], causes: Sequence[Sequence[Value]]
+) -> None:
+    for argument, fact, values in zip(arguments, facts, causes, strict=True):
+        analysis.set(argument, fact, values)
+
+
+def _settled(analysis: Analysis, fact: Fact, back: Fact, chosen: Fact) -> Fact:
+    """What is known of a carried value at the start of any iteration, and after the last."""
+    if fact.known is not None and _same(fact, back) and chosen.is_uniform:
+        return fact
+    joined = analysis.join([fact, back, chosen])
+    return Fact(joined.may, joined.sure)
+
+
+def _same(fact: Fact, other: Fact) -> bool:
+    if fact.may is not other.may or fact.sure is not other.sure or (fact.known is None) is not (other.known is None):
+        return False
+    return fact.known is None or np.array_equal(fact.known, np.asarray(other.known))
+
+
+def _check_loop(analysis: Analysis, event: Choice, chosen: Fact, predicate: Value) -> None:
+    """Reports groups whose processes may leave the loop at different iterations."""
+    for meeting, group in _divided(analysis, event, chosen.may):
+        pair = chosen.may.disagreeing(group)
+        assert pair is not None
+        certain = chosen.sure.disagreeing(group) is not None
+        text = (
+            f"{members_text(group)} meet here in each iteration of a loop whose number of iterations differs between "
+            f"processes {pair[0]} and {pair[1]}"
+        )
+        notes = [f"  stablehlo.while at {event.op.location} goes on by", *reasons(analysis, predicate)]
+        analysis.report(Kind.DIVERGENT_COLLECTIVE, meeting, text, certain, notes)
+        return

@@ -1,0 +1,131 @@
+"""Where differences between processes come from, and what draws random numbers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from spmd.analysis.varying.analysis import Analysis, rule
+from spmd.analysis.varying.facts import Fact
+from spmd.analysis.varying.findings import Kind
+from spmd.analysis.varying.reasons import reasons
+from spmd.ir import Op, Value
+from spmd.types import ElementType, TensorType
+
+#: Functions that JAX's random bits come from, by their names in its programs.
+_RANDOM_BITS = re.compile(r"random_bits|rng_bit_generator|^_?rng_")
+#: Ops that put random numbers and data together, element by element.
+_MIXING = ("stablehlo.multiply", "stablehlo.select", "stablehlo.add", "stablehlo.subtract")
+#: Those by which a mask is applied.
+_MASKING = _MIXING[:2]
+_MOST_VISITED = 2000
+
+
+@rule("stablehlo.partition_id", "stablehlo.replica_id")
+def _id(analysis: Analysis, op: Op) -> None:
+    ranks = np.arange(analysis.partitions.size, dtype=np.uint32)
+    partitions = analysis.grid.num_partitions
+    ids = ranks % partitions if op.name == "stablehlo.partition_id" else ranks // partitions
+    analysis.set(op.results[0], analysis.held(ids))
+
+
+@rule("stablehlo.infeed", "stablehlo.recv")
+def _received(analysis: Analysis, op: Op) -> None:
+    """What a process is given while it runs: nothing says that others are given the same."""
+    for result in op.results:
+        if isinstance(result.type, TensorType):
+            analysis.set(result, Fact(analysis.partitions.distinct, analysis.partitions.uniform))
+
+
+@rule("stablehlo.rng")
+def _rng(analysis: Analysis, op: Op) -> None:
+    """Random numbers of each process's own. Source: specification, rng."""
+    analysis.draws_random = True
+    fact = Fact(analysis.partitions.distinct, analysis.partitions.distinct, random=op)
+    analysis.set(op.results[0], fact)
+
+
+@rule("stablehlo.rng_bit_generator")
+def _rng_bit_generator(analysis: Analysis, op: Op) -> None:
+    analysis.draws_random = True
+    state = analysis.fact(op.operands[0])
+    analysis.set(op.results[0], state, op.operands)
+    analysis.set(op.results[1], Fact(state.may, state.sure, random=op), op.operands)
+
+
+@rule("stablehlo.custom_call")
+def _custom_call(analysis: Analysis, op: Op) -> None:
+    """A call with effects may give each process something else; any other is a function of its operands."""
+    fact = analysis.join([analysis.fact(operand) for operand in op.operands])
+    if op["has_side_effect"]:
+        fact = replace(fact, may=analysis.partitions.distinct)
+    for result in op.results:
+        analysis.set(result, fact, op.operands)
+
+
+def draws_random_bits(symbol: str) -> bool:
+    """Whether a function of this name gives random bits of a key."""
+    return _RANDOM_BITS.search(symbol) is not None
+
+
+@rule(*_MIXING)
+def _mixing(analysis: Analysis, op: Op) -> None:
+    """Reports random numbers that are the same where data differ, or differ where data are the same."""
+    facts = [analysis.fact(operand) for operand in op.operands]
+    if all(fact is analysis.nothing for fact in facts):
+        analysis.facts.pop(op.results[0], None)
+        return
+    analysis.computed(op, facts)
+    if _is_float(op.results[0]):
+        _check_mixing(analysis, op, facts)
+
+
+def _check_mixing(analysis: Analysis, op: Op, facts: Sequence[Fact]) -> None:
+    random = next((fact for fact in facts if fact.random is not None), None)
+    if random is None:
+        return
+    source = random.random
+    assert source is not None
+    data = [
+        (value, fact)
+        for value, fact in zip(op.operands, facts, strict=True)
+        if fact.random is None and value.type == op.results[0].type
+    ]
+    varying = next((value for value, fact in data if not fact.is_uniform), None)
+    if random.is_uniform and varying is not None:
+        text = "the same random numbers on all processes, for data that differ between them"
+        notes = [f"  drawn by {source.name} at {source.location}, of a key that is the same; the data:"]
+        analysis.report(Kind.SAME_RANDOM, op, text, False, [*notes, *reasons(analysis, varying)])
+    elif _is_masking(op, random) and varying is None and any(depends_on_data(value) for value, _ in data):
+        text = "random numbers that differ between processes, for data that are the same on all of them"
+        drawn = next(value for value, fact in zip(op.operands, facts, strict=True) if fact is random)
+        notes = [f"  drawn by {source.name} at {source.location}, of a key that differs:"]
+        analysis.report(Kind.DIFFERENT_RANDOM, op, text, False, [*notes, *reasons(analysis, drawn)])
+
+
+def _is_masking(op: Op, random: Fact) -> bool:
+    return op.name in _MASKING and not random.is_uniform
+
+
+def depends_on_data(value: Value) -> bool:
+    """Whether `value` is computed of anything but constants: of arguments, or of what communication gives."""
+    waiting, seen = [value], {value}
+    while waiting and len(seen) < _MOST_VISITED:
+        op = waiting.pop().defining_op
+        if op is None or op.regions:
+            return True
+        for operand in op.operands:
+            if operand not in seen:
+                seen.add(operand)
+                waiting.append(operand)
+    return len(seen) >= _MOST_VISITED
+
+
+def _is_float(value: Value) -> bool:
+    if not isinstance(value.type, TensorType) or not value.type.rank:
+        return False
+    element = value.type.element_type
+    return isinstance(element, ElementType) and element.is_float
