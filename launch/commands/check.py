@@ -1,36 +1,150 @@
-"""``spmd check``: parse and verify programs; silent when all is well.
+"""``spmd check``: parse and verify programs, and find what is wrong with their communication; silent when all is well.
 
-What the specification's text forbids and StableHLO's own verifier takes is a warning, or with --strict an error.
+What the specification's text forbids and StableHLO's own verifier takes is a warning, and so is what is only suspected
+of communication: with --strict, they are errors.
 """
+
+from __future__ import annotations
 
 import argparse
 import sys
+from typing import TYPE_CHECKING
 
-HELP = "parse and verify programs: silent, or the errors with their source lines"
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from spmd import Module, SpmdError
+    from spmd.analysis.varying.findings import Finding
+
+HELP = "parse and verify programs, and check their communication: silent, or the errors with their source lines"
+
+DESCRIPTION = """\
+Parses and verifies programs. Where a program is for several processes (--grid, or its own mhlo.num_replicas and
+mhlo.num_partitions), it is also worked out which values are the same on all of them, and reported: collectives that not
+all processes of a group come to, sums of what is the same already, results held for the same that differ, random
+numbers of one key where they should differ, sends that nobody receives. A line with the comment `spmd: ignore`, or
+`spmd: ignore[KIND]`, is not reported.
+
+`spmd check a.mlir : 3 b.mlir` takes one process of a.mlir and three of b.mlir, as mpirun does, and follows the
+communication of all.
+"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("programs", nargs="+", metavar="PROGRAM", help="a program in any form that is read")
+    from launch.values import grid
+
+    parser.description = DESCRIPTION
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument(
-        "--strict", action="store_true", help="what only the specification's text forbids is an error, too"
+        "programs",
+        nargs="+",
+        metavar="PROGRAM",
+        help="a program in any form that is read; or [N] PROGRAM : [N] PROGRAM",
     )
+    parser.add_argument(
+        "--strict", action="store_true", help="what only the specification's text forbids, or is suspected, is an error"
+    )
+    parser.add_argument("--grid", type=grid, metavar="RxP", help="replicas x partitions; the program's own by default")
+    parser.add_argument("--function", default="main", metavar="NAME", help="the function that the processes run")
+    for what in ("arguments", "results"):
+        parser.add_argument(
+            f"--replicated-{what}",
+            type=_indices,
+            default=(),
+            metavar="I,J,...",
+            help=f"{what} that are the same on all processes, by number",
+        )
 
 
 def run(args: argparse.Namespace) -> int:
+    if ":" in args.programs:
+        return _check_together(args)
+    return max(_check(path, args) for path in args.programs)
+
+
+def _check(path: str, args: argparse.Namespace) -> int:
+    """The exit status of one program that all processes run."""
     import spmd
-    from launch.cli import explain
+    from spmd.analysis.varying.check import check_processes
     from spmd.compiler.pipeline.verify import warnings
 
-    status = 0
-    for path in args.programs:
-        try:
-            unmet = warnings(spmd.load(path))
-            if unmet and args.strict:
-                raise spmd.VerificationError(unmet)
-            for warning in unmet:
-                print(f"warning: {warning}", file=sys.stderr)
-        except spmd.SpmdError as error:
-            message, failed = explain(error)
-            print(message, file=sys.stderr)
-            status = max(status, failed)
+    try:
+        module = spmd.load(path)
+        unmet = warnings(module)
+        if unmet and args.strict:
+            raise spmd.VerificationError(unmet)
+        for warning in unmet:
+            print(f"warning: {warning}", file=sys.stderr)
+        findings = []
+        if args.replicated_arguments or args.replicated_results or args.function in _functions(module):
+            findings = check_processes(
+                module,
+                args.grid,
+                args.function,
+                replicated_arguments=args.replicated_arguments,
+                replicated_results=args.replicated_results,
+            )
+    except spmd.SpmdError as error:
+        return _told(error)
+    return _report(findings, args.strict)
+
+
+def _check_together(args: argparse.Namespace) -> int:
+    """The exit status of several programs whose processes communicate."""
+    import spmd
+    from spmd.analysis.varying.check import check_programs
+
+    try:
+        counts, paths = _parts(args.programs)
+        modules = {path: spmd.load(path) for path in paths}
+        programs = [(path, modules[path]) for path in paths]
+        findings = check_programs(programs, counts, args.grid, args.function)
+    except spmd.SpmdError as error:
+        return _told(error)
+    return _report(findings, args.strict)
+
+
+def _parts(words: Sequence[str]) -> tuple[list[int], list[str]]:
+    """How many processes run which file, of `[N] FILE : [N] FILE ...`."""
+    import spmd
+
+    counts, paths = [], []
+    for part in " ".join(words).split(" : "):
+        given = part.split()
+        count = given.pop(0) if len(given) == 2 and given[0].isdecimal() else "1"
+        if len(given) != 1 or int(count) < 1:
+            raise spmd.UsageError(f"expected [NUMBER] PROGRAM between colons, got '{part}'")
+        counts.append(int(count))
+        paths.append(given[0])
+    return counts, paths
+
+
+def _functions(module: Module) -> set[str]:
+    return {function.symbol for function in module.functions if not function.is_declaration}
+
+
+def _told(error: SpmdError) -> int:
+    from launch.cli import explain
+
+    message, status = explain(error)
+    print(message, file=sys.stderr)
     return status
+
+
+def _report(findings: Sequence[Finding], strict: bool) -> int:
+    for finding in findings:
+        is_error = finding.certain or strict
+        print(f"{'error' if is_error else 'warning'}: {finding}", file=sys.stderr)
+    return int(any(finding.certain or strict for finding in findings))
+
+
+def _indices(text: str) -> tuple[int, ...]:
+    """`1,2` or `0-3,7` as numbers."""
+    numbers: list[int] = []
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        try:
+            numbers += range(int(first), int(last or first) + 1)
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"expected numbers such as 1,2 or 0-3, got '{text}'") from None
+    return tuple(numbers)

@@ -44,6 +44,22 @@ def process_pairs(op: Op, grid: ProcessGrid) -> tuple[tuple[int, int], ...]:
         raise CollectiveError(Diagnostic(op.location, f"on a {grid} process grid: {error}", op.name)) from None
 
 
+def transfer_ends(op: Op, grid: ProcessGrid) -> dict[int, int] | None:
+    """For a send the target of each rank that sends, for a recv the source of each that receives.
+
+    None where the op has no `source_target_pairs`: its channel finds the other end. Pairs are of partitions where the
+    grid has partitions, else of replicas. CollectiveError for ids that the grid does not have, or given twice.
+    """
+    pairs = op.attributes.get("source_target_pairs")
+    if pairs is None or not pairs.size:
+        return None
+    try:
+        ranks = permute_pairs(grid, pairs, 1 if grid.num_partitions > 1 else 0)
+    except GroupError as error:
+        raise CollectiveError(Diagnostic(op.location, f"on a {grid} process grid: {error}", op.name)) from None
+    return dict(ranks) if op.name == "stablehlo.send" else {target: source for source, target in ranks}
+
+
 @lru_cache(maxsize=64)
 def _grouped(
     family: str, crosses: bool, global_ids: bool, grid: ProcessGrid, shape: tuple[int, ...], data: bytes

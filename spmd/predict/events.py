@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from spmd.analysis.collectives import DESCRIPTIONS, Collective
+from spmd.analysis.loops import trip_count
 from spmd.backends.llvm.native_region import is_native
 from spmd.compiler.pipeline.lower import ModuleLowering
 from spmd.compiler.schedule.costs import (
@@ -23,7 +24,6 @@ from spmd.compiler.schedule.nest import Nest
 from spmd.compiler.schedule.rows import row_groups
 from spmd.compiler.schedule.show import lines_of, names_of, title
 from spmd.compiler.schedule.units import nests_of
-from spmd.compiler.transforms.unroll import turns_of
 from spmd.ir import Block, Function, Op, Value, captured_values
 from spmd.predict.machine import Machine
 from spmd.support.amounts import amount
@@ -244,7 +244,7 @@ class _SchedulePricer:
     # --- control flow ---
 
     def _loop(self, op: Op, turns: int, native: bool, overhead: float) -> Iterator[PricedEvent]:
-        count = turns_of(op)
+        count = trip_count(op)
         if count is None:
             count = self.turns
             told = f"{count} turn{'s' * (count != 1)}"

@@ -9,8 +9,10 @@ from spmd.analysis.grid import grid_of
 from spmd.analysis.shardings import is_sharded
 from spmd.analysis.varying import control_flow, manual, sources
 from spmd.analysis.varying.analysis import Analysis
+from spmd.analysis.varying.events import transfers
 from spmd.analysis.varying.facts import Fact
-from spmd.analysis.varying.findings import Finding
+from spmd.analysis.varying.findings import Finding, Kind
+from spmd.analysis.varying.matching import match
 from spmd.analysis.varying.reasons import reasons
 from spmd.analysis.varying.sums import check_sums
 from spmd.errors import CompileError, Diagnostic, UsageError
@@ -55,9 +57,42 @@ def check_processes(
         if index not in replicated_arguments:
             analysis.set(argument, Fact(partitions.distinct, partitions.uniform))
     analysis.block(entry.body)
+    if any(transfers(analysis.collected)):
+        analysis.findings += match([analysis.collected], [0] * partitions.size, [f"@{function}"])
     for index in sorted({*replicated_results, *_carried(entry, replicated_arguments)}):
         _check_result(analysis, entry, index)
     return _finished(analysis)
+
+
+def check_programs(
+    programs: Sequence[tuple[str, Module]],
+    counts: Sequence[int],
+    grid: ProcessGrid | None = None,
+    function: str = "main",
+) -> list[Finding]:
+    """What does not meet when the first `counts[0]` processes run the first of `programs`, (name, module), and so on.
+
+    The grid has by default as many partitions as the modules declare at most. UsageError where it has not as many
+    processes as there are.
+    """
+    size = sum(counts)
+    if grid is None:
+        partitions = max(grid_of(module).num_partitions for _, module in programs)
+        grid = ProcessGrid(max(1, size // partitions), partitions)
+    if grid.num_replicas * grid.num_partitions != size:
+        raise UsageError(f"{size} processes on a {grid} process grid")
+    findings: list[Finding] = []
+    events = []
+    for _, module in programs:
+        analysis = Analysis(module, grid)
+        entry = _entry(module, function)
+        for argument in entry.arguments:
+            analysis.set(argument, Fact(analysis.partitions.distinct, analysis.partitions.uniform))
+        analysis.block(entry.body)
+        findings += [finding for finding in analysis.findings if finding.kind is Kind.GROUPS]
+        events.append(analysis.collected)
+    program_of = [number for number, count in enumerate(counts) for _ in range(count)]
+    return findings + match(events, program_of, [name for name, _ in programs])
 
 
 def _finished(analysis: Analysis) -> list[Finding]:

@@ -10,6 +10,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from spmd.analysis.constants import constant_array
+from spmd.analysis.loops import counted_loop
 from spmd.analysis.varying.analysis import Analysis, rule
 from spmd.analysis.varying.events import Choice, Event, first_meeting, meetings, trace
 from spmd.analysis.varying.facts import Fact
@@ -87,7 +89,7 @@ def _branches(analysis: Analysis, op: Op) -> None:
         returned = [op.regions[index].block.terminator.operands[at] for _, index in taken]
         analysis.set(result, fact, (*returned, op.operands[0]))
     if any(events):
-        event = Choice(op, tuple(events))
+        event = Choice(op, tuple(events), _ways(masks))
         analysis.collected.append(event)
         _check_branches(analysis, event, chosen, masks)
 
@@ -102,6 +104,32 @@ def _masks(op: Op, known: Array | None) -> list[Labels] | None:
     last = len(op.regions) - 1
     values = np.where((values < 0) | (values > last), last, values)
     return [(values == index).astype(np.int64) for index in range(last + 1)]
+
+
+def _ways(masks: list[Labels] | None) -> Array | None:
+    """The branch that each process takes."""
+    return None if masks is None else np.argmax(np.stack(masks), axis=0)
+
+
+def _iterations(analysis: Analysis, op: Op) -> Array | None:
+    """How often each process goes through a counted loop whose start and bound are known."""
+    loop = counted_loop(op)
+    if loop is None:
+        return None
+    start, bound = (_numbers(analysis, value) for value in (loop.start, loop.bound))
+    if start is None or bound is None:
+        return None
+    counts = [loop.iterations(int(first), int(last)) for first, last in np.broadcast(start, bound)]
+    return None if None in counts else np.array(counts, np.int64)
+
+
+def _numbers(analysis: Analysis, value: Value) -> Array | None:
+    """The scalar that each process holds, or one for all."""
+    known = analysis.fact(value).known
+    if known is not None:
+        return known.reshape(-1)
+    constant = constant_array(value.defining_op)
+    return None if constant is None else constant.reshape(-1)
 
 
 def _merged(analysis: Analysis, chosen: Fact, facts: list[Fact], masks: list[Labels] | None) -> Fact:
@@ -222,7 +250,7 @@ def _loop(analysis: Analysis, op: Op) -> None:
     for result, fact, argument in zip(op.results, carried, body.arguments, strict=True):
         analysis.set(result, fact, (argument, condition.terminator.operands[0]))
     if events:
-        event = Choice(op, (events,))
+        event = Choice(op, (events,), _iterations(analysis, op))
         analysis.collected.append(event)
         _check_loop(analysis, event, chosen, condition.terminator.operands[0])
 

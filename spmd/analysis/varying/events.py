@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from spmd.analysis.varying.groups import Groups
 from spmd.analysis.varying.partitions import Partition
 from spmd.ir import Op
+from spmd.support.arrays import Array
 
 
 @dataclass(frozen=True)
@@ -21,14 +22,32 @@ class Meeting:
 
 
 @dataclass(frozen=True)
+class Transfer:
+    """A send or recv: `ends` has the other end of each process that is at one; None where the channel finds it."""
+
+    op: Op
+    channel: int
+    ends: Mapping[int, int] | None
+
+    @property
+    def sends(self) -> bool:
+        return self.op.name == "stablehlo.send"
+
+
+@dataclass(frozen=True)
 class Choice:
-    """Control flow with communication inside: the events of each branch, or of a loop's condition and body."""
+    """Control flow with communication inside: the events of each branch, or of a loop's condition and body.
+
+    `ways` is, for each process (or in one number for all), the branch that it takes, or how often it goes through the
+    loop; None where the program computes it of what is not known.
+    """
 
     op: Op
     regions: tuple[Sequence[Event], ...]
+    ways: Array | None = None
 
 
-Event = Meeting | Choice
+Event = Meeting | Transfer | Choice
 
 
 def trace(events: Sequence[Event], group: tuple[int, ...]) -> tuple[Hashable, ...]:
@@ -38,7 +57,7 @@ def trace(events: Sequence[Event], group: tuple[int, ...]) -> tuple[Hashable, ..
         if isinstance(event, Meeting):
             if group in event.groups.tuples:
                 found.append((group, event.signature))
-        else:
+        elif isinstance(event, Choice):
             inside = tuple(trace(region, group) for region in event.regions)
             if any(inside):
                 found.append((event.op.name, inside))
@@ -51,7 +70,7 @@ def first_meeting(events: Sequence[Event], group: tuple[int, ...]) -> Op | None:
         if isinstance(event, Meeting):
             if group in event.groups.tuples:
                 return event.op
-        else:
+        elif isinstance(event, Choice):
             for region in event.regions:
                 found = first_meeting(region, group)
                 if found is not None:
@@ -64,6 +83,16 @@ def meetings(events: Sequence[Event]) -> Iterator[Meeting]:
     for event in events:
         if isinstance(event, Meeting):
             yield event
-        else:
+        elif isinstance(event, Choice):
             for region in event.regions:
                 yield from meetings(region)
+
+
+def transfers(events: Sequence[Event]) -> Iterator[Transfer]:
+    """All sends and receives among `events`."""
+    for event in events:
+        if isinstance(event, Transfer):
+            yield event
+        elif isinstance(event, Choice):
+            for region in event.regions:
+                yield from transfers(region)

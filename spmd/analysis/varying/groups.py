@@ -34,6 +34,20 @@ class Groups:
         rows: list[list[int]] = self.members.tolist()
         return tuple(tuple(rank for rank in row if rank != _NOBODY) for row in rows)
 
+    @cached_property
+    def of_rank(self) -> dict[int, tuple[int, ...]]:
+        """The group of each process that is in one."""
+        return {rank: group for group in self.tuples for rank in group}
+
+    @cached_property
+    def pairs_of(self) -> dict[int, tuple[tuple[int, int], ...]]:
+        """The (source, target) pairs of a collective_permute in which each process stands."""
+        found: dict[int, tuple[tuple[int, int], ...]] = {}
+        for source, target in self.members.tolist():
+            for rank in {source, target}:
+                found[rank] = (*found.get(rank, ()), (source, target))
+        return found
+
     def apart(self, part: Partition, active: Labels | None) -> list[int]:
         """The groups of which two members that are `active` (all, for None) have different labels."""
         if part.is_uniform or not self.members.size:

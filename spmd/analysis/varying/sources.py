@@ -8,10 +8,13 @@ from dataclasses import replace
 
 import numpy as np
 
+from spmd.analysis.process_groups import channel_id, transfer_ends
 from spmd.analysis.varying.analysis import Analysis, rule
+from spmd.analysis.varying.events import Transfer
 from spmd.analysis.varying.facts import Fact
 from spmd.analysis.varying.findings import Kind
 from spmd.analysis.varying.reasons import reasons
+from spmd.errors import CollectiveError
 from spmd.ir import Op, Value
 from spmd.types import ElementType, TensorType
 
@@ -32,7 +35,27 @@ def _id(analysis: Analysis, op: Op) -> None:
     analysis.set(op.results[0], analysis.held(ids))
 
 
-@rule("stablehlo.infeed", "stablehlo.recv")
+@rule("stablehlo.send")
+def _send(analysis: Analysis, op: Op) -> None:
+    _transfer(analysis, op)
+
+
+@rule("stablehlo.recv")
+def _recv(analysis: Analysis, op: Op) -> None:
+    _transfer(analysis, op)
+    _received(analysis, op)
+
+
+def _transfer(analysis: Analysis, op: Op) -> None:
+    try:
+        ends = transfer_ends(op, analysis.grid)
+    except CollectiveError as error:
+        analysis.report(Kind.GROUPS, op, error.diagnostics[0].message, certain=True)
+        return
+    analysis.collected.append(Transfer(op, channel_id(op), ends))
+
+
+@rule("stablehlo.infeed")
 def _received(analysis: Analysis, op: Op) -> None:
     """What a process is given while it runs: nothing says that others are given the same."""
     for result in op.results:

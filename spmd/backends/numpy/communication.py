@@ -10,9 +10,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from collectives.channels import Channels
-from collectives.errors import GroupError
-from collectives.grid import ProcessGrid, permute_pairs
-from spmd.analysis.process_groups import channel_id
+from spmd.analysis.process_groups import channel_id, transfer_ends
 from spmd.backends.numpy.core import Context, Kernel, kernel
 from spmd.errors import CollectiveError, Diagnostic, ExecutionError
 from spmd.ir import Module, Op
@@ -59,22 +57,11 @@ def _results(arrays: Sequence[Array]) -> Results:
 
 def _other_end(op: Op, context: Context, sending: bool) -> Callable[[Process], int | None]:
     """Who is at the other end of the op's channel for a process; None for a process that is at neither end."""
-    pairs = op.attributes.get("source_target_pairs")
+    ends = transfer_ends(op, context.options.grid)
     channel = channel_id(op)
-    if pairs is None or not pairs.size:
+    if ends is None:
         return lambda process: _found_end(process, channel, sending)
-    grid = context.options.grid
-    ranks = _transfer_pairs(op, grid, pairs)
-    ends = dict(ranks) if sending else {target: source for source, target in ranks}
     return lambda process: ends.get(process.rank)
-
-
-def _transfer_pairs(op: Op, grid: ProcessGrid, pairs: Array) -> Sequence[tuple[int, int]]:
-    """Pairs are of partitions where the grid has partitions, else of replicas: a channel crosses partitions."""
-    try:
-        return permute_pairs(grid, pairs, 1 if grid.num_partitions > 1 else 0)
-    except GroupError as error:
-        raise CollectiveError(Diagnostic(op.location, f"on a {grid} process grid: {error}", op.name)) from None
 
 
 def _found_end(process: Process, channel: int, sending: bool) -> int:
