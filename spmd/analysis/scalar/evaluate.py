@@ -1,6 +1,7 @@
-"""Integer expressions computed on NumPy arrays: what a compiler needs to follow indices and predicates.
+"""Scalar expressions computed on NumPy arrays: what a compiler needs to follow indices and predicates.
 
-Floating-point primitives are left to the back ends, whose rounding is theirs to keep.
+Of floats, the primitives that NumPy rounds as IEEE 754 does, by which narrow integers are divided; functions are left
+to the back ends.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from spmd.support.arrays import Array, DType
 
 
 def evaluate(roots: Sequence[Expression], parameters: Sequence[Array]) -> list[Array] | None:
-    """The values of `roots`, elementwise over `parameters`, which broadcast; None where one is not of integers.
+    """The values of `roots`, elementwise over `parameters`, which broadcast; None where one needs another primitive.
 
     Parameters and results are in the form of registers: i1 as bool, other integers as signed NumPy integers.
     """
@@ -31,18 +32,21 @@ def evaluate(roots: Sequence[Expression], parameters: Sequence[Array]) -> list[A
 
 
 def dtype_of(type: MachineType) -> DType:
-    """The NumPy type of a register of integers."""
-    return np.dtype(bool) if type is MachineType.I1 else np.dtype(f"i{type.bits // 8}")
+    """The NumPy type of a register; integers are signed."""
+    if type is MachineType.I1:
+        return np.dtype(bool)
+    return np.dtype(f"{'f' if type.is_float else 'i'}{type.bits // 8}")
 
 
 def _value(node: Expression, operands: list[Array], parameters: Sequence[Array]) -> Array | None:
-    if node.type.is_float or any(operand.type.is_float for operand in node.operands):
-        return None
     dtype = dtype_of(node.type)
     if node.primitive is Primitive.PARAMETER:
         assert isinstance(node.attribute, int)
         return parameters[node.attribute].astype(dtype, copy=False)
     if node.primitive is Primitive.CONSTANT:
+        assert isinstance(node.attribute, int)
+        if node.type.is_float:
+            return np.array(node.attribute, f"u{dtype.itemsize}").view(dtype)
         return np.array(node.attribute, np.uint64).astype(dtype)
     if node.primitive is Primitive.COMPARE_INTEGER:
         return _compared(str(node.attribute), operands)
@@ -68,9 +72,8 @@ def _compared(predicate: str, operands: list[Array]) -> Array:
 def _quotient(x: Array, y: Array) -> Array:
     """Division towards zero; who divides by zero has chosen another value."""
     divisor = np.where(y == 0, 1, y)
-    quotient: Array = np.where(
-        np.sign(x) * np.sign(divisor) < 0, -(np.abs(x) // np.abs(divisor)), np.abs(x) // np.abs(divisor)
-    )
+    floor = x // divisor
+    quotient: Array = floor + ((floor * divisor != x) & ((x < 0) != (divisor < 0)))
     return quotient
 
 
@@ -100,6 +103,13 @@ _SIGNED: Mapping[Primitive, Callable[..., Any]] = {
     Primitive.XOR: np.bitwise_xor,
     Primitive.SHL: np.left_shift,
     Primitive.ASHR: np.right_shift,
+    Primitive.DIV: np.divide,
+    Primitive.NEG: np.negative,
+    Primitive.TRUNC: np.trunc,
+    Primitive.FLOAT_TO_SIGNED: lambda x: x,
+    Primitive.SIGNED_TO_FLOAT: lambda x: x,
+    Primitive.FLOAT_EXTEND: lambda x: x,
+    Primitive.FLOAT_TRUNCATE: lambda x: x,
     Primitive.SELECT: np.where,
     Primitive.RARELY: np.where,
     Primitive.TRUNCATE: lambda x: x,
@@ -111,5 +121,6 @@ _UNSIGNED: Mapping[Primitive, Callable[..., Any]] = {
     Primitive.UMAX: np.maximum,
     Primitive.UMIN: np.minimum,
     Primitive.LSHR: np.right_shift,
+    Primitive.UNSIGNED_TO_FLOAT: lambda x: x,
     Primitive.ZERO_EXTEND: lambda x: x,
 }

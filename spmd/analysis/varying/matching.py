@@ -84,8 +84,10 @@ def match(programs: Sequence[Sequence[Event]], program_of: Sequence[int], names:
     return list(found.values())
 
 
-def _channels(programs: Sequence[Sequence[Event]], program_of: Sequence[int]) -> Channels:
-    """The ends of channels without pairs. In one program run by all, each process's host gives back what is sent."""
+def _channels(programs: Sequence[Sequence[Event]], program_of: Sequence[int]) -> Channels | None:
+    """The ends of channels without pairs; None in one program run by all, where the host is at the other end."""
+    if len(programs) == 1:
+        return None
     ends = []
     for events in programs:
         own = [transfer for transfer in transfers(events) if transfer.ends is None]
@@ -141,6 +143,8 @@ class _Run:
     def _other_end(self, transfer: Transfer, process: _Process) -> int | None:
         if transfer.ends is not None:
             return transfer.ends.get(process.rank)
+        if self._channels is None:
+            return None
         try:
             find = self._channels.target if transfer.sends else self._channels.source
             return find(transfer.channel, process.rank)
