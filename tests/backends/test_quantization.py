@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import spmd
+from spmd.types.element import ELEMENT_TYPES
 
 Q8 = "!quant.uniform<i8:f32, 5.0e-2:3>"
 Q8_WIDE = "!quant.uniform<i8:f32, 2.0e-1:-10>"
@@ -25,8 +26,8 @@ PARAMETERS = {
 
 def quantize(x: np.ndarray, type: str) -> np.ndarray:
     scale, zero_point, low, high = PARAMETERS[type]
-    scaled = x / np.float32(scale) + np.float32(zero_point)
-    return np.rint(np.clip(scaled, np.float32(low), np.float32(high))).astype(np.float64)
+    whole = np.rint(x / np.float32(scale)).astype(np.float64)
+    return np.clip(whole + zero_point, low, high)
 
 
 def dequantize(q: np.ndarray, type: str) -> np.ndarray:
@@ -56,11 +57,55 @@ def test_quantize_and_back(type: str, seed: int) -> None:
     np.testing.assert_array_equal(run(body, x, result="tensor<50xf32>"), dequantize(quantize(x, type), type))
 
 
-def test_quantizing_clamps_and_takes_nan_for_zero() -> None:
+def test_quantizing_clamps_and_stores_nan_as_the_nearest_to_zero() -> None:
     x = np.float32([1e30, -1e30, np.inf, -np.inf, np.nan, 0])
     body = f"""  %q = stablehlo.uniform_quantize %a0 : (tensor<6xf32>) -> tensor<6x{U8_NARROW}>
       %r = stablehlo.bitcast_convert %q : (tensor<6x{U8_NARROW}>) -> tensor<6xui8>"""
-    assert run(body, x, result="tensor<6xui8>").tolist() == [200, 10, 200, 10, 0, 100]
+    assert run(body, x, result="tensor<6xui8>").tolist() == [200, 10, 200, 10, 10, 100]
+
+
+#: Storage and zero points, of steps of 1/2: halves of a step are ties, which an odd zero point would turn around.
+TIES = (("i8", 1), ("ui8", 77), ("i4", -3), ("i16", -9), ("i32", 1 - 2**31), ("i32", 2**31 - 1))
+RANGES = {"i4": (-8, 7), "i8": (-128, 127), "ui8": (0, 255), "i16": (-(2**15), 2**15 - 1), "i32": (-(2**31), 2**31 - 1)}
+
+
+@pytest.mark.parametrize("backends", [("llvm", "numpy"), ("numpy",)])
+@pytest.mark.parametrize(("storage", "zero_point"), TIES)
+def test_every_op_rounds_before_the_zero_point_is_added(
+    storage: str, zero_point: int, backends: tuple[str, ...]
+) -> None:
+    """Pointwise ops and products whose results lie half way between two steps, and numbers beyond the storage."""
+    x = np.concatenate([np.arange(-40, 41) / 4, [3e9, -3e9, 2**30, -(2**30)]]).astype(np.float32)[:, None]
+    stored = storage.replace("ui", "u")
+    target = f"tensor<85x1x!quant.uniform<{stored}:f32, 5.0e-1:{zero_point}>>"
+    q = f"tensor<85x1x!quant.uniform<{stored}:f32, 2.5e-1>>"
+    ops = {
+        "uniform_quantize %x": f"(tensor<85x1xf32>) -> {target}",
+        "uniform_quantize %q": f"({q}) -> {target}",
+        "add %q, %zeros": f"({q}, {q}) -> {target}",
+        "subtract %q, %zeros": f"({q}, {q}) -> {target}",
+        "abs %q": f"({q}) -> {target}",
+        "multiply %q, %ones": f"({q}, {q}) -> {target}",
+        "dot_general %q, %one, contracting_dims = [1] x [0]": f"({q}, {q.replace('85', '1')}) -> {target}",
+    }
+    lines = [f"%r{k} = stablehlo.{call} : {types}" for k, (call, types) in enumerate(ops.items())]
+    whole = f"tensor<85x1x{storage}>"
+    casts = [f"%s{k} = stablehlo.bitcast_convert %r{k} : ({target}) -> {whole}" for k in range(len(ops))]
+    text = f"""func.func @main(%x: tensor<85x1xf32>, %zeros: {q}, %ones: {q}, %one: {q.replace("85", "1")})
+        -> ({", ".join([whole] * len(ops))}) {{
+      %q = stablehlo.uniform_quantize %x : (tensor<85x1xf32>) -> {q}
+      {chr(10).join([*lines, *casts])}
+      return {", ".join(f"%s{k}" for k in range(len(ops)))} : {", ".join([whole] * len(ops))}
+    }}"""
+    dtype = ELEMENT_TYPES[storage].dtype
+    zeros, ones = np.zeros((85, 1), dtype), np.full((85, 1), 4, dtype)
+    results = spmd.compile(spmd.parse(text), backends=backends)(x, zeros, ones, ones[:1])
+    low, high = RANGES[storage]
+    quarters = np.clip(x.astype(np.float64) * 4, low, high).astype(np.float32) / 4
+    for call, result in zip(ops, results, strict=True):
+        value = x if call == "uniform_quantize %x" else np.abs(quarters) if "abs" in call else quarters
+        want = np.clip(np.rint(value.astype(np.float64) * 2) + zero_point, low, high)
+        np.testing.assert_array_equal(np.asarray(result, np.float64), want, err_msg=call)
 
 
 def test_per_axis_and_empty_tensors() -> None:
@@ -69,7 +114,7 @@ def test_per_axis_and_empty_tensors() -> None:
     body = f"""  %q = stablehlo.uniform_quantize %a0 : (tensor<3x2xf32>) -> tensor<3x2x{type}>
       %r = stablehlo.uniform_dequantize %q : (tensor<3x2x{type}>) -> tensor<3x2xf32>"""
     scale, zero_point = np.float32([0.1, 0.5]), np.float32([5, -20])
-    stored = np.rint(np.clip(x / scale + zero_point, np.float32(-128), np.float32(127)))
+    stored = np.clip(np.rint(x / scale) + zero_point, -128, 127)
     np.testing.assert_array_equal(run(body, x, result="tensor<3x2xf32>"), (stored - zero_point) * scale)
     empty = np.zeros((0, 2), np.float32)
     assert run(body.replace("3x2x", "0x2x"), empty, result="tensor<0x2xf32>").shape == (0, 2)
@@ -124,8 +169,9 @@ def test_binary_ops_dequantize_compute_and_quantize(name: str, left: str, right:
       %r = stablehlo.uniform_dequantize %s : (tensor<60x{target}>) -> tensor<60xf32>"""
     with np.errstate(all="ignore"):
         exact = BINARY[name](dequantize(quantize(x, left), left), dequantize(quantize(y, right), right))
-        # 0 / 0 is NaN, which is stored as 0
-        want = dequantize(np.where(np.isnan(exact), 0, quantize(np.nan_to_num(exact), target)), target)
+        # 0 / 0 is NaN, which is stored as 0 or what is nearest to it
+        nan = max(PARAMETERS[target][2], 0)
+        want = dequantize(np.where(np.isnan(exact), nan, quantize(np.nan_to_num(exact), target)), target)
     got = run(body, x, y, result="tensor<60xf32>")
     np.testing.assert_allclose(got, want, atol=1.01 * PARAMETERS[target][0])
     assert (got != want).mean() < 0.1

@@ -13,10 +13,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from spmd.analysis.scalar.build import maximum, minimum, resize, rint, to_float
+from spmd import types as t
+from spmd.analysis.scalar.build import extend, is_nan, like, maximum, minimum, resize, rint, select, to_float
 from spmd.analysis.scalar.conversion import converted
 from spmd.analysis.scalar.elements import Element, element_constant, register_types, round_to
-from spmd.analysis.scalar.expression import I32, I64
+from spmd.analysis.scalar.expression import F32, F64, I32, I64
 from spmd.analysis.scalar.rules import RULES, rule
 from spmd.ir import Op, Value
 from spmd.types import ElementType, QuantizedType, Type
@@ -73,19 +74,27 @@ def dequantized(element: Element, quantized: QuantizedType) -> Element:
 
 
 def quantized_to(element: Element, quantized: QuantizedType) -> Element:
-    """round(clamp(float / scale + zero point)) in the storage type, in the expressed type's steps; NaN gives 0."""
-    expressed = quantized.expressed
-    scale, zero_point = (_number(number, expressed)[0] for number in (quantized.scales[0], quantized.zero_points[0]))
-    scaled = round_to((element[0] / scale,), expressed)[0]
-    moved = round_to((scaled + zero_point,), expressed)[0]
-    lowest, highest = (_number(bound, expressed)[0] for bound in (quantized.storage_min, quantized.storage_max))
-    limited = minimum(maximum(moved, lowest), highest)
-    return converted(round_to((rint(limited),), expressed), expressed, quantized.storage)
+    """round_nearest_even(float / scale) + zero point, clamped, in the storage type; NaN is stored as 0.
+
+    Quotient and rounding are the expressed type's. The sum is clamped as one of integers, of which no bit is lost: a
+    register that holds the quotient has room for storage of 16 bits and its zero point, an f64 for 32 bits.
+    """
+    storage, expressed = quantized.storage, quantized.expressed
+    scaled = round_to((element[0] / _number(quantized.scales[0], expressed)[0],), expressed)[0]
+    whole = rint(scaled) if storage.bits <= 16 else extend(rint(scaled))
+    zero_point = quantized.zero_points[0]
+    lowest, highest = (like(bound - zero_point, whole) for bound in (quantized.storage_min, quantized.storage_max))
+    known = select(is_nan(whole), -zero_point, whole)
+    limited = minimum(maximum(known, lowest), highest)
+    return converted((limited + zero_point,), _FLOATS[whole.type], storage)
+
+
+#: The element type that a register's floats are of.
+_FLOATS = {F32: t.F32, F64: t.F64}
 
 
 def _number(value: float, expressed: ElementType) -> Element:
-    with np.errstate(over="ignore"):  # f16 has no room for the ends of i32, which the conversion then clamps to
-        return element_constant(np.float64(value), expressed)
+    return element_constant(np.float64(value), expressed)
 
 
 @rule("stablehlo.uniform_dequantize")

@@ -15,10 +15,9 @@ from typing import Any
 import numpy as np
 
 from spmd import types as t
-from spmd.backends.numpy.conversion import conversion
 from spmd.backends.numpy.core import KERNELS, WRAPPERS, Call, Context, Kernel, kernel
 from spmd.backends.numpy.elementwise import BINARY, UNARY
-from spmd.backends.numpy.pointwise import all_values, keep, look_up, pair_index
+from spmd.backends.numpy.pointwise import all_values, keep, look_up, pair_index, write
 from spmd.ir import Op, Value
 from spmd.support.arrays import Array, DType, bits_dtype
 
@@ -183,24 +182,24 @@ def dequantizer(type: t.TensorType, compute: t.ElementType | None = None) -> Cal
 
 
 def quantizer(type: t.TensorType, compute: t.ElementType | None = None) -> Call:
-    """`call(floats, out=None)`: round(clamp(floats / scale + zero point)) in the storage type.
+    """`call(floats, out=None)`: round_nearest_even(floats / scale) + zero point, clamped, in the storage type.
 
-    Computed in the floats' type, the expressed one or `compute`; NaN gives 0.
+    Quotient and rounding are of the floats' type, the expressed one or `compute`; NaN is stored as 0. The sum is
+    clamped as one of integers, of which no bit is lost: an f32 has room for storage of 16 bits and its zero point.
     """
     quantized = _quantized(type)
-    element = compute or quantized.expressed
-    dtype = element.dtype
+    dtype = (compute or quantized.expressed).dtype
     scales, zero_points = _parameters(type, quantized.expressed.dtype)
-    scales, offsets = scales.astype(dtype), zero_points.astype(dtype)
-    with np.errstate(over="ignore"):  # f16 has no room for the ends of i32, which the conversion then clamps to
-        lowest, highest = (np.array(bound).astype(dtype) for bound in (quantized.storage_min, quantized.storage_max))
-    to_storage = conversion(element, quantized.storage)
+    scales = scales.astype(dtype)
+    wide = np.result_type(np.float32, *([np.float64] if quantized.storage.bits > 16 or dtype == np.float64 else []))
+    lowest, highest = ((bound - zero_points).astype(wide) for bound in (quantized.storage_min, quantized.storage_max))
+    offsets, target = zero_points.astype(wide), quantized.storage.dtype
 
     def call(x: Array, out: Array | None = None) -> Array:
-        scaled = np.divide(x, scales)
-        scaled = np.add(scaled, offsets)
-        scaled = np.rint(np.minimum(np.maximum(scaled, lowest), highest))
-        return to_storage(scaled, out=out)
+        whole = np.asarray(np.rint(np.divide(x, scales)).astype(wide, copy=False))
+        known = np.where(np.isnan(whole), -offsets, whole)
+        stored = np.minimum(np.maximum(known, lowest), highest) + offsets
+        return write(stored.astype(np.int64), target, out)
 
     return call
 
