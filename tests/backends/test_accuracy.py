@@ -184,3 +184,18 @@ def test_few_elements_are_rounded_once(name: str, mp) -> None:  # type: ignore[n
     text = f"func.func @main(%x: {tensor}) -> {tensor} {{ %r = stablehlo.{name} %x : {tensor} return %r : {tensor} }}"
     (got,) = spmd.compile(spmd.parse(text), backends=("numpy",))(x)
     assert worst(got, exact_values(mp, "stablehlo." + name, x)) < 0.51
+
+
+@pytest.mark.parametrize("backends", [("llvm", "numpy"), ("numpy",)])
+def test_ends_of_the_types(backends: tuple[str, ...]) -> None:
+    """erf where products with small coefficients are subnormal; lgamma at poles beyond which it overflows."""
+    text = """func.func @main(%x: tensor<4000xf32>, %y: tensor<6xf64>) -> (tensor<4000xf32>, tensor<6xf64>) {
+      %e = chlo.erf %x : tensor<4000xf32> -> tensor<4000xf32>
+      %l = chlo.lgamma %y : tensor<6xf64> -> tensor<6xf64>
+      return %e, %l : tensor<4000xf32>, tensor<6xf64>
+    }"""
+    x = np.geomspace(1.5e-45, 1e-30, 4000).astype(np.float32) * np.float32([1, -1] * 2000)
+    y = np.array([-2.4e305, -2.6e305, -1.7e308, -np.inf, -1e300, -(2.0**53)])
+    erf, lgamma = spmd.compile(spmd.parse(text), backends=backends)(x, y)
+    assert worst(erf, x.astype(np.longdouble) * (2 / np.sqrt(np.longdouble(np.pi)))) <= 2
+    assert (lgamma == np.inf).all()

@@ -185,7 +185,9 @@ def to_integer(x: Expression, type: MachineType, *, signed: bool = True) -> Expr
 
 
 def extend(x: Expression) -> Expression:
-    """f32 in f64."""
+    """f32 in f64; a number that a program names stays one."""
+    if is_constant(x) and (value := constant_value(x)) == value:
+        return constant(value, F64)
     return x if x.type is F64 else expression(Primitive.FLOAT_EXTEND, F64, (x,))
 
 

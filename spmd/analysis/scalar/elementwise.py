@@ -16,7 +16,7 @@ from spmd.analysis.scalar import complex as z
 from spmd.analysis.scalar.build import compare, like, select
 from spmd.analysis.scalar.elements import Element, round_to
 from spmd.analysis.scalar.expression import F32, Expression, Primitive, constant, constant_value, is_constant
-from spmd.analysis.scalar.rules import RULES, ScalarRule, element_of, function, rule
+from spmd.analysis.scalar.rules import HALF, NARROW, RULES, ScalarRule, element_of, function, rule
 from spmd.ir import Op
 from spmd.types import ElementType
 
@@ -94,37 +94,37 @@ def _quotient(x: Expression, y: Expression) -> Expression:
 
 UNARY: dict[str, ScalarRule] = {
     "stablehlo.abs": ScalarRule(b.abs_, signed=integer.absolute, exact=True),
-    "stablehlo.cbrt": ScalarRule(function(Primitive.CBRT), z.cbrt),
+    "stablehlo.cbrt": function(Primitive.CBRT, z.cbrt),
     "stablehlo.ceil": ScalarRule(b.ceil),
-    "stablehlo.cosine": ScalarRule(function(Primitive.COS), z.cos),
-    "stablehlo.exponential": ScalarRule(function(Primitive.EXP), z.exp),
-    "stablehlo.exponential_minus_one": ScalarRule(function(Primitive.EXPM1), z.expm1),
+    "stablehlo.cosine": function(Primitive.COS, z.cos),
+    "stablehlo.exponential": function(Primitive.EXP, z.exp),
+    "stablehlo.exponential_minus_one": function(Primitive.EXPM1, z.expm1),
     "stablehlo.floor": ScalarRule(b.floor),
-    "stablehlo.log": ScalarRule(function(Primitive.LOG), z.log),
-    "stablehlo.log_plus_one": ScalarRule(function(Primitive.LOG1P), z.log1p),
-    "stablehlo.logistic": ScalarRule(function(Primitive.LOGISTIC), z.logistic),
+    "stablehlo.log": function(Primitive.LOG, z.log),
+    "stablehlo.log_plus_one": function(Primitive.LOG1P, z.log1p),
+    "stablehlo.logistic": function(Primitive.LOGISTIC, z.logistic),
     "stablehlo.negate": ScalarRule(operator.neg, z.negative, integer.negate, integer.negate, exact=True),
     "stablehlo.not": ScalarRule(signed=operator.invert, unsigned=operator.invert, boolean=operator.invert),
     "stablehlo.round_nearest_afz": ScalarRule(_round_half_away),
     "stablehlo.round_nearest_even": ScalarRule(b.rint),
-    "stablehlo.rsqrt": ScalarRule(_rsqrt, z.rsqrt),
+    "stablehlo.rsqrt": ScalarRule(_rsqrt, z.rsqrt, doubled=HALF),
     "stablehlo.sign": ScalarRule(_real_sign, z.sign, signed=integer.sign, exact=True),
-    "stablehlo.sine": ScalarRule(function(Primitive.SIN), z.sin),
+    "stablehlo.sine": function(Primitive.SIN, z.sin),
     "stablehlo.sqrt": ScalarRule(b.sqrt, z.sqrt_),
-    "stablehlo.tan": ScalarRule(function(Primitive.TAN), z.tan),
-    "stablehlo.tanh": ScalarRule(function(Primitive.TANH), z.tanh),
+    "stablehlo.tan": function(Primitive.TAN, z.tan),
+    "stablehlo.tanh": function(Primitive.TANH, z.tanh),
 }
 
 BINARY: dict[str, ScalarRule] = {
     "stablehlo.add": ScalarRule(operator.add, z.plus, operator.add, operator.add, operator.or_),
     "stablehlo.and": ScalarRule(signed=operator.and_, unsigned=operator.and_, boolean=operator.and_),
-    "stablehlo.atan2": ScalarRule(function(Primitive.ATAN2), z.atan2),
+    "stablehlo.atan2": function(Primitive.ATAN2, z.atan2, NARROW),
     "stablehlo.divide": ScalarRule(_quotient, z.divide, integer.divide_signed, integer.divide_unsigned),
     "stablehlo.maximum": ScalarRule(b.maximum, z.maximum, b.smax, b.umax, operator.or_, exact=True),
     "stablehlo.minimum": ScalarRule(b.minimum, z.minimum, b.smin, b.umin, operator.and_, exact=True),
     "stablehlo.multiply": ScalarRule(operator.mul, z.times, operator.mul, operator.mul, operator.and_),
     "stablehlo.or": ScalarRule(signed=operator.or_, unsigned=operator.or_, boolean=operator.or_),
-    "stablehlo.power": ScalarRule(_power, z.power, integer.power_signed, integer.power_unsigned),
+    "stablehlo.power": ScalarRule(_power, z.power, integer.power_signed, integer.power_unsigned, doubled=NARROW),
     "stablehlo.remainder": ScalarRule(b.rem, z.remainder, integer.remainder_signed, integer.remainder_unsigned),
     "stablehlo.subtract": ScalarRule(operator.sub, z.minus, operator.sub, operator.sub),
     "stablehlo.xor": ScalarRule(signed=operator.xor, unsigned=operator.xor, boolean=operator.xor),

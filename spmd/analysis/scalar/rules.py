@@ -12,7 +12,7 @@ from spmd.analysis.scalar.functions import DEFINITIONS
 from spmd.analysis.scalar.narrow import has_mantissa
 from spmd.ir import Op
 from spmd.support.registry import filed
-from spmd.types import ElementType
+from spmd.types import ELEMENT_TYPES, F16, ElementType
 
 #: What an op gives for one point, from its operands' elements there; None where its types have no scalar form.
 Rule = Callable[[Op, Sequence[Element]], list[Element] | None]
@@ -50,8 +50,9 @@ class ScalarRule:
     """An elementwise function by kind of element type; None where the op does not admit the kind.
 
     `real` takes and gives f32 or f64; the result is rounded to a narrower type, unless the function is `exact`: gives
-    an operand, or its negative. `complex` takes and gives elements, of f32 or f64 parts. Integers of 2 and 4 bits are
-    computed in 8 and wrapped.
+    an operand, or its negative. The f32 result of a type that is `doubled`, rounded once more, would not always be the
+    exact one rounded once: it is computed in f64. `complex` takes and gives elements, of f32 or f64 parts. Integers of
+    2 and 4 bits are computed in 8 and wrapped.
     """
 
     real: Real | None = None
@@ -60,6 +61,7 @@ class ScalarRule:
     unsigned: Real | None = None
     boolean: Real | None = None
     exact: bool = False
+    doubled: frozenset[ElementType] = frozenset()
 
     def compute(self, element_type: ElementType, operands: Sequence[Element]) -> Element | None:
         """The function of elements of `element_type`; None where it is not defined."""
@@ -69,8 +71,9 @@ class ScalarRule:
         if function is None:
             return None
         registers = [operand[0] for operand in operands]
-        if element_type.is_float and not has_mantissa(element_type):
-            registers = [extend(register) for register in registers]  # products reach beyond f32
+        wide = element_type in self.doubled
+        if wide or (element_type.is_float and not has_mantissa(element_type)):  # whose products reach beyond f32
+            registers = [extend(register) for register in registers]
         result = (function(*registers),)
         if self.exact and element_type.is_float and not element_type.name.endswith(_NO_NEGATIVE_ZERO):
             return result
@@ -84,6 +87,18 @@ class ScalarRule:
         return self.signed if element_type.is_signed else self.unsigned
 
 
-def function(primitive: Primitive) -> Real | None:
-    """A function of floats; None for one without a definition."""
-    return (lambda *operands: call(primitive, *operands)) if primitive in DEFINITIONS else None
+#: What functions of one operand compute in f64: bf16 has 16 bits less than f32, so that few numbers lie near a tie, and
+#: tests go through all of them.
+HALF = frozenset({F16})
+#: What functions of two operands do: nobody can try all pairs.
+NARROW = frozenset(each for each in ELEMENT_TYPES.values() if each.is_float and each.bits < 32)
+
+
+def function(
+    primitive: Primitive,
+    complex: Callable[..., Element] | None = None,
+    doubled: frozenset[ElementType] = HALF,
+) -> ScalarRule:
+    """The rule of a function of floats, which its definition gives to a few units in the last place."""
+    real = (lambda *operands: call(primitive, *operands)) if primitive in DEFINITIONS else None
+    return ScalarRule(real, complex, doubled=doubled)

@@ -55,8 +55,8 @@ UNARY: dict[str, ElementwiseKernels] = {
 }
 
 BINARY: dict[str, ElementwiseKernels] = {
-    "chlo.polygamma": ElementwiseKernels(special.in_double(special.polygamma)),
-    "chlo.zeta": ElementwiseKernels(special.in_double(special.zeta)),
+    "chlo.polygamma": ElementwiseKernels(special.in_double(special.polygamma), approximate=True),
+    "chlo.zeta": ElementwiseKernels(special.in_double(special.zeta), approximate=True),
 }
 
 PREDICATES: dict[str, Call] = {

@@ -49,6 +49,7 @@ class ElementwiseKernels:
 
     real           floats, taking f32 and f64
     native_half    NumPy's own f16 loop of `real` rounds once
+    approximate    the f32 result is not the exact one rounded: of 16 bits it is computed in f64
     complex        complex128; complex64 in complex128, rounded once
     complex64      NumPy's own complex64 loop where it is exact enough
     widened_complex64  what serves complex64 values held in complex128 better than `complex`
@@ -63,6 +64,7 @@ class ElementwiseKernels:
     complex64: Call | None = None
     widened_complex64: Call | None = None
     native_half: bool = False
+    approximate: bool = False
 
     def call(self, element: t.ElementType, arity: int) -> Call | None:
         """The function on `element`; None where it is not defined."""
@@ -71,7 +73,7 @@ class ElementwiseKernels:
                 return None
             if arity == 1:
                 return real_unary(self.real, element)
-            return real_binary(self.real, element, native_half=self.native_half)
+            return real_binary(self.real, element, native_half=self.native_half, approximate=self.approximate)
         if element is t.COMPLEX64:
             if self.complex64 is not None or self.complex is None:
                 return self.complex64
@@ -132,7 +134,7 @@ UNARY: dict[str, ElementwiseKernels] = {
 BINARY: dict[str, ElementwiseKernels] = {
     "stablehlo.add": _number(np.add),
     "stablehlo.and": _integer(np.bitwise_and, np.logical_and),
-    "stablehlo.atan2": ElementwiseKernels(_single_in_double(np.arctan2), on_complex.atan2),
+    "stablehlo.atan2": ElementwiseKernels(_single_in_double(np.arctan2), on_complex.atan2, approximate=True),
     "stablehlo.divide": ElementwiseKernels(
         np.divide, np.divide, on_integer.divide_signed, on_integer.divide_unsigned, native_half=True
     ),
@@ -140,7 +142,9 @@ BINARY: dict[str, ElementwiseKernels] = {
     "stablehlo.minimum": ElementwiseKernels(on_float.minimum, np.minimum, smaller, smaller, np.logical_and, np.minimum),
     "stablehlo.multiply": _number(np.multiply),
     "stablehlo.or": _integer(np.bitwise_or, np.logical_or),
-    "stablehlo.power": ElementwiseKernels(in_double(on_float.power), np.power, on_integer.power_signed, np.power),
+    "stablehlo.power": ElementwiseKernels(
+        in_double(on_float.power), np.power, on_integer.power_signed, np.power, approximate=True
+    ),
     "stablehlo.remainder": ElementwiseKernels(
         np.fmod, on_complex.remainder, on_integer.remainder, on_integer.remainder, native_half=True
     ),

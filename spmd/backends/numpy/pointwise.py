@@ -325,12 +325,29 @@ def real_unary(function: Call, element: t.ElementType) -> Call:
     return tabulated(function, element) if element.bits <= 16 else function
 
 
-def real_binary(function: Call, element: t.ElementType, *, native_half: bool = False) -> Call:
-    """`function` of two float operands; `native_half` when NumPy's own f16 loop of it rounds once."""
+def real_binary(
+    function: Call, element: t.ElementType, *, native_half: bool = False, approximate: bool = False
+) -> Call:
+    """`function` of two float operands; `native_half` when NumPy's own f16 loop of it rounds once.
+
+    What is `approximate` in f32 would be rounded twice on its way to 16 bits.
+    """
     if element.bits <= 8:
         return tabulated_pairs(function, element)
     if element is t.BF16 and function in (np.add, np.subtract, np.multiply, np.divide):
         return _bf16_arithmetic(function)
+    if element.bits == 16 and approximate:
+        return _in_double(function, element)
     if element is t.BF16 or (element is t.F16 and not native_half):
         return widened(function, element, 2)
     return function
+
+
+def _in_double(function: Call, element: t.ElementType) -> Call:
+    """`function` of two operands of 16 bits, computed in f64 and rounded once."""
+    dtype = element.dtype
+
+    def call(x: Array, y: Array, out: Array | None = None) -> Array:
+        return write(function(x.astype(np.float64), y.astype(np.float64)), dtype, out)
+
+    return lambda x, y, out=None: in_blocks(call, (x, y), out)

@@ -25,9 +25,11 @@ from spmd.analysis.scalar.functions.error import (
     ERF_BETA,
     ERF_INV_CENTER,
     ERF_INV_TAIL,
+    ERF_LINEAR,
     ERFC_BELOW_2,
     ERFC_FROM_2,
     LARGEST_EXPONENT,
+    TWO_OVER_ROOT_PI,
 )
 from spmd.analysis.scalar.functions.gamma import (
     DIGAMMA_P,
@@ -113,7 +115,8 @@ def erf_single(x: Array, out: Array | None = None) -> Array:
     ratio = polynomial(square, ERF_ALPHA)
     ratio *= inside
     ratio /= polynomial(square, ERF_BETA)
-    return np.minimum(np.maximum(ratio, -1), 1, out=out)
+    bounded = np.minimum(np.maximum(ratio, -1), 1)
+    return keep(_choose(np.abs(x) < ERF_LINEAR, x * TWO_OVER_ROOT_PI, bounded), out)
 
 
 def erfc_single(x: Array, out: Array | None = None) -> Array:
@@ -299,8 +302,12 @@ def polygamma(n: Array, x: Array, out: Array | None = None) -> Array:
 
 
 def bessel_i1e(x: Array, out: Array | None = None) -> Array:
-    """exp(-|x|) I1(x), the exponentially scaled modified Bessel function; odd, zero's sign included."""
-    signed: Array = np.copysign(scipy_special.i1e(x), x, out=out)
+    """exp(-|x|) I1(x), the exponentially scaled modified Bessel function; odd, zero's sign included.
+
+    Near zero it is x / 2 - x |x| / 2: less than x / 2, which may be half way between two narrower floats.
+    """
+    below_half = np.nextafter(0.5 * x, 0)
+    signed: Array = np.copysign(np.where(np.abs(x) < 2.0**-60, below_half, scipy_special.i1e(x)), x, out=out)
     return signed
 
 

@@ -40,6 +40,9 @@ ERF_ALPHA = (
 ERF_BETA = (
     -1.45660718464996e-05, -2.13374055278905e-04, -1.68282697438203e-03, -7.37332916720468e-03, -1.42647390514189e-02,
 )  # fmt: skip
+TWO_OVER_ROOT_PI = 1.1283791670955126
+#: Below it erf(x) is x times that; a product with ALPHA's last, 1/62, would have fewer bits where it is subnormal.
+ERF_LINEAR = 2.0**-60
 ERFC_BELOW_2 = (
     2.326819970068386e-2, -1.387039388740657e-1, 3.687424674597105e-1, -5.824733027278666e-1, 6.210004621745983e-1,
     -4.944515323274145e-1, 3.404879937665872e-1, -2.741127028184656e-1, 5.638259427386472e-1,
@@ -81,7 +84,8 @@ def _erf_single(x: Expression) -> Expression:
     inside = minimum(maximum(x, like(-4, x)), like(4, x))
     square = inside * inside
     ratio = _in_steps(square, ERF_ALPHA) * inside / _in_steps(square, ERF_BETA)
-    return minimum(maximum(ratio, like(-1, x)), like(1, x))
+    bounded = minimum(maximum(ratio, like(-1, x)), like(1, x))
+    return select(compare("olt", abs_(x), ERF_LINEAR), x * TWO_OVER_ROOT_PI, bounded)
 
 
 def _erfc_single(x: Expression) -> Expression:
@@ -181,7 +185,6 @@ _ERF_INV_FAR = (
     -8.410906023220596e-05, 0.0002849971092920652, -0.0008539235016687485, 0.0012584537730414048, 1.0094949777090536,
     3.8397832154626323,
 )  # fmt: skip
-_TWO_OVER_ROOT_PI = 1.1283791670955126
 
 
 def _erf_inv_double(x: Expression) -> Expression:
@@ -192,7 +195,7 @@ def _erf_inv_double(x: Expression) -> Expression:
     z = select(compare("olt", w, 5), center, polynomial(sqrt(w) - 4, _ERF_INV_FAR))
     far = one - size - _erfc_far(z)
     difference = select(compare("olt", size, 0.5), _erf_near(z) - size, far)
-    step = difference / (_TWO_OVER_ROOT_PI * scaled_exp(-(z * z)))
+    step = difference / (TWO_OVER_ROOT_PI * scaled_exp(-(z * z)))
     result = z - step / fma(z, step, one)
     edge = select(compare("oeq", size, one), infinity(x.type), nan(x.type))
     return copysign(select(compare("olt", size, one), result, edge), x)

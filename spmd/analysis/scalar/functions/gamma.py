@@ -58,7 +58,9 @@ def lgamma(x: Expression, single: bool) -> Expression:
     """log |gamma(x)|; infinity at both infinities and at the poles."""
     size = abs_(x)
     positive = _lgamma_right(size)
-    reflected = _LOG_PI - (_log(size * _sine_of_pi(size)) + positive)
+    sine = _sine_of_pi(size)
+    reflected = _LOG_PI - (_log(size * sine) + positive)
+    reflected = select(compare("oeq", sine, 0), infinity(x.type), reflected)  # a pole, also where `positive` overflows
     left = compare("olt", x, 0)
     value = rarely(left, reflected, positive)
     tiny = compare("olt", size, 2.0**-70)
