@@ -119,6 +119,11 @@ class Groups(Sequence[Group]):
         """The size of the largest group."""
         return max(len(self._ranks(row, 0)) for row in self._rows)
 
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """The sizes that groups have, each once."""
+        return tuple(sorted({len(self._ranks(row, 0)) for row in self._rows}))
+
     def find(self, rank: int) -> Group | None:
         """The group that holds ``rank``, or None."""
         id, copy = self._locate(rank)

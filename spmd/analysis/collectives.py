@@ -6,7 +6,7 @@ Source: StableHLO specification, "Collective ops" and each op's section.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
@@ -30,6 +30,7 @@ from collectives.operations import (
 from collectives.reduction import ADD, MONOIDS, Reduction
 from spmd.analysis.process_groups import process_groups, process_pairs
 from spmd.analysis.reducers import monoid_of
+from spmd.errors import CollectiveError, Diagnostic
 from spmd.ir import Module, Op, Value, captured_values
 from spmd.support.arrays import Array, DType
 from spmd.types import QuantizedType
@@ -91,6 +92,10 @@ class Collective:
         if self.outsider is None:
             raise CommunicationError(f"process {rank} is in none of the process groups {self.groups!r}")
         return None
+
+    def sizes(self, grid: ProcessGrid) -> tuple[int, ...]:
+        """The sizes that the groups have on `grid`, each once."""
+        return (grid.size,) if self.groups is None else self.groups.sizes
 
     @cached_property
     def packed(self) -> AllReduce | None:
@@ -182,6 +187,27 @@ ROOTED: dict[str, Callable[[Op, CollectiveContext, int], Collective]] = {
     "stablehlo.collective_broadcast": _collective_broadcast,
     "stablehlo.collective_reduce": _collective_reduce,
 }
+
+
+def check_shapes(collective: Collective, sizes: Iterable[int]) -> None:
+    """CollectiveError where results of a group of one of `sizes` processes are not what the op declares.
+
+    What a transport writes has the group's size in it, which the op's types alone do not tell. Source: StableHLO
+    specification, all_gather C6, reduce_scatter C1 and C8, all_to_all C2, C8 and C9.
+    """
+    op = collective.op
+    for size in sizes:
+        for operation, result in zip(collective.operations, op.results, strict=True):
+            try:
+                shape = operation.result_shape(size)
+            except CommunicationError as error:
+                raise CollectiveError(Diagnostic(op.location, str(error), op.name)) from None
+            declared = result.tensor
+            if len(shape) != declared.rank or any(
+                d not in (None, s) for d, s in zip(declared.shape, shape, strict=True)
+            ):
+                text = f"a process group of {size} processes gives a result of shape {shape}, declared {declared}"
+                raise CollectiveError(Diagnostic(op.location, text, op.name))
 
 
 def _groups(op: Op, context: CollectiveContext) -> Groups:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from functools import cache
+from functools import cache, lru_cache
+from math import prod
 from pathlib import Path
 
 from spmd.types import TensorType, TupleType, Type
 
 #: Where Linux tells the limit of a container.
 _CGROUPS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+#: Bytes that no stride of an array reaches.
+_STRIDES = 1 << 63
 _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
 
@@ -48,11 +51,32 @@ def free_memory() -> int:
 def too_large(types: Iterable[Type]) -> str | None:
     """What is wrong with values of `types`, held at once, when there is not so much memory; None when there is."""
     all_types = list(types)
+    if (fault := uncountable(all_types)) is not None:
+        return fault
     size = sum(map(_bytes, all_types))
     if size <= memory_here():
         return None
     largest = max(all_types, key=_bytes)
     return over_memory(str(largest), _bytes(largest), size)
+
+
+def uncountable(types: Iterable[Type]) -> str | None:
+    """What is wrong with `types` if no array has one of them: also one without elements has strides, in 64 bits."""
+    for type in types:
+        if isinstance(type, TupleType):
+            fault = uncountable(type.types)
+        else:
+            fault = None if _has_strides(type) else f"{type} has strides that do not fit into 64 bits"
+        if fault is not None:
+            return fault
+    return None
+
+
+@lru_cache(maxsize=4096)
+def _has_strides(type: Type) -> bool:
+    if not isinstance(type, TensorType) or not type.is_static:
+        return True
+    return prod(max(size, 1) for size in type.static_shape) * type.dtype.itemsize < _STRIDES
 
 
 def over_memory(what: str, size: int, total: int) -> str | None:

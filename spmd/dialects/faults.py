@@ -27,6 +27,14 @@ def faults(op: Op, definition: OpDef) -> Iterator[Fault]:
         yield from inference_faults(op, definition)
 
 
+def run_time_faults(op: Op, definition: OpDef) -> Iterator[Fault]:
+    """All that is wrong with `op`, whose types are those of what it is given; also what leaves it no meaning."""
+    yield from faults(op, definition)
+    for constraint in definition.constraints:
+        if constraint.meaningless and (broken := constraint.fault(op)) is not None:
+            yield constraint.label, broken
+
+
 def attribute_faults(op: Op, definition: OpDef) -> Iterator[Fault]:
     """Attributes that are missing, or break constraints by themselves."""
     for name in definition.required_attributes:

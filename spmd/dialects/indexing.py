@@ -228,6 +228,12 @@ def check_slice_sizes(declared: OpDef, sizes: _SliceSizes, labels: dict[str, str
         known(lambda d, sizes, op: fitting(sizes, op.operands[0].tensor.shape))
     )
 
+    def nothing(numbers: GatherDimensionNumbersAttr, sizes: Sequence[Dimension], op: Op) -> str | None:
+        dropped = [sizes[d] for d in (*numbers.collapsed_slice_dims, *numbers.operand_batching_dims)]
+        return dims(dropped) if 0 in dropped and 0 not in gathered(op, sizes).shape else None
+
+    declared.constraint("", "a slice has an element for each of the result", meaningless=True)(known(nothing))
+
 
 def gathered(op: Op, sizes: Sequence[Dimension]) -> TensorType:
     """The result of a gather of slices of `sizes`."""

@@ -12,6 +12,7 @@ import ml_dtypes
 import numpy as np
 
 from spmd.backends.numpy.conversion import conversion
+from spmd.dialects.shapes import bounds_of
 from spmd.errors import ExecutionError
 from spmd.ir import Function, Value
 from spmd.ir.attributes import Attribute, StringAttr
@@ -57,7 +58,7 @@ def argument_check(type: Type, place: str = "an argument") -> Check:
     if not isinstance(type, TensorType):
         return lambda value: value
     dtype, shape, array = type.dtype, type.shape, np.ndarray
-    dynamic = not type.is_static
+    dynamic, bounds = not type.is_static, bounds_of(type)
 
     def check(value: object) -> Any:
         if value.__class__ is array and value.dtype is dtype and value.shape == shape:
@@ -72,8 +73,11 @@ def argument_check(type: Type, place: str = "an argument") -> Check:
                 raise ExecutionError(f"{place}: {type} is needed, which does not hold {value!r}")
             return converted
         array_here = _as_array(value, type, place)
-        if array_here.dtype == dtype and (array_here.shape == shape or (dynamic and _fits(array_here.shape, shape))):
-            return array_here
+        if array_here.dtype == dtype and (
+            array_here.shape == shape or (dynamic and _fits(array_here.shape, shape, bounds))
+        ):
+            # One object for each dtype, as native code compares them: arrays that were pickled have others.
+            return array_here if array_here.dtype is dtype else array_here.view(dtype)
         raise ExecutionError(f"{place}: {type} is needed, got {array_here.dtype} of shape {array_here.shape}")
 
     return check
@@ -86,9 +90,10 @@ def _as_array(value: object, type: Type, place: str) -> Array:
         raise ExecutionError(f"{place}: {type} is needed, got no array: {error}") from None
 
 
-def _fits(shape: tuple[int, ...], declared: tuple[int | None, ...]) -> bool:
+def _fits(shape: tuple[int, ...], declared: tuple[int | None, ...], bounds: tuple[int | None, ...]) -> bool:
     return len(shape) == len(declared) and all(
-        declared_size is None or size == declared_size for size, declared_size in zip(shape, declared, strict=True)
+        declared_size in (None, size) and (bound is None or size <= bound)
+        for size, declared_size, bound in zip(shape, declared, bounds, strict=True)
     )
 
 

@@ -10,6 +10,7 @@ from spmd.backends.llvm.emit.function_emitter import FunctionWriter
 from spmd.backends.llvm.emit.native_ops import MakeCallback, supports
 from spmd.backends.llvm.fft import transforms as _fft
 from spmd.backends.llvm.jit.clocks import NativeClock
+from spmd.backends.llvm.jit.entry import ArrayType
 from spmd.backends.llvm.jit.interrupts import POLL_TEXT
 from spmd.backends.llvm.jit.jit import compile_object
 from spmd.backends.llvm.jit.loading import CompiledStretch, StretchCode
@@ -35,6 +36,11 @@ FORMS = (_control, _convolutions, _fft, _lapack, _products, _running, _top_k)
 def is_native(unit: Unit) -> bool:
     """Whether `unit` has a native form."""
     return unit.fused or supports(unit.outputs[0])
+
+
+def _array_type(value: Value) -> ArrayType | None:
+    """Shape and dtype of the array of `value`; None of a token."""
+    return None if isinstance(value.type, TokenType) else (value.tensor.static_shape, value.tensor.dtype)
 
 
 def compile_stretch(
@@ -76,9 +82,9 @@ def compile_stretch(
         tuple(np.ascontiguousarray(array) for array in writer.constants),
         len(inputs) + len(outputs) + 1 + len(writer.constants) + (writer.clock is not None),
         writer.arena_size,
-        tuple(None if isinstance(v.type, TokenType) else (v.tensor.static_shape, v.tensor.dtype) for v in outputs),
+        tuple(map(_array_type, inputs)),
+        tuple(map(_array_type, outputs)),
         {place: inputs.index(over[value]) for place, value in enumerate(outputs) if value in over},
-        takes_tokens=any(isinstance(value.type, TokenType) for value in inputs),
         may_raise=writer.may_raise,
         uses_workers=writer.uses_workers,
     )

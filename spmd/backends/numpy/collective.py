@@ -12,7 +12,7 @@ import numpy as np
 
 from collectives.communicator import BoundCollective, Communicator, Completed, Request, Start
 from collectives.operations import AllReduce
-from spmd.analysis.collectives import DESCRIPTIONS, ROOTED, Collective
+from spmd.analysis.collectives import DESCRIPTIONS, ROOTED, Collective, check_shapes
 from spmd.backends.numpy.core import Context, Kernel, kernel
 from spmd.ir import Op
 from spmd.runtime.process import Process
@@ -32,14 +32,21 @@ def partition_id(op: Op, context: Context) -> Kernel:
 @kernel(*(DESCRIPTIONS.keys() - ROOTED.keys()))
 def collective(op: Op, context: Context) -> Kernel:
     """A collective whose every operand is an operation by itself."""
-    return _blocking(DESCRIPTIONS[op.name](op, context), context)
+    return _blocking(_described(op, context), context)
 
 
 @kernel(*ROOTED)
 def rooted(op: Op, context: Context) -> Kernel:
     if op["has_dynamic_root"]:
         return _dynamic_root(op, context)
-    return _blocking(DESCRIPTIONS[op.name](op, context), context)
+    return _blocking(_described(op, context), context)
+
+
+def _described(op: Op, context: Context) -> Collective:
+    """What `op` asks of the communicator, its results' shapes those that groups of their sizes give."""
+    collective = DESCRIPTIONS[op.name](op, context)
+    check_shapes(collective, collective.sizes(context.options.grid))
+    return collective
 
 
 def _end(collective: Collective, process: Process, context: Context) -> Communicator | None:
@@ -187,8 +194,7 @@ def async_start(op: Op, context: Context) -> Kernel:
     body = op.regions[0].block
     inner = body.ops[0]
     everything = tuple(range(len(op.operands)))
-    describe = DESCRIPTIONS.get(inner.name)
-    if describe is None or inner.attributes.get("has_dynamic_root"):
+    if inner.name not in DESCRIPTIONS or inner.attributes.get("has_dynamic_root"):
         program = context.region(op, 0)
 
         def run(process: Process, *arrays: Array) -> Completed[Results]:
@@ -196,7 +202,7 @@ def async_start(op: Op, context: Context) -> Kernel:
             return Completed(results[0] if len(results) == 1 else results)
 
         return Kernel(run, needs_process=True, aliases=everything)
-    collective = describe(inner, context)
+    collective = _described(inner, context)
     positions = [body.arguments.index(value) for value in inner.operands]
     key = object()
 

@@ -13,7 +13,11 @@ from math import prod
 import numpy as np
 
 from spmd.backends.numpy.core import Context, Kernel, kernel
+from spmd.dialects.core import OPS
+from spmd.dialects.faults import run_time_faults
+from spmd.dialects.make import make_op
 from spmd.dialects.structs import GatherDimensionNumbersAttr
+from spmd.errors import Diagnostic, ExecutionError
 from spmd.ir import Op
 from spmd.support.arrays import Array
 
@@ -130,11 +134,20 @@ def dynamic_gather(op: Op, context: Context) -> Kernel:
     def call(operand: Array, indices: Array, slice_sizes: Array) -> Array:
         sizes = tuple(np.asarray(slice_sizes).tolist())
         if sizes not in kernels:
+            _check_sizes(op, sizes)
             kernels[sizes] = gatherer(shape, index_shape, sizes, op["dimension_numbers"])
         gathered: Array = kernels[sizes].call(operand, indices)
         return gathered
 
     return Kernel(call, aliases=(0,))
+
+
+def _check_sizes(op: Op, sizes: tuple[int, ...]) -> None:
+    """ExecutionError where the gather of slices of `sizes` breaks a constraint."""
+    attributes = {**op.attributes, "slice_sizes": sizes}
+    static = make_op("stablehlo.gather", op.operands[:2], op.result_types, attributes, location=op.location)
+    for label, fault in run_time_faults(static, OPS["stablehlo.gather"]):
+        raise ExecutionError(Diagnostic(op.location, fault, op.name, label))
 
 
 def gatherer(

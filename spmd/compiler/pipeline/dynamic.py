@@ -14,6 +14,8 @@ import numpy as np
 
 from spmd.backends.numpy.core import Context, Kernel, make_kernel
 from spmd.dialects.core import InferenceError, Trait, has_trait
+from spmd.dialects.faults import run_time_faults
+from spmd.errors import Diagnostic, ExecutionError
 from spmd.ir import NumberedValue, Op, Value
 from spmd.support.arrays import Results
 from spmd.types import TensorType, Type
@@ -49,11 +51,21 @@ def specializing_kernel(op: Op, context: Context) -> Kernel:
         key = tuple(getattr(value, "shape", None) for value in values[:operand_count])
         kernel = kernels.get(key)
         if kernel is None:
-            kernel = kernels[key] = make_kernel(_refined(op, key), context)
+            refined = _refined(op, key)
+            _check(refined)
+            kernel = kernels[key] = make_kernel(refined, context)
         return kernel.run(process, *values)
 
     # A specialized kernel may return views of any of its operands.
     return Kernel(call, needs_process=True, aliases=tuple(range(operand_count)))
+
+
+def _check(refined: Op) -> None:
+    """ExecutionError where `refined`, of the shapes that arrived, breaks a constraint of its declaration."""
+    fault = None if refined.definition is None else next(run_time_faults(refined, refined.definition), None)
+    if fault is not None:
+        label, text = fault
+        raise ExecutionError(Diagnostic(refined.location, text, refined.name, label))
 
 
 def _refined(op: Op, shapes: tuple[tuple[int, ...] | None, ...]) -> Op:

@@ -13,6 +13,7 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 
 import numpy as np
 
+from spmd.analysis.memory import uncountable
 from spmd.compiler.pipeline.scoping import uses_out_of_scope
 from spmd.dialects.checks import is_terminator, listed
 from spmd.dialects.core import OpDef
@@ -54,10 +55,15 @@ def warnings(module: Op) -> list[Diagnostic]:
 
 
 def check_meaning(module: Op) -> None:
-    """Raises CompileError where an op of a module that verifies has no meaning for what it was given."""
+    """Raises CompileError where an op of a module that verifies has no meaning for what it was given.
+
+    Or where it gives what no array can hold.
+    """
     for op in module.walk():
         for diagnostic in _advice(op, meaningless=True):
             raise CompileError(diagnostic)
+        if (fault := uncountable(op.result_types)) is not None:
+            raise CompileError(Diagnostic(op.location, fault, op.name))
 
 
 def _advice(op: Op, *, meaningless: bool = False) -> Iterator[Diagnostic]:

@@ -3,6 +3,9 @@
 A local variable is the cheapest slot CPython has, so the program's own overhead is some tens of nanoseconds a step.
 Each step stands on a line of its own, which is how an exception in a kernel finds back to its op
 (`locate`). A watched program runs the same steps through the watcher.
+
+What a kernel gives is compared with its declared type there and then, once a value: nothing behind it reads a value
+that is not what its type says.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from typing import Any
 from spmd.analysis.constants import constant_array
 from spmd.backends.numpy.core import Program
 from spmd.backends.numpy.scalars import as_scalar
+from spmd.compiler.plan.result_checks import ResultCheck, is_proven, result_checks
 from spmd.compiler.plan.steps import Plan, PlanStep
 from spmd.compiler.schedule.watching import Run, ScheduledUnit, Watch
 from spmd.ir import Op, Value
@@ -26,8 +30,11 @@ _FILE = "<spmd program>"
 _OPS = "ops"
 
 
-def emit(plan: Plan, watch: Watch | None = None) -> Program:
-    """The program of `plan`: `program(process, *parameters) -> tuple of results`."""
+def emit(plan: Plan, watch: Watch | None = None, *, checked: bool = True) -> Program:
+    """The program of `plan`: `program(process, *parameters) -> tuple of results`.
+
+    `checked`: values have the shapes of their types, or the program ends with an ExecutionError that names the op.
+    """
     names: dict[Value, str] = {}
     namespace: dict[str, Any] = {}
     for index, value in enumerate(plan.parameters):
@@ -47,7 +54,12 @@ def emit(plan: Plan, watch: Watch | None = None) -> Program:
         namespace[call] = _watched(step, watch) if watch else step.kernel.call
         # Arithmetic of rank 0 is quick on NumPy's scalars; ufuncs of arrays rather take arrays of rank 0.
         among_scalars = all(map(_is_scalar, (*step.inputs, *step.outputs)))
-        lines.append(" " + _line(step, call, scalars_first if among_scalars else names, names))
+        line = _line(step, call, scalars_first if among_scalars else names, names)
+        checks = result_checks(step.op, step.outputs) if checked and not is_proven(step) else {}
+        for number, value in enumerate(step.outputs):
+            if value in checks:
+                line += ";" + _check(checks[value], f"{index}_{number}", names[value], namespace)
+        lines.append(" " + line + _frees(step, names))
     lines.append(f" return ({''.join(names[value] + ',' for value in plan.results)})")
     namespace[_OPS] = [step.op for step in plan.steps]
     exec(compile("\n".join(lines), _FILE, "exec"), namespace)
@@ -70,7 +82,6 @@ def _line(step: PlanStep, call: str, read: Mapping[Value, str], names: dict[Valu
     free = [names[value] for value in step.frees if value not in step.outputs]
     for value in step.outputs:
         names[value] = free.pop() if free else f"v{len(names)}"
-    free += [names[value] for value in step.frees if value in step.outputs]
     text = f"{call}({', '.join(arguments)})"
     if len(step.outputs) == 1:
         text = f"{names[step.outputs[0]]}={text}"
@@ -79,6 +90,22 @@ def _line(step: PlanStep, call: str, read: Mapping[Value, str], names: dict[Valu
     if free:
         text += f";del {','.join(free)}"
     return text
+
+
+def _frees(step: PlanStep, names: Mapping[Value, str]) -> str:
+    """What frees the results of `step` that nobody needs."""
+    free = [names[value] for value in step.frees if value in step.outputs]
+    return f";del {','.join(free)}" if free else ""
+
+
+def _check(check: ResultCheck, label: str, name: str, namespace: dict[str, Any]) -> str:
+    """What ends the program where the value in variable `name` fails `check`: known sizes are compared in line."""
+    fail = f"f{label}"
+    namespace[fail] = check.call
+    if check.shape is None:
+        return f"{fail}({name})"
+    namespace[f"t{label}"], namespace[f"d{label}"] = check.shape, check.dtype
+    return f"{name}.shape==t{label} and {name}.dtype is d{label} or {fail}({name})"
 
 
 def _watched(step: PlanStep, watch: Watch) -> Callable[..., Results]:

@@ -108,8 +108,13 @@ def is_fusible(op: Op) -> bool:
 
 
 def _is_plain_scatter(op: Op) -> bool:
-    """Whether results are their operands' types, and the region computes in it without rounding more than once."""
+    """Whether results are their operands' types, and the region computes in it without rounding more than once.
+
+    Not so where there is no element to update.
+    """
     count = updated(op)
+    if not all(op.operands[0].tensor.static_shape):
+        return False
     block = op.regions[0].block
     elements = [element_type(argument) for argument in block.arguments[:count]]
     for operand, result, element in zip(op.operands, op.results, elements, strict=False):

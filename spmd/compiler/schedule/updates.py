@@ -5,7 +5,7 @@ The result stands on the operand's memory, or on a copy of it; the nest goes ove
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import prod
 
 from spmd.analysis.affine import Affine, linear, row_major
@@ -19,9 +19,10 @@ from spmd.analysis.index_maps import (
     component_place,
     element_type,
 )
+from spmd.analysis.scalar import build
 from spmd.analysis.scalar.conversion import converted
-from spmd.analysis.scalar.elements import decode, encode, memory_types
-from spmd.analysis.scalar.expression import Expression, parameter
+from spmd.analysis.scalar.elements import Element, decode, encode, memory_types
+from spmd.analysis.scalar.expression import Expression, constant, parameter
 from spmd.compiler.schedule.nest import FOLDED, Nest, Stage, Update
 from spmd.compiler.schedule.points import PointReader, iterate, stored
 from spmd.compiler.schedule.reductions import is_reduction, region_results
@@ -30,6 +31,8 @@ from spmd.types import I64, ElementType
 
 UPDATE_SLICE = "stablehlo.dynamic_update_slice"
 SCATTER = "stablehlo.scatter"
+#: Bits of indices that are as long as what places are told in.
+_LONGEST = 64
 
 
 def is_update(op: Op) -> bool:
@@ -110,8 +113,8 @@ def _scatter(op: Op, extents: list[int], index: Index, reader: PointReader) -> N
         form = Affine() if dimension in absent else next(offsets)
         if dimension in numbers.scatter_dims_to_operand_dims:
             at = component_place(numbers.scatter_dims_to_operand_dims.index(dimension), batch, vector, indices)
-            (number,) = converted(reader.read(indices, at), element_type(indices), I64)
-            form += Affine.computed(number)
+            window = 1 if dimension in absent else form_extent(form, extents)
+            form += Affine.computed(_start(reader.read(indices, at), element_type(indices), window, size))
         if dimension in numbers.input_batching_dims:
             position = numbers.scatter_indices_batching_dims[numbers.input_batching_dims.index(dimension)]
             form += batch_coordinate(position, batch, vector)
@@ -137,6 +140,28 @@ def _scatter(op: Op, extents: list[int], index: Index, reader: PointReader) -> N
     loops = tuple(range(len(extents)))
     stage = Stage(tuple(reader.leaves), loops, (), (), (), (update,), frozenset(side_by_side))
     return Nest(tuple(extents), (stage,))
+
+
+def form_extent(form: Affine, extents: Sequence[int]) -> int:
+    """How many numbers from 0 on `form`, a place in a window, may be."""
+    bounds = form.bounds(extents)
+    assert bounds is not None, "places in a window are counted by loops"
+    return bounds[1] + 1
+
+
+def _start(index: Element, element: ElementType, window: int, size: int) -> Expression:
+    """Where a window starts, as an i64, from which places in it are told without overflow.
+
+    All starts before `-window` are alike, as those from `size` on are: nothing of the window is inside.
+    """
+    (number,) = index
+    if element.bits == _LONGEST:
+        largest = constant(size, number.type)
+        if element.is_unsigned:
+            number = build.umin(number, largest)
+        else:
+            number = build.smin(build.smax(number, constant(-window, number.type)), largest)
+    return converted((number,), element, I64)[0]
 
 
 def _old(elements: list[ElementType]) -> tuple[list[tuple[Expression, ...]], tuple[Expression, ...]]:

@@ -12,11 +12,10 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from collectives.errors import CommunicationError as TransportError
 from collectives.operations import AllReduce, CollectivePermute, CollectiveReduce, Operation, short_list
 from collectives.reduction import Arithmetic
 from collectives.stacked import Stacks
-from spmd.analysis.collectives import DESCRIPTIONS, ROOTED, Collective
+from spmd.analysis.collectives import DESCRIPTIONS, ROOTED, Collective, check_shapes
 from spmd.analysis.reducers import identity
 from spmd.compiler.stack.core import StackedValue, Stacker, Tree, refuse, rule
 from spmd.compiler.stack.members import Members
@@ -100,10 +99,10 @@ def _carried_out(stacker: Stacker, described: Collective) -> list[Tree]:
         meet(stacker, op, Members(first.pairs, stacker.size))
     else:
         meet(stacker, op, members)
+    check_shapes(described, members.sizes)
     results: list[Tree] = []
     for index, operation in enumerate(described.operations):
         leaf = _promoted(stacker, stacker.leaf(op.operands[index]), described, index)
-        _check_shape(op, operation, members, op.results[index])
         results.append(_in_groups(stacker, described, operation, leaf, members))
     return results
 
@@ -123,17 +122,6 @@ def _promoted(stacker: Stacker, leaf: StackedValue, described: Collective, index
         return leaf
     element = described.op.results[index].tensor.element_type
     return StackedValue(stacker.convert(leaf.value, leaf.value.tensor.with_element_type(element)), leaf.stacked)
-
-
-def _check_shape(op: Op, operation: Operation, members: Members, result: Value) -> None:
-    for size in members.sizes:
-        try:
-            shape = operation.result_shape(size)
-        except TransportError as error:
-            raise CollectiveError(Diagnostic(op.location, str(error), op.name)) from None
-        if shape != result.tensor.static_shape:
-            text = f"a process group of {size} processes gives a result of shape {shape}, declared {result.type}"
-            raise CollectiveError(Diagnostic(op.location, text, op.name))
 
 
 def check_members(stacker: Stacker, described: Collective, members: Members) -> None:

@@ -28,8 +28,10 @@ def expand_gathers(block: Block) -> None:
 def _rule(op: Op, builder: OpBuilder) -> list[Value] | None:
     operand, indices = op.operands
     array = constant_array(indices.defining_op)
+    if array is None or not 1 <= array.size <= _MOST or not is_plain(operand.type):
+        return None
     axis = _axis(op)
-    if array is None or axis is None or not 1 <= array.size <= _MOST or not is_plain(operand.type):
+    if axis is None:
         return None
     last = operand.tensor.static_shape[axis] - 1
     places = [min(max(int(place), 0), last) for place in array.reshape(-1)]  # as the specification clamps them

@@ -39,7 +39,7 @@ def vectorized(lowering: BlockCompiler, op: Op, index: int) -> Callable[..., tup
     _fill(lowering, plan, block.ops[:-1])
     dtypes = [value.tensor.dtype for value in plan.results]
     if all(step.kernel.pointwise for step in plan.steps):
-        return _whole(emit(plan), len(block.arguments), dtypes)
+        return _whole(emit(plan, checked=False), len(block.arguments), dtypes)
     return _stacked(lowering, op, index)
 
 

@@ -1,15 +1,17 @@
 """Native functions as functions of Python: arrays in, no conversion in between.
 
 The entry of functions is native, too: it looks into the arrays that it is given, lets go of the interpreter's lock,
-runs, and takes it again. What it is given must be arrays in C order; anything else it declines, and the caller tries
-again with such arrays. All functions have one entry, compiled once: CPython hands it the object that a function of
+runs, and takes it again. What it is given must be arrays in C order, of the dtypes and shapes that the function was
+compiled for, so that no code reads or writes outside of an array; anything else it declines, and the caller tries again
+with such arrays. All functions have one entry, compiled once: CPython hands it the object that a function of
 Python was made with, which tells what is to be called.
 """
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
@@ -17,14 +19,20 @@ import numpy as np
 from spmd.backends.llvm.jit.interpreter import interpreter_symbols
 from spmd.backends.llvm.jit.jit import Library, compile_ir, one_a_process
 from spmd.backends.llvm.jit.processor import CODE_ATTRIBUTES
+from spmd.support.arrays import DType
 
 #: Flags of an array that is contiguous in C order, and whose elements are aligned.
 _NEEDED = 0x0001 | 0x0100
 _FASTCALL = 0x0080
 
+#: An array's shape and dtype.
+ArrayType = tuple[tuple[int, ...], DType]
+
 
 class _MethodDef(ctypes.Structure):
-    """CPython's PyMethodDef, and behind it what the entry is told: a function, and how many arrays it takes."""
+    """CPython's PyMethodDef, and behind it what the entry is told: a function, how many arrays it takes, and of which
+    types the first of them are (`_rows`).
+    """
 
     _fields_ = (
         ("name", ctypes.c_char_p),
@@ -33,44 +41,68 @@ class _MethodDef(ctypes.Structure):
         ("doc", ctypes.c_char_p),
         ("native", ctypes.c_int64),
         ("count", ctypes.c_int64),
+        ("typed", ctypes.c_int64),
+        ("rows", ctypes.c_void_p),
     )
 
 
+@dataclass(frozen=True)
+class _Layout:
+    """Where an array object keeps what the entry looks at, in bytes from its beginning."""
+
+    data: int
+    rank: int
+    sizes: int
+    dtype: int
+    flags: int
+
+
 @cache
-def _layout() -> tuple[int, int]:
-    """Where an array object keeps the address of its data, and its flags; found by looking."""
-    probe = np.zeros(3)
+def _layout() -> _Layout:
+    """The layout of arrays of this NumPy; found by looking."""
+    probe = np.zeros((3, 5))
     words = (ctypes.c_void_p * 16).from_address(id(probe))
     data = next(8 * place for place, word in enumerate(words) if word == probe.ctypes.data)
-    flags = data + 48
-    flags_of_probe = ctypes.c_int.from_address(id(probe) + flags).value
-    assert flags_of_probe & _NEEDED == _NEEDED, "arrays of this NumPy are laid out in an unknown way"
-    return data, flags
+    layout = _Layout(data, data + 8, data + 16, data + 40, data + 48)
+    at = id(probe)
+    rank = ctypes.c_int.from_address(at + layout.rank).value
+    sizes = ctypes.c_void_p.from_address(at + layout.sizes).value
+    assert (
+        ctypes.c_int.from_address(at + layout.flags).value & _NEEDED == _NEEDED
+        and ctypes.c_void_p.from_address(at + layout.dtype).value == id(probe.dtype)
+        and rank == 2
+        and sizes is not None
+        and tuple((ctypes.c_int64 * 2).from_address(sizes)) == probe.shape
+    ), "arrays of this NumPy are laid out in an unknown way"
+    return layout
 
 
 def _entry_text() -> str:
     """The text of `entry`, a function that CPython calls with objects, and with an array of i64 as `%self`.
 
-    That has the address of a function and how many arrays it takes; it is called with the addresses of their data. The
-    entry returns 0, or 1 for arguments that are not arrays in C order. Others may run meanwhile. The function may leave
-    an exception behind, which is then raised.
+    That has the address of a function, how many arrays it takes, and the types of the first of them; it is called with
+    the addresses of their data. The entry returns 0, or 1 for arguments that are not such arrays in C order. Others may
+    run meanwhile. The function may leave an exception behind, which is then raised.
     """
-    data, flags = _layout()
     lines = [
         f"define ptr @entry(ptr %self, ptr %objects, i64 %count) {CODE_ATTRIBUTES} {{",
         "entry:",
-        f"  %told.at = getelementptr i8, ptr %self, i64 {data}",
+        f"  %told.at = getelementptr i8, ptr %self, i64 {_layout().data}",
         "  %told = load ptr, ptr %told.at",
         "  %function = load ptr, ptr %told",
         "  %expected.at = getelementptr i64, ptr %told, i64 1",
         "  %expected = load i64, ptr %expected.at",
+        "  %typed.at = getelementptr i64, ptr %told, i64 2",
+        "  %typed = load i64, ptr %typed.at",
+        "  %rows.at = getelementptr i64, ptr %told, i64 3",
+        "  %rows = load ptr, ptr %rows.at",
         "  %enough = icmp eq i64 %count, %expected",
         "  br i1 %enough, label %begin, label %declined",
         "begin:",
         "  %pointers = alloca ptr, i64 %count, align 16",
         "  %some = icmp ne i64 %count, 0",
         "  br i1 %some, label %check, label %run",
-        *_addresses_text(data, flags),
+        *_addresses_text(_layout()),
         "run:",
         "  %state = call ptr @PyEval_SaveThread()",
         "  call void %function(ptr %pointers)",
@@ -96,11 +128,12 @@ def _entry_text() -> str:
     return "\n".join(lines)
 
 
-def _addresses_text(data: int, flags: int) -> list[str]:
-    """The loop that finds the addresses of the arrays; `data` and `flags` are where an array has them."""
+def _addresses_text(layout: _Layout) -> list[str]:
+    """The loop that finds the addresses of the arrays."""
     return [
         "check:",
         "  %place = phi i64 [ 0, %begin ], [ %next, %keep ]",
+        "  %row = phi ptr [ %rows, %begin ], [ %row.next, %keep ]",
         "  %at = getelementptr ptr, ptr %objects, i64 %place",
         "  %object = load ptr, ptr %at",
         f"  %type.at = getelementptr i8, ptr %object, i64 {ctypes.sizeof(ctypes.c_ssize_t)}",
@@ -108,13 +141,18 @@ def _addresses_text(data: int, flags: int) -> list[str]:
         "  %isarray = icmp eq ptr %type, @ndarray",
         "  br i1 %isarray, label %array, label %declined",
         "array:",
-        f"  %flags.at = getelementptr i8, ptr %object, i64 {flags}",
+        f"  %flags.at = getelementptr i8, ptr %object, i64 {layout.flags}",
         "  %flags = load i32, ptr %flags.at",
         f"  %needed = and i32 %flags, {_NEEDED}",
         f"  %good = icmp eq i32 %needed, {_NEEDED}",
-        "  br i1 %good, label %keep, label %declined",
+        "  br i1 %good, label %dense, label %declined",
+        "dense:",
+        "  %istyped = icmp ult i64 %place, %typed",
+        "  br i1 %istyped, label %compare, label %keep",
+        *_comparison_text(layout),
         "keep:",
-        f"  %data.at = getelementptr i8, ptr %object, i64 {data}",
+        "  %row.next = phi ptr [ %row, %dense ], [ %row.end, %alike ]",
+        f"  %data.at = getelementptr i8, ptr %object, i64 {layout.data}",
         "  %data = load ptr, ptr %data.at",
         "  %slot = getelementptr ptr, ptr %pointers, i64 %place",
         "  store ptr %data, ptr %slot",
@@ -122,6 +160,48 @@ def _addresses_text(data: int, flags: int) -> list[str]:
         "  %more = icmp ult i64 %next, %count",
         "  br i1 %more, label %check, label %run",
     ]
+
+
+def _comparison_text(layout: _Layout) -> list[str]:
+    """From `compare` to `alike`: an array's dtype, rank and sizes against those of its row."""
+    return [
+        "compare:",
+        f"  %dtype.at = getelementptr i8, ptr %object, i64 {layout.dtype}",
+        "  %dtype = load ptr, ptr %dtype.at",
+        "  %row.dtype = load ptr, ptr %row",
+        "  %samedtype = icmp eq ptr %dtype, %row.dtype",
+        f"  %rank.at = getelementptr i8, ptr %object, i64 {layout.rank}",
+        "  %rank.short = load i32, ptr %rank.at",
+        "  %rank = zext i32 %rank.short to i64",
+        "  %row.rank.at = getelementptr i64, ptr %row, i64 1",
+        "  %row.rank = load i64, ptr %row.rank.at",
+        "  %samerank = icmp eq i64 %rank, %row.rank",
+        "  %same = and i1 %samedtype, %samerank",
+        f"  %sizes.at = getelementptr i8, ptr %object, i64 {layout.sizes}",
+        "  %sizes = load ptr, ptr %sizes.at",
+        "  %row.sizes = getelementptr i64, ptr %row, i64 2",
+        "  br i1 %same, label %sized, label %declined",
+        "sized:",
+        "  %axis = phi i64 [ 0, %compare ], [ %axis.next, %size ]",
+        "  %isaxis = icmp ult i64 %axis, %rank",
+        "  br i1 %isaxis, label %size, label %alike",
+        "size:",
+        "  %size.at = getelementptr i64, ptr %sizes, i64 %axis",
+        "  %size.here = load i64, ptr %size.at",
+        "  %size.needed.at = getelementptr i64, ptr %row.sizes, i64 %axis",
+        "  %size.needed = load i64, ptr %size.needed.at",
+        "  %samesize = icmp eq i64 %size.here, %size.needed",
+        "  %axis.next = add nuw nsw i64 %axis, 1",
+        "  br i1 %samesize, label %sized, label %declined",
+        "alike:",
+        "  %row.end = getelementptr i64, ptr %row.sizes, i64 %rank",
+        "  br label %keep",
+    ]
+
+
+def _rows(types: Sequence[ArrayType]) -> list[int]:
+    """What arrays of `types` are compared with, each its dtype's address, its rank, and its sizes."""
+    return [word for shape, dtype in types for word in (id(dtype), len(shape), *shape)]
 
 
 @one_a_process
@@ -141,16 +221,21 @@ class _Told(np.ndarray):
     keep: object
 
 
-def python_function(address: int, count: int, name: str, keep: object) -> Callable[..., int]:
+def python_function(
+    address: int, count: int, name: str, keep: object, types: Sequence[ArrayType] = ()
+) -> Callable[..., int]:
     """The function of Python that calls the native one at `address` with the addresses of `count` arrays.
 
-    `keep` lives as long as it.
+    The first of them have `types`, or else the native one is not called. `keep` lives as long as it.
     """
     entry = _entry()
-    definition = _MethodDef(name.encode(), entry.address("entry"), _FASTCALL, None, address, count)
-    words = (ctypes.c_int64 * 2).from_buffer(definition, _MethodDef.native.offset)
+    rows = np.array(_rows(types), np.int64)
+    definition = _MethodDef(
+        name.encode(), entry.address("entry"), _FASTCALL, None, address, count, len(types), rows.ctypes.data
+    )
+    words = (ctypes.c_int64 * 4).from_buffer(definition, _MethodDef.native.offset)
     told = np.frombuffer(words, np.int64).view(_Told)  # type: ignore[call-overload]  # arrays of ctypes are buffers
-    told.keep = (entry, keep)
+    told.keep = (entry, keep, rows, types)
     make = ctypes.pythonapi.PyCFunction_NewEx
     make.restype, make.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p]
     function: Callable[..., int] = make(ctypes.addressof(definition), told, None)

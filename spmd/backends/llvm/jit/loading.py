@@ -16,26 +16,31 @@ from spmd.backends.llvm.emit.math_library import link
 from spmd.backends.llvm.emit.native_ops import Callback
 from spmd.backends.llvm.emit.writer import Callee
 from spmd.backends.llvm.jit.clocks import NativeClock
-from spmd.backends.llvm.jit.entry import python_function
+from spmd.backends.llvm.jit.entry import ArrayType, python_function
 from spmd.backends.llvm.jit.interrupts import poll_symbols
 from spmd.backends.llvm.jit.jit import ObjectCode, load_object
 from spmd.backends.llvm.matmul.blas import routine
 from spmd.backends.llvm.ops.callbacks import Callbacks
 from spmd.backends.llvm.parallel import workers
-from spmd.support.arrays import Array, DType, Results
+from spmd.errors import ExecutionError
+from spmd.support.arrays import Array, Results
 
 _NUMBERS = itertools.count()
 _NO_ARRAY = np.empty(0, np.uint8)
+#: Makes the memory that native code is given for results, and to work in: (shape, dtype) -> array.
+allocate: Callable[..., Array] = np.empty
+#: What stands for a token.
+_TOKEN: ArrayType = ((0,), _NO_ARRAY.dtype)
 
 
 @dataclass(frozen=True, slots=True)
 class StretchCode:
     """A native function as it is kept: its code, and what it is to be given when it is loaded and called.
 
-    `callees` and `routines` are the functions out of line and the names of BLAS's routines that it calls; `results` has
-    shape and dtype of each array that it writes, None for a token, and `over` by its place the input that a result is
-    written over. After inputs and results the function takes `arena` bytes of memory, then `constants`; with what it
-    counts in, where it does, these are so many `arguments`.
+    `callees` and `routines` are the functions out of line and the names of BLAS's routines that it calls; `inputs` and
+    `results` have shape and dtype of each array that it reads and writes, None for a token, and `over` by its place the
+    input that a result is written over. After inputs and results the function takes `arena` bytes of memory, then
+    `constants`; with what it counts in, where it does, these are so many `arguments`.
     """
 
     code: ObjectCode
@@ -44,9 +49,9 @@ class StretchCode:
     constants: tuple[Array, ...]
     arguments: int
     arena: int
-    results: tuple[tuple[tuple[int, ...], DType] | None, ...]
+    inputs: tuple[ArrayType | None, ...]
+    results: tuple[ArrayType | None, ...]
     over: Mapping[int, int]
-    takes_tokens: bool
     may_raise: bool
     uses_workers: bool
 
@@ -88,9 +93,10 @@ def load_stretch(compiled: CompiledStretch) -> Stretch:
         symbols |= callbacks.symbols()
     library = load_object(code.code, symbols, uses=linked.libraries)
     keep = (library, code.constants, callbacks)
-    native = python_function(library.address("stretch"), code.arguments, f"stretch{next(_NUMBERS)}", keep)
-    call = _call(_clocked(native, compiled.clock), code)
-    has_tokens = code.takes_tokens or None in code.results
+    inputs = [_usual(each) for each in code.inputs]
+    native = python_function(library.address("stretch"), code.arguments, f"stretch{next(_NUMBERS)}", keep, inputs)
+    call = _call(_clocked(native, compiled.clock), code, inputs)
+    has_tokens = None in code.inputs or None in code.results
     if has_tokens:
         call = _without_tokens(call, code)
     if callbacks is not None:
@@ -117,16 +123,33 @@ def _without_tokens(call: Callable[..., Any], code: StretchCode) -> Callable[...
     return several
 
 
-def _call(native: Callable[..., int], code: StretchCode) -> Callable[..., Results]:
+def _usual(type: ArrayType | None) -> ArrayType:
+    """The type of an array, or of what stands for a token, with the dtype object that arrays mostly have."""
+    if type is None:
+        return _TOKEN
+    shape, dtype = type
+    return shape, np.dtype(dtype.type)
+
+
+def _dense(array: Array, type: ArrayType) -> Array:
+    """`array` as native code reads it; ExecutionError for one of another type than the code was compiled for."""
+    shape, dtype = type
+    if np.shape(array) != shape or np.asarray(array).dtype != dtype:
+        here = np.asarray(array)
+        raise ExecutionError(f"native code reads {dtype} of shape {shape}, got {here.dtype} of shape {here.shape}")
+    return np.require(array, requirements=("C", "A")).reshape(shape).view(dtype, np.ndarray)
+
+
+def _call(native: Callable[..., int], code: StretchCode, types: Sequence[ArrayType]) -> Callable[..., Results]:
     """What allocates results, but for those that take over an input's array, and calls `native`."""
     arena, constants, places = code.arena, code.constants, code.over
-    empty, uint8 = np.empty, np.dtype(np.uint8)
-    result_types = [((0,), uint8) if result is None else result for result in code.results]
+    empty, uint8 = allocate, np.dtype(np.uint8)
+    result_types = [_usual(each) for each in code.results]
     ((shape, dtype),) = result_types if len(result_types) == 1 else (((), uint8),)
 
     def again(inputs: tuple[Array, ...], results: Sequence[Array]) -> None:
         """With other arrays for scalars, and for arrays in another order or at odd addresses."""
-        dense = [np.require(array, requirements=("C", "A")).reshape(np.shape(array)) for array in inputs]
+        dense = list(map(_dense, inputs, types))
         refused = native(*dense, *results, empty(arena, uint8), *constants)
         assert not refused, "arrays in C order"
 
