@@ -2,36 +2,18 @@
 
 from __future__ import annotations
 
+from spmd.dialects.custom_call_targets import HINTS as TYPED_HINTS
+from spmd.dialects.custom_call_targets import PARTS, REGISTERED
 from spmd.ir import AttributeValue, Op
 from spmd.ir import attributes as a
 
-#: Targets that give their operand back: hints on where values lie.
-HINTS = frozenset(
-    {
-        "Sharding",
-        "SPMDFullToShardShape",
-        "SPMDShardToFullShape",
-        "xla.sdy.FuncResultSharding",
-        "xla.sdy.LocalToGlobalShape",
-        "xla.sdy.GlobalToLocalShape",
-        "xla.sdy.PropagationBarrier",
-        "LayoutConstraint",
-        "MoveToHost",
-        "MoveToDevice",
-        "annotate_device_placement",
-        "AssumeGatherIndicesInBound",
-        "AssumeReplicated",
-        "Pin",
-        "Unpin",
-        "OptimizationBarrier",
-    }
-)
+#: Targets that give their operands back: hints on where values lie.
+HINTS = frozenset({*TYPED_HINTS, *PARTS, "Pin", "Unpin"})
 
 #: What JAX's pure_callback, io_callback and debug callbacks lower to; spmd.jax gives each a target of its own.
 PYTHON_CALLBACK = "xla_ffi_python_cpu_callback"
 
 _BATCHES: set[str] = set(HINTS)
-_REGISTERED: set[str] = set()
 
 
 def declare_registered(target: str, *, takes_batch: bool) -> None:
@@ -39,13 +21,13 @@ def declare_registered(target: str, *, takes_batch: bool) -> None:
 
     `takes_batch`: it takes operands that all have one more leading dimension, as its results then have.
     """
-    _REGISTERED.add(target)
+    REGISTERED.add(target)
     (_BATCHES.add if takes_batch else _BATCHES.discard)(target)
 
 
 def is_registered(target: str) -> bool:
     """Whether users' code runs for `target`, whatever is built in under its name."""
-    return target in _REGISTERED
+    return target in REGISTERED
 
 
 def takes_batch(target: str) -> bool:

@@ -12,7 +12,7 @@ from spmd.dialects.checks import (
     listed,
     shape_of,
 )
-from spmd.dialects.core import attribute, define, operand, result
+from spmd.dialects.core import Trait, attribute, define, operand, result
 from spmd.dialects.forms import TYPED
 from spmd.dialects.structs import OutputOperandAliasAttr
 from spmd.ir import Op
@@ -41,6 +41,7 @@ CUSTOM_CALL = define(
     ],
     results=[result("results", type_sets.CUSTOM_CALL_VALUE, variadic=True)],
     assembly="custom<CustomCallTarget>($call_target_name) `(` $inputs `)` " + TYPED,
+    traits=[Trait.READS_CONTEXT],
 )
 
 _TYPED_FFI = 4

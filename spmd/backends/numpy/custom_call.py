@@ -12,11 +12,9 @@ import numpy as np
 
 from spmd.analysis.custom_calls import HINTS, PYTHON_CALLBACK, call_attributes, declare_registered
 from spmd.backends.numpy.core import KERNELS, Context, Kernel, Maker, kernel, make_kernel
-from spmd.dialects.core import OPS
-from spmd.dialects.make import make_op
+from spmd.dialects.custom_call_targets import called_op
 from spmd.errors import CompileError, Diagnostic, ExecutionError, UsageError
-from spmd.ir import AttributeValue, Op
-from spmd.ir import attributes as a
+from spmd.ir import Op
 from spmd.runtime.process import Process
 from spmd.support.arrays import Array, Results, UserFunction
 from spmd.support.registry import filed
@@ -67,16 +65,17 @@ def custom_call(op: Op, context: Context) -> Kernel:
     name = op["call_target_name"]
     maker = TARGETS.get(name)
     if maker is None and name.startswith("mhlo."):
-        maker = _as_op(name)
+        maker = _as_op
     if maker is None:
-        raise CompileError(Diagnostic(op.location, _unknown(name), op.name))
+        raise CompileError(Diagnostic(op.location, _unknown(op), op.name))
     indices = call_attributes(op).get("indices_of_shape_operands")
     if indices is not None:
         return _of_shapes(op, context, maker, [int(index) for index in indices])
     return _kernel(maker, op, context)
 
 
-def _unknown(name: str) -> str:
+def _unknown(op: Op) -> str:
+    name = op["call_target_name"]
     if name == PYTHON_CALLBACK:
         return (
             "a callback into Python runs only in the process that holds its function, which the program does not tell: "
@@ -172,29 +171,9 @@ def create_buffer(op: Op, context: Context) -> Kernel:
     return Kernel(lambda *_: np.zeros(shape, dtype))
 
 
-#: Ops that older frontends called by another name.
-_RENAMED = {"mhlo.topk": "top_k"}
-
-
-def _as_op(name: str) -> Maker | None:
-    """The op that older frontends wrote as a call `mhlo.<op>`: in CHLO, or in StableHLO."""
-    short = _RENAMED.get(name, name.removeprefix("mhlo."))
-    for full in (f"chlo.{short}", f"stablehlo.{short}"):
-        if full in KERNELS and full in OPS:
-            return lambda op, context: make_kernel(_renamed(op, full), context)
-    return None
-
-
-def _renamed(op: Op, full: str) -> Op:
-    """The call as op `full`, whose attributes stand in the call's `mhlo.attributes`."""
-    entries = op.discardable.get("mhlo.attributes")
-    attributes: dict[str, AttributeValue] = {}
-    for name, attribute in entries.entries.items() if isinstance(entries, a.DictAttr) else ():
-        declared = OPS[full].attribute_table.get(name)
-        if declared is None:
-            continue
-        try:
-            attributes[name] = declared.kind.decode(attribute)
-        except ValueError as error:
-            raise CompileError(Diagnostic(op.location, f"attribute {name}: {error}", op.name)) from error
-    return make_op(full, op.operands, op.result_types, attributes, location=op.location)
+def _as_op(op: Op, context: Context) -> Kernel:
+    """The kernel of the op that older frontends wrote as a call `mhlo.<op>`: of CHLO, or of StableHLO."""
+    called = called_op(op)
+    if isinstance(called, Op) and called.name in KERNELS:
+        return make_kernel(called, context)
+    raise CompileError(Diagnostic(op.location, called if isinstance(called, str) else _unknown(op), op.name))

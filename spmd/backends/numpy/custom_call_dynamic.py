@@ -13,6 +13,7 @@ from spmd.analysis.custom_calls import call_attributes
 from spmd.backends.numpy.core import Context, Kernel, make_kernel
 from spmd.backends.numpy.custom_call import target
 from spmd.backends.numpy.sort import first_in_order
+from spmd.dialects.faults import run_time_faults
 from spmd.dialects.make import make_op
 from spmd.errors import Diagnostic, ExecutionError
 from spmd.ir import AttributeValue, Op, Region, copy_block
@@ -53,7 +54,7 @@ def dynamic_reduce_window(op: Op, context: Context) -> Kernel:
         static = make_op(
             "stablehlo.reduce_window", operands, op.result_types, attributes, regions, location=op.location
         )
-        return make_kernel(static, context).call
+        return _sound_kernel(static, context).call
 
     return _by_parameters(kernel_of, 2 * count, aliases=tuple(range(2 * count)))
 
@@ -69,7 +70,7 @@ def dynamic_top_k(op: Op, context: Context) -> Kernel:
             if isinstance(value.type, TensorType)
         ]
         static = make_op("chlo.top_k", op.operands[:1], types, {"k": int(k)}, location=op.location)
-        return make_kernel(static, context).call
+        return _sound_kernel(static, context).call
 
     return _by_parameters(kernel_of, 1)
 
@@ -90,9 +91,17 @@ def dynamic_rng_bit_generator(op: Op, context: Context) -> Kernel:
         types = [state, output.with_shape(tuple(shape.tolist()))]
         attributes = {"rng_algorithm": algorithm}
         static = make_op("stablehlo.rng_bit_generator", op.operands[:1], types, attributes, location=op.location)
-        return make_kernel(static, context).call
+        return _sound_kernel(static, context).call
 
     return _by_parameters(kernel_of, 1)
+
+
+def _sound_kernel(static: Op, context: Context) -> Kernel:
+    """The kernel of `static`; ExecutionError where it breaks a constraint of its declaration."""
+    assert static.definition is not None
+    for label, fault in run_time_faults(static, static.definition):
+        raise ExecutionError(Diagnostic(static.location, fault, static.name, label))
+    return make_kernel(static, context)
 
 
 def _by_parameters(

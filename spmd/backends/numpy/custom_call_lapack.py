@@ -306,6 +306,8 @@ def gtsv(prefix: str, options: Options) -> Routine:
     solve = _function(prefix, "gtsv")
 
     def run(below: Array, diagonal: Array, above: Array, b: Array) -> tuple[Array | int | None, ...]:
+        if len(diagonal) == 1:  # SciPy takes no empty diagonals
+            return below, diagonal, above, b / diagonal[0] if diagonal[0] else b, int(not diagonal[0])
         x, info = solve(below[1:], diagonal, above[:-1], b)[-2:]
         return below, diagonal, above, x, info
 
@@ -322,6 +324,8 @@ def perturbed(op: Op, context: Context) -> Kernel:
     factor, solve = _function(prefix, "gttrf"), _function(prefix, "gttrs")
 
     def run(below: Array, diagonal: Array, above: Array, b: Array) -> tuple[Array | int | None, ...]:
+        if len(diagonal) == 1:  # SciPy takes no empty diagonals
+            return (b / diagonal[0],)
         lower, pivots, *upper, swaps, _ = factor(below[1:], diagonal, above[:-1])
         least = np.finfo(diagonal.dtype).eps * max(np.abs(row).max(initial=0) for row in (pivots, *upper))
         tiny = np.abs(pivots) < least

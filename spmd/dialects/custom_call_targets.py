@@ -1,0 +1,279 @@
+"""What the built-in targets of custom calls take and give, each declared as an op is.
+
+Sources: LAPACK's and JAX's routines by their names (jaxlib's lapack_*_ffi and their lowering in jax.lax.linalg),
+jax.experimental.sparse's, XLA's own targets, and the ops that frontends write as calls (mhlo.*, stablehlo.dynamic_*).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+
+from spmd.dialects.checks import compatible_dims, compatible_shapes, compatible_types, element_of, listed
+from spmd.dialects.core import OPS
+from spmd.dialects.custom_call import CUSTOM_CALL
+from spmd.dialects.faults import faults
+from spmd.dialects.make import make_op
+from spmd.dialects.signatures import LETTERS, signature_fault
+from spmd.ir import AttributeValue, Op, Value
+from spmd.ir.attributes import ArrayAttr, DictAttr
+from spmd.types import I1, ElementType, TensorType, Type
+
+#: Targets that give their operands back: hints on where values lie.
+HINTS = frozenset(
+    {
+        "Sharding",
+        "xla.sdy.FuncResultSharding",
+        "xla.sdy.PropagationBarrier",
+        "LayoutConstraint",
+        "MoveToHost",
+        "MoveToDevice",
+        "annotate_device_placement",
+        "AssumeGatherIndicesInBound",
+        "AssumeReplicated",
+        "OptimizationBarrier",
+    }
+)
+#: Hints that are between a whole value and one process's part.
+PARTS = frozenset(
+    {"SPMDFullToShardShape", "SPMDShardToFullShape", "xla.sdy.LocalToGlobalShape", "xla.sdy.GlobalToLocalShape"}
+)
+#: Targets for which users' code runs, whatever is built in under their names: what they take is that code's matter.
+REGISTERED: set[str] = set()
+
+#: What is wrong with the types of a call: (operands, results, options).
+_Rule = Callable[[Sequence[Type], Sequence[Type], Mapping[str, object]], str | None]
+_RULES: dict[str, _Rule] = {}
+
+_LAPACK = re.compile(r"lapack_([sdcz])(\w+)_ffi")
+
+
+@CUSTOM_CALL.constraint("", "a built-in target is called with what it takes and gives", on_results=True)
+def _(op: Op) -> str | None:
+    name = op["call_target_name"]
+    if name in REGISTERED:
+        return None
+    if (called := called_op(op)) is not None:
+        return called if isinstance(called, str) else _op_fault(called)
+    rule = _RULES.get(name)
+    if rule is None:
+        return None
+    config = options(op)
+    operands = _without_shapes(op)
+    fault = None if operands is None else rule([value.type for value in operands], op.result_types, config)
+    return None if fault is None else f"{fault} of @{name}"
+
+
+def options(op: Op) -> Mapping[str, object]:
+    """The options of a typed call: letters, numbers and booleans by name."""
+    config = op.discardable.get("mhlo.backend_config", op["backend_config"])
+    entries = config.entries if isinstance(config, DictAttr) else {}
+    return {name: getattr(entry, "value", entry) for name, entry in entries.items()}
+
+
+def _without_shapes(op: Op) -> Sequence[Value] | None:
+    """The operands but for those that are results' shapes; None where these are not told as they must be."""
+    told = op.discardable.get("indices_of_shape_operands")
+    if told is None:
+        return op.operands
+    array = getattr(told, "array", None)
+    entries = array.ravel().tolist() if array is not None else None
+    if entries is None and isinstance(told, ArrayAttr):
+        entries = [getattr(entry, "value", None) for entry in told.elements]
+    return None if entries is None else [value for index, value in enumerate(op.operands) if index not in entries]
+
+
+def _rule(*names: str) -> Callable[[_Rule], _Rule]:
+    """Decorator: files what checks the calls of `names`."""
+
+    def add(rule: _Rule) -> _Rule:
+        _RULES.update(dict.fromkeys(names, rule))
+        return rule
+
+    return add
+
+
+# --- ops that are written as calls -----------------------------------------------------------------------------------
+
+#: Ops that older frontends called by another name.
+_RENAMED = {"mhlo.topk": "top_k"}
+
+
+def called_op(op: Op) -> Op | str | None:
+    """The op of CHLO or StableHLO that older frontends wrote as a call `mhlo.<op>`, its attributes `mhlo.attributes`.
+
+    None for another call, a str: what is wrong with an attribute.
+    """
+    name = op["call_target_name"]
+    if not name.startswith("mhlo."):
+        return None
+    short = _RENAMED.get(name, name.removeprefix("mhlo."))
+    full = next((full for full in (f"chlo.{short}", f"stablehlo.{short}") if full in OPS), None)
+    if full is None or any(declared for declared in OPS[full].regions):
+        return None
+    entries = op.discardable.get("mhlo.attributes")
+    attributes: dict[str, AttributeValue] = {}
+    for key, value in entries.entries.items() if isinstance(entries, DictAttr) else ():
+        declared = OPS[full].attribute_table.get(key)
+        if declared is None:
+            if key == "largest" and getattr(value, "value", True) is False:
+                return f"attribute largest = false of @{name}: the least are not taken"
+            continue
+        try:
+            attributes[key] = declared.kind.decode(value)
+        except ValueError as error:
+            return f"attribute {key}: {error}"
+    return make_op(full, op.operands, op.result_types, attributes, location=op.location)
+
+
+def _op_fault(called: Op) -> str | None:
+    fault = next(faults(called, OPS[called.name]), None)
+    return None if fault is None else f"{called.name}: {f'({fault[0]}) ' if fault[0] else ''}{fault[1]}"
+
+
+# --- hints -----------------------------------------------------------------------------------------------------------
+
+
+@_rule(*HINTS)
+def _(operands: Sequence[Type], results: Sequence[Type], config: Mapping[str, object]) -> str | None:
+    sound = len(operands) == len(results) and all(map(compatible_types, operands, results))
+    return None if sound else f"({listed(operands)}) -> ({listed(results)})"
+
+
+@_rule(*PARTS)
+def _(operands: Sequence[Type], results: Sequence[Type], config: Mapping[str, object]) -> str | None:
+    sound = len(operands) == len(results) and all(
+        compatible_types(_without_sizes(one), _without_sizes(other))
+        for one, other in zip(operands, results, strict=True)
+    )
+    return None if sound else f"({listed(operands)}) -> ({listed(results)})"
+
+
+def _without_sizes(type: Type) -> Type:
+    return TensorType((None,) * type.rank, type.element_type) if isinstance(type, TensorType) else type
+
+
+@_rule("shape_assertion")
+def _(operands: Sequence[Type], results: Sequence[Type], config: Mapping[str, object]) -> str | None:
+    scalars = [type for type in operands if isinstance(type, TensorType) and type.rank == 0]
+    sound = not results and len(scalars) == len(operands) > 0 and scalars[0].element_type is I1
+    integers = all(isinstance(e, ElementType) and e.is_integer for e in (type.element_type for type in scalars[1:]))
+    return None if sound and integers else f"({listed(operands)}) -> ({listed(results)})"
+
+
+# --- LAPACK ----------------------------------------------------------------------------------------------------------
+
+
+def _letter(config: Mapping[str, object], name: str) -> str:
+    """An option that is the code of a letter; "" where it is not."""
+    code = config.get(name)
+    return chr(code) if isinstance(code, int) and 0 < code < 128 else ""
+
+
+def _singular(config: Mapping[str, object], is_complex: bool) -> str:
+    u, vt = {"A": ("m m", "n n"), "N": ("p q", "r s")}.get(_letter(config, "mode"), ("m min(m,n)", "min(m,n) n"))
+    return f"T m n -> T m n, R min(m,n), T {u}, T {vt}, i32"
+
+
+def _schur(config: Mapping[str, object], is_complex: bool) -> str:
+    return f"T n n -> T n n, T n n, {'C n' if is_complex else 'R n, R n'}, i32, i32"
+
+
+def _eigen(config: Mapping[str, object], is_complex: bool) -> str:
+    return f"T n n -> {'C n' if is_complex else 'R n, R n'}, C n n, C n n, i32"
+
+
+def _multiplied(config: Mapping[str, object], is_complex: bool) -> str:
+    side = "m" if config.get("left") else "n"
+    return f"T {side} p, T k, T m n -> T m n where k <= p, k <= {side}"
+
+
+def _triangular(config: Mapping[str, object], is_complex: bool) -> str:
+    side = "m" if _letter(config, "side") == "L" else "n"
+    return f"T {side} {side}, T m n -> T m n"
+
+
+_GENERATED = "T m n, T k -> T m n where k <= n <= m"
+_TRIDIAGONAL = "T n n -> T n n, R n, R n-1, T n-1, i32"
+#: By routine, without the letter of its element type: its signature, or what tells it by options and whether it is of
+#: complex numbers.
+_ROUTINES: dict[str, str | Callable[[Mapping[str, object], bool], str]] = {
+    "getrf": "T m n -> T m n, i32 min(m,n), i32",
+    "potrf": "T n n -> T n n, i32",
+    "geqrf": "T m n -> T m n, T min(m,n)",
+    "geqp3": "T m n, i32 n -> T m n, i32 n, T min(m,n)",
+    "orgqr": _GENERATED,
+    "ungqr": _GENERATED,
+    "ormqr": _multiplied,
+    "unmqr": _multiplied,
+    "gehrd": "T n n -> T n n, T n-1, i32",
+    "sytrd": _TRIDIAGONAL,
+    "hetrd": _TRIDIAGONAL,
+    "gesdd": _singular,
+    "gesvd": _singular,
+    "syevd": "T n n -> T n n, R n, i32",
+    "heevd": "T n n -> T n n, R n, i32",
+    "geev": _eigen,
+    "gees": _schur,
+    "trsm": _triangular,
+    "gtsv": "T n, T n, T n, T n k -> T n, T n, T n, T n k, i32",
+}
+
+
+def _lapack_rule(letter: str, routine: str) -> _Rule:
+    signature, element = _ROUTINES[routine], LETTERS[letter]
+
+    def check(operands: Sequence[Type], results: Sequence[Type], config: Mapping[str, object]) -> str | None:
+        text = signature if isinstance(signature, str) else signature(config, element.is_complex)
+        fault = signature_fault(text, element, operands, results)
+        return None if fault is None else f"{fault}, not ... {text} with T = {element},"
+
+    return check
+
+
+_RULES.update({f"lapack_{letter}{name}_ffi": _lapack_rule(letter, name) for letter in LETTERS for name in _ROUTINES})
+
+
+@_rule("tridiagonal_solve_perturbed_ffi")
+def _(operands: Sequence[Type], results: Sequence[Type], config: Mapping[str, object]) -> str | None:
+    text = "T n, T n, T n, T n k -> T n k"
+    fault = signature_fault(text, None, operands, results)
+    if fault is None and not any(element_of(operands[0]) is element for element in LETTERS.values()):
+        fault = listed(operands)
+    return None if fault is None else f"{fault}, not ... {text},"
+
+
+# --- other libraries -------------------------------------------------------------------------------------------------
+
+
+@_rule("cpu_csr_sparse_dense_ffi")
+def _(operands: Sequence[Type], results: Sequence[Type], config: Mapping[str, object]) -> str | None:
+    tensors = [type for type in (*operands, *results) if isinstance(type, TensorType)]
+    if len(tensors) == 5 and len(operands) == 4:
+        values, starts, columns, dense, product = tensors
+        integers = all(isinstance(t.element_type, ElementType) and t.element_type.is_integer for t in (starts, columns))
+        ranks = values.rank == starts.rank == columns.rank == 1 and dense.rank == product.rank and dense.rank in (1, 2)
+        if integers and ranks:
+            rows = None if starts.shape[0] is None else starts.shape[0] - 1
+            sound = compatible_shapes(values.shape, columns.shape) and compatible_dims(product.shape[0], rows)
+            elements = values.element_type is dense.element_type is product.element_type
+            if sound and elements and compatible_shapes(dense.shape[1:], product.shape[1:]):
+                return None
+    return f"({listed(operands)}) -> ({listed(results)}), not values, row starts, columns, dense -> product"
+
+
+@_rule("ApproxTopK")
+def _(operands: Sequence[Type], results: Sequence[Type], config: Mapping[str, object]) -> str | None:
+    count, dimension, most = len(results), config.get("reduction_dim"), config.get("top_k")
+    if not isinstance(dimension, int) or not isinstance(most, int):
+        return "no numbers reduction_dim and top_k"
+    sound = len(operands) == 2 * count > 0
+    for given, gives in zip(operands, results, strict=False):
+        if not isinstance(given, TensorType) or not 0 <= dimension < given.rank:
+            sound = False
+            break
+        size = given.shape[dimension]
+        shape = (*given.shape[:dimension], most, *given.shape[dimension + 1 :])
+        sound &= most >= 0 and (size is None or most <= size)
+        sound &= compatible_types(TensorType(shape, given.element_type), gives) if most >= 0 else False
+    return None if sound else f"({listed(operands)}) -> ({listed(results)}) for the first {most} along {dimension}"
