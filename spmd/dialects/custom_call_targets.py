@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 
 from spmd.dialects.checks import compatible_dims, compatible_shapes, compatible_types, element_of, listed
-from spmd.dialects.core import OPS
+from spmd.dialects.core import OPS, Constraint
 from spmd.dialects.custom_call import CUSTOM_CALL
 from spmd.dialects.faults import faults
 from spmd.dialects.make import make_op
@@ -48,20 +48,35 @@ _RULES: dict[str, _Rule] = {}
 _LAPACK = re.compile(r"lapack_([sdcz])(\w+)_ffi")
 
 
-@CUSTOM_CALL.constraint("", "a built-in target is called with what it takes and gives", on_results=True)
-def _(op: Op) -> str | None:
+def _fault(op: Op) -> str | None:
+    """What is wrong with a call of a built-in target."""
     name = op["call_target_name"]
     if name in REGISTERED:
         return None
-    if (called := called_op(op)) is not None:
+    called = called_op(op)
+    if called is not None:
         return called if isinstance(called, str) else _op_fault(called)
     rule = _RULES.get(name)
     if rule is None:
         return None
-    config = options(op)
     operands = _without_shapes(op)
-    fault = None if operands is None else rule([value.type for value in operands], op.result_types, config)
-    return None if fault is None else f"{fault} of @{name}"
+    return None if operands is None else rule([value.type for value in operands], op.result_types, options(op))
+
+
+class _TargetConstraint(Constraint):
+    """A call of a built-in target has the types and options that its declaration says: compiled, it would be that.
+
+    What is read is not refused: a function may be registered under the target's name before it is compiled.
+    """
+
+    def fault(self, op: Op) -> str | None:
+        broken = self.check(op)
+        return None if broken is None else f"{op['call_target_name']}: {broken}"
+
+
+CUSTOM_CALL.constraints.append(
+    _TargetConstraint("", "a built-in target takes and gives what it declares", _fault, True, True, True)
+)
 
 
 def options(op: Op) -> Mapping[str, object]:
@@ -81,6 +96,10 @@ def _without_shapes(op: Op) -> Sequence[Value] | None:
     if entries is None and isinstance(told, ArrayAttr):
         entries = [getattr(entry, "value", None) for entry in told.elements]
     return None if entries is None else [value for index, value in enumerate(op.operands) if index not in entries]
+
+
+def _signature(operands: Sequence[Type], results: Sequence[Type]) -> str:
+    return f"({', '.join(map(str, operands))}) -> ({', '.join(map(str, results))})"
 
 
 def _rule(*names: str) -> Callable[[_Rule], _Rule]:
@@ -117,7 +136,7 @@ def called_op(op: Op) -> Op | str | None:
         declared = OPS[full].attribute_table.get(key)
         if declared is None:
             if key == "largest" and getattr(value, "value", True) is False:
-                return f"attribute largest = false of @{name}: the least are not taken"
+                return "attribute largest = false: the least are not taken"
             continue
         try:
             attributes[key] = declared.kind.decode(value)
@@ -137,7 +156,7 @@ def _op_fault(called: Op) -> str | None:
 @_rule(*HINTS)
 def _(operands: Sequence[Type], results: Sequence[Type], config: Mapping[str, object]) -> str | None:
     sound = len(operands) == len(results) and all(map(compatible_types, operands, results))
-    return None if sound else f"({listed(operands)}) -> ({listed(results)})"
+    return None if sound else f"gives its operands back, got {_signature(operands, results)}"
 
 
 @_rule(*PARTS)
@@ -146,7 +165,7 @@ def _(operands: Sequence[Type], results: Sequence[Type], config: Mapping[str, ob
         compatible_types(_without_sizes(one), _without_sizes(other))
         for one, other in zip(operands, results, strict=True)
     )
-    return None if sound else f"({listed(operands)}) -> ({listed(results)})"
+    return None if sound else f"gives its operands back, got {_signature(operands, results)}"
 
 
 def _without_sizes(type: Type) -> Type:
@@ -157,8 +176,8 @@ def _without_sizes(type: Type) -> Type:
 def _(operands: Sequence[Type], results: Sequence[Type], config: Mapping[str, object]) -> str | None:
     scalars = [type for type in operands if isinstance(type, TensorType) and type.rank == 0]
     sound = not results and len(scalars) == len(operands) > 0 and scalars[0].element_type is I1
-    integers = all(isinstance(e, ElementType) and e.is_integer for e in (type.element_type for type in scalars[1:]))
-    return None if sound and integers else f"({listed(operands)}) -> ({listed(results)})"
+    sound &= all(isinstance(e, ElementType) and e.is_integer for e in (type.element_type for type in scalars[1:]))
+    return None if sound else f"it takes an i1 and integers, all scalars, got {_signature(operands, results)}"
 
 
 # --- LAPACK ----------------------------------------------------------------------------------------------------------
@@ -226,7 +245,7 @@ def _lapack_rule(letter: str, routine: str) -> _Rule:
     def check(operands: Sequence[Type], results: Sequence[Type], config: Mapping[str, object]) -> str | None:
         text = signature if isinstance(signature, str) else signature(config, element.is_complex)
         fault = signature_fault(text, element, operands, results)
-        return None if fault is None else f"{fault}, not ... {text} with T = {element},"
+        return None if fault is None else f"it is {text} of batches, with T = {element}, got {fault}"
 
     return check
 
@@ -240,7 +259,7 @@ def _(operands: Sequence[Type], results: Sequence[Type], config: Mapping[str, ob
     fault = signature_fault(text, None, operands, results)
     if fault is None and not any(element_of(operands[0]) is element for element in LETTERS.values()):
         fault = listed(operands)
-    return None if fault is None else f"{fault}, not ... {text},"
+    return None if fault is None else f"it is {text} of batches, got {fault}"
 
 
 # --- other libraries -------------------------------------------------------------------------------------------------
@@ -259,7 +278,7 @@ def _(operands: Sequence[Type], results: Sequence[Type], config: Mapping[str, ob
             elements = values.element_type is dense.element_type is product.element_type
             if sound and elements and compatible_shapes(dense.shape[1:], product.shape[1:]):
                 return None
-    return f"({listed(operands)}) -> ({listed(results)}), not values, row starts, columns, dense -> product"
+    return f"it is values, row starts, columns, dense -> product, got {_signature(operands, results)}"
 
 
 @_rule("ApproxTopK")
@@ -276,4 +295,4 @@ def _(operands: Sequence[Type], results: Sequence[Type], config: Mapping[str, ob
         shape = (*given.shape[:dimension], most, *given.shape[dimension + 1 :])
         sound &= most >= 0 and (size is None or most <= size)
         sound &= compatible_types(TensorType(shape, given.element_type), gives) if most >= 0 else False
-    return None if sound else f"({listed(operands)}) -> ({listed(results)}) for the first {most} along {dimension}"
+    return None if sound else f"the first {most} along {dimension}, got {_signature(operands, results)}"

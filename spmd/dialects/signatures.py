@@ -52,7 +52,7 @@ def signature_fault(
     sizes: dict[str, Dimension] = {}
     for type, form in zip((*operands, *results), (*given, *gives), strict=True):
         if not _fits(type, form, element or first.element_type, batch, sizes):
-            return f"({listed(operands)}) -> ({listed(results)})"
+            return f"({', '.join(map(str, operands))}) -> ({', '.join(map(str, results))})"
     for chain in chains:
         known = [size for size in (_size(each, sizes) for each in chain) if size is not None]
         if any(low > high for low, high in pairwise(known)):

@@ -6,7 +6,6 @@ The calls' options are letters given by their codes. Batches go matrix by matrix
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping
 from math import prod
 from typing import Any, NoReturn
@@ -22,7 +21,6 @@ from spmd.backends.numpy.linear_algebra_many import MANY, cholesky_of_many, lu_o
 from spmd.errors import CompileError, Diagnostic, ExecutionError
 from spmd.ir import Op
 from spmd.support.arrays import Array, Results
-from spmd.types import TensorType
 
 lapack = Late("scipy.linalg.lapack")
 #: The options of a call: letters and numbers by name.
@@ -74,24 +72,6 @@ def _options(op: Op) -> Options:
     return _CallAttributes(op, config if isinstance(config, Mapping) else {})
 
 
-def _check_call(op: Op, prefix: str, core: int, run: Routine) -> None:
-    """CompileError for operands that the routine does not take."""
-    fault = None
-    try:
-        inspect.signature(run).bind(*op.operands)
-    except TypeError:
-        fault = f"it does not take {len(op.operands)} operands"
-    dtype = np.dtype(_PREFIXES[prefix])
-    if fault is None and not op.operands:
-        fault = "it takes a matrix"
-    if fault is None:
-        first = op.operands[0].type
-        if not isinstance(first, TensorType) or not first.is_static or first.rank < core or first.dtype != dtype:
-            fault = f"its first operand is of rank {core} or more and of {dtype}, got {first}"
-    if fault is not None:
-        raise CompileError(Diagnostic(op.location, f"{op['call_target_name']}: {fault}", op.name))
-
-
 def routine(
     name: str, *, prefixes: str = "sdcz", core: int = 2, many: Callable[[Options], ManyRoutine] | None = None
 ) -> Callable[[RoutineMaker], RoutineMaker]:
@@ -106,7 +86,6 @@ def routine(
             def maker(op: Op, context: Context, prefix: str = prefix) -> Kernel:
                 options = _options(op)
                 run = make(prefix, options)
-                _check_call(op, prefix, core, run)
                 return _batched(op, run, core, many(options) if many else None)
 
             target(f"lapack_{prefix}{name}_ffi")(maker)
