@@ -23,6 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from collectives import operations
+from collectives.agreement import Agreement
 from collectives.arrays import Array
 from collectives.operations import Operation
 from collectives.reduction import ADD, Reduction
@@ -104,6 +105,12 @@ class Communicator(ABC):
     def checked(self) -> Communicator:
         """The same group, where processes compare what they are about to do at each collective."""
         return self
+
+    def agree(self, agreement: Agreement) -> None:  # noqa: B027 (threads of one process are given what they share)
+        """Compares ``agreement`` with those of the other processes of the group, all of which come here.
+
+        CommunicationError, on all of them, where they differ, with what each has come to and in what.
+        """
 
     def set_timeout(self, seconds: float | None, abort: bool = False) -> None:  # noqa: B027 (nothing to do is common)
         """After how long a wait is told (None: as it is; 0: never), and whether it then ends all processes.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from math import prod
 
@@ -18,6 +18,7 @@ from mpi4py import MPI
 
 from collectives import failure, layout, mpi_calls
 from collectives.activity import Activity, Turns, Waiting
+from collectives.agreement import Agreement
 from collectives.arrays import Array
 from collectives.communicator import BoundCollective, Communicator, Start, V
 from collectives.errors import GroupError
@@ -123,7 +124,13 @@ class MpiCommunicator(Communicator):
         assert root._checked is not None
         if root.watcher is not None:
             root.watcher.suspicious = True
-        return root._checked.group(self.members)
+        return root._checked.of(self.members)
+
+    def agree(self, agreement: Agreement) -> None:
+        root = self._root
+        assert root._checked is not None
+        if self.size > 1:
+            root._checked.of(self.members).agree(agreement)
 
     def set_timeout(self, seconds: float | None, abort: bool = False) -> None:
         if self.watcher is not None:
@@ -167,6 +174,12 @@ class MpiCommunicator(Communicator):
         return communicator
 
     def bind(self, operation: Operation, where: str = "") -> BoundCollective:
+        if self._root._always_checks:
+            return self.checked().bind(operation, where)
+        return self.bind_unchecked(operation, where)
+
+    def bind_unchecked(self, operation: Operation, where: str = "") -> BoundCollective:
+        """The closure without a check, whatever the environment says."""
         shape = operation.result_shape(self.size)
         if self._is_local(operation):
             return _local(operation, shape)
@@ -247,11 +260,17 @@ class MpiCommunicator(Communicator):
 
     def _host_memory(self) -> HostMemory | None:
         if self._memory is None:
-            with self._inside(self._waiting(f"the sharing of memory among {short_list(self.members)}"), self.turns):
+            with self.meeting(f"the sharing of memory among {short_list(self.members)}"):
                 self._memory = (HostMemory.of(self.comm),)
         return self._memory[0]
 
     def bind_start(self, operation: Operation, where: str = "") -> Start:
+        if self._root._always_checks:
+            return self.checked().bind_start(operation, where)
+        return self.bind_start_unchecked(operation, where)
+
+    def bind_start_unchecked(self, operation: Operation, where: str = "") -> Start:
+        """The nonblocking closure without a check, as above."""
         shape, dtype = operation.result_shape(self.size), operation.dtype
         if self._is_local(operation):
             call = _local(operation, shape)
@@ -284,7 +303,7 @@ class MpiCommunicator(Communicator):
         """As the blocking call does it: MPI's nonblocking one would associate otherwise."""
         label = self.label(operation, where)
         if MPI.Query_thread() < MPI.THREAD_MULTIPLE:
-            call = self.bind(operation, where)
+            call = self.bind_unchecked(operation, where)
             return lambda array: MpiRequest.done(call(array))
         bound: BoundCollective | None = None
 
@@ -314,11 +333,17 @@ class MpiCommunicator(Communicator):
         self.channels.send(array, target, tag, where)
 
     def receive(self, shape: Shape, dtype: npt.DTypeLike, source: int, tag: int, where: str = "") -> Array:
+        if self._root._always_checks:
+            return self.checked().receive(shape, dtype, source, tag, where)
         return self.channels.receive(self.wait_for, shape, dtype, source, tag, where)
 
     def allgather_object(self, value: V) -> list[V]:
-        with self._inside(self._waiting("a set-up exchange"), self.turns):
+        with self.meeting("a set-up exchange"):
             return self.comm.allgather(value)
+
+    def meeting(self, text: str) -> AbstractContextManager[None]:
+        """A context for what all processes of the group do together by MPI's own calls, told as ``text``."""
+        return self._inside(self._waiting(text), self.turns)
 
     def _waiting(self, text: str) -> Waiting:
         """That the process is in something with all others of the group."""

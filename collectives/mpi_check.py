@@ -20,6 +20,7 @@ import numpy.typing as npt
 from mpi4py import MPI
 
 from collectives.activity import Waiting
+from collectives.agreement import Agreement, Side, difference_text
 from collectives.arrays import Array
 from collectives.communicator import BoundCollective, Communicator, Request, Start, V
 from collectives.errors import CommunicationError, GroupError
@@ -32,6 +33,8 @@ _TELL_TAG = LAST_TAG + 1
 _FIRST_ANSWER_TAG = _TELL_TAG + 1
 _ANSWERS = 4096  # checks between two processes that may be under way at a time
 _DIGEST = 16  # bytes
+_WORDS = _DIGEST + 1
+_DIFFER, _AGREE, _SAY_HOW = 0, 1, 2
 _MESSAGE = 512
 _SPIN = 2e-4  # seconds to look for messages without pause
 _PAUSE = 2e-5
@@ -45,9 +48,9 @@ class PlainCommunicator(Protocol):
 
     def group(self, members: Sequence[int]) -> PlainCommunicator: ...
 
-    def bind(self, operation: Operation, where: str = "") -> BoundCollective: ...
+    def bind_unchecked(self, operation: Operation, where: str = "") -> BoundCollective: ...
 
-    def bind_start(self, operation: Operation, where: str = "") -> Start: ...
+    def bind_start_unchecked(self, operation: Operation, where: str = "") -> Start: ...
 
     def send(self, array: Array, target: int, tag: int, where: str = "") -> None: ...
 
@@ -77,7 +80,10 @@ class CheckedCommunicator(Communicator):
         return self
 
     def group(self, members: Sequence[int]) -> Communicator:
-        members = tuple(members)
+        return self.of(tuple(members))
+
+    def of(self, members: tuple[int, ...]) -> CheckedCommunicator:
+        """The group of ``members``."""
         communicator = self._groups.get(members)
         if communicator is None:
             if self._world.rank not in members:
@@ -94,7 +100,7 @@ class CheckedCommunicator(Communicator):
         def call(array: Array, out: Array | None = None) -> Array:
             check().finish()
             if not calls:
-                calls.append(self._plain().bind(operation, where))
+                calls.append(self._plain().bind_unchecked(operation, where))
             return calls[0](array, out)
 
         return call
@@ -107,7 +113,7 @@ class CheckedCommunicator(Communicator):
         def start(array: Array) -> Request:
             begun = check()
             if not starts:
-                starts.append(self._plain().bind_start(operation, where))
+                starts.append(self._plain().bind_start_unchecked(operation, where))
             return _CheckedRequest(begun, starts[0](array))
 
         return start
@@ -120,6 +126,17 @@ class CheckedCommunicator(Communicator):
 
     def allgather_object(self, value: V) -> list[V]:
         return self._plain().allgather_object(value)
+
+    def agree(self, agreement: Agreement) -> None:
+        own = self.members[self.rank]
+        others = tuple(member for member in self.members if member != own)
+        message = _message(b"agreement" + agreement.digest, agreement.what, is_agreement=True)
+        check = self._begin(self.members, message, Waiting(agreement.what, others, settles=True))
+        try:
+            check.finish()
+        except _DifferentAgreements:
+            sides = self.allgather_object(Side(agreement.what, agreement.facts()))
+            raise CommunicationError(difference_text(self.members, sides, agreement.advice)) from None
 
     def _plain(self) -> PlainCommunicator:
         return self._world.group(self.members)
@@ -154,30 +171,35 @@ class CheckedCommunicator(Communicator):
             return _Check
         own = self.members[rank]
         label = f"{describe(operation)} among {short_list(members)}" + (f" at {where}" if where else "")
-        message = _message(f"{operation!r} {members}", label)
+        message = _message(f"{operation!r} {members}".encode(), label)
         waiting = Waiting(label, tuple(r for r in members if r != own))
-        if own != members[0]:
-            return lambda: _Follow(self, self.comm, members[0], message, waiting)
+        return lambda: self._begin(members, message, waiting)
 
-        def lead() -> _Check:
-            check = _Lead(self, self.comm, members, message, waiting)
-            self._led.append(check)
-            return check
+    def _begin(self, members: tuple[int, ...], message: Array, waiting: Waiting) -> _Check:
+        """Begins a check among ``members``, of which this process is one."""
+        if self._world.rank != members[0]:
+            return _Follow(self, self.comm, members[0], message, waiting)
+        check = _Lead(self, self.comm, members, message, waiting)
+        self._led.append(check)
+        return check
 
-        return lead
 
-
-def _message(identity: str, label: str) -> Array:
-    """What a process tells: a digest of what must be equal, and what it does in words."""
+def _message(identity: bytes, label: str, *, is_agreement: bool = False) -> Array:
+    """What a process tells: a digest of what must be equal, whether it is to agree, and what it does in words."""
     message = np.zeros(_MESSAGE, np.uint8)
-    message[:_DIGEST] = np.frombuffer(hashlib.blake2b(identity.encode(), digest_size=_DIGEST).digest(), np.uint8)
-    words = label.encode()[: _MESSAGE - _DIGEST]
-    message[_DIGEST : _DIGEST + len(words)] = np.frombuffer(words, np.uint8)
+    message[:_DIGEST] = np.frombuffer(hashlib.blake2b(identity, digest_size=_DIGEST).digest(), np.uint8)
+    message[_DIGEST] = is_agreement
+    words = label.encode()[: _MESSAGE - _WORDS]
+    message[_WORDS : _WORDS + len(words)] = np.frombuffer(words, np.uint8)
     return message
 
 
 def _words(message: Array) -> str:
-    return bytes(message[_DIGEST:]).rstrip(b"\0").decode(errors="replace")
+    return bytes(message[_WORDS:]).rstrip(b"\0").decode(errors="replace")
+
+
+class _DifferentAgreements(Exception):
+    """All processes have come to agree, on what differs."""
 
 
 class _Check:
@@ -205,16 +227,20 @@ class _Lead(_Check):
         self._tags = {r: owner.answer_tag(r) for r in members[1:]}
         self._sends: list[MPI.Request] = []
         self._answered = False
+        self._outcome = _DIFFER
         self._fault: str | None = None
 
     def step(self) -> bool:
         """Answers as soon as all have told; whether that is done."""
         if not self._answered and MPI.Request.Testall(self._requests):
             self._answered = True
-            agreed = bool((self._heard[:, :_DIGEST] == self._heard[0, :_DIGEST]).all())
-            if not agreed:
+            if (self._heard[:, :_DIGEST] == self._heard[0, :_DIGEST]).all():
+                self._outcome = _AGREE
+            elif self._heard[:, _DIGEST].all():
+                self._outcome = _SAY_HOW
+            else:
                 self._fault = mismatch_text({r: _words(m) for r, m in zip(self._members, self._heard, strict=True)})
-            answer = np.array([agreed], np.uint8)
+            answer = np.array([self._outcome], np.uint8)
             self._sends = [self._comm.Isend(answer, r, tag) for r, tag in self._tags.items()]
             if self._fault is not None:
                 self._sends += [self._comm.isend(self._fault, r, tag + 1) for r, tag in self._tags.items()]
@@ -223,6 +249,8 @@ class _Lead(_Check):
     def finish(self) -> None:
         self._owner.wait(self.step, self._waiting)
         MPI.Request.Waitall(self._sends)
+        if self._outcome == _SAY_HOW:
+            raise _DifferentAgreements
         if self._fault is not None:
             raise CommunicationError(self._fault)
 
@@ -240,7 +268,9 @@ class _Follow(_Check):
 
     def finish(self) -> None:
         self._owner.wait(lambda: MPI.Request.Testall(self._requests), self._waiting)
-        if not self._answer[0]:
+        if self._answer[0] == _SAY_HOW:
+            raise _DifferentAgreements
+        if self._answer[0] == _DIFFER:
             raise CommunicationError(self._comm.recv(source=self._leader, tag=self._tag + 1))
 
 

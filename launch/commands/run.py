@@ -110,7 +110,7 @@ def _as_this_rank(
     settings = parallel.compile_options(args)
     plan = parallel.Ranks.meet(module, args.function)
     if plan.different:
-        settings["combine_threshold"], settings["overlap"] = 0, False
+        settings["combine_threshold"], settings["overlap"], settings["mpmd"] = 0, False, True
     settings["watch"] = watcher
     executable = spmd.compile(module, grid, function=args.function, **settings)
     _check_ranks(args.program, executable.grid, 1 if plan.world is None else plan.world.size)

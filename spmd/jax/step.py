@@ -148,7 +148,7 @@ class JittedFunction:
     @property
     def axes(self) -> Axes:
         """The named axes, major first; by default one, of all ranks."""
-        return (("processes", number_of_ranks()),) if self._axes is None else self._axes
+        return (("processes", world.number_of_ranks()),) if self._axes is None else self._axes
 
     def _for(self, args: tuple[Tree, ...], kwargs: dict[str, Tree]) -> Compiled:
         static: tuple[Tree, ...] = ()
@@ -172,7 +172,7 @@ class JittedFunction:
         return Compiled(lowered, tree, static, forms, self._as_jax, {**self._options, **lowered.donate(donated)})
 
     def _check_ranks(self, compiled: Compiled) -> None:
-        there = number_of_ranks()
+        there = world.number_of_ranks()
         if compiled.processes == there:
             return
         source = "its mesh has" if compiled.is_global else ", ".join(f"{n}={s}" for n, s in self.axes) + " make"
@@ -183,10 +183,6 @@ class JittedFunction:
             )
         or_here = "" if compiled.is_global else ", or run all of them here with spmd.jax.simulate"
         raise UsageError(f"{misfit}; start it with `spmd launch -n {compiled.processes}`{or_here}")
-
-
-def number_of_ranks() -> int:
-    return world.ranks().size if world.under_mpi() else 1
 
 
 def function_and_statics(

@@ -22,7 +22,9 @@ from spmd.compiler.plan.donation import donated_arguments, owned_arrays
 from spmd.compiler.plan.emit import locate
 from spmd.errors import CollectiveError, CompileError, Diagnostic, ExecutionError, SpmdError
 from spmd.ir import Function, Module
+from spmd.runtime import world
 from spmd.runtime.arguments import Check, argument_check, argument_names
+from spmd.runtime.fingerprint import Fingerprint
 from spmd.runtime.process import Process
 from spmd.runtime.streams import InfeedSource, OutfeedTarget, infeed_from, outfeed_to
 from spmd.runtime.world import process_of
@@ -79,12 +81,15 @@ class Executable:
         self._is_finished = all_native and not copied
         self._donated = sorted(donated_arguments(function, options.donate))
         self._process: Process | None = None
+        self._fingerprint = Fingerprint(module, function, options)
+        #: The generation of ranks whose programs have been found to be this one; None before the first call.
+        self._agreed: int | None = None
 
     @property
     def process(self) -> Process:
         """The process of this grid that this Python process is; CompileError when the grid does not fit the ranks."""
         if self._process is None:
-            self._process = process_of(self.grid)
+            self._process = process_of(self.grid, self._fingerprint.what)
             self._process.communicator.set_timeout(self.options.collective_timeout, self.options.collective_abort)
         return self._process
 
@@ -133,6 +138,8 @@ class Executable:
         values = self.checked(arrays)
         if self._donated:
             values = owned_arrays(values, self._donated)
+        if self._agreed != world.generation:
+            self._agree(process)
         try:
             results = self._program(process, *values)
         except SpmdError:
@@ -144,6 +151,15 @@ class Executable:
         if self._is_finished:
             return results
         return tuple([finish(result) for finish, result in zip(self._finish, results, strict=True)])
+
+    def _agree(self, process: Process) -> None:
+        """Makes sure that all ranks run this program, where they meet in it. CollectiveError where they do not."""
+        if self.communicates and not self.options.mpmd:
+            try:
+                process.communicator.agree(self._fingerprint.agreement())
+            except TransportError as error:
+                raise CollectiveError(str(error)) from None
+        self._agreed = world.generation
 
     def with_copies(self, arrays: Sequence[Argument]) -> Sequence[Argument]:
         """`arrays` with a copy of each that the program may write over: what several processes are given."""

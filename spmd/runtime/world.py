@@ -10,9 +10,9 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from collectives import failure
+from collectives.errors import CommunicationError
 from collectives.grid import ProcessGrid
 from collectives.one_thread import OneThread
-from collectives.settings import SettingError
 from spmd.errors import CollectiveError, CompileError
 from spmd.runtime import thread_share
 from spmd.runtime.process import Process
@@ -41,18 +41,22 @@ def under_mpi() -> bool:
     return is_rank() or "mpi4py.MPI" in sys.modules
 
 
-def ranks() -> MpiCommunicator:
-    """All MPI ranks, watched: a wait that is to end the job ends it as any failure does."""
+def ranks(what: str = "the first communication") -> MpiCommunicator:
+    """All MPI ranks, watched: a wait that is to end the job ends it as any failure does.
+
+    The first call is collective; ``what`` tells the others what brings this rank to it.
+    """
     from collectives.mpi import MpiCommunicator  # loaded late: loading it starts MPI
 
     try:
-        communicator = MpiCommunicator.world(base())
-    except SettingError as error:
+        communicator = MpiCommunicator.world(base(), what)
+    except CommunicationError as error:
         raise CollectiveError(str(error)) from None
     if not _shared:
         keep_share()
         if communicator.size > 1:
-            thread_share.take(communicator.comm)
+            with communicator.meeting("the sharing out of processors"):
+                thread_share.take(communicator.comm)
     return communicator
 
 
@@ -60,6 +64,11 @@ def keep_share() -> None:
     """The processors have been shared out: whoever joins later keeps to what its environment says."""
     global _shared
     _shared = True
+
+
+def number_of_ranks() -> int:
+    """How many ranks there are, as MPI says: nobody waits for them."""
+    return base().size if under_mpi() else 1
 
 
 def base() -> MPI.Intracomm:
@@ -88,24 +97,27 @@ def renew(comm: MPI.Intracomm) -> MpiCommunicator:
     return communicator
 
 
-def process_of(grid: ProcessGrid) -> Process:
-    """This process of `grid`, made once for each grid; CompileError when the grid does not fit the ranks."""
+def process_of(grid: ProcessGrid, what: str = "the first communication") -> Process:
+    """This process of `grid`, made once for each grid; CompileError when the grid does not fit the ranks.
+
+    `what` is what needs it, for ranks that wait for each other there.
+    """
     process = _processes.get(grid)
     if process is None:
         with _starting:
             process = _processes.get(grid)
             if process is None:
-                process = _processes[grid] = _start(grid)
+                process = _processes[grid] = _start(grid, what)
     return process
 
 
-def _start(grid: ProcessGrid) -> Process:
+def _start(grid: ProcessGrid, what: str) -> Process:
     if grid.size == 1 and not under_mpi():
         from collectives.threads import single_process  # late: ranks do without
 
         return Process(grid, single_process())
     try:
-        communicator = ranks()
+        communicator = ranks(what)
     except (ImportError, RuntimeError) as error:  # mpi4py's, when it finds no MPI library to load
         raise CompileError(
             f"a {grid} process grid has {grid.size} processes, and no MPI can be loaded here: install one, such as "

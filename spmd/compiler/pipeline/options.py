@@ -26,6 +26,7 @@ class CompileOptions(TypedDict, total=False):
     overlap            large all_reduces go on while the program computes: True, False, or "auto", where every rank has
                        a core to spare; see spmd.compiler.transforms.overlap
     check_collectives  processes compare what they are about to do at each collective
+    mpmd               ranks may run different programs: they do not compare them at the first call
     collective_timeout seconds after which a rank that waits tells for whom (None: 60, or $COLLECTIVE_TIMEOUT; 0: never)
     collective_abort   such a wait ends the job
     backends           what runs units, the first that can: "llvm" (native code), "numpy" (a kernel an op, all of them)
@@ -40,6 +41,7 @@ class CompileOptions(TypedDict, total=False):
     combine_threshold: int
     overlap: bool | Literal["auto"]
     check_collectives: bool
+    mpmd: bool
     collective_timeout: float | None
     collective_abort: bool
     backends: tuple[str, ...]
@@ -78,6 +80,7 @@ class Options:
     combine_threshold: int = 256 << 10
     overlap: bool | Literal["auto"] = AUTO
     check_collectives: bool = False
+    mpmd: bool = False
     collective_timeout: float | None = None
     collective_abort: bool = False
     backends: tuple[str, ...] = field(default_factory=default_backends)
