@@ -24,13 +24,16 @@ import numpy.typing as npt
 
 from collectives import operations
 from collectives.agreement import Agreement
+from collectives.arguments import AnyReduction, AnyShape, as_dtype, as_reduction, as_shape, taking_any
 from collectives.arrays import Array
 from collectives.operations import Operation
-from collectives.reduction import ADD, Reduction
+from collectives.reduction import ADD
 from collectives.shapes import Shape
 
 Pairs = Sequence[tuple[int, int]]
 V = TypeVar("V")
+#: What processes do that exchange objects for no purpose that is told.
+SET_UP = "a set-up exchange"
 
 
 class BoundCollective(Protocol):
@@ -123,62 +126,76 @@ class Communicator(ABC):
         return nullcontext()
 
     @abstractmethod
-    def allgather_object(self, value: V) -> list[V]:
-        """Every process's ``value``, in group order: for set-up and error reports, not for data."""
+    def allgather_object(self, value: V, what: str = SET_UP) -> list[V]:
+        """Every process's ``value``, in group order: for set-up and error reports, not for data.
+
+        ``what`` says what for, to whoever asks why a process waits.
+        """
 
     def all_reduce(
         self,
-        shape: Shape,
+        shape: AnyShape,
         dtype: npt.DTypeLike,
-        reduction: Reduction = ADD,
+        reduction: AnyReduction = ADD,
         *,
         reproducible: bool = False,
         where: str = "",
     ) -> BoundCollective:
-        """Binds the reduction over all processes."""
-        return self.bind(operations.AllReduce(shape, np.dtype(dtype), reduction, reproducible), where)
+        """Binds the reduction over all processes: ``"add"``, ``"max"``, ``np.maximum``, a Reduction of one's own."""
+        shape, dtype = as_shape(shape), as_dtype(dtype)
+        return self._bound(operations.AllReduce(shape, dtype, as_reduction(reduction, dtype), reproducible), where)
 
     def reduce_scatter(
         self,
-        shape: Shape,
+        shape: AnyShape,
         dtype: npt.DTypeLike,
         dim: int,
-        reduction: Reduction = ADD,
+        reduction: AnyReduction = ADD,
         *,
         reproducible: bool = False,
         where: str = "",
     ) -> BoundCollective:
         """Binds the reduction of which each process gets its part along ``dim``."""
-        return self.bind(operations.ReduceScatter(shape, np.dtype(dtype), reduction, dim, reproducible), where)
+        shape, dtype = as_shape(shape), as_dtype(dtype)
+        reduction = as_reduction(reduction, dtype)
+        return self._bound(operations.ReduceScatter(shape, dtype, reduction, dim, reproducible), where)
 
-    def all_gather(self, shape: Shape, dtype: npt.DTypeLike, dim: int, *, where: str = "") -> BoundCollective:
+    def all_gather(self, shape: AnyShape, dtype: npt.DTypeLike, dim: int, *, where: str = "") -> BoundCollective:
         """Binds the concatenation of all operands along ``dim``."""
-        return self.bind(operations.AllGather(shape, np.dtype(dtype), dim), where)
+        return self._bound(operations.AllGather(as_shape(shape), as_dtype(dtype), dim), where)
 
     def all_to_all(
-        self, shape: Shape, dtype: npt.DTypeLike, split_dim: int, concat_dim: int, split_count: int, *, where: str = ""
+        self,
+        shape: AnyShape,
+        dtype: npt.DTypeLike,
+        split_dim: int,
+        concat_dim: int,
+        split_count: int,
+        *,
+        where: str = "",
     ) -> BoundCollective:
         """Binds the exchange of parts along ``split_dim``, concatenated along ``concat_dim``."""
-        return self.bind(operations.AllToAll(shape, np.dtype(dtype), split_dim, concat_dim, split_count), where)
+        operation = operations.AllToAll(as_shape(shape), as_dtype(dtype), split_dim, concat_dim, split_count)
+        return self._bound(operation, where)
 
     def collective_permute(
-        self, shape: Shape, dtype: npt.DTypeLike, pairs: Pairs, *, fill: int = 0, where: str = ""
+        self, shape: AnyShape, dtype: npt.DTypeLike, pairs: Pairs, *, fill: int = 0, where: str = ""
     ) -> BoundCollective:
         """Binds the transfers ``(source, target)``, by position in the group; ``fill`` where nothing arrives."""
         pairs = tuple((int(source), int(target)) for source, target in pairs)
-        return self.bind(operations.CollectivePermute(shape, np.dtype(dtype), pairs, fill), where)
+        return self._bound(operations.CollectivePermute(as_shape(shape), as_dtype(dtype), pairs, fill), where)
 
     def collective_broadcast(
-        self, shape: Shape, dtype: npt.DTypeLike, root: int = 0, *, where: str = ""
+        self, shape: AnyShape, dtype: npt.DTypeLike, root: int = 0, *, where: str = ""
     ) -> BoundCollective:
         """Binds the broadcast from position ``root``."""
-        return self.bind(operations.CollectiveBroadcast(shape, np.dtype(dtype), root), where)
+        return self._bound(operations.CollectiveBroadcast(as_shape(shape), as_dtype(dtype), root), where)
 
     def collective_reduce(
         self,
-        shape: Shape,
+        shape: AnyShape,
         dtype: npt.DTypeLike,
-        reduction: Reduction = ADD,
+        reduction: AnyReduction = ADD,
         root: int = 0,
         *,
         reproducible: bool = False,
@@ -186,11 +203,15 @@ class Communicator(ABC):
         where: str = "",
     ) -> BoundCollective:
         """Binds the reduction to position ``root``; the others get ``fill``."""
-        return self.bind(
-            operations.CollectiveReduce(shape, np.dtype(dtype), reduction, root, reproducible, fill), where
-        )
+        shape, dtype = as_shape(shape), as_dtype(dtype)
+        reduction = as_reduction(reduction, dtype)
+        return self._bound(operations.CollectiveReduce(shape, dtype, reduction, root, reproducible, fill), where)
 
     def barrier(self, where: str = "") -> None:
         """Waits until every process of the group has come here."""
         operation = operations.Barrier()
         self.bind(operation, where)(np.empty(operation.shape, operation.dtype))
+
+    def _bound(self, operation: Operation, where: str) -> BoundCollective:
+        """The closure for a user, who may call it on anything."""
+        return taking_any(self.bind(operation, where), operation, operation.result_shape(self.size))

@@ -20,7 +20,7 @@ from collectives import failure, layout, mpi_calls
 from collectives.activity import Activity, Turns, Waiting
 from collectives.agreement import Agreement
 from collectives.arrays import Array
-from collectives.communicator import BoundCollective, Communicator, Start, V
+from collectives.communicator import SET_UP, BoundCollective, Communicator, Start, V
 from collectives.errors import GroupError
 from collectives.memory import keep_freed_memory
 from collectives.mpi_background import LEAST, BackgroundRequest
@@ -102,6 +102,11 @@ class MpiCommunicator(Communicator):
                 failure.come_first()  # the watcher waits for the others in the end
             _worlds[comm.handle] = communicator
         return communicator
+
+    @staticmethod
+    def made_of(comm: MPI.Intracomm) -> MpiCommunicator | None:
+        """What :meth:`world` has made of ``comm``, if it has."""
+        return _worlds.get(comm.handle)
 
     @staticmethod
     def retire(comm: MPI.Intracomm) -> None:
@@ -337,13 +342,17 @@ class MpiCommunicator(Communicator):
             return self.checked().receive(shape, dtype, source, tag, where)
         return self.channels.receive(self.wait_for, shape, dtype, source, tag, where)
 
-    def allgather_object(self, value: V) -> list[V]:
-        with self.meeting("a set-up exchange"):
+    def allgather_object(self, value: V, what: str = SET_UP) -> list[V]:
+        with self.meeting(what):
             return self.comm.allgather(value)
 
     def meeting(self, text: str) -> AbstractContextManager[None]:
         """A context for what all processes of the group do together by MPI's own calls, told as ``text``."""
         return self._inside(self._waiting(text), self.turns)
+
+    def waiting(self, text: str) -> AbstractContextManager[None]:
+        """A context for what some processes do together elsewhere, told as ``text``."""
+        return self._inside(Waiting(text, ()), self.activity.waits)
 
     def _waiting(self, text: str) -> Waiting:
         """That the process is in something with all others of the group."""

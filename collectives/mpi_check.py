@@ -22,7 +22,7 @@ from mpi4py import MPI
 from collectives.activity import Waiting
 from collectives.agreement import Agreement, Side, difference_text
 from collectives.arrays import Array
-from collectives.communicator import BoundCollective, Communicator, Request, Start, V
+from collectives.communicator import SET_UP, BoundCollective, Communicator, Request, Start, V
 from collectives.errors import CommunicationError, GroupError
 from collectives.mpi_channels import LAST_TAG, MpiChannels
 from collectives.operations import CollectivePermute, Operation, describe, short_list
@@ -54,7 +54,7 @@ class PlainCommunicator(Protocol):
 
     def send(self, array: Array, target: int, tag: int, where: str = "") -> None: ...
 
-    def allgather_object(self, value: V) -> list[V]: ...
+    def allgather_object(self, value: V, what: str = SET_UP) -> list[V]: ...
 
     def wait_for(self, done: Callable[[], bool], waiting: Waiting) -> None: ...
 
@@ -124,8 +124,8 @@ class CheckedCommunicator(Communicator):
     def receive(self, shape: Shape, dtype: npt.DTypeLike, source: int, tag: int, where: str = "") -> Array:
         return self._plain().channels.receive(self.wait, shape, dtype, source, tag, where)
 
-    def allgather_object(self, value: V) -> list[V]:
-        return self._plain().allgather_object(value)
+    def allgather_object(self, value: V, what: str = SET_UP) -> list[V]:
+        return self._plain().allgather_object(value, what)
 
     def agree(self, agreement: Agreement) -> None:
         own = self.members[self.rank]
@@ -135,7 +135,7 @@ class CheckedCommunicator(Communicator):
         try:
             check.finish()
         except _DifferentAgreements:
-            sides = self.allgather_object(Side(agreement.what, agreement.facts()))
+            sides = self.allgather_object(Side(agreement.what, agreement.facts()), agreement.what)
             raise CommunicationError(difference_text(self.members, sides, agreement.advice)) from None
 
     def _plain(self) -> PlainCommunicator:

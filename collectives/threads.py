@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from collectives.arrays import Array
-from collectives.communicator import BoundCollective, Communicator, Completed, Start, V
+from collectives.communicator import SET_UP, BoundCollective, Communicator, Completed, Start, V
 from collectives.errors import CommunicationError, GroupError
 from collectives.operations import Barrier, CollectivePermute, Operation, describe, filled, short_list
 from collectives.rendezvous import Group, Key, Posted, RendezvousRound, World, at_place
@@ -135,7 +135,7 @@ class ThreadCommunicator(Communicator):
         label = f"a transfer of {'x'.join(map(str, shape)) or 'scalar'} {np.dtype(dtype)}"
         return _PendingReceive(self, ("channel", self.members, source, self.rank, tag), label, where).wait()
 
-    def allgather_object(self, value: V) -> list[V]:
+    def allgather_object(self, value: V, what: str = SET_UP) -> list[V]:
         box = np.empty((), object)
         box[()] = value
         here = self._arrive(_ALLGATHER_OBJECT, "", box)

@@ -5,33 +5,51 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
-from spmd.errors import CheckpointError
+from spmd.errors import CheckpointError, CollectiveError
 from spmd.runtime import world
 
 if TYPE_CHECKING:
     from mpi4py import MPI
 
+    from collectives.communicator import Communicator
+
 T = TypeVar("T")
 
 
 class CheckpointRanks:
-    """`size` processes of which this one is number `rank`; alone without a communicator."""
+    """`size` processes of which this one is number `rank`, which have come together for `what`, in words.
 
-    def __init__(self, communicator: MPI.Comm | None) -> None:
-        if communicator is None and world.under_mpi():
-            communicator = _world()
-        self._communicator = communicator if communicator is not None and communicator.size > 1 else None
-        self.rank = 0 if self._communicator is None else self._communicator.rank
-        self.size = 1 if self._communicator is None else self._communicator.size
+    They are those of the `communicator`, or all ranks. CheckpointError, on all of them, where they have come for
+    different things.
+    """
+
+    def __init__(self, communicator: MPI.Comm | None, what: str) -> None:
+        self._what = what
+        self._communicator = communicator
+        self._ranks = self._come_together() if communicator is None and world.under_mpi() else None
+        among = self._ranks or communicator
+        self.rank, self.size = (0, 1) if among is None else (among.rank, among.size)
+
+    def _come_together(self) -> Communicator:
+        try:
+            return world.come_together(self._what)
+        except CollectiveError as error:
+            raise CheckpointError(str(error)) from None
 
     def all_gather(self, value: T) -> list[T]:
         """What each process gives, in their order."""
-        return [value] if self._communicator is None else self._communicator.allgather(value)
+        if self.size == 1:
+            return [value]
+        if self._ranks is not None:
+            return self._ranks.allgather_object(value, self._what)
+        assert self._communicator is not None
+        with world.waiting_in(self._what):
+            return self._communicator.allgather(value)
 
     def agree(self, act: Callable[[], T]) -> T:
         """What `act` returns here. When it fails on one process, all raise: that its own error, the others one that
         names it."""
-        if self._communicator is None:
+        if self.size == 1:
             return act()
         failed: Exception | None = None
         try:
@@ -49,21 +67,3 @@ class CheckpointRanks:
     def on_first(self, act: Callable[[], T]) -> T | None:
         """Like `agree`, with process 0 alone acting; None elsewhere."""
         return self.agree(lambda: act() if self.rank == 0 else None)
-
-
-#: All ranks, on a communicator of our own: messages of checkpoints do not meet those of others. By generation.
-_worlds: dict[int, MPI.Comm] = {}
-
-
-def _world() -> MPI.Comm:
-    comm = _worlds.get(world.generation)
-    if comm is None:
-        comm = _worlds[world.generation] = world.base().Dup()
-    return comm
-
-
-def retire() -> None:
-    """Ends what this process does for checkpoints with other ranks, of which some are lost. Not collective."""
-    retired = _worlds.pop(world.generation, None)
-    if retired is not None:
-        retired.Revoke()

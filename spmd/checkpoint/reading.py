@@ -41,7 +41,7 @@ def newest(folder: str | os.PathLike[str], *, communicator: MPI.Comm | None = No
     one, is no damage: the folder is listed again.
     """
     place = Path(folder).absolute()
-    processes = CheckpointRanks(communicator)
+    processes = CheckpointRanks(communicator, "checkpoint.newest")
     settle(place)
     return _first_whole(place, processes, partial(_verified_step, place, processes))
 
@@ -49,7 +49,7 @@ def newest(folder: str | os.PathLike[str], *, communicator: MPI.Comm | None = No
 def verify(folder: str | os.PathLike[str], step: int, *, communicator: MPI.Comm | None = None) -> None:
     """Reads all of a checkpoint; CheckpointError names the file, and the array, that is not as it was written."""
     place = Path(folder).absolute()
-    processes = CheckpointRanks(communicator)
+    processes = CheckpointRanks(communicator, f"checkpoint.verify of step {step}")
     _of_step(place, step, processes, partial(_verified_step, place, processes))
 
 
@@ -79,7 +79,8 @@ def restore(
         processes does not fit it.
     """
     place = Path(folder).absolute()
-    processes = CheckpointRanks(communicator)
+    which = "the newest checkpoint" if step is None else f"step {step}"
+    processes = CheckpointRanks(communicator, f"checkpoint.restore of {which}")
     settle(place)
     read = partial(_read, place, shardings, processes)
     loaded = _first_whole(place, processes, read) if step is None else _of_step(place, step, processes, read)

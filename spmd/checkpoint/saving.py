@@ -87,7 +87,7 @@ def save(
     :raises OSError: when it cannot be written; what was there before is untouched.
     """
     place = Path(folder).absolute()
-    processes = CheckpointRanks(communicator)
+    processes = CheckpointRanks(communicator, f"checkpoint.save of step {step}")
     state = processes.agree(lambda: _state(place, step, keep, tree, shardings, per_rank, processes))
     held = processes.all_gather((state.structure, state.leaves, [entry.box for entry in state.places], state.scalars))
     mine = processes.agree(lambda: _share(held, state))[processes.rank]

@@ -23,7 +23,6 @@ from collectives import failure
 from collectives.mpi import MpiCommunicator
 from collectives.mpi_losses import comes_of_mpi, is_loss, tells_of_loss, tolerates_faults
 from collectives.mpi_watch import Watcher
-from spmd.checkpoint import processes as checkpoint_processes
 from spmd.checkpoint import writing as checkpoint_writing
 from spmd.elastic import admission, newcomer
 from spmd.elastic.heart import Heart
@@ -291,7 +290,6 @@ class Session:
         comm = world.base()
         comm.Revoke()
         MpiCommunicator.retire(comm)
-        checkpoint_processes.retire()
         checkpoint_writing.abandon()
 
 

@@ -6,10 +6,12 @@ The ranks are those of ``MPI.COMM_WORLD``, until :func:`renew` says which they a
 from __future__ import annotations
 
 import sys
+from contextlib import AbstractContextManager, nullcontext
 from threading import Lock
 from typing import TYPE_CHECKING
 
 from collectives import failure
+from collectives.agreement import Agreement
 from collectives.errors import CommunicationError
 from collectives.grid import ProcessGrid
 from collectives.one_thread import OneThread
@@ -66,6 +68,25 @@ def keep_share() -> None:
     _shared = True
 
 
+def come_together(what: str) -> MpiCommunicator:
+    """All MPI ranks, each of which comes for `what`. Collective; CollectiveError, on all, where one comes for something
+    else."""
+    communicator = ranks(what)
+    try:
+        communicator.agree(Agreement(what, what.encode(), lambda: {}))
+    except CommunicationError as error:
+        raise CollectiveError(str(error)) from None
+    return communicator
+
+
+def waiting_in(what: str) -> AbstractContextManager[None]:
+    """A context in which this rank may wait for some others, in something that is told as `what`."""
+    from collectives.mpi import MpiCommunicator  # late, as above
+
+    communicator = MpiCommunicator.made_of(base())
+    return nullcontext() if communicator is None else communicator.waiting(what)
+
+
 def number_of_ranks() -> int:
     """How many ranks there are, as MPI says: nobody waits for them."""
     return base().size if under_mpi() else 1
@@ -97,7 +118,7 @@ def renew(comm: MPI.Intracomm) -> MpiCommunicator:
     return communicator
 
 
-def process_of(grid: ProcessGrid, what: str = "the first communication") -> Process:
+def process_of(grid: ProcessGrid, what: str | None = None) -> Process:
     """This process of `grid`, made once for each grid; CompileError when the grid does not fit the ranks.
 
     `what` is what needs it, for ranks that wait for each other there.
@@ -111,13 +132,13 @@ def process_of(grid: ProcessGrid, what: str = "the first communication") -> Proc
     return process
 
 
-def _start(grid: ProcessGrid, what: str) -> Process:
+def _start(grid: ProcessGrid, what: str | None) -> Process:
     if grid.size == 1 and not under_mpi():
         from collectives.threads import single_process  # late: ranks do without
 
         return Process(grid, single_process())
     try:
-        communicator = ranks(what)
+        communicator = ranks() if what is None else ranks(what)
     except (ImportError, RuntimeError) as error:  # mpi4py's, when it finds no MPI library to load
         raise CompileError(
             f"a {grid} process grid has {grid.size} processes, and no MPI can be loaded here: install one, such as "

@@ -1,0 +1,161 @@
+"""What a user gives a communicator, made what it works with, or refused in words that name what is wrong.
+
+Programs that are compiled bind operations themselves, whose shapes and types are known to fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from collectives.arrays import Array, DType
+from collectives.element_types import is_float
+from collectives.errors import CommunicationError
+from collectives.operations import Operation, describe
+from collectives.reduction import MONOIDS, Reduction
+from collectives.shapes import Shape
+
+#: What a reduction may be given as: itself, its name, or NumPy's function of that name.
+AnyReduction = Reduction | str | Callable[..., Any]
+AnyShape = int | Sequence[int]
+
+#: Other names of the monoids, which are NumPy's functions' own and those of MPI's operations.
+_NAMES = {
+    "sum": "add",
+    "prod": "multiply",
+    "product": "multiply",
+    "mul": "multiply",
+    "max": "maximum",
+    "amax": "maximum",
+    "min": "minimum",
+    "amin": "minimum",
+    "bitwise_and": "and",
+    "bitwise_or": "or",
+    "bitwise_xor": "xor",
+    "band": "and",
+    "bor": "or",
+    "bxor": "xor",
+}
+_OF_BOOLEANS = {"logical_and": "and", "logical_or": "or", "logical_xor": "xor"}
+
+
+class ArgumentError(CommunicationError, TypeError):
+    """An argument that is not one that a collective takes."""
+
+
+def as_reduction(given: AnyReduction, dtype: DType) -> Reduction:
+    """The reduction that ``given`` names: ``"max"``, ``np.maximum``, ``np.add``, ... on elements of ``dtype``."""
+    if isinstance(given, Reduction):
+        return given
+    name = given if isinstance(given, str) else getattr(given, "__name__", "")
+    lowered = name.strip().lower()
+    if lowered in _OF_BOOLEANS and dtype == np.bool_:
+        lowered = _OF_BOOLEANS[lowered]
+    monoid = MONOIDS.get(_NAMES.get(lowered, lowered))
+    if monoid is not None and (isinstance(given, str) or _is_known(given)):
+        return monoid
+    own = "" if isinstance(given, str) or not callable(given) else "; a fold of your own is Reduction(name, fold)"
+    raise ArgumentError(
+        f"reduction={_shown(given)} of {dtype}: one of {', '.join(MONOIDS)} is needed, by name (sum, prod, max and min "
+        f"are taken, too) or as NumPy's function (np.add, np.maximum){own}"
+    )
+
+
+def _is_known(function: Callable[..., Any]) -> bool:
+    """Whether a function's name tells what it computes: NumPy's, the operators' and the built-in ones."""
+    if isinstance(function, np.ufunc):
+        return True
+    return (getattr(function, "__module__", None) or "").partition(".")[0] in ("numpy", "_operator", "builtins")
+
+
+def as_shape(given: AnyShape) -> Shape:
+    """``(4, 2)``, or ``(4,)`` where a number is given."""
+    try:
+        numbers: list[Any] = [given] if isinstance(given, int | np.integer) else list(given)
+    except TypeError:
+        numbers = [None]
+    shape = tuple(int(number) for number in numbers if isinstance(number, int | np.integer))
+    if len(shape) != len(numbers) or any(number < 0 for number in shape):
+        raise ArgumentError(
+            f"a shape is a number or a tuple of numbers, not negative, got {_shown(given)}; a collective is bound to a "
+            "shape and a dtype, then called: all_reduce(x.shape, x.dtype)(x)"
+        )
+    return shape
+
+
+def as_dtype(given: npt.DTypeLike) -> DType:
+    """The element type that ``given`` names."""
+    try:
+        dtype = np.dtype(given)
+    except TypeError:
+        dtype = np.dtype(object)
+    if dtype.kind in "OSUMm" or dtype.names is not None:
+        raise ArgumentError(f"a dtype of numbers is needed, got {_shown(given)}")
+    return dtype
+
+
+def taking_any(call: Callable[..., Array], operation: Operation, result: Shape) -> Callable[..., Array]:
+    """``call`` for operands of a user: lists and scalars are made arrays, what does not fit is refused."""
+    shape, dtype = operation.shape, operation.dtype
+
+    def checked(array: Any, out: Array | None = None) -> Array:
+        if type(array) is not np.ndarray or array.shape != shape or array.dtype != dtype:
+            array = as_operand(array, operation)
+        if out is not None and not _fits(out, result, dtype):
+            raise ArgumentError(f"{describe(operation)}: out is {_described(out)}, {_extent(result, dtype)} is needed")
+        return call(array, out)
+
+    return checked
+
+
+def as_operand(given: Any, operation: Operation) -> Array:
+    """``given`` as an array of the operation's shape and type; an array is not converted but for its order of bytes."""
+    array = np.asarray(given)
+    shape, dtype = operation.shape, operation.dtype
+    if array.shape != shape:
+        raise ArgumentError(f"{describe(operation)}: the operand is {_described(array)}, another shape")
+    if array.dtype == dtype:
+        return array
+    is_array = isinstance(given, np.ndarray | np.generic) or hasattr(given, "__array__")
+    if array.dtype.newbyteorder("=") == dtype or (not is_array and _converts(array, dtype)):
+        try:
+            return np.asarray(given, dtype)
+        except (OverflowError, ValueError) as error:
+            raise ArgumentError(f"{describe(operation)}: {error}") from None
+    raise ArgumentError(
+        f"{describe(operation)}: the operand is {_described(array)}, another type: array.astype({dtype.name!r})"
+    )
+
+
+def _converts(array: Array, dtype: DType) -> bool:
+    """Whether Python's numbers, as NumPy takes them, are of a kind that ``dtype`` holds."""
+    if array.dtype.kind == "b":
+        return True
+    if array.dtype.kind in "iu":
+        return dtype != np.bool_
+    if array.dtype.kind == "f":
+        return is_float(dtype) or dtype.kind == "c"
+    return array.dtype.kind == "c" and dtype.kind == "c"
+
+
+def _fits(out: object, shape: Shape, dtype: DType) -> bool:
+    return isinstance(out, np.ndarray) and out.shape == shape and out.dtype == dtype and out.flags.c_contiguous
+
+
+def _described(value: object) -> str:
+    if not isinstance(value, np.ndarray):
+        return _shown(value)
+    order = "" if value.flags.c_contiguous else ", not in C order"
+    return f"{_extent(value.shape, value.dtype)}{order}"
+
+
+def _extent(shape: Shape, dtype: DType) -> str:
+    return f"{'x'.join(map(str, shape)) or 'scalar'} {dtype}"
+
+
+def _shown(value: object) -> str:
+    text = getattr(value, "__name__", None) if callable(value) else None
+    return text or (repr(value) if len(repr(value)) < 80 else f"{type(value).__name__} {repr(value)[:60]}...")
