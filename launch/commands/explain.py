@@ -32,10 +32,9 @@ def run(args: argparse.Namespace) -> int:
     lowering = ModuleLowering(prepared.module, prepared.options)
     flat = lowering.flatten(prepared.function)
     if args.schedule:
-        from spmd.backends.llvm.native_region import is_native
         from spmd.compiler.schedule.show import show_schedule
 
-        print("\n".join(show_schedule(flat.body, is_native)))
+        print("\n".join(show_schedule(lowering.schedule(flat.body), lowering.schedule)))
         return 0
     print("\n".join(_report(prepared.options.grid, list(_collectives(lowering, flat.body, False, set())))))
     for note in prepared.notes:

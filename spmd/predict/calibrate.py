@@ -33,7 +33,6 @@ from spmd.compiler.pipeline.lower import ModuleLowering
 from spmd.compiler.pipeline.options import CompileOptions
 from spmd.compiler.pipeline.prepare import prepare
 from spmd.compiler.schedule.costs import Work, work_of_unit
-from spmd.compiler.schedule.fusion import fuse
 from spmd.predict import probes
 from spmd.predict.machine import RATES, Curve, Machine, MeasuredProduct, Memory, how
 from spmd.predict.rounds import RoundsOfMessages
@@ -144,7 +143,7 @@ def _work_of(text: str) -> list[Work]:
     prepared = prepare(probes.module(text))
     lowering = ModuleLowering(prepared.module, prepared.options)
     block = lowering.flatten(prepared.function).body
-    return [work for unit in fuse(block, block.terminator.operands) for work in work_of_unit(unit)]
+    return [work for step in lowering.schedule(block).steps for unit in step.all_units for work in work_of_unit(unit)]
 
 
 def _memory(ranks: MeasuredRanks, call: float) -> Iterator[Memory]:

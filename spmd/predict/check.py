@@ -153,9 +153,7 @@ class _Clock:
     def __init__(self, parts: Sequence[PricedPart], barrier: Callable[[], None]) -> None:
         self._parts = parts
         self._barrier = barrier
-        self._number: dict[Op, int] = {
-            op: number for number, part in enumerate(parts) for unit in part.units for op in unit.outputs
-        }
+        self._number: dict[Op, int] = {op: number for number, part in enumerate(parts) for op in part.step.ops}
         self._meets = [any(event.collective is not None for event in part.events) for part in parts]
         self._rounds: list[list[float]] = []
         #: The last round: (title, place, start, seconds).

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
+from functools import cached_property
 
 import numpy as np
 
@@ -20,8 +21,10 @@ from spmd.compiler.pipeline.options import Options
 from spmd.compiler.pipeline.passes import PassContext, run_passes
 from spmd.compiler.plan.donation import donated_arguments
 from spmd.compiler.plan.emit import emit
-from spmd.compiler.plan.native_regions import native_steps
+from spmd.compiler.plan.native_regions import plan_steps, times_parts
 from spmd.compiler.plan.steps import Plan, PlanStep, plan_buffers
+from spmd.compiler.schedule.schedule import Schedule, schedule
+from spmd.compiler.schedule.target import Target
 from spmd.compiler.schedule.watching import Watch
 from spmd.compiler.transforms.donate import loop_body
 from spmd.compiler.transforms.vectorize import vectorized
@@ -132,18 +135,28 @@ class ModuleLowering:
         apart: bool = False,
     ) -> Plan:
         plan = Plan(parameters, {}, [], list(block.terminator.operands), {})
-        native, watch = self.options.is_native, self.options.watch
+        watch = self.options.watch
         for op in block.ops[:-1]:
             if (array := constant_array(op)) is not None:
                 plan.constants[op.result] = aligned(array)
-            elif not native:
-                plan.steps.append(self._step(op))
-        if native:
-            offered = [parameters[index] for index in sorted(donated)] if of_function and watch is None else []
-            threads = self.options.thread_count
-            plan.steps = native_steps(block, self._step, threads, offered, apart=apart, watch=watch)
+        offered = [parameters[index] for index in sorted(donated)] if of_function and watch is None else []
+        apart = apart or (watch is not None and not times_parts(watch))
+        plan.steps = plan_steps(self.schedule(block, offered, apart=apart), self._step, watch)
         plan_buffers(plan, donated)
         return plan
+
+    def schedule(self, block: Block, donated: Sequence[Value] = (), *, apart: bool = False) -> Schedule:
+        """What runs of `block`, and how. `donated`: arguments whose memory results may take over."""
+        return schedule(block, self.target, donated, lambda op: self.kernel(op).aliases, apart=apart)
+
+    @cached_property
+    def target(self) -> Target | None:
+        """What native code can do; None where all ops are run by Python."""
+        if not self.options.is_native:
+            return None
+        from spmd.backends.llvm.target import LlvmTarget  # late: who runs on the numpy back end alone needs no LLVM
+
+        return LlvmTarget.of_process(self.options.thread_count)
 
     def _step(self, op: Op) -> PlanStep:
         return PlanStep(

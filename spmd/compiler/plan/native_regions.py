@@ -1,8 +1,8 @@
-"""A block's units as steps: neighbouring ones with a native form are one native function, the others a kernel an op."""
+"""A schedule as steps: a native function for each of its regions, and a kernel for each op that Python runs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,11 +11,11 @@ from spmd.analysis.constants import constant_array
 from spmd.backends.numpy.core import Kernel
 from spmd.compiler.plan.emit import emit
 from spmd.compiler.plan.steps import NativePart, Plan, PlanStep
-from spmd.compiler.schedule.fusion import VIEWS, Unit, fuse
-from spmd.compiler.schedule.rows import row_groups
+from spmd.compiler.schedule.schedule import NativeRegion, Schedule
+from spmd.compiler.schedule.steps import KernelCall
 from spmd.compiler.schedule.watching import Watch
 from spmd.dialects.core import is_pure
-from spmd.ir import Block, Op, Value, captured_values
+from spmd.ir import Block, Op, Value
 from spmd.support.arrays import Results
 
 if TYPE_CHECKING:
@@ -25,59 +25,39 @@ if TYPE_CHECKING:
 MakeStep = Callable[[Op], PlanStep]
 
 
-def native_steps(
-    block: Block,
-    make_step: MakeStep,
-    threads: int,
-    donated: Sequence[Value] = (),
-    *,
-    apart: bool = False,
-    watch: Watch | None = None,
-) -> list[PlanStep]:
-    """The steps of `block`, natively as far as can be, by up to `threads`; `make_step` gives the step of one op.
+def plan_steps(schedule: Schedule, make_step: MakeStep, watch: Watch | None = None) -> list[PlanStep]:
+    """The steps of `schedule`; `make_step` gives the step of one op.
 
-    `donated` are arguments of the block whose memory results may take over. `apart` keeps units, and groups of them
-    that run row by row, as steps of their own, by which they can be timed. `watch` sees what native code has Python
-    run, and either each unit apart, or the times that native functions take of their parts.
+    `watch` sees what native code has Python run, and either each region, or the times that native functions take of
+    their steps.
     """
+    return [
+        make_step(part.op) if isinstance(part, KernelCall) else _region_step(schedule.block, part, make_step, watch)
+        for part in schedule.parts
+    ]
+
+
+def _region_step(block: Block, region: NativeRegion, make_step: MakeStep, watch: Watch | None) -> PlanStep:
     # Loaded late: who runs on the numpy back end alone needs no LLVM.
-    from spmd.backends.llvm.native_region import compile_stretch, is_native
+    from spmd.backends.llvm.native_region import compile_region
 
-    clocked = bool(getattr(watch, "times_parts", False))
-    apart = apart or (watch is not None and not clocked)
-    results = list(block.terminator.operands)
-    units = fuse(block, results)
-    steps: list[PlanStep] = []
-    read_later = _read_later(units, results)
-    alike = ((is_native(group[0]), group) for group in row_groups(units)) if apart else _groups(units, is_native)
-    for native, group in alike:
-        if not native or all(_is_view(unit) for unit in group):
-            steps += [make_step(op) for unit in group for op in unit.ops]
-            continue
-        before, stretch = _without_first_views(group)
-        steps += [make_step(op) for unit in before for op in unit.outputs]
-        defined = {value for unit in stretch for op in unit.outputs for value in op.results}
-        inputs = [value for value in _reads(stretch) if value not in defined and not _is_constant(value)]
-        end = units.index(stretch[-1])
-        outputs = [value for unit in stretch for op in unit.outputs for value in op.results if read_later[value] > end]
-        if not outputs and all(is_pure(op) for unit in stretch for op in unit.ops):
-            continue
-        offered = [value for value in donated if value in inputs]
-        later = {*_reads(units[end + 1 :]), *results} if offered else set()
-        free = [value for value in offered if _is_free(value, steps, later.union(inputs) - {value} | later)]
-        called: list[Op] = []
+    called: list[Op] = []
 
-        def call_back(op: Op, called: list[Op] = called) -> Callback:
-            called.append(op)
-            return callback_of(make_step(op), watch)
+    def call_back(op: Op) -> Callback:
+        called.append(op)
+        return callback_of(make_step(op), watch)
 
-        compiled = compile_stretch(stretch, inputs, outputs, call_back, threads, free, clocked=clocked)
-        step = native_step(stretch[0].outputs[0], compiled, inputs, outputs, called)
-        if watch is not None:
-            step.ops = _in_order(block, [op for unit in stretch for op in unit.ops])
-            step.replay = _replay(step, make_step)
-        steps.append(step)
-    return steps
+    compiled = compile_region(region, call_back, clocked=times_parts(watch))
+    step = native_step(region.first_op, compiled, list(region.inputs), list(region.outputs), called)
+    if watch is not None:
+        step.ops = _in_order(block, region.ops)
+        step.replay = _replay(step, make_step)
+    return step
+
+
+def times_parts(watch: Watch | None) -> bool:
+    """Whether `watch` sees native functions whole, with the times of their steps."""
+    return bool(getattr(watch, "times_parts", False))
 
 
 def native_step(
@@ -121,15 +101,6 @@ def _replay(unit: PlanStep, make_step: MakeStep) -> Callable[..., Iterator[tuple
     return replay
 
 
-def _is_free(value: Value, steps: Iterable[PlanStep], read: Iterable[Value]) -> bool:
-    """Whether none of `read` stands on the memory of `value`, from which `steps` made what they made."""
-    standing = {value}
-    for step in steps:
-        if any(step.inputs[index] in standing for index in step.kernel.aliases):
-            standing.update(step.outputs)
-    return standing.isdisjoint(read)
-
-
 def callback_of(step: PlanStep, watch: Watch | None) -> Callback:
     """`step` for native code to call: a program of its own, so that what it raises has a place."""
     from spmd.backends.llvm.emit.native_ops import Callback  # late, as above
@@ -138,63 +109,3 @@ def callback_of(step: PlanStep, watch: Watch | None) -> Callback:
     program = emit(Plan(inputs, {}, [step], step.outputs, {}), watch)
     keeps = not step.kernel.owned or not is_pure(step.op)
     return Callback(program, inputs, step.outputs, keeps)
-
-
-def _is_constant(value: Value) -> bool:
-    return constant_array(value.defining_op) is not None
-
-
-def _is_view(unit: Unit) -> bool:
-    return not unit.fused and unit.outputs[0].name in VIEWS
-
-
-def _groups(units: list[Unit], is_native: Callable[[Unit], bool]) -> Iterator[tuple[bool, list[Unit]]]:
-    """Neighbouring units that are all native, or all not."""
-    group: list[Unit] = []
-    kind = False
-    for unit in units:
-        native = is_native(unit)
-        if group and native is not kind:
-            yield kind, group
-            group = []
-        kind = native
-        group.append(unit)
-    if group:
-        yield kind, group
-
-
-def _without_first_views(group: list[Unit]) -> tuple[list[Unit], list[Unit]]:
-    """Views of what comes from elsewhere, which need no copy outside of native code, and the other units."""
-    defined: set[Value] = set()
-    views: list[Unit] = []
-    others: list[Unit] = []
-    for unit in group:
-        (first, *_) = unit.outputs
-        if _is_view(unit) and not any(operand in defined for operand in first.operands):
-            views.append(unit)
-            continue
-        others.append(unit)
-        defined.update(value for op in unit.outputs for value in op.results)
-    return views, others
-
-
-def _reads(units: Iterable[Unit]) -> list[Value]:
-    """The values that the ops of units read, whoever makes them, each once."""
-    values: dict[Value, None] = {}
-    for unit in units:
-        inside = set(unit.taken)
-        for op in unit.ops:
-            for value in (*op.operands, *(captured_values(op) if op.regions else ())):
-                if value.defining_op not in inside:
-                    values[value] = None
-    return list(values)
-
-
-def _read_later(units: list[Unit], results: list[Value]) -> dict[Value, int]:
-    """The number of the last unit that reads each value; one past the end for results, -1 for what nobody reads."""
-    last: dict[Value, int] = {value: -1 for unit in units for op in unit.outputs for value in op.results}
-    for number, unit in enumerate(units):
-        for value in _reads([unit]):
-            last[value] = number
-    last.update(dict.fromkeys(results, len(units)))
-    return last

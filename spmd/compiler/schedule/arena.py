@@ -24,7 +24,7 @@ class Placement:
     `size`: bytes of the arena.
     """
 
-    blocks: Sequence[str | None]
+    blocks: Sequence[int | None]
     offsets: Sequence[int]
     size: int
 
@@ -33,7 +33,7 @@ class Placement:
 class _MemoryBlock:
     """A block of memory that buffers may lie in until `end`."""
 
-    name: str | None
+    name: int | None
     size: int
     end: int
 
@@ -50,9 +50,9 @@ class Arena:
         self._begins: list[int] = []
         self._ends: list[int] = []
         self._now = 0
-        self._lent: dict[str, _MemoryBlock] = {}
+        self._lent: dict[int, _MemoryBlock] = {}
 
-    def lend(self, name: str, nbytes: int) -> None:
+    def lend(self, name: int, nbytes: int) -> None:
         """Says that other memory, which nobody needed before, is needed by its owner from now on."""
         self._now += 1
         self._lent.setdefault(name, _MemoryBlock(name, nbytes, self._now))

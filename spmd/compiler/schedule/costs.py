@@ -71,6 +71,8 @@ class Cost:
 
 def cost_of_unit(unit: Unit) -> Cost:
     """The cost of `unit`; of loops and branches, that of their operands and results alone."""
+    if unit.is_view:
+        return Cost(0, 0, 0)
     if not unit.fused:
         (op,) = unit.outputs
         operations = sum(int(work.amount) for work in work_of_unit(unit))

@@ -24,6 +24,7 @@ from spmd.compiler.schedule.fusibility import (
     iteration_shape,
 )
 from spmd.compiler.schedule.gemv import is_matrix_vector, matrix_number
+from spmd.compiler.schedule.nest import Nest
 from spmd.compiler.schedule.paths import MEMORY, ONCE, POINT, Path, Paths
 from spmd.compiler.schedule.recompute_cost import LIGHT, weights_of
 from spmd.compiler.schedule.reductions import is_reduction
@@ -58,6 +59,8 @@ class Unit:
     readers: set[Unit] = field(default_factory=set)
     number: int = 0
     waiting: int = 0
+    #: Its loop nests, once they are made (spmd.compiler.schedule.units).
+    nests: list[Nest] | None = None
 
     @property
     def ops(self) -> list[Op]:
@@ -70,6 +73,11 @@ class Unit:
     @property
     def is_update(self) -> bool:
         return self.fused and is_update(self.outputs[0])
+
+    @property
+    def is_view(self) -> bool:
+        """Whether the results are the operands in memory, seen in another shape."""
+        return not self.fused and self.outputs[0].name in VIEWS
 
     @property
     def is_open(self) -> bool:

@@ -1,12 +1,15 @@
-"""A schedule as text: its units in order, what each computes, reads and writes, and where in the source it is from."""
+"""A schedule as text: its steps in order, what each computes, reads and writes, and where in the source it is from."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from math import prod
 
-from spmd.compiler.schedule.costs import cost_of_unit
-from spmd.compiler.schedule.fusion import Unit, fuse
-from spmd.compiler.schedule.rows import row_groups
+from spmd.compiler.schedule.fusion import Unit
+from spmd.compiler.schedule.schedule import Schedule
+from spmd.compiler.schedule.step_costs import cost_of_step
+from spmd.compiler.schedule.steps import BatchRun, KernelCall, OpStep, RowGroup, Step
+from spmd.compiler.schedule.watching import name_of, place_of
 from spmd.dialects.core import Trait, has_trait
 from spmd.ir import Block, Op
 from spmd.support.amounts import amount
@@ -14,35 +17,58 @@ from spmd.support.amounts import amount
 _START = "stablehlo.async_start"
 
 
-def show_schedule(block: Block, is_native: Callable[[Unit], bool], indent: str = "") -> Iterator[str]:
-    """The lines that tell the units of `block`; `is_native` says which become native code."""
-    number = 0
-    groups = row_groups(fuse(block, block.terminator.operands))
-    ends = _ends([unit for group in groups for unit in group])
-    for group in groups:
-        if len(group) > 1:
-            yield f"{indent}row by row:"
-        inner = indent + "  " * (len(group) > 1)
-        for unit in group:
-            number += 1
-            until = f" until {ends[unit]}" if unit in ends else ""
-            yield f"{inner}{number}. {title(unit)}{until}{'' if is_native(unit) else ' [numpy]'}: {_price(unit)}"
-            yield f"{inner}   {sources(unit.ops)}"
-            for op in () if unit.fused else unit.outputs:
-                for place, region in enumerate(op.regions):
-                    if _is_program(op):
-                        yield f"{inner}   {_region_name(op, place)}:"
-                        yield from show_schedule(region.block, is_native, inner + "     ")
+def show_schedule(schedule: Schedule, schedule_of: Callable[[Block], Schedule]) -> Iterator[str]:
+    """The lines that tell the steps of `schedule`; `schedule_of` gives that of a block that Python runs."""
+    return _steps(schedule.steps, schedule_of, "")
 
 
-def _ends(units: Sequence[Unit]) -> dict[Unit, int]:
-    """The numbers of the units that wait for what others start."""
-    starts = {unit.outputs[0].results[0]: unit for unit in units if unit.outputs[0].name == _START}
-    waits = [(unit.outputs[0].operands, number) for number, unit in enumerate(units, 1) if not unit.fused]
+def _steps(steps: Sequence[Step], schedule_of: Callable[[Block], Schedule], indent: str) -> Iterator[str]:
+    ends = _ends(steps)
+    for number, step in enumerate(steps, 1):
+        until = f" until {ends[step]}" if step in ends else ""
+        where = " [numpy]" if isinstance(step, KernelCall) and not step.units[0].is_view else ""
+        yield f"{indent}{number}. {title(step)}{until}{where}: {_price(step)}"
+        yield f"{indent}   {name_of(step.ops)}  ({place_of(step.ops)})"
+        for unit in step.all_units if len(step.all_units) > 1 else ():
+            yield f"{indent}   - {unit_title(unit)}: {name_of(unit.ops)}"
+        if isinstance(step, OpStep):
+            for name, inner in _blocks(step, schedule_of):
+                yield f"{indent}   {name}:"
+                yield from _steps(inner, schedule_of, indent + "     ")
+
+
+def _blocks(step: OpStep, schedule_of: Callable[[Block], Schedule]) -> Iterator[tuple[str, Sequence[Step]]]:
+    """The blocks that a step runs, by the names of their regions."""
+    if not has_trait(step.op, Trait.RUNS_REGIONS):
+        return
+    inner = [block.steps for block in step.blocks] or [schedule_of(each.block).steps for each in step.op.regions]
+    for place, steps in enumerate(inner):
+        yield _region_name(step.op, place), steps
+
+
+def _ends(steps: Sequence[Step]) -> dict[Step, int]:
+    """The numbers of the steps that wait for what others start."""
+    ops = {step: step.op for step in steps if isinstance(step, OpStep)}
+    starts = {op.results[0]: step for step, op in ops.items() if op.name == _START}
+    waits = [(ops[step].operands, number) for number, step in enumerate(steps, 1) if step in ops]
     return {starts[operands[0]]: number for operands, number in waits if operands and operands[0] in starts}
 
 
-def title(unit: Unit) -> str:
+def title(step: Step) -> str:
+    """What a step is, and what it gives."""
+    if isinstance(step, RowGroup):
+        rows = prod(step.nest.extents[variable] for variable in step.nest.outer)
+        told = f"{len(step.units)} units row by row, {rows} rows"
+    elif isinstance(step, BatchRun):
+        told = f"{len(step.units)} units batch by batch, {step.count} batches"
+    else:
+        return unit_title(step.units[-1])
+    private = step.private
+    results = [value for unit in step.units for op in unit.outputs for value in op.results if value not in private]
+    return f"{told} -> {', '.join(str(value.type) for value in results)}"
+
+
+def unit_title(unit: Unit) -> str:
     """What a unit is, and what it gives."""
     results = ", ".join(str(value.type) for op in unit.outputs for value in op.results)
     if unit.outputs[0].name == _START:
@@ -51,38 +77,17 @@ def title(unit: Unit) -> str:
     if not unit.fused:
         return f"{unit.outputs[0].name} -> {results}"
     kind = "update" if unit.is_update else "reduction" if unit.is_reduction else "loop nest"
-    points = "x".join(map(str, unit.shape)) or "1"
     folded = f", dimensions {', '.join(map(str, unit.reduced))} folded" if unit.reduced else ""
-    return f"{kind} over {points}{folded} -> {results}"
+    return f"{kind} over {_shape(unit.shape)}{folded} -> {results}"
 
 
-def _price(unit: Unit) -> str:
-    cost = cost_of_unit(unit)
+def _shape(extents: Sequence[int]) -> str:
+    return "x".join(map(str, extents)) or "1"
+
+
+def _price(step: Step) -> str:
+    cost = cost_of_step(step)
     return f"{amount(cost.operations, '').strip()} operations, {amount(cost.read)} read, {amount(cost.written)} written"
-
-
-def sources(ops: Sequence[Op]) -> str:
-    """The ops by number, and the lines that they stand on."""
-    return f"{names_of(ops)}  ({lines_of(ops)})"
-
-
-def names_of(ops: Sequence[Op]) -> str:
-    """The ops by number: `add x2, exponential`."""
-    names: dict[str, int] = {}
-    for op in sorted(ops, key=lambda op: op.location.line):
-        name = op.name.removeprefix("stablehlo.")
-        names[name] = names.get(name, 0) + 1
-    return ", ".join(f"{name} x{count}" if count > 1 else name for name, count in names.items())
-
-
-def lines_of(ops: Sequence[Op]) -> str:
-    """Where the ops stand in the source: `file:3,4,7`."""
-    lines = sorted({op.location.line for op in ops})
-    return f"{max(ops, key=lambda op: op.location.line).location.file}:{','.join(map(str, lines))}"
-
-
-def _is_program(op: Op) -> bool:
-    return has_trait(op, Trait.RUNS_REGIONS)
 
 
 def _region_name(op: Op, place: int) -> str:

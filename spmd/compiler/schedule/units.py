@@ -11,7 +11,13 @@ from spmd.compiler.schedule.whole_elements import moved_whole
 
 
 def nests_of(unit: Unit) -> list[Nest]:
-    """The loop nests of a fused unit."""
+    """The loop nests of a fused unit, in their order, made once."""
+    if unit.nests is None:
+        unit.nests = _made(unit)
+    return unit.nests
+
+
+def _made(unit: Unit) -> list[Nest]:
     taken = unit.taken
     first = unit.outputs[0]
     if unit.is_update:

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 import spmd
-from spmd.backends.llvm.emit import function_emitter as function
-from spmd.backends.llvm.matmul import batch_tiling as batches
-from spmd.backends.llvm.parallel import tasks as parts
+from spmd.compiler.schedule import batch_tiling, block_planner, tasks
+from spmd.compiler.schedule.steps import BatchRun
 from spmd.types import ELEMENT_TYPES
 from tests.backends.llvm.test_memory import peak
 
@@ -54,17 +53,17 @@ MASKED = """%i = stablehlo.iota dim = 2 : tensor<3x4x20x33xi32>
 @pytest.fixture
 def small_ones_too(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Runs of any size are written; the numbers of their groups are in the list."""
-    for name in ("_LEAST_UNIT", "_LEAST_PART", "_LEAST_POINTS"):
-        monkeypatch.setattr(parts, name, 1)
-    monkeypatch.setattr(batches, "_LEAST", 0)
+    for name in ("_LEAST_UNIT", "_LEAST_TASK", "_LEAST_POINTS"):
+        monkeypatch.setattr(tasks, name, 1)
+    monkeypatch.setattr(batch_tiling, "_LEAST", 0)
     taken: list[int] = []
 
-    def plan(*arguments: object) -> batches.Batches | None:
-        planned = batches.plan_batches(*arguments)  # type: ignore[arg-type]
+    def plan(*arguments: object) -> BatchRun | None:
+        planned = batch_tiling.plan_batches(*arguments)  # type: ignore[arg-type]
         taken.append(0 if planned is None else len(planned.groups))
         return planned
 
-    monkeypatch.setattr(function, "plan_batches", plan)
+    monkeypatch.setattr(block_planner, "plan_batches", plan)
     return taken
 
 
@@ -100,7 +99,7 @@ def test_attention_batch_by_batch(
     module, arrays = spmd.parse(attention(element, scaled, returned)), values(element)
     together = spmd.compile(module, threads=threads)(*arrays)
     assert (max(small_ones_too) >= 3) is (whole or element == "bf16")  # in which conversions and a product are a run
-    monkeypatch.setattr(function, "plan_batches", lambda *_: None)
+    monkeypatch.setattr(block_planner, "plan_batches", lambda *_: None)
     apart = spmd.compile(module, threads=threads)(*arrays)
     for mine, other in zip(together, apart, strict=True):
         assert np.asarray(mine).tobytes() == np.asarray(other).tobytes()

@@ -5,8 +5,7 @@ import numpy as np
 import pytest
 
 import spmd
-from spmd.backends.llvm.parallel import tasks as parts
-from spmd.compiler.schedule import columns
+from spmd.compiler.schedule import columns, tasks
 from spmd.compiler.schedule.rows import row_groups
 from tests.compiler.schedule.test_schedule import units_of
 
@@ -77,8 +76,8 @@ def test_columns_have_the_bits_of_units_by_themselves(
 def test_threads_share_blocks_of_columns(
     shape: tuple[int, ...], folded: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("_LEAST_UNIT", "_LEAST_PART", "_LEAST_POINTS"):
-        monkeypatch.setattr(parts, name, 1)
+    for name in ("_LEAST_UNIT", "_LEAST_TASK", "_LEAST_POINTS"):
+        monkeypatch.setattr(tasks, name, 1)
     module = spmd.parse(softmax(shape, folded, "f32"))
     x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
     alone, *others = [[np.asarray(r).tobytes() for r in spmd.compile(module, threads=n)(x)] for n in (1, 2, 3)]

@@ -7,8 +7,7 @@ import pytest
 import spmd
 from spmd.backends.llvm.emit import math_library as functions
 from spmd.backends.llvm.fft import transforms as native_fft
-from spmd.backends.llvm.native_region import is_native
-from spmd.compiler.schedule.fusion import Unit
+from spmd.backends.llvm.target import LlvmTarget
 from tests.backends.modules import type_of
 
 LENGTHS = [2, 3, 4, 5, 6, 8, 9, 10, 12, 15, 16, 25, 30, 48, 64, 75, 96, 100, 128, 243, 250, 360, 512, 1000, 4096]
@@ -50,7 +49,7 @@ def test_transforms_are_the_sums_of_the_definition(kind: str, double: bool, leng
     text, x = fft(kind, length, 3, double)
     complex_native = kind in ("FFT", "IFFT") or (length % 2 == 0 and length >= 4)
     module = spmd.parse(text)
-    assert is_native(Unit(False, 0, outputs=[module.functions[0].body.ops[0]])) is complex_native
+    assert LlvmTarget().supports(module.functions[0].body.ops[0]) is complex_native
     got, want = spmd.compile(module)(x)[0], in_f64(kind, x, length)
     eps = np.finfo(got.real.dtype).eps * 2 * np.log2(2 * length)
     np.testing.assert_allclose(got, want, rtol=0, atol=eps * np.sqrt(np.mean(np.abs(want) ** 2)) * 2)
@@ -91,7 +90,7 @@ def test_dimensions_are_transformed_one_after_another(kind: str, lengths: tuple[
 def test_other_lengths_have_no_native_form_and_still_a_value(length: int) -> None:
     text, x = fft("FFT", length, 1, False)
     module = spmd.parse(text)
-    assert not is_native(Unit(False, 0, outputs=[module.functions[0].body.ops[0]]))
+    assert not LlvmTarget().supports(module.functions[0].body.ops[0])
     got, want = spmd.compile(module)(x)[0], in_f64("FFT", x, length)
     np.testing.assert_allclose(got, want, rtol=0, atol=1e-5 * np.abs(want).max())
 

@@ -6,7 +6,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import spmd
-from spmd.backends.llvm.parallel import tasks as parts
+from spmd.compiler.schedule import tasks
 from spmd.types import element_type_of
 
 SIZES = st.sampled_from([1, 2, 3, 5, 17, 21, 64, 67])
@@ -108,8 +108,8 @@ def values(dtype: type, shape: tuple[int, ...]) -> np.ndarray:
 @given(st.data())
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 def test_short_last_dimensions(monkeypatch: pytest.MonkeyPatch, threads: int, data: st.DataObject) -> None:
-    for name in ("_LEAST_UNIT", "_LEAST_PART", "_LEAST_POINTS"):
-        monkeypatch.setattr(parts, name, 1)
+    for name in ("_LEAST_UNIT", "_LEAST_TASK", "_LEAST_POINTS"):
+        monkeypatch.setattr(tasks, name, 1)
     dtype = data.draw(st.sampled_from(TYPES))
     program = Program(dtype, (data.draw(SIZES), data.draw(SIZES), data.draw(SHORT)))
     ways = [program.reverse, program.transpose, program.cut, program.pad, program.stack, program.combine]
@@ -144,8 +144,8 @@ def test_folds_for_each_element_of_a_short_dimension(short: int, folded: int) ->
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("shape", [(7, 600, 3), (2, 1 << 14, 5), (23, 40, 2)])
 def test_long_folds_are_cut_in_blocks(monkeypatch: pytest.MonkeyPatch, shape: tuple[int, ...], threads: int) -> None:
-    for name in ("_LEAST_UNIT", "_LEAST_PART", "_LEAST_POINTS"):
-        monkeypatch.setattr(parts, name, 1)
+    for name in ("_LEAST_UNIT", "_LEAST_TASK", "_LEAST_POINTS"):
+        monkeypatch.setattr(tasks, name, 1)
     rows, folded, short = shape
     module = spmd.parse(f"""func.func @main(%x: tensor<{rows}x{folded}x{short}xi32>) -> tensor<{rows}x{short}xi32> {{
       %z = stablehlo.constant dense<5> : tensor<i32>

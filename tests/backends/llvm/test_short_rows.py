@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import spmd
-from spmd.backends.llvm.loops import lanes, nests
-from spmd.backends.llvm.parallel import tasks as parts
+from spmd.backends.llvm.loops import nests
 from spmd.backends.llvm.reductions import small_axis_reduction as short_rows
+from spmd.compiler.schedule import lanes, tasks
 from spmd.types import ELEMENT_TYPES
 
 SUM = "applies stablehlo.add across dimensions = [1]"
@@ -60,8 +60,8 @@ def largest(rows: int, columns: int, element: str) -> str:
 @pytest.mark.parametrize("columns", [2, 7, 16])
 @pytest.mark.parametrize("program", [summed, stepped, largest])
 def test_the_same_bits(monkeypatch: pytest.MonkeyPatch, program: object, columns: int, element: str) -> None:
-    for name in ("_LEAST_UNIT", "_LEAST_PART", "_LEAST_POINTS"):
-        monkeypatch.setattr(parts, name, 1)
+    for name in ("_LEAST_UNIT", "_LEAST_TASK", "_LEAST_POINTS"):
+        monkeypatch.setattr(tasks, name, 1)
     taken: list[object] = []
     write = short_rows.write_short_rows
     monkeypatch.setattr(nests, "write_short_rows", lambda *arguments: (taken.append(None), write(*arguments)))

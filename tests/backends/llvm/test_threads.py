@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import spmd
-from spmd.backends.llvm.parallel import tasks as parts
 from spmd.backends.llvm.parallel import workers
+from spmd.compiler.schedule import tasks
 from spmd.support.machine import RANK_VARIABLES, default_threads, usable_cores
 from tests.backends.llvm.drawn import drawn_program
 
@@ -31,9 +31,9 @@ SUM = """func.func @main(%x: tensor<{n}xf32>) -> (tensor<{n}xf32>, tensor<f32>) 
 @pytest.fixture
 def all_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every nest is cut, however little it costs."""
-    for name in ("_LEAST_UNIT", "_LEAST_PART", "_LEAST_POINTS"):
-        monkeypatch.setattr(parts, name, 1)
-    monkeypatch.setattr(parts, "_OPERATIONS", 1)
+    for name in ("_LEAST_UNIT", "_LEAST_TASK", "_LEAST_POINTS"):
+        monkeypatch.setattr(tasks, name, 1)
+    monkeypatch.setattr(tasks, "_OPERATIONS", 1)
 
 
 def bits(results: tuple) -> list[bytes]:

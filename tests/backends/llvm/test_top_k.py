@@ -5,9 +5,8 @@ import pytest
 
 import spmd
 from spmd.backends.llvm.emit import math_library as functions
-from spmd.backends.llvm.native_region import is_native
 from spmd.backends.llvm.ops.top_k import TopK
-from spmd.compiler.schedule.fusion import Unit
+from spmd.backends.llvm.target import LlvmTarget
 
 TEXT = """func.func @main(%x: tensor<{rows}x{size}x{element}>)
     -> (tensor<{rows}x{k}x{element}>, tensor<{rows}x{k}xi32>) {{
@@ -19,7 +18,7 @@ HARD = [0.0, -0.0, np.inf, -np.inf, np.nan, -np.nan, 1, 1, -1, 2, 1e-42, -1e-42,
 
 
 def native_form(module: spmd.Module) -> bool:
-    return is_native(Unit(False, 0, outputs=[module.functions[0].body.ops[0]]))
+    return LlvmTarget().supports(module.functions[0].body.ops[0])
 
 
 def elements(dtype: np.dtype, shape: tuple[int, int]) -> np.ndarray:

@@ -213,7 +213,7 @@ def test_lent_memory_serves_what_the_arena_would_have_to_grow_for() -> None:
     arena.release(first)
     arena.allocate(1024)
     arena.release(second)
-    arena.lend("%result", 128)
+    arena.lend(3, 128)
     placement = arena.place()
     assert placement.size == 1024
     assert placement.blocks == [None, "%result", None]

@@ -4,19 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 from spmd.compiler.schedule.fusibility import is_plain
+from spmd.compiler.schedule.target import LibraryPlan
 from spmd.ir import Op, Value, captured_values
 from spmd.support.arrays import Array
 from spmd.types import TokenType, Type
 
 if TYPE_CHECKING:
     from spmd.backends.llvm.emit.function_emitter import FunctionWriter
-    from spmd.backends.llvm.memory.buffers import Frame
 
-#: Writes an op that is no loop nest: (writer, op, frame).
-Handler = Callable[["FunctionWriter", Op, "Frame"], None]
+#: Writes a step of an op that is no loop nest: (writer, step).
+Handler = Callable[["FunctionWriter", Any], None]
+
+
+class Machine(Protocol):
+    """What the plan of an op depends on: see spmd.backends.llvm.target."""
+
+    @property
+    def threads(self) -> int: ...
+
+    @property
+    def is_hosted(self) -> bool: ...
+
+
+#: The plan of an op: (op, machine, bytes of an image of a convolution whose images are made one at a time).
+Planner = Callable[[Op, Machine, int | None], LibraryPlan]
 
 
 @dataclass(frozen=True)
@@ -25,6 +39,7 @@ class NativeOp:
 
     write: Handler
     supports: Callable[[Op], bool]
+    plan: Planner
 
 
 NATIVE: dict[str, NativeOp] = {}
@@ -51,11 +66,13 @@ class Callback:
 MakeCallback = Callable[[Op], Callback]
 
 
-def native(name: str, supports: Callable[[Op], bool]) -> Callable[[Handler], Handler]:
-    """Decorator: files what writes the op `name`."""
+def native(
+    name: str, supports: Callable[[Op], bool], plan: Planner = lambda op, machine, image_bytes: LibraryPlan()
+) -> Callable[[Handler], Handler]:
+    """Decorator: files what writes the op `name`; `plan` says in how many tasks it runs, and with what memory."""
 
     def add(handler: Handler) -> Handler:
-        NATIVE[name] = NativeOp(handler, supports)
+        NATIVE[name] = NativeOp(handler, supports, plan)
         return handler
 
     return add

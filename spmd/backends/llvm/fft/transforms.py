@@ -15,16 +15,18 @@ from math import prod
 import numpy as np
 
 from spmd.backends.llvm.emit.function_emitter import FunctionWriter
-from spmd.backends.llvm.emit.native_ops import native
+from spmd.backends.llvm.emit.native_ops import Machine, native
 from spmd.backends.llvm.emit.text import FunctionText
 from spmd.backends.llvm.fft.bluestein import Bluestein, write_bluestein
 from spmd.backends.llvm.fft.butterflies import Parts, real_number
 from spmd.backends.llvm.fft.complex_layout import HalvesToPairs, PairsToHalves, ToPairs, ToPlanes
 from spmd.backends.llvm.fft.split_complex import PlaneWriter, rest_lanes
 from spmd.backends.llvm.fft.stages import FftStage, run_stages, stages_of
-from spmd.backends.llvm.memory.buffers import Frame
-from spmd.backends.llvm.parallel.tasks import PartFunction, call_in_parts, parts_of_time
+from spmd.backends.llvm.parallel.tasks import PartFunction, call_in_parts
 from spmd.compiler.schedule.fusibility import is_plain
+from spmd.compiler.schedule.steps import LibraryCall
+from spmd.compiler.schedule.target import LibraryPlan
+from spmd.compiler.schedule.tasks import tasks_of_time
 from spmd.ir import Op
 from spmd.support.arrays import Array
 from spmd.types import COMPLEX64, COMPLEX128
@@ -115,16 +117,23 @@ def transform_of(op: Op) -> _Transform | None:
     return _Transform(kind, rows, length, 32 if element is COMPLEX64 else 64)
 
 
-@native("stablehlo.fft", lambda op: transform_of(op) is not None)
-def _(writer: FunctionWriter, op: Op, frame: Frame) -> None:
+def _plan(op: Op, machine: Machine, image_bytes: int | None) -> LibraryPlan:
     transform = transform_of(op)
     assert transform is not None
-    source, target = writer.pointer(op.operands[0]), writer.allocate(frame, op.result).pointer
-    tables = ["" if table is None else writer.constant(table) for table in transform.tables()]
     time = transform.rows * transform.plane * len(transform.stages) // _SPEED
-    parts = min(transform.rows, parts_of_time(time, writer.threads))
-    if parts == 1 or transform.memory > _OWN:
-        memory = writer.scratch(frame, transform.memory).pointer
+    tasks = min(transform.rows, tasks_of_time(time, machine.threads))
+    return LibraryPlan(1, (transform.memory,)) if tasks == 1 or transform.memory > _OWN else LibraryPlan(tasks)
+
+
+@native("stablehlo.fft", lambda op: transform_of(op) is not None, _plan)
+def _(writer: FunctionWriter, step: LibraryCall) -> None:
+    transform = transform_of(step.op)
+    assert transform is not None
+    source, target = writer.pointer(step.op.operands[0]), writer.pointer(step.op.result)
+    tables = ["" if table is None else writer.constant(table) for table in transform.tables()]
+    parts = step.plan.tasks
+    if parts == 1:
+        memory = writer.address(step.scratch[0])
         row, _ = writer.text.open_loop()
         _TransformWriter(writer.text, transform, tables, memory).write(row, source, target)
         writer.text.close_loop(transform.rows)

@@ -9,20 +9,16 @@ from typing import NoReturn
 import numpy as np
 
 from spmd.backends.llvm.emit.function_emitter import FunctionWriter
-from spmd.backends.llvm.emit.native_ops import supports
 from spmd.backends.llvm.jit.interrupts import POLL
 from spmd.backends.llvm.jit.jit import compile_module
 from spmd.backends.llvm.jit.processor import host
-from spmd.backends.llvm.matmul import products
 from spmd.backends.llvm.matmul.blas import linked
-from spmd.backends.llvm.memory.buffers import Buffer, nbytes
-from spmd.backends.llvm.ops import control_flow as control
+from spmd.backends.llvm.target import LlvmTarget
 from spmd.compiler.schedule.fusibility import is_plain
 from spmd.compiler.schedule.fusion import fuse
+from spmd.compiler.schedule.schedule import plan_region
 from spmd.errors import CompileError, Diagnostic
 from spmd.ir import Block, Op
-
-assert control and products  # they file their ops in forms.NATIVE
 
 #: Nobody can interrupt it.
 _POLL_TEXT = f"define internal i32 @{POLL}() {{\n  ret i32 0\n}}"
@@ -49,16 +45,13 @@ def object_file(block: Block, name: str) -> ObjectFile:
     inputs, outputs = list(block.arguments), list(block.terminator.operands)
     for op in (value.defining_op for value in (*inputs, *outputs) if not is_plain(value.type)):
         _refuse(op or block.terminator)
-    units = fuse(block, outputs)
+    target, units = LlvmTarget(is_hosted=False), fuse(block, outputs)
     for unit in units:
-        if not unit.fused and not supports(unit.outputs[0]):
+        if not unit.fused and not target.supports(unit.outputs[0]):
             _refuse(unit.outputs[0])
-    writer = FunctionWriter(f"{name}.body", inputs, outputs, _refuse, routine=linked, may_ask=False)
-    targets = [
-        Buffer(writer.argument(len(inputs) + place), nbytes(value), values=[value])
-        for place, value in enumerate(outputs)
-    ]
-    writer.write_results(units, outputs, targets, targets)
+    region = plan_region(units, inputs, outputs, target)
+    writer = FunctionWriter(f"{name}.body", region, _refuse, routine=linked, is_hosted=False)
+    writer.write(region.body)
     text = [writer.finish(whole=True).replace("define void", "define internal void", 1)]
     text += _constants(name, writer.constants)
     text.append(_entry(name, len(inputs) + len(outputs) + 1, len(writer.constants)))
@@ -66,7 +59,7 @@ def object_file(block: Block, name: str) -> ObjectFile:
         text.append(_POLL_TEXT)
     processor = host()
     image = compile_module("\n".join(text), processor).image
-    return ObjectFile(image, writer.arena_size, tuple(writer.symbols), f"{processor.triple}, {processor.cpu}")
+    return ObjectFile(image, region.placement.size, tuple(writer.symbols), f"{processor.triple}, {processor.cpu}")
 
 
 def _refuse(op: Op) -> NoReturn:

@@ -15,8 +15,8 @@ from spmd.backends.llvm.emit.scalars import render_node
 from spmd.backends.llvm.emit.text import FunctionText
 from spmd.backends.llvm.emit.writer import constant_text, llvm_type, suffix
 from spmd.backends.llvm.loops.index32 import narrow_places
-from spmd.backends.llvm.loops.lanes import Lanes, is_shuffled
 from spmd.backends.llvm.loops.strides import first_lanes, load_pieces, load_strided
+from spmd.compiler.schedule.lanes import Lanes, is_shuffled
 from spmd.compiler.schedule.nest import Load, Nest, Position
 from spmd.ir import Value
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from spmd.backends.llvm.loops.element_emitter import PointWriter
-from spmd.backends.llvm.loops.lanes import Lanes
 from spmd.compiler.schedule.interior import Interior, interior_of
+from spmd.compiler.schedule.lanes import Lanes
 from spmd.compiler.schedule.nest import Nest, Stage
 
 

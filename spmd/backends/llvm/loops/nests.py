@@ -14,7 +14,6 @@ from spmd.backends.llvm.emit.text import FunctionText
 from spmd.backends.llvm.loops.copies import write_copy
 from spmd.backends.llvm.loops.element_emitter import PointWriter
 from spmd.backends.llvm.loops.interleaved import store_turns
-from spmd.backends.llvm.loops.lanes import SIDE, WRITTEN_OUT, has_short_rows, lanes_of, turned_loop
 from spmd.backends.llvm.loops.loop_splitting import inside_of, write_either
 from spmd.backends.llvm.loops.loops import LoopWriter, Range
 from spmd.backends.llvm.loops.ordered_updates import write_in_order
@@ -22,13 +21,12 @@ from spmd.backends.llvm.loops.stores import store_all, write_update
 from spmd.backends.llvm.loops.transposed import write_turned
 from spmd.backends.llvm.loops.windows import write_window
 from spmd.backends.llvm.reductions.column_tiling import StripWriter, is_strip
-from spmd.backends.llvm.reductions.reductions import Blocks, FoldWriter
+from spmd.backends.llvm.reductions.reductions import FoldWriter
 from spmd.backends.llvm.reductions.small_axis_reduction import write_short_rows
+from spmd.compiler.schedule.lanes import WRITTEN_OUT, has_short_rows, lanes_of, turned_loop
 from spmd.compiler.schedule.nest import Nest, Stage
 from spmd.ir import Value
 
-#: Bytes that blocks of folds may give.
-_MOST_OF_BLOCKS = 1 << 20
 #: Points of a stage whose inside is written by itself.
 _LEAST_INSIDE = 1 << 10
 
@@ -51,29 +49,21 @@ class NestWriter:
         if not write_copy(*what) and not write_window(*what):
             self._outer(self.nest.outer)
 
-    def fold_blocks(self) -> Blocks | None:
-        """The blocks of a nest that folds one loop, which is cut in blocks, at few points; None of any other nest."""
-        if self.nest.outer or len(self.nest.stages) != 1:
-            return None
-        (stage,) = self.nest.stages
-        if len(stage.reduced) != 1 or not stage.reductions:
-            return None
-        self.point.lanes = lanes_of(self.nest, stage)
-        blocks = FoldWriter(self.loops).blocks(stage)
-        return blocks if blocks is not None and blocks.nbytes <= _MOST_OF_BLOCKS else None
-
     def write_blocks(self, memory: str, part: Range) -> None:
         """Folds the blocks `part`, by number, and writes what they give to `memory`; the last part, what is left."""
-        assert self.fold_blocks() is not None
+        self._set_lanes()
         FoldWriter(self.loops).write_blocks(self.nest.stages[0], memory, part)
 
     def write_from_blocks(self, memory: str) -> None:
         """The rest of a fold whose blocks are in `memory`."""
-        assert self.fold_blocks() is not None
+        self._set_lanes()
         with self.point.text.part():
             (stage,) = self.nest.stages
             fold = FoldWriter(self.loops)
             self.loops.nested(stage.kept, lambda: fold.write(stage, written_out=False, memory=memory), False)
+
+    def _set_lanes(self) -> None:
+        self.point.lanes = lanes_of(self.nest, self.nest.stages[0])
 
     def _outer(self, variables: Sequence[Variable]) -> None:
         """The loops that the stages share."""
@@ -125,13 +115,3 @@ class NestWriter:
                 self.loops.nested(kept[:-1], lambda: strips.write_strips(at_point), written_out)
             else:
                 self.loops.nested(kept, at_point, written_out)
-
-    @staticmethod
-    def turns(nest: Nest, stage: Stage, variable: Variable) -> int:
-        """How many turns of a loop are taken at a time."""
-        lanes = lanes_of(nest, stage)
-        if variable == lanes.around:
-            return lanes.turns
-        if variable == lanes.variable:
-            return nest.extents[variable] if lanes.around is not None else lanes.width
-        return SIDE if variable == turned_loop(nest, stage, lanes) else 1

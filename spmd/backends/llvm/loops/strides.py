@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from spmd.analysis.scalar.expression import MachineType
 from spmd.backends.llvm.emit.writer import llvm_type, suffix
-from spmd.backends.llvm.loops.lanes import pieces
+from spmd.compiler.schedule.lanes import pieces
 from spmd.compiler.schedule.nest import Load
 
 if TYPE_CHECKING:

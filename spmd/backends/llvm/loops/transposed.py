@@ -16,9 +16,9 @@ from spmd.backends.llvm.emit.outlined import OutOfLine, Parameter
 from spmd.backends.llvm.emit.text import FunctionText
 from spmd.backends.llvm.emit.writer import Writer, llvm_type
 from spmd.backends.llvm.loops.element_emitter import PointWriter
-from spmd.backends.llvm.loops.lanes import SIDE, along
 from spmd.backends.llvm.loops.loops import LoopWriter
 from spmd.backends.llvm.loops.strides import first_lanes
+from spmd.compiler.schedule.lanes import SIDE, along
 from spmd.compiler.schedule.nest import Load, Stage
 
 

@@ -12,8 +12,8 @@ from spmd.analysis.scalar.expression import MachineType
 from spmd.backends.llvm.emit.outlined import OutOfLine, Parameter, body_of
 from spmd.backends.llvm.emit.text import FunctionText
 from spmd.backends.llvm.emit.writer import constant_text, llvm_type, suffix
-from spmd.backends.llvm.loops.lanes import Lanes, lanes_of
 from spmd.backends.llvm.loops.loops import Range
+from spmd.compiler.schedule.lanes import Lanes, lanes_of
 from spmd.compiler.schedule.nest import Nest
 from spmd.compiler.schedule.windows import WindowFold, WindowPlace, window_fold_of
 from spmd.ir import Value

@@ -11,17 +11,19 @@ from math import prod
 
 from spmd.analysis.affine import row_major
 from spmd.backends.llvm.emit.function_emitter import FunctionWriter
-from spmd.backends.llvm.emit.native_ops import native
+from spmd.backends.llvm.emit.native_ops import Machine, native
 from spmd.backends.llvm.emit.text import FunctionText
 from spmd.backends.llvm.loops.loops import Range
 from spmd.backends.llvm.loops.nests import NestWriter
-from spmd.backends.llvm.matmul.conv_input_fusion import FEW_ROWS
 from spmd.backends.llvm.matmul.tiles import Depth, Outer, Tiled, pack, write_tiled
 from spmd.backends.llvm.matmul.underflow import flushed, flushes
-from spmd.backends.llvm.memory.buffers import Frame
-from spmd.backends.llvm.parallel.tasks import PartFunction, call_in_parts, parts_of_time
+from spmd.backends.llvm.parallel.tasks import PartFunction, call_in_parts
+from spmd.compiler.schedule.conv_input_fusion import FEW_ROWS, Images
 from spmd.compiler.schedule.fusibility import is_plain
 from spmd.compiler.schedule.sliding import groups_of
+from spmd.compiler.schedule.steps import LibraryCall
+from spmd.compiler.schedule.target import LibraryPlan
+from spmd.compiler.schedule.tasks import tasks_of_time
 from spmd.dialects.structs import ConvDimensionNumbersAttr
 from spmd.ir import Op, Value
 
@@ -47,27 +49,42 @@ def _is_plain_convolution(op: Op) -> bool:
     return kernel == result == tuple(range(rank)) and not padded and all(op.result.tensor.static_shape)
 
 
-@native("stablehlo.convolution", _is_plain_convolution)
-def _(writer: FunctionWriter, op: Op, frame: Frame) -> None:
+def _is_packed(product: Tiled) -> bool:
+    """Whether the kernel is put in the order in which it is read."""
+    return product.columns > product.width
+
+
+def _plan(op: Op, machine: Machine, image_bytes: int | None) -> LibraryPlan:
+    product, outer = _as_product(op)
+    work = product.rows * product.columns * product.depth_rows * prod(each.size for each in outer)
+    tasks = tasks_of_time(work // _SPEED, machine.threads)
+    scratch = [product.packed_elements * product.bits // 8] if _is_packed(product) else []
+    if image_bytes is not None:
+        tasks = min(tasks, outer[0].size)
+        scratch.append(tasks * image_bytes)
+    return LibraryPlan(tasks, tuple(scratch))
+
+
+@native("stablehlo.convolution", _is_plain_convolution, _plan)
+def _(writer: FunctionWriter, step: LibraryCall) -> None:
+    op = step.op
     product, outer = _as_product(op)
     right = writer.pointer(op.operands[1])
-    result = writer.allocate(frame, op.result).pointer
-    packed: str | None = None
-    if product.columns > product.width:
-        packed = writer.scratch(frame, product.packed_elements * product.bits // 8).pointer
-    if op in writer.images:
-        _write_by_image(writer, op, frame, product, outer, (right, result), packed)
+    result = writer.pointer(op.result)
+    packed = writer.address(step.scratch[0]) if _is_packed(product) else None
+    if step.images is not None:
+        _write_by_image(writer, step, step.images, product, outer, (right, result), packed)
         return
     left = writer.pointer(op.operands[0])
     groups = groups_of(op)
     if groups == 1:
-        _write_group(writer, product, flushes(op), outer, (left, right, result), packed)
+        _write_group(writer, step, product, outer, (left, right, result), packed)
         return
     text = writer.text
     turn, _ = text.open_loop()
     pairs = zip((left, right, result), _group_strides(op, product), strict=True)
     moved = [_moved(text, pointer, turn, stride * product.bits // 8) for pointer, stride in pairs]
-    _write_group(writer, product, flushes(op), outer, (moved[0], moved[1], moved[2]), packed)
+    _write_group(writer, step, product, outer, (moved[0], moved[1], moved[2]), packed)
     text.close_loop(groups)
 
 
@@ -85,8 +102,8 @@ def _group_strides(op: Op, product: Tiled) -> tuple[int, int, int]:
 
 def _write_group(
     writer: FunctionWriter,
+    step: LibraryCall,
     product: Tiled,
-    flushing: bool,
     outer: list[Outer],
     pointers: tuple[str, str, str],
     packed: str | None,
@@ -95,8 +112,7 @@ def _write_group(
     left, right, result = pointers
     if packed is not None:
         pack(writer.text, product, right, packed)
-    work = product.rows * product.columns * product.depth_rows * prod(each.size for each in outer)
-    parts = parts_of_time(work // _SPEED, writer.threads)
+    parts, flushing = step.plan.tasks, flushes(step.op)
     longest = max(outer, key=lambda each: each.size, default=Outer(1, 0, 0))
     if parts == 1 or longest.size == 1:
         with flushed(writer.text, flushing):
@@ -124,20 +140,18 @@ def _write_group(
 
 def _write_by_image(
     writer: FunctionWriter,
-    op: Op,
-    frame: Frame,
+    step: LibraryCall,
+    images: Images,
     product: Tiled,
     outer: list[Outer],
     pointers: tuple[str, str],
     packed: str | None,
 ) -> None:
     """Writes the products of one image after another, each made before; `pointers` are those of kernel and result."""
-    images, (batch, *rest) = writer.images[op], outer
+    batch, *rest = outer
     if packed is not None:
         pack(writer.text, product, pointers[0], packed)
-    work = product.rows * product.columns * product.depth_rows * prod(each.size for each in outer)
-    count = min(parts_of_time(work // _SPEED, writer.threads), batch.size)
-    memory = writer.scratch(frame, count * images.nbytes).pointer
+    count, memory = step.plan.tasks, writer.address(step.scratch[-1])
 
     def write(text: FunctionText, pointer: Callable[[str], str], image: str, first: str, stop: str) -> None:
         turn, _ = text.open_loop()
@@ -149,7 +163,7 @@ def _write_by_image(
         NestWriter(images.nest, text, at, one).write()
         right, result = map(pointer, pointers)
         result = _moved(text, result, turn, batch.result * product.bits // 8)
-        with flushed(text, flushes(op)):
+        with flushed(text, flushes(step.op)):
             write_tiled(text, product, image, right, result, rest, None if packed is None else pointer(packed))
         text.close_loop(stop, 1, first)
 

@@ -8,6 +8,7 @@ from math import prod
 
 from spmd.analysis.affine import row_major
 from spmd.analysis.matrices import Matrix, free_dimensions, matrix_of
+from spmd.backends.llvm.matmul.blas import thread_count
 from spmd.backends.llvm.matmul.integer_products import Bytes, IntegerProduct, supports_pairs
 from spmd.backends.llvm.matmul.tiles import LARGEST
 from spmd.backends.llvm.matmul.underflow import flushes
@@ -22,6 +23,8 @@ INTEGERS = {"i32": "i32", "ui32": "i32", "i64": "i64", "ui64": "i64"}
 #: Columns of a right operand that are few, and of a left operand whose rows are not so far apart that the caches keep
 #: only some of a tile's.
 _NARROW, _SHORT_ROW = 32, 1 << 10
+#: Bytes' worth of numbers multiplied and added in a nanosecond, roughly.
+_SPEED = 160
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,16 @@ class Product:
     def size(self) -> int:
         """Multiplications of each product."""
         return self.lhs.rows * self.lhs.columns * self.rhs.columns
+
+    @property
+    def nanoseconds(self) -> int:
+        """How long one of the products takes, roughly."""
+        return self.size * self.item // _SPEED
+
+    @property
+    def runs_in_tasks(self) -> bool:
+        """Whether threads may run products side by side: BLAS's own threads would get in their way."""
+        return self.is_tiled or thread_count() is not None
 
     def strides(self) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
         """Bytes from one batch to the next: of the left operand, the right one, the result."""

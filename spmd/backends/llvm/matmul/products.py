@@ -10,23 +10,22 @@ from typing import TYPE_CHECKING
 
 from spmd.analysis.affine import row_major
 from spmd.analysis.matrices import Matrix
-from spmd.backends.llvm.emit.native_ops import native
+from spmd.backends.llvm.emit.native_ops import Machine, native
 from spmd.backends.llvm.emit.text import FunctionText
-from spmd.backends.llvm.matmul.blas import thread_count
 from spmd.backends.llvm.matmul.integer_products import IntegerProduct, pair_bytes, write_integer_product
 from spmd.backends.llvm.matmul.matrices import INTEGERS, ROUTINES, Product, integer_product_of, product_of
 from spmd.backends.llvm.matmul.tile_products import BLOCK_ROWS, suits_tiles, tile_bytes, write_tile_product
 from spmd.backends.llvm.matmul.tiles import Depth, Tiled, write_tiled
 from spmd.backends.llvm.matmul.underflow import flushed
-from spmd.backends.llvm.memory.buffers import Frame
-from spmd.backends.llvm.parallel.tasks import PartFunction, call_in_parts, parts_of_time
+from spmd.backends.llvm.parallel.tasks import PartFunction, call_in_parts
+from spmd.compiler.schedule.steps import LibraryCall
+from spmd.compiler.schedule.target import LibraryPlan
+from spmd.compiler.schedule.tasks import tasks_of_time
 from spmd.ir import Op
 
 if TYPE_CHECKING:
     from spmd.backends.llvm.emit.function_emitter import FunctionWriter
 
-#: Bytes' worth of numbers multiplied and added in a nanosecond, roughly.
-_SPEED = 160
 #: Rows or columns that a part of a product has a multiple of.
 _TURN = 48
 #: Batches whose products are written one after another; more are run in a loop.
@@ -37,26 +36,34 @@ def _is_native(op: Op) -> bool:
     return product_of(op) is not None or integer_product_of(op) is not None
 
 
-@native("stablehlo.dot_general", _is_native)
-@native("stablehlo.dot", _is_native)
-def _(writer: FunctionWriter, op: Op, frame: Frame) -> None:
+def _plan(op: Op, machine: Machine, image_bytes: int | None) -> LibraryPlan:
     integers = integer_product_of(op)
     if integers is not None:
-        _write_integers(writer, op, frame, integers)
+        return _plan_integers(integers, machine)
+    product = product_of(op)
+    assert product is not None
+    tasks = tasks_of_time(prod(product.batch) * product.nanoseconds, machine.threads)
+    return LibraryPlan(tasks if product.runs_in_tasks else 1)
+
+
+@native("stablehlo.dot_general", _is_native, _plan)
+@native("stablehlo.dot", _is_native, _plan)
+def _(writer: FunctionWriter, step: LibraryCall) -> None:
+    op = step.op
+    integers = integer_product_of(op)
+    if integers is not None:
+        _write_integers(writer, step, integers)
         return
     product = product_of(op)
     assert product is not None
     lhs, rhs = (writer.pointer(operand) for operand in op.operands)
-    result = writer.allocate(frame, op.result).pointer
+    result = writer.pointer(op.result)
     if not prod(op.result.tensor.static_shape):
         return
     if not product.lhs.columns:  # sums of nothing
         writer.clear(result, op.result.tensor.nbytes)
         return
-    count = prod(product.batch)
-    parts = parts_of_time(count * time_of_product(product), writer.threads)
-    if thread_count() is None and not product.is_tiled:
-        parts = 1  # its own threads would get in each other's way
+    count, parts = prod(product.batch), step.plan.tasks
     pointers = (lhs, rhs, result)
     if parts > 1 and count >= parts:
         _in_batches(writer, product, pointers, parts)
@@ -65,11 +72,6 @@ def _(writer: FunctionWriter, op: Op, frame: Frame) -> None:
     else:
         with flushed(writer.text, product.flushes):
             _in_turn(writer, product, pointers)
-
-
-def time_of_product(product: Product) -> int:
-    """How many nanoseconds one of the products takes, roughly."""
-    return product.size * product.item // _SPEED
 
 
 def write_one_product(
@@ -223,18 +225,34 @@ _PAIRS = _IntegerKernel(90, lambda product: product.whole.tile_rows, pair_bytes,
 _TILES = _IntegerKernel(400, lambda product: BLOCK_ROWS, tile_bytes, write_tile_product)
 
 
-def _write_integers(writer: FunctionWriter, op: Op, frame: Frame, product: IntegerProduct) -> None:
-    """Each product in stretches of rows, as many at a time as there are parts, each with memory of its own."""
-    pointers = [*map(writer.pointer, op.operands), writer.allocate(frame, op.result).pointer]
-    count = prod(product.batch)
-    kernel = _TILES if writer.may_ask and suits_tiles(product) else _PAIRS
-    parts = parts_of_time(product.size // kernel.speed, writer.threads)
+def _kernel_of(product: IntegerProduct, *, is_hosted: bool) -> _IntegerKernel:
+    return _TILES if is_hosted and suits_tiles(product) else _PAIRS
+
+
+def _rows_of_stretch(product: IntegerProduct, kernel: _IntegerKernel, tasks: int) -> int:
+    """Rows that are multiplied at a time where there are so many tasks."""
     turn = kernel.turn(product)
-    size = min(-(-product.rows // (-(-parts // count) * turn)) * turn, product.rows)
+    return min(-(-product.rows // (-(-tasks // prod(product.batch)) * turn)) * turn, product.rows)
+
+
+def _plan_integers(product: IntegerProduct, machine: Machine) -> LibraryPlan:
+    kernel = _kernel_of(product, is_hosted=machine.is_hosted)
+    tasks = tasks_of_time(product.size // kernel.speed, machine.threads)
+    size = _rows_of_stretch(product, kernel, tasks)
+    running = min(tasks, prod(product.batch) * -(-product.rows // size))
+    return LibraryPlan(tasks, (running * kernel.scratch_bytes(product),))
+
+
+def _write_integers(writer: FunctionWriter, step: LibraryCall, product: IntegerProduct) -> None:
+    """Each product in stretches of rows, as many at a time as there are tasks, each with memory of its own."""
+    pointers = [writer.pointer(value) for value in (*step.op.operands, step.op.result)]
+    count = prod(product.batch)
+    kernel = _kernel_of(product, is_hosted=writer.is_hosted)
+    size = _rows_of_stretch(product, kernel, step.plan.tasks)
     stretches = -(-product.rows // size)
-    parts = min(parts, count * stretches)
+    parts = min(step.plan.tasks, count * stretches)
     own_bytes = kernel.scratch_bytes(product)
-    memory = writer.scratch(frame, parts * own_bytes).pointer
+    memory = writer.address(step.scratch[0])
     if parts == 1:
         _integers_in_turn(writer.text, kernel, product, pointers, memory, size, ("0", str(count * stretches)))
         return

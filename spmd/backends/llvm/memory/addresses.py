@@ -72,7 +72,8 @@ class Addresses:
         if name in self._places:
             return self._places[name], 0
         number = int(name.removeprefix("%arena"))
-        return self._places[placement.blocks[number] or arena], placement.offsets[number]
+        block = placement.blocks[number]
+        return self._places[arena] if block is None else block, placement.offsets[number]
 
     def _filling(self, function: str) -> list[str]:
         """The way to the first line: the loop that fills all frames, if there are any."""

@@ -16,7 +16,7 @@ import numpy as np
 
 from spmd.backends.llvm.emit.native_ops import CALL, Callback
 from spmd.backends.llvm.jit.interpreter import ANSWER, interpreter_symbols
-from spmd.backends.llvm.memory.buffers import nbytes
+from spmd.compiler.schedule.buffers import nbytes
 from spmd.ir import Value
 from spmd.support.arrays import Array, Results
 from spmd.types import TokenType

@@ -13,10 +13,12 @@ from math import prod
 
 from spmd.analysis.custom_calls import call_attributes, is_registered
 from spmd.backends.llvm.emit.function_emitter import FunctionWriter
-from spmd.backends.llvm.emit.native_ops import native
+from spmd.backends.llvm.emit.native_ops import Machine, native
 from spmd.backends.llvm.emit.text import FunctionText
-from spmd.backends.llvm.memory.buffers import Frame, nbytes
+from spmd.compiler.schedule.buffers import nbytes
 from spmd.compiler.schedule.fusibility import is_plain
+from spmd.compiler.schedule.steps import LibraryCall
+from spmd.compiler.schedule.target import LibraryPlan
 from spmd.ir import Op, Value
 from spmd.types import F32, F64, I32, TensorType
 
@@ -37,8 +39,11 @@ def _are_matrices(values: Sequence[Value]) -> bool:
 class _Caller:
     """Writes calls of routines on the matrices of one op, batch by batch."""
 
-    def __init__(self, writer: FunctionWriter, op: Op, frame: Frame) -> None:
-        self.writer, self.op, self.frame = writer, op, frame
+    def __init__(self, writer: FunctionWriter, step: LibraryCall) -> None:
+        self.writer, self.op = writer, step.op
+        op = step.op
+        #: Memory to work in.
+        self.scratch = [writer.address(buffer) for buffer in step.scratch]
         self.text: FunctionText = writer.text
         shape = op.operands[0].tensor.static_shape
         self.batch = prod(shape[:-2])
@@ -67,10 +72,8 @@ class _Caller:
         return self.text.value(f"getelementptr i8, ptr {pointer}, i64 {offset}")
 
     def in_place_of(self, operand: Value, result: Value) -> None:
-        """Gives `result` memory that holds what `operand` holds."""
-        self.writer.pointer(operand)
-        target = self.writer.allocate(self.frame, result).pointer
-        self.writer.copy(target, self.writer.pointer(operand), nbytes(result))
+        """Copies `operand` to the memory of `result`."""
+        self.writer.copy(self.writer.pointer(result), self.writer.pointer(operand), nbytes(result))
 
     def number(self, value: int) -> str:
         """The address of an integer."""
@@ -83,10 +86,6 @@ class _Caller:
     def one(self) -> str:
         """The address of 1.0."""
         return self.writer.global_(self.type, "1.0")
-
-    def work(self, size: int, item: int | None = None) -> str:
-        """Memory for `size` numbers."""
-        return self.writer.scratch(self.frame, size * (item or self.item)).pointer
 
     def call(self, name: str, *arguments: str) -> None:
         """Calls the routine `name`, without its first letter."""
@@ -129,9 +128,9 @@ def _is_cholesky(op: Op) -> bool:
 
 
 @native("stablehlo.cholesky", _is_cholesky)
-def _(writer: FunctionWriter, op: Op, frame: Frame) -> None:
+def _(writer: FunctionWriter, step: LibraryCall) -> None:
     """The other triangle is zero; a matrix that is not positive definite gives NaN."""
-    caller, text = _Caller(writer, op, frame), writer.text
+    caller, op, text = _Caller(writer, step), step.op, writer.text
     size, row_bytes = caller.rows, caller.rows * caller.item
     caller.in_place_of(op.operands[0], op.result)
     report = caller.info()
@@ -160,21 +159,27 @@ def _(writer: FunctionWriter, op: Op, frame: Frame) -> None:
 
 @dataclass(frozen=True)
 class _Target:
-    """A custom call of LAPACK: `fits` says whether its operands, results and options are such as `write` knows."""
+    """A custom call of LAPACK: `fits` says whether its operands, results and options are such as `write` takes.
+
+    `scratch`: bytes of the memory that it works in.
+    """
 
     fits: Callable[[Op], bool]
     write: Callable[[_Caller], None]
+    scratch: Callable[[Op], tuple[int, ...]]
 
 
 _TARGETS: dict[str, _Target] = {}
 
 
-def _target(name: str, fits: Callable[[Op], bool]) -> Callable[[Callable[[_Caller], None]], Callable[[_Caller], None]]:
+def _target(
+    name: str, fits: Callable[[Op], bool], scratch: Callable[[Op], tuple[int, ...]] = lambda op: ()
+) -> Callable[[Callable[[_Caller], None]], Callable[[_Caller], None]]:
     """Decorator: files what writes the calls `lapack_s<name>_ffi` and `lapack_d<name>_ffi`."""
 
     def add(write: Callable[[_Caller], None]) -> Callable[[_Caller], None]:
         for letter, _ in _TYPES.values():
-            _TARGETS[f"lapack_{letter}{name}_ffi"] = _Target(fits, write)
+            _TARGETS[f"lapack_{letter}{name}_ffi"] = _Target(fits, write, scratch)
         return write
 
     return add
@@ -191,9 +196,19 @@ def _is_known_call(op: Op) -> bool:
     return op["call_target_name"].startswith(f"lapack_{letter}") and bool(letter) and known.fits(op)
 
 
-@native("stablehlo.custom_call", _is_known_call)
-def _(writer: FunctionWriter, op: Op, frame: Frame) -> None:
-    _TARGETS[op["call_target_name"]].write(_Caller(writer, op, frame))
+def _plan(op: Op, machine: Machine, image_bytes: int | None) -> LibraryPlan:
+    return LibraryPlan(scratch=_TARGETS[op["call_target_name"]].scratch(op))
+
+
+@native("stablehlo.custom_call", _is_known_call, _plan)
+def _(writer: FunctionWriter, step: LibraryCall) -> None:
+    _TARGETS[step.op["call_target_name"]].write(_Caller(writer, step))
+
+
+def _block_bytes(op: Op) -> tuple[int, ...]:
+    """A block of columns, or rows, of the first operand."""
+    matrix = op.operands[0].tensor
+    return (_BLOCK * max(matrix.static_shape[-2:]) * matrix.dtype.itemsize,)
 
 
 def _option(op: Op, name: str, letters: str) -> str:
@@ -225,7 +240,6 @@ def _is_potrf(op: Op) -> bool:
 def _(caller: _Caller) -> None:
     op = caller.op
     caller.in_place_of(op.operands[0], op.results[0])
-    caller.writer.allocate(caller.frame, op.results[1])
     report, order = caller.info(), caller.number(caller.rows)
     flag = caller.flag("U" if _option(op, "uplo", "LU") == "L" else "L")
 
@@ -243,13 +257,18 @@ def _is_getrf(op: Op) -> bool:
     return _are_of(op, [(rows, columns)], [(rows, columns), (min(rows, columns),), ()], 2)
 
 
-@_target("getrf", _is_getrf)
+def _lu_bytes(op: Op) -> tuple[int, ...]:
+    """A matrix, and pivots of 64 bits."""
+    matrix = op.operands[0].tensor
+    rows, columns = matrix.static_shape[-2:]
+    return rows * columns * matrix.dtype.itemsize, 8 * min(rows, columns)
+
+
+@_target("getrf", _is_getrf, _lu_bytes)
 def _(caller: _Caller) -> None:
     op, text = caller.op, caller.text
-    for result in op.results:
-        caller.writer.allocate(caller.frame, result)
     rows, columns, steps = caller.rows, caller.columns, min(caller.rows, caller.columns)
-    turned, pivots, report = caller.work(rows * columns), caller.work(steps, 8), caller.info()
+    (turned, pivots), report = caller.scratch, caller.info()
     width = 8 if caller.integer == "i64" else 4
 
     def write(pointers: list[str]) -> None:
@@ -273,12 +292,11 @@ def _is_geqrf(op: Op) -> bool:
     return _are_of(op, [(rows, columns)], [(rows, columns), (min(rows, columns),)], 0)
 
 
-@_target("geqrf", _is_geqrf)
+@_target("geqrf", _is_geqrf, _block_bytes)
 def _(caller: _Caller) -> None:
     caller.in_place_of(caller.op.operands[0], caller.op.results[0])
-    caller.writer.allocate(caller.frame, caller.op.results[1])
     size = _BLOCK * max(caller.rows, caller.columns)
-    memory, report = caller.work(size), caller.info()
+    (memory,), report = caller.scratch, caller.info()
     rows, columns = caller.number(caller.rows), caller.number(caller.columns)
 
     def write(pointers: list[str]) -> None:
@@ -296,12 +314,12 @@ def _is_orgqr(op: Op) -> bool:
     return rows >= columns >= reflectors > 0 and _are_of(op, shapes, shapes[:1], 0)
 
 
-@_target("orgqr", _is_orgqr)
+@_target("orgqr", _is_orgqr, _block_bytes)
 def _(caller: _Caller) -> None:
     op = caller.op
     caller.in_place_of(op.operands[0], op.result)
     size = _BLOCK * max(caller.rows, caller.columns)
-    memory, report = caller.work(size), caller.info()
+    (memory,), report = caller.scratch, caller.info()
     rows, columns = caller.number(caller.rows), caller.number(caller.columns)
     count = caller.number(op.operands[1].tensor.static_shape[-1])
 
@@ -341,9 +359,9 @@ def _(caller: _Caller) -> None:
 
 
 @native("stablehlo.triangular_solve", _is_system)
-def _(writer: FunctionWriter, op: Op, frame: Frame) -> None:
+def _(writer: FunctionWriter, step: LibraryCall) -> None:
+    caller, op = _Caller(writer, step), step.op
     transposed = op["transpose_a"] != "NO_TRANSPOSE"
-    caller = _Caller(writer, op, frame)
     _solve(caller, left=op["left_side"], lower=op["lower"], unit=op["unit_diagonal"], transposed=transposed)
 
 

@@ -19,15 +19,17 @@ from spmd.analysis.scalar.elementwise import compute
 from spmd.analysis.scalar.expression import Expression, Primitive, parameter, walk
 from spmd.analysis.windows import windows_of
 from spmd.backends.llvm.emit.function_emitter import FunctionWriter
-from spmd.backends.llvm.emit.native_ops import native
+from spmd.backends.llvm.emit.native_ops import Machine, native
 from spmd.backends.llvm.emit.scalars import render_node
 from spmd.backends.llvm.emit.text import FunctionText
 from spmd.backends.llvm.emit.writer import constant_text, llvm_type, suffix
 from spmd.backends.llvm.loops.stores import store_lanes
 from spmd.backends.llvm.loops.strides import first_lanes
-from spmd.backends.llvm.memory.buffers import Frame
-from spmd.backends.llvm.parallel.tasks import PartFunction, call_in_parts, parts_of_time
+from spmd.backends.llvm.parallel.tasks import PartFunction, call_in_parts
 from spmd.compiler.schedule.fusibility import is_plain
+from spmd.compiler.schedule.steps import LibraryCall
+from spmd.compiler.schedule.target import LibraryPlan
+from spmd.compiler.schedule.tasks import tasks_of_time
 from spmd.dialects.make import make_op
 from spmd.ir import Op, Value
 from spmd.types import TensorType
@@ -49,6 +51,11 @@ class _Running:
     inner: int
     backwards: bool
 
+    @property
+    def rows(self) -> int:
+        """Rows, each of the totals of a vector's elements."""
+        return self.outer * -(-self.inner // _LANES)
+
 
 def _running(op: Op) -> _Running | None:
     """What `op` computes, if these are running totals whose initial value changes nothing but the sign of a zero."""
@@ -69,15 +76,20 @@ def _changes_nothing(initial: Value, monoid: Monoid) -> bool:
     return value is not None and monoid.identity is not None and bool(value == monoid.identity)
 
 
-@native("stablehlo.reduce_window", lambda op: _running(op) is not None)
-def _(writer: FunctionWriter, op: Op, frame: Frame) -> None:
+def _plan(op: Op, machine: Machine, image_bytes: int | None) -> LibraryPlan:
     running = _running(op)
     assert running is not None
-    pointers = [writer.pointer(operand) for operand in op.operands]
-    pointers.append(writer.allocate(frame, op.result).pointer)
-    strips = -(-running.inner // _LANES)
-    rows = running.outer * strips
-    parts = min(rows, parts_of_time(running.outer * running.length * running.inner // _SPEED, writer.threads))
+    time = running.outer * running.length * running.inner // _SPEED
+    return LibraryPlan(min(running.rows, tasks_of_time(time, machine.threads)))
+
+
+@native("stablehlo.reduce_window", lambda op: _running(op) is not None, _plan)
+def _(writer: FunctionWriter, step: LibraryCall) -> None:
+    op = step.op
+    running = _running(op)
+    assert running is not None
+    pointers = [writer.pointer(value) for value in (*op.operands, op.result)]
+    rows, parts = running.rows, step.plan.tasks
     if parts == 1:
         row, _ = writer.text.open_loop()
         _TotalsWriter(writer.text, op, running, pointers, row).write()

@@ -12,13 +12,15 @@ from dataclasses import dataclass
 from math import prod
 
 from spmd.backends.llvm.emit.function_emitter import FunctionWriter
-from spmd.backends.llvm.emit.native_ops import native
+from spmd.backends.llvm.emit.native_ops import Machine, native
 from spmd.backends.llvm.emit.outlined import OutOfLine, Parameter, body_of
 from spmd.backends.llvm.emit.text import FunctionText
 from spmd.backends.llvm.loops.strides import first_lanes
-from spmd.backends.llvm.memory.buffers import Frame
-from spmd.backends.llvm.parallel.tasks import PartFunction, call_in_parts, parts_of_time
+from spmd.backends.llvm.parallel.tasks import PartFunction, call_in_parts
 from spmd.compiler.schedule.fusibility import is_plain
+from spmd.compiler.schedule.steps import LibraryCall
+from spmd.compiler.schedule.target import LibraryPlan
+from spmd.compiler.schedule.tasks import tasks_of_time
 from spmd.ir import Op
 from spmd.types import I32, ElementType
 
@@ -41,16 +43,22 @@ def _is_short(op: Op) -> bool:
     return indices.element_type is I32 and 0 < op["k"] <= _MOST and op["k"] <= operand.static_shape[-1]
 
 
-@native("chlo.top_k", _is_short)
-def _(writer: FunctionWriter, op: Op, frame: Frame) -> None:
-    pointers = [writer.pointer(op.operands[0])]
-    pointers += [writer.allocate(frame, result).pointer for result in op.results]
+def _plan(op: Op, machine: Machine, image_bytes: int | None) -> LibraryPlan:
+    *outer, size = op.operands[0].tensor.static_shape
+    rows = prod(outer)
+    return LibraryPlan(min(max(1, rows), tasks_of_time(rows * size // _SPEED, machine.threads)))
+
+
+@native("chlo.top_k", _is_short, _plan)
+def _(writer: FunctionWriter, call: LibraryCall) -> None:
+    op = call.op
+    pointers = [writer.pointer(value) for value in (op.operands[0], *op.results)]
     *outer, size = op.operands[0].tensor.static_shape
     rows = prod(outer)
     if not rows:
         return
     step = _step_of(op)
-    parts = min(rows, parts_of_time(rows * size // _SPEED, writer.threads))
+    parts = call.plan.tasks
     if parts == 1:
         step.write_call(writer.text, [*pointers, "0", str(rows), str(size)])
         return

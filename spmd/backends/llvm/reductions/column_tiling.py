@@ -16,6 +16,7 @@ from spmd.backends.llvm.emit.writer import llvm_type
 from spmd.backends.llvm.loops.loops import LoopWriter
 from spmd.backends.llvm.loops.stores import store_all
 from spmd.backends.llvm.reductions.reductions import FoldWriter
+from spmd.compiler.schedule.fold_blocks import is_long
 from spmd.compiler.schedule.nest import LoopReduction, Nest, Stage
 
 #: Points of a nest that no cache near the processor holds.
@@ -54,7 +55,7 @@ class StripWriter(FoldWriter):
     def write_strips(self, rest: Callable[[], None]) -> None:
         """All columns, strip by strip; `rest` writes the folds of those that do not fill the lanes."""
         text, width, extent = self.point.text, self.point.width, self.point.nest.extents[self.lane]
-        levels = self._levels(self.last) if self._is_long(self.stage, self.last) else []
+        levels = self.levels(self.last) if is_long(self.point.nest, self.stage, self.point.lanes) else []
         columns = self._columns(len(levels) + 1)
         first, stop = self.loops.bounds(self.lane, extent - extent % width)
         self._start_column, _ = text.open_loop()

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from spmd.analysis.scalar.expression import walk
 from spmd.backends.llvm.emit.writer import llvm_type
 from spmd.backends.llvm.loops.element_emitter import PointWriter
-from spmd.backends.llvm.loops.lanes import Lanes
+from spmd.compiler.schedule.lanes import Lanes
 from spmd.compiler.schedule.nest import Stage
 
 #: Lanes that are taken at a time, and how many operations of a turn are much.

@@ -7,9 +7,7 @@ blocks, and blocks of blocks. The association so follows from the length alone.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
-from math import prod
 
 from spmd.analysis.affine import Variable
 from spmd.analysis.scalar.expression import Expression, walk
@@ -19,42 +17,16 @@ from spmd.backends.llvm.loops.loops import LoopWriter, Range
 from spmd.backends.llvm.loops.stores import store_all
 from spmd.backends.llvm.reductions.lane_reduction import fold_lanes, lane_fold_of
 from spmd.backends.llvm.reductions.partial_width_reduction import NARROW, fold_narrow_turns, is_narrow
+from spmd.compiler.schedule.fold_blocks import Blocks, block_levels, blocks_of, is_long, points_of_loop, room_of
 from spmd.compiler.schedule.interior import turns_of
 from spmd.compiler.schedule.nest import FOLDED, LoopReduction, Stage
 from spmd.compiler.schedule.rows import FEW
 
 #: Lanes that are folded to one value out of line, at least.
 _LEAST_APART = 64
-#: Turns of a loop that are folded by themselves, and the least number of the largest blocks.
-BLOCK, LEAST_BLOCKS = 64, 8
 #: Bits of values that are folded side by side, so that none waits for the one before; blocks so folded at most, and the
 #: operations of a turn: where there are more, other things are done while one waits.
 _CHAINS, _SIDE, _LIGHT = 2048, 4, 8
-
-
-@dataclass(frozen=True)
-class Blocks:
-    """A long fold's blocks: sizes of them at each level, the number of the largest ones, and what is left over.
-
-    `stride` is the bytes that hold what one block gives at one of the `points` that are folded side by side, each of
-    them as many elements as there are lanes.
-    """
-
-    levels: tuple[int, ...]
-    count: int
-    rest: int
-    stride: int
-    points: int
-
-    @property
-    def total(self) -> int:
-        """Blocks, that of what is left over among them."""
-        return self.count + bool(self.rest)
-
-    @property
-    def nbytes(self) -> int:
-        """What all blocks give at all points."""
-        return self.stride * self.total * self.points
 
 
 class FoldWriter:
@@ -80,7 +52,7 @@ class FoldWriter:
             self._fold_blocks(stage, memory, slots, width)
         elif all(self.point.nest.extents[variable] for variable in stage.reduced):
             last = stage.reduced[-1] if stage.reduced else None
-            if last is not None and self._is_long(stage, last):
+            if last is not None and is_long(self.point.nest, stage, self.point.lanes):
                 self.loops.nested(stage.reduced[:-1], lambda: self._blocks(stage, last, slots, width), written_out)
             elif last is not None and (turns := self._unlike_turns(stage, last)) is not None:
                 self.loops.nested(stage.reduced[:-1], lambda: self._each_turn(turns, last, slots, width), written_out)
@@ -136,42 +108,32 @@ class FoldWriter:
             name = self.point.at_width(self.point.render(value), value.type, width, value)
             self.point.text.line(f"store {llvm_type(value.type, width)} {name}, ptr {slot}")
 
-    def _is_long(self, stage: Stage, last: Variable) -> bool:
-        """Whether the last loop of a fold is cut in blocks, each folded by itself, so that sums keep their digits."""
-        turns = self.point.nest.extents[last] // (self.point.width if last == self.point.lane else 1)
-        return turns >= 2 * BLOCK and all(reduction.neutral is not None for reduction in stage.reductions)
-
     def _blocks(self, stage: Stage, last: Variable, totals: Sequence[list[str]], width: int) -> None:
         """The last loop of a fold in blocks, and blocks of blocks, whose results are folded into `totals`."""
-        self._fold_range(stage, last, "0", self.point.nest.extents[last], self._levels(last), totals, width)
+        self._fold_range(
+            stage,
+            last,
+            "0",
+            self.point.nest.extents[last],
+            block_levels(self.point.nest, last, self.point.lanes),
+            totals,
+            width,
+        )
 
-    def _levels(self, last: Variable) -> list[int]:
+    def levels(self, last: Variable) -> list[int]:
         """The lengths of blocks, of blocks of blocks, and so on."""
-        turn = self.point.width if last == self.point.lane else 1
-        levels = [BLOCK * turn]
-        while self.point.nest.extents[last] >= LEAST_BLOCKS * BLOCK * levels[-1]:
-            levels.append(levels[-1] * BLOCK)
-        return levels
+        return block_levels(self.point.nest, last, self.point.lanes)
 
     # --- blocks apart from each other ---
 
-    def blocks(self, stage: Stage) -> Blocks | None:
-        """The blocks of the folds of `stage`, which folds one loop; None where that is not cut in blocks."""
-        (last,) = stage.reduced
-        if not self._is_long(stage, last):
-            return None
-        levels = self._levels(last)
-        count, rest = divmod(self.point.nest.extents[last], levels[-1])
-        return Blocks(tuple(levels), count, rest, sum(self._room(stage)), prod(map(self._points, stage.kept)))
-
-    def _points(self, variable: Variable) -> int:
-        """How often what is in a loop that is not folded is done."""
-        return -(-self.point.nest.extents[variable] // self.point.lanes.taken().get(variable, 1))
-
     def _room(self, stage: Stage) -> list[int]:
-        """Bytes of each value that is folded, on all lanes, each on cache lines of its own."""
-        bits = [first.type.bits * self.point.width for reduction in stage.reductions for first in reduction.initial]
-        return [-(-each // 512) * 64 for each in bits]
+        return room_of(stage, self.point.lanes)
+
+    def blocks(self, stage: Stage) -> Blocks:
+        """The blocks of the folds of `stage`, which folds one long loop."""
+        blocks = blocks_of(self.point.nest, stage, self.point.lanes)
+        assert blocks is not None
+        return blocks
 
     def _places(self, stage: Stage, memory: str, number: str) -> list[list[str]]:
         """The addresses of what block `number` gives at the point that is being written."""
@@ -180,7 +142,8 @@ class FoldWriter:
             place = self.point.variables[variable][0]
             if variable in self.point.lanes.taken():
                 place = self.point.text.value(f"udiv i64 {place}, {self.point.lanes.taken()[variable]}")
-            row = self.point.text.value(f"mul nuw nsw i64 {number}, {self._points(variable)}")
+            points = points_of_loop(self.point.nest, variable, self.point.lanes)
+            row = self.point.text.value(f"mul nuw nsw i64 {number}, {points}")
             number = self.point.text.value(f"add nuw nsw i64 {row}, {place}")
         at = self.point.text.value(f"mul nuw nsw i64 {number}, {sum(room)}")
         start = self.point.text.value(f"getelementptr i8, ptr {memory}, i64 {at}")
@@ -193,7 +156,7 @@ class FoldWriter:
     def write_blocks(self, stage: Stage, memory: str, part: Range) -> None:
         """Folds the blocks `part`, each by itself; who has the last of them, what is left over, too."""
         blocks = self.blocks(stage)
-        assert blocks is not None and part.stop is not None
+        assert part.stop is not None
         (last,) = stage.reduced
         text, size, width = self.point.text, blocks.levels[-1], self.point.width
 
@@ -220,7 +183,6 @@ class FoldWriter:
     def _fold_blocks(self, stage: Stage, memory: str, totals: Sequence[list[str]], width: int) -> None:
         """What blocks gave, in their order."""
         blocks = self.blocks(stage)
-        assert blocks is not None
         name, _ = self.point.text.open_loop()
         for reduction, places, total in zip(stage.reductions, self._places(stage, memory, name), totals, strict=True):
             self._merge(reduction, total, places, width, align=8)

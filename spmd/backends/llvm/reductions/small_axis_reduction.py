@@ -10,10 +10,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from spmd.backends.llvm.emit.writer import llvm_type
-from spmd.backends.llvm.loops.lanes import SIDE, Lanes, is_apart
 from spmd.backends.llvm.loops.stores import store_all
 from spmd.backends.llvm.loops.transposed import turn_block, turned_block
 from spmd.backends.llvm.reductions.reductions import FoldWriter
+from spmd.compiler.schedule.lanes import SIDE, Lanes, is_apart
 from spmd.compiler.schedule.nest import Stage
 
 

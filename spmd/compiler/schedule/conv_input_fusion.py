@@ -7,22 +7,19 @@ convolution's loop over the batch.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import TYPE_CHECKING
 
-from spmd.backends.llvm.emit.native_ops import supports
 from spmd.compiler.schedule.arena import ALIGNMENT
 from spmd.compiler.schedule.collapse import collapse
 from spmd.compiler.schedule.fusion import Unit
 from spmd.compiler.schedule.nest import Nest
 from spmd.compiler.schedule.rows import in_one_row, row_nest
 from spmd.compiler.schedule.sliding import CONVOLUTION, groups_of
+from spmd.compiler.schedule.target import Target
+from spmd.compiler.schedule.units import nests_of
 from spmd.ir import Op, Value
-
-if TYPE_CHECKING:
-    from spmd.backends.llvm.emit.function_emitter import FunctionWriter
 
 #: Rows of a product that are too few: others are taken, of the batch, if that has more.
 FEW_ROWS = 6
@@ -40,21 +37,20 @@ class Images:
     nbytes: int
 
 
-def take_images(writer: FunctionWriter, units: list[Unit], results: Iterable[Value]) -> list[Unit]:
-    """`units`, in their order, without those that make images for a convolution alone: `writer.images` has them."""
+def fused_images(units: Sequence[Unit], results: Iterable[Value], target: Target) -> dict[Op, Images]:
+    """By convolution, the images that a unit of `units` makes for it alone."""
     kept = set(results)
-    taken: set[Unit] = set()
+    images_of: dict[Op, Images] = {}
     for unit in units:
         op = unit.outputs[0]
-        if unit.fused or op in writer.images or not _is_by_image(op, writer.threads) or not supports(op):
+        if unit.fused or not _is_by_image(op, target.threads) or not target.supports(op):
             continue
         image, *others = op.operands
         maker = next((each for each in units if image in each.outputs[0].results), None)
-        images = None if maker is None else _images(writer, maker, unit)
+        images = None if maker is None else _images(maker, unit)
         if images is not None and image not in kept and image not in others:
-            writer.images[op] = images
-            taken.add(images.unit)
-    return [unit for unit in units if unit not in taken]
+            images_of[op] = images
+    return images_of
 
 
 def _is_by_image(op: Op, threads: int) -> bool:
@@ -66,12 +62,12 @@ def _is_by_image(op: Op, threads: int) -> bool:
     return enough and tensor.static_shape[0] >= (2 if threads == 1 else _TURNS * threads)
 
 
-def _images(writer: FunctionWriter, maker: Unit, reader: Unit) -> Images | None:
+def _images(maker: Unit, reader: Unit) -> Images | None:
     """The images that `maker` makes for `reader`; None where it makes anything else, or not one by one."""
     if not maker.fused or maker.is_update or maker.readers != {reader} or len(maker.outputs) != 1:
         return None
     (value,) = maker.outputs[0].results
-    nests = writer.nests(maker)
+    nests = nests_of(maker)
     nest = row_nest(nests, value.tensor.static_shape[0]) if len(nests) == 1 else None
     if nest is None or len(nest.outer) != 1 or nest.stages[0].reductions:
         return None

@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import prod
-from typing import TYPE_CHECKING
 
 from spmd.analysis.constants import constant_array
-from spmd.backends.llvm.memory.buffers import SLOT, Buffer, Frame, nbytes
+from spmd.compiler.schedule.buffers import SLOT, Buffer, Frame, Memory, nbytes
 from spmd.compiler.schedule.fusion import VIEWS, Unit
 from spmd.compiler.schedule.nest import Load, Nest
+from spmd.compiler.schedule.steps import Initial
+from spmd.compiler.schedule.units import nests_of
 from spmd.compiler.schedule.updates import updated
 from spmd.ir import Op, Value, captured_values
 from spmd.ir.attributes import is_splat
-from spmd.support.arrays import Array
 
-if TYPE_CHECKING:
-    from spmd.backends.llvm.emit.function_emitter import FunctionWriter
-
-
-WHILE = "stablehlo.while"
-#: Bytes that are filled at a time.
-_LINE = 64
+_WHILE = "stablehlo.while"
 
 
 class UnitsOfBlock:
@@ -36,7 +30,7 @@ class UnitsOfBlock:
         for index, unit in enumerate(units):
             for op in unit.outputs:
                 self.makers.update(dict.fromkeys(op.results, index))
-                if not unit.fused and (op.name in VIEWS or op.name == WHILE):
+                if not unit.fused and (op.name in VIEWS or op.name == _WHILE):
                     for operand in op.operands:
                         self._naming.setdefault(operand, []).append(unit)
 
@@ -45,7 +39,7 @@ class UnitsOfBlock:
         return any(not _carries(unit, old, new) for unit in self._naming.get(old, ()))
 
 
-def may_overwrite(writer: FunctionWriter, block: UnitsOfBlock, old: Value, new: Value) -> bool:
+def may_overwrite(block: UnitsOfBlock, old: Value, new: Value) -> bool:
     """Whether `new`, made by a unit of `block`, may be written over `old`: nobody reads that after, nor meanwhile."""
     if block.has_other_names(old, new):
         return False
@@ -58,24 +52,24 @@ def may_overwrite(writer: FunctionWriter, block: UnitsOfBlock, old: Value, new: 
         return False
     last = block.last_read.get(old, -1)
     unit = block.units[index]
-    alike = last == index and (_reads_where_it_writes(writer, unit, old, new) or _carries(unit, old, new))
+    alike = last == index and (_reads_where_it_writes(unit, old, new) or _carries(unit, old, new))
     return last < index or alike
 
 
 def _carries(unit: Unit, old: Value, new: Value) -> bool:
     """Whether `unit` is a loop that begins with `old`, which it reads nowhere else, where it ends with `new`."""
     op = unit.outputs[0]
-    if unit.fused or op.name != WHILE or new not in op.results:
+    if unit.fused or op.name != _WHILE or new not in op.results:
         return False
     alone = op.operands.count(old) == 1 and old not in captured_values(op)
     return alone and op.operands[op.results.index(new)] is old
 
 
-def _reads_where_it_writes(writer: FunctionWriter, unit: Unit, old: Value, new: Value) -> bool:
+def _reads_where_it_writes(unit: Unit, old: Value, new: Value) -> bool:
     """Whether `unit` reads an element of `old` only to write the one of `new` that lies there."""
-    if not unit.fused or len(writer.nests(unit)) != 1:
+    if not unit.fused or len(nests_of(unit)) != 1:
         return False
-    (nest,) = writer.nests(unit)
+    (nest,) = nests_of(unit)
     if unit.is_update:
         (op,) = unit.outputs
         written = op.operands[: updated(op)]
@@ -100,9 +94,7 @@ def _read_elsewhere(nest: Nest) -> list[Load]:
     return [load for load in nest.loads() if (load.address, load.type) not in places]
 
 
-def lent(
-    writer: FunctionWriter, block: UnitsOfBlock, placed: Mapping[Value, Buffer], free: Mapping[Value, Buffer]
-) -> dict[Value, Buffer]:
+def lent(block: UnitsOfBlock, placed: Mapping[Value, Buffer], free: Mapping[Value, Buffer]) -> dict[Value, Buffer]:
     """Where values may lie that are read last where results are made of them: in the results' places, `free` before.
 
     A gradient so lies where the parameter is to be, and takes no memory of its own.
@@ -115,24 +107,24 @@ def lent(
             place = free.get(new) or lent_to.get(new)
             if place is None:
                 continue
-            for old in _read_by(writer, block.units[index], new):
+            for old in _read_by(block.units[index], new):
                 maker = block.makers.get(old)
                 known = old in placed or old in lent_to
                 if maker is None or known or block.last_read[old] != index or old.type != new.type:
                     continue
-                if not _is_view(block.units[maker]) and may_overwrite(writer, block, old, new):
+                if not _is_view(block.units[maker]) and may_overwrite(block, old, new):
                     lent_to[old] = place
                     break
     return lent_to
 
 
-def _read_by(writer: FunctionWriter, unit: Unit, new: Value) -> list[Value]:
+def _read_by(unit: Unit, new: Value) -> list[Value]:
     """The values that `unit` reads and `new` may be written over."""
     op = unit.outputs[0]
     if not unit.fused or unit.is_update:
-        carries = unit.is_update or op.name == WHILE
+        carries = unit.is_update or op.name == _WHILE
         return [op.operands[op.results.index(new)]] if carries else []
-    return list(dict.fromkeys(load.value for nest in writer.nests(unit) for load in nest.loads()))
+    return list(dict.fromkeys(load.value for nest in nests_of(unit) for load in nest.loads()))
 
 
 def _is_view(unit: Unit) -> bool:
@@ -140,53 +132,41 @@ def _is_view(unit: Unit) -> bool:
 
 
 def overwritten(
-    writer: FunctionWriter, units: Sequence[Unit], donated: Sequence[Value], outputs: Sequence[Value]
+    memory: Memory, units: Sequence[Unit], donated: Sequence[Value], outputs: Sequence[Value]
 ) -> dict[Value, Value]:
     """By output, the input whose memory it takes over: one of `donated`, of the same type."""
-    block = UnitsOfBlock(units, writer.last_reads(units, ()))
+    block = UnitsOfBlock(units, memory.last_reads(units, ()))
     overwrites: dict[Value, Value] = {}
     for old in donated:
         for new in outputs:
-            if new not in overwrites and new.type == old.type and may_overwrite(writer, block, old, new):
+            if new not in overwrites and new.type == old.type and may_overwrite(block, old, new):
                 overwrites[new] = old
                 break
     return overwrites
 
 
-def place_update(writer: FunctionWriter, nest: Nest, op: Op, frame: Frame) -> None:
+def place_update(memory: Memory, nest: Nest, op: Op, frame: Frame) -> Iterator[Initial]:
     """Puts the results of an update on its operands' memory where it may be written over, else on copies."""
     read = {load.value for load in _read_elsewhere(nest)}
     for operand, result in zip(op.operands, op.results, strict=False):
         array = constant_array(operand.defining_op)
         if array is not None and is_splat(array):  # rather than copied from memory that holds all of it
-            _fill(writer, writer.allocate(frame, result).pointer, array)
+            memory.allocate(frame, result)
+            yield Initial(result, operand, array)
             continue
-        writer.pointer(operand)
-        before = writer.buffer_of[operand]
+        before = memory.of(operand)
         placed = frame.placed.get(result)
-        mine = before.owned and before in frame.buffers and frame.is_last_read(before)
-        shared = any(writer.buffer_of.get(value) is before for value in read)
+        mine = frame.is_mine(before) and frame.is_last_read(before)
+        shared = any(memory.buffer_of.get(value) is before for value in read)
         shared = shared or op.operands[: updated(op)].count(operand) > 1
         if placed is before or (placed is None and mine and not shared):
-            writer.assign(result, before)
+            memory.assign(result, before)
         else:
-            after = writer.allocate(frame, result)
-            writer.copy(after.pointer, before.pointer, nbytes(operand))
+            memory.allocate(frame, result)
+            yield Initial(result, operand)
 
 
-def _fill(writer: FunctionWriter, target: str, array: Array) -> None:
-    """Writes the element that `array` has everywhere."""
-    element, text = array.reshape(-1)[:1].tobytes(), writer.text
-    if len(set(element)) == 1:
-        text.line(f"call void @llvm.memset.p0.i64(ptr {target}, i8 {element[0]}, i64 {array.nbytes}, i1 false)")
-        return
-    for start, size in text.chunks(array.nbytes, _LINE):
-        place = text.value(f"getelementptr i8, ptr {target}, i64 {start}")
-        pattern = (element * _LINE)[:size]
-        text.line(f"store <{size} x i8> <{', '.join(f'i8 {byte}' for byte in pattern)}>, ptr {place}, align 1")
-
-
-def put_over_operand(writer: FunctionWriter, nests: list[Nest], value: Value, frame: Frame) -> bool:
+def put_over_operand(memory: Memory, nests: Sequence[Nest], value: Value, frame: Frame) -> bool:
     """Puts `value` over an operand that is read for the last time, each element where it is written; if any is."""
     if len(nests) != 1:
         return False
@@ -196,12 +176,12 @@ def put_over_operand(writer: FunctionWriter, nests: list[Nest], value: Value, fr
         return False
     places = {(store.address, store.code.type) for store in stores}
     for load in nest.loads():
-        buffer = writer.buffer_of.get(load.value)
-        if buffer is None or not buffer.owned or buffer not in frame.buffers or buffer.nbytes != nbytes(value):
+        buffer = memory.buffer_of.get(load.value)
+        if buffer is None or not frame.is_mine(buffer) or buffer.nbytes != nbytes(value):
             continue
-        same = [other for other in nest.loads() if writer.buffer_of.get(other.value) is buffer]
-        written = any(writer.buffer_of.get(store.value) is buffer for store in nest.stores())
+        same = [other for other in nest.loads() if memory.buffer_of.get(other.value) is buffer]
+        written = any(memory.buffer_of.get(store.value) is buffer for store in nest.stores())
         if frame.is_last_read(buffer) and not written and all((other.address, other.type) in places for other in same):
-            writer.assign(value, buffer)
+            memory.assign(value, buffer)
             return True
     return False

@@ -9,27 +9,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from math import prod
-from typing import TYPE_CHECKING
 
 from spmd.analysis.affine import Affine, Variable, row_major
 from spmd.analysis.index_maps import element_type
-from spmd.backends.llvm.loops.loops import Range
-from spmd.backends.llvm.loops.nests import NestWriter
-from spmd.backends.llvm.matmul.blas import thread_count
-from spmd.backends.llvm.matmul.matrices import Product, product_of
-from spmd.backends.llvm.matmul.products import time_of_product, write_one_product
-from spmd.backends.llvm.memory.buffers import Frame, nbytes
-from spmd.backends.llvm.parallel.tasks import PartFunction, call_apart, call_in_parts, parts_of_time, time_of_nests
 from spmd.compiler.schedule.arena import Arena
+from spmd.compiler.schedule.buffers import Frame, Memory, nbytes
 from spmd.compiler.schedule.collapse import collapse
 from spmd.compiler.schedule.fusion import Unit
 from spmd.compiler.schedule.nest import Nest
 from spmd.compiler.schedule.rows import group_nest, in_one_row, row_elements
+from spmd.compiler.schedule.steps import BatchRun
+from spmd.compiler.schedule.target import BatchedProduct, Target
+from spmd.compiler.schedule.tasks import tasks_of_time, time_of_nests
+from spmd.compiler.schedule.units import nests_of
 from spmd.ir import Op, Value
-
-if TYPE_CHECKING:
-    from spmd.backends.llvm.emit.function_emitter import FunctionWriter
 
 #: Bytes that products hand on: of all batches together at least, of one at most.
 _LEAST, _MOST = 1 << 20, 3 << 20
@@ -49,7 +44,7 @@ class _Run:
     groups: list[Sequence[Unit]] = field(default_factory=list)
     nests: dict[int, Nest] = field(default_factory=dict)
     depths: dict[int, int] = field(default_factory=dict)
-    products: dict[int, Product] = field(default_factory=dict)
+    products: dict[int, BatchedProduct] = field(default_factory=dict)
     written: dict[Value, int] = field(default_factory=dict)
 
     @property
@@ -58,17 +53,17 @@ class _Run:
 
     # --- what may be in a run ---
 
-    def take(self, writer: FunctionWriter, group: Sequence[Unit]) -> bool:
+    def take(self, memory: Memory, group: Sequence[Unit]) -> bool:
         """Takes in a group; False, with nothing changed, where its batches need other batches."""
         number = len(self.groups)
-        taken = self._take_nests(writer, group, number) if group[0].fused else self._take_product(group, number)
+        taken = self._take_nests(group, number) if group[0].fused else self._take_product(memory.target, group, number)
         if taken:
             self.groups.append(group)
         return taken
 
-    def _take_product(self, group: Sequence[Unit], number: int) -> bool:
+    def _take_product(self, target: Target, group: Sequence[Unit], number: int) -> bool:
         (op,) = group[0].outputs
-        product = batched_product(op)
+        product = _batched_product(target, op)
         if product is None or prod(product.batch) != self.count:
             return False
         for operand, matrix in zip(op.operands, (product.lhs, product.rhs), strict=True):
@@ -80,10 +75,10 @@ class _Run:
         self.written[op.result] = number
         return True
 
-    def _take_nests(self, writer: FunctionWriter, group: Sequence[Unit], number: int) -> bool:
+    def _take_nests(self, group: Sequence[Unit], number: int) -> bool:
         if any(unit.is_update for unit in group):
             return False
-        nests = [nest for unit in group for nest in writer.nests(unit)]
+        nests = [nest for unit in group for nest in nests_of(unit)]
         if len(nests) != len(group) or any(len(nest.stages) != 1 for nest in nests):
             return False
         nest = nests[0] if len(group) == 1 else group_nest(group, nests)
@@ -119,31 +114,32 @@ class _Run:
         bounds = within.bounds(nest.extents)
         return bounds is not None and bounds[0] >= 0 and bounds[1] < size
 
-    def reads(self, writer: FunctionWriter, group: Sequence[Unit]) -> bool:
+    def reads(self, memory: Memory, group: Sequence[Unit]) -> bool:
         """Whether `group` reads what is written in the run."""
-        return any(value in self.written for unit in group for value in writer.reads(unit))
+        return any(value in self.written for unit in group for value in memory.reads(unit))
 
 
-def batched_product(op: Op) -> Product | None:
+def _batched_product(target: Target, op: Op) -> BatchedProduct | None:
     """`op` as products of several batches; None where it is anything else, or computes nothing."""
-    product = product_of(op) if op.name == "stablehlo.dot_general" else None
+    product = target.product(op) if op.name == "stablehlo.dot_general" else None
     if product is None or prod(product.batch) < 2 or not product.size:
         return None
     return product
 
 
-def _run_of(writer: FunctionWriter, groups: Sequence[Sequence[Unit]]) -> _Run | None:
-    """The run that begins with the first of `groups`; None where there is none."""
-    ahead = [batched_product(group[0].outputs[0]) for group in groups[: _BEFORE + 1] if not group[0].fused]
+def _run_of(memory: Memory, groups: Sequence[Sequence[Unit]], begin: int) -> _Run | None:
+    """The run that begins with number `begin` of `groups`; None where there is none."""
+    near = (group[0] for group in groups[begin : begin + _BEFORE + 1])
+    ahead = [_batched_product(memory.target, unit.outputs[0]) for unit in near if not unit.fused]
     first = next((product for product in ahead if product is not None), None)
     if first is None:
         return None
     run = _Run(prod(first.batch))
-    for group in groups:
-        if not run.take(writer, group):
+    for group in islice(groups, begin, None):
+        if not run.take(memory, group):
             break
     # What no product is made of, and what is made of none, gains nothing.
-    while run.groups and not run.reads(writer, run.groups[-1]):
+    while run.groups and not run.reads(memory, run.groups[-1]):
         _drop_last(run)
     return run if len(run.products) and len(run.groups) > 1 else None
 
@@ -156,46 +152,45 @@ def _drop_last(run: _Run) -> None:
     run.written = {value: group for value, group in run.written.items() if group != number}
 
 
-def plan_batches(writer: FunctionWriter, groups: Sequence[Sequence[Unit]], frame: Frame) -> Batches | None:
-    """How the first of `groups` are written batch by batch; None where that does not pay."""
-    run = _run_of(writer, groups)
+def plan_batches(memory: Memory, groups: Sequence[Sequence[Unit]], begin: int, frame: Frame) -> BatchRun | None:
+    """How some of `groups` from number `begin` on run batch by batch; None where that does not pay."""
+    run = _run_of(memory, groups, begin)
     if run is None:
         return None
     last = frame.index + len(run.units) - 1
     private = {v for v in run.written if frame.last_read.get(v, -1) <= last and v not in frame.placed}
     handed = sum(map(nbytes, private))
-    if handed < _LEAST or handed > _MOST * run.count or _overlaps(writer, run, private, frame):
+    if handed < _LEAST or handed > _MOST * run.count or _overlaps(memory, run, private, frame):
         return None
-    parts = _parts(writer, run)
-    return None if parts is None else _batches(run, frame, private, parts)
+    tasks = _tasks(memory.target, run)
+    return None if tasks is None else _batches(memory, run, frame, private, tasks)
 
 
-def _overlaps(writer: FunctionWriter, run: _Run, private: set[Value], frame: Frame) -> bool:
+def _overlaps(memory: Memory, run: _Run, private: set[Value], frame: Frame) -> bool:
     """Whether writing a batch could destroy what others still read."""
     kept = [value for value in run.written if value not in private]
     if any(value in frame.lent for value in kept):
         return True
-    read = {writer.buffer_of.get(value) for unit in run.units for value in writer.reads(unit)}
+    read = {memory.buffer_of.get(value) for unit in run.units for value in memory.reads(unit)}
     return any(frame.placed[value] in read for value in kept if value in frame.placed)
 
 
-def _parts(writer: FunctionWriter, run: _Run) -> int | None:
-    """How many parts the batches are cut in; None where units are better cut by themselves."""
-    time = sum(prod(product.batch) * time_of_product(product) for product in run.products.values())
+def _tasks(target: Target, run: _Run) -> int | None:
+    """How many tasks the batches are cut in; None where units are better cut by themselves."""
+    time = sum(prod(product.batch) * product.nanoseconds for product in run.products.values())
     time += sum(
         time_of_nests([nest], [value for value, group in run.written.items() if group == number])
         for number, nest in run.nests.items()
     )
-    parts = parts_of_time(time, writer.threads)
-    if parts == 1:
+    tasks = tasks_of_time(time, target.threads)
+    if tasks == 1:
         return 1
-    uses_blas = any(not product.is_tiled for product in run.products.values())
-    if run.count < 2 * writer.threads or (thread_count() is None and uses_blas):
+    if run.count < 2 * target.threads or not all(product.runs_in_tasks for product in run.products.values()):
         return None
-    return min(parts, run.count)
+    return min(tasks, run.count)
 
 
-def _batches(run: _Run, frame: Frame, private: set[Value], parts: int) -> Batches | None:
+def _batches(memory: Memory, run: _Run, frame: Frame, private: set[Value], tasks: int) -> BatchRun | None:
     """The run with memory of one batch, or of a row of it, for what is private; None where loops go otherwise."""
     group_of = [number for number, group in enumerate(run.groups) for _ in group]
     last = {v: max(run.written[v], group_of[frame.last_read.get(v, frame.index) - frame.index]) for v in private}
@@ -213,11 +208,17 @@ def _batches(run: _Run, frame: Frame, private: set[Value], parts: int) -> Batche
         if batch is None:
             return None
         nests[number] = nest, batch
-    return Batches(run, nests, parts, *_placed(run, sizes, last))
+    offsets, room = _placed(run, sizes, last)
+    frame.index += len(run.units) - 1
+    for value in run.written:
+        if value not in offsets:
+            memory.allocate(frame, value)
+    own = memory.scratch(frame, room * tasks)
+    return BatchRun(run.units, [], run.groups, nests, run.count, tasks, offsets, room, memory=own)
 
 
 def _placed(run: _Run, sizes: Mapping[Value, int], last: Mapping[Value, int]) -> tuple[dict[Value, int], int]:
-    """Where values of `sizes`, that group `last` reads last, lie in the memory of a part, and how large that is."""
+    """Where values of `sizes`, that group `last` reads last, lie in the memory of a task, and how large that is."""
     arena = Arena()
     numbers: dict[Value, int] = {}
     for group in range(len(run.groups)):
@@ -229,62 +230,3 @@ def _placed(run: _Run, sizes: Mapping[Value, int], last: Mapping[Value, int]) ->
                 arena.release(numbers[value])
     placement = arena.place()
     return {value: placement.offsets[number] for value, number in numbers.items()}, placement.size
-
-
-class Batches:
-    """A run as it is written: in `parts`; `nests` with the loops that go over the batches, by number of the group.
-
-    `offsets` are the places, in the `room` bytes that a part has, of what units of a batch hand to each other alone.
-    """
-
-    def __init__(
-        self,
-        run: _Run,
-        nests: Mapping[int, tuple[Nest, Variable]],
-        parts: int,
-        offsets: Mapping[Value, int],
-        room: int,
-    ) -> None:
-        self.run, self.nests, self.parts = run, nests, parts
-        self.offsets, self.room = offsets, room
-        self.groups, self.units = run.groups, run.units
-
-    def write(self, writer: FunctionWriter, frame: Frame) -> None:
-        """Writes the run, of which the frame's unit is the last."""
-        for value in self.run.written:
-            if value not in self.offsets:
-                writer.allocate(frame, value)
-        memory = writer.scratch(frame, self.room * self.parts).pointer
-
-        def write(part: PartFunction) -> None:
-            text = part.text
-            done = text.value(f"mul i64 %part, {self.run.count}")
-            after = text.value(f"add i64 {done}, {self.run.count}")
-            first, stop = (text.value(f"udiv i64 {total}, {self.parts}") for total in (done, after))
-            begin = text.value(f"mul i64 %part, {self.room}")
-            own = text.value(f"getelementptr i8, ptr {part.pointer(memory)}, i64 {begin}")
-            mine = {v: text.value(f"getelementptr i8, ptr {own}, i64 {offset}") for v, offset in self.offsets.items()}
-            turn, _ = text.open_loop()
-            for number in range(len(self.groups)):
-                self._write_group(writer, part, number, turn, mine)
-            text.close_loop(stop, 1, first)
-
-        if self.parts == 1:
-            call_apart(writer, write)
-        else:
-            call_in_parts(writer, self.parts, write, products=True)
-
-    def _write_group(
-        self, writer: FunctionWriter, part: PartFunction, number: int, turn: str, mine: Mapping[Value, str]
-    ) -> None:
-        def at(value: Value) -> str:
-            return mine.get(value) or part.pointer(writer.pointer(value))
-
-        if number in self.nests:
-            nest, batch = self.nests[number]
-            NestWriter(nest, part.text, at, Range(batch, turn, None, "true")).write()
-            return
-        (op,) = self.groups[number][0].outputs
-        values = (*op.operands, op.result)
-        places = [(at(value), value in self.offsets) for value in values]
-        write_one_product(writer, part.text, self.run.products[number], turn, places)

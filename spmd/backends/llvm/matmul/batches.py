@@ -1,0 +1,57 @@
+"""Products of batches with what is computed between them, one batch after another (schedule/batch_tiling.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from spmd.backends.llvm.loops.loops import Range
+from spmd.backends.llvm.loops.nests import NestWriter
+from spmd.backends.llvm.matmul.matrices import product_of
+from spmd.backends.llvm.matmul.products import write_one_product
+from spmd.backends.llvm.parallel.tasks import PartFunction, call_apart, call_in_parts
+from spmd.compiler.schedule.steps import BatchRun
+from spmd.ir import Value
+
+if TYPE_CHECKING:
+    from spmd.backends.llvm.emit.function_emitter import FunctionWriter
+
+
+def write_batches(writer: FunctionWriter, run: BatchRun) -> None:
+    """Writes a run."""
+    memory = writer.address(run.memory)
+
+    def write(part: PartFunction) -> None:
+        text = part.text
+        done = text.value(f"mul i64 %part, {run.count}")
+        after = text.value(f"add i64 {done}, {run.count}")
+        first, stop = (text.value(f"udiv i64 {total}, {run.tasks}") for total in (done, after))
+        begin = text.value(f"mul i64 %part, {run.room}")
+        own = text.value(f"getelementptr i8, ptr {part.pointer(memory)}, i64 {begin}")
+        mine = {v: text.value(f"getelementptr i8, ptr {own}, i64 {offset}") for v, offset in run.offsets.items()}
+        batch, _ = text.open_loop()
+        for number in range(len(run.groups)):
+            _write_group(writer, part, run, number, batch, mine)
+        text.close_loop(stop, 1, first)
+
+    if run.tasks == 1:
+        call_apart(writer, write)
+    else:
+        call_in_parts(writer, run.tasks, write, products=True)
+
+
+def _write_group(
+    writer: FunctionWriter, part: PartFunction, run: BatchRun, number: int, batch: str, mine: Mapping[Value, str]
+) -> None:
+    def at(value: Value) -> str:
+        return mine.get(value) or part.pointer(writer.pointer(value))
+
+    if number in run.nests:
+        nest, variable = run.nests[number]
+        NestWriter(nest, part.text, at, Range(variable, batch, None, "true")).write()
+        return
+    (op,) = run.groups[number][0].outputs
+    product = product_of(op)
+    assert product is not None
+    places = [(at(value), value in run.offsets) for value in (*op.operands, op.result)]
+    write_one_product(writer, part.text, product, batch, places)

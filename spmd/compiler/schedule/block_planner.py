@@ -1,0 +1,229 @@
+"""Blocks of native regions in steps: which units run together, and in which memory.
+
+Steps are planned in the order in which they run, so that memory is used again as soon as it is free.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from types import MappingProxyType
+
+from spmd.compiler.schedule.batch_tiling import plan_batches
+from spmd.compiler.schedule.buffers import Buffer, Frame, Home, Memory, nbytes, through_views
+from spmd.compiler.schedule.collapse import collapse
+from spmd.compiler.schedule.conv_input_fusion import fused_images
+from spmd.compiler.schedule.costs import cost_of_unit
+from spmd.compiler.schedule.fusion import VIEWS, Unit, fuse
+from spmd.compiler.schedule.in_place import UnitsOfBlock, lent, may_overwrite, place_update, put_over_operand
+from spmd.compiler.schedule.row_groups import plan_rows
+from spmd.compiler.schedule.rows import row_groups
+from spmd.compiler.schedule.steps import (
+    BlockSchedule,
+    Branches,
+    Callback,
+    Carried,
+    LibraryCall,
+    Loop,
+    LoopNests,
+    Step,
+    ViewStep,
+)
+from spmd.compiler.schedule.tasks import plan_tasks
+from spmd.compiler.schedule.units import nests_of
+from spmd.ir import Op, Value, captured_values
+
+WHILE = "stablehlo.while"
+_BRANCHES = ("stablehlo.if", "stablehlo.case")
+#: Bytes of loop state that is copied after each iteration; larger state changes places with what replaces it.
+_COPIED = 4096
+
+
+def plan_results(
+    memory: Memory,
+    units: Sequence[Unit],
+    results: Sequence[Value],
+    targets: Sequence[Buffer],
+    free: Collection[Buffer] = (),
+) -> BlockSchedule:
+    """The steps of a block whose `results` are in `targets` in the end, also where one value is several results.
+
+    Before that, targets in `free` may hold something else.
+    """
+    placed: dict[Value, Buffer] = {}
+    for result, target in zip(results, targets, strict=True):
+        placed.setdefault(result, target)
+    memory.free |= set(free)
+    block = plan_block(memory, units, results, placed, {v: buffer for v, buffer in placed.items() if buffer in free})
+    block.targets = targets
+    return block
+
+
+def plan_block(
+    memory: Memory,
+    units: Sequence[Unit],
+    results: Sequence[Value],
+    placed: Mapping[Value, Buffer],
+    free: Mapping[Value, Buffer] = MappingProxyType({}),
+) -> BlockSchedule:
+    """The steps of a block; each value in `placed` is in its buffer in the end, which in `free` may be used before."""
+    units = without_images(memory, units, results)
+    last_reads = memory.last_reads(units, results)
+    frame = Frame(units, last_reads, through_views(placed))
+    frame.lent = lent(UnitsOfBlock(units, last_reads), frame.placed, free)
+    groups = row_groups(units)
+    steps = list(_steps(memory, groups, frame))
+    frame.index = len(units) + 1
+    memory.release(frame)
+    return BlockSchedule(steps, results, placed, is_one_group=len(groups) <= 1)
+
+
+def without_images(memory: Memory, units: Sequence[Unit], results: Sequence[Value]) -> list[Unit]:
+    """`units` without those that make images for a convolution alone, which are part of its step."""
+    memory.images |= fused_images(units, results, memory.target)
+    taken = {images.unit for images in memory.images.values()}
+    return [unit for unit in units if unit not in taken]
+
+
+def _steps(memory: Memory, groups: Sequence[Sequence[Unit]], frame: Frame) -> Iterator[Step]:
+    number = 0
+    while number < len(groups):
+        run = plan_batches(memory, groups, number, frame)
+        if run is not None:
+            number += len(run.groups)
+            yield _done(memory, frame, run)
+            continue
+        group = groups[number]
+        number += 1
+        rows = plan_rows(memory, group, frame) if len(group) > 1 else None
+        if rows is not None:
+            yield _done(memory, frame, rows)
+            continue
+        for unit in group:
+            yield _done(memory, frame, _step(memory, unit, frame))
+
+
+def _done(memory: Memory, frame: Frame, step: Step) -> Step:
+    """`step` with the buffers that it has made; what is not read after it is released."""
+    step.made, frame.made = frame.made, []
+    memory.release(frame)
+    frame.index += 1
+    return step
+
+
+def _step(memory: Memory, unit: Unit, frame: Frame) -> Step:
+    if unit.fused:
+        return _loop_nests(memory, unit, frame)
+    (op,) = unit.outputs
+    if not memory.target.supports(op):
+        _allocate_results(memory, op, frame)
+        return Callback([unit])
+    if op.name in VIEWS:
+        for operand, result in zip(op.operands, op.results, strict=True):
+            memory.assign(result, memory.of(operand))
+        return ViewStep([unit])
+    if op.name == WHILE:
+        return _LoopPlanner(memory, op, frame).plan(unit)
+    if op.name in _BRANCHES:
+        return _branches(memory, unit, frame)
+    images = memory.images.get(op)
+    plan = memory.target.plan(op, images.nbytes if images else None)
+    _allocate_results(memory, op, frame)
+    return LibraryCall([unit], [], plan, [memory.scratch(frame, size) for size in plan.scratch], images)
+
+
+def _allocate_results(memory: Memory, op: Op, frame: Frame) -> list[Buffer]:
+    return [memory.allocate(frame, result) for result in op.results]
+
+
+def _loop_nests(memory: Memory, unit: Unit, frame: Frame) -> LoopNests:
+    nests = nests_of(unit)
+    initial = list(place_update(memory, nests[0], unit.outputs[0], frame)) if unit.is_update else []
+    written = [value for op in unit.outputs for value in op.results]
+    for value in () if unit.is_update else written:
+        if value in frame.placed or value in frame.lent or not put_over_operand(memory, nests, value, frame):
+            memory.allocate(frame, value)
+    tasked = [plan_tasks(memory, collapse(nest), frame, written) for nest in nests]
+    return LoopNests([unit], [], tasked, initial)
+
+
+def _branches(memory: Memory, unit: Unit, frame: Frame) -> Branches:
+    (op,) = unit.outputs
+    targets = _allocate_results(memory, op, frame)
+    blocks = []
+    for region in op.regions:
+        results = region.block.terminator.operands
+        blocks.append(plan_results(memory, fuse(region.block, results), results, targets))
+    return Branches([unit], [], blocks)
+
+
+class _LoopPlanner:
+    """Where a loop's state lies, and the steps of an iteration."""
+
+    def __init__(self, memory: Memory, op: Op, frame: Frame) -> None:
+        self.memory, self.op, self.frame = memory, op, frame
+        self.condition, self.body = (region.block for region in op.regions)
+        results = self.body.terminator.operands
+        self.units = without_images(memory, fuse(self.body, results), results)
+        self.units_of_body = UnitsOfBlock(self.units, memory.last_reads(self.units, ()))
+
+    def plan(self, unit: Unit) -> Loop:
+        memory = self.memory
+        carried = [self._carried(place) for place in range(len(self.op.results))]
+        for place, state in enumerate(carried):
+            for argument in (state.argument, self.condition.arguments[place]):
+                memory.buffer_of[argument] = Buffer(state.buffer.home, state.buffer.nbytes, alias=state.buffer)
+        (holds,) = self.condition.terminator.operands
+        condition = plan_block(memory, fuse(self.condition, [holds]), [holds], {})
+        placed: dict[Value, Buffer] = {}
+        for state in carried:
+            if state.successor is not None:
+                placed.setdefault(state.result, state.successor)
+            if state.successor is state.buffer:  # an update in place stands on the state's own memory
+                memory.buffer_of[state.argument] = state.buffer
+        body = plan_block(memory, self.units, self.body.terminator.operands, placed)
+        for state, result in zip(carried, self.op.results, strict=True):
+            for swapped in (state.home, state.spare) if state.swaps else ():
+                assert swapped is not None
+                swapped.values.append(result)
+            memory.assign(result, state.buffer)
+        work = sum(cost.operations + cost.bytes for cost in map(cost_of_unit, self.units))
+        return Loop([unit], [], carried, work=work, condition=condition, body=body)
+
+    def _carried(self, place: int) -> Carried:
+        """Where carried value `place` lies."""
+        memory, frame = self.memory, self.frame
+        first, result = self.op.operands[place], self.op.results[place]
+        argument, after = self.body.arguments[place], self.body.terminator.operands[place]
+        before = memory.of(first)
+        if self._stays(place):
+            return Carried(argument, after, None, before, None, before, None)
+        # What is copied before this one is not read again; the last of several may so begin where they all do.
+        others = [operand for k, operand in enumerate(self.op.operands) if k > place or (k < place and self._stays(k))]
+        others += captured_values(self.op)  # which every iteration reads anew
+        begin: Buffer | None = None
+        is_free = frame.is_mine(before) and frame.is_last_read(before) and result not in frame.placed
+        if is_free and not any(memory.buffer_of.get(other) is before for other in others):
+            buffer = before
+        else:
+            buffer, begin = memory.allocate(frame, result), before
+            buffer.values.remove(result)
+        if self._in_place(place):
+            return Carried(argument, after, begin, buffer, None, buffer, buffer)
+        spare = memory.scratch(frame, nbytes(result))
+        if nbytes(result) <= _COPIED:
+            return Carried(argument, after, begin, buffer, spare, buffer, spare)
+        here, there = (Buffer(Home.SWAPPED, buffer.nbytes) for _ in range(2))
+        return Carried(argument, after, begin, buffer, spare, here, there)
+
+    def _stays(self, place: int) -> bool:
+        """Whether carried value `place` is the same in every iteration."""
+        return self.body.terminator.operands[place] is self.body.arguments[place]
+
+    def _in_place(self, place: int) -> bool:
+        """Whether the successor may be written over the value, which is not read after, nor elsewhere meanwhile."""
+        results, argument = self.body.terminator.operands, self.body.arguments[place]
+        if any(result is argument for result in results):
+            return False
+        if sum(result is results[place] for result in results) > 1:
+            return False
+        return may_overwrite(self.units_of_body, argument, results[place])
