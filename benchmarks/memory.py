@@ -70,8 +70,7 @@ def main() -> None:
     parser.add_argument("--peer", action="store_true", help="measure XLA")
     options = parser.parse_args()
     _leave_small_pages()
-    from launch import arguments
-    from spmd.io import reading
+    from spmd.io import arguments, reading
 
     module = reading.load(options.program)
     prepared = _prepared_by_xla if options.peer else _prepared

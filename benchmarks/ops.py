@@ -8,8 +8,8 @@ from pathlib import Path
 import spmd
 from benchmarks.harness import Timing, duration, in_turns, print_table, write_json
 from benchmarks.op_programs import ELEMENTS, WITHOUT, programs
-from launch import arguments
 from spmd.dialects import OPS
+from spmd.io import arguments
 
 LIMIT_NANOSECONDS = 50.0
 #: Ops that cost more an element than the limit, and why that is their nature.

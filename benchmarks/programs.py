@@ -11,8 +11,8 @@ import numpy as np
 import spmd
 from benchmarks import memory, xla
 from benchmarks.harness import Timing, duration, in_turns, print_table, write_json
-from launch import arguments
 from spmd.analysis.grid import grid_of
+from spmd.io import arguments
 
 DEFAULT_FOLDER = Path("../shared/bench")
 MEBIBYTE = 2**20

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from spmd import checkpoint as checkpoint
     from spmd import elastic as elastic
     from spmd.backends.numpy.custom_call import register_custom_call as register_custom_call
+    from spmd.comparison.compare import compare as compare
     from spmd.compiler.pipeline.verify import verify as verify
     from spmd.compiling import compile as compile
     from spmd.errors import CollectiveError as CollectiveError
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "ProcessGrid": "spmd.support.usage",
     "ProcessId": "collectives.grid",
+    "compare": "spmd.comparison.compare",
     "compile": "spmd.compiling",
     "verify": "spmd.compiler.pipeline.verify",
     "CollectiveError": "spmd.errors",

@@ -12,7 +12,7 @@ import spmd
 from benchmarks.harness import Timing, duration, in_turns, print_table, write_json
 from benchmarks.peers import elementwise_chain, mlp_train, softmax, transformer_block
 from benchmarks.programs import DEFAULT_FOLDER, difference
-from launch import arguments
+from spmd.io import arguments
 
 OWN_PROGRAMS = Path(__file__).parent
 PEERS: dict[str, Callable[..., tuple[Any, ...]]] = {

@@ -81,8 +81,8 @@ def _sweep(args: argparse.Namespace, module: "Module", machine: "Machine", netwo
 
 
 def _check(args: argparse.Namespace, module: "Module", machine: "Machine") -> int:
-    from launch import arguments
     from spmd.compiler.pipeline.prepare import prepare
+    from spmd.io import arguments
     from spmd.predict.check import check
     from spmd.predict.trace import measured_events, predicted_events
     from spmd.runtime.compile import executable_of

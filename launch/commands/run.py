@@ -87,7 +87,7 @@ def _watcher(args: argparse.Namespace) -> Any:
 
 
 def _arguments(args: argparse.Namespace, module: "Module", rank: int) -> list[Array]:
-    from launch import arguments
+    from spmd.io import arguments
 
     if args.random is not None:
         return arguments.make(module, args.function, args.random)

@@ -10,8 +10,8 @@ import spmd
 from benchmarks.op_programs import WITHOUT, programs
 from benchmarks.peers import elementwise_chain, mlp_train, softmax, transformer_block
 from benchmarks.peers.run import OWN_PROGRAMS
-from launch import arguments
 from spmd.dialects import OPS
+from spmd.io import arguments
 
 RATE = float(mlp_train.RATE)
 

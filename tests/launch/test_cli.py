@@ -217,7 +217,7 @@ def test_files_of_no_one_rank_are_read_once(folder: Path, monkeypatch: pytest.Mo
         read.append(path)
         return read_arrays(path)
 
-    monkeypatch.setattr("launch.arguments.read_arrays", watched)
+    monkeypatch.setattr("spmd.io.arguments.read_arrays", watched)
     np.save("one.npy", np.array(1, np.float32))
     assert cli.main(["run", "sum.mlir", "one.npy", "--grid", "4x1", "--output", "out.npz"]) == 0
     assert [float(result(folder / "out.npz", f"rank{rank}.result0")) for rank in range(4)] == [4.0] * 4

@@ -3,7 +3,7 @@
 import numpy as np
 
 import spmd
-from launch import arguments
+from spmd.io import arguments
 
 GATHER = """
 func.func @main(%table: tensor<50x4xf32>, %rows: tensor<7xi32>) -> tensor<7x4xf32> {

@@ -1,0 +1,82 @@
+"""``spmd compare``: where two programs, or one under two back ends, first part."""
+
+import argparse
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from launch import options
+
+if TYPE_CHECKING:
+    from spmd.support.arrays import Array
+
+HELP = "run two programs, or one in two ways, and name the first value at which they part"
+
+DESCRIPTION = """\
+Runs both on the same inputs. Status 0: their results agree, up to rounding; 1: they part, and what is printed is the
+first value, by op, source line and process, whose op is given what agrees. Of a program with shardings and one of a
+single process, the first is partitioned. One program is compared under --with's two ways of running it.
+"""
+
+#: Ways of running a program that need JAX, by the name of what gives them in spmd.jax.peers.
+_PEERS = ("xla", "reference")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.description = DESCRIPTION
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("programs", nargs="+", metavar="PROGRAM", help="one program or two, in any form that is read")
+    parser.add_argument("--inputs", nargs="+", metavar="FILE", help=".npy or .npz files, in the order of the arguments")
+    options.seed(parser, "make the inputs from the function's signature (default: %(default)s)", 0)
+    options.grid(parser)
+    parser.add_argument("--function", default="main", metavar="NAME", help="the programs' function")
+    parser.add_argument(
+        "--with",
+        dest="ways",
+        default="llvm,numpy",
+        metavar="A,B",
+        help="what runs the sides: llvm, numpy, and where JAX is installed xla and reference (default: %(default)s; "
+        "two programs run under llvm both)",
+    )
+    options.valued(parser, "--tolerance", float, "ULPS", "units in the last place of an array's largest element", 256.0)
+
+
+def run(args: argparse.Namespace) -> int:
+    import spmd
+    from spmd.io import arguments
+
+    if len(args.programs) > 2:
+        raise spmd.UsageError(f"spmd compare takes one program or two, got {len(args.programs)}")
+    modules = [spmd.load(path) for path in args.programs]
+    names = args.ways.split(",")
+    if len(names) != 2:
+        raise spmd.UsageError(f"--with takes two ways of running a program, got '{args.ways}'")
+    ways = [_way(name) for name in names] if len(modules) == 1 else ["llvm", "llvm"]
+    inputs: Sequence[Array] | None = None
+    if args.inputs:
+        inputs = arguments.load(args.inputs, modules[0].function(args.function))
+    found = spmd.compare(
+        (modules[0], ways[0]),
+        (modules[-1], ways[1]),
+        inputs,
+        args.grid,
+        args.function,
+        seed=args.random,
+        tolerance=args.tolerance,
+    )
+    print(found)
+    return 0 if found.equal else 1
+
+
+def _way(name: str) -> str | Callable[..., Any]:
+    import spmd
+
+    if name in ("llvm", "numpy"):
+        return name
+    if name not in _PEERS:
+        raise spmd.UsageError(f"--with knows llvm, numpy, xla and reference, got '{name}'")
+    try:
+        from spmd.jax import peers
+    except ImportError:
+        raise spmd.UsageError(f"{name} needs JAX: pip install 'spmd[jax]'") from None
+    way: Callable[..., Any] = getattr(peers, name)
+    return way

@@ -1,0 +1,48 @@
+"""Which values of two functions correspond: those of ops that stand at the same place of nearly the same program."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from difflib import SequenceMatcher
+
+from spmd.ir import Block, Op
+
+
+def corresponding(left: Block, right: Block) -> list[tuple[Op, Op]]:
+    """Pairs of ops of the two blocks, in order, that give values of the same types.
+
+    Ops correspond where they have the same name, types and attributes in the same order; between those, one by one,
+    where as many are left on both sides. What stands on one side alone corresponds to nothing.
+    """
+    ours, theirs = left.ops[:-1], right.ops[:-1]
+    keys = [_key(op) for op in ours], [_key(op) for op in theirs]
+    start, end = _common_ends(*keys)
+    pairs = list(zip(ours[:start], theirs[:start], strict=True))
+    middle = ours[start : len(ours) - end], theirs[start : len(theirs) - end]
+    pairs += _aligned(*middle, [keys[0][start : len(ours) - end], keys[1][start : len(theirs) - end]])
+    pairs += zip(ours[len(ours) - end :], theirs[len(theirs) - end :], strict=True)
+    return [(one, other) for one, other in pairs if one.result_types == other.result_types]
+
+
+def _common_ends(left: Sequence[Hashable], right: Sequence[Hashable]) -> tuple[int, int]:
+    """How many keys are the same from the start, and then from the end."""
+    shorter = min(len(left), len(right))
+    start = next((at for at in range(shorter) if left[at] != right[at]), shorter)
+    rest = shorter - start
+    end = next((at for at in range(rest) if left[-1 - at] != right[-1 - at]), rest)
+    return start, end
+
+
+def _aligned(ours: Sequence[Op], theirs: Sequence[Op], keys: Sequence[Sequence[Hashable]]) -> list[tuple[Op, Op]]:
+    pairs: list[tuple[Op, Op]] = []
+    matcher = SequenceMatcher(None, keys[0], keys[1], autojunk=False)
+    for tag, first, last, other_first, other_last in matcher.get_opcodes():
+        if tag == "equal" or last - first == other_last - other_first:
+            pairs += zip(ours[first:last], theirs[other_first:other_last], strict=True)
+    return pairs
+
+
+def _key(op: Op) -> Hashable:
+    attributes = repr(sorted((name, repr(value)) for name, value in op.attributes.items()))
+    regions = tuple(tuple(_key(inner) for inner in block.ops) for region in op.regions for block in region.blocks)
+    return (op.name, tuple(map(str, op.operand_types)), tuple(map(str, op.result_types)), attributes, regions)

@@ -1,0 +1,95 @@
+"""One side of a comparison: a program, the processes that run it, what computes it, and observing its values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from collectives.grid import ProcessGrid
+from spmd.compiler.pipeline.prepare import find_function
+from spmd.compiler.transforms.inline import inline
+from spmd.compiler.transforms.simplify import remove_dead
+from spmd.dialects.make import make_op
+from spmd.ir import Block, Function, Module, Region, Value, copy_arguments, copy_op
+from spmd.runtime.compile import compile
+from spmd.runtime.simulation import simulate
+from spmd.support.arrays import Array
+from spmd.types import FunctionType, TensorType
+
+#: Runs a module's function `main` on arrays: a peer that is no back end of ours.
+Peer = Callable[[Module, Sequence[Array]], Sequence[Array]]
+
+
+@dataclass(frozen=True)
+class Side:
+    """A program of one process, without calls, the grid that runs it, and the back ends, or a peer, that compute it.
+
+    `name` says which side it is, in messages.
+    """
+
+    name: str
+    module: Module
+    function: Function
+    grid: ProcessGrid
+    backends: tuple[str, ...] = ("llvm", "numpy")
+    peer: Peer | None = None
+
+    @classmethod
+    def of(cls, name: str, module: Module, function: str, grid: ProcessGrid, way: tuple[str, ...] | Peer) -> Side:
+        """The side of `function` of `module`, its calls inlined; `way` is the back ends' names, or a peer."""
+        flat = inline(module, find_function(module, function))
+        if callable(way):
+            return cls(name, module, flat, grid, peer=way)
+        return cls(name, module, flat, grid, way)
+
+    def run(self, inputs: Sequence[Array], values: Sequence[Value] = ()) -> list[Array]:
+        """Arrays of the results, or of `values`, of the function's own block; each with a leading axis of processes.
+
+        `inputs` have that axis, too, of size 1 where all processes are given the same.
+        """
+        module = self._returning(values) if values else self._returning(self.function.body.terminator.operands)
+        if self.grid.size == 1:
+            arrays = [array[0] for array in inputs]
+            if self.peer is not None:
+                return [np.asarray(array)[None] for array in self.peer(module, arrays)]
+            executable = compile(module, self.grid, backends=self.backends)
+            return [np.asarray(array)[None] for array in executable(*arrays)]
+        simulation = simulate(module, self.grid, backends=self.backends, reproducible=True)
+        return [np.asarray(array) for array in simulation(*inputs)]
+
+    def inside(self, block: Block, captured: Sequence[Value]) -> Side:
+        """The side whose function is a block of a region, which also takes what the block reads from around it."""
+        values: dict[Value, Value] = {}
+        body = copy_arguments(block, values)
+        for value in captured:
+            values[value] = body.add_argument(value.type)
+        body.ops = [copy_op(op, values) for op in block.ops[:-1]]
+        returned = [values.get(value, value) for value in block.terminator.operands]
+        body.ops.append(make_op("func.return", returned, []))
+        return replace(self, function=_function(body))
+
+    def _returning(self, values: Sequence[Value]) -> Module:
+        """A module whose function `main` computes and returns `values` alone."""
+        copies: dict[Value, Value] = {}
+        body = copy_arguments(self.function.body, copies)
+        body.ops = [copy_op(op, copies) for op in self.function.body.ops[:-1]]
+        body.ops.append(make_op("func.return", [copies.get(value, value) for value in values], []))
+        remove_dead(body)
+        kept = [op for op in self.module.body.ops if op.name != "func.func"]
+        others = [function for function in self.module.functions if function.symbol != "main"]
+        return self.module.with_ops([*kept, *others, _function(body)])
+
+
+def _function(body: Block) -> Function:
+    types = FunctionType(tuple(value.type for value in body.arguments), tuple(body.terminator.operand_types))
+    attributes = {"sym_name": "main", "function_type": types}
+    function = make_op("func.func", [], [], attributes, [Region([body])])
+    assert isinstance(function, Function)
+    return function
+
+
+def is_observable(value: Value) -> bool:
+    """Whether an array holds `value`: a tensor of known shape."""
+    return isinstance(value.type, TensorType) and value.type.is_static
