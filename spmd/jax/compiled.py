@@ -15,8 +15,10 @@ from spmd.errors import UsageError
 from spmd.ir import Module
 from spmd.jax.layouts import Cuts, Side, layouts_of, local_shape
 from spmd.jax.leaves import AbstractLeaf, data_shape, form_of, from_array, to_array, with_data
+from spmd.jax.local_arrays import ProcessLocalArray, part_of
 from spmd.jax.structure import flattener
 from spmd.jax.tracing import Lowered
+from spmd.jax.whole_values import check_whole_values
 from spmd.runtime.compile import compile
 from spmd.runtime.executable import Executable
 from spmd.support.arrays import Array, Tree
@@ -49,6 +51,7 @@ class Compiled:
         self.kept = lowered.kept
         self.tokens = lowered.tokens
         self._options = options
+        self._compared = self.processes == 1  # whether all ranks gave the same whole arrays
         self._finish = [_finisher(form, as_jax) for form in lowered.results]
 
     @cached_property
@@ -98,7 +101,30 @@ class Compiled:
         arrays = [to_array(leaf, form) for leaf, form in zip(leaves, forms, strict=True)]
         if not self.is_global:
             return arrays
+        for index, leaf in enumerate(leaves):
+            if isinstance(leaf, ProcessLocalArray):
+                self._check_parts(leaf, index, names)
+        if not self._compared:
+            self._compared = True
+            wholes = [
+                None if isinstance(leaf, ProcessLocalArray) or array.shape != form.data_shape else array
+                for leaf, array, form in zip(leaves, arrays, self.forms, strict=True)
+            ]
+            check_whole_values(wholes, names, self.executable.process.communicator, self.processes)
         return self.shard(arrays, self.cuts.arguments)
+
+    def _check_parts(self, leaf: ProcessLocalArray, index: int, names: Sequence[str]) -> None:
+        """UsageError, on all ranks, where a rank holds another part of `leaf` than argument `index` has there."""
+        layout = self.cuts.arguments.layouts[index]
+        for rank in range(self.processes):
+            held = part_of(leaf.sharding, leaf.shape, rank)
+            taken = tuple(slice(0, size) for size in leaf.shape) if layout is None else layout.index(rank)
+            if held != taken:
+                cut = "whole" if layout is None else f"cut as {layout.sharding}"
+                raise UsageError(
+                    f"{names[index]} is given cut as {leaf.sharding.spec}, so that rank {rank} holds {_shown(held)} of "
+                    f"it, and the function takes it {cut}, of which rank {rank} has {_shown(taken)}"
+                )
 
     def with_arrays(self, leaves: list[Tree], others: Sequence[int]) -> list[Tree] | None:
         """`leaves` with an array for each of `others`; None when one has not the form that this was compiled for."""
@@ -164,6 +190,10 @@ class Compiled:
     def shardings(self, leaves: Sequence[Tree], side: Side) -> list[Tree]:
         """The layouts of `leaves`, which are of `side`."""
         return list(side.layouts)
+
+
+def _shown(part: Sequence[slice]) -> str:
+    return f"[{', '.join(f'{each.start}:{each.stop}' for each in part)}]"
 
 
 def _finisher(form: AbstractLeaf, as_jax: bool) -> Callable[[Array], Tree] | None:

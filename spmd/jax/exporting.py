@@ -15,10 +15,12 @@ from spmd.jax.jitting import checked_axes
 from spmd.jax.leaves import form_of, names_of
 from spmd.jax.module import check_no_callbacks, name_arguments
 from spmd.jax.step import function_and_statics
+from spmd.jax.tracebacks import api_boundary
 from spmd.jax.tracing import lower, refuse_axes
 from spmd.support.arrays import UserFunction
 
 
+@api_boundary
 def export(
     function: UserFunction,
     *args: object,

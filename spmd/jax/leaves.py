@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
 import numpy as np
+from jax.sharding import NamedSharding
 
 from spmd.errors import UsageError
+from spmd.jax.local_arrays import ProcessLocalArray
 from spmd.support.arrays import Array, Tree
 
 
 @dataclass(frozen=True)
 class AbstractLeaf:
-    """What JAX compiles a function for: shape, dtype (one of JAX's own for typed keys), and whether it is weak."""
+    """What JAX compiles a function for: shape, dtype (one of JAX's own for typed keys), and whether it is weak.
+
+    `sharding`: how the array is said to lie over a mesh, which JAX then traces it with.
+    """
 
     shape: tuple[int, ...]
     dtype: Any
     weak: bool = False
+    sharding: NamedSharding | None = None
 
     @property
     def is_key(self) -> bool:
@@ -33,10 +39,13 @@ class AbstractLeaf:
 
     @property
     def struct(self) -> jax.ShapeDtypeStruct:
-        return jax.ShapeDtypeStruct(self.shape, self.dtype, weak_type=self.weak)  # type: ignore[no-untyped-call]
+        return jax.ShapeDtypeStruct(  # type: ignore[no-untyped-call]
+            self.shape, self.dtype, weak_type=self.weak, sharding=self.sharding
+        )
 
     def __str__(self) -> str:
-        return f"{self.dtype}[{','.join(map(str, self.shape))}]"
+        cut = "" if self.sharding is None else f" cut as {self.sharding.spec}"
+        return f"{self.dtype}[{','.join(map(str, self.shape))}]{cut}"
 
 
 def form_of(leaf: Tree, names: Sequence[str], index: int) -> AbstractLeaf:
@@ -55,14 +64,58 @@ def form_of(leaf: Tree, names: Sequence[str], index: int) -> AbstractLeaf:
     if isinstance(leaf, jax.Array) and leaf.is_deleted():
         raise UsageError(f"{names[index]} is a jax array that is deleted: it was donated, or deleted by hand")
     if isinstance(leaf, jax.ShapeDtypeStruct):
-        return AbstractLeaf(tuple(leaf.shape), leaf.dtype, bool(leaf.weak_type))
+        sharding = leaf.sharding if isinstance(leaf.sharding, NamedSharding) else None
+        return AbstractLeaf(tuple(leaf.shape), leaf.dtype, bool(leaf.weak_type), sharding)
+    if isinstance(leaf, ProcessLocalArray):
+        return replace(form_of(leaf.block, names, index), shape=leaf.shape, sharding=leaf.sharding)
+    if isinstance(leaf, str | bytes):
+        raise UsageError(
+            f"{names[index]} is of type {type(leaf).__name__}, of which JAX makes no array: a value that the function "
+            "is compiled for is named in static_argnums= or static_argnames="
+        )
+    if is_foreign(leaf):
+        return form_of(from_foreign(leaf, names, index), names, index)
     try:
         known_type = jax.api_util.shaped_abstractify(leaf)  # type: ignore[no-untyped-call]
     except (TypeError, ValueError, OverflowError) as error:
         told = str(error).splitlines()[0] if isinstance(error, OverflowError) else "JAX makes no array of it"
         of_elements = f" of {leaf.dtype}" if isinstance(leaf, np.ndarray) else ""
         raise UsageError(f"{names[index]} is of type {type(leaf).__name__}{of_elements}: {told}") from error
-    return AbstractLeaf(tuple(known_type.shape), known_type.dtype, bool(known_type.weak_type))
+    return AbstractLeaf(tuple(known_type.shape), known_type.dtype, bool(known_type.weak_type), _explicit_sharding(leaf))
+
+
+def _explicit_sharding(leaf: Tree) -> NamedSharding | None:
+    """The sharding of a JAX array that is committed to a mesh with explicit axes: part of its type in JAX."""
+    if (
+        not isinstance(leaf, jax.Array)
+        or not getattr(leaf, "committed", False)
+        or not isinstance(leaf.sharding, NamedSharding)
+    ):
+        return None
+    is_explicit = jax.sharding.AxisType.Explicit in leaf.sharding.mesh.axis_types
+    return leaf.sharding if is_explicit else None
+
+
+def is_foreign(leaf: Tree) -> bool:
+    """Whether `leaf` is an array of another library, such as a tensor of PyTorch, that is taken by DLPack."""
+    return hasattr(leaf, "__dlpack__") and not isinstance(leaf, np.ndarray | np.generic | jax.Array)
+
+
+def from_foreign(leaf: Tree, names: Sequence[str], index: int) -> Array:
+    """The array of another library's; UsageError for one that is not in this machine's memory."""
+    name = type(leaf).__module__.partition(".")[0] + "." + type(leaf).__name__
+    plain = leaf.detach() if hasattr(leaf, "detach") else leaf  # PyTorch hands on none that it would differentiate
+    try:
+        return np.from_dlpack(plain)
+    except (RuntimeError, TypeError, ValueError, BufferError):
+        pass  # element types that NumPy has not, such as bfloat16
+    try:
+        return np.asarray(jax.dlpack.from_dlpack(plain))
+    except (RuntimeError, TypeError, ValueError, BufferError) as error:
+        raise UsageError(
+            f"{names[index]} is a {name}, of which DLPack makes no array here ({str(error).splitlines()[0]}): "
+            "tensors are taken that lie in the memory of the CPU"
+        ) from error
 
 
 #: dtypes that are the same with and without x64.
@@ -75,6 +128,10 @@ def to_array(leaf: Tree, form: AbstractLeaf) -> Array:
     """The elements of `leaf`, which has `form`; without a copy where they are in memory so."""
     if form.is_key:
         return np.asarray(jax.random.key_data(leaf))
+    if isinstance(leaf, ProcessLocalArray):
+        return np.asarray(leaf.block, form.dtype)
+    if is_foreign(leaf):
+        return np.asarray(from_foreign(leaf, ("an argument",), 0), form.dtype)
     if isinstance(leaf, jax.ShapeDtypeStruct):
         raise UsageError(f"a jax.ShapeDtypeStruct, {form}, holds no elements: lower, executable and export take it")
     if form.dtype == jax.dtypes.float0:

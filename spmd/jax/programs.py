@@ -40,6 +40,11 @@ class Programs(Generic[_Kind]):
         try:
             return self._compile(forms, tree, static)
         except (TypeError, ValueError, LookupError, AttributeError) as error:
+            if type(error).__name__ == "IndivisibleError":
+                error.add_note(
+                    "at its first call a function of the global view takes whole arrays; blocks are given as "
+                    "spmd.jax.make_array_from_process_local_data(sharding, block)"
+                )
             last = next(reversed(self._programs.values()), None)
             if last is None or isinstance(error, UsageError):
                 raise

@@ -19,16 +19,19 @@ from spmd.jax.compiled import Compiled
 from spmd.jax.jitting import checked_axes
 from spmd.jax.layouts import Cuts, Side
 from spmd.jax.leaves import AbstractLeaf, data_shape, form_of, to_array, with_data
+from spmd.jax.local_arrays import ProcessLocalArray
 from spmd.jax.process_view import Axes
 from spmd.jax.programs import Forms, Names, Programs
 from spmd.jax.statics import Statics
 from spmd.jax.step import function_and_statics
+from spmd.jax.tracebacks import api_boundary
 from spmd.jax.tracing import described, lower, refuse_axes
 from spmd.runtime.simulation import Simulation
 from spmd.runtime.simulation import simulate as simulate_module
 from spmd.support.arrays import Array, Tree, UserFunction
 
 
+@api_boundary
 def simulate(
     function: UserFunction,
     *,
@@ -70,6 +73,7 @@ class Simulated:
         self._options = options
         self._programs = Programs(self._compile)
 
+    @api_boundary
     def __call__(self, *args: Tree, **kwargs: Tree) -> Tree:
         """Runs all processes on their arguments."""
         args, kwargs, static = self._statics.split(args, kwargs)
@@ -80,10 +84,12 @@ class Simulated:
         program = self._programs.of(tuple(own), tree, static, self.axes or (), names)
         return program.run(program.arrays(leaves, forms, names))
 
+    @api_boundary
     def shard(self, tree: Tree) -> Tree:
         """The stacked blocks of whole arrays: of arguments or results, all or some. See JittedFunction.shard."""
         return self._programs.apply("shard", tree)
 
+    @api_boundary
     def unshard(self, tree: Tree) -> Tree:
         """The whole arrays of stacked blocks: of results or arguments, all or some."""
         return self._programs.apply("unshard", tree)
@@ -143,6 +149,11 @@ class _Stacked(Compiled):
 
     def arrays(self, leaves: Sequence[Tree], forms: Sequence[AbstractLeaf], names: Sequence[str]) -> list[Array]:
         """The stacked arrays of the leaves: of the global view, whole ones are cut."""
+        for leaf, name in zip(leaves, names, strict=True):
+            if isinstance(leaf, ProcessLocalArray):
+                raise UsageError(
+                    f"{name} is the block of one process, and here are all: spmd.jax.jit takes it, on ranks"
+                )
         arrays = [to_array(leaf, form) for leaf, form in zip(leaves, forms, strict=True)]
         if self.is_global:
             return self.shard(arrays, self.cuts.arguments)

@@ -18,6 +18,7 @@ from spmd.jax.process_view import Axes
 from spmd.jax.programs import Names, Programs
 from spmd.jax.statics import Donated, Statics, as_names, as_numbers
 from spmd.jax.structure import OTHER_STRUCTURE
+from spmd.jax.tracebacks import api_boundary, hide_frames
 from spmd.jax.tracing import described, lower, name_of, refuse_axes
 from spmd.runtime import world
 from spmd.runtime.executable import Executable
@@ -61,6 +62,13 @@ class JittedFunction:
 
     def __call__(self, *args: Tree, **kwargs: Tree) -> Tree:
         """Runs the function on this process's arguments. All processes call it, as they would a collective."""
+        try:
+            return self._call(args, kwargs)
+        except Exception as error:
+            hide_frames(error)
+            raise
+
+    def _call(self, args: tuple[Tree, ...], kwargs: dict[str, Tree]) -> Tree:
         static: tuple[Tree, ...] = ()
         if self._has_statics:
             args, kwargs, static = self._statics.split(args, kwargs)
@@ -96,14 +104,17 @@ class JittedFunction:
         self._last_others = [index for index, kind in enumerate(self._last_types) if kind is not np.ndarray]
         return compiled.run(arrays)
 
+    @api_boundary
     def lower(self, *args: Tree, **kwargs: Tree) -> Module:
         """The program, for arguments of these forms (arrays, or jax.ShapeDtypeStruct)."""
         return self._for(args, kwargs).module
 
+    @api_boundary
     def executable(self, *args: Tree, **kwargs: Tree) -> Executable:
         """The compiled program, for arguments of these forms. It takes and gives the leaves of the trees."""
         return self._for(args, kwargs).executable
 
+    @api_boundary
     def cost(self, *args: Tree, **kwargs: Tree) -> Prediction:
         """What a step is expected to take, for arguments of these forms: time, memory and traffic; nothing runs.
 
@@ -112,6 +123,7 @@ class JittedFunction:
         """
         return self._for(args, kwargs).cost()
 
+    @api_boundary
     def shard(self, tree: Tree) -> Tree:
         """This process's blocks of whole arrays: of arguments or results, all or some.
 
@@ -119,6 +131,7 @@ class JittedFunction:
         """
         return self._programs.apply("shard", tree)
 
+    @api_boundary
     def unshard(self, tree: Tree) -> Tree:
         """The whole arrays of blocks, on every process: a collective call. Takes results or arguments, all or some.
 
@@ -126,6 +139,7 @@ class JittedFunction:
         """
         return self._programs.apply("unshard", tree)
 
+    @api_boundary
     def shardings(self, tree: Tree) -> Tree:
         """How the leaves of such a tree are cut, as `spmd.checkpoint` takes it: a tree of Layouts."""
         return self._programs.apply("shardings", tree)
@@ -180,6 +194,11 @@ class JittedFunction:
         if world.generation:  # ranks are lost and join
             raise UsageError(
                 f"{misfit}; make it in the `build` of spmd.elastic.Training, once for each number of ranks"
+            )
+        if compiled.is_global and compiled.processes < there:
+            raise UsageError(
+                f"{misfit}: a mesh of jax.devices() is of this process's own devices; one of all ranks is made as "
+                "jax.sharding.AbstractMesh(sizes, names)"
             )
         or_here = "" if compiled.is_global else ", or run all of them here with spmd.jax.simulate"
         raise UsageError(f"{misfit}; start it with `spmd launch -n {compiled.processes}`{or_here}")

@@ -60,7 +60,8 @@ def lower(function: UserFunction, axes: Axes, insert: Insert, tree: Tree, forms:
     `insert` puts what is static among the arguments.
     """
     args, kwargs = jax.tree.unflatten(tree, [form.struct for form in forms])
-    traced, is_global = _trace(function, axes, insert, args, kwargs)
+    is_cut = any(form.sharding is not None for form in forms)
+    traced, is_global = _trace(function, axes, insert, args, kwargs, is_cut)
     lowered = lower_traced(traced)
     module = module_of(lowered, name_of(function))
     if not is_global:
@@ -90,13 +91,18 @@ def described(maker: str, function: UserFunction, axes: Axes | None) -> str:
     return f"<{maker} of {name_of(function)}{over}>"
 
 
-def _trace(function: UserFunction, axes: Axes, insert: Insert, args: Tree, kwargs: Tree) -> tuple[Tree, bool]:
-    """What JAX traced, and whether it is the global view, which is lowered as JAX itself does."""
+def _trace(
+    function: UserFunction, axes: Axes, insert: Insert, args: Tree, kwargs: Tree, is_cut: bool
+) -> tuple[Tree, bool]:
+    """What JAX traced, and whether it is the global view, which is lowered as JAX itself does.
+
+    `is_cut`: arguments have shardings, so that it is.
+    """
     if isinstance(function, jax.stages.Wrapped):  # the work of jax.jit
-        with contextlib.suppress(_UnboundAxisError), _axes_told(axes):
+        with contextlib.suppress(UnboundAxisError), _axes_told(axes, function):
             all_args, all_kwargs = insert(args, kwargs)
             traced = function.trace(*all_args, **all_kwargs)
-            if _is_global(traced):
+            if is_cut or _is_global(traced):
                 return traced, True
 
     @functools.wraps(function)
@@ -104,7 +110,10 @@ def _trace(function: UserFunction, axes: Axes, insert: Insert, args: Tree, kwarg
         all_args, all_kwargs = insert(args, kwargs)
         return function(*all_args, **all_kwargs)
 
-    with _axes_told(axes):
+    if is_cut:
+        with _axes_told(axes, function):
+            return jax.jit(complete, keep_unused=True).trace(*args, **kwargs), True
+    with _axes_told(axes, function):
         traced = process_view.traced(complete, axes, args, kwargs)
     if _is_global(traced):
         return jax.jit(complete, keep_unused=True).trace(*args, **kwargs), True
@@ -130,13 +139,20 @@ def _check_permutations(traced: Any, sizes: Mapping[str, int]) -> None:
                 )
 
 
-class _UnboundAxisError(UsageError):
+class UnboundAxisError(UsageError):
     """A collective names an axis that is not there."""
 
 
+def _of_a_mesh(axes: Axes, function: UserFunction) -> str:
+    """What to say of axes of a mesh, where `function` may have one: no axes were given for it, or it is jax.jit's."""
+    may_be_global = isinstance(function, jax.stages.Wrapped) or [name for name, _ in axes] == ["processes"]
+    hint = ". In the global view the axes of a mesh are named inside of jax.shard_map alone: put the collective there"
+    return hint if may_be_global else ""
+
+
 @contextlib.contextmanager
-def _axes_told(axes: Axes) -> Iterator[None]:
-    """Makes JAX's error of an unbound axis one that tells which there are."""
+def _axes_told(axes: Axes, function: UserFunction) -> Iterator[None]:
+    """Makes JAX's error of an unbound axis in `function` one that tells which there are, and what has others."""
     try:
         yield
     except NameError as error:
@@ -144,15 +160,16 @@ def _axes_told(axes: Axes) -> Iterator[None]:
         if unbound is None:
             raise
         there = ", ".join(f"{name} ({size})" for name, size in axes)
-        raise _UnboundAxisError(
-            f"{raising_line(error.__traceback__)}a collective names the axis {unbound[1]}; the axes here are {there}"
+        raise UnboundAxisError(
+            f"{raising_line(error.__traceback__)}a collective names the axis {unbound[1]}; "
+            f"the axes here are {there}{_of_a_mesh(axes, function)}"
         ) from error
     except AssertionError as error:
         frame, line = list(walk_tb(error.__traceback__))[-1]
         if error.args or "assert" in linecache.getline(frame.f_code.co_filename, line):
             raise
         # JAX checks the axes in jax.shard_map by an assertion, and takes its own frames out of the traceback.
-        raise _UnboundAxisError(
+        raise UnboundAxisError(
             f"{raising_line(error.__traceback__)}JAX refuses this by an assertion: "
             "a collective in jax.shard_map names an axis that its mesh does not have"
         ) from error

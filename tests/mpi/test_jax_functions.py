@@ -168,3 +168,57 @@ def test_a_callback_of_the_global_view_is_issued_by_the_first_rank(name: str) ->
     results = step.unshard(step(X))
     assert (notes if RANK == 0 else []) == NOTES
     jax.tree.map(np.testing.assert_array_equal, results, expected)
+
+
+def test_blocks_are_not_taken_for_whole_arrays() -> None:
+    """At the first call arguments are whole, the same on all ranks, or are said to be blocks."""
+    cut = NamedSharding(AbstractMesh((SIZE,), ("data",)), P("data"))
+    whole = {"x": np.arange(2 * SIZE * SIZE, dtype=np.float32), "scale": np.float32(3)}
+    own = {"x": whole["x"][2 * SIZE * RANK : 2 * SIZE * (RANK + 1)], "scale": whole["scale"]}
+
+    def step() -> Any:
+        return spmd.jax.jit(
+            jax.jit(lambda tree: (tree["x"] * tree["scale"]).sum(), in_shardings=({"x": cut, "scale": None},))
+        )
+
+    if SIZE > 1:
+        with pytest.raises(spmd.UsageError, match=r"tree\['x'\] is not the same on rank 0 and rank 1: .*whole arrays"):
+            step()(own)
+        with pytest.raises(spmd.UsageError, match=r"tree\['scale'\] is not the same on rank 0 and rank"):
+            step()(whole | {"scale": np.float32(RANK == SIZE - 1)})
+    total = 3 * whole["x"].sum()
+    assert step()(whole) == total
+    given = spmd.jax.make_array_from_process_local_data(cut, own["x"])
+    assert given.shape == whole["x"].shape and given.dtype == np.float32
+    blocks = step()
+    for tree in ({"x": given, "scale": whole["scale"]}, own, whole):
+        assert blocks(tree) == total
+    doubled = spmd.jax.jit(lambda x: x * 2)  # its sharding is that of its argument
+    close(doubled(given), own["x"] * 2)
+    close(doubled.unshard(doubled(given)), whole["x"] * 2)
+    taken = spmd.jax.make_array_from_process_local_data(cut, whole["x"], whole["x"].shape)
+    np.testing.assert_array_equal(taken.block, own["x"])
+
+
+def test_blocks_of_two_axes_are_those_of_the_program() -> None:
+    two = mesh()
+    x = normal(4 * SIZE, 4 * SIZE)
+    for spec in (P("data", "model"), P("model", "data"), P(("model", "data")), P(None, "data"), P(("data", "model"))):
+        cut = NamedSharding(two, spec)
+        step = spmd.jax.jit(jax.jit(lambda x: (x + 1, x.sum()), in_shardings=cut, out_shardings=(cut, None)))
+        step.executable(x)
+        given = spmd.jax.make_array_from_process_local_data(cut, step.shard(x))
+        close(step.unshard(step(given)[0]), x + 1)
+    if two.shape["data"] > 1 and two.shape["model"] > 1:
+        other = spmd.jax.jit(jax.jit(lambda x: x.sum(), in_shardings=NamedSharding(two, P("data", "model"))))
+        given = spmd.jax.make_array_from_process_local_data(NamedSharding(two, P("model", "data")), np.ones((4, 4)))
+        with pytest.raises(spmd.UsageError, match=r"x is given cut as .*so that rank \d holds .* takes it cut as"):
+            other(given)
+
+
+def test_a_mesh_of_this_process_s_devices_is_explained() -> None:
+    own = jax.sharding.Mesh(jax.devices()[:1], ("data",))
+    step = spmd.jax.jit(jax.jit(lambda x: x + 1, in_shardings=NamedSharding(own, P("data"))))
+    if SIZE > 1:
+        with pytest.raises(spmd.UsageError, match=r"a mesh of jax\.devices\(\) .* jax\.sharding\.AbstractMesh\("):
+            step(np.zeros(4))
