@@ -251,7 +251,7 @@ def test_variables_that_cannot_be_read_are_told_before_anything_starts(
     name: str, value: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv(name, value)
-    assert cli.cli.main(["launch", "-n", "2", "--", "true"]) == 2
+    assert cli.main(["launch", "-n", "2", "--", "true"]) == 2
     said = capsys.readouterr()
     assert said.out == "" and said.err.startswith(f"spmd: {name}={value}: ") and said.err.count("\n") == 1
 
