@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from tests import cache
 from tests.mpi.ranks import inside_ranks
 
 #: No example is timed: ranks and other tests share the machine's cores.
@@ -16,13 +17,15 @@ settings.register_profile("spmd", deadline=None)
 settings.load_profile("spmd")
 
 
-@pytest.fixture(autouse=True)
-def compiled_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tests compile: none finds a whole program of an earlier run, which may have been made otherwise."""
-    monkeypatch.setattr("spmd.compiler.pipeline.compilation_cache._key", lambda module, function, options: None)
-
-
 MPI_TESTS = Path(__file__).parent / "mpi"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    cache.begin(config)
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    cache.end(config)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import spmd
-from spmd.compiler.pipeline import compilation_cache, lower
-from spmd.compiler.pipeline.compilation_cache import _sources
+from spmd.compiler.pipeline import cache_key, lower
+from spmd.compiler.pipeline.cache_key import source_files
 from spmd.compiler.pipeline.options import default_backends
 
 if "llvm" not in default_backends():
@@ -67,7 +67,6 @@ func.func @main(%x: tensor<64xcomplex<f32>>, %k: tensor<64xi32>) -> (tensor<64xf
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.undo()  # of what keeps other tests from finding programs
     monkeypatch.setenv("SPMD_CACHE_DIR", str(tmp_path / "kept"))
     return tmp_path / "kept"
 
@@ -179,7 +178,7 @@ def test_a_damaged_entry_is_none(folder: Path, compiled: list[str]) -> None:
 
 
 def test_large_constants_are_not_kept(folder: Path, monkeypatch: pytest.MonkeyPatch, compiled: list[str]) -> None:
-    monkeypatch.setattr(compilation_cache, "_MOST_CONSTANTS", 16)
+    monkeypatch.setattr(cache_key, "_MOST_CONSTANTS", 16)
     for last, times in (("5.0", 2), ("1.0", 2)):
         text = SOME.format(c=CONSTANT.format(last=last), op="stablehlo.add")
         compiled.clear()
@@ -203,6 +202,6 @@ def test_a_changed_source_is_seen(tmp_path: Path) -> None:
     source = tmp_path / "inner" / "pass.py"
     source.parent.mkdir()
     source.write_text("one = 1\n")
-    before = set(_sources(tmp_path))
+    before = set(source_files(tmp_path))
     source.write_text("one = 11\n")
-    assert len(before) == 1 and before.isdisjoint(_sources(tmp_path))
+    assert len(before) == 1 and before.isdisjoint(source_files(tmp_path))

@@ -24,6 +24,9 @@ class BlockCompiler(Protocol):
     def kernel(self, op: Op) -> Kernel:
         """The kernel of `op`."""
 
+    def on_module(self, module: Module) -> BlockCompiler:
+        """Another module compiled with the same options."""
+
     def entry(self, function: Function) -> tuple[Program, Plan]:
         """The program of a function, and the plan that it was made of."""
 

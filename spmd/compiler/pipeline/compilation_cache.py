@@ -2,30 +2,20 @@
 
 An entry is the plan of a program's entry function: the machine code of its native functions, its constants, and the
 ops that Python runs, of which kernels are made anew. It is found by the program as it was given, whatever its file is
-called, by the options, and by all that compiling depends on: the sources of this package, the libraries' versions, the
-processor. The entries lie among those of spmd.backends.llvm.jit.cache, whose care they share. An entry that cannot be
-read is none.
+called, and by all else that compiling depends on (spmd.compiler.pipeline.cache_key). The entries lie among those of
+spmd.backends.llvm.jit.cache, whose care they share. An entry that cannot be read is none.
 """
 
 from __future__ import annotations
 
-import hashlib
-import io
-import os
 import pickle
-import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING
-
-import ml_dtypes
-import numpy as np
 
 from spmd.analysis.constants import constant_array
 from spmd.analysis.memory import over_memory
-from spmd.analysis.portable import Packer, Places, PortableArray, PortableOp, PortableTables, Unpacker
+from spmd.analysis.portable import Packer, Places, PortableOp, PortableTables, Unpacker
+from spmd.compiler.pipeline.cache_key import cache_key, pickled
 from spmd.compiler.pipeline.options import Options
 from spmd.compiler.plan.native_regions import MakeStep, callback_of, native_step
 from spmd.compiler.plan.steps import Plan, PlanStep, plan_buffers
@@ -34,10 +24,6 @@ from spmd.ir.attributes import aligned
 
 if TYPE_CHECKING:
     from spmd.backends.llvm.jit.loading import StretchCode
-
-#: Bytes of constants up to which a program is kept.
-_MOST_CONSTANTS = 32 << 20
-_PACKAGE = Path(__file__).parents[2]
 
 
 @dataclass(frozen=True)
@@ -64,14 +50,15 @@ class _KeptPlan:
 
 
 class KeptProgram:
-    """The entry of `function` of `module`, compiled with `options`."""
+    """The entry of `function` of `module`, compiled with `options`; what is watched is compiled anew."""
 
     def __init__(self, module: Module, function: Function, options: Options) -> None:
         from spmd.backends.llvm.jit.cache import user_cache  # loaded late, as all of LLVM
 
-        self._module = module
         self._cache = user_cache() if options.is_native and options.watch is None else None
-        self._key = _key(module, function, options) if self._cache is not None else None
+        if self._cache is not None:
+            self._places = Places(module)
+            self._key = cache_key(module, function, options, self._places)
 
     def get(self, make_step: MakeStep) -> Plan | None:
         """The plan that was kept; `make_step` makes the steps that Python runs. None where there is none."""
@@ -81,15 +68,15 @@ class KeptProgram:
         for step in kept.steps:
             if step.code is not None and over_memory("", step.code.arena, step.code.arena) is not None:
                 return None  # compiled again, it is refused with its reason
-        return _plan(kept, Unpacker(kept.tables, list(self._module.walk())), make_step)
+        return _plan(kept, Unpacker(kept.tables, self._places.ops), make_step)
 
     def put(self, plan: Plan) -> None:
         """Keeps `plan`, if it can be."""
         if self._cache is None or self._key is None:
             return
-        packer = Packer(Places(self._module))
+        packer = Packer(self._places)
         kept = _kept(plan, packer)
-        if packer.is_placed and (content := _pickled(kept)) is not None:
+        if packer.is_placed and (content := pickled(kept)) is not None:
             self._cache.put(self._key, content)
 
 
@@ -129,49 +116,3 @@ def _step(kept: _KeptStep, unpacker: Unpacker, make_step: MakeStep) -> PlanStep:
     callbacks = [callback_of(make_step(each), None) for each in called]
     inputs, outputs = unpacker.values(kept.inputs), unpacker.values(kept.outputs)
     return native_step(op, CompiledStretch(kept.code, callbacks), inputs, outputs, called)
-
-
-def _key(module: Module, function: Function, options: Options) -> str | None:
-    """What tells one compilation from every other; None of one that is not kept."""
-    packer = Packer()
-    program = packer.op(module)
-    arrays = (value for each in packer.tables.attributes for value in each.values() if isinstance(value, PortableArray))
-    if sum(array.elements.nbytes for array in arrays) > _MOST_CONSTANTS:
-        return None
-    content = _pickled((program, packer.tables))
-    if content is None:
-        return None
-    told = f"{_made_by()}\n{function.symbol}\n{options!r}\n{options.thread_count}\n{options.overlaps}\n"
-    return hashlib.sha256(told.encode() + content).hexdigest()
-
-
-def _pickled(data: object) -> bytes | None:
-    """`data` as bytes that are the same for equal data, whatever objects it shares; None for what cannot be kept."""
-    file = io.BytesIO()
-    pickler = pickle.Pickler(file, pickle.HIGHEST_PROTOCOL)
-    pickler.fast = True  # nothing is told by where it stood before
-    try:
-        pickler.dump(data)
-    except (pickle.PicklingError, TypeError, AttributeError, ValueError, RecursionError):
-        return None
-    return file.getvalue()
-
-
-@cache
-def _made_by() -> str:
-    """What compiling depends on beside the program: this package's sources, libraries, the processor."""
-    from spmd.backends.llvm.jit.jit import made_by  # late: LLVM may be absent
-    from spmd.backends.llvm.jit.processor import host
-
-    sources = hashlib.sha256("\n".join(sorted(_sources(_PACKAGE))).encode()).hexdigest()
-    libraries = f"{sys.version} {np.__version__} {np.__file__} {ml_dtypes.__version__}"
-    return f"{sources} {libraries} {made_by(host())}"
-
-
-def _sources(folder: Path) -> Iterator[str]:
-    """Each file of Python below `folder`, with its size and when it was changed."""
-    for folder_name, _, names in os.walk(folder):
-        for name in names:
-            if name.endswith(".py"):
-                status = os.stat(os.path.join(folder_name, name))
-                yield f"{folder_name}/{name} {status.st_size} {status.st_mtime_ns}"

@@ -78,6 +78,10 @@ class ModuleLowering:
         """The same module compiled for the processes of another grid."""
         return ModuleLowering(self.module, replace(self.options, grid=grid))
 
+    def on_module(self, module: Module) -> ModuleLowering:
+        """Another module compiled for the same processes."""
+        return ModuleLowering(module, self.options)
+
     def vectorized(self, op: Op, index: int) -> Callable[..., tuple[Array, ...]]:
         """Region `index` of `op`, whose arguments are scalars, as a function on whole arrays."""
         return vectorized(self, op, index)

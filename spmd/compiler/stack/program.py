@@ -84,13 +84,16 @@ def _left(memory: int, size: int, flat: Function) -> int:
     return max(memory - held, memory // 8)
 
 
-def stack_region(module: Module, options: Options, op: Op, index: int, count: int) -> Function:
-    """Region `index` of `op`, whose arguments are scalars, for `count` elements at once.
+def stack_region(module: Module, options: Options, op: Op, index: int, count: int) -> tuple[Module, Function]:
+    """Region `index` of `op`, whose arguments are scalars, for `count` elements at once: a function, and its module.
 
     Takes the region's arguments, each tensor<count x ...>, then what the regions of `op` capture, as it is; gives the
     region's results, each tensor<count x ...>.
     """
-    stacker = Stacker(module, replace(options, grid=ProcessGrid(count, 1)))
+    prefix = "element."
+    while any(symbol.startswith(prefix) for symbol in module.symbols):
+        prefix += "element."
+    stacker = Stacker(module, replace(options, grid=ProcessGrid(count, 1)), prefix)
     stacker.location = op.location
     source, captured = op.regions[index].block, captured_values(op)
     types = [*(stacker.type_of(value.type) for value in source.arguments), *(value.type for value in captured)]
@@ -101,7 +104,8 @@ def stack_region(module: Module, options: Options, op: Op, index: int, count: in
         trees = stacker.run(source, [StackedValue(value, True) for value in body.arguments[:arity]])
         results = [stacker.stack(leaf) for tree in trees for leaf in leaves(tree)]
         body.ops.append(make_op("func.return", results, location=op.location))
-    return make_function("region", body, location=op.location)
+    function = make_function(stacker.new_symbol(op), body, location=op.location)
+    return module_of(module, function, stacker.functions), function
 
 
 def function_of(flat: Function, body: Block) -> Function:

@@ -109,8 +109,8 @@ def _stacked(lowering: BlockCompiler, op: Op, index: int) -> Callable[..., tuple
         count = arrays[0].size
         program = programs.get(count)
         if program is None:
-            function = stack_region(lowering.module, lowering.options, op, index, count)
-            program = programs[count] = lowering.entry(function)[0]
+            module, function = stack_region(lowering.module, lowering.options, op, index, count)
+            program = programs[count] = lowering.on_module(module).entry(function)[0]
         return program(None, *arrays, *captured)
 
     def call(*arrays: Array) -> tuple[Array, ...]:

@@ -34,8 +34,8 @@ class Routine:
 @cache
 def routine(name: str) -> Routine:
     """The routine called `name` in BLAS or LAPACK: "sgemm", "dpotrf", ..."""
-    library = _numpy_library()
-    symbol = getattr(library, _IN_NUMPY.format(name=name), None) if library is not None else None
+    numpys = _numpy_library()
+    symbol = getattr(numpys, _IN_NUMPY.format(name=name), None) if numpys is not None else None
     if symbol is not None:
         return Routine(name, "i64", ctypes.cast(symbol, ctypes.c_void_p).value or 0)
     return Routine(name, "i32", _exported_by_scipy(name))
@@ -57,19 +57,23 @@ class ThreadCount:
 @cache
 def thread_count() -> ThreadCount | None:
     """Of the library that `routine` finds; None of one that does not say."""
-    library = _numpy_library()
+    numpys = _numpy_library()
     names = (_IN_NUMPY_THREADS.format(verb=verb) for verb in ("get", "set"))
-    symbols = [getattr(library, name, None) for name in names]
+    symbols = [getattr(numpys, name, None) for name in names]
     addresses = [ctypes.cast(symbol, ctypes.c_void_p).value or 0 for symbol in symbols if symbol is not None]
     return ThreadCount(*addresses) if len(addresses) == 2 else None
 
 
-@cache
-def _numpy_library() -> ctypes.CDLL | None:
-    """The OpenBLAS that lies beside or in NumPy's package, as its wheels have it."""
+def library() -> Path | None:
+    """The file of the OpenBLAS that lies beside or in NumPy's package, as its wheels have it; None where none does."""
     package = Path(np.__file__).parent
     homes = (package.with_name("numpy.libs"), package / ".dylibs")
-    path = next((file for home in homes for file in home.glob("*openblas*")), None)
+    return next((file for home in homes for file in home.glob("*openblas*")), None)
+
+
+@cache
+def _numpy_library() -> ctypes.CDLL | None:
+    path = library()
     return None if path is None else ctypes.CDLL(str(path))
 
 

@@ -1,0 +1,61 @@
+"""The cache of compiled programs while tests run: one folder a run, in which nobody finds what a test has altered."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import tempfile
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+import pytest
+
+from spmd.compiler.pipeline import cache_key
+
+#: The folder of this run, for the processes that its tests start.
+RUN_VARIABLE = "SPMD_TEST_CACHE"
+_FOLDER: pytest.StashKey[tempfile.TemporaryDirectory[str]] = pytest.StashKey()
+_NUMBERS = itertools.count()
+#: By the MonkeyPatch that did it: what stands in place of attributes of the project's modules and classes.
+_replaced: dict[int, list[str]] = {}
+
+
+def begin(config: pytest.Config) -> None:
+    """Makes the folder of this run, unless this pytest was started by one that has; notes what tests replace."""
+    if RUN_VARIABLE not in os.environ:
+        config.stash[_FOLDER] = folder = tempfile.TemporaryDirectory(prefix="spmd-tests-cache-")
+        os.environ[RUN_VARIABLE] = folder.name
+    os.environ["SPMD_CACHE_DIR"] = os.environ[RUN_VARIABLE]
+    cache_key.PARTS["replaced by a test"] = lambda module, function, options: list(_replaced.values())
+    pytest.MonkeyPatch.setattr = _noting(pytest.MonkeyPatch.setattr)  # type: ignore[method-assign]
+    pytest.MonkeyPatch.undo = _forgetting(pytest.MonkeyPatch.undo)  # type: ignore[method-assign]
+
+
+def end(config: pytest.Config) -> None:
+    """Removes the folder, if this run made it."""
+    folder = config.stash.get(_FOLDER, None)
+    if folder is not None:
+        folder.cleanup()
+
+
+def _noting(setattr: Callable[..., None]) -> Callable[..., None]:
+    @wraps(setattr)
+    def note(patch: pytest.MonkeyPatch, target: object, *rest: Any, **named: Any) -> None:
+        setattr(patch, target, *rest, **named)
+        owner = target if isinstance(target, str) else getattr(target, "__module__", getattr(target, "__name__", ""))
+        if str(owner).startswith("spmd"):
+            value = rest[-1]
+            plain = repr(value) if isinstance(value, (int, float, str)) else f"{os.getpid()} {next(_NUMBERS)}"
+            _replaced.setdefault(id(patch), []).append(f"{target!r} {rest[0]!r} {plain}")
+
+    return note
+
+
+def _forgetting(undo: Callable[..., None]) -> Callable[..., None]:
+    @wraps(undo)
+    def forget(patch: pytest.MonkeyPatch) -> None:
+        undo(patch)
+        _replaced.pop(id(patch), None)
+
+    return forget
