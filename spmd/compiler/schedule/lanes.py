@@ -20,8 +20,8 @@ LANES, FOLDING_LANES = 16, 64
 #: Bits of the vectors that lanes of narrow types fill, how many vectors lanes may take, and by how much more of the
 #: lanes must then stand for points.
 _BITS, _SEVERAL, _WORTH = 512, 4, 1.15
-#: Points of a nest that is written out without any loop.
-WRITTEN_OUT = 16
+#: Points of a stage that is written out without any loop.
+_WRITTEN_OUT = 16
 #: Pieces of memory that a vector's lanes are read from, where they do not lie evenly.
 _MOST_PIECES = 8
 #: Steps between lanes that are shuffled; others are gathered.
@@ -86,9 +86,20 @@ class Lanes:
         return tuple(leap * (lane // self.extent) + step * (lane % self.extent) for lane in range(self.width))
 
 
+def points_of(nest: Nest, stage: Stage) -> int:
+    """The points of `stage` within one turn of the loops that stages share. Loops that are merged in others, which
+    `nest.extents` still has, do not count."""
+    return prod(nest.extents[variable] for variable in stage.loops if variable not in nest.outer)
+
+
+def is_written_out(nest: Nest, stage: Stage) -> bool:
+    """Whether `stage` is written point by point, without any loop: no part of it can be run alone."""
+    return points_of(nest, stage) <= _WRITTEN_OUT
+
+
 def lanes_of(nest: Nest, stage: Stage) -> Lanes:
     """The points of `stage` that are computed at a time."""
-    points = prod(nest.extents[variable] for variable in stage.loops if variable not in nest.outer)
+    points, written_out = points_of(nest, stage), is_written_out(nest, stage)
     if points <= 1:
         return Lanes()
     among = stage.loops
@@ -104,7 +115,7 @@ def lanes_of(nest: Nest, stage: Stage) -> Lanes:
     most = FOLDING_LANES if stage.reductions and lane == max(stage.loops) else _most(stage)
     if has_short_rows(nest, stage, lane):
         return Lanes(lane, SIDE)
-    if lane in kept[-1:] and points > WRITTEN_OUT:
+    if lane in kept[-1:] and not written_out:
         lanes = _turn_by_turn(nest, stage, kept, most) or _woven(nest, stage, kept, most)
         if lanes is not None:
             return lanes
@@ -113,7 +124,7 @@ def lanes_of(nest: Nest, stage: Stage) -> Lanes:
     width = 1
     while width < most and width < extent:
         width *= 2
-    if points <= WRITTEN_OUT and (width != extent or points != extent):
+    if written_out and (width != extent or points != extent):
         return Lanes()
     return Lanes(lane, width)
 

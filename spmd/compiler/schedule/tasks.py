@@ -16,8 +16,8 @@ from spmd.analysis.affine import Variable
 from spmd.compiler.schedule.buffers import Buffer, Frame, Memory
 from spmd.compiler.schedule.costs import cost_of_nests
 from spmd.compiler.schedule.fold_blocks import shared_blocks
-from spmd.compiler.schedule.lanes import SIDE, WRITTEN_OUT, lanes_of, turned_loop
-from spmd.compiler.schedule.nest import Nest, Stage
+from spmd.compiler.schedule.lanes import SIDE, is_written_out, lanes_of, turned_loop
+from spmd.compiler.schedule.nest import Nest
 from spmd.ir import Value
 
 #: Operations, and bytes, of a nanosecond, roughly; what a unit takes at least to be cut, and a task of it.
@@ -90,15 +90,8 @@ def plan_tasks(memory: Memory, nest: Nest, frame: Frame, results: Sequence[Value
 
 def cut_loop(nest: Nest, num_tasks: int) -> Cut | None:
     """Where `nest` is cut: at the outermost of the loops that are long enough, or the longest; None if it cannot be."""
-    if nest.outer:
-        candidates = [(variable, 1) for variable in nest.outer]
-    elif len(nest.stages) != 1 or prod(nest.extents) <= WRITTEN_OUT:
-        return None
-    else:
-        (stage,) = nest.stages
-        candidates = [(variable, _iterations(nest, stage, variable)) for variable in stage.kept]
     best: Cut | None = None
-    for variable, iterations in candidates:
+    for variable, iterations in _cuttable(nest):
         extent = nest.extents[variable]
         size = -(-extent // (num_tasks * iterations)) * iterations
         count = extent // size
@@ -109,11 +102,15 @@ def cut_loop(nest: Nest, num_tasks: int) -> Cut | None:
     return best
 
 
-def _iterations(nest: Nest, stage: Stage, variable: Variable) -> int:
-    """How many iterations of a loop are taken at a time."""
+def _cuttable(nest: Nest) -> list[tuple[Variable, int]]:
+    """The loops of which a stretch can be run alone, and how many iterations of each are taken at a time."""
+    if nest.outer:
+        return [(variable, 1) for variable in nest.outer]
+    if len(nest.stages) != 1 or is_written_out(nest, nest.stages[0]):
+        return []
+    (stage,) = nest.stages
     lanes = lanes_of(nest, stage)
-    if variable == lanes.around:
-        return lanes.turns
-    if variable == lanes.variable:
-        return nest.extents[variable] if lanes.around is not None else lanes.width
-    return SIDE if variable == turned_loop(nest, stage, lanes) else 1
+    taken = lanes.taken()
+    if (turned := turned_loop(nest, stage, lanes)) is not None:
+        taken[turned] = SIDE
+    return [(variable, taken.get(variable, 1)) for variable in stage.kept if variable != lanes.inner]

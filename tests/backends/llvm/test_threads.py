@@ -50,6 +50,29 @@ def test_random_programs_give_the_same_bits_for_any_number_of_threads(data: st.D
 
 
 @pytest.mark.usefixtures("all_are_cut")
+@pytest.mark.parametrize("shape", [(3, 3), (4, 4), (17, 1), (2, 9), (16, 8), (33, 2), (33, 5), (5, 33, 3)], ids=str)
+def test_what_is_written_over_its_operand_is_written_once(shape: tuple[int, ...]) -> None:
+    """A loop that is cut is run in parts, however few points the stage has once its loops are merged."""
+    full = f"tensor<{'x'.join(map(str, shape))}xf32>"
+    axes, order = list(range(len(shape))), [*range(1, len(shape)), 0]
+    turned = f"tensor<{'x'.join(str(shape[axis]) for axis in order)}xf32>"
+    module = spmd.parse(f"""func.func @main(%x: {full}) -> (tensor<f32>, {full}, {turned}) {{
+      %zero = stablehlo.constant dense<0.0> : tensor<f32>
+      %c = stablehlo.cosine %x : {full}
+      %s = stablehlo.reduce(%c init: %zero) applies stablehlo.add across dimensions = {axes}
+        : ({full}, tensor<f32>) -> tensor<f32>
+      %n = stablehlo.negate %c : {full}
+      %t = stablehlo.transpose %x, dims = {order} : ({full}) -> {turned}
+      %u = stablehlo.negate %t : {turned}
+      return %s, %n, %u : tensor<f32>, {full}, {turned}
+    }}""")
+    array = np.random.default_rng(1).standard_normal(shape).astype(np.float32)
+    alone, *others = [bits(spmd.compile(module, threads=threads)(array)) for threads in THREADS]
+    assert others == [alone] * len(others)
+    np.testing.assert_array_equal(spmd.compile(module, threads=2)(array)[2], -array.transpose(order))
+
+
+@pytest.mark.usefixtures("all_are_cut")
 @pytest.mark.parametrize("count", [127, 8192, 65537, 300_001])
 def test_a_fold_of_everything_has_one_association(count: int) -> None:
     array = np.random.default_rng(count).standard_normal(count).astype(np.float32)

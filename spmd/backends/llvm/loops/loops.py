@@ -33,6 +33,8 @@ class LoopWriter:
     def __init__(self, point: PointWriter, part: Range | None = None) -> None:
         self.point = point
         self.part = part
+        #: Whether the loop that `part` is of was run; of a single turn, there need be no loop.
+        self.is_part_run = part is None or part.stop is None
 
     def nested(self, variables: Sequence[Variable], body: Callable[[], None], written_out: bool) -> None:
         """Loops over `variables`, outermost first, around what `body` writes."""
@@ -81,7 +83,10 @@ class LoopWriter:
         return part.first, self.point.text.value(f"select i1 {part.is_last}, i64 {stop}, i64 {part.stop}")
 
     def _part_of(self, variable: Variable) -> Range | None:
-        return self.part if self.part is not None and self.part.variable == variable else None
+        if self.part is None or self.part.variable != variable:
+            return None
+        self.is_part_run = True
+        return self.part
 
     def at(self, variable: Variable, number: str, inside: Callable[[], None]) -> None:
         """`inside` with the variable at one known place."""

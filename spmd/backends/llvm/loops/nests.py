@@ -7,7 +7,6 @@ that lanes are neighbours; where that dimension is folded the lanes hold partial
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from math import prod
 
 from spmd.analysis.affine import Variable
 from spmd.backends.llvm.emit.text import FunctionText
@@ -23,7 +22,7 @@ from spmd.backends.llvm.loops.windows import write_window
 from spmd.backends.llvm.reductions.column_tiling import StripWriter, is_strip
 from spmd.backends.llvm.reductions.reductions import FoldWriter
 from spmd.backends.llvm.reductions.small_axis_reduction import write_short_rows
-from spmd.compiler.schedule.lanes import WRITTEN_OUT, has_short_rows, lanes_of, turned_loop
+from spmd.compiler.schedule.lanes import has_short_rows, is_written_out, lanes_of, points_of, turned_loop
 from spmd.compiler.schedule.nest import Nest, Stage
 from spmd.ir import Value
 
@@ -48,6 +47,7 @@ class NestWriter:
         what = self.point.text, self.nest, self.point.pointer, self.loops.part
         if not write_copy(*what) and not write_window(*what):
             self._outer(self.nest.outer)
+            assert self.loops.is_part_run, "each part would run the whole of a nest that is cut"
 
     def write_blocks(self, memory: str, part: Range) -> None:
         """Folds the blocks `part`, by number, and writes what they give to `memory`; the last part, what is left."""
@@ -77,11 +77,11 @@ class NestWriter:
                 self._stage(stage)
 
     def _stage(self, stage: Stage) -> None:
-        points = prod(self.nest.extents[variable] for variable in stage.loops if variable not in self.nest.outer)
+        points = points_of(self.nest, stage)
         if not points and not stage.reductions:
             return
         self.point.lanes = lanes_of(self.nest, stage)
-        written_out = points <= WRITTEN_OUT
+        written_out = is_written_out(self.nest, stage)
         turned = turned_loop(self.nest, stage, self.point.lanes)
         has_inside = points >= _LEAST_INSIDE and turned is None and not stage.updates
         inside = inside_of(self.nest, stage, self.point.lanes) if has_inside else None
