@@ -98,18 +98,29 @@ def remainder(z: Element, w: Element) -> Element:
 
 def maximum(z: Element, w: Element) -> Element:
     """The larger by the real part, then by the imaginary part; an operand with NaN, the first one before."""
-    return _extremum("g", z, w)
+    return _extremum("G", z, w)
 
 
 def minimum(z: Element, w: Element) -> Element:
     """The smaller by the real part, then by the imaginary part; an operand with NaN, the first one before."""
-    return _extremum("l", z, w)
+    return _extremum("L", z, w)
+
+
+def compared(direction: str, z: Element, w: Element) -> Expression:
+    """EQ and NE of both parts; LT, LE, GT, GE by the real parts, and where these are equal by the imaginary ones.
+
+    Nothing is below, above or equal to a number with NaN in either part, as in NumPy. Source: StableHLO specification,
+    "compare": complex elements are ordered lexicographically.
+    """
+    if direction in ("EQ", "NE"):
+        parts = [compare("une" if direction == "NE" else "oeq", x, y) for x, y in zip(z, w, strict=True)]
+        return parts[0] | parts[1] if direction == "NE" else parts[0] & parts[1]
+    beyond = compare(f"o{direction[0].lower()}t", z[0], w[0]) & compare("ord", z[1], w[1])
+    return beyond | (compare("oeq", z[0], w[0]) & compare(f"o{direction.lower()}", z[1], w[1]))
 
 
 def _extremum(way: str, z: Element, w: Element) -> Element:
-    beyond = compare(f"o{way}t", z[0], w[0]) & compare("ord", z[1], w[1])
-    tied = compare("oeq", z[0], w[0]) & compare(f"o{way}e", z[1], w[1])
-    first = beyond | tied | (is_nan(z[0]) | is_nan(z[1]))
+    first = compared(f"{way}E", z, w) | (is_nan(z[0]) | is_nan(z[1]))
     return select(first, z[0], w[0]), select(first, z[1], w[1])
 
 

@@ -174,8 +174,6 @@ def is_finite(op: Op, operands: Sequence[Element]) -> list[Element] | None:
 
 # --- comparison and choice -------------------------------------------------------------------------------------------
 
-_PREDICATES = {"EQ": "eq", "NE": "ne", "GE": "ge", "GT": "gt", "LE": "le", "LT": "lt"}
-
 
 @rule("stablehlo.compare")
 def comparison(op: Op, operands: Sequence[Element]) -> list[Element] | None:
@@ -188,8 +186,7 @@ def compared(
 ) -> Expression:
     """The i1 of a comparison of two elements; `direction` is EQ, NE, GE, GT, LE or LT."""
     if element_type.is_complex:
-        parts = [_float_comparison(direction, x, y) for x, y in zip(left, right, strict=True)]
-        return b.any_of(*parts) if direction == "NE" else b.all_of(*parts)
+        return z.compared(direction, left, right)
     x, y = left[0], right[0]
     if element_type.is_float:
         if compare_type != "TOTALORDER":
@@ -199,11 +196,11 @@ def compared(
 
 
 def _float_comparison(direction: str, x: Expression, y: Expression) -> Expression:
-    return compare("une" if direction == "NE" else "o" + _PREDICATES[direction], x, y)
+    return compare("une" if direction == "NE" else "o" + direction.lower(), x, y)
 
 
 def _integer_comparison(direction: str, x: Expression, y: Expression, *, signed: bool) -> Expression:
-    predicate = _PREDICATES[direction]
+    predicate = direction.lower()
     return compare(predicate if predicate in ("eq", "ne") else ("s" if signed else "u") + predicate, x, y)
 
 

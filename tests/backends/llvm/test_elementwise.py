@@ -9,6 +9,7 @@ from spmd.analysis.scalar.expression import parameter, walk
 from spmd.backends.numpy import chlo, elementwise
 from spmd.backends.numpy.core import make_kernel
 from spmd.ir import Op
+from spmd.support.arrays import DType
 from spmd.types import COMPLEX64, COMPLEX128, ELEMENT_TYPES, I1, ElementType, QuantizedType
 from tests.backends.llvm.harness import SIZE, Array, NativeLoop, make_op, op_loop, same, scalar_form, values_of
 
@@ -127,8 +128,24 @@ def test_convert(source: ElementType) -> None:
 
 def test_compare() -> None:
     for element, width in CASES:
-        for direction in ("EQ", "NE", *(() if element.is_complex else ("LT", "GE"))):
-            check(make_op("stablehlo.compare", [element] * 2, I1, comparison_direction=direction), width)
+        operands = pairs_of_parts(element.dtype) if element.is_complex else None
+        for direction in ("EQ", "NE", "LT", "LE", "GT", "GE"):
+            check(make_op("stablehlo.compare", [element] * 2, I1, comparison_direction=direction), width, operands)
+
+
+def pairs_of_parts(dtype: DType) -> list[Array]:
+    """All pairs of complex numbers with parts that are alike, ordered, zeros of both signs, infinite or NaN."""
+    parts = np.array([0.0, -0.0, 1.0, -2.0, np.inf, -np.inf, np.nan])
+    numbers = np.empty((parts.size, parts.size), dtype)
+    numbers.real, numbers.imag = parts[:, None], parts
+    return [each.ravel() for each in np.meshgrid(numbers, numbers)]
+
+
+@pytest.mark.parametrize("name", ["maximum", "minimum"])
+def test_extrema_of_complex_numbers(name: str) -> None:
+    for element in ELEMENTS:
+        if element.is_complex:
+            check(make_op(f"stablehlo.{name}", [element] * 2, element), 16, pairs_of_parts(element.dtype))
 
 
 def test_total_order() -> None:
