@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any, NamedTuple
 
-from spmd.analysis.constants import constant_array
+from spmd.analysis.constants import constant_array, constant_scalar
 from spmd.analysis.expressions import gives_back
+from spmd.analysis.reducers import identity
 from spmd.ir import Block, Op, Region, Value
-from spmd.types import ElementType
+from spmd.types import ElementType, storage_range
 
 
 @dataclass(frozen=True)
@@ -30,13 +31,20 @@ class Extremum:
                      integers and in total order
 
     Zeros of two signs are equal unless `total`: the index is as `tie` says, the value is one of them, and which one
-    only the region itself tells.
+    only the region itself tells (but see `keeps_first`).
     """
 
     kind: str
     total: bool
     tie: str
     propagates_nan: bool
+
+    def commutes(self, element: ElementType) -> bool:
+        """Whether the outcome for values of `element` does not depend on the order of pairs.
+
+        Of floats that are not in total order it does: one of two NaNs and one of two zeros is kept.
+        """
+        return self.tie == "low" and (self.total or not element.is_float)
 
 
 class _Case(NamedTuple):
@@ -90,6 +98,46 @@ def extremum_of(region: Region) -> Extremum | None:
             return None
         table[case] = outcome
     return _matching(table, value.is_float)
+
+
+def keeps_first(op: Op, extremum: Extremum) -> bool:
+    """Whether `op`, a reduce by `extremum`, finds the first of all floats that are equal, NaNs being so, and its index.
+
+    Its indices count upwards along the one dimension that is reduced, and its initial pair comes before and loses
+    against every other, or ties with it at the same index. Of two pairs the one whose value is better, or else whose
+    index is lower, may then be taken as it is: in whichever order pairs meet, the outcome is one pair of the operands.
+    """
+    if op.name != "stablehlo.reduce" or len(op["dimensions"]) != 1 or extremum.tie != "low" or extremum.total:
+        return False
+    value, place, initial_value, initial_place = op.operands
+    element = value.tensor.element_type
+    if not isinstance(element, ElementType) or not extremum.propagates_nan or element != _element_of_region(op):
+        return False
+    worst = identity(extremum.kind, element)
+    starts = constant_scalar(initial_value), constant_scalar(initial_place)
+    if worst is None or starts[0] is None or starts[1] is None or starts[0] != worst or starts[1] != 0:
+        return False
+    return counts_along(place, op["dimensions"])
+
+
+def counts_along(places: Value, axes: tuple[int, ...]) -> bool:
+    """Whether indices count from 0 upwards along the one dimension `axes`, so that the first is the lowest."""
+    indices = places.tensor
+    if len(axes) != 1 or not isinstance(indices.element_type, ElementType) or not indices.element_type.is_integer:
+        return False
+    if not indices.is_static or indices.static_shape[axes[0]] - 1 > storage_range(indices.element_type)[1]:
+        return False
+    op = places.defining_op
+    while op is not None and op.name == "stablehlo.broadcast_in_dim":
+        if axes[0] not in op["broadcast_dimensions"]:
+            return False
+        axes = (op["broadcast_dimensions"].index(axes[0]),)
+        op = op.operands[0].defining_op
+    return op is not None and op.name == "stablehlo.iota" and (op["iota_dimension"],) == axes
+
+
+def _element_of_region(op: Op) -> object:
+    return op.regions[0].block.arguments[0].tensor.element_type
 
 
 # --- reading the ops in one case -------------------------------------------------------------------------------------

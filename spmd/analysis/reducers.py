@@ -27,7 +27,7 @@ KINDS = ("add", "multiply", "maximum", "minimum", "and", "or", "xor")
 
 @dataclass(frozen=True)
 class Monoid:
-    """An associative and commutative op on elements of one type; `kind` is its name without the dialect.
+    """An associative op on elements of one type, commutative but for `commutes`; `kind` is its name, without dialect.
 
     `element` is the type in which the region computes, to which what is folded is converted first. Elements of i1 are
     OR-ed by add and maximum, AND-ed by multiply and minimum. Maximum and minimum propagate NaN, and order zeros by
@@ -57,6 +57,14 @@ class Monoid:
     def idempotent(self) -> bool:
         """Whether an element combined with itself is itself."""
         return self.kind in ("maximum", "minimum", "and", "or") or (self.element.is_boolean and self.kind != "xor")
+
+    @property
+    def commutes(self) -> bool:
+        """Whether the result of several elements has the same bits in any order, where no rounding tells orders apart.
+
+        Of complex numbers with NaN, or whose parts are zeros of two signs, maximum and minimum keep the first.
+        """
+        return not (self.element.is_complex and self.kind in ("maximum", "minimum"))
 
     @cached_property
     def identity(self) -> Array | None:

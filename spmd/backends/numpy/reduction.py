@@ -16,7 +16,7 @@ from collectives.monoids import UFUNCS
 from collectives.reduction import MONOIDS, arithmetic
 from collectives.stacked import fold_first
 from spmd.analysis.constants import constant_scalar
-from spmd.analysis.extrema import Extremum, extremum_of
+from spmd.analysis.extrema import Extremum, counts_along, extremum_of, keeps_first
 from spmd.analysis.order import IN_ORDER
 from spmd.backends.numpy.core import Context, Kernel, kernel
 from spmd.backends.numpy.pointwise import compute_dtype, is_sign_and_magnitude
@@ -210,7 +210,7 @@ def _extremum_reduction(
     combine, element = context.vectorized(op, 0), _element(values)
     if extremum.total and not is_sign_and_magnitude(element):
         return applying(op, general)
-    counted = _counts_along(places, axes)
+    counted, first_kept = counts_along(places, axes), keeps_first(op, extremum)
     rows = prod(shape) // max(1, shape[axes[0]]) if len(axes) == 1 else 0
     first_nan = len(axes) == 1 and extremum.tie != "last"
     if rows >= _MANY_ROWS and counted and extremum.tie != "last" and _is_short_row(shape, axes[0]):
@@ -236,8 +236,12 @@ def _extremum_reduction(
         else:
             best, where = find(value.astype(wide, copy=False), place)
             nan_wins = extremum.propagates_nan and first_nan
-            if is_float and ((not nan_wins and np.isnan(best).any()) or _zeros_meet(best, value)):
+            if is_float and not nan_wins and np.isnan(best).any():
                 return general(value, place, init_value, init_place)
+            if is_float and _zeros_meet(best, value):
+                if not first_kept:
+                    return general(value, place, init_value, init_place)
+                best = np.take_along_axis(value, np.expand_dims(where, axes[0]), axes[0]).squeeze(axes[0])
             best = best.astype(value.dtype, copy=False)
         return (best, where) if neutral else combine(init_value, init_place, best, where)
 
@@ -253,17 +257,6 @@ def _element(value: Value) -> ElementType:
     element = value.tensor.element_type
     assert isinstance(element, ElementType)
     return element
-
-
-def _counts_along(places: Value, axes: tuple[int, ...]) -> bool:
-    """Whether the indices are an iota along the one reduced dimension, so that the first is the lowest."""
-    op = places.defining_op
-    while op is not None and op.name == "stablehlo.broadcast_in_dim" and len(axes) == 1:
-        if axes[0] not in op["broadcast_dimensions"]:
-            return False
-        axes = (op["broadcast_dimensions"].index(axes[0]),)
-        op = op.operands[0].defining_op
-    return op is not None and op.name == "stablehlo.iota" and (op["iota_dimension"],) == axes
 
 
 Found = Callable[[Array, Array], tuple[Array, Array]]

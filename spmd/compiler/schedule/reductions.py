@@ -6,10 +6,11 @@ from collections.abc import Callable, Sequence
 
 from spmd.analysis.affine import Affine, linear, row_major
 from spmd.analysis.constants import constant_array
-from spmd.analysis.extrema import extremum_of
+from spmd.analysis.extrema import Extremum, extremum_of, keeps_first
 from spmd.analysis.index_maps import ElementReader, Index, element_type
 from spmd.analysis.order import IN_ORDER
 from spmd.analysis.reducers import Monoid, identity, monoids_of
+from spmd.analysis.scalar.build import compare, is_nan, select
 from spmd.analysis.scalar.conversion import converted
 from spmd.analysis.scalar.elements import Element, element_constant, encode, register_types
 from spmd.analysis.scalar.elementwise import compute
@@ -68,12 +69,17 @@ def _region_fold(op: Op, read: Sequence[Element], kept: Index, reader: ElementRe
     inputs = [_as(g, v, e) for g, v, e in zip(read, op.operands[:count], elements, strict=True)]
     initial = [_as(reader.read(v, ()), v, e) for v, e in zip(op.operands[count:], elements, strict=True)]
     folded, more = _parameters([*elements, *elements], count)
-    if monoids is None:
-        combined = region_results(block, [*folded, *more], lambda value: reader.read(value, ()))
-        neutral = _flat(initial) if _any_order(op) else None
-    else:
+    extremum = extremum_of(op.regions[0]) if monoids is None else None
+    if monoids is not None:
         combined = [_combined(m, x, y) for m, x, y in zip(monoids, folded, more, strict=True)]
-        neutral = None if IN_ORDER in op.discardable else _identities(monoids, elements)
+        any_order = all(monoid.commutes for monoid in monoids) and IN_ORDER not in op.discardable
+        neutral = _identities(monoids, elements) if any_order else None
+    elif extremum is not None and IN_ORDER not in op.discardable and keeps_first(op, extremum):
+        combined, neutral = _better_pair(extremum, folded, more), _flat(initial)
+    else:
+        combined = region_results(block, [*folded, *more], lambda value: reader.read(value, ()))
+        commutes = extremum is not None and extremum.commutes(elements[0]) and IN_ORDER not in op.discardable
+        neutral = _flat(initial) if commutes else None
     stores = _stores(op, kept, folded, elements)
     return LoopReduction(_flat(inputs), _flat(initial), _flat(combined), neutral, tuple(stores))
 
@@ -97,10 +103,13 @@ def _sum_of_products(op: Op, left: Element, right: Element, kept: Index, accumul
     return LoopReduction((left_factor * right_factor,), zero, (total + product,), zero, stores)
 
 
-def _any_order(op: Op) -> bool:
-    """Whether `op` finds an extremum and its place, the same one however its pairs are grouped and ordered."""
-    extremum = extremum_of(op.regions[0])
-    return extremum is not None and extremum.tie == "low" and extremum.propagates_nan and IN_ORDER not in op.discardable
+def _better_pair(extremum: Extremum, left: Sequence[Element], right: Sequence[Element]) -> list[Element]:
+    """Of two pairs (value, index) the one with NaN, else with the larger or smaller value, else with the lower index."""
+    ((x,), (i,)), ((y,), (j,)) = left, right
+    beats = compare("ogt" if extremum.kind == "maximum" else "olt", x, y) | (is_nan(x) & compare("ord", y, y))
+    ties = compare("oeq", x, y) | (is_nan(x) & is_nan(y))
+    first = beats | (ties & compare("ult", i, j))
+    return [(select(first, x, y),), (select(first, i, j),)]
 
 
 def _as(element: Element, value: Value, target: ElementType) -> Element:

@@ -181,7 +181,6 @@ def test_running_totals_are_those_of_numpy(element: str, name: str, shape: Shape
         np.testing.assert_array_equal(
             np.signbit(one[0][numbers].astype(float)), np.signbit(want[numbers].astype(float))
         )
-    _, plan = ModuleLowering(spmd.parse(text), chosen_options(spmd.ProcessGrid(1, 1), {})).entry(
-        spmd.parse(text).functions[0]
-    )
+    module = spmd.parse(text)
+    _, plan = ModuleLowering(module, chosen_options(spmd.ProcessGrid(1, 1), {})).entry(module.functions[0])
     assert all(step.kernel.is_native for step in plan.steps)
