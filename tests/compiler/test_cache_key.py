@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -12,9 +12,10 @@ import pytest
 import spmd
 from spmd.analysis import custom_calls
 from spmd.analysis.portable import Places
-from spmd.backends.numpy import custom_call
+from spmd.backends.numpy.custom_call import TARGETS
 from spmd.compiler.pipeline import cache_key
 from spmd.compiler.pipeline.options import CompileOptions, chosen_options, default_backends
+from spmd.dialects.custom_call_targets import REGISTERED
 from spmd.support import machine
 
 if "llvm" not in default_backends():
@@ -38,15 +39,18 @@ def key(text: str = TEXT, function: str = "main", **options: Any) -> str | None:
 
 
 @pytest.fixture
-def registered(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+def registered() -> Iterator[Callable[..., None]]:
     """Registers a function for the factorization, until the test ends."""
-    for owner, name in ((custom_call, "TARGETS"), (custom_calls, "_REGISTERED"), (custom_calls, "_BATCHES")):
-        monkeypatch.setattr(owner, name, getattr(owner, name).copy())
+    built_in, batched = TARGETS[CHOLESKY], custom_calls.takes_batch(CHOLESKY)
+    assert not custom_calls.is_registered(CHOLESKY)
 
     def register(**options: Any) -> None:
         spmd.register_custom_call(CHOLESKY, lambda a, attributes: (-a, np.int32(7)), **options)
 
-    return register
+    yield register
+    custom_calls.declare_registered(CHOLESKY, takes_batch=batched)
+    REGISTERED.remove(CHOLESKY)
+    TARGETS[CHOLESKY] = built_in
 
 
 def test_equal_programs_have_one_key_and_each_option_another() -> None:
@@ -54,7 +58,7 @@ def test_equal_programs_have_one_key_and_each_option_another() -> None:
     different: list[dict[str, Any]] = [
         {"reproducible": True}, {"combine_threshold": 0}, {"overlap": True}, {"check_collectives": True},
         {"collective_timeout": 3.0}, {"collective_abort": True}, {"backends": ("llvm",)}, {"donate": (0,)},
-        {"donate": "attributes"}, {"threads": 7},
+        {"donate": "attributes"}, {"threads": 7}, {"mpmd": True},
     ]  # fmt: skip
     covered = {name for options in different for name in options}
     assert covered == CompileOptions.__annotations__.keys() - {"watch"}, "what is watched is not kept"

@@ -104,7 +104,7 @@ def _sum_of_products(op: Op, left: Element, right: Element, kept: Index, accumul
 
 
 def _better_pair(extremum: Extremum, left: Sequence[Element], right: Sequence[Element]) -> list[Element]:
-    """Of two pairs (value, index) the one with NaN, else with the larger or smaller value, else with the lower index."""
+    """Of two pairs (value, index) the one with NaN, else the one with the better value, else with the lower index."""
     ((x,), (i,)), ((y,), (j,)) = left, right
     beats = compare("ogt" if extremum.kind == "maximum" else "olt", x, y) | (is_nan(x) & compare("ord", y, y))
     ties = compare("oeq", x, y) | (is_nan(x) & is_nan(y))
