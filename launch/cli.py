@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn, Protocol, cast
 
-from launch import commands
+from launch import commands, output
 
 EXIT_FAILURE = 1
 EXIT_USAGE = 2
@@ -86,20 +86,24 @@ def main(argv: Sequence[str] | None = None) -> int:
     0, or with a message 1 for a program that is wrong or fails, 2 for a command line that is wrong, the files that it
     names included.
     """
-    args = _parse(list(sys.argv[1:] if argv is None else argv))
-    if fault := _environment_fault():
-        print(f"spmd: {fault}", file=sys.stderr)
-        return EXIT_USAGE
     try:
-        return int(args.run(args))
+        with output.checked():
+            return _run(list(sys.argv[1:] if argv is None else argv))
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     except BrokenPipeError:
         # The reader went away (`spmd print x | head`): not an error of ours, and nobody is left to tell.
-        sys.stderr.close()
         return EXIT_FAILURE
     except Exception as error:
         return _report(error)
+
+
+def _run(arguments: list[str]) -> int:
+    args = _parse(arguments)
+    if fault := _environment_fault():
+        print(f"spmd: {fault}", file=sys.stderr)
+        return EXIT_USAGE
+    return int(args.run(args))
 
 
 def _environment_fault() -> str:
@@ -132,5 +136,6 @@ def explain(error: Exception) -> tuple[str, int]:
         usage = isinstance(error, UsageError | OSError)
         return "\n".join([str(error), *getattr(error, "__notes__", ())]), EXIT_USAGE if usage else EXIT_FAILURE
     if isinstance(error, OSError) and error.filename is not None:
-        return f"{error.filename}: error: {error.strerror}", EXIT_USAGE
+        status = EXIT_FAILURE if error.filename == output.NAME else EXIT_USAGE
+        return f"{error.filename}: error: {error.strerror}", status
     raise error

@@ -221,6 +221,20 @@ class MissingFileError(FileError, FileNotFoundError):
     """There is no such file."""
 
 
+class OutputError(SpmdError, OSError):
+    """A file cannot be written: `filename`, `errno` and `strerror` say which and why."""
+
+    def __init__(self, path: str, error: OSError) -> None:
+        super().__init__(f"{path}: cannot be written: {error.strerror or error}")
+        self.filename, self.errno, self.strerror = path, error.errno, error.strerror
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.filename, OSError(self.errno, self.strerror))
+
+    def __str__(self) -> str:
+        return self._text()
+
+
 class UsageError(SpmdError, TypeError):
     """A function or a command was given something other than what it takes."""
 

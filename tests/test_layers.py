@@ -19,6 +19,7 @@ BASE = {
     "spmd.support.context",
     "spmd.support.recursion_guard",
     "spmd.errors",
+    "spmd.support.files",
     "spmd.support.registry",
     "spmd.support.signal_handlers",
     "spmd.types",

@@ -18,6 +18,7 @@ def run(args: argparse.Namespace) -> int:
     import spmd
     from spmd.predict.calibrate import calibrate
     from spmd.runtime.world import ranks, under_mpi
+    from spmd.support.files import write_file
 
     world = ranks() if under_mpi() else None
     first = world is None or world.rank == 0
@@ -36,7 +37,6 @@ def run(args: argparse.Namespace) -> int:
     name = args.name or f"{platform.node()}, {size} process{'es' * (size > 1)}"
     machine = calibrate(name, world if size > 1 else None, report)
     if first:
-        with open(args.output, "w", encoding="utf-8") as file:
-            file.write(machine.to_toml())
+        write_file(args.output, machine.to_toml().encode())
         print(f"wrote {args.output}")
     return 0

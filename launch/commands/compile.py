@@ -18,10 +18,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from spmd.ahead import compile_ahead
+    from spmd.support.files import write_file
 
     output = args.output or Path(Path(args.program).name).with_suffix(".o")
     name = args.name or re.sub(r"^(?=\d)|\W", "_", output.stem, flags=re.ASCII)
     compiled = compile_ahead(programs.load(args.program, args.function), function=args.function, name=name)
-    output.write_bytes(compiled.object)
-    (args.header or output.with_suffix(".h")).write_text(compiled.header, encoding="utf-8")
+    write_file(output, compiled.object)
+    write_file(args.header or output.with_suffix(".h"), compiled.header.encode())
     return 0

@@ -5,11 +5,10 @@ Or the global program as Shardy prints it: with each op's factor rule, or with e
 
 import argparse
 import contextlib
-import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from launch import machines, options, programs
+from launch import machines, options, output, programs
 
 if TYPE_CHECKING:
     from spmd.ir import Module, Op
@@ -45,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
     from partitioner.report import format_table
 
     if args.rules:
-        sys.stdout.write(str(with_rules(spmd.load(args.program), conservative=args.conservative)).rstrip("\n") + "\n")
+        output.write_program(str(with_rules(spmd.load(args.program), conservative=args.conservative)))
         return 0
     module = programs.load(args.program, args.function)
     if not partitioner.is_sharded(module):
@@ -56,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
     axes = [name.strip() for name in args.axis_priority.split(",") if name.strip()]
     if args.propagate:
         propagated = with_propagated(module, args.function, axes, conservative=args.conservative)
-        sys.stdout.write(str(propagated).rstrip("\n") + "\n")
+        output.write_program(str(propagated))
         return 0
     with _weighed(args):
         parts = partitioner.partition(
@@ -68,13 +67,14 @@ def run(args: argparse.Namespace) -> int:
             conservative=args.conservative,
         )
     if not args.table:
-        sys.stdout.write(str(parts.module).rstrip("\n") + "\n\n")
+        output.write_program(str(parts.module))
+        print()
     for title, layouts in (("argument", parts.in_shardings), ("result", parts.out_shardings)):
         for index, layout in enumerate(layouts):
-            sys.stdout.write(f"{title} {index}: {layout} as {layout.local_type}\n")
-    sys.stdout.write("\n" + format_table(parts.module, _times(args, parts.module)) + "\n")
+            print(f"{title} {index}: {layout} as {layout.local_type}")
+    print(f"\n{format_table(parts.module, _times(args, parts.module))}")
     for note in parts.notes:
-        sys.stdout.write(f"not split: {note}\n")
+        print(f"not split: {note}")
     return 0
 
 

@@ -74,7 +74,15 @@ def _sweep(args: argparse.Namespace, module: "Module", machine: "Machine", netwo
     from spmd.predict.sweep import sweep
 
     swept = sweep(
-        module, args.function, args.sweep, machine, network, args.axis, args.turns, **options.compile_options(args)
+        module,
+        args.function,
+        args.sweep,
+        machine,
+        network,
+        args.axis,
+        args.grid,
+        args.turns,
+        **options.compile_options(args),
     )
     print(json.dumps(swept.to_json(), indent=1) if args.json else f"{args.program}, {machine.name}\n{swept.page()}")
     return 0

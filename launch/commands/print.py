@@ -1,9 +1,8 @@
 """``spmd print``: read a program and print it again, as it is or as the compiler's passes leave it."""
 
 import argparse
-import sys
 
-from launch import options
+from launch import options, output
 
 HELP = "reprint a program, in the pretty or the generic form, or as a pass leaves it"
 
@@ -20,7 +19,7 @@ def run(args: argparse.Namespace) -> int:
 
     module = spmd.load(args.program)
     if args.after is None:
-        _write(module.to_string(generic=args.generic, debug_info=args.debug_info))
+        output.write_program(module.to_string(generic=args.generic, debug_info=args.debug_info))
         return 0
     from spmd.compiler.pipeline.lower import ModuleLowering
     from spmd.compiler.pipeline.passes import NAMES, after_each, with_function
@@ -33,10 +32,6 @@ def run(args: argparse.Namespace) -> int:
     for name, function in after_each(prepared.module, prepared.function, lowering.pass_context):
         if args.after in (name, "all"):
             if args.after == "all":
-                _write(f"// ----- after {name}")
-            _write(with_function(prepared.module, function).to_string(generic=args.generic))
+                output.write_program(f"// ----- after {name}")
+            output.write_program(with_function(prepared.module, function).to_string(generic=args.generic))
     return 0
-
-
-def _write(text: str) -> None:
-    sys.stdout.write(text if text.endswith("\n") else text + "\n")

@@ -4,11 +4,11 @@ import argparse
 import logging
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from launch import mpirun, options, parallel, programs
-from spmd.support.arrays import Array, numpy_has
+from spmd.support.arrays import Array
 
 if TYPE_CHECKING:
     from collectives.grid import ProcessGrid
@@ -32,7 +32,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.grid(parser, "replicas by partitions: of the MPI ranks, or without MPI as processes inside this one")
     options.seed(parser, "make the arguments from the function's signature")
     parser.add_argument("-v", "--verbose", action="store_true", help="tell how processes inside this one are run")
-    parser.add_argument("--output", metavar="FILE.npz", help="write the results instead of printing them")
+    use = "write the results instead of printing them; with {rank} in the name those of each process by itself"
+    parser.add_argument("--output", metavar="FILE.npz", help=use)
     parallel.add_arguments(parser)
     watching = parser.add_mutually_exclusive_group()
     watching.add_argument("--check-nans", action="store_true", help="stop at the first op that gives NaN or infinity")
@@ -61,8 +62,18 @@ def run(args: argparse.Namespace) -> int:
     else:
         results = _as_this_rank(args, module, args.grid, watcher)
     if results is not None:
-        _tell(args, results)
+        from launch import results as told  # late: it needs NumPy
+
+        if args.output:
+            told.write(args.output, results)
+        else:
+            told.show(results)
     return 0
+
+
+def _each_its_own(args: argparse.Namespace) -> bool:
+    """Whether each process writes what it has returned, blocks of sharded results included, to a file of its own."""
+    return args.output is not None and "{rank}" in args.output
 
 
 def _on_ranks() -> bool:
@@ -104,7 +115,7 @@ def _arguments_of_all(args: argparse.Namespace, module: "Module", count: int) ->
 def _as_this_rank(
     args: argparse.Namespace, module: "Module", grid: "ProcessGrid | None", watcher: Any
 ) -> list[tuple[Array, ...]] | None:
-    """Run as the process that this rank is; rank 0 gets the results of all, or the one global result."""
+    """Run as the process that this rank is; rank 0 gets the results of all, or the one global result, to show."""
     import spmd
 
     settings = parallel.compile_options(args)
@@ -124,6 +135,11 @@ def _as_this_rank(
         results = executable(*inputs)
     if args.profile:
         _tell_profile(args, watcher, executable, plan.gather(watcher.trace_events(process.rank)))
+    if _each_its_own(args):
+        from launch.results import write
+
+        write(args.output, [results], process.rank)
+        return None
     if executable.out_shardings is not None:
         whole = executable.unshard(*results)
         return [whole] if process.rank == 0 else None
@@ -160,7 +176,7 @@ def _in_this_process(
     results = spmd.run_parallel(executable, grid, inputs, **parallel.run_options(args, grid.size))
     if args.profile:
         _tell_profile(args, watcher, executable, [watcher.trace_events()])
-    if executable.out_shardings is None:
+    if executable.out_shardings is None or _each_its_own(args):
         return list(results)
     from partitioner import join_blocks
 
@@ -188,37 +204,3 @@ def _tell_profile(
     together = [event for of_rank in events for event in of_rank]
     write_trace(args.profile, merged(together, executable.module, executable.grid))
     print(watcher.table(), file=sys.stderr)
-
-
-def _tell(args: argparse.Namespace, processes: Sequence[Sequence[Array]]) -> None:
-    """Write or print: results of one process (or global ones) as they are, of several under their ranks."""
-    import numpy as np
-
-    if args.output:
-        named: dict[str, Any] = {
-            f"result{index}" if len(processes) == 1 else f"rank{rank}.result{index}": _as_numpy_keeps(array)
-            for rank, results in enumerate(processes)
-            for index, array in _arrays(results)
-        }
-        with open(args.output, "wb") as file:  # of a name without .npz NumPy would make one with it
-            np.savez(file, **named)
-        return
-    for rank, results in enumerate(processes):
-        for index, array in _arrays(results):
-            owner = f"rank {rank}, " if len(processes) > 1 else ""
-            shape = "x".join(map(str, (*array.shape, array.dtype.name)))
-            print(f"{owner}result {index}: {shape}\n{np.array2string(array, separator=', ')}")
-
-
-def _as_numpy_keeps(array: Array) -> Array:
-    """Types that NumPy does not have as their bits: `<f1`, which it writes for f8E5M2, it does not read."""
-    return array if numpy_has(array.dtype) else array.view(f"V{array.dtype.itemsize}")
-
-
-def _arrays(results: Sequence[Array], owner: str = "") -> Iterator[tuple[str, Any]]:
-    """The arrays among results, by number, those of a tuple as `0.0`, `0.1`, ...; a token is nothing to show."""
-    for index, result in enumerate(results):
-        if isinstance(result, tuple):
-            yield from _arrays(result, f"{owner}{index}.")
-        elif result is not None:
-            yield f"{owner}{index}", result

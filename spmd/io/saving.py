@@ -12,6 +12,7 @@ from spmd.artifacts.encodings.fields import Version
 from spmd.artifacts.vhlo.ops import CURRENT, OLDEST, parse_version
 from spmd.errors import UsageError
 from spmd.ir import Module
+from spmd.support.files import write_file
 from spmd.support.usage import check_module, kind_of
 from spmd.version import __version__
 
@@ -78,7 +79,8 @@ def save(module: Module, path: str | PathLike[str], *, format: str | None = None
 
     `format` is text, generic, bytecode, vhlo, vhlo@VERSION or hlo; by default what the name's end says: .mlirbc and
     .bc are bytecode, .vhlo a portable artifact, .hlo XLA's text, any other StableHLO's text.
+    Raises OutputError, an OSError, where it cannot be written; a file that was there stays as it was then.
     """
     check_module(module, "spmd.save")
     data = render(module, format or _BY_NAME.get(Path(fspath(path)).suffix, "text"))
-    Path(path).write_bytes(data)
+    write_file(path, data)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping, Sequence
 from os import PathLike
-from pathlib import Path
 
 import jax
 
@@ -18,6 +17,7 @@ from spmd.jax.step import function_and_statics
 from spmd.jax.tracebacks import api_boundary
 from spmd.jax.tracing import lower, refuse_axes
 from spmd.support.arrays import UserFunction
+from spmd.support.files import write_file
 
 
 @api_boundary
@@ -53,5 +53,5 @@ def export(
     check_no_callbacks(lowered.module)
     name_arguments(lowered.module, [names[index] for index in lowered.kept])
     if path is not None:
-        Path(path).write_text(str(lowered.module))
+        write_file(path, str(lowered.module).encode("utf-8", "surrogateescape"))
     return lowered.module

@@ -68,16 +68,20 @@ def sweep(
     machine: Machine,
     network: Network | None = None,
     axis: str | None = None,
+    grid: ProcessGrid | None = None,
     turns: int = UNKNOWN_TURNS,
     **options: Unpack[CompileOptions],
 ) -> Sweep:
     """The step of a program on each of `counts` processes, ascending.
 
     `axis` is the mesh axis that takes these sizes, of programs with shardings; by default the first of the mesh.
-    Raises UsageError for a mesh without such an axis, or a program without a mesh to resize, CompileError for a program
-    that is not data parallel.
+    `grid` is the one that the groups of collectives are written for, of a program of one process; by default the
+    module's own. Raises UsageError for a mesh without such an axis, or a program without a mesh or collectives, which
+    is the same on any number of processes; CompileError for a program that is not data parallel.
     """
     if _is_cut(module, function):
+        if grid is not None:
+            raise UsageError(f"the mesh says how many processes there are, and the sweep resizes it: no grid {grid}")
         seconds = []
         for count in counts:
             resized = partitioner.with_axis_size(module, axis, count)
@@ -86,9 +90,12 @@ def sweep(
         return _sweep(False, counts, seconds)
     if axis is not None:
         raise UsageError(f"axis {axis!r} is one to cut arrays along, and the program is that of one process already")
-    prepared = prepare(module, None, function, **options)
+    prepared = prepare(module, grid, function, **options)
     priced = price_schedule(ModuleLowering(prepared.module, prepared.options), prepared.function, machine, turns)
     size = prepared.options.grid.size
+    if all(event.collective is None for event in priced.events):
+        text = "has no collectives and no shardings: nothing is swept, each process does the same on any number of them"
+        raise UsageError(f"@{function} {text}")
     _check_data_parallel(priced.events, size)
     seconds = [_grown(priced.events, count, machine, network) for count in counts]
     return _sweep(True, counts, seconds)

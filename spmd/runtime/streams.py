@@ -24,6 +24,7 @@ from spmd.errors import ArrayFileError, ExecutionError, UsageError
 from spmd.runtime.process import Infeed, Outfeed, Streams
 from spmd.support.array_files import read_arrays
 from spmd.support.arrays import Array, bits_dtype, numpy_has
+from spmd.support.files import writing
 from spmd.support.usage import kind_of
 
 Entry = tuple[Array, ...]
@@ -149,5 +150,5 @@ def write_stream(path: str | PathLike[str], entries: Iterable[Entry]) -> None:
                 arrays[name] = array
             else:
                 arrays[f"{name}:{array.dtype.name}"] = array.view(bits_dtype(array.dtype))
-    with open(path, "wb") as file:  # of a name without .npz NumPy would make one with it
+    with writing(path) as file:  # of a name without .npz NumPy would make one with it
         np.savez(file, **arrays)

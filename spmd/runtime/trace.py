@@ -17,6 +17,7 @@ from spmd.analysis.process_groups import process_groups
 from spmd.dialects import OPS
 from spmd.dialects.core import Trait
 from spmd.ir import Module
+from spmd.support.files import write_file
 
 
 class TraceArguments(TypedDict, total=False):
@@ -60,7 +61,7 @@ def merged(events: Iterable[TraceEvent], module: Module, grid: ProcessGrid) -> l
 
 def write_trace(path: str | Path, events: Iterable[TraceEvent]) -> None:
     """Writes trace events as a file that Perfetto (ui.perfetto.dev) and Chrome open."""
-    Path(path).write_text(json.dumps({"traceEvents": list(events), "displayTimeUnit": "ns"}))
+    write_file(path, json.dumps({"traceEvents": list(events), "displayTimeUnit": "ns"}).encode())
 
 
 def _groups(module: Module, grid: ProcessGrid) -> dict[str, Groups]:

@@ -4,7 +4,9 @@ A command line that is wrong, files of arrays included, is told in one sentence,
 or fails is told with its place, with status 1.
 """
 
+import io
 import os
+import resource
 import shutil
 import subprocess
 import sys
@@ -14,7 +16,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+import spmd
 from launch import cli
+from launch.results import listed
 from spmd.support.array_files import read_arrays
 from spmd.types import ELEMENT_TYPES
 
@@ -435,3 +439,123 @@ def test_options_behind_the_command_are_the_commands(capsys: pytest.CaptureFixtu
 def test_a_number_in_place_of_the_command_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["launch", "2", "python", "train.py"]) == 2
     assert "there is no command '2': spmd launch -n 2 python train.py" in capsys.readouterr().err
+
+
+# --- where results go ------------------------------------------------------------------------------------------------
+
+RANK = """
+func.func @main() -> (tensor<f32>, tensor<ui32>) {
+  %0 = stablehlo.constant dense<1.5> : tensor<f32>
+  %1 = stablehlo.replica_id : tensor<ui32>
+  return %0, %1 : tensor<f32>, tensor<ui32>
+}
+"""
+
+
+def test_equal_results_are_shown_once_with_their_ranks(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("rank.mlir").write_text(RANK)
+    assert cli.main(["run", "rank.mlir", "--grid", "2x3"]) == 0
+    shown = "ranks 0-5, result 0: float32\n1.5\nranks 0-2, result 1: uint32\n0\nranks 3-5, result 1: uint32\n1\n"
+    assert capsys.readouterr().out == shown
+
+
+def test_ranks_are_listed_in_runs() -> None:
+    assert listed([3]) == "3"
+    assert listed([0, 1, 2, 5, 7, 8]) == "0-2, 5, 7-8"
+    assert listed(range(0, 4096, 2)) == "0, 2, 4, 6, 8, 10, 12, 14 and 2,040 more"
+
+
+def test_each_process_writes_its_own_results(folder: Path) -> None:
+    Path("rank.mlir").write_text(RANK)
+    assert cli.main(["run", "rank.mlir", "--grid", "2x1", "--output", "o-{rank}.npz"]) == 0
+    for rank in range(2):
+        arrays = read_arrays(f"o-{rank}.npz")
+        assert arrays["result0"] == 1.5 and arrays["result1"] == rank and len(arrays) == 2
+    assert not Path("o-{rank}.npz").exists()
+
+
+def test_ranks_of_mpi_write_their_own_results_too(folder: Path) -> None:
+    Path("rank.mlir").write_text(RANK)
+    line = ["launch", "-n", "2", "--", "spmd", "run", "rank.mlir", "--grid", "2x1", "--output", "o-{rank}.npz"]
+    ended = subprocess.run([sys.executable, "-m", "launch", *line], capture_output=True, text=True, timeout=100)
+    assert ended.returncode == 0, ended.stderr
+    assert [int(read_arrays(f"o-{rank}.npz")["result1"]) for rank in range(2)] == [0, 1]
+
+
+# --- what cannot be written ------------------------------------------------------------------------------------------
+
+#: Every command that prints, on programs that print.
+PRINTING = [
+    ["--help"],
+    ["print", "--help"],
+    ["print", "add.mlir"],
+    ["convert", "add.mlir", "-"],
+    ["run", "add.mlir", "both.npz"],
+    ["explain", "add.mlir", "--schedule"],
+    ["predict", "add.mlir"],
+    ["info"],
+]
+
+
+@pytest.mark.parametrize("line", PRINTING, ids=" ".join)
+@pytest.mark.parametrize("buffering", [-1, 0], ids=["buffered", "unbuffered"])
+def test_output_that_cannot_be_written_is_an_error(
+    line: list[str], buffering: int, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with open("/dev/full", "wb", buffering=buffering) as full:
+        monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(full, write_through=buffering == 0))
+        assert cli.main(line) == 1
+        monkeypatch.undo()
+    assert capsys.readouterr().err == "standard output: error: No space left on device\n"
+
+
+def test_a_closed_output_is_an_error(folder: Path) -> None:
+    command = ["sh", "-c", '"$0" -m launch print add.mlir >&-', sys.executable]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=100)
+    assert ended.returncode == 1 and ended.stderr == "standard output: error: Bad file descriptor\n"
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
+def test_a_program_is_printed_in_any_encoding_and_read_again(encoding: str, folder: Path) -> None:
+    text = 'func.func @main(%a: tensor<f32> {jax.arg_info = "größe 数"}) { return loc("naïve.py":1:2) }'
+    Path("names.mlir").write_text(text, encoding="utf-8")
+    command = [sys.executable, "-m", "launch", "print", "names.mlir", "--debug-info"]
+    ended = subprocess.run(command, capture_output=True, timeout=100, env=os.environ | {"PYTHONIOENCODING": encoding})
+    assert ended.returncode == 0, ended.stderr
+    again = spmd.parse(ended.stdout)
+    assert str(again) == str(spmd.load("names.mlir"))
+
+
+OUTPUTS = {
+    "convert": ["convert", "add.mlir", "{}"],
+    "run": ["run", "add.mlir", "both.npz", "--output", "{}"],
+    "profile": ["run", "add.mlir", "both.npz", "--profile", "{}"],
+    "trace": ["predict", "add.mlir", "--trace", "{}"],
+    "compile": ["compile", "add.mlir", "-o", "{}"],
+}
+
+
+@pytest.mark.parametrize("line", OUTPUTS.values(), ids=OUTPUTS)
+def test_files_that_cannot_be_written_are_told(
+    line: list[str], folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main([each.format("/dev/full") for each in line]) == 2
+    assert "/dev/full: cannot be written: No space left on device" in capsys.readouterr().err
+    assert cli.main([each.format("absent/o") for each in line]) == 2
+    assert "absent/o: " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("line", OUTPUTS.values(), ids=OUTPUTS)
+def test_a_file_stays_as_it_was_where_the_new_content_does_not_fit(
+    line: list[str], folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("old.o").write_text("what was there")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (16, limits[1]))  # for every file, as a full disk is
+    try:
+        assert cli.main([each.format("old.o") for each in line]) == 2
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert "old.o: cannot be written: File too large\n" in capsys.readouterr().err
+    assert Path("old.o").read_text() == "what was there"
+    assert [path.name for path in Path().iterdir() if path.suffix == ".tmp"] == []

@@ -143,6 +143,11 @@ def test_what_cannot_be_swept_is_named() -> None:
     assert "stablehlo.all_reduce" in str(caught.value)
     with pytest.raises(UsageError, match="the mesh has no axis 'model'; those there are: data"):
         sweep(spmd.parse(SHARDED), "main", [1, 2], nominal(), axis="model", backends=BACKENDS)
+    alone = spmd.parse("func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> { return %x : tensor<4xf32> }")
+    with pytest.raises(UsageError, match="@main has no collectives and no shardings: nothing is swept"):
+        sweep(alone, "main", [1, 2], nominal(), backends=BACKENDS)
+    with pytest.raises(UsageError, match="the sweep resizes it: no grid 4x1"):
+        sweep(spmd.parse(SHARDED), "main", [1, 2], nominal(), grid=spmd.ProcessGrid(4, 1), backends=BACKENDS)
     with pytest.raises(UsageError, match="axis 'data' is one to cut arrays along, and the program is that of one"):
         sweep(spmd.parse(DATA_PARALLEL), "main", [1, 2], nominal(), axis="data", backends=BACKENDS)
 
