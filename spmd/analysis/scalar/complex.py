@@ -1,4 +1,6 @@
-"""Complex functions at one point, with C99's branch cuts and NumPy's association.
+"""Complex functions at one point, with C99's branch cuts and special values (Annex G) and NumPy's association.
+
+Where the standard leaves a sign open, the result is glibc's, which the NumPy back end calls.
 
 An element is (real part, imaginary part). Sums and products are those of the parts; every other function of
 complex<f32> computes in f64 and rounds each part once, which also keeps it from overflowing on the way.
@@ -167,14 +169,21 @@ def _exp(z: Element) -> Element:
     x, y = z
     size = call(P.EXP, x)
     real, imaginary = _polar(size, y)
-    none = compare("oeq", size, 0)  # whatever the angle
-    flat = compare("oeq", y, 0)
-    finite_angle = compare("olt", abs_(y), infinity(y.type))
-    gone = none & ~finite_angle
+    flat, wild = compare("oeq", y, 0), _is_wild(y)
+    gone = compare("oeq", x, -infinity(x.type)) & wild
     real = select(gone, 0, select(flat, size, real))
-    imaginary = select(gone, 0, select(flat, y, imaginary))
-    endless = compare("oeq", x, infinity(x.type)) & ~finite_angle
+    imaginary = select(gone, copysign(like(0, y), y), select(flat, y, imaginary))
+    endless = compare("oeq", x, infinity(x.type)) & wild
     return select(endless, infinity(x.type), real), imaginary
+
+
+def _is_wild(angle: Expression) -> Expression:
+    """Whether an angle is infinite or NaN."""
+    return ~compare("olt", abs_(angle), infinity(angle.type))
+
+
+def _is_infinite(part: Expression) -> Expression:
+    return compare("oeq", abs_(part), infinity(part.type))
 
 
 exp = in_double(_exp)
@@ -186,9 +195,11 @@ def expm1(z: Element) -> Element:
     x, y = z
     half = call(P.SIN, 0.5 * y)
     real = call(P.EXPM1, x) * call(P.COS, y) - 2 * half * half
-    flat = compare("oeq", y, 0)
-    real = select(flat, call(P.EXPM1, x), real)
-    return real, select(flat, y, call(P.EXP, x) * call(P.SIN, y))
+    flat, wild = compare("oeq", y, 0), _is_wild(y)
+    real = select(flat | (wild & _is_infinite(x)), call(P.EXPM1, x), real)
+    imaginary = select(flat, y, call(P.EXP, x) * call(P.SIN, y))
+    gone = wild & compare("oeq", x, -infinity(x.type))
+    return real, select(gone, copysign(like(0, y), y), imaginary)
 
 
 def _log(z: Element) -> Element:
@@ -226,7 +237,7 @@ def logistic(z: Element) -> Element:
     small = _exp((select(left, z[0], -z[0]), select(left, z[1], -z[1])))
     one, zero = like(1, z[0]), like(0, z[0])
     numerator = (select(left, small[0], one), select(left, small[1], zero))
-    return _quotient(numerator, (one + small[0], small[1]))
+    return _quotient(numerator, (one + small[0], zero + small[1]))
 
 
 @in_double
@@ -294,15 +305,19 @@ def cbrt(z: Element) -> Element:
 def _sinh(z: Element) -> Element:
     x, y = z
     real, imaginary = call(P.SINH, x) * call(P.COS, y), call(P.COSH, x) * call(P.SIN, y)
-    flat = compare("oeq", y, 0)
+    flat, wild = compare("oeq", y, 0), _is_wild(y)
+    real = select(wild & compare("oeq", x, 0), x, select(wild & _is_infinite(x), infinity(x.type), real))
     return select(flat, call(P.SINH, x), real), select(flat, y, imaginary)
 
 
 def _cosh(z: Element) -> Element:
     x, y = z
     real, imaginary = call(P.COSH, x) * call(P.COS, y), call(P.SINH, x) * call(P.SIN, y)
-    flat = compare("oeq", y, 0)
-    zero = copysign(like(0, x), copysign(like(1, x), x) * copysign(like(1, y), y))
+    flat, wild = compare("oeq", y, 0), _is_wild(y)
+    side = select(is_nan(x), 1, copysign(like(1, x), x))
+    zero = copysign(like(0, x), side * copysign(like(1, y), y))
+    real = select(wild & _is_infinite(x), infinity(x.type), real)
+    imaginary = select(wild & compare("oeq", x, 0), 0, imaginary)
     return select(flat, call(P.COSH, x), real), select(flat, zero, imaginary)
 
 
@@ -317,11 +332,14 @@ def _tanh(z: Element) -> Element:
     real, imaginary = beta * rho * s / divisor, t / divisor
     real, imaginary = select(steep, rho / s, real), select(steep, one / t, imaginary)
     size = abs_(x)
-    far = compare("ogt", size, 22)
+    far, wild, infinite = compare("ogt", size, 22), _is_wild(y), _is_infinite(x)
     product = 4 * call(P.SIN, y) * call(P.COS, y)
     faint = product * call(P.EXP, -2 * size)
-    faint = select(compare("oeq", size, infinity(x.type)), copysign(like(0, x), product), faint)
-    return select(far, copysign(one, x), real), select(far, faint, imaginary)
+    faint = select(infinite, copysign(like(0, x), select(wild, y, product)), faint)
+    real, imaginary = select(far, copysign(one, x), real), select(far, faint, imaginary)
+    known = infinite | compare("oeq", x, 0)  # the real part, whatever the angle
+    real = select(wild, select(known, select(infinite, real, x), nan(x.type)), real)
+    return real, select(compare("oeq", y, 0), y, imaginary)
 
 
 def _turned(function: Function) -> Function:
@@ -335,8 +353,15 @@ def _turned(function: Function) -> Function:
 
 
 sinh, cosh, tanh = in_double(_sinh), in_double(_cosh), in_double(_tanh)
-sin, tan = in_double(_turned(_sinh)), in_double(_turned(_tanh))
+tan = in_double(_turned(_tanh))
 cos = in_double(lambda z: _cosh((-z[1], z[0])))
+
+
+@in_double
+def sin(z: Element) -> Element:
+    """-i sinh(i z); of two infinities the imaginary part is positive."""
+    real, imaginary = _turned(_sinh)(z)
+    return real, select(_is_wild(z[0]) & _is_infinite(z[1]), infinity(real.type), imaginary)
 
 
 @in_double

@@ -143,7 +143,7 @@ BINARY: dict[str, ElementwiseKernels] = {
     "stablehlo.multiply": _number(np.multiply),
     "stablehlo.or": _integer(np.bitwise_or, np.logical_or),
     "stablehlo.power": ElementwiseKernels(
-        in_double(on_float.power), np.power, on_integer.power_signed, np.power, approximate=True
+        in_double(on_float.power), on_complex.power, on_integer.power_signed, np.power, approximate=True
     ),
     "stablehlo.remainder": ElementwiseKernels(
         np.fmod, on_complex.remainder, on_integer.remainder, on_integer.remainder, native_half=True

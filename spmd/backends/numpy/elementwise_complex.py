@@ -27,8 +27,10 @@ def expm1(z: Array, out: Array | None = None) -> Array:
     """exp(z) - 1, accurate near zero; real where z is, infinity included."""
     x, y = z.real, z.imag
     half = np.sin(0.5 * y)
-    real = np.expm1(x) * np.cos(y) - 2 * half * half
-    return keep(join(real, np.where(y == 0, y, np.exp(x) * np.sin(y))), out)
+    known = np.isinf(x) & ~np.isfinite(y)  # the real part, whatever the angle
+    real = np.where(known, np.expm1(x), np.expm1(x) * np.cos(y) - 2 * half * half)
+    imaginary = np.where(y == 0, y, np.exp(x) * np.sin(y))
+    return keep(join(real, np.where(known & (x < 0), np.copysign(0, y), imaginary)), out)
 
 
 def log1p(z: Array, out: Array | None = None) -> Array:
@@ -40,7 +42,7 @@ def log1p(z: Array, out: Array | None = None) -> Array:
 
 
 def log(z: Array, out: Array | None = None) -> Array:
-    """log z of complex64 values held in complex128, in which |z|^2 - 1 is exact near |z| = 1."""
+    """log z, the real part by |z|^2 - 1 near |z| = 1, which is exact of complex64 values held in complex128."""
     x, y = z.real, z.imag
     magnitude = np.abs(x)
     excess = (magnitude - 1) * (magnitude + 1) + y * y
@@ -73,16 +75,30 @@ def cbrt(z: Array, out: Array | None = None) -> Array:
 
 
 def sign(z: Array, out: Array | None = None) -> Array:
-    """z / |z|; 0 for 0, NaN in both parts if either is NaN."""
+    """z / |z|; 0 for 0, NaN in both parts if either is NaN or infinite."""
     size = np.abs(z)
-    result = np.where(size == 0, 0, z / size)
-    return keep(np.where(np.isnan(z), complex(np.nan, np.nan), result).astype(z.dtype), out)
+    ordinary = (size > 0) & (size < np.inf)
+    result = join(
+        np.divide(z.real, size, where=ordinary, out=0 * size), np.divide(z.imag, size, where=ordinary, out=0 * size)
+    )
+    return keep(result.astype(z.dtype), out)
+
+
+def power(z: Array, w: Array, out: Array | None = None) -> Array:
+    """exp(w log z), as C99 has it; 1 for w = 0, and 0 for z = 0 where Re w > 0."""
+    logarithm = log(z)
+    exponent = join(
+        w.real * logarithm.real - w.imag * logarithm.imag, w.real * logarithm.imag + w.imag * logarithm.real
+    )
+    result = np.where((z == 0) & (w.real > 0), 0, np.exp(exponent))
+    return keep(np.where(w == 0, 1, result).astype(z.dtype), out)
 
 
 def atan2(y: Array, x: Array, out: Array | None = None) -> Array:
     """-i log((x + iy) / sqrt(x^2 + y^2)) (reference interpreter; the specification leaves complex atan2 open)."""
-    angle: Array = np.multiply(-1j, np.log((x + 1j * y) / np.sqrt(x * x + y * y)), out=out)
-    return angle
+    turned = join(x.real - y.imag, x.imag + y.real)
+    logarithm = log(turned / np.sqrt(x * x + y * y))
+    return keep(join(logarithm.imag, -logarithm.real), out)
 
 
 def remainder(x: Array, y: Array, out: Array | None = None) -> Array:

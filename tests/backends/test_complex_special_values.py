@@ -1,0 +1,127 @@
+"""Complex functions at zeros of both signs, infinities and NaN, and where they overflow: C99's Annex G."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+import spmd
+from spmd.support.arrays import Array
+
+INF, NAN = float("inf"), float("nan")
+PARTS = (0.0, -0.0, 0.5, -2.0, -30.0, 800.0, -800.0, INF, -INF, NAN)
+UNARY = (
+    *("cosine", "exponential", "exponential_minus_one", "log", "log_plus_one", "logistic", "rsqrt", "cbrt", "sign"),
+    *("sine", "sqrt", "tan", "tanh", "sinh", "cosh", "negate"),
+)
+BINARY = ("add", "atan2", "divide", "maximum", "minimum", "multiply", "power", "remainder", "subtract")
+CHLO = ("sinh", "cosh")
+
+
+def complex_of(pairs: list[tuple[float, float]], dtype: type) -> Array:
+    result = np.empty(len(pairs), dtype)
+    result.real, result.imag = np.array(pairs).T
+    return result
+
+
+def run(names: tuple[str, ...], backends: tuple[str, ...], *arrays: Array) -> tuple[Array, ...]:
+    """Each function of all operands, in one program."""
+    element = "complex<f32>" if arrays[0].dtype == np.complex64 else "complex<f64>"
+    one = f"tensor<{arrays[0].size}x{element}>"
+    parameters = [f"%a{k}" for k in range(len(arrays))]
+    lines = [
+        f"%{name} = {'chlo' if name in CHLO else 'stablehlo'}.{name} {', '.join(parameters)} : "
+        f"{one + ' -> ' if name in CHLO else ''}{one}"
+        for name in names
+    ]
+    declared, types = ", ".join(f"{each}: {one}" for each in parameters), ", ".join([one] * len(names))
+    returned = ", ".join(f"%{name}" for name in names)
+    body = "\n".join(lines)
+    text = f"func.func @main({declared}) -> ({types}) {{\n{body}\nreturn {returned} : {types}\n}}"
+    return spmd.compile(spmd.parse(text), backends=backends)(*arrays)
+
+
+def assert_alike(got: Array, want: Array, digits: float, about: str, *operands: Array) -> None:
+    """Parts agree: NaN with NaN, infinities and zeros by their signs, and others to `digits`."""
+    for part in ("real", "imag"):
+        one, other = (getattr(array, part).astype(np.float64) for array in (got, want))
+        with np.errstate(all="ignore"):
+            near = np.abs(one - other) <= digits * np.maximum(np.abs(got), np.abs(want))
+        signs = np.signbit(one) == np.signbit(other)
+        exact = ((one == 0) & (other == 0)) | np.isinf(one)
+        right = np.where(np.isnan(one) | np.isnan(other), np.isnan(one) == np.isnan(other), near | (one == other))
+        right &= signs | ~exact | np.isnan(one)
+        place = int(np.argmin(right))
+        where = [array[place] for array in operands]
+        assert right.all(), f"{about} of {where}, {part}: {got[place]} and {want[place]}"
+
+
+@pytest.mark.parametrize(("dtype", "digits"), [(np.complex64, 1e-6), (np.complex128, 4e-15)])
+def test_back_ends_agree(dtype: type, digits: float) -> None:
+    numbers = complex_of(list(itertools.product(PARTS, PARTS)), dtype)
+    few = complex_of(list(itertools.product((0.0, -0.0, 1.0, -2.0, INF, -INF, NAN), repeat=2)), dtype)
+    x, y = np.repeat(few, few.size), np.tile(few, few.size)
+    for names, operands in ((UNARY, (numbers,)), (BINARY, (x, y))):
+        native, plain = (run(names, backends, *operands) for backends in (("llvm", "numpy"), ("numpy",)))
+        for name, one, other in zip(names, native, plain, strict=True):
+            assert_alike(one, other, digits, name, *operands)
+
+
+#: Function, operand, result (C99, Annex G.6): None is a part, or a sign, that the standard leaves open.
+ANNEX_G = (
+    ("cosh", (0.0, INF), (NAN, 0.0)),
+    ("cosh", (0.0, NAN), (NAN, 0.0)),
+    ("cosh", (1.0, INF), (NAN, NAN)),
+    ("cosh", (INF, 0.0), (INF, 0.0)),
+    ("cosh", (INF, INF), (INF, NAN)),
+    ("cosh", (INF, NAN), (INF, NAN)),
+    ("cosh", (NAN, 0.0), (NAN, 0.0)),
+    ("sinh", (0.0, INF), (0.0, NAN)),
+    ("sinh", (0.0, NAN), (0.0, NAN)),
+    ("sinh", (1.0, INF), (NAN, NAN)),
+    ("sinh", (INF, 0.0), (INF, 0.0)),
+    ("sinh", (INF, INF), (INF, NAN)),
+    ("sinh", (INF, NAN), (INF, NAN)),
+    ("sinh", (NAN, 0.0), (NAN, 0.0)),
+    ("tanh", (1.0, INF), (NAN, NAN)),
+    ("tanh", (800.0, INF), (NAN, NAN)),
+    ("tanh", (INF, 1.0), (1.0, 0.0)),
+    ("tanh", (INF, 2.0), (1.0, -0.0)),
+    ("tanh", (INF, INF), (1.0, 0.0)),
+    ("tanh", (INF, NAN), (1.0, 0.0)),
+    ("tanh", (NAN, 0.0), (NAN, 0.0)),
+    ("tan", (0.0, INF), (0.0, 1.0)),
+    ("tan", (INF, -30.0), (NAN, NAN)),
+    ("tan", (0.0, NAN), (0.0, NAN)),
+    ("exponential", (1.0, INF), (NAN, NAN)),
+    ("exponential", (-800.0, INF), (NAN, NAN)),
+    ("exponential", (-INF, 1.0), (0.0, 0.0)),
+    ("exponential", (-INF, INF), (0.0, 0.0)),
+    ("exponential", (INF, INF), (INF, NAN)),
+    ("exponential", (INF, 0.0), (INF, 0.0)),
+    ("exponential", (NAN, 0.0), (NAN, 0.0)),
+    ("log", (-0.0, 0.0), (-INF, np.pi)),
+    ("log", (-INF, INF), (INF, 3 * np.pi / 4)),
+    ("log", (NAN, INF), (INF, NAN)),
+    ("sqrt", (NAN, INF), (INF, INF)),
+    ("sqrt", (-INF, 1.0), (0.0, INF)),
+    ("sqrt", (INF, NAN), (INF, NAN)),
+    ("logistic", (800.0, INF), (NAN, NAN)),
+    ("logistic", (INF, INF), (1.0, 0.0)),
+    ("logistic", (-INF, 1.0), (0.0, 0.0)),
+)
+
+
+@pytest.mark.parametrize("backends", [("llvm", "numpy"), ("numpy",)])
+@pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
+def test_annex_g(backends: tuple[str, ...], dtype: type) -> None:
+    names = tuple(dict.fromkeys(name for name, _, _ in ANNEX_G))
+    operands = complex_of([operand for _, operand, _ in ANNEX_G], dtype)
+    results = dict(zip(names, run(names, backends, operands), strict=True))
+    for place, (name, operand, (real, imaginary)) in enumerate(ANNEX_G):
+        got = results[name][place]
+        for part, want in ((got.real, real), (got.imag, imaginary)):
+            same = np.isnan(part) if np.isnan(want) else abs(part) == abs(want) or np.isclose(part, want)
+            # the sign of a zero or an infinity beside a NaN is open
+            open_sign = np.isnan(real) or np.isnan(imaginary) or "logistic" in name or np.isinf(operand[1])
+            assert same and (open_sign or np.signbit(part) == np.signbit(want)), f"{name}{operand}: {got}"
