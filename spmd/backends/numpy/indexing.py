@@ -27,7 +27,8 @@ class IndexPlacement:
 
     `mapped[k]` is the array's dimension that component k of an index vector is for; `batching` pairs dimensions of the
     array with those of the indices, which go together. The batch shape is the indices' without the index vector's
-    dimension; a table of slices has it first, then the slice's dimensions.
+    dimension; a table of slices has it first, then the slice's dimensions. A slice of which any element is outside is
+    outside as a `whole`, or each of its elements is told apart.
     """
 
     def __init__(
@@ -38,8 +39,11 @@ class IndexPlacement:
         index_vector_dim: int,
         mapped: Sequence[int],
         batching: Sequence[tuple[int, int]],
+        *,
+        whole: bool = False,
     ) -> None:
         self.shape, self.slice_sizes, self.mapped = shape, tuple(slice_sizes), tuple(mapped)
+        self.whole = whole
         self._vector_dim = index_vector_dim
         self._has_vector = index_vector_dim < len(index_shape)
         self.batch_shape = tuple(size for axis, size in enumerate(index_shape) if axis != index_vector_dim)
@@ -102,6 +106,10 @@ class IndexPlacement:
             for start, limit in zip(starts, self.limits, strict=True)
         ):
             return None
+        if self.whole:
+            fits = [(start >= 0) & (start <= limit) for start, limit in zip(starts, self.limits, strict=True)]
+            slices = np.logical_and.reduce(np.broadcast_arrays(*fits)).reshape(-1, 1)
+            return np.broadcast_to(slices, (len(slices), len(self.rows_of_slice)))
         first = len(self._strides)
         sizes = self.slice_sizes[:first]
         valid = np.ones((prod(self.batch_shape), *sizes), np.bool_)

@@ -1,4 +1,7 @@
-"""Scatter: StableHLO specification, "scatter". Rows outside of the operand are skipped, duplicates taken in order."""
+"""Scatter: StableHLO specification, "scatter". Rows outside of the operand are skipped, duplicates taken in order.
+
+Windows are done one after another, as XLA does them; see spmd.dialects.scatters for those that lie partly outside.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,7 @@ from spmd.backends.numpy.indexing import IndexPlacement
 from spmd.backends.numpy.late import Late
 from spmd.backends.numpy.pointwise import compute_dtype
 from spmd.backends.numpy.regions import Loop, from_keys, has_minus_zero, keys, loop_of
+from spmd.dialects.scatters import drops_whole_windows
 from spmd.ir import Op
 from spmd.support.arrays import Array, Results
 from spmd.types import ElementType
@@ -76,6 +80,7 @@ def _placement(op: Op) -> tuple[IndexPlacement, list[int]]:
         numbers.index_vector_dim,
         numbers.scatter_dims_to_operand_dims,
         list(zip(numbers.input_batching_dims, numbers.scatter_indices_batching_dims, strict=True)),
+        whole=drops_whole_windows(op),
     )
     return placement, [*(axis for axis in range(len(update_shape)) if axis not in windows), *windows]
 
@@ -109,16 +114,10 @@ def _in_place(op: Op, placement: IndexPlacement, arrange: list[int], apply: Appl
 def _selected(
     placement: IndexPlacement, arrange: list[int], starts: Sequence[Array], updates: Array
 ) -> tuple[Array, Array]:
-    """Row numbers and updates (rows, payload) of what lies within the operand, in row-major order of the updates."""
+    """Row numbers and updates (rows, payload) of what lies within the operand, slice after slice."""
     rows = placement.rows(starts).reshape(-1)
     values = updates.transpose(arrange).reshape(len(rows), placement.payload)
     inside = placement.inside(starts)
-    if len(placement.rows_of_slice) > 1 and arrange != sorted(arrange):
-        # slices overlap, and their own dimensions do not come last
-        places = np.arange(updates.size).reshape(updates.shape).transpose(arrange).reshape(values.shape)
-        order = np.argsort(places[:, 0])
-        keep = order if inside is None else order[inside.reshape(-1)[order]]
-        return rows[keep], values[keep]
     if inside is None:
         return rows, values
     keep = inside.reshape(-1)
@@ -164,7 +163,7 @@ def _at_single_slice(
             last = first + sizes[axis]
             if first < 0 or last > shape[axis]:
                 low, high = max(first, 0), min(last, shape[axis])
-                if low >= high:
+                if low >= high or placement.whole:
                     return
                 source = source or [slice(None)] * len(shape)
                 source[axis] = slice(low - first, high - first)

@@ -7,7 +7,7 @@ program again, which prints, verifies and runs.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from spmd.compiler.pipeline.options import Options
 from spmd.compiler.transforms.combine import combine
@@ -25,15 +25,18 @@ from spmd.compiler.transforms.sort_expansion import expand_sorts
 from spmd.compiler.transforms.transpose_folding import fold_transposes
 from spmd.compiler.transforms.transpose_sinking import sink_transposes
 from spmd.compiler.transforms.unroll import unroll
+from spmd.dialects.scatters import SCATTER, is_of_xla, mark_whole_windows
 from spmd.ir import Block, Function, Module
 
 
 @dataclass(frozen=True)
 class PassContext:
-    """What a pass may ask: the options of the compilation, and the value of a pure op on constants (None: unknown)."""
+    """What a pass may ask: the options of the compilation, the value of a pure op on constants (None: unknown), and
+    whether one of XLA's front ends has made the program."""
 
     options: Options
     evaluate: Evaluate = lambda op, arrays: None
+    is_of_xla: bool = False
 
 
 @dataclass(frozen=True)
@@ -59,8 +62,16 @@ def _overlap(block: Block, context: PassContext) -> None:
         overlap(block)
 
 
+def _mark_scatters(block: Block, context: PassContext) -> None:
+    if context.is_of_xla:
+        for op in (inner for outer in block.ops for inner in outer.walk()):
+            if op.name == SCATTER:
+                mark_whole_windows(op)
+
+
 #: What is done to a program of one process also before those of all processes are stacked.
 EXPANSIONS = (
+    Pass("scatter-windows", _mark_scatters),
     Pass("ragged-all-to-all-expansion", lambda block, context: expand_ragged_all_to_all(block, context.options.grid)),
 )
 #: After inlining, which makes the function that they work on.
@@ -95,6 +106,7 @@ def run_passes(module: Module, function: Function, context: PassContext) -> Func
 
 def after_each(module: Module, function: Function, context: PassContext) -> Iterator[tuple[str, Function]]:
     """The function after each pass, with the pass's name: one function, which the next pass changes."""
+    context = replace(context, is_of_xla=is_of_xla(module))
     flat = inline(module, function)
     yield INLINING, flat
     for each in PASSES:
@@ -106,7 +118,7 @@ def expanded(module: Module, function: Function, options: Options) -> Function:
     """`function` as it will be stacked: without calls, whatever its size (CompileError for what is too large)."""
     flat = inline(module, function, whole=True)
     for each in EXPANSIONS:
-        each.run(flat.body, PassContext(options))
+        each.run(flat.body, PassContext(options, is_of_xla=is_of_xla(module)))
     return flat
 
 

@@ -22,7 +22,8 @@ from spmd.compiler.schedule.sliding import (
     is_small_window,
     sliding_shape,
 )
-from spmd.compiler.schedule.updates import SCATTER, UPDATE_SLICE, is_update, update_shape, updated
+from spmd.compiler.schedule.updates import UPDATE_SLICE, is_update, update_shape, updated
+from spmd.dialects.scatters import SCATTER
 from spmd.ir import Block, Op, Value
 from spmd.types import ElementType, TensorType, Type
 

@@ -29,8 +29,9 @@ from spmd.compiler.schedule.paths import MEMORY, ONCE, POINT, Path, Paths
 from spmd.compiler.schedule.recompute_cost import LIGHT, weights_of
 from spmd.compiler.schedule.reductions import is_reduction
 from spmd.compiler.schedule.sliding import is_sliding
-from spmd.compiler.schedule.updates import SCATTER, is_update, reads_itself, update_shape, updated
+from spmd.compiler.schedule.updates import is_update, reads_itself, update_shape, updated
 from spmd.dialects.core import is_pure
+from spmd.dialects.scatters import SCATTER
 from spmd.ir import Block, Op, Value, captured_values
 
 #: Scalar operations that may be done again rather than written to memory and read back.

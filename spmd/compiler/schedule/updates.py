@@ -26,11 +26,11 @@ from spmd.analysis.scalar.expression import Expression, constant, parameter
 from spmd.compiler.schedule.nest import FOLDED, Nest, Stage, Update
 from spmd.compiler.schedule.points import PointReader, iterate, stored
 from spmd.compiler.schedule.reductions import is_reduction, region_results
+from spmd.dialects.scatters import SCATTER, drops_whole_windows, update_order
 from spmd.ir import Op, Value
 from spmd.types import I64, ElementType
 
 UPDATE_SLICE = "stablehlo.dynamic_update_slice"
-SCATTER = "stablehlo.scatter"
 #: Bits of indices that are as long as what places are told in.
 _LONGEST = 64
 
@@ -81,7 +81,11 @@ def update_nest(op: Op, taken: Callable[[Op], bool]) -> Nest:
             return _slice_update(op, extents, index, reader)
         return _scatter(op, extents, index, reader)
 
-    return iterate(update_shape(op), nest_at)
+    shape = update_shape(op)
+    order = range(len(shape)) if op.name == UPDATE_SLICE else update_order(op)
+    places = [order.index(dimension) for dimension in range(len(shape))]
+    in_order = [shape[dimension] for dimension in order]
+    return iterate(in_order, lambda extents, index: nest_at(extents, tuple(index[place] for place in places)))
 
 
 def _slice_update(op: Op, extents: list[int], index: Index, reader: PointReader) -> Nest:
@@ -98,7 +102,7 @@ def _slice_update(op: Op, extents: list[int], index: Index, reader: PointReader)
 
 def _scatter(op: Op, extents: list[int], index: Index, reader: PointReader) -> Nest:
     """Each element of the updates is combined with that of the result at its place, where that is inside."""
-    count = len(op.results)
+    count, whole = len(op.results), drops_whole_windows(op)
     numbers = op["scatter_dimension_numbers"]
     indices = op.operands[count]
     windows = set(numbers.update_window_dims)
@@ -114,11 +118,15 @@ def _scatter(op: Op, extents: list[int], index: Index, reader: PointReader) -> N
         if dimension in numbers.scatter_dims_to_operand_dims:
             at = component_place(numbers.scatter_dims_to_operand_dims.index(dimension), batch, vector, indices)
             window = 1 if dimension in absent else form_extent(form, extents)
-            form += Affine.computed(_start(reader.read(indices, at), element_type(indices), window, size))
+            start = Affine.computed(_start(reader.read(indices, at), element_type(indices), window, size))
+            if whole:
+                conditions += [at_least(start, 0, reader), below(start, size - window + 1, reader)]
+            form += start
         if dimension in numbers.input_batching_dims:
             position = numbers.scatter_indices_batching_dims[numbers.input_batching_dims.index(dimension)]
             form += batch_coordinate(position, batch, vector)
-        conditions += [at_least(form, 0, reader), below(form, size, reader)]
+        if not whole or dimension not in numbers.scatter_dims_to_operand_dims:
+            conditions += [at_least(form, 0, reader), below(form, size, reader)]
         place.append(form)
     block = op.regions[0].block
     elements = [element_type(argument) for argument in block.arguments]

@@ -1,0 +1,135 @@
+"""Windows of a scatter that lie partly outside, and the order of updates that overlap."""
+
+import itertools
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+import spmd
+from spmd.builder import ScatterDimensionNumbers, XlaBuilder, XlaOp, ops
+from spmd.support.arrays import Array
+from tests.builder.support import evaluate, f32, s32, scalars
+
+#: What a module of XLA's front ends says, and what one of nobody's does.
+ORIGINS = {"xla": "mhlo.num_replicas = 1 : i32", "specification": ""}
+BODIES = {
+    "set": "stablehlo.return %b : tensor<i32>",
+    "add": "%s = stablehlo.add %a, %b : tensor<i32>\nstablehlo.return %s : tensor<i32>",
+    # of any region, not commutative
+    "mix": "%t = stablehlo.add %a, %a : tensor<i32>\n%s = stablehlo.subtract %b, %t : tensor<i32>\n"
+    "stablehlo.return %s : tensor<i32>",
+}
+COMBINED = {"set": lambda old, new: new, "add": lambda old, new: old + new, "mix": lambda old, new: new - 2 * old}
+
+
+@dataclass(frozen=True)
+class Case:
+    operand: Array
+    indices: Array
+    updates: Array
+    mapped: tuple[int, ...]
+    inserted: tuple[int, ...]
+    windows: tuple[int, ...]
+
+    def text(self, kind: str, attributes: str) -> str:
+        arrays = (self.operand, self.indices, self.updates)
+        x, i, u = ("tensor<" + "".join(f"{size}x" for size in array.shape) + "i32>" for array in arrays)
+        return f"""module attributes {{{attributes}}} {{ func.func @main(%x: {x}, %i: {i}, %u: {u}) -> {x} {{
+          %r = "stablehlo.scatter"(%x, %i, %u) <{{scatter_dimension_numbers = #stablehlo.scatter<
+            update_window_dims = {list(self.windows)}, inserted_window_dims = {list(self.inserted)},
+            scatter_dims_to_operand_dims = {list(self.mapped)}, index_vector_dim = {self.indices.ndim - 1}>}}> ({{
+            ^bb0(%a: tensor<i32>, %b: tensor<i32>):
+              {BODIES[kind]}
+          }}) : ({x}, {i}, {u}) -> {x}
+          return %r : {x}
+        }} }}"""
+
+    def expected(self, kind: str, whole: bool) -> Array:
+        """Window by window, each in row-major order."""
+        result, rank = self.operand.copy(), self.operand.ndim
+        kept = [d for d in range(rank) if d not in self.inserted]
+        sizes = [self.updates.shape[d] for d in self.windows]
+        for batch in itertools.product(*map(range, self.indices.shape[:-1])):
+            start = [0] * rank
+            for dimension, first in zip(self.mapped, self.indices[batch], strict=True):
+                start[dimension] = int(first)
+            writes = []
+            for offset in itertools.product(*map(range, sizes)):
+                place, within, rest = list(start), iter(offset), iter(batch)
+                for dimension, step in zip(kept, offset, strict=True):
+                    place[dimension] += step
+                source = tuple(next(within) if d in self.windows else next(rest) for d in range(self.updates.ndim))
+                inside = all(0 <= at < size for at, size in zip(place, result.shape, strict=True))
+                writes.append((tuple(place), source, inside))
+            if whole and not all(inside for *_, inside in writes):
+                continue
+            for at, source, inside in writes:
+                if inside:
+                    result[at] = COMBINED[kind](result[at], self.updates[source])
+        return result
+
+
+def drawn(seed: int) -> Case:
+    rng = np.random.default_rng(seed)
+    rank = int(rng.integers(1, 4))
+    shape = [int(size) for size in rng.integers(1, 7, rank)]
+    mapped = tuple(int(d) for d in rng.permutation(rank)[: rng.integers(1, rank + 1)])
+    inserted = tuple(sorted(d for d in mapped if rng.random() < 0.3))
+    sizes = iter([int(rng.integers(1, shape[d] + 1)) for d in range(rank) if d not in inserted])
+    batch = [int(size) for size in rng.integers(1, 4, rng.integers(0, 3))]
+    ranks = len(batch) + rank - len(inserted)
+    windows = tuple(sorted(int(d) for d in rng.permutation(ranks)[: rank - len(inserted)]))
+    rest = iter(batch)
+    updates = [next(sizes) if d in windows else next(rest) for d in range(ranks)]
+    return Case(
+        rng.integers(0, 100, shape).astype(np.int32),
+        rng.integers(-3, 8, [*batch, len(mapped)]).astype(np.int32),
+        rng.integers(100, 1000, updates).astype(np.int32),
+        mapped,
+        inserted,
+        windows,
+    )
+
+
+@pytest.mark.parametrize("kind", BODIES)
+@pytest.mark.parametrize("origin", ORIGINS)
+def test_windows_partly_outside_and_overlapping(origin: str, kind: str) -> None:
+    """Drawn scatters in native code, by NumPy, and stacked."""
+    for seed in range(12):
+        case = drawn(seed)
+        module = spmd.parse(case.text(kind, ORIGINS[origin]))
+        want = case.expected(kind, origin == "xla")
+        arrays = case.operand, case.indices, case.updates
+        for backends in (("llvm", "numpy"), ("numpy",)):
+            (got,) = spmd.compile(module, backends=backends)(*arrays)
+            np.testing.assert_array_equal(got, want, err_msg=f"{case} by {backends}")
+        simulation = spmd.simulate(module, spmd.ProcessGrid(num_replicas=2, num_partitions=1))
+        (stacked,) = simulation(np.stack([case.operand] * 2), case.indices[None], np.stack([case.updates] * 2))
+        np.testing.assert_array_equal(stacked, np.stack([want] * 2))
+
+
+def test_windows_that_overlap_are_done_one_after_another() -> None:
+    """The window's dimension comes before the scatter's in the updates."""
+    case = Case(
+        np.array([1, 2, 3, 4, 0], np.int32),
+        np.array([[2], [1]], np.int32),
+        np.array([[7, 5], [8, 6], [9, 7]], np.int32),
+        (0,),
+        (),
+        (0,),
+    )
+    (got,) = spmd.compile(spmd.parse(case.text("set", "")))(case.operand, case.indices, case.updates)
+    assert got.tolist() == [1, 5, 6, 7, 9]
+
+
+def test_builders_leave_out_whole_windows() -> None:
+    """Of XlaBuilder, through its text and HLO's (tests.builder.support.evaluate)."""
+    add = scalars("add", ["f32", "f32"], ops.Add)
+    numbers = ScatterDimensionNumbers([1], [], [0], 1)
+
+    def body(_: XlaBuilder, x: XlaOp, i: XlaOp, u: XlaOp) -> XlaOp:
+        return ops.Scatter(x, i, u, add, numbers)
+
+    got = evaluate(body, f32([0, 0, 0, 0, 0]), s32([[3], [1], [-1]]), f32([[1, 2, 3], [4, 5, 6], [7, 8, 9]]))
+    np.testing.assert_array_equal(got, [0, 4, 5, 6, 0])
