@@ -7,6 +7,7 @@ import pytest
 
 import spmd
 from tests.compiler.stacking import same_bits
+from tests.runtime.drawn_programs import draw_programs
 
 GROUPS = "dense<[[0, 1, 2], [3, 4, 5]]> : tensor<2x3xi64>"
 
@@ -236,3 +237,44 @@ def test_programs_that_send_other_types_are_an_error() -> None:
     inputs = [x if rank % 2 == 0 else [x[0].astype(np.int32)] for rank, x in enumerate(INPUTS)]
     with pytest.raises(spmd.CollectiveError, match=r"\(tensor<4xi32>\) is received where .* sends \(tensor<4xf32>\)"):
         spmd.run_parallel(table, None, inputs, mode="stacked")
+
+
+@pytest.mark.parametrize("first", range(0, 30, 10))
+def test_drawn_programs_give_what_their_threads_give(first: int) -> None:
+    """They communicate in groups, some of them in loops that the other programs do not have, or have ended before."""
+    for seed in range(first, first + 10):
+        table, inputs, texts = draw_programs(seed)
+        threads = spmd.run_parallel(table, None, inputs, mode="threads", timeout=30)
+        stacked = spmd.run_parallel(table, None, inputs, mode="stacked")
+        for left, right in zip(threads, stacked, strict=True):
+            assert all(same_bits(a, b) for a, b in zip(left, right, strict=True)), f"seed {seed}\n{texts}"
+
+
+def test_a_loop_that_waits_for_a_program_that_has_ended_is_not_called_a_deadlock() -> None:
+    """Its turns are counted when it runs: it may have none. A collective outside of loops does wait."""
+    looped = """
+      %zero = stablehlo.constant dense<0> : tensor<i32>
+      %r:2 = stablehlo.while(%i = %zero, %v = %x) : tensor<i32>, tensor<4xf32> cond {
+        %p = stablehlo.compare LT, %i, %zero : (tensor<i32>, tensor<i32>) -> tensor<i1>
+        stablehlo.return %p : tensor<i1>
+      } do {
+        %w = "stablehlo.collective_broadcast"(%v) <{replica_groups = dense<[[0, 1, 2]]> : tensor<1x3xi64>}>
+          : (tensor<4xf32>) -> tensor<4xf32>
+        stablehlo.return %i, %w : tensor<i32>, tensor<4xf32>
+      }
+      return %r#1 : tensor<4xf32>"""
+    straight = """
+      %w = "stablehlo.collective_broadcast"(%x) <{replica_groups = dense<[[0, 1, 2]]> : tensor<1x3xi64>}>
+        : (tensor<4xf32>) -> tensor<4xf32>
+      return %w : tensor<4xf32>"""
+    quiet = "return %x : tensor<4xf32>"
+
+    def module(body: str) -> spmd.Module:
+        text = f"func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {{ {body} }}"
+        return spmd.parse(f"module attributes {{mhlo.num_replicas = 3 : i32}} {{ {text} }}")
+
+    inputs = [[np.zeros(4, np.float32)]] * 3
+    with pytest.raises(spmd.CompileError, match=r"while: cannot be stacked: .* process 2, whose program has ended"):
+        spmd.run_parallel([[module(looped)], [module(looped)], [module(quiet)]], None, inputs, mode="stacked")
+    with pytest.raises(spmd.CollectiveError, match="process 2: has ended"):
+        spmd.run_parallel([[module(straight)], [module(straight)], [module(quiet)]], None, inputs, mode="stacked")

@@ -126,7 +126,7 @@ def _promoted(stacker: Stacker, leaf: StackedValue, described: Collective, index
 
 def check_members(stacker: Stacker, described: Collective, members: Members) -> None:
     """CollectiveError where a process is in no group and has nothing to get there."""
-    missing = members.missing
+    missing = next((rank for rank in members.missing if rank not in stacker.absent), None)
     if missing is not None and described.outsider is None:
         who, shown = stacker.grid.process_id(missing), short_list([row.tolist() for row in members.rows], _MOST_SHOWN)
         text = f"process {missing} {who} is in none of the process groups {shown}"

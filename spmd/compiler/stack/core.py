@@ -143,6 +143,8 @@ class Stacker(OpBuilder):
         self.everyone: Sequence[int] = range(options.grid.size)
         self.trees: dict[Value, Tree] = {}
         self.mask: Value | None = None
+        #: Processes of programs that do not take part in what is written.
+        self.absent: frozenset[int] = frozenset()
         #: Values on their way from a send to its receive, by channel.
         self.channels: dict[int, list[Sent]] = {}
         #: The sends and the recvs of each channel so far, and whether some processes alone come to them.

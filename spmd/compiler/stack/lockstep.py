@@ -1,26 +1,26 @@
 """Different programs in lockstep: each is written up to where it communicates, then what they do together.
 
 They come to one collective, or to control flow with communication inside, where all of them must go the same way: their
-predicates are one value, or computed alike from what is.
+predicates are one value, or computed alike from what is. Programs whose processes communicate with each other alone
+meet without the others, which may be elsewhere, or have ended.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import count
 
 import numpy as np
 
-from collectives.operations import describe
-from spmd.analysis.collectives import COMMUNICATING, DESCRIPTIONS
+from collectives.operations import CollectivePermute, describe
+from spmd.analysis.collectives import COMMUNICATING, DESCRIPTIONS, Collective
 from spmd.compiler.stack.collective import StackSettings
 from spmd.compiler.stack.core import StackedValue, Stacker, Tree, leaves, rebuilt, refuse
 from spmd.compiler.stack.mailboxes import RECV, SEND, Mailboxes
 from spmd.compiler.stack.placing import inverse, take_rows
 from spmd.dialects.core import is_pure
-from spmd.errors import CollectiveError, CompileError, Diagnostic
+from spmd.errors import CollectiveError, CompileError, Diagnostic, SpmdError
 from spmd.ir import Block, Op, Region, Value
 from spmd.types import FutureType, Type
 
@@ -75,33 +75,40 @@ def _communicates(op: Op) -> bool:
 
 
 class Lockstep:
-    """The programs of `parts`, each a stacker of its processes, as `whole` has the values of all processes."""
+    """The programs of `parts`, each a stacker of its processes, as `whole` has the values of all processes.
 
-    def __init__(self, whole: Stacker, parts: Sequence[Stacker], mailboxes: Mailboxes) -> None:
+    `numbers` are those of the programs among all that are stacked, where these are but some.
+    """
+
+    def __init__(
+        self, whole: Stacker, parts: Sequence[Stacker], mailboxes: Mailboxes, numbers: Sequence[int] | None = None
+    ) -> None:
         self.whole, self.parts, self.mailboxes = whole, parts, mailboxes
+        self.numbers = range(len(parts)) if numbers is None else numbers
+        present = {rank for part in parts for rank in part.everyone}
+        self.absent = [rank for rank in range(whole.size) if rank not in present]
 
     def run(self, blocks: Sequence[Block]) -> list[list[Tree]]:
         """Writes a block of each program where `whole` writes; what each returns."""
         for part in self.parts:
             part.ops = self.whole.ops
-        cursors = [_Cursor(*each) for each in zip(count(), self.parts, blocks)]
+        cursors = [_Cursor(*each) for each in zip(self.numbers, self.parts, blocks, strict=True)]
         while True:
             while any(cursor.advance(self.mailboxes) for cursor in cursors):
                 pass
             if all(cursor.at is None for cursor in cursors):
                 break
-            self._meet(cursors)
-            for cursor in cursors:
+            together = _who_meets(cursors, self.mailboxes)
+            numbers = [cursor.number for cursor in together]
+            meeting = Lockstep(self.whole, [cursor.part for cursor in together], self.mailboxes, numbers)
+            meeting._meet(together)
+            for cursor in together:
                 cursor.at = None
         return [
             [part.trees[value] for value in b.terminator.operands] for part, b in zip(self.parts, blocks, strict=True)
         ]
 
     def _meet(self, cursors: Sequence[_Cursor]) -> None:
-        for cursor in cursors:
-            if cursor.at is not None and cursor.at.name == RECV:
-                raise refuse(cursor.at, "nothing has been sent to it when all programs wait")
-        _check_nobody_ended(cursors)
         names = {cursor.op.name for cursor in cursors}
         if len(names) == 1 and cursors[0].op.name in _BRANCHES:
             self._branch(cursors)
@@ -118,23 +125,30 @@ class Lockstep:
         """Carries out the collective that all have come to, on values in rank order."""
         whole, first = self.whole, _same_collective(cursors)
         whole.location = first.location
-        order = np.concatenate([np.array(part.everyone) for part in self.parts])
+        order = np.concatenate(
+            [np.array(ranks, np.int64) for ranks in (*(p.everyone for p in self.parts), self.absent)]
+        )
         places = inverse(order, whole.size)
         for index, operand in enumerate(first.operands):
             columns = [leaves(cursor.part.trees[cursor.op.operands[index]]) for cursor in cursors]
             joined = [self._joined(places, column) for column in zip(*columns, strict=True)]
             whole.trees[operand] = rebuilt(self.parts[0].trees[operand], iter(joined))
+        absent, whole.absent = whole.absent, frozenset(self.absent)
         whole.apply(first)
+        whole.absent = absent
         for cursor in cursors:
             for mine, result in zip(cursor.op.results, first.results, strict=True):
                 tree = whole.trees[result]
                 cursor.part.trees[mine] = rebuilt(tree, iter([_own(cursor.part, leaf) for leaf in leaves(tree)]))
 
     def _joined(self, places: np.ndarray, column: Sequence[StackedValue]) -> StackedValue:
-        """What each part has, in rank order."""
+        """What each part has, in rank order; zeros for processes of other programs."""
         if not any(leaf.stacked for leaf in column) and all(same(leaf.value, column[0].value) for leaf in column):
             return column[0]
         rows = [part.stack(leaf) for part, leaf in zip(self.parts, column, strict=True)]
+        if self.absent:
+            shape = (len(self.absent), *rows[0].tensor.static_shape[1:])
+            rows.append(self.whole.splat(0, rows[0].tensor.with_shape(shape)))
         return StackedValue(take_rows(self.whole, self.whole.concatenate(rows, 0), places), True)
 
     # --- control flow
@@ -307,13 +321,82 @@ def _elsewhere(cursors: Sequence[_Cursor], why: str) -> CompileError:
     return refuse(here.op, f"{why}: process {there.part.everyone[0]} is at {there.op.name} at {there.op.location}")
 
 
-def _check_nobody_ended(cursors: Sequence[_Cursor]) -> None:
-    ended = next((cursor for cursor in cursors if cursor.at is None), None)
-    if ended is not None:
-        here = next(cursor for cursor in cursors if cursor.at is not None)
-        first, other = here.part.everyone[0], ended.part.everyone[0]
-        text = f"process {first} waits here for process {other}, whose program has ended"
-        raise CollectiveError(Diagnostic(here.op.location, text, here.op.name))
+def _who_meets(cursors: Sequence[_Cursor], mailboxes: Mailboxes) -> list[_Cursor]:
+    """The programs that go on together, with what they are at: all that are there, or some that have no need of others.
+
+    CompileError where none can, CollectiveError where one waits for a program that has ended.
+    """
+    waiting = [cursor for cursor in cursors if cursor.at is not None and cursor.at.name != RECV]
+    if len(waiting) == len(cursors) and _are_at_one_collective(waiting):
+        return waiting
+    needed = {cursor.number: _needed(cursor, cursors, mailboxes) for cursor in waiting}
+    # Of programs that need others, those that are needed go first: they are in the smaller sets.
+    closed = [_closure(cursor.number, needed) for cursor in waiting]
+    able = [numbers for numbers in closed if numbers <= needed.keys()]
+    if able:
+        together = min(able, key=len)
+        return [cursor for cursor in waiting if cursor.number in together]
+    for cursor in cursors:
+        if cursor.at is not None and cursor.at.name == RECV:
+            raise refuse(cursor.at, "nothing has been sent to it when all programs wait")
+    raise _without_the_ended(cursors, needed)
+
+
+def _closure(number: int, needed: Mapping[int, frozenset[int]]) -> frozenset[int]:
+    """A program, those that it needs, those that they need, and so on."""
+    together, pending = {number}, [number]
+    while pending:
+        new = needed.get(pending.pop(), frozenset()) - together
+        together |= new
+        pending += new
+    return frozenset(together)
+
+
+def _are_at_one_collective(cursors: Sequence[_Cursor]) -> bool:
+    if any(cursor.op.name in (*_BRANCHES, _LOOP) for cursor in cursors):
+        return False
+    first = _described(cursors[0])
+    return all(_described(cursor) == first for cursor in cursors[1:])
+
+
+def _needed(cursor: _Cursor, cursors: Sequence[_Cursor], mailboxes: Mailboxes) -> frozenset[int]:
+    """The programs whose processes those of `cursor` communicate with in the op that it is at."""
+    ranks: set[int] = set()
+    for op in cursor.op.walk():
+        if op.name in (SEND, RECV):
+            ranks.update(mailboxes.ends(cursor.part, op))
+        elif op.name in DESCRIPTIONS:
+            ranks.update(_members_met(DESCRIPTIONS[op.name](op, StackSettings(cursor.part)), cursor.part))
+    return frozenset(each.number for each in cursors if not ranks.isdisjoint(each.part.everyone))
+
+
+def _members_met(collective: Collective, part: Stacker) -> Iterator[int]:
+    """The processes that those of `part` meet in a collective."""
+    own = frozenset(part.everyone)
+    pairs = [pair for each in collective.operations if isinstance(each, CollectivePermute) for pair in each.pairs]
+    groups = pairs if pairs or collective.groups is None else collective.groups
+    if collective.groups is None and not pairs:
+        groups = [tuple(range(part.grid.size))]
+    for group in groups:
+        if not own.isdisjoint(group):
+            yield from group
+
+
+def _without_the_ended(cursors: Sequence[_Cursor], needed: Mapping[int, frozenset[int]]) -> SpmdError:
+    """The error of programs that wait for others that have ended."""
+    ended = {cursor.number: cursor for cursor in cursors if cursor.at is None}
+    here, there = next(
+        (cursor, ended[number])
+        for cursor in cursors
+        if cursor.at is not None
+        for number in sorted(needed[cursor.number])
+        if number in ended
+    )
+    first, other = here.part.everyone[0], there.part.everyone[0]
+    if here.op.name in (*_BRANCHES, _LOOP):
+        return refuse(here.op, f"it communicates with process {other}, whose program has ended, if it does at all")
+    text = f"process {first} waits here for process {other}, whose program has ended"
+    return CollectiveError(Diagnostic(here.op.location, text, here.op.name))
 
 
 def _same_collective(cursors: Sequence[_Cursor]) -> Op:

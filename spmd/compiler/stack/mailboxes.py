@@ -76,6 +76,11 @@ class Mailboxes:
             _check(op, send, types, own)
         return list(_delivered(stacker, sends, types))
 
+    def ends(self, stacker: Stacker, op: Op) -> frozenset[int]:
+        """The processes that those of `stacker` send to, or receive from, by the send or recv `op`."""
+        own = frozenset(stacker.everyone)
+        return frozenset(end for pair in self._pairs(stacker, op) if not own.isdisjoint(pair) for end in pair)
+
     def waiting(self) -> Iterator[PendingSend]:
         """What nobody has received."""
         return (send for queue in self._queues.values() for send in queue)

@@ -29,10 +29,9 @@ class Members:
         return np.concatenate(self.rows) if self.rows else np.zeros(0, np.int64)
 
     @cached_property
-    def missing(self) -> int | None:
-        """The first process that is in no group."""
-        absent = np.flatnonzero(np.bincount(self.joined, minlength=self.processes) == 0)
-        return int(absent[0]) if len(absent) else None
+    def missing(self) -> tuple[int, ...]:
+        """The processes that are in no group."""
+        return tuple(np.flatnonzero(np.bincount(self.joined, minlength=self.processes) == 0).tolist())
 
     @cached_property
     def table(self) -> Ranks | None:
