@@ -373,10 +373,11 @@ def _needed(cursor: _Cursor, cursors: Sequence[_Cursor], mailboxes: Mailboxes) -
 def _members_met(collective: Collective, part: Stacker) -> Iterator[int]:
     """The processes that those of `part` meet in a collective."""
     own = frozenset(part.everyone)
-    pairs = [pair for each in collective.operations if isinstance(each, CollectivePermute) for pair in each.pairs]
-    groups = pairs if pairs or collective.groups is None else collective.groups
-    if collective.groups is None and not pairs:
-        groups = [tuple(range(part.grid.size))]
+    groups: list[Sequence[int]] = [
+        pair for each in collective.operations if isinstance(each, CollectivePermute) for pair in each.pairs
+    ]
+    if not groups:
+        groups = [range(part.grid.size)] if collective.groups is None else list(collective.groups)
     for group in groups:
         if not own.isdisjoint(group):
             yield from group
