@@ -28,6 +28,7 @@ from collectives.mpi_background import start as start_in_background
 from collectives.mpi_channels import MpiChannels
 from collectives.mpi_check import CheckedCommunicator, patiently
 from collectives.mpi_double import Double
+from collectives.mpi_faults import fault_of
 from collectives.mpi_fold import bind_fold
 from collectives.mpi_host import HostMemory, goes_through_memory
 from collectives.mpi_meeting import meet
@@ -199,7 +200,7 @@ class MpiCommunicator(Communicator):
         transfer = mpi_calls.transfer(self.comm, operation)
         encode, receive_into, post, decode = transfer.encode, transfer.receive_into, transfer.post, transfer.decode
         in_place, empty, activity, turns = transfer.in_place, np.empty, self.activity, self.turns
-        label = self.label(operation, where)
+        label, comm, rank = self.label(operation, where), self.comm, self.world_rank
         threads, enter = self.threads, self.threads.enter
 
         def at_its_place(out: Array) -> Array:
@@ -210,6 +211,8 @@ class MpiCommunicator(Communicator):
             turns.count += 1
             try:
                 in_place(out)
+            except MPI.Exception as error:
+                raise fault_of(error, label, comm, rank) from error
             finally:
                 activity.what = None
                 threads.leave()
@@ -229,6 +232,8 @@ class MpiCommunicator(Communicator):
             turns.count += 1
             try:
                 post(send, receive)
+            except MPI.Exception as error:
+                raise fault_of(error, label, comm, rank) from error
             finally:
                 activity.what = None
                 threads.leave()
@@ -288,6 +293,7 @@ class MpiCommunicator(Communicator):
         else:
             transfer = mpi_calls.transfer(self.comm, operation)
         label, activity, threads, turns = self.label(operation, where), self.activity, self.threads, self.turns
+        comm, rank = self.comm, self.world_rank
 
         def start(array: Array) -> MpiRequest:
             out = np.empty(shape, dtype)
@@ -297,10 +303,13 @@ class MpiCommunicator(Communicator):
             turns.count += 1
             try:
                 requests = transfer.start(send, receive)
+            except MPI.Exception as error:
+                raise fault_of(error, label, comm, rank) from error
             finally:
                 threads.leave()
             decode = partial(transfer.decode, receive) if transfer.decode else None
-            return MpiRequest(requests, (array, send, receive), out, decode, activity, label.at(turns.count))
+            fault = partial(fault_of, waiting=label, comm=comm, process=rank)
+            return MpiRequest(requests, (array, send, receive), out, decode, activity, label.at(turns.count), fault)
 
         return start
 
@@ -376,7 +385,10 @@ class MpiCommunicator(Communicator):
 
         def watched(array: Array, out: Array | None = None) -> Array:
             with self._inside(label, self.turns):
-                return call(array, out)
+                try:
+                    return call(array, out)
+                except MPI.Exception as error:
+                    raise fault_of(error, label, self.comm, self.world_rank) from error
 
         return watched
 

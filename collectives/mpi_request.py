@@ -21,7 +21,7 @@ _PERIOD = 2e-4  # seconds between two looks: short beside a transfer worth overl
 class MpiRequest:
     """A started collective; ``wait`` returns its result."""
 
-    __slots__ = ("_activity", "_decode", "_kept", "_label", "_out", "_requests")
+    __slots__ = ("_activity", "_decode", "_fault", "_kept", "_label", "_out", "_requests")
 
     def __init__(
         self,
@@ -31,9 +31,11 @@ class MpiRequest:
         decode: Callable[[Array], None] | None,
         activity: Activity,
         label: Waiting | None,
+        fault: Callable[[MPI.Exception], Exception] | None = None,
     ) -> None:
+        """``fault`` makes of what MPI raises what ``wait`` raises."""
         self._requests, self._kept, self._out, self._decode = list(requests), kept, out, decode
-        self._activity, self._label = activity, label
+        self._activity, self._label, self._fault = activity, label, fault
         _progress.add(self._requests)
 
     @classmethod
@@ -54,6 +56,8 @@ class MpiRequest:
             try:
                 _progress.remove(self._requests)
                 MPI.Request.Waitall(self._requests)
+            except MPI.Exception as error:
+                raise (error if self._fault is None else self._fault(error)) from error
             finally:
                 activity.what = None
             self._requests = []

@@ -29,6 +29,11 @@ def test_a_timeout_that_is_no_number_of_seconds(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "maybe", "2", "-1"])
-def test_an_abort_that_is_neither_yes_nor_no(text: str) -> None:
-    with pytest.raises(SettingError, match=f"^COLLECTIVE_ABORT={text}: 1 or 0 is needed"):
-        WatchSettings.from_environment({"COLLECTIVE_ABORT": text})
+@pytest.mark.parametrize("name", ["COLLECTIVE_ABORT", "COLLECTIVE_CHECK"])
+def test_a_switch_that_is_neither_yes_nor_no(name: str, text: str) -> None:
+    with pytest.raises(SettingError, match=f"^{name}={text}: 1 or 0 is needed"):
+        WatchSettings.from_environment({name: text})
+
+
+def test_a_check_is_asked_for_by_itself() -> None:
+    assert WatchSettings.from_environment({"COLLECTIVE_CHECK": "1"}) == WatchSettings(60.0, abort=False, check=True)

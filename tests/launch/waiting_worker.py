@@ -1,0 +1,153 @@
+"""What ranks do in ``test_waiting.py``: `collectives` alone unless a case needs more."""
+
+import sys
+import threading
+import time
+from collections.abc import Callable
+
+import numpy as np
+from mpi4py import MPI
+
+from collectives import ADD, AllReduce, CommunicationError
+from collectives.mpi import MpiCommunicator
+
+RANK, SIZE = MPI.COMM_WORLD.rank, MPI.COMM_WORLD.size
+LONG = 600.0
+X = np.ones(8, np.float32)
+
+
+def total() -> list[float]:
+    result: list[float] = MpiCommunicator.world().all_reduce(8, np.float32, where="train.py:7")(X).tolist()
+    return result
+
+
+def one_of_three_is_missing() -> None:
+    if RANK != 1:
+        total()
+    time.sleep(LONG)
+
+
+def late() -> None:
+    time.sleep(2.5 * RANK)
+    assert total() == [float(SIZE)] * 8
+
+
+def ends_before_the_first_call() -> None:
+    if RANK == 1:
+        sys.exit(0)
+    total()
+
+
+def ends_amid_the_loop() -> None:
+    for step in range(5):
+        if step == 3 and RANK == 1:
+            sys.exit(0)
+        total()
+
+
+def fails_amid_the_loop() -> None:
+    world = MpiCommunicator.world()
+    for step in range(5):
+        if step == 3 and RANK == 1:
+            raise ValueError("out of cheese")
+        world.barrier()
+
+
+def fails_in_a_thread() -> None:
+    total()
+
+    def work() -> None:
+        raise ValueError("out of cheese")
+
+    if RANK == 1:
+        threading.Thread(target=work).start()
+        time.sleep(LONG)
+    total()
+
+
+def ends_while_others_have_much_to_do() -> None:
+    """A rank that took part in all that there was may end long before the others."""
+    world = MpiCommunicator.world()
+    total()
+    request = world.bind_start(_sum(), "train.py:9")(X)
+    if RANK:
+        request.wait()
+    if RANK == SIZE - 1:
+        time.sleep(4)
+        request.wait()
+
+
+def ends_under_a_started_one() -> None:
+    """What the others have started, a rank has not that has ended."""
+    world = MpiCommunicator.world()
+    start = world.bind_start(_sum(), "train.py:9")
+    start(X).wait()
+    if RANK == 1:
+        sys.exit(0)
+    start(X).wait()
+
+
+def a_message_is_too_long() -> None:
+    MpiCommunicator.world().all_reduce(3 + RANK, np.float32, where="train.py:7")(np.ones(3 + RANK, np.float32))
+
+
+def compared() -> None:
+    """With COLLECTIVE_CHECK=1 each mistake is an error on all ranks, and what follows goes well."""
+    world = MpiCommunicator.world()
+    mistakes: list[Callable[[], object]] = [
+        lambda: world.all_reduce(3 + RANK, np.float32, where="a.py:1")([1] * (3 + RANK)),
+        lambda: world.all_reduce(4, (np.int32, np.float32)[RANK], where="a.py:2")([1] * 4),
+        lambda: world.all_reduce(4, np.float32, ("sum", "max")[RANK], where="a.py:3")([1] * 4),
+        lambda: world.barrier("a.py:4") if RANK else world.all_gather(4, np.int8, 0, where="a.py:4")([1] * 4),
+        lambda: world.bind_start(_sum() if RANK else _sum(9), "a.py:5")(np.ones(8 + (RANK == 0), np.float32)).wait(),
+    ]
+    for mistake in mistakes:
+        try:
+            mistake()
+        except CommunicationError as error:
+            print(f"rank {RANK}: {error}".replace("\n", " | "), flush=True)
+        assert total() == [float(SIZE)] * 8
+
+
+def another_shape_at_the_last_batch() -> None:
+    import spmd  # late: other cases are about `collectives` alone
+
+    def step(size: int) -> spmd.Executable:
+        text = f"""func.func @main(%x: tensor<{size}xf32>) -> tensor<f32> {{
+          %0 = stablehlo.constant dense<0.0> : tensor<f32>
+          %1 = stablehlo.reduce(%x init: %0) applies stablehlo.add across dimensions = [0]
+            : (tensor<{size}xf32>, tensor<f32>) -> tensor<f32>
+          %2 = "stablehlo.all_reduce"(%1) ({{
+            ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+              %s = stablehlo.add %a, %b : tensor<f32>
+              stablehlo.return %s : tensor<f32>
+          }}) {{replica_groups = dense<[{list(range(SIZE))}]> : tensor<1x{SIZE}xi64>}} : (tensor<f32>) -> tensor<f32>
+          return %2 : tensor<f32>
+        }}"""
+        return spmd.compile(spmd.parse(text, name="step.mlir"), spmd.ProcessGrid(SIZE, 1))
+
+    whole = step(8)
+    for _ in range(3):
+        whole(X)
+    if RANK == 0:
+        step(7)(X[:7])
+    else:
+        whole(X)
+
+
+def one_saves() -> None:
+    from spmd import checkpoint  # late, as above
+
+    if RANK == 0:
+        checkpoint.save("/nowhere", 5, {"x": X})
+    time.sleep(LONG)
+
+
+def _sum(size: int = 8) -> AllReduce:
+    return AllReduce((size,), np.dtype(np.float32), ADD)
+
+
+if __name__ == "__main__":
+    MPI.COMM_WORLD.Barrier()  # the ranks are there; what is timed begins
+    globals()[sys.argv[1]]()
+    print(f"rank {RANK} is through", flush=True)
