@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from spmd.dialects import kinds, type_sets
 from spmd.dialects.checks import (
     compatible_shapes,
+    compatible_types,
     dims,
     element_of,
     listed,
@@ -114,7 +115,7 @@ def _(op: Op) -> str | None:
             return f"operand {alias.operand_index} of {len(op.operands)}"
         source = _part(op.operands[alias.operand_index].type, alias.operand_tuple_indices)
         target = _part(_output_type(op), alias.output_tuple_indices)
-        if source is None or source is not target:
+        if source is None or target is None or not compatible_types(source, target):
             return f"{source or dims(alias.operand_tuple_indices)} and {target or dims(alias.output_tuple_indices)}"
     return None
 

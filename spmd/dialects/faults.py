@@ -9,7 +9,7 @@ from spmd.dialects.core import InferenceError, OpDef, OperandDef
 from spmd.dialects.structs import StructAttribute
 from spmd.dialects.type_rules import value_fault
 from spmd.ir import Op
-from spmd.types import Type
+from spmd.types import TensorType, Type
 
 #: The specification's label of what is broken, "" where it has none, and the message.
 Fault = tuple[str, str]
@@ -28,8 +28,14 @@ def faults(op: Op, definition: OpDef) -> Iterator[Fault]:
 
 
 def run_time_faults(op: Op, definition: OpDef) -> Iterator[Fault]:
-    """All that is wrong with `op`, whose types are those of what it is given; also what leaves it no meaning."""
-    yield from faults(op, definition)
+    """All that is wrong with `op`, whose operands have the types that arrived; also what leaves it no meaning.
+
+    Results whose sizes do not follow from the operands are not compared with anything: they are not known yet.
+    """
+    if all(type.is_static for type in op.result_types if isinstance(type, TensorType)):
+        yield from faults(op, definition)
+    else:
+        yield from constraint_faults(op, definition, on_results=False)
     for constraint in definition.constraints:
         if constraint.meaningless and (broken := constraint.fault(op)) is not None:
             yield constraint.label, broken

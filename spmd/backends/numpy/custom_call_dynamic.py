@@ -16,7 +16,7 @@ from spmd.backends.numpy.sort import first_in_order
 from spmd.dialects.faults import run_time_faults
 from spmd.dialects.make import make_op
 from spmd.errors import Diagnostic, ExecutionError
-from spmd.ir import AttributeValue, Op, Region, copy_block
+from spmd.ir import AttributeValue, Block, Op, Region, copy_block
 from spmd.support.arrays import Array, Results
 from spmd.types import TensorType
 
@@ -49,7 +49,7 @@ def dynamic_reduce_window(op: Op, context: Context) -> Kernel:
             name: tuple(np.asarray(value).tolist()) for name, value in zip(names, parameters, strict=False)
         }
         attributes["padding"] = np.asarray(parameters[4], np.int64)
-        regions = [Region([copy_block(body, {})])]
+        regions = [Region([_computation(body)])]
         operands = op.operands[: 2 * count]
         static = make_op(
             "stablehlo.reduce_window", operands, op.result_types, attributes, regions, location=op.location
@@ -57,6 +57,13 @@ def dynamic_reduce_window(op: Op, context: Context) -> Kernel:
         return _sound_kernel(static, context).call
 
     return _by_parameters(kernel_of, 2 * count, aliases=tuple(range(2 * count)))
+
+
+def _computation(body: Block) -> Block:
+    """The body of a function as a region's block."""
+    block = copy_block(body, {})
+    block.ops[-1] = make_op("stablehlo.return", block.ops[-1].operands, (), location=block.ops[-1].location)
+    return block
 
 
 @target("stablehlo.dynamic_top_k")
