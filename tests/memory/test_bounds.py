@@ -1,0 +1,60 @@
+"""No program reads or writes a byte outside of its buffers: each lies between two pages that must not be touched."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import spmd
+
+ROOT = Path(__file__).parents[2]
+
+
+def _run(kind: str, placement: str, begin: int, count: int) -> None:
+    command = [
+        sys.executable,
+        "-X",
+        "faulthandler",
+        "-m",
+        "tests.memory.guarded",
+        kind,
+        placement,
+        *map(str, (begin, count)),
+    ]
+    environment = {**os.environ, "SPMD_CACHE_DIR": "", "OMP_NUM_THREADS": "2"}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=900, check=False)
+    assert done.returncode == 0, f"{done.stdout[-600:]}\n{done.stderr[-3000:]}"
+    assert "sound: " in done.stdout.splitlines()[-1]
+
+
+@pytest.mark.parametrize("placement", ["end", "start"])
+@pytest.mark.parametrize(("kind", "count"), [("conformance", 60), ("mutants", 60), ("indices", 60), ("drawn", 20)])
+def test_a_sample_keeps_to_its_buffers(kind: str, count: int, placement: str) -> None:
+    _run(kind, placement, 7, count)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("placement", ["end", "start"])
+@pytest.mark.parametrize(
+    ("kind", "begin", "count"),
+    [
+        ("conformance", 0, 5000),
+        *(("mutants", seed, 5000) for seed in range(4)),
+        ("indices", 0, 2000),
+        ("drawn", 0, 300),
+    ],
+)
+def test_programs_keep_to_their_buffers(kind: str, begin: int, count: int, placement: str) -> None:
+    _run(kind, placement, begin, count)
+
+
+def test_programs_of_unknown_sizes_do_what_those_of_known_ones_do() -> None:
+    _run("symbolic", "end", 5, 60)
+
+
+@pytest.mark.slow
+def test_all_programs_of_unknown_sizes() -> None:
+    _run("symbolic", "end", 0, 5000)
