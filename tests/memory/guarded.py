@@ -62,7 +62,7 @@ def _mutant(case: Case, rng: np.random.Generator) -> tuple[spmd.Module, str, lis
     if made is None:
         return None
     module, name, arrays = made
-    arrays = with_wrong_sizes(module, arrays, rng)
+    arrays = with_wrong_sizes(module.function(name), arrays, rng)
     spmd.verify(module)
     return module, name, arrays
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from spmd.backends.llvm.emit import function_emitter
 from spmd.backends.llvm.jit import loading
-from spmd.compiler.schedule import arena
+from spmd.compiler.schedule import arena, buffers
 from spmd.compiler.schedule.arena import Arena, Placement
 
 PAGE = mmap.PAGESIZE
@@ -34,7 +34,7 @@ class Guards:
     def install(self) -> None:
         """From now on, all that native code is given lies between such pages; small values, too, lie in buffers."""
         loading.allocate = self.allocate
-        function_emitter.SLOT = 0
+        buffers.SLOT = 0
         function_emitter._EMBEDDED = -1
         arena.ALIGNMENT = 1
         Arena.place = lambda buffers: self._place(buffers._sizes)

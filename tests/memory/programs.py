@@ -8,7 +8,7 @@ from spmd.analysis.constants import constant_array
 from spmd.compiler.pipeline.passes import with_function
 from spmd.compiler.transforms.inline import inline
 from spmd.dialects.faults import faults
-from spmd.ir import Block, Op, Value
+from spmd.ir import Function, Op, Value
 from spmd.types import FunctionType, TensorType, Type
 
 #: Ops whose meaning is their declared shape.
@@ -76,9 +76,8 @@ def _unsized(type: Type) -> Type:
     return TensorType((None,) * type.rank, type.element_type)
 
 
-def with_wrong_sizes(module: spmd.Module, arrays: list[np.ndarray], rng: np.random.Generator) -> list[np.ndarray]:
+def with_wrong_sizes(function: Function, arrays: list[np.ndarray], rng: np.random.Generator) -> list[np.ndarray]:
     """Declares a size of an op's result that is not known as another than it will be, or changes an argument's."""
-    function = next(function for function in module.functions if function.type.inputs)
     unknown = [value for op in function.body.ops for value in op.results if _is_unsized(value.type)]
     if unknown and rng.random() < 0.7:
         value = unknown[rng.integers(len(unknown))]
@@ -144,7 +143,8 @@ def indexing_program(rng: np.random.Generator) -> tuple[str, list[np.ndarray]]:
     start, part = f"tensor<{name}>", f"tensor<{window}x{columns}xi32>"
     starts = list(hostile_indices(dtype, rows, (2,), rng))
     if kind == 2:
-        op = f"stablehlo.dynamic_slice %a, %i, %j, sizes = [{window}, {columns}] : ({matrix}, {start}, {start}) -> {part}"
+        taken = f"sizes = [{window}, {columns}]"
+        op = f"stablehlo.dynamic_slice %a, %i, %j, {taken} : ({matrix}, {start}, {start}) -> {part}"
         return _main({"a": matrix, "i": start, "j": start}, op, part), [operand, *map(np.array, starts)]
     op = f"stablehlo.dynamic_update_slice %a, %u, %i, %j : ({matrix}, {part}, {start}, {start}) -> {matrix}"
     types = {"a": matrix, "u": part, "i": start, "j": start}

@@ -5,10 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
-
-import spmd
 
 ROOT = Path(__file__).parents[2]
 
