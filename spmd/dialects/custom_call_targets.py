@@ -296,3 +296,8 @@ def _(operands: Sequence[Type], results: Sequence[Type], config: Mapping[str, ob
         sound &= most >= 0 and (size is None or most <= size)
         sound &= compatible_types(TensorType(shape, given.element_type), gives) if most >= 0 else False
     return None if sound else f"the first {most} along {dimension}, got {_signature(operands, results)}"
+
+
+def is_declared(target: str) -> bool:
+    """Whether it is known what calls of `target` take and give."""
+    return target in _RULES

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import spmd
+from spmd.builder import F32, Shape, XlaBuilder, ops
 from tests.backends.collective_programs import PROGRAMS, REPLICAS, SQUARE, all_reduce
 
 
@@ -84,3 +85,45 @@ def test_waiting_for_a_process_that_ends_is_told() -> None:
     words = r"process 0: all_reduce add of 4 float32 among \[0, 1\] at one.mlir:2:6\n  process 1: has ended"
     with pytest.raises(spmd.CollectiveError, match=words):
         spmd.run_parallel([[one], [other]], spmd.ProcessGrid(2, 1), [(np.zeros(4, np.float32),)] * 2)
+
+
+GATHERED = """func.func @main(%x: tensor<2xi64>) -> tensor<{0}xi64> {{
+  %0 = "stablehlo.all_gather"(%x) {{all_gather_dim = 0 : i64, replica_groups = dense<[[0, 1]]> : tensor<1x2xi64>}}
+    : (tensor<2xi64>) -> tensor<{0}xi64>
+  %1 = stablehlo.add %0, %0 : tensor<{0}xi64>
+  return %1 : tensor<{0}xi64>
+}}"""
+SCATTERED = """func.func @main(%x: tensor<8xi64>) -> tensor<{0}xi64> {{
+  %0 = "stablehlo.reduce_scatter"(%x) ({{
+    ^bb0(%a: tensor<i64>, %b: tensor<i64>):
+      %c = stablehlo.add %a, %b : tensor<i64>
+      stablehlo.return %c : tensor<i64>
+  }}) {{scatter_dimension = 0 : i64, replica_groups = dense<[[0, 1]]> : tensor<1x2xi64>}}
+    : (tensor<8xi64>) -> tensor<{0}xi64>
+  return %0 : tensor<{0}xi64>
+}}"""
+
+
+@pytest.mark.parametrize(
+    ("text", "size", "fits"),
+    [(GATHERED, 4, True), (GATHERED, 9_000_000, False), (SCATTERED, 4, True), (SCATTERED, 8, False)],
+)
+def test_a_result_that_the_group_does_not_give_is_refused(text: str, size: int, fits: bool) -> None:
+    """all_gather (C6) and reduce_scatter (C8) depend on the group's size, which the process grid tells."""
+    module, grid = spmd.parse(text.format(size)), spmd.ProcessGrid(2)
+    operand = np.arange(8 if text is SCATTERED else 2)
+    if fits:
+        assert spmd.run_parallel(module, grid, [[operand]] * 2)[1][0].shape == (size,)
+        return
+    for compile_for in (spmd.compile, spmd.simulate):
+        with pytest.raises(
+            spmd.CollectiveError, match=rf":2:\d+: .*group of 2 processes gives .* \(4,\), declared .*<{size}x"
+        ):
+            compile_for(module, grid)
+
+
+def test_every_transport_is_given_what_the_builder_declares() -> None:
+    b = XlaBuilder("gather")
+    ops.AllGather(ops.Parameter(b, 0, Shape.array_shape(F32, (2,))), 0, 1000)
+    with pytest.raises(spmd.CollectiveError, match=r"declared tensor<2000xf32>"):
+        spmd.compile(b.Build().to_stablehlo(), spmd.ProcessGrid(2))
