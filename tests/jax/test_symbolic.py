@@ -24,18 +24,18 @@ def scanned(x: Any) -> Any:
     return jax.lax.scan(lambda carry, row: (carry + row, carry), jnp.zeros(3), x)[1]
 
 
-F, I = "float32", "int32"  # noqa: E741
+F, I32 = "float32", "int32"
 #: By name: a function, and the shape and dtype of each argument.
 FUNCTIONS = {
-    "rows": (lambda x, i: x[i], [("n, 3", F), ("4", I)]),
-    "take": (lambda x, i: jnp.take(x, i, axis=0), [("n, 3", F), ("4", I)]),
-    "take_along_axis": (lambda x, i: jnp.take_along_axis(x, i, axis=1), [("n, 5", F), ("n, 5", I)]),
+    "rows": (lambda x, i: x[i], [("n, 3", F), ("4", I32)]),
+    "take": (lambda x, i: jnp.take(x, i, axis=0), [("n, 3", F), ("4", I32)]),
+    "take_along_axis": (lambda x, i: jnp.take_along_axis(x, i, axis=1), [("n, 5", F), ("n, 5", I32)]),
     "every other row": (lambda x: x[::2], [("n, 3", F)]),
     "reversed rows": (lambda x: x[::-1], [("n, 3", F)]),
     "the last row": (lambda x: x[-1], [("n, 3", F)]),
-    "cross entropy": (cross_entropy, [("n, 10", F), ("n", I)]),
-    "its gradient": (jax.grad(cross_entropy), [("n, 10", F), ("n", I)]),
-    "updated rows": (lambda x, i: x.at[i].add(1.0), [("n, 3", F), ("4", I)]),
+    "cross entropy": (cross_entropy, [("n, 10", F), ("n", I32)]),
+    "its gradient": (jax.grad(cross_entropy), [("n, 10", F), ("n", I32)]),
+    "updated rows": (lambda x, i: x.at[i].add(1.0), [("n, 3", F), ("4", I32)]),
     "sort": (lambda x: jnp.sort(x, 0), [("n, 3", F)]),
     "cumsum": (lambda x: jnp.cumsum(x, 0), [("n, 3", F)]),
     "top_k": (lambda x: jax.lax.top_k(x, 2), [("n, 6", F)]),
@@ -61,7 +61,7 @@ def test_a_function_of_symbolic_sizes(name: str) -> None:
     runs = [spmd.compile(module, backends=backends) for backends in (("llvm", "numpy"), ("numpy",))]
     for n in (7, 4):
         sizes = [tuple(n if size == "n" else int(size) for size in shape.split(", ")) for shape, _ in shapes]
-        draw = {F: rng.standard_normal, I: lambda size: rng.integers(0, 3, size)}
+        draw = {F: rng.standard_normal, I32: lambda size: rng.integers(0, 3, size)}
         arrays = [draw[dtype](size).astype(dtype) for size, (_, dtype) in zip(sizes, shapes, strict=True)]
         for run in runs:
             for got, want in zip(run(*arrays), jax.tree.leaves(jitted(*arrays)), strict=True):
