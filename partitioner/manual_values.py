@@ -41,15 +41,25 @@ def manual_values(block: Block, reader: ShardingReader) -> dict[Value, frozenset
         part = roots.of(whole_and_part(op)[1])
         manual[part] = manual.get(part, frozenset()) | reader.manual_call(op)
     for op in _all_ops(block):
-        if not is_boundary(op):
-            for value, axes in zip(op.results, reader.manual_results(op), strict=True):
-                if axes and roots.of(value) in manual:
-                    manual[roots.of(value)] |= axes
+        axes = frozenset() if is_boundary(op) else _said_of(op, reader)
+        for value in _tied(op) if axes else ():
+            manual[roots.of(value)] = manual.get(roots.of(value), frozenset()) | axes
     for _ in boundaries:  # manual code within manual code is manual over the outer sub-axes, too
         for op in boundaries:
             whole, part = map(roots.of, whole_and_part(op))
             manual[part] |= manual.get(whole, frozenset())
     return {value: manual[roots.of(value)] for value in roots.values() if roots.of(value) in manual}
+
+
+def _said_of(op: Op, reader: ShardingReader) -> frozenset[int]:
+    """The sub-axes over which `op` says that it is manual, or control flow by what it holds.
+
+    Not control flow that holds calls into manual code, or out of it: it may stand outside.
+    """
+    inner = list(op.walk())
+    if any(map(is_boundary, inner)):
+        return frozenset()
+    return frozenset().union(*map(reader.manual_axes, inner))
 
 
 def _tied(op: Op) -> Iterator[Value]:

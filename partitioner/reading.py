@@ -161,15 +161,16 @@ class ShardingReader:
         part = op.result if op["call_target_name"] == TO_SHARD_CALL else op.operands[0]
         return self.tile_annotation(_parse(text.value, op)[0], part.type)[1]
 
-    def manual_results(self, op: Op) -> list[frozenset[int]]:
-        """The sub-axes over which each result of `op` is manual by its GSPMD sharding."""
+    def manual_axes(self, op: Op) -> frozenset[int]:
+        """The sub-axes over which the GSPMD shardings of `op` say that it is manual."""
         text = op.discardable.get(GSPMD_NAME)
-        tiles = _parse(text.value, op) if isinstance(text, StringAttr) else ()
-        if len(tiles) == 1:
-            tiles *= len(op.results)
-        if len(tiles) != len(op.results):
-            return [frozenset()] * len(op.results)
-        return [self.tile_annotation(tile, value.type)[1] for tile, value in zip(tiles, op.results, strict=True)]
+        axes: frozenset[int] = frozenset()
+        for tile in _parse(text.value, op) if isinstance(text, StringAttr) else ():
+            if tile.kind == "manual":
+                return frozenset(range(len(self.mesh.sub_axes)))
+            if tile.kind == "tiled":
+                axes |= tile_axes(tile, self._grid_axes(tile.grid()))[1]
+        return axes
 
     def device(self, op: Op) -> int | None:
         """The device that alone computes `op`: the one that the shardings of its results name, if they do.

@@ -13,7 +13,7 @@ import spmd
 
 jax = pytest.importorskip("jax")
 
-from jax.sharding import AbstractMesh  # noqa: E402
+from jax.sharding import AbstractMesh, NamedSharding  # noqa: E402
 from jax.sharding import PartitionSpec as P  # noqa: E402
 
 import spmd.jax  # noqa: E402
@@ -102,3 +102,23 @@ def test_callbacks_of_manual_code_are_each_process_s_own(of_partitioner: str) ->
         *[("part", a, b, [2.0 * a + b]) for a in range(2) for b in range(2)],
         ("whole", x.tolist()),
     ]
+
+
+def test_callbacks_of_partly_manual_code_are_issued_once_for_each_part(of_partitioner: str) -> None:
+    mesh = AbstractMesh((2, 2), ("a", "b"))
+
+    def own(v: Any) -> Any:
+        jax.debug.callback(lambda v: note("part", v), v)
+        return jax.lax.psum(v, "a")
+
+    mapped = jax.shard_map(own, mesh=mesh, in_specs=P("a"), out_specs=P(), axis_names={"a"})
+    x = np.arange(8, dtype=np.float32)
+    function = jax.jit(mapped, in_shardings=NamedSharding(mesh, P(("a", "b"))))
+    NOTES.clear()
+    for results in on_threads(function, 4, x):
+        np.testing.assert_array_equal(results[0], x[:4] + x[4:])
+    assert sorted(NOTES) == [("part", [0, 1, 2, 3]), ("part", [4, 5, 6, 7])]
+    many = spmd.jax.simulate(function)
+    NOTES.clear()
+    np.testing.assert_array_equal(many.unshard(many(x)), x[:4] + x[4:])
+    assert sorted(NOTES) == [("part", [0, 1, 2, 3]), ("part", [4, 5, 6, 7])]
