@@ -4,6 +4,7 @@ A rank that runs has a file ``.running-<rank>`` there. It is renamed ``.starting
 which waits for all ranks, ``.begun-<rank>`` when it has, ``.finalized-<rank>`` when MPI ends, for a program may leave
 at once after it, and ``.ended-<rank>`` when the interpreter does, which ends MPI. Who has gone and left one of the
 first three has ended in another way; who has left the fourth did not give MPI the time to part from its launcher.
+The ranks of an elastic job leave ``.met`` there when they have met for the first time.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from types import ModuleType
 
 _RUNNING, _STARTING, _BEGUN = ".running-", ".starting-", ".begun-"
 _FINALIZED, _ENDED = ".finalized-", ".ended-"
+_MET = ".met"
 _MPI = "mpi4py.MPI"
 
 
@@ -28,8 +30,29 @@ def ranks_without_ending(folder: Path) -> set[int]:
 
 
 def ranks_that_start(folder: Path) -> set[int]:
-    """The ranks that wait for all others to begin with MPI; none once a rank has begun."""
-    return set() if _ranks(folder, _BEGUN, _FINALIZED) else _ranks(folder, _STARTING)
+    """The ranks that wait for all others to begin with MPI, or have gone while they did."""
+    return _ranks(folder, _STARTING)
+
+
+def ranks_that_have_begun(folder: Path) -> set[int]:
+    """The ranks on which MPI has begun."""
+    return _ranks(folder, _BEGUN, _FINALIZED)
+
+
+def ranks_that_ended(folder: Path) -> set[int]:
+    """The ranks that have come to their own end."""
+    return _ranks(folder, _ENDED)
+
+
+def note_meeting(folder: Path) -> None:
+    """Notes that the ranks of an elastic job have met: from now on it goes on without those that are lost."""
+    with contextlib.suppress(OSError):
+        (folder / _MET).touch()
+
+
+def have_met(folder: Path) -> bool:
+    """Whether the ranks of an elastic job have met, as far as ranks of this host have noted it."""
+    return (folder / _MET).exists()
 
 
 def ranks_gone_after_mpi(folder: Path) -> set[int]:

@@ -1,6 +1,8 @@
-"""Elastic jobs that cannot begin: MPI's start waits for all ranks, for ever for one that has ended before it.
+"""Elastic jobs that cannot begin, since a rank is lost before MPI has begun on all of them.
 
-Any other launcher's job is ended with the rank. One that goes on without lost ranks knows of them once MPI has begun.
+MPI's start waits for all ranks, for ever for one that has ended. A job that is not elastic is ended by its launcher
+then. An elastic one goes on without lost ranks only from the moment on at which the ranks have met (`spmd.elastic`);
+before, nothing is lost if it is started again.
 """
 
 import time
@@ -10,8 +12,12 @@ from collectives import endings
 from launch.lingering import running_children
 
 LOOK_SECONDS = 0.5
+#: How often a job is started at most; where it failed and no rank was seen to be lost.
+MOST_STARTS, _MOST_UNSEEN = 4, 2
 #: How long the same ranks must be missing: the launcher starts one after the other, on a machine that does much else.
 _SURE_SECONDS = 2.0
+#: The same, where MPI has begun on some ranks and not on others.
+_LONG_SECONDS = 10.0
 _RANK = b"OMPI_COMM_WORLD_RANK="
 
 
@@ -22,14 +28,32 @@ class Beginning:
         self._launcher, self._ranks, self._reports = launcher, ranks, reports
         self._missing: set[int] = set()
         self._since = 0.0
+        self._has_lost = False
 
     def missing(self) -> int | None:
         """A rank that has ended, and that others wait for to begin with MPI; None while there is none."""
-        missing = self._ended() if endings.ranks_that_start(self._reports) else set()
+        ended = set() if self.is_over else self._ended()
+        self._has_lost = self._has_lost or bool(ended & endings.ranks_without_ending(self._reports))
+        missing = ended if endings.ranks_that_start(self._reports) - ended else set()
         now = time.monotonic()
         if missing != self._missing or not missing:
             self._missing, self._since = missing, now
-        return min(missing) if missing and now - self._since > _SURE_SECONDS else None
+        sure = _LONG_SECONDS if endings.ranks_that_have_begun(self._reports) else _SURE_SECONDS
+        return min(missing) if missing and now - self._since > sure else None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the ranks have met: from now on the job goes on without those that are lost."""
+        return endings.have_met(self._reports)
+
+    def may_start_again(self, starts: int, missing: int | None) -> bool:
+        """Whether a job that has failed after so many `starts`, perhaps since it waited for the rank `missing`, may be
+        started again: the ranks had not met, none has said why it failed, and `missing` has not ended by itself."""
+        begun = endings.ranks_that_start(self._reports) | endings.ranks_that_have_begun(self._reports)
+        if not begun or self.is_over or any(self._reports.glob("rank-*.txt")):
+            return False
+        most = MOST_STARTS if self._has_lost or missing is not None else _MOST_UNSEEN
+        return starts < most and missing not in endings.ranks_that_ended(self._reports)
 
     def _ended(self) -> set[int]:
         processes = running_children(self._launcher)

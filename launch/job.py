@@ -18,21 +18,26 @@ from typing import Protocol, TextIO
 
 from collectives import endings, failure
 from collectives.failure import ELASTIC_VARIABLE, REPORTS_VARIABLE, end_with_parent
-from launch import rank
+from launch import rank, remote
 from launch.banners import BannerFilter
-from launch.beginning import LOOK_SECONDS, Beginning
+from launch.beginning import LOOK_SECONDS, MOST_STARTS, Beginning
 from launch.connection_filter import ConnectionFilter
+from launch.folders import job_folder
 from launch.hydra_banners import HydraBannerFilter
-from launch.lingering import Lingering
+from launch.lingering import Lingering, running_children
 from launch.listeners import Listeners
 from launch.mpirun import LOOPBACK_ALONE, WITHOUT_NETWORK, Kind
 from launch.report_filter import ReportFilter
-from spmd.runtime.requests import FOLDER_PREFIX, RunningJob
+from launch.silence import SilentHosts
+from launch.stopped import StoppedRanks
+from spmd.runtime.requests import RunningJob
 
 FORWARDED = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2"))
 ENDING = frozenset(FORWARDED[:3])
 PATIENCE_SECONDS = 5.0
 QUIET_SECONDS = 0.2
+#: How long a job may take to end after one of its ranks has failed.
+_ENDING_SECONDS = 10.0
 #: The pause between two looks, and for how long, while the launcher begins to listen.
 _FIRST_LOOK_SECONDS, _FIRST_SECONDS = 0.02, 2.0
 SHARED_MEMORY = Path("/dev/shm")
@@ -41,11 +46,27 @@ SHARED_VARIABLE = "OMPI_MCA_btl_sm_backing_directory"
 
 @dataclass(frozen=True)
 class Growth:
-    """How many ranks an elastic job has and may have (0: none can join), and the `host` that it is held to, if any."""
+    """How many ranks an elastic job has and may have (0: none can join), and the `host` that it is held to, if any.
+    A rank is to be lost when it has been silent or stopped for `patience` seconds (0: never)."""
 
     ranks: int
     most: int
     host: str
+    patience: float
+
+    def watchers(self, launcher: int, reports: Path) -> "Sequence[RankWatcher]":
+        """What looks after the ranks while the process `launcher` runs; they report into the folder `reports`."""
+        if not self.patience:
+            return []
+        stopped = StoppedRanks(launcher, self.patience, spare_all=True)
+        return [stopped, SilentHosts(launcher, reports, self.patience / 2, remote.is_here)]
+
+
+class RankWatcher(Protocol):
+    """Looks now and then after the ranks of a job."""
+
+    def look(self) -> list[str]:
+        """What the user is to be told."""
 
 
 class Filter(Protocol):
@@ -73,11 +94,28 @@ def run(
     The status is that of the first rank that failed, or 128 + N after signal N. Signals that reach this process go on
     to the job. The message of a rank that failed comes last on stderr.
     """
-    folder = tempfile.TemporaryDirectory(prefix=FOLDER_PREFIX)
-    with folder as reports, _of_this_machine(one_machine, growth is not None and growth.most > 0) as local:
+    for starts in range(1, MOST_STARTS + 1):
+        status = _run_once(command, added_environment, kind, one_machine, growth, starts)
+        if status is not None:
+            return status
+        print("spmd launch: ranks were lost before MPI had begun on all; the job is started again", file=sys.stderr)
+    return failure.EXIT_FAILURE
+
+
+def _run_once(
+    command: Sequence[str],
+    added_environment: Mapping[str, str],
+    kind: Kind,
+    one_machine: bool,
+    growth: Growth | None,
+    starts: int,
+) -> int | None:
+    """The exit status; None where the job, started so many times, is to be started again."""
+    grows = growth is not None and growth.most > 0
+    with job_folder(Path(tempfile.gettempdir())) as reports, _of_this_machine(one_machine, grows) as local:
         if growth is not None:
-            RunningJob(os.getpid(), growth.most, growth.host, Path(reports)).leave_note()
-        environment = {**local, **os.environ, **added_environment, REPORTS_VARIABLE: reports}
+            RunningJob(os.getpid(), growth.most, growth.host, reports).leave_note()
+        environment = {**local, **os.environ, **added_environment, REPORTS_VARIABLE: str(reports)}
         messages, writing = os.pipe()
         printed, printing = os.pipe() if kind == "hydra" else (None, None)
         try:
@@ -98,11 +136,12 @@ def run(
             os.close(writing)
             if printing is not None:
                 os.close(printing)
-        beginning = None if growth is None else Beginning(process.pid, growth.ranks, Path(reports))
+        beginning = None if growth is None else Beginning(process.pid, growth.ranks, reports)
+        watchers = [] if growth is None else growth.watchers(process.pid, reports)
         lingering = Lingering(process.pid) if kind == "openmpi" and one_machine else None
         listeners = Listeners(process.pid, proxies=kind == "hydra") if one_machine else None
-        told = _Job(process, messages, printed, Path(reports), beginning, lingering, listeners)
-        return told.finish(elastic=ELASTIC_VARIABLE in added_environment, one_machine=one_machine)
+        job = _Job(process, messages, printed, reports, beginning, watchers, lingering, listeners)
+        return job.finish(starts, elastic=ELASTIC_VARIABLE in added_environment, one_machine=one_machine)
 
 
 @contextlib.contextmanager
@@ -119,8 +158,8 @@ def _of_this_machine(alone: bool, grows: bool) -> Iterator[dict[str, str]]:
     if not SHARED_MEMORY.is_dir() or SHARED_VARIABLE in os.environ:
         yield network
         return
-    with tempfile.TemporaryDirectory(prefix=FOLDER_PREFIX, dir=SHARED_MEMORY, ignore_cleanup_errors=True) as folder:
-        yield {SHARED_VARIABLE: folder, **network}
+    with job_folder(SHARED_MEMORY) as folder:
+        yield {SHARED_VARIABLE: str(folder), **network}
 
 
 class _Stream:
@@ -173,17 +212,21 @@ class _Job:
         printed: int | None,
         reports: Path,
         beginning: Beginning | None,
+        watchers: Sequence[RankWatcher],
         lingering: Lingering | None,
         listeners: Listeners | None,
     ) -> None:
         self._process = process
         self._reports = reports
         self._beginning = beginning
+        self._watchers = watchers
         self._lingering = lingering
         self._listeners = listeners
         self._ended_by: int | None = None
         #: The rank that the others wait for to begin, and that has ended.
         self._missing: int | None = None
+        #: When a rank was first found to have failed.
+        self._failed: float | None = None
         #: Ranks of whose end a launcher that hung has not told.
         self._untold: set[int] = set()
         self._filter = BannerFilter()
@@ -193,7 +236,9 @@ class _Job:
         if printed is not None:
             self._streams.append(_Stream(printed, sys.stdout, HydraBannerFilter()))
 
-    def finish(self, *, elastic: bool, one_machine: bool) -> int:
+    def finish(self, starts: int, *, elastic: bool, one_machine: bool) -> int | None:
+        """Waits for the end, and tells why the job failed, if it did. The exit status; None where the job, started so
+        many times, may be started again."""
         previous = {number: signal.signal(number, self._on_signal) for number in FORWARDED}
         try:
             status = self._wait(elastic)
@@ -208,22 +253,29 @@ class _Job:
         if status == 0 and self._ended_by is None:
             if elastic and endings.all_were_lost(self._reports):
                 message, status = message or "spmd launch: all ranks were lost", failure.EXIT_FAILURE
-            elif not (elastic or one_machine) and endings.ranks_without_ending(self._reports):
+            elif not (elastic or one_machine) and (message or endings.ranks_without_ending(self._reports)):
                 # Open MPI's launcher ends all ranks when a host is lost, and then itself with status 0.
                 message, status = message or "spmd launch: a host was lost; all ranks were ended", failure.EXIT_FAILURE
+        status = self._final_status(status, ending)
+        failed = bool(status) and self._ended_by is None
+        if failed and self._beginning is not None and self._beginning.may_start_again(starts, self._missing):
+            return None
         if message:
             print(message, file=sys.stderr, flush=True)
-        if self._missing is not None and self._ended_by is None:
-            return failure.EXIT_FAILURE
+        return status
+
+    def _final_status(self, status: int, ending: rank.Ending | None) -> int:
         if self._ended_by is not None:
             return 128 + self._ended_by
+        if self._missing is not None or (self._failed is not None and status == -signal.SIGKILL):
+            return failure.EXIT_FAILURE
         if ending is not None and (status or rank.were_ended(self._reports)):
             return ending.job_status
         return status if status >= 0 else 128 - status
 
     def _wait(self, elastic: bool) -> int:
         """Wait for the launcher; after what should end it, a signal of ours or a rank that is missing, with growing
-        insistence."""
+        insistence. A rank that has failed should end it, too: not for ever, since a host may not be reached."""
         insistence = [signal.SIGTERM, signal.SIGTERM, signal.SIGKILL]
         due: float | None = None
         began = now = time.monotonic()
@@ -236,17 +288,33 @@ class _Job:
                 now = time.monotonic()
                 if self._listeners is not None:
                     self._listeners.keep_local()
+                for text in [text for watcher in self._watchers for text in watcher.look()]:
+                    print(f"spmd launch: {text}", file=sys.stderr, flush=True)
                 if self._beginning is not None and self._missing is None:
                     self._missing = self._beginning.missing()
                 if self._lingering is not None and self._lingering.lingers():
                     return self._end_lingering(elastic)
-                if due is None and self._missing is not None:
+                if due is None and (self._missing is not None or self._has_failed_long_ago(now)):
                     due = now
                 elif due is None and self._ended_by is not None:
                     due = now + PATIENCE_SECONDS
                 if due is not None and now >= due:
-                    self._process.send_signal(insistence.pop(0) if len(insistence) > 1 else insistence[0])
+                    self._insist(insistence.pop(0) if len(insistence) > 1 else insistence[0])
                     due = now + PATIENCE_SECONDS
+
+    def _has_failed_long_ago(self, now: float) -> bool:
+        """Whether a rank said long ago why it failed, which ends a job otherwise."""
+        if self._failed is None and any(self._reports.glob("rank-*.txt")):
+            self._failed = now
+        return self._failed is not None and now - self._failed > _ENDING_SECONDS
+
+    def _insist(self, number: signal.Signals) -> None:
+        """Sends a signal to the launcher; where that kills it, to all that it has started here, too."""
+        started = (running_children(self._process.pid) or []) if number == signal.SIGKILL else []
+        self._process.send_signal(number)
+        for child in started:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(child), number)
 
     def _end_lingering(self, elastic: bool) -> int:
         """Ends a launcher that has outlived its ranks; the status that it owes: not zero where ranks have failed."""

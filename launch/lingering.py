@@ -45,8 +45,12 @@ def running_children(process: int) -> list[str] | None:
 
 
 def _runs(process: str) -> bool:
+    return state_of(process) not in "ZX"
+
+
+def state_of(process: str) -> str:
+    """The state of a process, as Linux names it (R, S, T: stopped, Z: ended, ...); X where there is none."""
     try:
-        state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return False
-    return state not in "ZX"
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+    except (OSError, IndexError):
+        return "X"

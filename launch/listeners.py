@@ -62,6 +62,33 @@ class Listeners:
                         self._kept.add(link)
 
 
+def cut_connections(process: int, host: str) -> None:
+    """Ends the connections of `process`, a child of this one, with `host`, as far as its addresses are known.
+
+    Over a link that is cut nobody hears that a process has gone. PRRTE 3.0 then keeps its ranks connected, and never
+    answers a rank that is started later (PMIx_Init there waits).
+    """
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except OSError:
+        return
+    addresses = {str(entry[4][0]) for entry in found}
+    with contextlib.suppress(OSError, AttributeError):  # it has ended, or this system has no such descriptors
+        handle = os.pidfd_open(process)
+        try:
+            for number, _ in sockets(process):
+                with contextlib.suppress(OSError), socket.socket(fileno=_fetch(handle, number)) as ours:
+                    if ours.family in (socket.AF_INET, socket.AF_INET6) and _peer(ours) in addresses:
+                        ours.shutdown(socket.SHUT_RDWR)
+        finally:
+            os.close(handle)
+
+
+def _peer(connected: socket.socket) -> str:
+    """The address at the other end; IPv4's own where it is written as one of IPv6."""
+    return str(connected.getpeername()[0]).removeprefix("::ffff:")
+
+
 def _name(process: str) -> str:
     try:
         return Path(f"/proc/{process}/comm").read_text()

@@ -32,6 +32,9 @@ HOST_VARIABLES = {
 WITHOUT_NETWORK = {"OMPI_MCA_btl": "^tcp", "UCX_TLS": "self,sm"}
 #: Open MPI has shared memory for ranks that were started together, and TCP for those that come later; here alone.
 LOOPBACK_ALONE = {"OMPI_MCA_btl_tcp_if_include": "127.0.0.0/8"}
+#: After how many seconds the launcher and its daemons find that a host is silent (by default eight minutes): the
+#: launcher then ends the job, and a daemon the ranks of its host. That is 2 + 3 * 2 seconds, as with `launch.remote`.
+KEEPALIVE = {"oob_tcp_keepalive_time": "2", "oob_tcp_keepalive_intvl": "2", "oob_tcp_keepalive_probes": "3"}
 _NO_BATCH_SYSTEM = "^slurm,pbs,lsf,gridengine,flux"
 HOW_TO_INSTALL = """\
 spmd launch: no MPI launcher (mpirun, mpiexec or srun) found.
@@ -181,6 +184,8 @@ def _openmpi_options(job: Job) -> list[str]:
     if job.grows:
         # What holds for the job does not for ranks that are started later, unless it is what holds by default.
         options += ["--prtemca", "state_base_recoverable", "1", "--prtemca", "state_base_error_non_zero_exit", "0"]
+    if (job.hosts or in_allocation()) and not _without_daemons(job):
+        options += [word for name, value in KEEPALIVE.items() for word in ("--prtemca", name, value)]
     if machine.is_root():
         options.append("--allow-run-as-root")
     for name in (*environment(job), REPORTS_VARIABLE):

@@ -10,20 +10,25 @@ Source: PRRTE 3.0, errmgr_dvm.c, proc_errors (daemons), pmix_server.c (``pmix_re
 
 import json
 import os
+import select
 import shlex
 import signal
 import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Sequence
+from io import FileIO
 from pathlib import Path
 from types import FrameType
-from typing import BinaryIO, NoReturn
+from typing import NoReturn
 
 from collectives import endings, failure
-from launch import hosts, rank
+from launch import hosts, rank, silence
 from launch.hosts import Host
+from launch.stopped import StoppedRanks
+from spmd.runtime.silence import PATIENCE_VARIABLE
 
 #: What says which remote shell to use, as to Open MPI's own launcher.
 SHELL_VARIABLE = "PRTE_MCA_plm_ssh_agent"
@@ -36,6 +41,9 @@ SHELL = (
 #: one host: they must be kept from looking for each other in shared memory.
 VARIABLES = {"PRTE_MCA_pmix_remote_connections": "1", "PMIX_MCA_gds": "hash", "OMPI_MCA_btl": "tcp,self"}
 _LOST = 255  # what remote shells end with when they have lost the host
+_LOOK_SECONDS = 0.2
+#: The keeper of a rank receives a line a second, and ends the rank when none has come for so long.
+_SIGN, _SIGN_SECONDS, _SILENT_SECONDS = "0\n", 1.0, 10.0
 
 
 def command(root: Path, named: Sequence[Host]) -> list[str]:
@@ -50,7 +58,7 @@ def joining_command(root: Path) -> list[str]:
 
 def unreachable(named: Sequence[Host]) -> str | None:
     """Which of the hosts ``named`` no remote shell comes to, and why; None when all can be reached."""
-    others = [host.name for host in named if not _is_here(host.name)]
+    others = [host.name for host in named if not is_here(host.name)]
     shells = [
         subprocess.Popen([*_remote_shell(), name, "true"], stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         for name in others
@@ -83,7 +91,7 @@ def join(arguments: list[str]) -> None:
 def _become(number: int, host: str, shell: str, program: list[str]) -> NoReturn:
     """Runs `program` as rank `number` on `host`, and ends as it ends."""
     os.environ[failure.PLACE_VARIABLE] = host
-    if _is_here(host):
+    if is_here(host):
         try:
             os.execvp(program[0], program)
         except OSError as error:
@@ -98,7 +106,7 @@ def _host_of(number: int, named: Sequence[Host]) -> str:
     return places[number]
 
 
-def _is_here(host: str) -> bool:
+def is_here(host: str) -> bool:
     """Whether ``host`` is a name or an address of this machine: one that a socket can be bound to."""
     if host == os.uname().nodename:
         return True
@@ -133,10 +141,28 @@ def _run(there: Sequence[str], program: Sequence[str], number: int) -> int:
     for name in rank.FORWARDED:
         signal.signal(getattr(signal, name), forward)
     _tell(lifeline, json.dumps(request) + "\n")
-    status = shell.wait()
+    status = _wait(shell, lifeline, reports)
     if status == 0 and marker is not None:
         marker.end()
     return status
+
+
+def _wait(shell: "subprocess.Popen[bytes]", lifeline: int, reports: Path) -> int:
+    """The status of the remote shell; that of a lost host, where the launcher leaves the host. Meanwhile the keeper of
+    the rank gets signs that its host can be reached: signal 0, which does nothing."""
+    began, last = time.time(), 0.0
+    os.set_blocking(lifeline, False)  # over a link that is cut nothing goes
+    while True:
+        try:
+            return shell.wait(_LOOK_SECONDS)
+        except subprocess.TimeoutExpired:
+            if silence.is_left(reports, os.environ[failure.PLACE_VARIABLE], began):
+                shell.kill()
+                shell.wait()
+                return _LOST
+            if time.monotonic() - last > _SIGN_SECONDS:
+                last = time.monotonic()
+                _tell(lifeline, _SIGN)
 
 
 def _tell(lifeline: int, line: str) -> None:
@@ -144,8 +170,8 @@ def _tell(lifeline: int, line: str) -> None:
     try:
         while data:
             data = data[os.write(lifeline, data) :]
-    except BrokenPipeError:
-        pass  # the shell has ended; its status says how
+    except (BrokenPipeError, BlockingIOError):
+        pass  # the shell has ended, and its status says how; or nothing goes to its host any more
 
 
 def _remote_shell() -> list[str]:
@@ -164,17 +190,32 @@ def _end_as(status: int) -> NoReturn:
 
 
 def keep() -> None:
-    """Keeps a rank on its host: what to run, then signals for it, come on standard input, whose end is the rank's."""
-    lifeline = os.fdopen(os.dup(0), "rb")
+    """Keeps a rank on its host. What to run, then signals for it, a line each, come on standard input: with its end,
+    or when no line comes any more, the rank ends."""
+    lifeline = os.fdopen(os.dup(0), "rb", buffering=0)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     request = json.loads(lifeline.readline())
     os.environ |= request["variables"]
     os.chdir(request["folder"])
-    threading.Thread(target=_listen, args=(lifeline,), daemon=True).start()
+    patience = float(os.environ.get(PATIENCE_VARIABLE, "0"))
+    threading.Thread(target=_listen, args=(lifeline, patience), daemon=True).start()
     rank.main(request["command"])
 
 
-def _listen(lifeline: BinaryIO) -> None:
-    for line in lifeline:
-        os.kill(os.getpid(), int(line))
+def _listen(lifeline: FileIO, patience: float) -> None:
+    """Passes signals on to the rank, and ends it when it has been stopped, or the launcher's host silent, for long."""
+    stopped = StoppedRanks(os.getpid(), patience, spare_all=False)
+    heard, text = time.monotonic(), b""
+    while time.monotonic() - heard <= _SILENT_SECONDS:
+        if patience:
+            stopped.look()
+        if not select.select([lifeline], [], [], _SIGN_SECONDS)[0]:
+            continue
+        data = lifeline.read(4096)
+        if not data:
+            break
+        heard = time.monotonic()
+        *lines, text = (text + data).split(b"\n")
+        for line in lines:
+            os.kill(os.getpid(), int(line))
     os._exit(_LOST)  # the system ends the rank with its keeper

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from collectives.failure import REPORT_BEGINS, REPORT_ENDS
+from spmd.runtime import silence
 
 _BEGINS, _ENDS = REPORT_BEGINS.encode(), REPORT_ENDS.encode()
 
@@ -45,6 +46,8 @@ class ReportFilter:
             self._file(self._held[len(_BEGINS) :])
 
     def _file(self, report: bytes) -> None:
-        rank, _, text = report.partition(b"\n")
-        if rank.isdigit():
-            (self._folder / f"rank-{int(rank)}.txt").write_bytes(text)
+        name, _, text = report.partition(b"\n")
+        if name.isdigit():
+            (self._folder / f"rank-{int(name)}.txt").write_bytes(text)
+        elif silence.NAME.fullmatch(name.decode(errors="replace")):
+            (self._folder / name.decode()).write_bytes(text)

@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from typing import Unpack
 
 from collectives.grid import ProcessGrid
-from spmd.backends.c_header import IDENTIFIER, header
-from spmd.backends.native import native_backend
 from spmd.compiler.pipeline.lower import ModuleLowering
 from spmd.compiler.pipeline.options import CompileOptions
 from spmd.compiler.pipeline.prepare import prepare
@@ -41,18 +39,20 @@ def compile_ahead(
     Its parameters are the arguments, the results, and memory to work in, whose size the header tells. It computes what
     `compile`'s Executable does, to the bit where it calls no BLAS. Raises CompileError, which names the op and its
     place, for one that has no native form (a collective, a callback), or whose types do not lie in memory as
-    C's do; UsageError where `name` is no identifier of C, or `backends` begins with NumPy's.
+    C's do; UsageError where `name` is no identifier of C, or there is no LLVM.
     """
+    try:
+        from spmd.backends.llvm.jit.ahead import object_file  # late: LLVM may be absent
+        from spmd.backends.llvm.jit.header import IDENTIFIER, header
+    except ModuleNotFoundError as error:
+        raise UsageError(f"compiling ahead of time needs LLVM (pip install llvmlite): {error}") from error
     if not IDENTIFIER.fullmatch(name):
         raise UsageError(f"name is an identifier of C, got {name!r}")
     prepared = prepare(module, grid, function, **options)
-    backend = native_backend(prepared.options.backends)
-    if backend is None:
-        raise UsageError("an object file is native code: `backends` begins with a back end that compiles, as llvm does")
     entry = prepared.function
     with within_stack(CompileError, entry.location, f"@{entry.symbol}"):
         body = ModuleLowering(prepared.module, prepared.options).flatten(entry).body
-        code = backend.object_file(body, name)
+        code = object_file(body, name)
     arguments = [value.tensor for value in body.arguments]
     results = [value.tensor for value in body.terminator.operands]
     named = list(zip(arguments, argument_names(entry), strict=True))

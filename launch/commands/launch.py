@@ -138,7 +138,8 @@ def run(args: argparse.Namespace) -> int:
         print(f"spmd launch: {fault}", file=sys.stderr)
         return 1
     alone = mpirun.on_one_machine(launcher, plan)
-    growth = None if chosen is None else job.Growth(args.ranks, chosen.most, os.uname().nodename if alone else "")
+    host = os.uname().nodename if alone else ""
+    growth = None if chosen is None else job.Growth(args.ranks, chosen.most, host, chosen.patience)
     return job.run(line, added, launcher.kind, one_machine=alone, growth=growth)
 
 

@@ -6,9 +6,9 @@ import os
 import signal
 from dataclasses import dataclass
 from enum import Enum, auto
-from pathlib import Path
 
 from collectives import failure
+from spmd.support.processes import start_of
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Member:
 
     def end(self) -> bool:
         """Ends the process, which may be stopped; of this host alone. Whether there was one: an id may serve again."""
-        if not self.is_here or not self.started or _started(self.process) != self.started:
+        if not self.is_here or not self.started or start_of(self.process) != self.started:
             return False
         os.kill(self.process, signal.SIGKILL)
         return True
@@ -76,12 +76,4 @@ def this_process(rank: int) -> Member:
     launched = failure.launched_rank()
     number = rank if launched is None else launched
     place = os.environ.get(failure.PLACE_VARIABLE, "")
-    return Member(number, os.uname().nodename, os.getpid(), _started(os.getpid()), place)
-
-
-def _started(process: int) -> str:
-    """When a process started, in ticks since the machine did; empty where the system does not tell, or it is gone."""
-    try:
-        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[19]
-    except (OSError, IndexError):
-        return ""
+    return Member(number, os.uname().nodename, os.getpid(), start_of(os.getpid()), place)

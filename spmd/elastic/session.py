@@ -10,22 +10,24 @@ Source: MPI Forum, "User-Level Failure Mitigation": MPI_Comm_revoke, MPI_Comm_sh
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import cast
 
 from mpi4py import MPI
 
-from collectives import failure
+from collectives import endings, failure
 from collectives.mpi import MpiCommunicator
 from collectives.mpi_losses import comes_of_mpi, is_loss, tells_of_loss, tolerates_faults
 from collectives.mpi_watch import Watcher
 from spmd.checkpoint import writing as checkpoint_writing
 from spmd.elastic import admission, newcomer
-from spmd.elastic.heart import Heart
+from spmd.elastic.heartbeat import Heartbeat
 from spmd.elastic.members import Member, Reason, this_process
 from spmd.elastic.recruiting import Recruit, Recruiter
 from spmd.elastic.settings import Settings
@@ -46,7 +48,7 @@ class Session:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self.members: Sequence[Member] = ()
-        self._heart: Heart | None = None
+        self._heartbeat: Heartbeat | None = None
         #: The error that the ranks are recovering from.
         self._known: BaseException | None = None
         self.is_elastic = tolerates_faults()
@@ -98,6 +100,7 @@ class Session:
             before = world.base()
             self._meet(before, hand_over)
             MpiCommunicator.retire(before)
+            endings.note_meeting(Path(os.environ.get(failure.REPORTS_VARIABLE, os.devnull)))
         else:
             hand_over(world.base())
 
@@ -108,8 +111,8 @@ class Session:
         """
         before = self.members
         self._known = sys.exc_info()[1]
-        if self._heart is not None:
-            self._heart.listen()
+        if self._heartbeat is not None:
+            self._heartbeat.end_if_another_failed()
         if reason is Reason.CALLED:
             self._wait_for_all()
         self._retire()
@@ -260,26 +263,26 @@ class Session:
         if not _agree(comm, could):
             self._retire()
             return False
-        self._beat(watcher)
+        self._renew_heartbeat(watcher)
         failure.before_end = self._end_others if self._settings.grows else None
         if self._recruiter is not None and comm.rank == 0:
             self._recruiter.go_on(self.members)
         return True
 
-    def _beat(self, watcher: Watcher | None) -> None:
+    def _renew_heartbeat(self, watcher: Watcher | None) -> None:
         """On the watcher's communicator, which nobody revokes. One of its own would be one more to be made while ranks
         may be lost."""
-        if self._heart is not None:
-            self._heart.stop()
-            self._heart = None
+        if self._heartbeat is not None:
+            self._heartbeat.stop()
+            self._heartbeat = None
         if watcher is not None and self._settings.patience:
-            self._heart = Heart(watcher.comm, self.members, self._settings.patience)
+            self._heartbeat = Heartbeat(watcher.comm, self.members, self._settings.patience)
 
     def _end_others(self, status: int) -> None:
         """This rank fails, and the job with it: who waits for it finds out at once."""
-        if self._heart is not None:
+        if self._heartbeat is not None:
             world.base().Revoke()
-            self._heart.tell_of_failure(status)
+            self._heartbeat.send_failure(status)
 
     def _check_number(self) -> None:
         if self.ranks < self._settings.minimum:

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from collectives.failure import ELASTIC_VARIABLE
 from collectives.settings import seconds_from
 from spmd.errors import UsageError
+from spmd.runtime.silence import PATIENCE_VARIABLE
 
 MINIMUM_VARIABLE = ELASTIC_VARIABLE
-PATIENCE_VARIABLE = "SPMD_ELASTIC_PATIENCE"
 TARGET_VARIABLE = "SPMD_ELASTIC_TARGET_RANKS"
 MOST_VARIABLE = "SPMD_ELASTIC_MAX_RANKS"
 #: What starts a rank on a host, as JSON, where the launcher knows of no other hosts than its own.

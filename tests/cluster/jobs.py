@@ -1,5 +1,6 @@
 """Jobs on two hosts: started on host `a`, where the launcher runs; what they say, and that nothing of them stays."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -75,6 +76,16 @@ class ClusterJob:
                     chosen.append(int(folder.name))
             except OSError:
                 continue
+        return chosen
+
+    def processes_on(self, host: NetworkHost) -> list[int]:
+        """Those of the job on `host`: of its namespace of processes."""
+        place = os.readlink(f"/proc/{host.first_process}/ns/pid")
+        chosen = []
+        for process in self.processes(""):
+            with contextlib.suppress(OSError):
+                if os.readlink(f"/proc/{process}/ns/pid") == place:
+                    chosen.append(process)
         return chosen
 
     def signal(self, number: signal.Signals, word: str) -> None:

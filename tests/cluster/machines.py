@@ -146,8 +146,15 @@ class Hosts:
 
     def unplug(self, host: NetworkHost) -> None:
         """Nothing reaches the host any longer, nor comes from there."""
+        self._set_link(host, "down")
+
+    def plug(self, host: NetworkHost) -> None:
+        """It is reached again."""
+        self._set_link(host, "up")
+
+    def _set_link(self, host: NetworkHost, state: str) -> None:
         enter = ["nsenter", "--net", "--target", str(self._switch.pid)]
-        subprocess.run([*enter, "ip", "link", "set", f"port-{host.name}", "down"], check=True)
+        subprocess.run([*enter, "ip", "link", "set", f"port-{host.name}", state], check=True)
 
     def _wait(self, sign: str) -> None:
         deadline = time.monotonic() + STARTING_SECONDS

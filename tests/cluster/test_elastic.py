@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import time
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from launch import elastic, mpirun
 from tests.cluster.jobs import ClusterJob, EndedClusterJob, at_length
 from tests.cluster.machines import Hosts
-from tests.elastic.jobs import ACCURACY, WORKER
+from tests.elastic.jobs import ACCURACY, MOST_SECONDS, WORKER
 
 _launcher = mpirun.find()
 pytestmark = pytest.mark.skipif(
@@ -45,6 +46,24 @@ def test_a_whole_host_is_lost_and_the_other_goes_on(mortal: Hosts, plugged: bool
     mortal.b.kill()
     answer = answer_of(job.finish())
     assert answer["ranks"] == 2 and sorted(text.split(" (")[0] for text in answer["lost"]) == ["rank 2", "rank 3"]
+
+
+def test_a_host_whose_link_is_cut_is_left_and_joins_again(mortal: Hosts) -> None:
+    """All processes live, and the remote shells, which take another way here, go on."""
+    command = ["python", str(WORKER), "--pace", "0.1", "--await-ranks", "3"]
+    job = ClusterJob(mortal, command, [*ELASTIC, "--max-ranks", "4", "--patience", "4"])
+    job.wait_for("started")
+    mortal.unplug(mortal.b)
+    deadline = time.monotonic() + MOST_SECONDS
+    while job.processes_on(mortal.b) and time.monotonic() < deadline:
+        time.sleep(0.2)
+    mortal.plug(mortal.b)
+    status, said, screen = job.join("--hosts", "b:1")
+    assert (status, screen) == (0, "") and said.startswith("rank 4 (") and said.endswith(" on b) joined\n")
+    ended = job.finish()
+    answer = answer_of(ended)
+    assert answer["ranks"] == 3 and sorted(text.split(" (")[0] for text in answer["lost"]) == ["rank 2", "rank 3"]
+    assert "spmd launch: host b does not answer any longer; the job goes on without it\n" in ended.screen
 
 
 def test_ranks_join_on_the_host_that_is_named(lasting: Hosts) -> None:

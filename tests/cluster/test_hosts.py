@@ -98,3 +98,34 @@ def test_a_host_that_is_lost_ends_the_job(mortal: Hosts) -> None:
     assert ended.status != 0 and ended.faults == []
     if not _hydra:
         assert "spmd launch: host b does not answer any longer" in ended.screen.splitlines()[-1]
+
+
+REDUCING = """
+import time
+import numpy as np
+from collectives.mpi import MpiCommunicator
+world = MpiCommunicator.world()
+total = world.all_reduce((64,), np.float32)
+total(np.ones(64, np.float32))
+if world.rank == 0: print("started", flush=True)
+while True:
+    total(np.ones(64, np.float32))
+    time.sleep(0.01)
+"""
+
+
+@pytest.mark.parametrize(
+    "timeout", ["0", pytest.param("3", marks=at_length)], ids=["no timeout", "a timeout that aborts"]
+)
+def test_a_link_that_is_cut_ends_the_job(mortal: Hosts, timeout: str) -> None:
+    """All processes live. The launcher finds the host silent, or ends after a rank that has failed."""
+    if _hydra:
+        pytest.skip("Hydra waits for a host for as long as TCP does")
+    variables = {"COLLECTIVE_TIMEOUT": timeout, "COLLECTIVE_ABORT": "1"}
+    job = ClusterJob(mortal, ["python", "-c", REDUCING], **variables)
+    job.wait_for("started")
+    mortal.unplug(mortal.b)
+    ended = job.finish()
+    assert (ended.status, ended.faults) == (1, []), ended.screen
+    told = "spmd launch: host b does not answer any longer"
+    assert told in ended.screen.splitlines()[-1] or "processes 2-3: does not answer" in ended.screen, ended.screen

@@ -1,7 +1,8 @@
 """Elastic jobs whose ranks are killed or stopped at random moments.
 
 ``python -m tests.elastic.kills --runs 200`` draws for each run numbers of ranks, victims, signals (SIGKILL, SIGSTOP, or
-both) and moments, from the first second of the job on; ``--from N`` begins with run N of the seed. A run is as it
+both) and moments, from the first second of the job on until a job without losses ends (which depends on what else the
+machine does: it is measured anew every ten runs); ``--from N`` begins with run N of the seed. A run is as it
 should be when the job ends with status 0, every example of every epoch was counted once, the accuracy is that of a run
 without losses within a percent, and neither processes nor files stay behind. The last lines give the pauses: from a
 rank's death to the first step that the others have finished without it. With ``--replace`` lost ranks are replaced, and
@@ -19,7 +20,8 @@ from dataclasses import dataclass, field
 from tests.elastic.jobs import ElasticJob, EndedElasticJob
 from tests.launch.failures import runs_parser
 
-EPOCHS = 4
+EPOCHS = 3
+STEPS = 23 * EPOCHS
 PACE = 0.02  # seconds a step, so that there is time to be killed in
 SLOWER = 5  # where ranks are replaced: so that there is time to join in
 FIRST = 1.0  # seconds after the job's start
@@ -37,11 +39,12 @@ class RandomRun:
     sent: dict[int, float] = field(default_factory=dict)
 
     @classmethod
-    def draw(cls, rng: random.Random, replace: bool | None, kinds: list[str]) -> "RandomRun":
+    def draw(cls, rng: random.Random, replace: bool | None, kinds: list[str], seconds: float) -> "RandomRun":
+        """`seconds` is how long a job without losses takes."""
         ranks = rng.randint(4, 6)
         if replace is None:
             replace = rng.random() < 0.4
-        longest = 9.0 if replace else 6.0
+        longest = max(FIRST + 1, seconds + replace * STEPS * PACE * (SLOWER - 1))
         victims = [0] * (rng.random() < 0.4)
         victims += rng.sample(range(1, ranks), rng.randint(1, 3) - len(victims))
         rng.shuffle(victims)
@@ -91,6 +94,15 @@ def faults_of(ended: EndedElasticJob, accuracy: float) -> list[str]:
     return faults
 
 
+def without_losses() -> tuple[float, float]:
+    """The accuracy that a job without losses comes to, and how many seconds it takes."""
+    began = time.monotonic()
+    accuracy = ElasticJob(5, RandomRun(5, False, []).arguments).finish().outcome["accuracy"]
+    seconds = time.monotonic() - began
+    print(f"without losses: accuracy {accuracy:.2%}, {seconds:.1f} s", flush=True)
+    return accuracy, seconds
+
+
 def main() -> int:
     parser = runs_parser(__doc__, 200)
     parser.add_argument("--from", type=int, default=1, dest="first", metavar="N")
@@ -99,12 +111,12 @@ def main() -> int:
     grown.add_argument("--replace", action="store_true")
     grown.add_argument("--mixed", action="store_const", const=None, dest="replace")
     options = parser.parse_args()
-    undisturbed = ElasticJob(4, ["--epochs", str(EPOCHS)]).finish().outcome["accuracy"]
-    print(f"without losses: accuracy {undisturbed:.2%}", flush=True)
     bad, pauses = 0, []
     for number in range(options.first, options.first + options.runs):
+        if (number - options.first) % 10 == 0:
+            undisturbed, seconds = without_losses()
         rng = random.Random(f"{options.seed}/{number}")
-        run = RandomRun.draw(rng, options.replace, options.kinds)
+        run = RandomRun.draw(rng, options.replace, options.kinds, seconds)
         began = time.monotonic()
         ended = run.run(rng)
         resumed = ended.outcome.get("resumed", [])

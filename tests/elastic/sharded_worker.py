@@ -1,8 +1,8 @@
 """A rank of a job whose state is cut: each holds some of the counts of examples, as `m`, and all of them, as `w`.
 
-Its arguments are faults, ``rank@moment``: the rank is killed at the ``start``, before MPI has begun, or in a step,
-``before:number`` its collective or ``after:number``; and where checkpoints lie, if anywhere. Rank 0 prints what it has
-found, as JSON.
+Its arguments are faults, ``rank@moment``: the rank is killed at the ``start``, before MPI has begun (or ``stop``: is
+stopped there; where there is a ``--once`` file, the first time only), or in a step, ``before:number`` its collective or
+``after:number``; and where checkpoints lie, if anywhere. Rank 0 prints what it has found, as JSON.
 """
 
 import argparse
@@ -44,14 +44,19 @@ def main() -> None:
     parser.add_argument("--redundancy", type=int, default=0)
     parser.add_argument("--checkpoints", type=Path)
     parser.add_argument("--await-ranks", type=int, default=0)
+    parser.add_argument("--once", type=Path, help="a file in a folder where ranks note that they have started")
     options = parser.parse_args()
     faults = {tuple(fault.split("@")) for fault in filter(None, options.faults.split(","))}
 
     def fault(moment: str) -> None:
         if (str(OWN), moment) in faults:
-            os.kill(os.getpid(), signal.SIGKILL)
+            os.kill(os.getpid(), signal.SIGSTOP if moment == "stop" else signal.SIGKILL)
 
-    fault("start")
+    if options.once is None or not options.once.with_name(str(OWN)).exists():
+        if options.once is not None:
+            options.once.with_name(str(OWN)).touch()
+        fault("start")
+        fault("stop")
     training = elastic.Training(
         initial, examples=EXAMPLES, batch=BATCH, epochs=EPOCHS, shardings=shardings, redundancy=options.redundancy,
         checkpoints=options.checkpoints,

@@ -7,6 +7,7 @@ import pytest
 
 from collectives.mpi_losses import tolerates_faults
 from launch import elastic, mpirun
+from launch.beginning import MOST_STARTS
 from tests.elastic.jobs import ACCURACY, SHARDED_WORKER, ElasticJob
 
 _launcher = mpirun.find()
@@ -84,12 +85,20 @@ def test_signals_end_a_job_whose_ranks_meet(number: signal.Signals) -> None:
     assert ended.screen.rstrip().endswith(f"spmd launch: ended by {number.name}")
 
 
-def test_a_rank_that_ends_before_mpi_has_begun_ends_the_job() -> None:
-    """The others would wait for it, in MPI_Init, for ever."""
-    ended = ElasticJob(3, ["--faults", "1@start"], script=SHARDED_WORKER).finish()
+def test_a_job_that_loses_ranks_before_mpi_has_begun_is_started_again(tmp_path: Path) -> None:
+    """The others would wait for them, in MPI_Init, for ever; for one that is stopped, too."""
+    faults = ["--faults", "1@start,2@stop", "--once", str(tmp_path / "once")]
+    ended = ElasticJob(3, faults, ["--patience", "3"], script=SHARDED_WORKER).finish()
+    assert (ended.faults, ended.status) == ([], 0), ended.screen
+    assert ended.outcome["right"] and ended.outcome["ranks"] == 3
+    assert "spmd launch: ranks were lost before MPI had begun on all; the job is started again\n" in ended.screen
+
+
+def test_a_job_that_never_begins_with_mpi_ends() -> None:
+    ended = ElasticJob(2, ["--faults", "1@start"], script=SHARDED_WORKER).finish()
     assert (ended.faults, ended.status) == ([], 1), ended.screen
     told = "spmd launch: rank 1 ended before MPI had begun on all ranks; all others were ended"
-    assert ended.screen.splitlines()[-1] == told
+    assert ended.screen.splitlines()[-1] == told and ended.screen.count("started again") == MOST_STARTS - 1
 
 
 def test_outside_of_an_elastic_job_nothing_is_tolerated() -> None:

@@ -1,31 +1,74 @@
-"""What is asked of a running job from outside."""
+"""Requests to join a job, and the notes by which jobs are found: only those of this user's live launchers are."""
 
+import json
 import os
-import time
+import tempfile
 from pathlib import Path
 
-from spmd.runtime import requests
+import pytest
+
+from spmd.runtime.requests import FOLDER_PREFIX, RunningJob, ask, open_requests, running_jobs
+from spmd.support.processes import start_of
 
 
-def test_a_job_is_deserted_when_nobody_looks_for_requests_any_more(tmp_path: Path) -> None:
-    """Before its first rank has begun nobody has looked yet: that one is waited for."""
-    job = requests.RunningJob(os.getpid(), 4, "", tmp_path)
-    assert not job.is_deserted
-    requests.attend(tmp_path)
-    assert not job.is_deserted
-    (sign,) = tmp_path.iterdir()
-    os.utime(sign, (time.time() - 60,) * 2)
-    assert job.is_deserted
-    requests.attend(tmp_path)
-    assert not job.is_deserted
-    requests.attend(tmp_path / "of another host")
+@pytest.fixture
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The place of temporary files, for this test alone."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    return tmp_path
 
 
-def test_a_request_is_answered_once(tmp_path: Path) -> None:
-    job = requests.RunningJob(os.getpid(), 4, "", tmp_path)
-    asked = [requests.ask(job), requests.ask(job, "b")]
-    assert sorted(request.host for request in requests.open_requests(tmp_path)) == ["", "b"]
-    asked[1].answer("rank 4 joined", joined=True)
-    asked[0].answer("the job has ended", joined=False)
-    assert [request.answered for request in asked] == [(False, "the job has ended"), (True, "rank 4 joined")]
-    assert requests.open_requests(tmp_path) == []
+def folder_of(temporary: Path, name: str = "job", mode: int = 0o700) -> Path:
+    folder = temporary / f"{FOLDER_PREFIX}{name}"
+    folder.mkdir()
+    folder.chmod(mode)
+    return folder
+
+
+def note(**changes: object) -> str:
+    """What a launcher that is this process leaves."""
+    right = {"process": os.getpid(), "most": 4, "host": "", "started": start_of(os.getpid())}
+    return json.dumps({name: value for name, value in {**right, **changes}.items() if value is not ...})
+
+
+def test_a_job_is_found_as_long_as_its_launcher_lives(temporary: Path) -> None:
+    job = RunningJob(os.getpid(), 4, "here", folder_of(temporary))
+    job.leave_note()
+    assert running_jobs() == [job]
+    (job.folder / "elastic.json").write_text(note(process=2**22 + 1))
+    assert running_jobs() == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "{", "[]", "null", "3", '"x"', "\x00", "[" * 100_000, note(process=0), note(process=-1), note(process="1"),
+        note(process=True), note(process=10**30), note(most="4"), note(most=-1), note(host=None), note(started="1"),
+        note(started=...), note(process=...), json.dumps([os.getpid(), 4, ""]),
+    ],
+    ids=lambda text: repr(text[:40]),
+)  # fmt: skip
+def test_a_damaged_note_and_one_of_a_process_that_has_the_id_now_are_passed_over(temporary: Path, text: str) -> None:
+    (folder_of(temporary, "damaged") / "elastic.json").write_text(text)
+    job = RunningJob(os.getpid(), 1, "", folder_of(temporary, "sound"))
+    job.leave_note()
+    assert running_jobs() == [job]
+
+
+def test_a_note_that_others_may_have_left_is_not_believed(temporary: Path) -> None:
+    (folder_of(temporary, "open", 0o777) / "elastic.json").write_text(note())
+    own = folder_of(temporary, "own")
+    (own / "elastic.json").write_text(note())
+    (temporary / f"{FOLDER_PREFIX}link").symlink_to(own)
+    assert [job.folder for job in running_jobs()] == [own]
+    if os.geteuid() == 0:
+        os.chown(own, 65534, 65534)
+        assert running_jobs() == []
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", "3", '{"host": 3}', "\udcff"])
+def test_a_damaged_request_is_passed_over(temporary: Path, text: str) -> None:
+    job = RunningJob(os.getpid(), 1, "", folder_of(temporary))
+    (job.folder / "join-1.json").write_bytes(text.encode(errors="surrogateescape"))
+    request = ask(job, "a")
+    assert open_requests(job.folder) == [request]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from spmd.backends.native import ObjectFile
+from spmd.backends.llvm.jit.ahead import ObjectFile
 from spmd.types import TensorType
 
 #: NumPy's kind and bytes of an element: C's type of it. What C has no type for is its bits.

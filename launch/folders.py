@@ -1,0 +1,55 @@
+"""The temporary folders of a job, which go with its launcher, however that ends.
+
+A launcher holds a lock on a file in each of its folders; the system gives it back when the launcher ends. Whoever makes
+a folder first removes those of the same user whose lock nobody holds: their launchers were killed.
+"""
+
+import contextlib
+import fcntl
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from spmd.runtime.requests import FOLDER_PREFIX
+
+_LOCK = ".launcher"
+
+
+@contextlib.contextmanager
+def job_folder(parent: Path) -> Iterator[Path]:
+    """A new folder in `parent`, for this user alone; removed at the end, as those of killed launchers are now."""
+    remove_abandoned(parent)
+    with tempfile.TemporaryDirectory(prefix=FOLDER_PREFIX, dir=parent, ignore_cleanup_errors=True) as name:
+        folder = Path(name)
+        unfinished = folder / f"{_LOCK}.part"
+        descriptor = os.open(unfinished, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            with contextlib.suppress(OSError):  # a file system without locks: there the folder stays
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+                unfinished.rename(folder / _LOCK)
+            yield folder
+        finally:
+            os.close(descriptor)
+
+
+def remove_abandoned(parent: Path) -> None:
+    """Removes this user's folders in `parent` whose launchers have ended without removing them."""
+    for folder in parent.glob(f"{FOLDER_PREFIX}*"):
+        with contextlib.suppress(OSError):  # somebody else's, or removed meanwhile
+            status = folder.lstat()
+            if status.st_uid == os.geteuid() and _is_abandoned(folder):
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+def _is_abandoned(folder: Path) -> bool:
+    """Whether a launcher had a lock there, and has it no longer."""
+    descriptor = os.open(folder / _LOCK, os.O_RDWR | os.O_NOFOLLOW)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    finally:
+        os.close(descriptor)
+    return True

@@ -1,0 +1,66 @@
+"""Hosts of an elastic job that cannot reach each other, and which of them the job goes on without.
+
+The ranks of a host that is to be left are ended from the launcher's own host, where each is represented by a process
+(`launch.remote`): that looks for a file ``lost-<host>`` in the folder of reports. MPI then finds the ranks failed, and
+the others go on. The launcher's own host is never left. Where a rank there is silent and no rank there reports the same
+of the other host, it is not the link: that one rank hangs, and is killed.
+"""
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from launch.listeners import cut_connections
+from spmd.runtime.silence import Silence, take_reports
+from spmd.support.processes import start_of
+
+_PREFIX = "lost-"
+
+
+class SilentHosts:
+    """Decides on the reports in `folder`, of a job whose MPI launcher is the process `launcher`. `is_here` says whether
+    a host is its own; `grace` is how many seconds later the ranks there may report the silence of a host that has
+    reported theirs."""
+
+    def __init__(self, launcher: int, folder: Path, grace: float, is_here: Callable[[str], bool]) -> None:
+        self._launcher, self._folder, self._grace, self._is_here = launcher, folder, grace, is_here
+        self._waiting: list[tuple[float, Silence]] = []
+        self._left: dict[str, float] = {}
+
+    def look(self) -> list[str]:
+        """Takes the reports that have come; the messages for the user."""
+        now, told = time.monotonic(), []
+        for report in take_reports(self._folder):
+            if self._is_here(report.there):
+                self._waiting.append((now, report))
+            elif not self._was_left(report.here, now):
+                told += self._leave(report.there, now)
+        due = [report for since, report in self._waiting if now - since > self._grace]
+        self._waiting = [(since, report) for since, report in self._waiting if now - since <= self._grace]
+        for report in due:
+            if not self._was_left(report.here, now) and start_of(report.process) == report.started:
+                os.kill(report.process, signal.SIGKILL)
+                told.append(f"rank {report.silent} does not answer any longer; it was killed")
+        return told
+
+    def _leave(self, host: str, now: float) -> list[str]:
+        if self._was_left(host, now):
+            return []
+        self._left[host] = now
+        (self._folder / f"{_PREFIX}{host}").touch()
+        cut_connections(self._launcher, host)
+        return [f"host {host} does not answer any longer; the job goes on without it"]
+
+    def _was_left(self, host: str, now: float) -> bool:
+        """Whether the host was left a short while ago: its ranks may still be reporting, or be reported."""
+        return now - self._left.get(host, -float("inf")) <= 2 * self._grace
+
+
+def is_left(folder: Path, host: str, since: float) -> bool:
+    """Whether `host` was left after the moment `since`, in seconds since the epoch; `folder` is that of reports."""
+    try:
+        return (folder / f"{_PREFIX}{host}").stat().st_mtime >= since
+    except OSError:
+        return False

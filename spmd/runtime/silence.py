@@ -1,0 +1,65 @@
+"""That a rank of one host receives nothing from any rank of another, as a report to the launcher.
+
+Ranks cannot tell a host that is lost from a link that is cut, and those on either side of the link find the others
+silent. The launcher decides which of them go on (`launch.silence`). It gets a report as a file in its folder of
+reports, or, from a rank that cannot see the folder, in the stream of errors (`launch.report_filter`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from collectives.failure import REPORT_BEGINS, REPORT_ENDS, REPORTS_VARIABLE
+
+#: After how many seconds a rank of an elastic job that is silent, or stopped, is to be lost (0: never).
+PATIENCE_VARIABLE = "SPMD_ELASTIC_PATIENCE"
+#: Names of reports.
+NAME = re.compile(r"silent-\d+-\d+", re.ASCII)
+
+
+@dataclass(frozen=True)
+class Silence:
+    """Rank `reporter`, on host `here`, receives nothing from rank `silent`, a process on host `there` that started at
+    `started` (ticks of that host), nor from others there. Hosts are named as the launcher names them."""
+
+    reporter: int
+    here: str
+    silent: int
+    there: str
+    process: int
+    started: str
+
+    @property
+    def name(self) -> str:
+        return f"silent-{self.reporter}-{self.silent}"
+
+    def report(self) -> None:
+        """Sends it to the launcher, if there is one."""
+        text, folder = json.dumps(asdict(self)), os.environ.get(REPORTS_VARIABLE)
+        if not folder:
+            return
+        with contextlib.suppress(OSError):
+            if Path(folder).is_dir():
+                unfinished = Path(folder) / f".{self.name}"
+                unfinished.write_text(text)
+                unfinished.rename(Path(folder) / self.name)
+            else:
+                sys.stderr.write(f"{REPORT_BEGINS}{self.name}\n{text}{REPORT_ENDS}")
+                sys.stderr.flush()
+
+
+def take_reports(folder: Path) -> list[Silence]:
+    """The reports that have come to `folder` since the last call, the oldest first."""
+    files = [path for path in folder.glob("silent-*") if NAME.fullmatch(path.name)]
+    reports = []
+    for path in sorted(files, key=lambda path: path.stat().st_mtime_ns):
+        with contextlib.suppress(ValueError, TypeError):  # not one of ours
+            reports.append(Silence(**json.loads(path.read_text())))
+        path.unlink(missing_ok=True)
+    return reports

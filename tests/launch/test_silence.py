@@ -1,0 +1,126 @@
+"""Which hosts and ranks an elastic job goes on without, by what reports say; ranks that are stopped."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from collectives.failure import REPORTS_VARIABLE
+from launch.lingering import state_of
+from launch.report_filter import ReportFilter
+from launch.silence import SilentHosts, is_left
+from launch.stopped import StoppedRanks
+from spmd.runtime.silence import Silence, take_reports
+from spmd.support.processes import start_of
+
+GRACE = 0.2
+
+
+@pytest.fixture
+def rank() -> Iterator["subprocess.Popen[bytes]"]:
+    """A process that stands for a rank."""
+    process = subprocess.Popen(["sleep", "100"])
+    yield process
+    process.kill()
+    process.wait()
+
+
+def silence(here: str, there: str, process: int = 1) -> Silence:
+    return Silence(2, here, 1, there, process, start_of(process))
+
+
+@pytest.fixture
+def reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Silence], None]:
+    """What reports to a launcher whose folder is `tmp_path`."""
+    monkeypatch.setenv(REPORTS_VARIABLE, str(tmp_path))
+    return Silence.report
+
+
+def hosts(folder: Path) -> SilentHosts:
+    return SilentHosts(os.getpid(), folder, GRACE, {"a": True}.__contains__)
+
+
+def test_a_host_that_the_launcher_s_own_finds_silent_is_left(
+    tmp_path: Path, reported: Callable[[Silence], None], rank: "subprocess.Popen[bytes]"
+) -> None:
+    """Though its ranks report the same of the launcher's host: that one stays, and all of its ranks."""
+    judge, before = hosts(tmp_path), time.time() - 1
+    reported(silence("b", "a", rank.pid))
+    assert judge.look() == [] and not is_left(tmp_path, "b", before)
+    reported(silence("a", "b"))
+    assert judge.look() == ["host b does not answer any longer; the job goes on without it"]
+    assert is_left(tmp_path, "b", before) and not is_left(tmp_path, "a", before)
+    assert not is_left(tmp_path, "b", time.time() + 1), "ranks that join later are not ended"
+    time.sleep(1.5 * GRACE)
+    reported(silence("a", "b"))
+    assert judge.look() == [] and rank.poll() is None
+
+
+def test_a_rank_of_the_launcher_s_host_that_alone_is_silent_is_killed(
+    tmp_path: Path, reported: Callable[[Silence], None], rank: "subprocess.Popen[bytes]"
+) -> None:
+    judge = hosts(tmp_path)
+    reported(silence("b", "a", rank.pid))
+    reported(Silence(3, "b", 0, "a", os.getpid(), "another start: an id that serves again"))
+    assert judge.look() == []
+    time.sleep(1.5 * GRACE)
+    assert judge.look() == ["rank 1 does not answer any longer; it was killed"]
+    assert rank.wait() == -signal.SIGKILL
+
+
+def test_of_two_other_hosts_the_one_that_is_reported_first_is_left(
+    tmp_path: Path, reported: Callable[[Silence], None]
+) -> None:
+    judge = hosts(tmp_path)
+    reported(silence("b", "c"))
+    time.sleep(0.01)
+    reported(Silence(5, "c", 2, "b", 1, ""))
+    assert judge.look() == ["host c does not answer any longer; the job goes on without it"]
+
+
+def test_reports_come_by_the_stream_of_errors_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(REPORTS_VARIABLE, str(tmp_path / "of another host"))
+    sent = silence("b", "c")
+    sent.report()
+    written = capsys.readouterr().err
+    filter = ReportFilter(tmp_path)
+    assert filter.feed(f"before {written}after".encode()) + filter.flush() == b"before after"
+    (tmp_path / "silent-9-9").write_text("{")
+    (tmp_path / "silent-8-8").write_text(json.dumps(asdict(sent) | {"more": 1}))
+    assert take_reports(tmp_path) == [sent] and take_reports(tmp_path) == []
+
+
+def test_stopped_ranks_are_killed_unless_all_are() -> None:
+    script = "sleep 100 & echo $!; sleep 100 & echo $!; wait"
+    parent = subprocess.Popen(["sh", "-c", script], stdout=subprocess.PIPE, text=True)
+    assert parent.stdout is not None
+    ranks = [int(parent.stdout.readline()) for _ in range(2)]
+    try:
+        watch = StoppedRanks(parent.pid, GRACE, spare_all=True)
+        for number in (0, 1):
+            os.kill(ranks[number], signal.SIGSTOP)
+        for _ in range(2):
+            watch.look()
+            time.sleep(1.5 * GRACE)
+        assert [state_of(str(process)) for process in ranks] == ["T", "T"], "somebody has suspended the job"
+        os.kill(ranks[0], signal.SIGCONT)
+        watch.look()
+        time.sleep(1.5 * GRACE)
+        watch.look()
+        deadline = time.monotonic() + 10
+        while state_of(str(ranks[1])) not in "ZX" and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert state_of(str(ranks[0])) == "S" and state_of(str(ranks[1])) in "ZX"
+    finally:
+        for process in ranks:
+            if state_of(str(process)) not in "ZX":
+                os.kill(process, signal.SIGKILL)
+        parent.communicate()
