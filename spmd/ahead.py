@@ -15,6 +15,7 @@ from spmd.compiler.pipeline.prepare import prepare
 from spmd.errors import CompileError, UsageError
 from spmd.ir import Module
 from spmd.runtime.arguments import argument_names
+from spmd.support.c_names import why_taken
 from spmd.support.recursion_guard import within_stack
 
 
@@ -39,15 +40,15 @@ def compile_ahead(
     Its parameters are the arguments, the results, and memory to work in, whose size the header tells. It computes what
     `compile`'s Executable does, to the bit where it calls no BLAS. Raises CompileError, which names the op and its
     place, for one that has no native form (a collective, a callback), or whose types do not lie in memory as
-    C's do; UsageError where `name` is no identifier of C, or there is no LLVM.
+    C's do; UsageError where no function of C can have that `name`, or there is no LLVM.
     """
     try:
         from spmd.backends.llvm.jit.ahead import object_file  # late: LLVM may be absent
-        from spmd.backends.llvm.jit.header import IDENTIFIER, header
+        from spmd.backends.llvm.jit.header import header
     except ModuleNotFoundError as error:
         raise UsageError(f"compiling ahead of time needs LLVM (pip install llvmlite): {error}") from error
-    if not IDENTIFIER.fullmatch(name):
-        raise UsageError(f"name is an identifier of C, got {name!r}")
+    if (reason := why_taken(name)) is not None:
+        raise UsageError(f"name is what a function of C can be called, and {name!r} {reason}")
     prepared = prepare(module, grid, function, **options)
     entry = prepared.function
     with within_stack(CompileError, entry.location, f"@{entry.symbol}"):

@@ -15,6 +15,7 @@ BASE = {
     "spmd.support.amounts",
     "spmd.support.array_files",
     "spmd.support.arrays",
+    "spmd.support.c_names",
     "spmd.support.collecting",
     "spmd.support.context",
     "spmd.support.recursion_guard",

@@ -1,7 +1,7 @@
 """``spmd compile``: a program as an object file and a header, for programs of other languages."""
 
 import argparse
-import re
+import sys
 from pathlib import Path
 
 from launch import options, programs
@@ -13,15 +13,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.program(parser)
     parser.add_argument("-o", "--output", type=Path, metavar="OBJECT", help="default: PROGRAM's name, ending in .o")
     parser.add_argument("--header", type=Path, metavar="HEADER", help="default: OBJECT's name, ending in .h")
-    parser.add_argument("--name", help="the function's name in C (default: what OBJECT is called)")
+    parser.add_argument("--name", help="the function's name in C (default: what OBJECT is called, or near it)")
 
 
 def run(args: argparse.Namespace) -> int:
     from spmd.ahead import compile_ahead
+    from spmd.support.c_names import free_name, why_taken
     from spmd.support.files import write_file
 
     output = args.output or Path(Path(args.program).name).with_suffix(".o")
-    name = args.name or re.sub(r"^(?=\d)|\W", "_", output.stem, flags=re.ASCII)
+    name = args.name or free_name(output.stem)
+    if not args.name and (reason := why_taken(output.stem)) is not None:
+        note = f"the function is called {name}, since {output.stem!r} {reason}; --name chooses another"
+        print(f"spmd compile: {note}", file=sys.stderr)
     compiled = compile_ahead(programs.load(args.program, args.function), function=args.function, name=name)
     write_file(output, compiled.object)
     write_file(args.header or output.with_suffix(".h"), compiled.header.encode())

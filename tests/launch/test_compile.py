@@ -10,6 +10,7 @@ import pytest
 
 import spmd
 from launch.cli import main
+from spmd.ahead import compile_ahead
 from tests.loops import counted_loop
 
 cc = shutil.which("cc")
@@ -125,7 +126,7 @@ def test_large_products_ask_for_a_blas(tmp_path: Path) -> None:
         }"""
     )
     assert main(["compile", str(program), "-o", str(tmp_path / "p.o")]) == 0
-    assert "Link with a BLAS of 32-bit integers, for sgemm_," in (tmp_path / "p.h").read_text()
+    assert "Link with BLAS and LAPACK of 32-bit integers, for sgemm_," in (tmp_path / "p.h").read_text()
     assert b"sgemm_" in (tmp_path / "p.o").read_bytes()
 
 
@@ -136,11 +137,11 @@ def test_large_products_ask_for_a_blas(tmp_path: Path) -> None:
             '%r = "stablehlo.all_reduce"(%x) ({ ^bb0(%a: tensor<f32>, %b: tensor<f32>): '
             "%s = stablehlo.add %a, %b : tensor<f32> stablehlo.return %s : tensor<f32> }) "
             "{replica_groups = dense<[[0]]> : tensor<1x1xi64>} : (tensor<4xf32>) -> tensor<4xf32>",
-            "stablehlo.all_reduce: it has no native form, and an object file holds native code alone",
+            "stablehlo.all_reduce: it communicates with other processes; an object file holds native code alone",
         ),
         (
             "%r = stablehlo.custom_call @mine(%x) : (tensor<4xf32>) -> tensor<4xf32>",
-            "stablehlo.custom_call: it has no native form",
+            "stablehlo.custom_call: what is called is a function of Python, or of a library",
         ),
     ],
 )
@@ -160,6 +161,51 @@ def test_a_name_must_be_one_of_c(tmp_path: Path, capsys: pytest.CaptureFixture[s
     program = tmp_path / "p.mlir"
     program.write_text("func.func @main(%x: tensor<f32>) -> tensor<f32> { return %x : tensor<f32> }")
     assert main(["compile", str(program), "-o", str(tmp_path / "2-p.o"), "--name", "2-p"]) == 2
-    assert "name is an identifier of C, got '2-p'" in capsys.readouterr().err
+    assert "and '2-p' is no identifier of C" in capsys.readouterr().err
     assert main(["compile", str(program), "-o", str(tmp_path / "2-p.o")]) == 0
     assert "void _2_p(" in (tmp_path / "2-p.h").read_text()
+
+
+NEGATE = """func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> {
+  %0 = stablehlo.negate %x : tensor<2xf32>
+  return %0 : tensor<2xf32>
+}"""
+INCLUDED = "\n".join(f"#include <{name}.h>" for name in ("math", "stdio", "stdlib", "string", "tgmath"))
+
+
+@pytest.mark.parametrize("stem", ["while", "int", "main", "exp", "bool", "class", "uint8_t", "linux", "2x", "a-b"])
+def test_any_name_of_a_file_gives_a_function_that_compilers_take(
+    stem: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path(f"{stem}.mlir").write_text(NEGATE)
+    assert main(["compile", f"{stem}.mlir"]) == 0
+    told = capsys.readouterr().err
+    assert told.startswith("spmd compile: the function is called ") and "--name" in told
+    name = told.split()[6].rstrip(",")
+    call = f"float a[2], b[2]; char s[{name.upper()}_SCRATCH_BYTES + 1]; {name}(a, b, s); return 0;"
+    Path("driver.c").write_text(f'#include "{stem}.h"\n{INCLUDED}\nint main(void) {{ {call} }}\n')
+    subprocess.run([str(cc), "driver.c", f"{stem}.o", "-o", "driver", "-lm"], check=True)
+
+
+@pytest.mark.parametrize("name", ["while", "main", "exp", "a b", "", "class"])
+def test_a_name_that_no_function_can_have_is_refused(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(spmd.UsageError, match="name is what a function of C can be called, and "):
+        compile_ahead(spmd.parse(NEGATE), name=name)
+
+
+@pytest.mark.parametrize(
+    ("type", "words"),
+    [
+        ("tuple<tensor<2xf32>>", "argument 0 is a tuple, tuple<tensor<2xf32>>"),
+        ("tensor<?xf32>", r"argument 0 is of dynamic shape, tensor<\?xf32>"),
+        ("tensor<2x!quant.uniform<i8:f32, 0.5>>", "argument 0 is quantized, tensor<2x!quant"),
+        ("!stablehlo.token", "argument 0 is no array, !stablehlo.token"),
+    ],
+)
+def test_types_that_c_does_not_have_are_named(type: str, words: str) -> None:
+    module = spmd.parse(f"func.func @main(%x: {type}) -> {type} {{ return %x : {type} }}")
+    with pytest.raises(spmd.CompileError, match=words):
+        compile_ahead(module, name="f")

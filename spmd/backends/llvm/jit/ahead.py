@@ -8,6 +8,7 @@ from typing import NoReturn
 
 import numpy as np
 
+from spmd.analysis.collectives import COMMUNICATING
 from spmd.backends.llvm.emit.function_emitter import FunctionWriter
 from spmd.backends.llvm.jit.interrupts import POLL
 from spmd.backends.llvm.jit.jit import compile_module
@@ -18,7 +19,8 @@ from spmd.compiler.schedule.fusibility import is_plain
 from spmd.compiler.schedule.fusion import fuse
 from spmd.compiler.schedule.schedule import plan_region
 from spmd.errors import CompileError, Diagnostic
-from spmd.ir import Block, Op
+from spmd.ir import Block, Op, Value
+from spmd.types import TensorType, TupleType, Type
 
 #: Nobody can interrupt it.
 _POLL_TEXT = f"define internal i32 @{POLL}() {{\n  ret i32 0\n}}"
@@ -43,8 +45,7 @@ def object_file(block: Block, name: str) -> ObjectFile:
     CompileError, which names the op and its place, for what only Python runs.
     """
     inputs, outputs = list(block.arguments), list(block.terminator.operands)
-    for op in (value.defining_op for value in (*inputs, *outputs) if not is_plain(value.type)):
-        _refuse(op or block.terminator)
+    _check_types(inputs, outputs, block)
     target, units = LlvmTarget(is_hosted=False), fuse(block, outputs)
     for unit in units:
         if not unit.fused and not target.supports(unit.outputs[0]):
@@ -62,9 +63,44 @@ def object_file(block: Block, name: str) -> ObjectFile:
     return ObjectFile(image, region.placement.size, tuple(writer.symbols), f"{processor.triple}, {processor.cpu}")
 
 
+def _check_types(inputs: Sequence[Value], outputs: Sequence[Value], block: Block) -> None:
+    """CompileError for an argument or a result that is no array as C has them."""
+    for kind, values in (("argument", inputs), ("result", outputs)):
+        for index, value in enumerate(values):
+            if not is_plain(value.type):
+                location = block.terminator.location if value.defining_op is None else value.defining_op.location
+                text = f"{kind} {index} is {_unlike_c(value.type)}, and a function of C takes arrays of known sizes"
+                raise CompileError(Diagnostic(location, text))
+
+
+def _unlike_c(type: Type) -> str:
+    """What is not C's about a type, with the type."""
+    if isinstance(type, TensorType):
+        return f"of dynamic shape, {type}" if not type.is_static else f"quantized, {type}"
+    return f"a tuple, {type}" if isinstance(type, TupleType) else f"no array, {type}"
+
+
 def _refuse(op: Op) -> NoReturn:
-    text = "it has no native form, and an object file holds native code alone"
-    raise CompileError(Diagnostic(op.location, text, op.name))
+    raise CompileError(Diagnostic(op.location, _why_not_native(op), op.name))
+
+
+def _why_not_native(op: Op) -> str:
+    """What of an op keeps it from being native code that runs without this package."""
+    types = [value.type for value in (*op.operands, *op.results)]
+    unlike = next((type for type in types if not is_plain(type)), None)
+    if op.name in COMMUNICATING or op.name in ("stablehlo.infeed", "stablehlo.outfeed"):
+        reason = "it communicates with other processes"
+    elif op.name == "stablehlo.custom_call":
+        reason = "what is called is a function of Python, or of a library that an object file cannot count on"
+    elif unlike is not None:
+        reason = f"a value of it is {_unlike_c(unlike)}"
+    elif op.name == "stablehlo.fft":
+        reason = "a transform of this length has no native form"
+    elif any(isinstance(type, TensorType) and type.dtype.kind == "c" for type in types):
+        reason = "for complex numbers it has no native form"
+    else:
+        reason = "it has no native form"
+    return f"{reason}; an object file holds native code alone"
 
 
 def _constants(name: str, arrays: Sequence[np.ndarray]) -> list[str]:

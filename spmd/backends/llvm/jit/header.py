@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from spmd.backends.llvm.jit.ahead import ObjectFile
@@ -18,8 +17,6 @@ _C_TYPES = {
     ("c", 8): "float",  # the real part, then the imaginary one
     ("c", 16): "double",
 }
-
-IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def header(
@@ -76,12 +73,10 @@ def _parameter(declaration: str, type: TensorType, said: str | None) -> str:
 
 
 def _linking(code: ObjectFile) -> list[str]:
-    needs = ["Link with the mathematical library (-lm)."]
-    if code.needs:
-        needs = [
-            f"Link with a BLAS of 32-bit integers, for {', '.join(code.needs)}, and the mathematical library (-lm)."
-        ]
-    return needs
+    if not code.needs:
+        return ["Link with the mathematical library (-lm)."]
+    routines = ", ".join(code.needs)
+    return [f"Link with BLAS and LAPACK of 32-bit integers, for {routines}, and the mathematical library (-lm)."]
 
 
 def _c_type(type: TensorType) -> str:
