@@ -11,7 +11,7 @@ from spmd.ir import Block, Function, Module, Op
 from spmd.ir.attributes import Attribute, DictAttr, IntegerAttr
 from spmd.types import I32, FunctionType
 
-#: Attributes that speak of the global program alone.
+#: Attributes that apply to the global program only.
 _GLOBAL_NAMES = ("mhlo.sharding", "mhlo.spmd_", "mhlo.xla_", "sdy.", "mhlo.frontend_attributes")
 
 
@@ -30,12 +30,12 @@ class Partitioned:
 
 
 def strip(entries: Mapping[str, Attribute]) -> dict[str, Attribute]:
-    """Attributes without those that speak of shardings."""
+    """Attributes without shardings."""
     return {name: value for name, value in entries.items() if not name.startswith(_GLOBAL_NAMES)}
 
 
 def local_module(module: Module, function: Function, others: Iterable[Op], processes: ProcessLayout) -> Module:
-    """A module of one process: `function` and what else of `module` it needs."""
+    """A module of one process: `function` and the other ops of `module` that it refers to."""
     kept = [op for op in others if op.name != "sdy.mesh"]
     discardable = strip(module.discardable)
     discardable["mhlo.num_partitions"] = IntegerAttr(processes.grid.num_partitions, I32)
@@ -46,7 +46,7 @@ def local_module(module: Module, function: Function, others: Iterable[Op], proce
 
 
 def local_function(function: Function, block: Block) -> Function:
-    """`function` with another body: types follow, shardings go."""
+    """`function` with another body: its types are updated and its shardings removed."""
     inputs = tuple(argument.type for argument in block.arguments)
     results = tuple(value.type for value in block.terminator.operands)
     attributes = dict(function.attributes)

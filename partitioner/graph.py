@@ -105,7 +105,7 @@ class Graph:
             return
         if spec.is_annotated and tuple(spec.dimensions) != annotation.sharding.dimensions:
             place = value.owner.location if isinstance(value.owner, Op) else self.program.function.location
-            text = f"a sharding group asks for {spec.sharding(self.reader.mesh)} and for {annotation.sharding}"
+            text = f"a sharding group has both {spec.sharding(self.reader.mesh)} and {annotation.sharding}"
             raise CompileError(Diagnostic(place, text, "sdy.sharding_group"))
         _apply(spec, annotation)
 
@@ -278,7 +278,7 @@ class Graph:
         self._add_edge(DATA_FLOW, rule, [spec, local], 1, False)
 
     def _apply_constraints(self) -> None:
-        """What is asked of a value from some place on is asked of the value itself, when nobody asks otherwise."""
+        """Applies the constraint of a value with a single one to the value itself, if nothing contradicts it."""
         askers: dict[Value, list[Op]] = {}
         for op in _all_ops(self.program.block):
             if op.name == CONSTRAINT:

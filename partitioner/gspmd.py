@@ -52,7 +52,7 @@ class TileSharding:
         return Grid(axes), [[place[next(numbers)] for _ in parts] for parts in split]
 
     def grid(self) -> Grid:
-        """The named array of devices that this sharding speaks of: the parts of its tiles, put in device order."""
+        """The mesh that this sharding refers to: the parts of its tiles as named axes, in device order."""
         return self._parts[0]
 
     def tile_parts(self) -> list[list[int]]:
@@ -61,7 +61,7 @@ class TileSharding:
 
 
 def _split_tiles(tiles: tuple[int, ...], steps: tuple[tuple[int, int], ...]) -> list[list[tuple[int, int]]] | None:
-    """The parts of each tile dimension; None where one begins inside of a part that it does not divide."""
+    """The parts of each tile dimension; None if a tile boundary falls inside a part that it does not divide."""
     left = [entry for entry in reversed(steps) if entry[0] > 1]  # the major part last
     pieces_of_tiles: list[list[tuple[int, int]]] = []
     for tile in tiles:
@@ -173,7 +173,7 @@ def _parse_one(text: str, whole: str) -> TileSharding:
 
 
 def _merged(steps: tuple[tuple[int, int], ...]) -> tuple[tuple[int, int], ...]:
-    """The same with neighbours joined that make one part."""
+    """The same steps, with adjacent ones merged where they form a single step."""
     merged: list[tuple[int, int]] = []
     for size, step in steps:
         if merged and merged[-1][1] == size * step:
@@ -204,7 +204,7 @@ def _integers(text: str, whole: str) -> tuple[int, ...]:
 
 
 def merged_grid(shardings: list[TileSharding], devices: int) -> list[Grid]:
-    """The grids that all tiled `shardings` speak of; a line of `devices` when there is none."""
+    """The meshes of all tiled `shardings`; one axis of `devices` if none is tiled."""
     grids = list(dict.fromkeys(s.grid() for s in shardings if s.kind == "tiled"))
     return grids or [Grid((("devices", devices),))]
 

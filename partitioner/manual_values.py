@@ -1,4 +1,4 @@
-"""Which values stand for one process's part: between GSPMD's calls into and out of manual code, nothing else says so.
+"""Which values are one process's part: those between GSPMD's calls into and out of manual code.
 
 Source: XLA's SPMDFullToShardShape and SPMDShardToFullShape, whose operand or result is manual over the subgroup that
 its sharding names; what ops compute of such values is manual over the same sub-axes.

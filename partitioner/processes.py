@@ -36,7 +36,7 @@ def processes_of(module: Module, grid: ProcessGrid | None, devices: int) -> Proc
 
 
 def devices_of(module: Module, grid: ProcessGrid | None) -> int:
-    """How many devices a program has that speaks of no mesh."""
+    """How many devices a program without a mesh runs on."""
     if grid is not None:
         return grid.num_partitions if grid.num_partitions > 1 else grid.num_replicas
     return _count(module, "mhlo.num_partitions")

@@ -1,7 +1,7 @@
-"""The global program as the partitioner works on it: one function without calls, and what it asks of its values.
+"""The global program as the partitioner works on it: one function without calls, and the layouts it annotates.
 
-Calls and named computations are inlined, what a loop hands on unchanged is taken out of its state, constants are
-made anew for each use (so that every use may be cut its own way), and sharding annotations become entries of a table.
+Calls and named computations are inlined, loop invariants are taken out of a loop's state, constants are cloned for each
+use (so that each may be sharded differently), and sharding annotations become entries of a table.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from spmd.types import TensorType, Type
 _CONSTANT = frozenset(("stablehlo.constant", "stablehlo.iota", "sdy.constant"))
 #: Ops whose regions are part of the global program; those of all others work on elements.
 _CONTROL = frozenset(("stablehlo.while", "stablehlo.case", "stablehlo.if", "sdy.manual_computation"))
-#: Ops that change a layout and no value: what an explicit reshard or one of sdy's collectives says of its result.
+#: Ops that change a layout and no value: explicit reshards, and sdy's collectives that only move data.
 _RESHARDINGS = frozenset(
     "sdy." + name
     for name in (
@@ -33,14 +33,14 @@ _RESHARDINGS = frozenset(
         *("sharded_to_unreduced", "replicated_to_unreduced"),
     )
 )
-#: Those that fold what the processes hold.
+#: Collectives that reduce what the processes hold.
 _REDUCING = frozenset(("sdy.all_reduce", "sdy.reduce_scatter"))
 CONSTRAINT = "sdy.sharding_constraint"
 
 
 @dataclass
 class Program:
-    """`block`: the body, its arguments the function's. `annotations`: what the program says of values' layouts.
+    """`block`: the body, its arguments the function's. `annotations`: the layouts that the program gives values.
 
     `devices`: the ops that a single device computes, and which. `manual`: the sub-axes over which values are manual by
     GSPMD's calls into manual code.
@@ -64,8 +64,8 @@ def import_program(
 ) -> Program:
     """The program of `function`, annotated.
 
-    `as_written`: ops keep their form, and those that nobody uses stay. `whole_boundary`: arguments and results without
-    an annotation are asked to be whole on every process.
+    `as_written`: ops keep their form, and unused ones stay. `whole_boundary`: arguments and results without an
+    annotation are replicated.
     """
     importer = _Importer(module, reader, as_written)
     importer.calls.check_size(function)
@@ -106,7 +106,7 @@ def _refuse_dynamic(block: Block, function: Function) -> None:
             raise CompileError(Diagnostic(place.location, text, place.name))
 
 
-#: Work that yields what must be done before it goes on: calls nest deeper than Python's stack is high.
+#: A generator that yields the work it depends on: calls may nest deeper than Python's stack allows.
 _Work = Generator["_Work", None, None]
 
 
@@ -136,14 +136,14 @@ class _Importer:
             self.annotations[value] = annotation
 
     def constrain(self, value: Value, annotation: Annotation, block: Block, place: Op) -> Value:
-        """`value` with a layout asked of it from here on."""
+        """`value` behind a sharding constraint."""
         op = make_op(CONSTRAINT, [value], [value.type], location=place.location)
         block.ops.append(op)
         self.annotations[op.result] = annotation
         return op.result
 
     def use(self, value: Value, values: dict[Value, Value], block: Block) -> Value:
-        """What stands for `value`; a constant is made anew from its second use on."""
+        """What `value` is in the copy; a constant is cloned from its second use on."""
         mapped = values.get(value, value)
         home = self._constants.get(mapped)
         if home is None:
@@ -256,7 +256,7 @@ class _Importer:
             values[result] = value if annotation is None else self.constrain(value, annotation, block, op)
 
     def _without_invariants(self, op: Op, loop: Op, values: dict[Value, Value]) -> Op:
-        """The loop `loop` of `op` without what its body returns as it came."""
+        """The loop `loop` of `op` without the state that its body returns unchanged."""
         condition, body = (region.block for region in loop.regions)
         invariant = [
             index
@@ -298,7 +298,7 @@ def _is_hint(op: Op) -> bool:
 
 
 def _opened(annotation: Annotation | None, config: object) -> Annotation | None:
-    """A @Sharding call's annotation with the dimensions open that its config names unspecified."""
+    """A @Sharding call's annotation, open in the dimensions that its config lists as unspecified."""
     if annotation is None or not isinstance(config, str) or "unspecified_dims=[" not in config:
         return annotation
     named = config.split("unspecified_dims=[")[1].split("]")[0]
@@ -316,7 +316,7 @@ def _per_value(
 
 
 def replace_uses(block: Block, values: dict[Value, Value]) -> None:
-    """Puts other values in the place of some, in all ops of `block` and in what is inside them."""
+    """Replaces the keys of `values` by their values in all ops of `block`, nested ones included."""
     for op in block.ops:
         for inner in op.walk():
             if any(operand in values for operand in inner.operands):
@@ -324,7 +324,7 @@ def replace_uses(block: Block, values: dict[Value, Value]) -> None:
 
 
 def has_effects(op: Op) -> bool:
-    """Whether `op` must stay although nobody uses its results."""
+    """Whether `op` must stay even if its results are unused."""
     definition = op.definition
     if definition is None or definition.is_terminator:
         return True
@@ -344,7 +344,7 @@ def _ends(op: Op) -> bool:
 
 
 def remove_dead(block: Block) -> None:
-    """Removes ops without effects that nobody uses, in regions too. A constraint nobody uses still asks: it stays."""
+    """Removes unused ops without effects, in regions too. Unused constraints stay: they take part in propagation."""
     used: set[Value] = set()
     kept: list[Op] = []
     for op in reversed(block.ops):

@@ -1,4 +1,4 @@
-"""Propagation: from the few layouts a program asks for to one for every value.
+"""Propagation: from the layouts that a program annotates to one layout for every value.
 
 Along factors, both ways, to a fixed point; user priorities outermost, then op priorities, then conflict resolution
 (aggressive), then the basic step. Source: Shardy's documentation, "Propagation".
@@ -192,7 +192,7 @@ class _Factor:
 
 
 def _project(spec: Spec, mapping: Mapping, sizes: tuple[int, ...], mesh: DeviceMesh) -> dict[int, _Factor]:
-    """Deals the axes of each dimension out to its factors, major first."""
+    """Distributes the axes of each dimension over its factors, major first."""
     projection: dict[int, _Factor] = {}
     for dimension, factors in enumerate(mapping):
         axes, closed = spec.dimensions[dimension], spec.closed[dimension]
@@ -225,7 +225,7 @@ def _is_cut(spec: Spec) -> bool:
 
 
 def _way(edge: PropagationEdge, round: int) -> str:
-    """Tells apart the rounds in which a edge goes different ways."""
+    """A key that differs between rounds in which an edge propagates in different directions."""
     if edge.is_elementwise or edge.name in _EARLY:
         return "early"
     return str(min(round, 3)) if "broadcast" not in edge.name else str(round)
@@ -247,7 +247,7 @@ def _compatible(
 ) -> Axes:
     """The longest axes of a factor that no tensor contradicts; only the tensors that `way` starts from extend them.
 
-    With `allowed` no other sub-axes are looked at.
+    With `allowed` other sub-axes are ignored.
     """
     operands, results = axes[: edge.count], axes[edge.count :]
     first, second = (results, operands) if way == BACKWARD else (operands, results)
@@ -307,7 +307,7 @@ def _reveal(spec: Spec, priority: int) -> None:
 
 
 def _early(edge: PropagationEdge, round: int) -> str | None:
-    """The direction in which ops that hand dimensions through propagate in the first two rounds."""
+    """The direction in which ops that pass dimensions through propagate in the first two rounds."""
     if edge.direction == NONE or (round == 0 and not edge.is_single):
         return None
     if edge.is_elementwise or edge.name in _EARLY:
@@ -316,7 +316,7 @@ def _early(edge: PropagationEdge, round: int) -> str | None:
 
 
 def _direction(edge: PropagationEdge, round: int) -> Callable[[int], str]:
-    """Which way each factor of a edge propagates in a round: earlier rounds' ways stay open in later ones."""
+    """The direction in which each factor of an edge propagates in a round; later rounds keep those of earlier ones."""
     early = _early(edge, min(round, 1))
     if round >= 4:
         way = BOTH

@@ -46,7 +46,8 @@ def with_propagated(
 ) -> Module:
     """The global program of `function`, its calls inlined, with the sharding that every value came to.
 
-    Arguments, results and ops that are cut, or were asked to be whole, carry `sdy.sharding`, all dimensions closed.
+    Arguments, results and ops that are sharded, or annotated as replicated, carry `sdy.sharding` with all dimensions
+    closed.
     """
     entry = module.function(function)
     reader = ShardingReader(module, entry)
@@ -135,7 +136,7 @@ class _Publisher:
             self.program.annotations[new] = self.program.annotations[old]
 
     def _manual(self, op: Op) -> None:
-        """What is asked on the way in and out, the free axes of each dimension as they came to be."""
+        """Writes the in and out shardings of a manual computation, with the propagated free axes of each dimension."""
         body = op.region("body").block
         names = frozenset(op["manual_axes"].axes)
         for name, values in (("in_shardings", body.arguments), ("out_shardings", body.terminator.operands)):

@@ -24,8 +24,8 @@ from spmd.types import TensorType, Type
 class ShardingReader:
     """Reads the shardings of one program in terms of the sub-axes of one `DeviceMesh`.
 
-    Meshes that the program does not speak of are left alone. `devices` says how many there are where it speaks of
-    none, or of single devices only.
+    Meshes that the program does not refer to are ignored. `devices` is their number where it refers to no mesh, or to
+    single devices only.
     """
 
     def __init__(self, module: Module, function: Function | None = None, devices: int | None = None) -> None:
@@ -41,7 +41,7 @@ class ShardingReader:
             self._builder = MeshBuilder(grids, _cuts(roots, self._sdy))
         except MeshError as error:
             raise CompileError(Diagnostic(module.location, str(error), module.name)) from None
-        #: The mesh that propagation and lowering work with: that of the first mesh the program speaks of.
+        #: The mesh that propagation and lowering work with: that of the first mesh the program refers to.
         self.mesh: DeviceMesh = self._builder.mesh
         #: The name that this mesh has in the program, or may be given.
         self.mesh_name = next((name for name, _ in used if name is not None), "mesh")
@@ -76,7 +76,7 @@ class ShardingReader:
         return tuple(picked_axes)
 
     def whole(self, type: TensorType) -> Annotation:
-        """That every process holds all of a tensor."""
+        """The annotation of a tensor that every process holds whole."""
         return Annotation(Sharding(self.mesh, ((),) * type.rank), (True,) * type.rank, (0,) * type.rank)
 
     def annotation(self, sharding: sdy.TensorSharding, type: Type) -> Annotation | None:
@@ -207,14 +207,14 @@ class ShardingReader:
         return set(), False
 
     def annotation_of(self, op: Op, sharding: sdy.TensorSharding, type: Type) -> Annotation | None:
-        """What `op` asks of a value; CompileError at the op for what cannot be."""
+        """The annotation that `op` puts on a value; CompileError at the op if it is impossible."""
         try:
             return self.annotation(sharding, type)
         except MeshError as error:
             raise CompileError(Diagnostic(op.location, str(error), op.name)) from None
 
     def of_attributes(self, entries: Mapping[str, Attribute], types: list[Type], op: Op) -> list[Annotation | None]:
-        """What the attributes of a value or an op say of its values, sdy's form before GSPMD's."""
+        """The annotations in the attributes of a value or an op; sdy's form takes precedence over GSPMD's."""
         try:
             return self._of_attributes(entries, types, op)
         except MeshError as error:
@@ -273,7 +273,7 @@ def _walked(roots: Sequence[Op]) -> Iterator[Op]:
 
 
 def _used_meshes(roots: Sequence[Op], known: Mapping[str, sdy.Mesh]) -> Iterator[tuple[str | None, sdy.Mesh]]:
-    """(name, mesh) of the meshes with axes that shardings speak of, the module's own first, in its order."""
+    """(name, mesh) of the meshes with axes that shardings refer to, those of the module first, in its order."""
     meshes = list(dict.fromkeys(sharding.mesh for sharding in _shardings(roots)))
     names = {mesh.root for mesh in meshes if isinstance(mesh, SymbolRefAttr)}
     for name, mesh in known.items():

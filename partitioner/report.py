@@ -62,7 +62,7 @@ def moved_bytes(op: Op, module: Module) -> int:
 
 @dataclass(frozen=True)
 class _Options:
-    """Of the options of a compilation those that descriptions of collectives ask for, as they are by default."""
+    """The default compile options that descriptions of collectives read."""
 
     grid: ProcessGrid
     reproducible: bool = False
@@ -86,7 +86,7 @@ def total_bytes(module: Module) -> int:
 
 
 def format_table(module: Module, seconds: Callable[[Op], float] | None = None) -> str:
-    """The collectives as a table with totals by kind, and the expected time of each where `seconds` tells it."""
+    """The collectives as a table with totals by kind, and the expected time of each where `seconds` has it."""
     rows = collectives(module)
     header = f"{'collective':20} {'groups':>10} {'bytes/process':>14}"
     times = {row.op: seconds(row.op) for row in rows} if seconds else {}

@@ -1,7 +1,7 @@
 """From one layout to another by the cheapest sequence of moves, counted in bytes that a process sends.
 
 Moves: slice (free), all_to_all, collective_permute, reduce_scatter, all_reduce, all_gather. The search is Dijkstra's
-over layouts; its answers are kept. A move on a dimension whose blocks are padded is possible where blocks nest.
+over layouts; its results are cached. A move on a dimension whose blocks are padded is possible where blocks nest.
 """
 
 from __future__ import annotations
@@ -190,7 +190,7 @@ def _slices(shape: tuple[int, ...], state: Sharding, target: Sharding) -> Iterat
     for dimension, axes in enumerate(state.dimensions):
         target_axes = target.dimensions[dimension]
         if target_axes[: len(axes)] != axes:
-            # Cut as fine as is wanted, though not as is wanted: less is left to permute.
+            # As many blocks as in the target, along other axes: less data is left to permute.
             for axis in target_axes:
                 finer = (*axes, axis)
                 count = state.mesh.count(finer)
@@ -315,9 +315,9 @@ def cut(
 
 
 def permutation(state: Sharding, after: Sharding) -> list[tuple[int, int]]:
-    """Who sends its block to whom so that blocks of `state` become blocks of `after`; who has its own keeps it.
+    """(source, target) pairs that turn blocks of `state` into blocks of `after`; devices keep blocks that they have.
 
-    Nothing travels along sub-axes that neither layout has: what differs along them may be other values, of manual code.
+    Nothing is sent along sub-axes that neither layout has: along those, manual code may hold different values.
     """
     mesh = state.mesh
     used = state.used | after.used

@@ -1,4 +1,4 @@
-"""How many blocks each dimension of a program's arguments is cut into, told before their sizes are known."""
+"""How many blocks each dimension of a program's arguments is cut into, before their sizes are known."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""How one tensor is laid out over the mesh, and an annotation that asks for it.
+"""How one tensor is laid out over the mesh, and an annotation that constrains it.
 
 `Sharding` is a fact: which sub-axes cut each dimension, and over which the value is a partial sum. `Annotation` is a
-wish read from the program: it may leave dimensions open, carry priorities, and forbid axes. Source: Shardy's
+constraint read from the program: it may leave dimensions open, carry priorities, and forbid axes. Source: Shardy's
 documentation, "Sharding representation"; StableHLO has no text on either.
 """
 
@@ -97,10 +97,12 @@ def replicated(mesh: DeviceMesh, rank: int) -> Sharding:
 
 @dataclass(frozen=True)
 class Annotation:
-    """What a program asks of one tensor. `closed[d]`: nothing may be added to dimension d; `priority[d]`: 0 first.
+    """The constraint that a program puts on one tensor.
 
-    `fixed`: sub-axes that must not cut the tensor at all (written replicated={...}). `device`: the one that alone has
-    the tensor; whatever the others hold is not it.
+    `closed[d]`: nothing may be added to dimension d; `priority[d]`: 0 first.
+
+    `fixed`: sub-axes that must not cut the tensor at all (written replicated={...}). `device`: the only one that
+    holds the tensor.
     """
 
     sharding: Sharding
@@ -166,9 +168,9 @@ def shard_array(source: Array | Callable[[tuple[slice, ...]], Array], layout: Sh
 
 
 def _partial_block(block: Array, layout: ShardedType, rank: int) -> Array:
-    """What one process holds of a block that several hold the sum of: the first of them holds it, the others nothing.
+    """One process's term of a block that is the sum over several: the block on the first of them, zeros on the others.
 
-    Copies are partial results of a maximum or a minimum as they are.
+    For a maximum or a minimum each process holds a copy.
     """
     assert layout.sharding is not None and isinstance(layout.type, TensorType)
     partial, element = layout.sharding.partial, layout.type.element_type
@@ -181,7 +183,7 @@ def _partial_block(block: Array, layout: ShardedType, rank: int) -> Array:
     return np.full_like(block, nothing)
 
 
-#: How partial results are put together, by the op.
+#: How partial results are combined, by the op.
 _FOLDS: dict[str, np.ufunc] = {
     "stablehlo.add": np.add,
     "stablehlo.or": np.logical_or,

@@ -1,4 +1,4 @@
-"""Windows on a cut dimension: each process gets the elements it needs that lie on other processes.
+"""Windows on a sharded dimension: each process fetches the elements that it needs from other processes.
 
 What a slice, a pad, a reverse, a concatenation, a convolution or a reduce_window needs of a cut dimension is, for each
 block, runs of elements that land at given places. They come from the blocks that hold them in rounds of
@@ -246,7 +246,7 @@ def _slab(
 
 
 def _joined(emitter: Emitter, dimension: int, window: HaloWindow, slabs: list[_Slab]) -> Value | None:
-    """Slabs that lie at the same places on every process that has a use for them; None when they do not."""
+    """Slabs at the same offsets on every process that needs them; None if the offsets differ."""
     if not window.is_straight:
         return None
     placed: list[tuple[int, Value]] = []
@@ -294,7 +294,7 @@ def _overlaid(
             under, slab.value, dimension, emitter.per_device_constant(by_device(emitter.mesh, axes, places))
         )
         if not window.is_straight:
-            # What lies beside the run is of another run: it must not be written over.
+            # Elements outside the run belong to another run and must not be overwritten.
             spans = [(low + margin, high + margin) for low, high in slab.spans]
             overlaid = emitter.select(_covered(emitter, overlaid, dimension, axes, spans), overlaid, under)
     return emitter.slice(overlaid, dimension, margin, margin + window.width)

@@ -52,7 +52,7 @@ def assemble(
 
 
 def _as_asked(program: Program, value: Value, layout: Sharding | None) -> Sharding | None:
-    """`layout` over the devices in the order of the mesh that the program names for `value`; partial if it asks so."""
+    """`layout` with the device order of the mesh that the program names for `value`; partial if its annotation is."""
     if layout is None:
         return None
     annotation = program.annotations.get(value)
@@ -64,7 +64,7 @@ def _is_tensor(value: Value) -> bool:
 
 
 def _result_layout(lowering: Lowering, value: Value) -> Sharding | None:
-    """The layout asked for, or, when nobody asked, the cheapest of those at hand."""
+    """The annotated layout or, without an annotation, the cheapest of the available ones."""
     if not _is_tensor(value):
         return None
     target = lowering.target_sharding(value)
@@ -75,7 +75,7 @@ def _result_layout(lowering: Lowering, value: Value) -> Sharding | None:
 
 
 def remove_unused(block: Block) -> None:
-    """Removes ops whose results nobody uses. Collectives are no effect: all processes leave out the same ones."""
+    """Removes ops whose results are unused. Collectives are removed too: all processes remove the same ones."""
     used: set[Value] = set()
     kept: list[Op] = []
     for op in reversed(block.ops):

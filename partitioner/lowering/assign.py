@@ -1,4 +1,4 @@
-"""Which sub-axes cut which factor of an op: candidates from the layouts at hand, the cheapest one taken."""
+"""Which sub-axes cut which factor of an op: candidates from the available layouts, of which the cheapest is taken."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Assignment = tuple[Axes, ...]
 
 @dataclass(frozen=True)
 class Known:
-    """The layouts of one tensor of an op that are at hand (operands) or wished for (results)."""
+    """The layouts of one tensor of an op: available ones of an operand, the target of a result."""
 
     layouts: tuple[Sharding, ...]
     size: int

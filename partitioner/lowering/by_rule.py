@@ -32,12 +32,12 @@ def by_rule(lowering: Lowering, op: Op) -> None:
     if not is_known(op) and any(
         any(lowering.current_sharding(value).dimensions) for value in op.operands if _is_tensor(value)
     ):
-        lowering.note(op, "nobody knows how to split it: every process does all of it")
+        lowering.note(op, "it has no rule for splitting: every process computes all of it")
     emit_plain(lowering, op, rule, assignment)
 
 
 def _agreed(lowering: Lowering, op: Op) -> bool:
-    """Appends an elementwise op whose operands are at hand in the layout wished for; False when that is not so."""
+    """Appends an elementwise op whose operands are available in its target layout; False if they are not."""
     if len(op.results) != 1 or not is_elementwise(op) or RULE_NAME in op.discardable:
         return False
     layout = lowering.target_sharding(op.result)
@@ -81,7 +81,7 @@ def emit_plain(
 
 
 def _through(lowering: Lowering, op: Op, rule: Rule, pending: tuple[tuple[int, ...], frozenset[int], str]) -> None:
-    """An op on partial sums, which it hands on: its operands `positions` stay partial over `axes`."""
+    """An op that passes on partial sums: its operands `positions` stay partial over `axes`."""
     axes, positions, kind = pending
     free = frozenset(axes)
     shared = _shared(rule) if op.name == "stablehlo.reshape" else set(range(len(rule.sizes)))

@@ -14,12 +14,12 @@ from spmd.types import ElementType, TensorType
 
 @lowers("stablehlo.while")
 def while_(lowering: Lowering, op: Op) -> None:
-    """The state keeps one layout from turn to turn; the predicate is the same on every process."""
+    """The state has one layout in all iterations; the predicate is the same on every process."""
     location = lowering.emitter.location
     layouts = _with_sums(lowering, op, [_layout(lowering, value) for value in op.results])
     operands = [_get(lowering, value, layout) for value, layout in zip(op.operands, layouts, strict=True)]
     if lowering.on_trial:
-        # Its layouts are all that is asked of it.
+        # In a trial only the layouts of its results are of interest.
         lowering.set_all(op.results, operands, layouts)
         return
     condition, body = (region.block for region in op.regions)
@@ -133,7 +133,7 @@ def _end(block: Block, results: list[Value], source: Block) -> None:
 
 @lowers("stablehlo.optimization_barrier")
 def optimization_barrier(lowering: Lowering, op: Op) -> None:
-    """Each value in the layout that it was given, or in the one it has where that costs less."""
+    """Each value in its target layout, or in an available one where that costs less."""
     layouts: list[Sharding | None] = []
     for value, result in zip(op.operands, op.results, strict=True):
         layout = _layout(lowering, result)

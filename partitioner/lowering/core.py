@@ -1,8 +1,8 @@
 """From the global program to the local one, op by op.
 
-`Lowering` knows where each global value is to be had: its local values, each with a layout. An op asks for its
-operands in the layouts it wants (`get`) and says in which it made its results (`set`). What was resharded once is
-there for all who ask later; what a loop asks of a value from outside is made outside.
+`Lowering` maps each global value to its local values, each with a layout. The handler of an op gets operands in the
+layouts that it needs (`get`) and files its results with theirs (`set`). A reshard is reused by later users; one that a
+loop needs of a value from outside is hoisted out of the loop.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Local:
 
 @dataclass
 class OpenBlock:
-    """A block being written. `is_loop`: what it asks of outer values may be made before it."""
+    """A block being written. `is_loop`: reshards of outer values may be hoisted out of it."""
 
     ops: list[Op]
     is_loop: bool
@@ -52,7 +52,7 @@ Handler = Callable[["Lowering", Op], None]
 _SHARDINGS = ("sdy.", "mhlo.sharding", "mhlo.frontend")
 #: The name under which the handler of ops of a single device is filed.
 ON_DEVICE = "of a single device"
-#: Who lowers the ops of a name, and all others, under "". The modules of the package fill it.
+#: The handler of each op name; "" has that of all others. The modules of the package fill it.
 _HANDLERS: dict[str, Handler] = {}
 
 
@@ -81,7 +81,7 @@ class Lowering:
         self.notes: list[str] = []
         #: Of each loop seen, the entries of its state that stay partial sums: see control_flow.
         self.partial_sums: dict[Op, dict[int, Axes]] = {}
-        #: Whether what is written is thrown away: only layouts are asked.
+        #: Whether the written ops are discarded: only the layouts of values are of interest.
         self.on_trial = False
         #: The sub-axes of the manual computations that are being lowered.
         self.manual: frozenset[int] = frozenset()
@@ -108,18 +108,18 @@ class Lowering:
         return layout if layout.mesh is self.mesh else replace(layout, mesh=self.mesh)
 
     def layouts_of(self, value: Value) -> tuple[Sharding, ...]:
-        """The layouts in which `value` is at hand, the first made first."""
+        """The layouts in which `value` is available, in the order in which they were made."""
         return tuple(entry.sharding for entry in self._entries(value))
 
     def current_sharding(self, value: Value) -> Sharding:
         return self._entries(value)[0].sharding
 
     def defer(self, op: Op) -> None:
-        """Leaves `op` until somebody asks for its result, which maybe nobody will."""
+        """Postpones `op` until its result is needed; it is never written if that does not happen."""
         self._deferred[op.result] = op, len(self._scopes) - 1
 
     def is_forced(self, value: Value) -> bool:
-        """Whether the op of `value` was left and is now asked for."""
+        """Whether the op of `value` was postponed, and its result is needed now."""
         return value in self._forced
 
     def _entries(self, value: Value) -> list[Local]:
@@ -138,7 +138,7 @@ class Lowering:
         return self._locals[value]
 
     def set(self, value: Value, local: Value, sharding: Sharding | None) -> None:
-        """Says that `local` is `value` in layout `sharding` (None: not a tensor), over devices in any order."""
+        """Files `local` as `value` in layout `sharding`, whose mesh may order devices differently (None: no tensor)."""
         if sharding is not None and sharding.mesh is not self.mesh:
             local = self._reordered(local, sharding, self.mesh)
             sharding = replace(sharding, mesh=self.mesh)
@@ -153,7 +153,7 @@ class Lowering:
             self.set(value, local, layout)
 
     def _reordered(self, local: Value, sharding: Sharding, order: DeviceMesh) -> Value:
-        """The block that this process holds when the devices stand as in `order`."""
+        """The block that this process holds with the device order of the mesh `order`."""
         if not sharding.used:
             return local
         return self.emitter.permute(local, zip(sharding.mesh.devices.tolist(), order.devices.tolist(), strict=True))
@@ -167,7 +167,7 @@ class Lowering:
         self._scopes[depth].entries.append((value, entry))
 
     def set_rematerializable(self, value: Value, make: Callable[[Sharding], Value]) -> None:
-        """Says that `make` gives `value` in any layout, at no cost; makes it in the one that is wished for."""
+        """Registers `make`, which gives `value` in any layout at no cost, and makes it in its target layout."""
         layout = self.target_sharding(value).whole()
         self._makers[value] = make
         self._add(value, make(layout), layout, len(self._scopes) - 1)
@@ -180,7 +180,7 @@ class Lowering:
         return None
 
     def get(self, value: Value, sharding: Sharding) -> Value:
-        """`value` in layout `sharding`, resharded unless it is at hand."""
+        """`value` in layout `sharding`, resharded if it is not available so."""
         entries = self._entries(value)
         if not isinstance(value.type, TensorType):
             return entries[0].value
@@ -199,7 +199,7 @@ class Lowering:
         outer, location = self.emitter.ops, self.emitter.location
         self.emitter.ops = self._scopes[depth].ops
         if best.sharding.partial and value.defining_op is not None:
-            # A sum is told by where it comes from, all else by who asks for it.
+            # A reduction has the location of the op that it completes, any other reshard that of its user.
             self.emitter.location = value.defining_op.location
         value_there = to_layout(self.emitter, best.value, value.tensor, best.sharding, sharding)
         self.emitter.ops, self.emitter.location = outer, location
@@ -207,7 +207,7 @@ class Lowering:
         return value_there
 
     def _depth_for(self, depth: int) -> int:
-        """Where a reshard of a value made at `depth` goes: as far out as only loops are in between."""
+        """The scope for a reshard of a value made at `depth`: the outermost one that only loops separate from here."""
         at = len(self._scopes) - 1
         while at > depth and self._scopes[at].is_loop:
             at -= 1
@@ -255,7 +255,7 @@ class Lowering:
         self.emitter.ops = ops
 
     def leave(self) -> None:
-        """Forgets what was made in the innermost block."""
+        """Closes the innermost block and drops the local values made in it."""
         scope = self._scopes.pop()
         for value, entry in reversed(scope.entries):
             self._locals[value].remove(entry)
@@ -315,7 +315,7 @@ class Lowering:
         return copy_local(op, values).regions
 
     def known(self, op: Op) -> list[Known | None]:
-        """The layouts of operands that are at hand and of results that are wished for."""
+        """The available layouts of operands and the target layouts of results."""
         operands: list[Known | None] = []
         for value in op.operands:
             is_tensor = isinstance(value.type, TensorType)

@@ -39,7 +39,7 @@ def constant(lowering: Lowering, op: Op) -> None:
 
 @lowers("stablehlo.iota")
 def iota(lowering: Lowering, op: Op) -> None:
-    """Counting begins at the block's place."""
+    """Each process's iota starts at the offset of its block."""
     emitter, dimension = lowering.emitter, op["iota_dimension"]
 
     def make(layout: Sharding) -> Value:
@@ -149,7 +149,7 @@ def slice_(lowering: Lowering, op: Op) -> None:
 
 
 def _waits(lowering: Lowering, op: Op) -> bool:
-    """Whether a slice is only asked for by concatenations that will look through it."""
+    """Whether a slice is used only by concatenations, which read its operand instead."""
     if lowering.is_forced(op.result):
         return False
     source, _ = _origin(op.result, _sliced_dimension(op))
@@ -227,7 +227,7 @@ def reverse(lowering: Lowering, op: Op) -> None:
 
 @lowers("stablehlo.pad")
 def pad(lowering: Lowering, op: Op) -> None:
-    """Block i of the result needs the elements that come to lie in it, and the padding value around them."""
+    """Block i of the result: the operand's elements that fall into it, and the padding value around them."""
     lows, interiors = op["edge_padding_low"], op["interior_padding"]
     highs = op["edge_padding_high"]
     size, out = op.operands[0].tensor.static_shape, op.result.tensor.static_shape
@@ -357,7 +357,7 @@ def _sources(lowering: Lowering, op: Op, target: Sharding, axes: Axes) -> list[_
 
 
 class _Source:
-    """One value that a concatenation takes elements of: from its blocks, or from the whole where that is at hand."""
+    """One value that a concatenation takes elements of: from its blocks, or from the whole where that is available."""
 
     def __init__(self, lowering: Lowering, source: Value, dimension: int, target: Sharding, window: HaloWindow) -> None:
         self.lowering, self.source, self.dimension, self.window = lowering, source, dimension, window

@@ -1,4 +1,4 @@
-"""Local forms of ops at run-time places: each process reads or writes what lies in its block.
+"""Local forms of ops at run-time indices: each process reads or writes the part that is in its block.
 
 A read from a cut dimension gives zeros on all processes but the one that has the element, and so a partial sum. A
 write to a cut dimension is done by whoever holds the place; it costs nothing.
@@ -50,7 +50,7 @@ def _clamped(emitter: Emitter, index: Value, limit: int) -> Value:
 
 @lowers("stablehlo.dynamic_slice")
 def dynamic_slice(lowering: Lowering, op: Op) -> None:
-    """A cut dimension that is sliced: whoever holds elements of the slice places them, the sum is the slice."""
+    """A slice of a sharded dimension: each process places the elements that it holds, and the slice is their sum."""
     value = op.operands[0]
     size, taken = value.tensor.static_shape, op.result.tensor.static_shape
     rule = sum_rule(op)
@@ -123,7 +123,7 @@ def _inside(
 
 @lowers("stablehlo.dynamic_update_slice")
 def dynamic_update_slice(lowering: Lowering, op: Op) -> None:
-    """The update is at hand whole along cut dimensions; each process writes what of it falls into its block."""
+    """The update is whole along sharded dimensions; each process writes the part that falls into its block."""
     rule = local_rule(op)
     assignment = lowering.choose(op, rule)
     layout = sharding_of(lowering.mesh, rule.operands[0], assignment)
@@ -291,7 +291,7 @@ def scatter(lowering: Lowering, op: Op) -> None:
 
 
 def _without_unknown_places(op: Op, rule: Rule, assignment: Assignment) -> Assignment:
-    """An assignment that leaves dimensions whole of which no process could tell whether a place is its own.
+    """An assignment that leaves dimensions whole where a process cannot decide whether an index is in its block.
 
     Windows at run-time places lie in several blocks; a dimension that no index is for is written at its first element.
     """

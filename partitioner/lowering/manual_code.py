@@ -1,4 +1,4 @@
-"""Code that is a process's own already: in manual computations, and between GSPMD's calls into and out of such code.
+"""Code that is per process already: in manual computations, and between GSPMD's calls into and out of such code.
 
 Source: Shardy's dialect documentation, ManualComputationOp: manual sub-axes lead every dimension, free ones follow.
 """
@@ -21,7 +21,7 @@ from spmd.types import TensorType
 
 @lowers("sdy.manual_computation")
 def manual_computation(lowering: Lowering, op: Op) -> None:
-    """Operands come in the layouts asked for; the body's values are theirs as they are, cut over free sub-axes only."""
+    """Operands are resharded to `in_shardings`; in the body values are sharded over free sub-axes only."""
     order = lowering.reader.order(op)
     if order is not lowering.mesh and lowering.mesh is not lowering.reader.mesh:
         text = "a computation that is manual inside of another one runs on the devices in its order"

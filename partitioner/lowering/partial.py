@@ -13,7 +13,7 @@ from partitioner.mesh import Axes
 from spmd.ir import Op, Value
 from spmd.types import ElementType, TensorType
 
-#: Ops that only place elements: any reduction may wait.
+#: Ops that only move elements: they commute with any reduction.
 _PLACING = frozenset("stablehlo." + name for name in ("reshape", "transpose", "broadcast_in_dim", "reverse"))
 _ADD = "stablehlo.add"
 
@@ -22,7 +22,7 @@ Pending = tuple[Axes, frozenset[int], str]
 
 
 def kept_partial(lowering: Lowering, op: Op) -> Pending | None:
-    """How `op` hands partial operands on; None when it wants them whole."""
+    """How `op` passes on partial operands; None if it needs them reduced."""
     if len(op.results) != 1 or not op.operands:
         return None
     partial = {index for index, value in enumerate(op.operands) if _partial(lowering, value)}

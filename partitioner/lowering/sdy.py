@@ -1,4 +1,4 @@
-"""Local forms of sdy's ops: constraints are where values change their layout, collectives fold what is held."""
+"""Local forms of sdy's ops: constraints reshard values, collectives reduce what processes hold."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def reduction(lowering: Lowering, op: Op) -> None:
     """The fold, over the op's axes, of what the processes hold.
 
     Along some of them they hold partial results, whose fold is the value; along the others copies of the value. Copies
-    are filed as partial results: whoever asks has them folded.
+    are filed as partial results, which are reduced when the value is used.
     """
     value = op.operands[0]
     layout = lowering.target_sharding(op.result)
@@ -50,7 +50,7 @@ def reduction(lowering: Lowering, op: Op) -> None:
 
 
 def _held_partial(lowering: Lowering, value: Value) -> frozenset[int]:
-    """The sub-axes over which processes hold partial results of `value`, by how it and its maker's operands lie."""
+    """The sub-axes over which processes hold partial results of `value`, by its layout and its operands'."""
     partial = frozenset(lowering.target_sharding(value).partial)
     op = value.defining_op
     if op is None:

@@ -50,7 +50,7 @@ class Rule:
 
     @cached_property
     def places(self) -> tuple[tuple[tuple[int, int, int], ...], ...]:
-        """Where each factor stands: (tensor, dimension, position among the dimension's factors)."""
+        """The positions of each factor: (tensor, dimension, index among the dimension's factors)."""
         places_of_factors: list[list[tuple[int, int, int]]] = [[] for _ in self.sizes]
         for tensor, mapping in enumerate(self.tensors):
             for dimension, factors in enumerate(mapping):
@@ -242,7 +242,7 @@ def register(target: str) -> Callable[[Maker], Maker]:
 
 
 def replicated_rule(op: Op) -> Rule:
-    """No dimension may be cut: what an op has that nobody gave a rule."""
+    """The rule of ops without one: no dimension may be sharded."""
     return RuleBuilder(op).build()
 
 
@@ -307,7 +307,7 @@ def _own_rule(op: Op) -> Rule:
 
 
 def is_known(op: Op) -> bool:
-    """Whether somebody gave `op` a rule."""
+    """Whether `op` has a rule, registered or written on it."""
     if RULE_NAME in op.discardable:
         return True
     table = rules()

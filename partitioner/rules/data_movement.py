@@ -105,7 +105,7 @@ def _diverged(left: int, common: int, behind: int, ahead: int) -> int:
 def windowed(op: Op) -> Rule:
     """A dimension of unchanged extent passes; a sliced or padded one exchanges elements with its neighbours.
 
-    So does one that is padded at one end by as much as it loses at the other, which the rule does not tell.
+    So does one that is padded at one end by as much as it loses at the other, which is not part of the rule.
     """
     builder = RuleBuilder(op)
     for dimension, (size, result_size) in enumerate(

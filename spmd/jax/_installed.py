@@ -1,4 +1,4 @@
-"""Loaded before all else of spmd.jax: says in a sentence that JAX is missing, where it is."""
+"""Imported first of spmd.jax: a clear error where JAX is not installed."""
 
 from spmd.errors import UsageError
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Compiled:
-    """The program, and what lies between it and trees of (args, kwargs) and of results."""
+    """The program, and the conversions between its arrays and the trees of (args, kwargs) and of results."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class Compiled:
 
     def cost(self) -> Prediction:
         """What a step takes on $SPMD_MACHINE and $SPMD_TOPOLOGY."""
-        from spmd.compiler.pipeline.prepare import prepare  # late: only who asks for a cost needs it
+        from spmd.compiler.pipeline.prepare import prepare  # imported late: only costs need it
         from spmd.predict.machine import default_machine
         from spmd.predict.prediction import predict
         from spmd.predict.topology import default_network

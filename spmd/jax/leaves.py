@@ -104,7 +104,7 @@ def is_foreign(leaf: Tree) -> bool:
 def from_foreign(leaf: Tree, names: Sequence[str], index: int) -> Array:
     """The array of another library's; UsageError for one that is not in this machine's memory."""
     name = type(leaf).__module__.partition(".")[0] + "." + type(leaf).__name__
-    plain = leaf.detach() if hasattr(leaf, "detach") else leaf  # PyTorch hands on none that it would differentiate
+    plain = leaf.detach() if hasattr(leaf, "detach") else leaf  # PyTorch refuses tensors that require gradients
     try:
         return np.from_dlpack(plain)
     except (RuntimeError, TypeError, ValueError, BufferError):

@@ -28,7 +28,7 @@ _numbers = itertools.count()
 
 
 def module_of(lowered: Lowered, name: str) -> Module:
-    """The module of a `jax.stages.Lowered`: its ops know their places in Python, its callbacks the functions here."""
+    """The module of a `jax.stages.Lowered`: ops have their locations in Python, callbacks call the functions here."""
     module = parse(lowered.as_text(debug_info=True), f"<{name}>", verify=False)
     places.locate(module)
     details = lowered._lowering.compile_args
@@ -37,7 +37,7 @@ def module_of(lowered: Lowered, name: str) -> Module:
 
 
 def set_processes(module: Module, count: int) -> None:
-    """Says that the module is for `count` partitions."""
+    """Sets the module's number of partitions."""
     module.discardable = {**module.discardable, "mhlo.num_partitions": IntegerAttr(count, I32)}
 
 

@@ -36,7 +36,7 @@ def raising_line(traceback: TracebackType | None) -> str:
 
 
 class TracedLocation(Location):
-    """A line of Python that JAX traced; worked out only when someone asks."""
+    """A line of Python that JAX traced; computed on first use."""
 
     __slots__ = ("_kept_place", "_program", "_text")
 

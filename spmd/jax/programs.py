@@ -79,7 +79,7 @@ class Programs(Generic[_Kind]):
 
 
 class Names(Sequence[str]):
-    """Names of the leaves of (args, kwargs), made when somebody is told one."""
+    """Names of the leaves of (args, kwargs), made when an error names one."""
 
     def __init__(self, tree: Tree, statics: Statics) -> None:
         self._tree = tree

@@ -1,4 +1,4 @@
-"""Arguments that a function is compiled anew for each value of."""
+"""Static arguments: a function is compiled once for each of their values."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def as_names(value: str | Sequence[str], name: str) -> tuple[str, ...]:
 
 
 def _starts(tree: Tree) -> list[int]:
-    """Where the leaves of each child begin."""
+    """The index of the first leaf of each child."""
     return [0, *itertools.accumulate(child.num_leaves for child in tree.children())][:-1]
 
 
@@ -43,7 +43,7 @@ class Donated:
 class Statics:
     """Which arguments of a function are static, by position and by name, as jax.jit takes them.
 
-    A parameter that is named counts wherever it is given: Python's signature of the function tells.
+    A named parameter counts whether it is given by position or by name, by the function's signature.
     """
 
     def __init__(self, function: UserFunction, numbers: int | Sequence[int], names: str | Sequence[str]) -> None:

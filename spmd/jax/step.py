@@ -84,17 +84,17 @@ class JittedFunction:
                     if arrays is not None:
                         return last.run(arrays)
                 except ExecutionError:
-                    # The executable knows arrays that it was not compiled for, before anything runs.
+                    # The executable refuses arrays that it was not compiled for before anything runs.
                     if last.is_for(leaves):
                         raise
         return self._anew(args, kwargs, static)
 
     def __get__(self, instance: object, owner: type | None = None) -> Tree:
-        """A method, where the decorated function stands in a class."""
+        """Binds the function as a method where it is defined in a class."""
         return self if instance is None else types.MethodType(self, instance)
 
     def _anew(self, args: tuple[Tree, ...], kwargs: dict[str, Tree], static: tuple[Tree, ...]) -> Tree:
-        """A call whose arguments have to be looked at: they are not just like those of the last one."""
+        """A call whose arguments differ in type or structure from those of the last one."""
         leaves, tree = _flatten((args, kwargs))
         compiled, forms, names = self._compiled(leaves, tree, static)
         self._check_ranks(compiled)

@@ -1,7 +1,7 @@
-"""Trees of one structure are taken apart by Python code of their own, in a third of the time that JAX takes.
+"""Flattening of trees of one structure by generated Python code, in a third of the time that JAX takes.
 
-What JAX does node by node, asking each for its kind, is a straight line of code here: a dictionary of two entries is
-two subscripts. Nodes that are no dictionaries, lists or tuples are taken apart by JAX, each by itself.
+JAX dispatches on the kind of each node; the generated code is straight-line: a dictionary of two entries becomes two
+subscripts. Nodes other than dictionaries, lists and tuples are flattened by JAX, one at a time.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def flattener(structure: Tree) -> Callable[[Tree], list[Tree]]:
 
 
 def _visit(node: Any, value: str, lines: list[str], leaves: list[str], namespace: dict[str, Any]) -> None:
-    """Writes what takes apart the variable `value`, a tree of `node`, and appends the variables of its leaves."""
+    """Appends the code that flattens the variable `value`, a tree of `node`, and the variables of its leaves."""
     if node == _LEAF:
         leaves.append(value)
         return

@@ -57,7 +57,7 @@ def hide_frames(error: BaseException) -> None:
     while pending:
         current = pending.pop()
         if current is None or id(current) in seen or type(current).__name__ == "UnfilteredStackTrace":
-            continue  # JAX's own record of all frames, where it is told to keep one
+            continue  # JAX's own record of all frames, which some of its modes keep
         seen.add(id(current))
         pending += [current.__cause__, current.__context__]
         kept = _without_hidden(current.__traceback__)

@@ -152,7 +152,7 @@ def _of_a_mesh(axes: Axes, function: UserFunction) -> str:
 
 @contextlib.contextmanager
 def _axes_told(axes: Axes, function: UserFunction) -> Iterator[None]:
-    """Makes JAX's error of an unbound axis in `function` one that tells which there are, and what has others."""
+    """Turns JAX's error of an unbound axis in `function` into one that lists the axes there are."""
     try:
         yield
     except NameError as error:
@@ -176,7 +176,7 @@ def _axes_told(axes: Axes, function: UserFunction) -> Iterator[None]:
 
 
 def _is_global(traced: Any) -> bool:
-    """Whether a program speaks of a mesh: it maps over one, constrains a sharding, or jits with shardings."""
+    """Whether a program refers to a mesh: it maps over one, constrains a sharding, or jits with shardings."""
     if _has_shardings(traced._params):
         return True
     mapped = ("shard_map", "sharding_constraint", "reshard")

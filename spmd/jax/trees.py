@@ -1,4 +1,4 @@
-"""What spmd.checkpoint has to know of JAX's trees: typed PRNG keys, and the nodes that are registered with JAX."""
+"""JAX's trees for spmd.checkpoint: typed PRNG keys, and the nodes that are registered with JAX."""
 
 from __future__ import annotations
 

@@ -369,7 +369,7 @@ def test_a_group_asked_for_two_layouts() -> None:
       return %a : tensor<8x4xf32>
     }"""
     )
-    with pytest.raises(spmd.CompileError, match="a sharding group asks for"):
+    with pytest.raises(spmd.CompileError, match="a sharding group has both"):
         partitioner.partition(spmd.parse(text), spmd.ProcessGrid(1, 4))
 
 
