@@ -18,6 +18,7 @@ BASE = {
     "spmd.support.c_names",
     "spmd.support.collecting",
     "spmd.support.context",
+    "spmd.support.control_groups",
     "spmd.support.recursion_guard",
     "spmd.errors",
     "spmd.support.files",

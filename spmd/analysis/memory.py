@@ -8,10 +8,11 @@ from functools import cache, lru_cache
 from math import prod
 from pathlib import Path
 
+from spmd.support import control_groups
 from spmd.types import TensorType, TupleType, Type
 
-#: Where Linux tells the limit of a container.
-_CGROUPS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+#: What a control group's limit and its usage are called, in the second version and in the first.
+_GROUP_FILES = (("memory.max", "memory.current"), ("memory.limit_in_bytes", "memory.usage_in_bytes"))
 #: Bytes that no stride of an array reaches.
 _STRIDES = 1 << 63
 _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
@@ -19,15 +20,11 @@ _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
 @cache
 def memory_here() -> int:
-    """Bytes of memory that this process can have at most: of the machine, its container, or its own limit."""
+    """Bytes of memory that this process can have at most: of the machine, its control groups, or its own limit."""
     limits = [1 << 62]
     if "SC_PHYS_PAGES" in os.sysconf_names:
         limits.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
-    for name in _CGROUPS:
-        try:
-            limits.append(int(Path(name).read_text()))
-        except (OSError, ValueError):
-            continue  # not there, or "max"
+    limits += [limit for limit, _ in _group_limits()]
     try:
         import resource  # late: Unix alone has it
     except ImportError:  # not a Unix
@@ -37,15 +34,28 @@ def memory_here() -> int:
 
 
 def free_memory() -> int:
-    """Bytes that a program may still take without others having to go: of the machine, and of its container."""
+    """Bytes that a program may still take without others having to go: of the machine, and of its control groups."""
     limits = [memory_here()]
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()
         limits += [int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable:")]
-        limits.append(int(Path(_CGROUPS[0]).read_text()) - int(Path("/sys/fs/cgroup/memory.current").read_text()))
     except (OSError, ValueError):
-        pass  # not Linux, or no limit
+        pass  # not Linux
+    limits += [limit - used for limit, used in _group_limits()]
     return max(0, min(limits))
+
+
+def _group_limits() -> list[tuple[int, int]]:
+    """The limit of each control group around this process that has one, and the bytes that cannot be freed of it."""
+    found = []
+    for folder in control_groups.folders("memory"):
+        for limited, taken in _GROUP_FILES:
+            limit = control_groups.number(folder / limited)
+            if limit is not None:
+                used = control_groups.number(folder / taken) or 0
+                cached = control_groups.entry(folder / "memory.stat", "total_inactive_file", "inactive_file")
+                found.append((limit, max(0, used - cached)))
+    return found
 
 
 def too_large(types: Iterable[Type]) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
@@ -14,6 +15,11 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 R = TypeVar("R", bound="DataclassInstance")
+
+#: The largest number that is read, and the largest count.
+_LARGEST, _LARGEST_COUNT = sys.float_info.max, (1 << 63) - 1
+#: How many characters of a wrong entry are shown.
+_MOST_SHOWN = 60
 
 
 @dataclass(frozen=True)
@@ -38,12 +44,12 @@ class FileTable:
     def parse(cls, text: str, where: str) -> FileTable:
         try:
             return cls(tomllib.loads(text), where, set())
-        except tomllib.TOMLDecodeError as error:
+        except (ValueError, RecursionError) as error:  # no TOML, a number of thousands of digits, or too deep
             raise UsageError(f"{where}: {error}") from None
 
     def fault(self, name: str, expected: str) -> UsageError:
         value = self.entries.get(name)
-        got = "there is none" if name not in self.entries else f"got {value!r}"
+        got = "there is none" if name not in self.entries else f"got {_shortened(value)}"
         return UsageError(f"{self.where}: {name} must be {expected}; {got}")
 
     def _take(self, name: str) -> Any:
@@ -59,7 +65,7 @@ class FileTable:
     def number(self, name: str) -> float:
         """A finite number above 0."""
         value = self._take(name)
-        if not _is_number(value) or not 0 < value < float("inf"):
+        if not _is_number(value) or not 0 < value <= _LARGEST:
             raise self.fault(name, "a number above 0")
         return float(value)
 
@@ -68,8 +74,8 @@ class FileTable:
 
     def count(self, name: str) -> int:
         value = self._take(name)
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise self.fault(name, "a whole number from 1 on")
+        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= _LARGEST_COUNT:
+            raise self.fault(name, "a whole number from 1 on, of 64 bits")
         return value
 
     def optional_count(self, name: str) -> int | None:
@@ -78,7 +84,7 @@ class FileTable:
     def numbers(self, name: str) -> tuple[float, ...]:
         """A list of positive numbers."""
         value = self._take(name)
-        if not isinstance(value, list) or not value or not all(_is_number(x) and 0 < x < float("inf") for x in value):
+        if not isinstance(value, list) or not value or not all(_is_number(x) and 0 < x <= _LARGEST for x in value):
             raise self.fault(name, "a list of positive numbers")
         return tuple(map(float, value))
 
@@ -110,6 +116,11 @@ class FileTable:
             raise UsageError(
                 f"{self.where}: {unknown[0]} has no meaning here; what has: {', '.join(sorted(self.taken))}"
             )
+
+
+def _shortened(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= _MOST_SHOWN else text[:_MOST_SHOWN] + "..."
 
 
 def _is_number(value: object) -> bool:

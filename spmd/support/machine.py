@@ -4,9 +4,9 @@ import os
 from functools import cache
 from pathlib import Path
 
-CPU_TOPOLOGY = Path("/sys/devices/system/cpu")
-CGROUP_CPU_MAX = Path("/sys/fs/cgroup/cpu.max")
+from spmd.support import control_groups
 
+CPU_TOPOLOGY = Path("/sys/devices/system/cpu")
 
 #: What launchers of MPI (Open MPI, MPICH and its kin, Slurm's PMI) set for every rank.
 RANK_VARIABLES = ("OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS")
@@ -71,8 +71,12 @@ def _core(topology: Path) -> tuple[str, str] | None:
 
 
 def _control_group_quota() -> int | None:
-    try:
-        quota, period = CGROUP_CPU_MAX.read_text().split()[:2]
-    except (OSError, ValueError):
-        return None
-    return None if quota == "max" else max(1, int(quota) // int(period))
+    quotas = []
+    for folder in control_groups.folders("cpu"):
+        try:
+            quota, period = (folder / "cpu.max").read_text().split()[:2]
+        except (OSError, ValueError):
+            continue
+        if quota != "max":
+            quotas.append(max(1, int(quota) // int(period)))
+    return min(quotas, default=None)

@@ -49,8 +49,11 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
             r"\[overhead\]: cells has no meaning here; what has: call, coll",
         ),
         ("call = ", "call = true # ", r"\[overhead\]: call must be a number above 0; got True"),
+        ("call = ", f"call = {'9' * 400} # ", r"\[overhead\]: call must be a number above 0; got 9{60}\.\.\.$"),
+        ("call = ", f"call = {'9' * 5000} # ", r"Exceeds the limit .* for integer string conversion"),
+        ("bits = 32", f"bits = {'9' * 400}", r"1: bits must be a whole number from 1 on, of 64 bits; got 9{60}\.\.\.$"),
         ("call = ", "call = nan # ", r"\[overhead\]: call must be a number above 0; got nan"),
-        ("bits = 32", "bits = 0", r"\[\[product\]\] 1: bits must be a whole number from 1 on; got 0"),
+        ("bits = 32", "bits = 0", r"\[\[product\]\] 1: bits must be a whole number from 1 on, of 64 bits; got 0"),
         (
             "sizes = [1, 8, 8, 8]",
             "sizes = [1, 8, 8]",

@@ -79,3 +79,25 @@ def test_what_was_not_used_for_longest_goes_first(tmp_path: Path, monkeypatch: p
     assert kept.usage().entries == 2
     kept.clear()
     assert kept.usage() == cache.Usage(0, 0)
+
+
+def test_files_of_killed_writers_are_counted_and_removed(tmp_path: Path) -> None:
+    kept = Cache(tmp_path)
+    (tmp_path / "tmpabcd1234").write_bytes(bytes(1000))  # as earlier versions named them
+    (tmp_path / "tmp0.tmp").write_bytes(bytes(500))
+    assert kept.usage() == cache.Usage(0, 1500)
+    os.utime(tmp_path / "tmp0.tmp", (0, 0))
+    kept.put("key", b"content")
+    assert not (tmp_path / "tmp0.tmp").exists() and (tmp_path / "tmpabcd1234").exists()
+    kept.clear()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_user_without_a_home_keeps_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_home() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("SPMD_CACHE_DIR", raising=False)
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(Path, "home", no_home)
+    assert user_cache() is None

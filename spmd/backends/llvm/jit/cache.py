@@ -13,6 +13,7 @@ import hashlib
 import os
 import stat
 import tempfile
+import time
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -20,6 +21,9 @@ from pathlib import Path
 _MAGIC = b"spmd entry 1\n"
 _DIGEST = hashlib.sha256().digest_size
 _SUFFIX = ".entry"
+#: What is being written, and stays where the writer is killed; after so many seconds nobody is writing it any more.
+_UNFINISHED = ".tmp"
+_STALE = 600
 #: Bytes that all entries may take together, and of which so many are left when they took more.
 LIMIT = 512 << 20
 _LEFT = LIMIT // 2
@@ -29,7 +33,7 @@ _PUTS = 256
 
 @dataclass(frozen=True)
 class Usage:
-    """How many entries a cache has, and their bytes."""
+    """How many entries a cache has, and the bytes of its files."""
 
     entries: int
     size: int
@@ -57,7 +61,7 @@ class Cache:
     def put(self, key: str, content: bytes) -> None:
         """Keeps an entry, if that can be done."""
         with contextlib.suppress(OSError):
-            descriptor, name = tempfile.mkstemp(dir=self.folder)
+            descriptor, name = tempfile.mkstemp(dir=self.folder, suffix=_UNFINISHED)
             try:
                 with os.fdopen(descriptor, "wb") as file:
                     file.write(_MAGIC + hashlib.sha256(content).digest() + content)
@@ -72,11 +76,11 @@ class Cache:
     def usage(self) -> Usage:
         """What the folder holds; nothing where there is none."""
         sizes = [entry.st_size for _, entry in self._entries()]
-        return Usage(len(sizes), sum(sizes))
+        return Usage(len(sizes), sum(sizes) + sum(entry.st_size for _, entry in self._unfinished()))
 
     def clear(self) -> None:
         """Removes every entry."""
-        for path, _ in self._entries():
+        for path, _ in (*self._entries(), *self._unfinished()):
             path.unlink(missing_ok=True)
 
     def _path(self, key: str) -> Path:
@@ -92,13 +96,23 @@ class Cache:
         return status.st_uid == os.getuid() and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
     def _entries(self) -> list[tuple[Path, os.stat_result]]:
-        entries = []
-        for path in self.folder.glob("*" + _SUFFIX) if self.folder.is_dir() else ():
+        return self._files("*" + _SUFFIX)
+
+    def _unfinished(self) -> list[tuple[Path, os.stat_result]]:
+        """What is being written, or was when its writer was killed; earlier versions named such files otherwise."""
+        return [*self._files("*" + _UNFINISHED), *self._files("tmp????????")]
+
+    def _files(self, pattern: str) -> list[tuple[Path, os.stat_result]]:
+        files = []
+        for path in self.folder.glob(pattern) if self.folder.is_dir() else ():
             with contextlib.suppress(OSError):  # somebody else may remove it meanwhile
-                entries.append((path, path.stat()))
-        return entries
+                files.append((path, path.stat()))
+        return files
 
     def _shrink(self) -> None:
+        for path, status in self._unfinished():
+            if time.time() - status.st_mtime > _STALE:
+                path.unlink(missing_ok=True)
         entries = self._entries()
         total = sum(entry.st_size for _, entry in entries)
         if total <= LIMIT:
@@ -120,9 +134,20 @@ def user_cache() -> Cache | None:
     told = os.environ.get("SPMD_CACHE_DIR")
     if told == "":
         return None
-    folder = Path(told) if told else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "spmd"
+    folder = Path(told) if told else _default_folder()
+    if folder is None:
+        return None
     kept_cache = _cache_in(folder)
     return kept_cache if kept_cache.is_private() else None
+
+
+def _default_folder() -> Path | None:
+    """`spmd` in the user's cache folder; None for a user without a home: neither $HOME nor a passwd entry."""
+    told = os.environ.get("XDG_CACHE_HOME")
+    try:
+        return Path(told) / "spmd" if told else Path.home() / ".cache" / "spmd"
+    except RuntimeError:
+        return None
 
 
 def _decoded(data: bytes) -> bytes | None:

@@ -1,0 +1,53 @@
+"""The control groups of Linux that this process is in: a limit of any of them, from its own up to the root, holds.
+
+Sources: cgroups(7); the kernel's cgroup-v2 documentation, memory and cpu controllers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+#: Where the groups are, and where the kernel says which are this process's.
+ROOT = Path("/sys/fs/cgroup")
+OF_PROCESS = Path("/proc/self/cgroup")
+
+
+def folders(controller: str) -> Iterator[Path]:
+    """The folder of each group that this process is in for `controller`, from its own up, of either version."""
+    try:
+        lines = OF_PROCESS.read_text().splitlines()
+    except OSError:
+        lines = []
+    seen = {ROOT, ROOT / controller}
+    for line in lines:
+        _, _, rest = line.partition(":")
+        controllers, _, path = rest.partition(":")
+        root = ROOT / controller if controller in controllers.split(",") else ROOT if not controllers else None
+        if root is None or ".." in path.split("/"):
+            continue  # of another controller, or a group that this container does not see
+        inside = root / path.lstrip("/")
+        while inside != root:
+            if inside not in seen:
+                seen.add(inside)
+                yield inside
+            inside = inside.parent
+    yield ROOT
+    yield ROOT / controller
+
+
+def number(file: Path) -> int | None:
+    """The number in a file of a group; None where there is no such file, or no limit."""
+    try:
+        return int(file.read_text())
+    except (OSError, ValueError):
+        return None
+
+
+def entry(file: Path, *names: str) -> int:
+    """The number behind the first of `names` that a file of lines `name number` has; 0 where it has none."""
+    try:
+        pairs = dict(line.split()[:2] for line in file.read_text().splitlines() if line)
+        return next((int(pairs[name]) for name in names if name in pairs), 0)
+    except (OSError, ValueError):
+        return 0
