@@ -1,15 +1,17 @@
 """What all tests share.
 
-``python -m pytest`` runs everything. Tests under ``tests/mpi`` need several MPI ranks: :mod:`tests.mpi.conftest`
-starts them, so they are selected, run and reported like any other test.
+``python -m pytest`` runs everything but what is marked ``slow``, on all processors (:mod:`tests.spreading`); ``-m ""``
+runs that, too. Tests under ``tests/mpi`` need several MPI ranks: :mod:`tests.mpi.conftest` starts them, so they are
+selected, run and reported like any other test.
 """
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
 
-from tests import cache
+from tests import cache, spreading
 from tests.mpi.ranks import inside_ranks
 
 #: No example is timed: ranks and other tests share the machine's cores.
@@ -20,12 +22,27 @@ settings.load_profile("spmd")
 MPI_TESTS = Path(__file__).parent / "mpi"
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_cmdline_main(config: pytest.Config) -> None:
+    spreading.spread(config)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object | None:
+    return spreading.scheduler(config, log)
+
+
 def pytest_configure(config: pytest.Config) -> None:
     cache.begin(config)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     cache.end(config)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    spreading.mark_slow(items)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

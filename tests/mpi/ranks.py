@@ -89,7 +89,7 @@ def _run_job(nodeids: Sequence[str]) -> dict[str, RankVerdict]:
 
 def _launch(nodeids: Sequence[str], ranks: int, folder: Path) -> str:
     """Start the ranks; return what they printed."""
-    pytest_options = ["--with-mpi", "-q", "--color=no", "-p", "no:cacheprovider"]
+    pytest_options = ["--with-mpi", "-q", "--color=no", "-p", "no:cacheprovider", "-m", ""]
     pytest_options += ["-o", f"faulthandler_timeout={STACKS_SECONDS}"]
     command = [sys.executable, "-m", "launch", "launch", "-n", str(ranks), "--"]
     command += [sys.executable, "-m", "pytest", *pytest_options, *nodeids]

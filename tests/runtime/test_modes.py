@@ -35,20 +35,25 @@ def test_both_give_the_same_bits_of_every_reduction(element: ElementType, size: 
     if element.is_complex:  # one times the first is another: a part of it is infinite
         for (array,), number in zip(inputs, (complex(np.inf, 1), 1 + 1j, 1 + 0.5j), strict=True):
             array[0] = number
-    for name in reductions(element.dtype):
-        if element.is_complex and name in ("minimum", "maximum"):
-            continue  # stablehlo has none
-        text = main(
-            f'%1 = "stablehlo.all_reduce"(%0) {monoid(name, element.name)} '
-            f"{{replica_groups = dense<> : tensor<0x0xi64>}} : (tensor<{size}x{element}>) -> tensor<{size}x{element}>",
-            inputs[0], f"%1 : tensor<{size}x{element}>",
-        )  # fmt: skip
-        stacked, threads = (
-            spmd.run_parallel(spmd.parse(text), spmd.ProcessGrid(3, 1), inputs, mode=mode, reproducible=reproducible)
-            for mode in ("stacked", "threads")
+    # Of complex numbers stablehlo has no extrema.
+    names = [name for name in reductions(element.dtype) if not (element.is_complex and name in ("minimum", "maximum"))]
+    type = f"tensor<{size}x{element}>"
+    lines = [
+        f'%r{number} = "stablehlo.all_reduce"(%0) {monoid(name, element.name)} '
+        f"{{replica_groups = dense<> : tensor<0x0xi64>}} : ({type}) -> {type}"
+        for number, name in enumerate(names)
+    ]
+    results = ", ".join(f"%r{number}" for number in range(len(names)))
+    module = spmd.parse(main("\n".join(lines), inputs[0], f"{results} : {', '.join([type] * len(names))}"))
+    stacked, threads = (
+        spmd.run_parallel(
+            module, spmd.ProcessGrid(3, 1), inputs, mode=mode, reproducible=reproducible, combine_threshold=0
         )
-        for left, right in zip(stacked, threads, strict=True):
-            assert same_bits(left[0], right[0]), name
+        for mode in ("stacked", "threads")
+    )
+    for left, right in zip(stacked, threads, strict=True):
+        for name, *pair in zip(names, left, right, strict=True):
+            assert same_bits(*pair), name
 
 
 @pytest.mark.parametrize("element", ELEMENTS, ids=str)

@@ -121,8 +121,8 @@ def test_triangular_systems(side: str, uplo: str, trans_x: str, diag: str, batch
 
 
 def test_what_a_user_registers_takes_the_place_of_a_routine() -> None:
-    from spmd.analysis import custom_calls
     from spmd.backends.numpy import custom_call
+    from spmd.dialects.custom_call_targets import REGISTERED
 
     name, a = "lapack_dpotrf_ffi", np.eye(2)
     text = op(call("potrf", "f64", 1, uplo="L"), [a], ("f64", a.shape), ("i32", ()))
@@ -132,6 +132,6 @@ def test_what_a_user_registers_takes_the_place_of_a_routine() -> None:
         factor, info = here(text, a)
     finally:
         custom_call.TARGETS[name] = before
-        custom_calls._REGISTERED.discard(name)
+        REGISTERED.discard(name)
     np.testing.assert_array_equal(factor, a + 1)
     assert info == 7

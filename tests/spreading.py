@@ -1,0 +1,69 @@
+"""Which tests a plain run leaves out, and how a run of many is spread over the processors by pytest-xdist.
+
+A run of whole folders has a worker for each processor; one of single files or tests has none, and neither has one that
+says so itself (``-n``, ``--dist``). The tests of a file run on one worker, one after another: they share what they
+compile. All tests that start ranks are one such sequence, so that no two jobs of ranks run at the same time.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spmd.support.machine import processors
+from tests.mpi.ranks import inside_ranks
+
+#: Folders and files, below this one, whose tests start ranks, or other processes that take a processor each.
+START_RANKS = ("mpi", "launch", "elastic", "cluster", "examples", "benchmarks", "checkpoint", "jax/test_trainers.py",
+               "comparison", "test_readme.py")  # fmt: skip
+#: Those among them that kill ranks and hosts, or start a cluster, and take long.
+SLOW = ("cluster", "elastic/test_losses.py", "elastic/test_joining.py", "elastic/test_shards.py", "elastic/test_jax.py")
+RANKS = "ranks"
+#: In which pytest-xdist names its workers.
+WORKER_VARIABLE = "PYTEST_XDIST_WORKER"
+
+
+def spread(config: pytest.Config) -> None:
+    """Chooses workers for this run, unless it has chosen itself."""
+    chosen = config.option
+    if not config.pluginmanager.hasplugin("xdist") or chosen.collectonly or chosen.usepdb:
+        return
+    if inside_ranks() or WORKER_VARIABLE in os.environ:  # started by a run that is spread already
+        return
+    if chosen.numprocesses is not None or chosen.dist != "no" or chosen.tx or not all(map(_is_folder, config.args)):
+        return
+    chosen.numprocesses, chosen.dist = len(processors()), "loadfile"
+
+
+def _is_folder(argument: str) -> bool:
+    return Path(argument).is_dir()
+
+
+def scheduler(config: pytest.Config, log: Any) -> object | None:
+    """What gives files to workers, the ranks first; None where the run has another way."""
+    if config.getoption("dist") != "loadfile":
+        return None
+    from xdist.scheduler import LoadFileScheduling  # where there is no xdist, nobody comes here
+
+    class Files(LoadFileScheduling):  # type: ignore[misc]
+        def _split_scope(self, nodeid: str) -> str:
+            file = str(super()._split_scope(nodeid))
+            return RANKS if _is_among(file, START_RANKS) else file
+
+    return Files(config, log)
+
+
+def mark_slow(items: list[pytest.Item]) -> None:
+    """Marks the tests of what is `SLOW`."""
+    for item in items:
+        if _is_among(item.nodeid.partition("::")[0], SLOW):
+            item.add_marker(pytest.mark.slow)
+
+
+def _is_among(file: str, entries: tuple[str, ...]) -> bool:
+    """Whether `file`, a path from the project's folder on, is one of `entries`, or lies below one."""
+    path = Path(file)
+    return path.is_relative_to("tests") and any(path.relative_to("tests").is_relative_to(entry) for entry in entries)
