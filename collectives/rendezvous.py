@@ -69,9 +69,9 @@ class Receive:
 class World:
     """What all processes of a grid share."""
 
-    def __init__(self, size: int, limit: int | None = None) -> None:
+    def __init__(self, size: int, scheduler: Scheduler | None = None) -> None:
         self.size = size
-        self.scheduler = Scheduler(size, limit or len(os.sched_getaffinity(0)))
+        self.scheduler = scheduler or Scheduler(size, len(os.sched_getaffinity(0)))
         self.groups: dict[tuple[int, ...], Group] = {}
         self._operations: dict[Operation, Operation] = {}
         self._known: dict[int, Operation] = {}

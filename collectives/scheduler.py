@@ -72,6 +72,13 @@ class Scheduler:
             self._running += 1
             self._hand_over()
 
+    def turn(self, rank: int, what: str, *, visible: bool = False) -> None:
+        """Process ``rank`` comes to ``what``: a point at which another could go on as well.
+
+        ``visible``: others outside of the grid see it, so that its place among others' steps matters. Here turns are
+        given away by those who wait alone.
+        """
+
     def start(self) -> None:
         """Lets all processes begin."""
         with self.lock:

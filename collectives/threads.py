@@ -20,7 +20,7 @@ from collectives.communicator import SET_UP, BoundCollective, Communicator, Comp
 from collectives.errors import CommunicationError, GroupError
 from collectives.operations import Barrier, CollectivePermute, Operation, describe, filled, short_list
 from collectives.rendezvous import Group, Key, Posted, RendezvousRound, World, at_place
-from collectives.scheduler import Stopped
+from collectives.scheduler import Scheduler, Stopped
 from collectives.shapes import Shape
 from collectives.stacked import Stacks
 from collectives.states import mismatch_text
@@ -88,6 +88,7 @@ class ThreadCommunicator(Communicator):
 
     def _arrive(self, operation: Operation, where: str, array: Array) -> RendezvousRound:
         scheduler, group = self.world.scheduler, self._group
+        scheduler.turn(self.world_rank, self._label(operation, where))
         with scheduler.lock:
             if scheduler.failure is not None:
                 raise Stopped
@@ -119,6 +120,7 @@ class ThreadCommunicator(Communicator):
         label = describe(operation)
 
         def start(array: Array) -> _PendingReceive | Completed[Array]:
+            self.world.scheduler.turn(self.world_rank, label)
             if target is not None:
                 self.world.post(("permute", self.members, self.rank, target, 0), Posted(array.copy(), label, where))
             if source is None:
@@ -129,10 +131,12 @@ class ThreadCommunicator(Communicator):
 
     def send(self, array: Array, target: int, tag: int, where: str = "") -> None:
         label = f"a transfer of {'x'.join(map(str, array.shape)) or 'scalar'} {array.dtype}"
+        self.world.scheduler.turn(self.world_rank, f"{label} to process {self.members[target]}{at_place(where)}")
         self.world.post(("channel", self.members, self.rank, target, tag), Posted(array.copy(), label, where))
 
     def receive(self, shape: Shape, dtype: npt.DTypeLike, source: int, tag: int, where: str = "") -> Array:
         label = f"a transfer of {'x'.join(map(str, shape)) or 'scalar'} {np.dtype(dtype)}"
+        self.world.scheduler.turn(self.world_rank, f"{label} from process {self.members[source]}{at_place(where)}")
         return _PendingReceive(self, ("channel", self.members, source, self.rank, tag), label, where).wait()
 
     def allgather_object(self, value: V, what: str = SET_UP) -> list[V]:
@@ -224,14 +228,15 @@ def run(
     *,
     timeout: float = 60.0,
     abort: bool = False,
+    scheduler: Scheduler | None = None,
 ) -> list[T]:
     """Runs ``process(communicator)`` as ``size`` processes; their results in rank order.
 
     The first exception of any process stops all of them and is raised, with a note that names the process. A process
     that waits longer than ``timeout`` seconds while others compute is reported by a warning, again every ``timeout``
-    seconds; ``abort`` makes it a CommunicationError.
+    seconds; ``abort`` makes it a CommunicationError. ``scheduler`` says who goes on: by default, who can.
     """
-    world = World(size)
+    world = World(size, scheduler)
     scheduler = world.scheduler
     members = tuple(range(size))
     results: list[Any] = [None] * size

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from spmd.ir import Function as Function
     from spmd.ir import Module as Module
     from spmd.runtime.executable import Executable as Executable
+    from spmd.runtime.exploring import explore as explore
     from spmd.runtime.parallel import run_parallel as run_parallel
     from spmd.runtime.simulation import Simulation as Simulation
     from spmd.runtime.simulation import simulate as simulate
@@ -49,6 +50,7 @@ _HOMES = {
     "compare": "spmd.comparison.compare",
     "compile": "spmd.compiling",
     "verify": "spmd.compiler.pipeline.verify",
+    "explore": "spmd.runtime.exploring",
     "CollectiveError": "spmd.errors",
     "CompileError": "spmd.errors",
     "ConversionError": "spmd.errors",

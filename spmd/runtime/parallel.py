@@ -68,11 +68,11 @@ def run_parallel(
     check_grid(grid, "spmd.run_parallel")
     check_function(function, "spmd.run_parallel")
     check_memory(memory, "spmd.run_parallel")
-    grid = grid or _grid_of(module)
+    grid = grid or grid_of_programs(module)
     _check_choices(mode, timeout)
     if mode == "threads":
         _check_size(grid)
-    executables = _compiled(_programs(module, grid), grid, function, options)
+    executables = compiled_programs(programs_of(module, grid), grid, function, options)
     if not _are_one(executables):
         _check_agreement(executables)
     arrays_of_ranks = inputs if len(_sequence("inputs", inputs)) else [()] * grid.size
@@ -90,7 +90,7 @@ def run_parallel(
         if simulation is not None:
             return _stacked(simulation, arrays_of_ranks, infeed, outfeed)
     _check_size(grid)
-    process = _thread(executables, grid, arrays_of_ranks)
+    process = process_of_thread(executables, grid, arrays_of_ranks)
     try:
         with open_streams(grid, infeed, outfeed) as streams:
             return run(grid.size, partial(process, streams), timeout=timeout, abort=abort)
@@ -98,7 +98,7 @@ def run_parallel(
         raise error if isinstance(error, CollectiveError) else CollectiveError(str(error)) from error
 
 
-def _thread(
+def process_of_thread(
     executables: Sequence[Executable], grid: ProcessGrid, inputs: Sequence[Sequence[Argument]]
 ) -> Callable[[Streams | None, ThreadCommunicator], tuple[Array, ...]]:
     """What the thread of each process does, given everybody's streams and its own communicator."""
@@ -165,7 +165,7 @@ def _are_one(executables: Sequence[Executable]) -> bool:
     return len({id(executable) for executable in executables}) == 1
 
 
-def _programs(module: Programs, grid: ProcessGrid) -> list[Module | Executable]:
+def programs_of(module: Programs, grid: ProcessGrid) -> list[Module | Executable]:
     """The program of each process in rank order; CompileError where there are not as many as processes."""
     if not isinstance(module, Sequence):
         if not isinstance(module, Executable):
@@ -177,7 +177,7 @@ def _programs(module: Programs, grid: ProcessGrid) -> list[Module | Executable]:
     return [program for row in module for program in row]
 
 
-def _grid_of(module: Programs) -> ProcessGrid:
+def grid_of_programs(module: Programs) -> ProcessGrid:
     if isinstance(module, Executable):
         return module.grid
     if isinstance(module, Module):
@@ -216,7 +216,7 @@ def _check_agreement(executables: Sequence[Executable]) -> None:
         raise CollectiveError(fault)
 
 
-def _compiled(
+def compiled_programs(
     programs: Sequence[Module | Executable], grid: ProcessGrid, function: str, options: CompileOptions
 ) -> list[Executable]:
     if options and all(isinstance(program, Executable) for program in programs):

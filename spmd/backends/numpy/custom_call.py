@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from collectives.exploration import reach
 from spmd.analysis.custom_calls import HINTS, PYTHON_CALLBACK, call_attributes, declare_registered
 from spmd.backends.numpy.core import KERNELS, Context, Kernel, Maker, kernel, make_kernel
 from spmd.dialects.custom_call_targets import called_op
@@ -52,6 +53,7 @@ def register_custom_call(name: str, function: UserFunction, *, takes_batch: bool
         attributes["result_types"] = tuple(op.result_types)
 
         def call(*arrays: Array) -> Results:
+            reach(f"custom_call @{name}")
             return _checked(op, function(*arrays, attributes=attributes))
 
         return Kernel(call, aliases=tuple(range(len(op.operands))), owned=False)

@@ -1,0 +1,203 @@
+"""`spmd.explore`: a program's processes in many orders, and with faults, in this Python process."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from random import Random
+from typing import Any, Unpack
+
+import numpy as np
+
+from collectives.errors import CommunicationError
+from collectives.exploration import ChosenOrder, ExploringScheduler, Fault, Order, RandomOrder, Step
+from collectives.grid import ProcessGrid
+from collectives.threads import run
+from spmd.compiler.pipeline.options import CompileOptions
+from spmd.errors import SpmdError, UsageError
+from spmd.runtime.executable import Executable
+from spmd.runtime.parallel import Programs, compiled_programs, grid_of_programs, process_of_thread, programs_of
+from spmd.runtime.streams import InfeedSource, OutfeedTarget, check_entries, open_streams
+from spmd.support.arrays import Argument, Array
+from spmd.support.usage import check_function, check_grid
+
+#: How many of all orders are tried where there are more.
+_MOST_ORDERS = 10_000
+#: Steps within which a fault is drawn.
+_FAULT_WITHIN = 64
+_KINDS = ("dies", "stops", "slow")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of one order: results of each process, or the error that ended them; and the order itself.
+
+    `observed` is what the caller's `observe` gave afterwards. `seed` chose the order, unless it is one of all orders.
+    """
+
+    seed: int | None
+    results: tuple[tuple[Array, ...], ...] | None
+    error: Exception | None
+    observed: object
+    trace: tuple[Step, ...]
+    faults: tuple[Fault, ...] = ()
+
+    def same_as(self, other: Outcome) -> bool:
+        """Whether both gave the same, to the bit, or ended alike."""
+        if self.results is None or other.results is None:
+            return self.results is other.results and type(self.error) is type(other.error)
+        return _equal(self.results, other.results) and _equal(self.observed, other.observed)
+
+
+@dataclass(frozen=True)
+class Exploration:
+    """What came of all orders: `first`, and `different`, the first order after it that gave something else.
+
+    `orders` were tried; `complete` says that every order that is not equivalent to another was. `endings` counts how
+    orders ended: by "results", or by an error's first line.
+    """
+
+    first: Outcome
+    different: Outcome | None
+    orders: int
+    complete: bool
+    endings: Counter[str]
+
+    def __bool__(self) -> bool:
+        return self.different is None
+
+    def __str__(self) -> str:
+        if self.different is None:
+            which = "all orders" if self.complete else f"{self.orders} orders"
+            return f"{which} give the same"
+        one, other = self.first, self.different
+        shared = _shared(one.trace, other.trace)
+        lines = [f"two orders differ after {shared} common steps: {_ending(one)}, and {_ending(other)}"]
+        for outcome in (one, other):
+            lines.append(f"  {_named(outcome)}:")
+            lines += [f"    {step}" for step in outcome.trace[max(0, shared - 2) : shared + 6]]
+        return "\n".join(lines)
+
+
+def explore(
+    module: Programs,
+    grid: ProcessGrid | None = None,
+    inputs: Sequence[Sequence[Argument]] = (),
+    function: str = "main",
+    *,
+    seed: int = 0,
+    orders: int = 100,
+    exhaustive: bool = False,
+    faults: int | Sequence[Fault] = 0,
+    infeed: Sequence[InfeedSource | None] | None = None,
+    outfeed: Sequence[OutfeedTarget | None] | None = None,
+    before: Callable[[], object] = lambda: None,
+    observe: Callable[[], object] = lambda: None,
+    **options: Unpack[CompileOptions],
+) -> Exploration:
+    """Runs the processes of `grid` as threads, one at a time, in many orders, and compares what comes of them.
+
+    At each communication, callback and use of a stream, an order chooses who goes on. `orders` are drawn from seeds
+    `seed`, `seed + 1`, ...: with `orders=1`, a seed runs one again. `exhaustive` tries all orders instead, one of those
+    that differ only in the order of communications, which cannot matter; 10,000 at most. `faults` is how many befall
+    each run, drawn with its order: a process dies, stops, or is slow at one of its steps; or it is a plan, the same in
+    each run. `module`, `inputs`, `infeed`, `outfeed` and `options` are those of spmd.run_parallel. `before` is called
+    before each run; what `observe` returns after it is compared, too.
+    """
+    check_grid(grid, "spmd.explore")
+    check_function(function, "spmd.explore")
+    grid = grid or grid_of_programs(module)
+    if orders < 1:
+        raise UsageError(f"orders is a positive number, got {orders!r}")
+    executables = compiled_programs(programs_of(module, grid), grid, function, options)
+    arrays = inputs if len(inputs) else [()] * grid.size
+    check_entries("inputs", arrays, grid)
+    one = partial(_run, executables, grid, arrays, infeed, outfeed, before, observe)
+    outcomes = _all_orders(one, faults) if exhaustive else _drawn(one, grid.size, seed, orders, faults)
+    first = next(outcomes)
+    endings, count, different = Counter([_kind(first)]), 1, None
+    for outcome in outcomes:
+        count += 1
+        endings[_kind(outcome)] += 1
+        # Where processes fail, how a run ends is up to its faults: only what it gives must be the same.
+        failed = bool(faults) and (outcome.results is None or first.results is None)
+        if different is None and not failed and not outcome.same_as(first):
+            different = outcome
+    return Exploration(first, different, count, exhaustive and count < _MOST_ORDERS, endings)
+
+
+def _drawn(
+    one: Callable[..., Outcome], size: int, seed: int, orders: int, faults: int | Sequence[Fault]
+) -> Iterator[Outcome]:
+    for number in range(seed, seed + orders):
+        planned = _draw_faults(number, size, faults) if isinstance(faults, int) else list(faults)
+        yield one(RandomOrder(number), planned, number)
+
+
+def _draw_faults(seed: int, size: int, count: int) -> list[Fault]:
+    random = Random(f"faults {seed}")
+    return [Fault(random.randrange(size), random.randrange(_FAULT_WITHIN), random.choice(_KINDS)) for _ in range(count)]
+
+
+def _all_orders(one: Callable[..., Outcome], faults: int | Sequence[Fault]) -> Iterator[Outcome]:
+    planned = () if isinstance(faults, int) else faults
+    order: ChosenOrder | None = ChosenOrder()
+    for _ in range(_MOST_ORDERS):
+        assert order is not None
+        yield one(order, planned, None)
+        order = order.following()
+        if order is None:
+            return
+
+
+def _run(
+    executables: Sequence[Executable],
+    grid: ProcessGrid,
+    inputs: Sequence[Sequence[Argument]],
+    infeed: Sequence[InfeedSource | None] | None,
+    outfeed: Sequence[OutfeedTarget | None] | None,
+    before: Callable[[], object],
+    observe: Callable[[], object],
+    order: Order,
+    faults: Sequence[Fault],
+    seed: int | None,
+) -> Outcome:
+    before()
+    scheduler = ExploringScheduler(grid.size, order, faults)
+    process = process_of_thread(executables, grid, inputs)
+    results, failure = None, None
+    try:
+        with open_streams(grid, infeed, outfeed) as streams:
+            results = tuple(run(grid.size, partial(process, streams), scheduler=scheduler))
+    except (SpmdError, CommunicationError) as error:
+        failure = error
+    return Outcome(seed, results, failure, observe(), tuple(scheduler.trace), tuple(faults))
+
+
+def _kind(outcome: Outcome) -> str:
+    return "results" if outcome.error is None else str(outcome.error).partition("\n")[0]
+
+
+def _equal(one: Any, other: Any) -> bool:
+    """Whether two nests of arrays and plain values are the same, to the bit."""
+    if isinstance(one, tuple | list) and isinstance(other, tuple | list):
+        return len(one) == len(other) and all(_equal(x, y) for x, y in zip(one, other, strict=True))
+    if isinstance(one, np.ndarray) and isinstance(other, np.ndarray):
+        return one.dtype == other.dtype and one.shape == other.shape and one.tobytes() == other.tobytes()
+    return bool(one == other)
+
+
+def _shared(one: Sequence[Step], other: Sequence[Step]) -> int:
+    """How many steps two traces begin with alike."""
+    shorter = min(len(one), len(other))
+    return next((at for at in range(shorter) if one[at] != other[at]), shorter)
+
+
+def _ending(outcome: Outcome) -> str:
+    return f"one gives {_kind(outcome)}" if outcome.error is None else f"one ends with {_kind(outcome)!r}"
+
+
+def _named(outcome: Outcome) -> str:
+    return "an order" if outcome.seed is None else f"seed {outcome.seed}"
