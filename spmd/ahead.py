@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from typing import Unpack
 
 from collectives.grid import ProcessGrid
+from spmd.backends.c_header import header
+from spmd.backends.native import native_backend
 from spmd.compiler.pipeline.lower import ModuleLowering
 from spmd.compiler.pipeline.options import CompileOptions
 from spmd.compiler.pipeline.prepare import prepare
@@ -40,20 +42,18 @@ def compile_ahead(
     Its parameters are the arguments, the results, and memory to work in, whose size the header tells. It computes what
     `compile`'s Executable does, to the bit where it calls no BLAS. Raises CompileError, which names the op and its
     place, for one that has no native form (a collective, a callback), or whose types do not lie in memory as
-    C's do; UsageError where no function of C can have that `name`, or there is no LLVM.
+    C's do; UsageError where no function of C can have that `name`, or `backends` begins with NumPy's.
     """
-    try:
-        from spmd.backends.llvm.jit.ahead import object_file  # late: LLVM may be absent
-        from spmd.backends.llvm.jit.header import header
-    except ModuleNotFoundError as error:
-        raise UsageError(f"compiling ahead of time needs LLVM (pip install llvmlite): {error}") from error
     if (reason := why_taken(name)) is not None:
         raise UsageError(f"name is what a function of C can be called, and {name!r} {reason}")
     prepared = prepare(module, grid, function, **options)
+    backend = native_backend(prepared.options.backends)
+    if backend is None:
+        raise UsageError("an object file is native code: `backends` begins with a back end that compiles, as llvm does")
     entry = prepared.function
     with within_stack(CompileError, entry.location, f"@{entry.symbol}"):
         body = ModuleLowering(prepared.module, prepared.options).flatten(entry).body
-        code = object_file(body, name)
+        code = backend.object_file(body, name)
     arguments = [value.tensor for value in body.arguments]
     results = [value.tensor for value in body.terminator.operands]
     named = list(zip(arguments, argument_names(entry), strict=True))

@@ -40,7 +40,16 @@ ALLOWED = {
     "spmd.backends.numpy": BASE
     | {"spmd.dialects", "spmd.analysis", "collectives", "spmd.runtime.process", "spmd.runtime.world"},
     "spmd.analysis": BASE | {"spmd.dialects", "collectives"},
-    "spmd.backends.llvm": BASE | {"spmd.dialects", "spmd.analysis", "spmd.compiler.schedule"},
+    "spmd.backends.llvm": BASE
+    | {
+        "spmd.dialects",
+        "spmd.analysis",
+        "spmd.compiler.schedule",
+        "spmd.backends.native",
+        "spmd.support.compiled_cache",
+    },
+    "spmd.backends.native": BASE | {"spmd.compiler.schedule"},
+    "spmd.backends.c_header": BASE | {"spmd.backends.native"},
     # The schedule knows no back end: the compiler around it hands its units to them.
     "spmd.compiler.schedule": BASE | {"spmd.dialects", "spmd.analysis"},
     "partitioner": BASE | {"spmd.dialects", "spmd.analysis", "collectives"},
@@ -53,10 +62,11 @@ ALLOWED = {
         "partitioner",
         "collectives",
         "spmd.support.usage",
+        "spmd.support.compiled_cache",
     },
     # It reads the schedule, prices it, and compares with what runs.
     "spmd.predict": BASE
-    | {"spmd.analysis", "spmd.syntax", "spmd.backends.llvm", "spmd.compiler", "spmd.runtime"}
+    | {"spmd.analysis", "spmd.syntax", "spmd.compiler", "spmd.runtime"}
     | {"partitioner", "collectives"},
     "spmd.checkpoint": BASE | {"partitioner", "spmd.runtime.world"},
     "spmd.elastic": BASE | {"collectives", "spmd.checkpoint", "spmd.runtime", "spmd.support.processes"},
@@ -98,6 +108,12 @@ def module_of(name: str) -> str:
     return name if name in MODULES else name.rpartition(".")[0]
 
 
+def files_of(layer: str) -> list[Path]:
+    """The file of a module, or those of a package."""
+    path = ROOT / layer.replace(".", "/")
+    return list(path.rglob("*.py")) or [path.with_suffix(".py")]
+
+
 def within(name: str, layers: set[str]) -> bool:
     return any(name == layer or name.startswith(layer + ".") for layer in layers)
 
@@ -106,7 +122,7 @@ def within(name: str, layers: set[str]) -> bool:
 def test_a_layer_imports_only_what_is_below_it(layer: str) -> None:
     wrong = {
         str(file.relative_to(ROOT)): above
-        for file in (ROOT / layer.replace(".", "/")).rglob("*.py")
+        for file in files_of(layer)
         if (above := {name for name in imported(file) if not within(name, ALLOWED[layer] | {layer})})
     }
     assert wrong == {}
@@ -115,6 +131,12 @@ def test_a_layer_imports_only_what_is_below_it(layer: str) -> None:
 def test_nothing_that_is_installed_imports_tests_or_benchmarks() -> None:
     files = [file for package in OWN[:4] for file in (ROOT / package).rglob("*.py")]
     assert [file for file in files if any(within(name, set(OWN[4:])) for name in imported(file))] == []
+
+
+def test_only_back_ends_import_the_inside_of_native_code() -> None:
+    files = [file for package in OWN[:4] for file in (ROOT / package).rglob("*.py")]
+    outside = [file for file in files if ROOT / "spmd" / "backends" not in file.parents]
+    assert [file for file in outside if any(within(name, {"spmd.backends.llvm"}) for name in imported(file))] == []
 
 
 def test_only_spmd_jax_imports_jax() -> None:

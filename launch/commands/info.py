@@ -14,11 +14,12 @@ import sys
 
 from collectives.states import ranges_text
 from launch import mpirun
-from spmd.backends.llvm.jit.cache import Usage, user_cache
+from spmd.backends.native import native_backend
 from spmd.compiler.pipeline.options import default_backends
 from spmd.runtime import thread_share
 from spmd.runtime.world import ranks, under_mpi
 from spmd.support import machine
+from spmd.support.compiled_cache import Usage, user_cache
 
 HELP = "versions, MPI library, threads, what is installed; of a program's file, what it holds"
 DISTRIBUTIONS = (
@@ -67,11 +68,8 @@ def run(args: argparse.Namespace) -> int:
 def _backends() -> str:
     """Those in force, and what native code is made for."""
     names = default_backends()
-    if "llvm" not in names:
-        return ", ".join(names)
-    from spmd.backends.llvm.jit.processor import host
-
-    return f"{', '.join(names)} ({host().cpu}, vectors of {host().vector_bits} bits)"
+    native = native_backend(names)
+    return ", ".join(names) + (f" ({native.made_for()})" if native else "")
 
 
 def _cache() -> str:

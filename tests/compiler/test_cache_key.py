@@ -12,6 +12,7 @@ import pytest
 import spmd
 from spmd.analysis import custom_calls
 from spmd.analysis.portable import Places
+from spmd.backends.llvm import backend
 from spmd.backends.numpy.custom_call import TARGETS
 from spmd.compiler.pipeline import cache_key
 from spmd.compiler.pipeline.options import CompileOptions, chosen_options, default_backends
@@ -135,7 +136,7 @@ def test_each_variable_that_compiling_reads_is_listed(monkeypatch: pytest.Monkey
       }) {replica_groups = dense<[[0, 1]]> : tensor<1x2xi64>} : (tensor<64xf32>) -> tensor<64xf32>
       return %r : tensor<64xf32>
     }"""
-    for cached in (machine._core, cache_key._libraries, cache_key._native, cache_key._sources):
+    for cached in (machine._core, cache_key._libraries, backend.blas_file, cache_key._sources):
         cached.cache_clear()
     spmd.compile(spmd.parse(text), spmd.ProcessGrid(2, 1))
     assert "SPMD_BACKENDS" in environment.read and "OMP_NUM_THREADS" in environment.read

@@ -5,19 +5,19 @@ from __future__ import annotations
 import numpy as np
 
 from spmd.backends.llvm.emit.function_emitter import FunctionWriter
-from spmd.backends.llvm.emit.native_ops import MakeCallback
 from spmd.backends.llvm.jit.clocks import NativeClock
 from spmd.backends.llvm.jit.entry import ArrayType
 from spmd.backends.llvm.jit.interrupts import POLL_TEXT
 from spmd.backends.llvm.jit.jit import compile_object
-from spmd.backends.llvm.jit.loading import CompiledStretch, StretchCode
+from spmd.backends.llvm.jit.loading import StretchCode
 from spmd.backends.llvm.ops.callbacks import CALL_TEXT
+from spmd.backends.native import CompiledRegion, MakeCallback
 from spmd.compiler.schedule.schedule import NativeRegion
 from spmd.ir import Value
 from spmd.types import TokenType
 
 
-def compile_region(region: NativeRegion, make_callback: MakeCallback, *, clocked: bool = False) -> CompiledStretch:
+def compile_region(region: NativeRegion, make_callback: MakeCallback, *, clocked: bool) -> CompiledRegion:
     """`region` as one function: arrays of its inputs in; out one, or a tuple, of its outputs.
 
     `make_callback` gives what Python runs in place of an op without a native form. `clocked`: the function times its
@@ -45,7 +45,7 @@ def compile_region(region: NativeRegion, make_callback: MakeCallback, *, clocked
         may_raise=writer.may_raise,
         uses_workers=writer.uses_workers,
     )
-    return CompiledStretch(code, writer.callbacks, writer.clock)
+    return CompiledRegion(code, writer.callbacks, writer.clock)
 
 
 def _array_type(value: Value) -> ArrayType | None:

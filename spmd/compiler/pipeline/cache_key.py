@@ -98,21 +98,14 @@ def _sources() -> str:
 
 @cache
 def _libraries() -> str:
-    """Python, what folds constants, and the BLAS whose routines native code calls with its width of integers."""
-    from spmd.backends.llvm.matmul.blas import library  # late, as all of the native back end
-
+    """Python, and what folds constants."""
     numbers = f"NumPy {np.__version__} {np.__file__}, ml_dtypes {ml_dtypes.__version__}, SciPy {version('scipy')}"
-    file = library()
-    return f"{sys.version} {numbers} {'' if file is None else _description(file)} {platform.libc_ver()}"
+    return f"{sys.version} {numbers} {platform.libc_ver()}"
 
 
-@cache
-def _native() -> str:
-    """LLVM and the processor, with the features that code is made for."""
-    from spmd.backends.llvm.jit.jit import made_by  # late, as above
-    from spmd.backends.llvm.jit.processor import host
-
-    return made_by(host())
+def _native(module: Module, function: Function, options: Options) -> object:
+    """The back end's own: its libraries, and the processor with the features that code is made for."""
+    return None if options.native is None else options.native.made_by()
 
 
 def source_files(folder: Path) -> Iterator[str]:
@@ -139,5 +132,5 @@ PARTS: dict[str, Callable[[Module, Function, Options], object]] = {
     "sources": lambda module, function, options: _sources(),
     "libraries": lambda module, function, options: _libraries(),
     "environment": lambda module, function, options: [os.environ.get(name) for name in _OF_LIBRARIES],
-    "native": lambda module, function, options: _native(),
+    "native": _native,
 }

@@ -3,27 +3,25 @@
 An entry is the plan of a program's entry function: the machine code of its native functions, its constants, and the
 ops that Python runs, of which kernels are made anew. It is found by the program as it was given, whatever its file is
 called, and by all else that compiling depends on (spmd.compiler.pipeline.cache_key). The entries lie among those of
-spmd.backends.llvm.jit.cache, whose care they share. An entry that cannot be read is none.
+spmd.support.compiled_cache, whose care they share. An entry that cannot be read is none.
 """
 
 from __future__ import annotations
 
 import pickle
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from spmd.analysis.constants import constant_array
 from spmd.analysis.memory import over_memory
 from spmd.analysis.portable import Packer, Places, PortableOp, PortableTables, Unpacker
+from spmd.backends.native import CompiledRegion, NativeBackend, NativeCode
 from spmd.compiler.pipeline.cache_key import cache_key, pickled
 from spmd.compiler.pipeline.options import Options
 from spmd.compiler.plan.native_regions import MakeStep, callback_of, native_step
 from spmd.compiler.plan.steps import Plan, PlanStep, plan_buffers
 from spmd.ir import Function, Module, Value
 from spmd.ir.attributes import aligned
-
-if TYPE_CHECKING:
-    from spmd.backends.llvm.jit.loading import StretchCode
+from spmd.support.compiled_cache import user_cache
 
 
 @dataclass(frozen=True)
@@ -33,7 +31,7 @@ class _KeptStep:
     op: PortableOp
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
-    code: StretchCode | None
+    code: NativeCode | None
     called: tuple[PortableOp, ...]
 
 
@@ -53,22 +51,23 @@ class KeptProgram:
     """The entry of `function` of `module`, compiled with `options`; what is watched is compiled anew."""
 
     def __init__(self, module: Module, function: Function, options: Options) -> None:
-        from spmd.backends.llvm.jit.cache import user_cache  # loaded late, as all of LLVM
-
-        self._cache = user_cache() if options.is_native and options.watch is None else None
+        self._backend = options.native
+        self._cache = user_cache() if self._backend is not None and options.watch is None else None
         if self._cache is not None:
             self._places = Places(module)
             self._key = cache_key(module, function, options, self._places)
 
     def get(self, make_step: MakeStep) -> Plan | None:
         """The plan that was kept; `make_step` makes the steps that Python runs. None where there is none."""
-        if self._cache is None or self._key is None or (content := self._cache.get(self._key)) is None:
+        if self._backend is None or self._cache is None or self._key is None:
+            return None
+        if (content := self._cache.get(self._key)) is None:
             return None
         kept: _KeptPlan = pickle.loads(content)
         for step in kept.steps:
             if step.code is not None and over_memory("", step.code.arena, step.code.arena) is not None:
                 return None  # compiled again, it is refused with its reason
-        return _plan(kept, Unpacker(kept.tables, self._places.ops), make_step)
+        return _plan(kept, Unpacker(kept.tables, self._places.ops), self._backend, make_step)
 
     def put(self, plan: Plan) -> None:
         """Keeps `plan`, if it can be."""
@@ -93,26 +92,24 @@ def _kept(plan: Plan, packer: Packer) -> _KeptPlan:
     return _KeptPlan(packer.tables, parameters, constants, tuple(steps), results, plan.donated)
 
 
-def _plan(kept: _KeptPlan, unpacker: Unpacker, make_step: MakeStep) -> Plan:
+def _plan(kept: _KeptPlan, unpacker: Unpacker, backend: NativeBackend, make_step: MakeStep) -> Plan:
     constants: dict[Value, object] = {}
     for value in unpacker.values(kept.constants):
         array = constant_array(value.defining_op)
         assert array is not None, "a constant is kept with its elements"
         constants[value] = aligned(array)
     parameters = unpacker.values(kept.parameters)
-    steps = [_step(each, unpacker, make_step) for each in kept.steps]
+    steps = [_step(each, unpacker, backend, make_step) for each in kept.steps]
     plan = Plan(parameters, constants, steps, unpacker.values(kept.results), {})
     plan_buffers(plan, kept.donated)
     return plan
 
 
-def _step(kept: _KeptStep, unpacker: Unpacker, make_step: MakeStep) -> PlanStep:
+def _step(kept: _KeptStep, unpacker: Unpacker, backend: NativeBackend, make_step: MakeStep) -> PlanStep:
     op = unpacker.op(kept.op)
     if kept.code is None:
         return make_step(op)
-    from spmd.backends.llvm.jit.loading import CompiledStretch  # loaded late, as above
-
     called = [unpacker.op(each) for each in kept.called]
     callbacks = [callback_of(make_step(each), None) for each in called]
     inputs, outputs = unpacker.values(kept.inputs), unpacker.values(kept.outputs)
-    return native_step(op, CompiledStretch(kept.code, callbacks), inputs, outputs, called)
+    return native_step(backend, op, CompiledRegion(kept.code, callbacks), inputs, outputs, called)

@@ -145,7 +145,7 @@ class ModuleLowering:
                 plan.constants[op.result] = aligned(array)
         offered = [parameters[index] for index in sorted(donated)] if of_function and watch is None else []
         apart = apart or (watch is not None and not times_parts(watch))
-        plan.steps = plan_steps(self.schedule(block, offered, apart=apart), self._step, watch)
+        plan.steps = plan_steps(self.schedule(block, offered, apart=apart), self.options.native, self._step, watch)
         plan_buffers(plan, donated)
         return plan
 
@@ -156,11 +156,8 @@ class ModuleLowering:
     @cached_property
     def target(self) -> Target | None:
         """What native code can do; None where all ops are run by Python."""
-        if not self.options.is_native:
-            return None
-        from spmd.backends.llvm.target import LlvmTarget  # late: who runs on the numpy back end alone needs no LLVM
-
-        return LlvmTarget.of_process(self.options.thread_count)
+        backend = self.options.native
+        return None if backend is None else backend.target(self.options.thread_count)
 
     def _step(self, op: Op) -> PlanStep:
         return PlanStep(

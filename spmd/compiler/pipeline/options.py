@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -11,6 +10,7 @@ from numbers import Integral, Real
 from typing import Any, Literal, TypedDict, get_type_hints
 
 from collectives.grid import ProcessGrid
+from spmd.backends.native import BACKENDS, NativeBackend, native_backend
 from spmd.compiler.plan.donation import ATTRIBUTES
 from spmd.compiler.schedule.watching import Watch
 from spmd.errors import UsageError
@@ -29,7 +29,8 @@ class CompileOptions(TypedDict, total=False):
     mpmd               ranks may run different programs: they do not compare them at the first call
     collective_timeout seconds after which a rank that waits tells for whom (None: 60, or $COLLECTIVE_TIMEOUT; 0: never)
     collective_abort   such a wait ends the job
-    backends           what runs units, the first that can: "llvm" (native code), "numpy" (a kernel an op, all of them)
+    backends           what runs units, the first that can: "llvm" (native code), "numpy" (a kernel an op, all of them);
+                       what follows "numpy" has nothing left to run
     donate             arguments that may be written over, by number, or "attributes": those that the program marks
                        (tf.aliasing_output, jax.buffer_donor); see spmd.compiler.plan.donation.owned_arrays
     threads            how many threads native code is cut for (None: see spmd.support.machine.default_threads)
@@ -52,8 +53,6 @@ class CompileOptions(TypedDict, total=False):
 
 #: Overlap where a machine is known to gain by it.
 AUTO: Literal["auto"] = "auto"
-#: The back ends there are, the preferred one first.
-BACKENDS = ("llvm", "numpy")
 
 
 def default_backends() -> tuple[str, ...]:
@@ -64,7 +63,7 @@ def default_backends() -> tuple[str, ...]:
         if not _are_backends(chosen):
             raise UsageError(f"SPMD_BACKENDS names back ends among {', '.join(BACKENDS)}, got {named!r}")
         return chosen
-    return BACKENDS if importlib.util.find_spec("llvmlite") else ("numpy",)
+    return BACKENDS
 
 
 def _are_backends(value: object) -> bool:
@@ -89,9 +88,9 @@ class Options:
     watch: Watch | None = None
 
     @property
-    def is_native(self) -> bool:
-        """Whether units become native code where they can."""
-        return "llvm" in self.backends
+    def native(self) -> NativeBackend | None:
+        """What compiles regions of the schedule; None where Python runs all ops."""
+        return native_backend(self.backends)
 
     @property
     def thread_count(self) -> int:

@@ -51,7 +51,7 @@ def _for_native_code(rewrite: Callable[[Block], None]) -> Callable[[Block, PassC
     """A pass that only programs with native code need."""
 
     def run(block: Block, context: PassContext) -> None:
-        if context.options.is_native:
+        if context.options.native is not None:
             rewrite(block)
 
     return run

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from spmd.analysis.constants import constant_array
+from spmd.backends.native import Callback, CompiledRegion, NativeBackend
 from spmd.backends.numpy.core import Kernel
 from spmd.compiler.plan.emit import emit
 from spmd.compiler.plan.steps import NativePart, Plan, PlanStep
@@ -18,37 +18,38 @@ from spmd.dialects.core import is_pure
 from spmd.ir import Block, Op, Value
 from spmd.support.arrays import Results
 
-if TYPE_CHECKING:
-    from spmd.backends.llvm.emit.native_ops import Callback
-    from spmd.backends.llvm.jit.loading import CompiledStretch
-
 MakeStep = Callable[[Op], PlanStep]
 
 
-def plan_steps(schedule: Schedule, make_step: MakeStep, watch: Watch | None = None) -> list[PlanStep]:
-    """The steps of `schedule`; `make_step` gives the step of one op.
+def plan_steps(
+    schedule: Schedule, backend: NativeBackend | None, make_step: MakeStep, watch: Watch | None = None
+) -> list[PlanStep]:
+    """The steps of `schedule`, whose regions `backend` compiles; `make_step` gives the step of one op.
 
     `watch` sees what native code has Python run, and either each region, or the times that native functions take of
     their steps.
     """
-    return [
-        make_step(part.op) if isinstance(part, KernelCall) else _region_step(schedule.block, part, make_step, watch)
-        for part in schedule.parts
-    ]
+    steps = []
+    for part in schedule.parts:
+        if isinstance(part, KernelCall):
+            steps.append(make_step(part.op))
+        else:
+            assert backend is not None, "a schedule without a target has no regions"
+            steps.append(_region_step(schedule.block, part, backend, make_step, watch))
+    return steps
 
 
-def _region_step(block: Block, region: NativeRegion, make_step: MakeStep, watch: Watch | None) -> PlanStep:
-    # Loaded late: who runs on the numpy back end alone needs no LLVM.
-    from spmd.backends.llvm.native_region import compile_region
-
+def _region_step(
+    block: Block, region: NativeRegion, backend: NativeBackend, make_step: MakeStep, watch: Watch | None
+) -> PlanStep:
     called: list[Op] = []
 
     def call_back(op: Op) -> Callback:
         called.append(op)
         return callback_of(make_step(op), watch)
 
-    compiled = compile_region(region, call_back, clocked=times_parts(watch))
-    step = native_step(region.first_op, compiled, list(region.inputs), list(region.outputs), called)
+    compiled = backend.compile(region, call_back, clocked=times_parts(watch))
+    step = native_step(backend, region.first_op, compiled, list(region.inputs), list(region.outputs), called)
     if watch is not None:
         step.ops = _in_order(block, region.ops)
         step.replay = _replay(step, make_step)
@@ -61,14 +62,17 @@ def times_parts(watch: Watch | None) -> bool:
 
 
 def native_step(
-    op: Op, compiled: CompiledStretch, inputs: list[Value], outputs: list[Value], called: Sequence[Op]
+    backend: NativeBackend,
+    op: Op,
+    compiled: CompiledRegion,
+    inputs: list[Value],
+    outputs: list[Value],
+    called: Sequence[Op],
 ) -> PlanStep:
     """The native function as a step, which stands where `op` does and has Python run `called`."""
-    from spmd.backends.llvm.jit.loading import load_stretch  # late, as above
-
-    stretch = load_stretch(compiled)
+    loaded = backend.load(compiled)
     kernel = Kernel(
-        stretch.call, needs_process=stretch.needs_process, overwrites=stretch.overwrites, is_native=stretch.is_plain
+        loaded.call, needs_process=loaded.needs_process, overwrites=loaded.overwrites, is_native=loaded.is_plain
     )
     native = NativePart(compiled.code, tuple(called))
     return PlanStep(op, kernel, inputs, outputs, clock=compiled.clock, native=native)
@@ -103,8 +107,6 @@ def _replay(unit: PlanStep, make_step: MakeStep) -> Callable[..., Iterator[tuple
 
 def callback_of(step: PlanStep, watch: Watch | None) -> Callback:
     """`step` for native code to call: a program of its own, so that what it raises has a place."""
-    from spmd.backends.llvm.emit.native_ops import Callback  # late, as above
-
     inputs = list(dict.fromkeys(step.inputs))
     program = emit(Plan(inputs, {}, [step], step.outputs, {}), watch)
     keeps = not step.kernel.owned or not is_pure(step.op)

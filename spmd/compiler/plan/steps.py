@@ -10,16 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
+from spmd.backends.native import NativeCode
 from spmd.backends.numpy.core import Kernel
 from spmd.compiler.schedule.watching import Clock
 from spmd.ir import Op, Value
 from spmd.support.arrays import Results
 from spmd.types import TensorType
-
-if TYPE_CHECKING:
-    from spmd.backends.llvm.jit.loading import StretchCode
 
 
 def static_shape(value: Value) -> tuple[int, ...] | None:
@@ -32,7 +29,7 @@ def static_shape(value: Value) -> tuple[int, ...] | None:
 class NativePart:
     """The code of a native function, and the ops that it has Python run."""
 
-    code: StretchCode
+    code: NativeCode
     called: tuple[Op, ...]
 
 

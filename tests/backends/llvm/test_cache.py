@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from spmd.backends.llvm.jit import cache, jit
-from spmd.backends.llvm.jit.cache import Cache, user_cache
+from spmd.backends.llvm.jit import jit
+from spmd.support import compiled_cache as cache
+from spmd.support.compiled_cache import Cache, user_cache
 
 TEXT = "define i64 @f(i64 %x) { %y = add i64 %x, 41\n ret i64 %y }"
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import numpy as np
 
 from spmd.backends.llvm.emit.math_library import function_text
-from spmd.backends.llvm.emit.native_ops import CALL, NATIVE, Callback, MakeCallback
+from spmd.backends.llvm.emit.native_ops import CALL, NATIVE
 from spmd.backends.llvm.emit.text import FunctionText
 from spmd.backends.llvm.jit.clocks import NativeClock
 from spmd.backends.llvm.jit.processor import CODE_ATTRIBUTES
@@ -17,6 +17,7 @@ from spmd.backends.llvm.matmul.blas import Routine, routine
 from spmd.backends.llvm.memory.addresses import Addresses
 from spmd.backends.llvm.memory.fill import fill
 from spmd.backends.llvm.parallel.tasks import define, write_nest
+from spmd.backends.native import Callback, MakeCallback
 from spmd.compiler.schedule.buffers import Buffer, Home, nbytes
 from spmd.compiler.schedule.schedule import NativeRegion
 from spmd.compiler.schedule.steps import (

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from spmd.compiler.schedule.fusibility import is_plain
 from spmd.compiler.schedule.target import LibraryPlan
-from spmd.ir import Op, Value, captured_values
-from spmd.support.arrays import Array
+from spmd.ir import Op, captured_values
 from spmd.types import TokenType, Type
 
 if TYPE_CHECKING:
@@ -47,23 +46,6 @@ NATIVE: dict[str, NativeOp] = {}
 #: The native function that calls Python: the number of a callback and the addresses of its arrays in, 0 out if all is
 #: well.
 CALL = "spmd.call"
-
-
-@dataclass(frozen=True, slots=True)
-class Callback:
-    """An op that Python runs: `program` takes the process and arrays of `inputs`, and gives those of `outputs`.
-
-    `keeps_operands`: it may hold on to the arrays that it is given, whose memory is used for other values after.
-    """
-
-    program: Callable[..., tuple[Array, ...]]
-    inputs: Sequence[Value]
-    outputs: Sequence[Value]
-    keeps_operands: bool
-
-
-#: Makes the callback of an op.
-MakeCallback = Callable[[Op], Callback]
 
 
 def native(

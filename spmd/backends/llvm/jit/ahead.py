@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NoReturn
 
 import numpy as np
@@ -15,6 +14,7 @@ from spmd.backends.llvm.jit.jit import compile_module
 from spmd.backends.llvm.jit.processor import host
 from spmd.backends.llvm.matmul.blas import linked
 from spmd.backends.llvm.target import LlvmTarget
+from spmd.backends.native import ObjectFile
 from spmd.compiler.schedule.fusibility import is_plain
 from spmd.compiler.schedule.fusion import fuse
 from spmd.compiler.schedule.schedule import plan_region
@@ -24,19 +24,6 @@ from spmd.types import TensorType, TupleType, Type
 
 #: Nobody can interrupt it.
 _POLL_TEXT = f"define internal i32 @{POLL}() {{\n  ret i32 0\n}}"
-
-
-@dataclass(frozen=True)
-class ObjectFile:
-    """`image` defines a function of C that takes the addresses of arguments, of results and of memory to work in.
-
-    `scratch`: bytes of that memory. `needs`: routines of BLAS that it calls. `target`: what it was compiled for.
-    """
-
-    image: bytes
-    scratch: int
-    needs: tuple[str, ...]
-    target: str
 
 
 def object_file(block: Block, name: str) -> ObjectFile:

@@ -17,8 +17,8 @@ from functools import cache, wraps
 import llvmlite
 import llvmlite.binding as llvm
 
-from spmd.backends.llvm.jit.cache import user_cache
 from spmd.backends.llvm.jit.processor import Processor, host, target_machine
+from spmd.support.compiled_cache import user_cache
 
 #: LLVM's own tables are not made for several threads, and libraries are named one after another.
 _LOCK = threading.RLock()

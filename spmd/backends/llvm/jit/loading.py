@@ -8,12 +8,11 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from spmd.backends.llvm.emit.math_library import link
-from spmd.backends.llvm.emit.native_ops import Callback
 from spmd.backends.llvm.emit.writer import Callee
 from spmd.backends.llvm.jit.clocks import NativeClock
 from spmd.backends.llvm.jit.entry import ArrayType, python_function
@@ -22,6 +21,7 @@ from spmd.backends.llvm.jit.jit import ObjectCode, load_object
 from spmd.backends.llvm.matmul.blas import routine
 from spmd.backends.llvm.ops.callbacks import Callbacks
 from spmd.backends.llvm.parallel import workers
+from spmd.backends.native import CompiledRegion, LoadedRegion
 from spmd.errors import ExecutionError
 from spmd.support.arrays import Array, Results
 
@@ -56,32 +56,9 @@ class StretchCode:
     uses_workers: bool
 
 
-@dataclass(frozen=True, slots=True)
-class CompiledStretch:
-    """A native function, what Python runs for it, by number, and what times its parts."""
-
-    code: StretchCode
-    callbacks: Sequence[Callback] = ()
-    clock: NativeClock | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Stretch:
-    """A native function for Python. `needs_process`: it takes the process before the arrays.
-
-    `is_plain`: it takes and gives arrays, no tokens, and does not call Python.
-    `overwrites` has pairs (output, input): the output is the input's array.
-    """
-
-    call: Callable[..., Results]
-    needs_process: bool
-    overwrites: tuple[tuple[int, int], ...]
-    is_plain: bool
-
-
-def load_stretch(compiled: CompiledStretch) -> Stretch:
+def load_region(compiled: CompiledRegion) -> LoadedRegion:
     """The native function in this process."""
-    code = compiled.code
+    code = cast(StretchCode, compiled.code)
     linked = link(code.callees)
     symbols = {**{name: routine(name).address for name in code.routines}, **linked.symbols}
     if code.uses_workers:
@@ -95,14 +72,14 @@ def load_stretch(compiled: CompiledStretch) -> Stretch:
     keep = (library, code.constants, callbacks)
     inputs = [_usual(each) for each in code.inputs]
     native = python_function(library.address("stretch"), code.arguments, f"stretch{next(_NUMBERS)}", keep, inputs)
-    call = _call(_clocked(native, compiled.clock), code, inputs)
+    call = _call(_clocked(native, cast(NativeClock | None, compiled.clock)), code, inputs)
     has_tokens = None in code.inputs or None in code.results
     if has_tokens:
         call = _without_tokens(call, code)
     if callbacks is not None:
         call = callbacks.running(call)
     is_plain = callbacks is None and not has_tokens
-    return Stretch(call, callbacks is not None, tuple(code.over.items()), is_plain)
+    return LoadedRegion(call, callbacks is not None, tuple(code.over.items()), is_plain)
 
 
 def _clocked(native: Callable[..., int], clock: NativeClock | None) -> Callable[..., int]:

@@ -14,8 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from spmd.backends.llvm.emit.native_ops import CALL, Callback
+from spmd.backends.llvm.emit.native_ops import CALL
 from spmd.backends.llvm.jit.interpreter import ANSWER, interpreter_symbols
+from spmd.backends.native import Callback
 from spmd.compiler.schedule.buffers import nbytes
 from spmd.ir import Value
 from spmd.support.arrays import Array, Results

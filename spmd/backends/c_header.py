@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from spmd.backends.llvm.jit.ahead import ObjectFile
+from spmd.backends.native import ObjectFile
 from spmd.types import TensorType
 
 #: NumPy's kind and bytes of an element: C's type of it. What C has no type for is its bits.

@@ -1,0 +1,60 @@
+"""The back end of native code by LLVM.
+
+What writes code is loaded when code is first written: a program that is found in the cache is only loaded and run.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING
+
+from spmd.backends.llvm.jit.jit import made_by
+from spmd.backends.llvm.jit.loading import load_region
+from spmd.backends.llvm.jit.processor import host
+from spmd.backends.llvm.matmul.blas import library
+from spmd.backends.native import CompiledRegion, LoadedRegion, MakeCallback, NativeBackend, ObjectFile
+from spmd.compiler.schedule.schedule import NativeRegion
+from spmd.ir import Block
+
+if TYPE_CHECKING:
+    from spmd.backends.llvm.target import LlvmTarget
+
+
+class LlvmBackend:
+    """Regions as functions of LLVM's, which call BLAS and LAPACK."""
+
+    name = "llvm"
+
+    def target(self, threads: int) -> LlvmTarget:
+        from spmd.backends.llvm.target import LlvmTarget  # late: it loads what writes code
+
+        return LlvmTarget.of_process(threads)
+
+    def compile(self, region: NativeRegion, make_callback: MakeCallback, *, clocked: bool) -> CompiledRegion:
+        from spmd.backends.llvm.native_region import compile_region  # late, as above
+
+        return compile_region(region, make_callback, clocked=clocked)
+
+    def load(self, compiled: CompiledRegion) -> LoadedRegion:
+        return load_region(compiled)
+
+    def object_file(self, block: Block, name: str) -> ObjectFile:
+        from spmd.backends.llvm.jit.ahead import object_file  # late, as above
+
+        return object_file(block, name)
+
+    def made_by(self) -> str:
+        return f"{made_by(host())} {blas_file()}"
+
+    def made_for(self) -> str:
+        return f"{host().cpu}, vectors of {host().vector_bits} bits"
+
+
+@cache
+def blas_file() -> str:
+    """The BLAS whose routines code calls with its width of integers: its file, with size and time of change."""
+    file = library()
+    return "" if file is None else f"{file} {file.stat().st_size} {file.stat().st_mtime_ns}"
+
+
+BACKEND: NativeBackend = LlvmBackend()

@@ -1,0 +1,121 @@
+"""What a back end that compiles regions of a schedule offers, and the table of those there are.
+
+Who compiles programs reads this module alone: nothing outside of spmd.backends imports the inside of a back end. One is
+added by a module that has its `BACKEND`, and a line in the table. A back end's libraries are loaded when it is first
+used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, Protocol, cast
+
+from spmd.compiler.schedule.schedule import NativeRegion
+from spmd.compiler.schedule.target import Target
+from spmd.compiler.schedule.watching import Clock
+from spmd.ir import Block, Op, Value
+from spmd.support.arrays import Array, Results
+
+
+@dataclass(frozen=True, slots=True)
+class Callback:
+    """An op that Python runs: `program` takes the process and arrays of `inputs`, and gives those of `outputs`.
+
+    `keeps_operands`: it may hold on to the arrays that it is given, whose memory is used for other values after.
+    """
+
+    program: Callable[..., tuple[Array, ...]]
+    inputs: Sequence[Value]
+    outputs: Sequence[Value]
+    keeps_operands: bool
+
+
+#: Makes the callback of an op.
+MakeCallback = Callable[[Op], Callback]
+
+
+class NativeCode(Protocol):
+    """A compiled region as it is kept between runs: it can be pickled."""
+
+    @property
+    def arena(self) -> int:
+        """Bytes of the memory that it works in."""
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledRegion:
+    """The code of a region, what Python runs for it, by number, and what times its steps."""
+
+    code: NativeCode
+    callbacks: Sequence[Callback] = ()
+    clock: Clock | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedRegion:
+    """A region's function in this process. `needs_process`: it takes the process before the arrays.
+
+    `is_plain`: it takes and gives arrays, no tokens, and does not call Python. `overwrites` has pairs (output, input):
+    the output is the input's array.
+    """
+
+    call: Callable[..., Results]
+    needs_process: bool
+    overwrites: tuple[tuple[int, int], ...]
+    is_plain: bool
+
+
+@dataclass(frozen=True)
+class ObjectFile:
+    """`image` defines a function of C that takes the addresses of arguments, of results and of memory to work in.
+
+    `scratch`: bytes of that memory. `needs`: routines of BLAS that it calls. `target`: what it was compiled for.
+    """
+
+    image: bytes
+    scratch: int
+    needs: tuple[str, ...]
+    target: str
+
+
+class NativeBackend(Protocol):
+    """A back end that compiles regions to functions."""
+
+    @property
+    def name(self) -> str: ...
+
+    def target(self, threads: int) -> Target:
+        """What its code can do in this process, where up to `threads` share the work."""
+
+    def compile(self, region: NativeRegion, make_callback: MakeCallback, *, clocked: bool) -> CompiledRegion:
+        """`region` as code; `make_callback` gives what Python runs in it. `clocked`: it times its steps."""
+
+    def load(self, compiled: CompiledRegion) -> LoadedRegion:
+        """The function of `compiled` in this process."""
+
+    def object_file(self, block: Block, name: str) -> ObjectFile:
+        """`block` as the function `name` of an object file. CompileError for what only Python runs."""
+
+    def made_by(self) -> str:
+        """What its code depends on beside the schedule: versions, the processor."""
+
+    def made_for(self) -> str:
+        """What its code is made for, for people to read."""
+
+
+#: What runs all ops, one by one.
+NUMPY = "numpy"
+#: The modules of back ends that compile regions, by name, the preferred one first.
+_MODULES = {"llvm": "spmd.backends.llvm.backend"}
+#: The back ends there are, the preferred one first.
+BACKENDS = (*_MODULES, NUMPY)
+
+
+def native_backend(names: Sequence[str]) -> NativeBackend | None:
+    """The back end of `names`, the preferred one first, that compiles regions.
+
+    None where NumPy's comes first, which runs all there is.
+    """
+    return None if names[0] == NUMPY else cast(NativeBackend, cast(Any, import_module(_MODULES[names[0]])).BACKEND)
