@@ -120,6 +120,7 @@ class Emitter(OpBuilder):
         return {} if self.processes.by_replica else {"channel_handle": self._channel()}
 
     def all_gather(self, value: Value, dimension: int, axes: Axes) -> Value:
+        """The blocks of `value` of all processes along `axes`, joined along `dimension`."""
         type = value.tensor.with_shape(scale_shape(value.tensor.static_shape, dimension, self.mesh.count(axes)))
         if type.size == 0:
             return self.splat(0, type)
@@ -127,12 +128,14 @@ class Emitter(OpBuilder):
         return self.op("stablehlo.all_gather", [value], [type], attributes).results[0]
 
     def all_reduce(self, value: Value, axes: Axes, name: str) -> Value:
+        """The reduction by the op `name` of `value` over the processes along `axes`."""
         if value.tensor.size == 0:
             return value
         region = self.fold(name, value.tensor)
         return self.op("stablehlo.all_reduce", [value], None, self._among_all(axes), [region]).results[0]
 
     def reduce_scatter(self, value: Value, dimension: int, axes: Axes, name: str) -> Value:
+        """As `all_reduce`; each process gets its block of the result along `dimension`."""
         type = value.tensor.with_shape(split_shape(value.tensor.static_shape, dimension, self.mesh.count(axes)))
         if value.tensor.size == 0:
             return self.splat(0, type)

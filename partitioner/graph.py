@@ -43,6 +43,7 @@ class Spec:
     version: int = 0
 
     def sharding(self, mesh: DeviceMesh) -> Sharding:
+        """The layout as it is now."""
         return Sharding(mesh, tuple(self.dimensions), self.partial, self.reduction)
 
 
@@ -82,6 +83,7 @@ class Graph:
         self._uses: dict[Value, int] = {}
 
     def build(self) -> None:
+        """Makes the specs and edges of the whole program; CompileError for contradicting annotations."""
         for op in _all_ops(self.program.block):
             for operand in op.operands:
                 self._uses[operand] = self._uses.get(operand, 0) + 1
@@ -118,6 +120,7 @@ class Graph:
         return spec
 
     def spec(self, value: Value, manual: frozenset[int]) -> Spec:
+        """The spec of `value`, made on first use; `manual`: the sub-axes that the code around it is manual over."""
         own_spec = self.specs.get(value)
         if own_spec is None:
             own_spec = self.specs[value] = self._new(value, manual | self.program.manual.get(value, frozenset()))

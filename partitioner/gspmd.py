@@ -36,6 +36,7 @@ class TileSharding:
 
     @property
     def rank(self) -> int:
+        """The number of dimensions of the tensors that it is for."""
         return len(self.tiles) - len(self.subgroups)
 
     @cached_property

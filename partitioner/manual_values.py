@@ -84,6 +84,7 @@ class _Components:
         self._parents: dict[Value, Value] = {}
 
     def of(self, value: Value) -> Value:
+        """The value that stands for the set of `value`."""
         root = value
         while (parent := self._parents.get(root, root)) is not root:
             root = parent
@@ -93,9 +94,11 @@ class _Components:
         return root
 
     def join(self, values: list[Value]) -> None:
+        """Puts `values` into one set."""
         for value in values:
             self._parents.setdefault(value, value)
             self._parents[self.of(value)] = self.of(values[0])
 
     def values(self) -> list[Value]:
+        """All values that have been joined."""
         return list(self._parents)

@@ -53,6 +53,7 @@ class DeviceMesh:
 
     @cached_property
     def sizes(self) -> tuple[int, ...]:
+        """The size of each sub-axis."""
         return tuple(sub_axis.size for sub_axis in self.sub_axes)
 
     @cached_property
@@ -143,6 +144,7 @@ class Grid:
 
     @property
     def size(self) -> int:
+        """The number of devices."""
         return prod(size for _, size in self.axes)
 
 

@@ -19,6 +19,7 @@ class ProcessLayout:
 
     @property
     def grid(self) -> ProcessGrid:
+        """The process grid of the layout."""
         return ProcessGrid(self.devices, 1) if self.by_replica else ProcessGrid(self.replicas, self.devices)
 
 

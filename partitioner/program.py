@@ -132,6 +132,7 @@ class _Importer:
         self._used: set[Value] = set()
 
     def ask(self, value: Value, annotation: Annotation | None) -> None:
+        """Records the annotation of `value`, if there is one."""
         if annotation is not None:
             self.annotations[value] = annotation
 
@@ -161,6 +162,7 @@ class _Importer:
         return constant_clone.result
 
     def append(self, ops: list[Op], values: dict[Value, Value], block: Block) -> _Work:
+        """Appends copies of `ops` to `block`; `values` maps the values of the program to their copies."""
         for op in ops:
             if op.name in CALLS:
                 yield self._call(op, values, block)

@@ -71,6 +71,7 @@ class _Runner:
         self.allowed: frozenset[int] | None = None
 
     def run(self) -> None:
+        """Propagates until nothing changes, by user priority and then by round."""
         specs = {id(spec): spec for edge in self.graph.edges for spec in edge.specs}.values()
         priorities = sorted({0, *(entry[0] for spec in specs for entry in spec.hidden.values())})
         for priority in priorities:

@@ -72,6 +72,7 @@ class _Publisher:
         return make_op("sdy.mesh", (), (), {"sym_name": self.reader.mesh_name, "mesh": sdy.Mesh(axes)})
 
     def function(self) -> Function:
+        """The function with the layouts of its values written on it."""
         block = self.program.block
         self._block(block)
         local = local_function(self.program.function, block)

@@ -53,6 +53,7 @@ class ShardingReader:
         return self._axes[grid]
 
     def mesh_of(self, reference: SymbolRefAttr | sdy.Mesh) -> sdy.Mesh:
+        """The mesh that a sharding refers to, by name or inline."""
         return reference if isinstance(reference, sdy.Mesh) else self._sdy[reference.root]
 
     def axes(self, refs: Iterable[sdy.AxisRef], mesh: sdy.Mesh) -> Axes:
@@ -127,6 +128,7 @@ class ShardingReader:
         return self.mesh
 
     def tiles(self, text: str, op: Op) -> tuple[TileSharding, ...]:
+        """The shardings in the GSPMD string `text` of `op`; CompileError if it is none."""
         return _parse(text, op)
 
     def tile_annotation(self, tile: TileSharding, type: Type) -> tuple[Annotation | None, frozenset[int]]:

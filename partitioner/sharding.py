@@ -37,6 +37,7 @@ class Sharding:
 
     @property
     def rank(self) -> int:
+        """The number of dimensions of the tensor."""
         return len(self.dimensions)
 
     @property
@@ -46,6 +47,7 @@ class Sharding:
 
     @property
     def is_replicated(self) -> bool:
+        """Whether every device holds all of the tensor."""
         return not self.partial and not any(self.dimensions)
 
     def count(self, dimension: int) -> int:
@@ -74,6 +76,7 @@ class Sharding:
         return tuple(slices)
 
     def with_dimension(self, dimension: int, axes: Axes) -> Sharding:
+        """The same layout with `dimension` cut along `axes`."""
         changed = (*self.dimensions[:dimension], axes, *self.dimensions[dimension + 1 :])
         return replace(self, dimensions=changed)
 

@@ -29,6 +29,7 @@ def _work(lowering: Lowering, rule: Rule, assignment: Assignment) -> float:
 
 @lowers("stablehlo.dot_general", "stablehlo.dot", "stablehlo.einsum", "stablehlo.unary_einsum")
 def dot(lowering: Lowering, op: Op) -> None:
+    """Products along sharded contracting dimensions are partial sums."""
     rule = local_rule(op)
     if any(isinstance(value.tensor.element_type, QuantizedType) for value in op.operands):
         rule = replace(rule, kinds=tuple(REPLICATE if kind == REDUCE else kind for kind in rule.kinds))

@@ -112,6 +112,7 @@ class Lowering:
         return tuple(entry.sharding for entry in self._entries(value))
 
     def current_sharding(self, value: Value) -> Sharding:
+        """The layout in which `value` was made."""
         return self._entries(value)[0].sharding
 
     def defer(self, op: Op) -> None:
@@ -251,6 +252,7 @@ class Lowering:
         self.manual = outer_axes
 
     def enter(self, ops: list[Op], is_loop: bool) -> None:
+        """Opens a block whose ops are appended to `ops`."""
         self._scopes.append(OpenBlock(ops, is_loop, []))
         self.emitter.ops = ops
 
@@ -262,6 +264,7 @@ class Lowering:
         self.emitter.ops = self._scopes[-1].ops if self._scopes else []
 
     def ops(self, ops: Sequence[Op]) -> None:
+        """Lowers `ops` one after another into the innermost block."""
         for op in ops:
             self.emitter.location = op.location
             name = op.name if self.device_of(op) is None else ON_DEVICE
@@ -349,6 +352,7 @@ class Lowering:
         return best[1]
 
     def assignment_cost(self, op: Op, rule: Rule, assignment: Assignment) -> float:
+        """What resharding operands and results costs with an assignment, in bytes sent."""
         spent = 0.0
         for value, mapping in zip(op.operands, rule.operands, strict=True):
             if isinstance(value.type, TensorType) and mapping:
@@ -361,6 +365,7 @@ class Lowering:
         return spent
 
     def note(self, op: Op, text: str) -> None:
+        """Records, with its place, something about `op` that a user should be told."""
         self.notes.append(f"{op.location}: {op.name}: {text}")
 
 

@@ -71,6 +71,7 @@ def broadcast_in_dim(lowering: Lowering, op: Op) -> None:
 
 @lowers("stablehlo.broadcast")
 def broadcast(lowering: Lowering, op: Op) -> None:
+    """A broadcast of blocks; along new dimensions each process makes its own block."""
     rule = local_rule(op)
     assignment = lowering.choose(op, rule)
     shape = sharding_of(lowering.mesh, rule.results[0], assignment).local_shape(op.result.tensor.static_shape)
@@ -126,6 +127,7 @@ def _exchange(
 
 @lowers("stablehlo.slice")
 def slice_(lowering: Lowering, op: Op) -> None:
+    """Each process fetches the elements of its block of the result."""
     starts, strides = op["start_indices"], op["strides"]
     size, out = op.operands[0].tensor.static_shape, op.result.tensor.static_shape
 
@@ -215,6 +217,7 @@ def _sum_of_parts(lowering: Lowering, op: Op, otherwise: float) -> bool:
 
 @lowers("stablehlo.reverse")
 def reverse(lowering: Lowering, op: Op) -> None:
+    """Each process fetches the elements of its block of the result and reverses them."""
     size = op.operands[0].tensor.static_shape
 
     def windows(_: int, dimension: int, blocks: int) -> HaloWindow:

@@ -63,6 +63,7 @@ def _boundary(
 
 @lowers("stablehlo.custom_call")
 def custom_call(lowering: Lowering, op: Op) -> None:
+    """GSPMD's calls into and out of manual code reshard to the boundary; any other call is lowered by its rule."""
     if not is_boundary(op):
         by_rule(lowering, op)
         return

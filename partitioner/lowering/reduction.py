@@ -46,6 +46,7 @@ def folding(region: Region, operand: Value) -> tuple[str | None, Array | None]:
 
 @lowers("stablehlo.reduce")
 def reduce(lowering: Lowering, op: Op) -> None:
+    """Along sharded dimensions a known reducer gives partial results, which are reduced over the processes later."""
     count = len(op.operands) // 2
     name, zero = folding(op.region("body"), op.operands[0]) if count == 1 else (None, None)
     rule = local_rule(op)
@@ -123,6 +124,7 @@ def _reduce_candidates(lowering: Lowering, op: Op, rule: Rule, count: int) -> No
 
 @lowers("stablehlo.reduce_window")
 def reduce_window(lowering: Lowering, op: Op) -> None:
+    """Windows on sharded dimensions fetch the neighbouring elements that they cover."""
     rule = local_rule(op)
     windows = windows_of(op)
     scan = windows.running_axis()

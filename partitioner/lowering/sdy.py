@@ -14,6 +14,7 @@ from spmd.types import TensorType
 
 @lowers("sdy.sharding_constraint", "sdy.reshard")
 def constraint(lowering: Lowering, op: Op) -> None:
+    """Reshards the operand to the layout of the result."""
     value = op.operands[0]
     if not isinstance(value.type, TensorType):
         lowering.set(op.result, lowering.whole(value), None)
@@ -24,6 +25,7 @@ def constraint(lowering: Lowering, op: Op) -> None:
 
 @lowers("sdy.propagation_barrier")
 def barrier(lowering: Lowering, op: Op) -> None:
+    """The operand in its current layout: propagation alone is restricted."""
     layout = lowering.current_sharding(op.operands[0])
     lowering.set(op.result, lowering.get(op.operands[0], layout), layout)
 

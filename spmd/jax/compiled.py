@@ -56,6 +56,7 @@ class Compiled:
 
     @cached_property
     def executable(self) -> Executable:
+        """The compiled program, made on first use."""
         return compile(self.module, self.grid, partition=self.is_global, **self._options)
 
     def cost(self) -> Prediction:

@@ -39,6 +39,7 @@ class AbstractLeaf:
 
     @property
     def struct(self) -> jax.ShapeDtypeStruct:
+        """The `jax.ShapeDtypeStruct` of the leaf."""
         return jax.ShapeDtypeStruct(  # type: ignore[no-untyped-call]
             self.shape, self.dtype, weak_type=self.weak, sharding=self.sharding
         )

@@ -75,6 +75,7 @@ def _tiled(module: Module) -> Iterator[int]:
 
 
 def is_callback(op: Op) -> bool:
+    """Whether `op` calls a Python function of a JAX program."""
     return op.name == "stablehlo.custom_call" and str(op["call_target_name"]).startswith("spmd.jax.callback.")
 
 

@@ -57,21 +57,26 @@ class TracedLocation(Location):
 
     @property
     def is_known(self) -> bool:
+        """Whether JAX recorded a line of Python."""
         return bool(self._place()[0])
 
     @property
     def file(self) -> str:
+        """The file of the line, or of the program where none is known."""
         return self._place()[0] or self._program.file
 
     @property
     def line(self) -> int:
+        """The number of the line, from 1."""
         return self._place()[1] or self._program.line
 
     @property
     def column(self) -> int:
+        """The column in the line, from 1."""
         return self._place()[2] + 1 if self.is_known else self._program.column
 
     def quote(self) -> str:
+        """The source line with a caret below the column."""
         if not self.is_known:
             return self._program.quote()
         text = linecache.getline(self.file, self.line).rstrip("\n")

@@ -127,6 +127,7 @@ class _Stacked(Compiled):
 
     @functools.cached_property
     def simulation(self) -> Simulation:
+        """The compiled stacked program, made on first use."""
         return simulate_module(self.module, self.grid, **self._options)
 
     @functools.cached_property
