@@ -38,13 +38,12 @@ class Guards:
         function_emitter._EMBEDDED = -1
         arena.ALIGNMENT = 1
         Arena.place = lambda buffers: self._place(buffers._sizes)
-        load = loading.load_stretch
+        make_call = loading._call
 
-        def load_with_guards(compiled: Any) -> Any:
-            constants = tuple(map(self.copy, compiled.code.constants))
-            return load(replace(compiled, code=replace(compiled.code, constants=constants)))
+        def call_with_guards(native: Any, code: Any, types: Any) -> Any:
+            return make_call(native, replace(code, constants=tuple(map(self.copy, code.constants))), types)
 
-        loading.load_stretch = load_with_guards
+        loading._call = call_with_guards
 
     def copy(self, array: np.ndarray) -> np.ndarray:
         """`array` between two pages that must not be touched."""

@@ -58,6 +58,8 @@ def dynamic_iota(op: Op, context: Context) -> Kernel:
 @kernel("stablehlo.dynamic_pad")
 def dynamic_pad(op: Op, context: Context) -> Kernel:
     def call(operand: Array, value: Array, low: Array, high: Array, interior: Array) -> Array:
+        if min(sizes_of(interior), default=0) < 0:
+            raise _failure(op, f"(C3) 0 <= interior_padding, got {sizes_of(interior)}")
         padded: Array = padder(operand.shape, sizes_of(low), sizes_of(high), sizes_of(interior)).call(operand, value)
         return padded
 
