@@ -18,7 +18,7 @@ import spmd
 from launch.conformance import Case, entry_point, read_cases
 from tests.backends.llvm.drawn import drawn_program
 from tests.memory.guards import Guards
-from tests.memory.programs import indexing_program, with_arguments, with_wrong_sizes
+from tests.memory.programs import indexing_program, with_arguments, with_constant, with_wrong_sizes
 
 FOLDER = Path(__file__).parents[2].parent / "shared" / "conformance"
 #: A program's name, and what makes it: a module, the name of its function, and arguments.
@@ -75,7 +75,7 @@ def indices(begin: int, count: int) -> Iterator[Program]:
 
 
 def drawn(begin: int, count: int) -> Iterator[Program]:
-    """Random programs of all that loop nests are made of."""
+    """Random programs of all that loop nests are made of; of every other one, an argument is a constant."""
     found = []
 
     @seed(begin)
@@ -88,6 +88,8 @@ def drawn(begin: int, count: int) -> Iterator[Program]:
 
     draw()
     for number, (module, arrays) in enumerate(found):
+        if number % 2 and len(arrays) > 1:
+            module, arrays = with_constant(module, arrays), arrays[1:]
         yield f"drawn {number} from {begin}", lambda module=module, arrays=arrays: (module, "main", arrays)
 
 
@@ -113,6 +115,8 @@ def main(kind: str, placement: str, begin: str, count: str) -> None:
             if kind not in ("mutants", "drawn"):
                 raise
         sound += made is not None
+    assert guards.results > 0 or kind in ("symbolic", "mutants"), "native code was given no memory"
+    assert min(guards.constants, guards.arenas) > 0 or kind != "drawn", "some memory was not guarded"
     print(f"sound: {sound}")
 
 

@@ -30,6 +30,8 @@ class Guards:
         #: By the size of an arena, which is no other's: where the pages lie that must not be touched.
         self._arenas: dict[int, list[int]] = {}
         self._numbers = itertools.count(1)
+        #: How many results, constants and arenas have been guarded: native code is given what it is given here.
+        self.results = self.constants = self.arenas = 0
 
     def install(self) -> None:
         """From now on, all that native code is given lies between such pages; small values, too, lie in buffers."""
@@ -41,6 +43,7 @@ class Guards:
         make_call = loading._call
 
         def call_with_guards(native: Any, code: Any, types: Any) -> Any:
+            self.constants += len(code.constants)
             return make_call(native, replace(code, constants=tuple(map(self.copy, code.constants))), types)
 
         loading._call = call_with_guards
@@ -55,7 +58,9 @@ class Guards:
         """In the place of np.empty."""
         forbidden = self._arenas.get(shape) if isinstance(shape, int) else None
         if forbidden is None:
+            self.results += 1
             return self.array((shape,) if isinstance(shape, int) else shape, np.dtype(dtype))
+        self.arenas += 1
         memory = np.frombuffer(_mapped(shape), np.uint8)
         for place in forbidden:
             _forbid(memory.ctypes.data + place, PAGE)

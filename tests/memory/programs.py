@@ -8,7 +8,9 @@ from spmd.analysis.constants import constant_array
 from spmd.compiler.pipeline.passes import with_function
 from spmd.compiler.transforms.inline import inline
 from spmd.dialects.faults import faults
+from spmd.dialects.make import make_op
 from spmd.ir import Function, Op, Value
+from spmd.ir.attributes import DenseAttr
 from spmd.types import FunctionType, TensorType, Type
 
 #: Ops whose meaning is their declared shape.
@@ -74,6 +76,22 @@ def _unsized(type: Type) -> Type:
     if not isinstance(type, TensorType) or type.is_quantized:
         return type
     return TensorType((None,) * type.rank, type.element_type)
+
+
+def with_constant(module: spmd.Module, arrays: list[np.ndarray]) -> spmd.Module:
+    """The program with its first argument as a constant."""
+    flat = inline(module, module.function("main"), whole=True)
+    first, *others = flat.body.arguments
+    attribute = DenseAttr(arrays[0], first.tensor)
+    constant = make_op("stablehlo.constant", (), [first.type], {"value": attribute}, location=flat.location)
+    for op in flat.body.ops:
+        for inner in op.walk():
+            inner.replace_operands({first: constant.result})
+    flat.body.ops.insert(0, constant)
+    flat.body.set_arguments(others)
+    inputs = tuple(value.type for value in others)
+    flat.attributes = {"sym_name": "main", "function_type": FunctionType(inputs, flat.type.results)}
+    return with_function(module, flat)
 
 
 def with_wrong_sizes(function: Function, arrays: list[np.ndarray], rng: np.random.Generator) -> list[np.ndarray]:

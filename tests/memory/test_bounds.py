@@ -1,6 +1,7 @@
 """No program reads or writes a byte outside of its buffers: each lies between two pages that must not be touched."""
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -25,6 +26,18 @@ def _run(kind: str, placement: str, begin: int, count: int) -> None:
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=900, check=False)
     assert done.returncode == 0, f"{done.stdout[-600:]}\n{done.stderr[-3000:]}"
     assert "sound: " in done.stdout.splitlines()[-1]
+
+
+@pytest.mark.parametrize(("placement", "beside"), [("end", 20), ("start", -1)])
+def test_a_byte_beside_a_buffer_ends_the_process(placement: str, beside: int) -> None:
+    code = f"""import ctypes, numpy as np; from tests.memory.guards import Guards
+array = Guards(at_end={placement == "end"}).array((5,), np.dtype(np.float32)); array[:] = 7
+print(array.sum(), flush=True); print(ctypes.c_char.from_address(array.ctypes.data + {beside}).value)"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.stdout == "35.0\n", done.stderr
+    assert done.returncode == -signal.SIGSEGV
 
 
 @pytest.mark.parametrize("placement", ["end", "start"])
