@@ -209,6 +209,8 @@ class Watcher:
     def _tell_of_others(self, waited: float) -> None:
         """This rank has ended and cannot leave before the others; the lowest such rank says so."""
         states = self._ask_all()
+        if len(states) == self.comm.size and all(state.ended for state in states.values()):
+            return  # they have ended meanwhile
         if min(rank for rank, state in states.items() if state.ended) == self.comm.rank:
             text = f"process {self.comm.rank} has ended {waited:.0f} s ago and waits for the others to end\n"
             self._warn(text + states_text(self._texts(states)))

@@ -26,6 +26,7 @@ from launch.folders import job_folder
 from launch.hydra_banners import HydraBannerFilter
 from launch.lingering import Lingering, running_children
 from launch.listeners import Listeners
+from launch.mpi_start import MpiStart
 from launch.mpirun import LOOPBACK_ALONE, WITHOUT_NETWORK, Kind
 from launch.report_filter import ReportFilter
 from launch.silence import SilentHosts
@@ -87,15 +88,17 @@ def run(
     *,
     one_machine: bool = True,
     growth: Growth | None = None,
+    ranks: int = 0,
 ) -> int:
     """Run a launcher of ``kind``, all of whose ranks may be on ``one_machine``, and return the exit status.
 
-    A job with ``growth``, which may be none, is elastic, and can be found by others.
+    A job with ``growth``, which may be none, is elastic, and can be found by others. Where the number of ``ranks`` is
+    given, they are watched until MPI has begun.
     The status is that of the first rank that failed, or 128 + N after signal N. Signals that reach this process go on
     to the job. The message of a rank that failed comes last on stderr.
     """
     for starts in range(1, MOST_STARTS + 1):
-        status = _run_once(command, added_environment, kind, one_machine, growth, starts)
+        status = _run_once(command, added_environment, kind, one_machine, growth, ranks, starts)
         if status is not None:
             return status
         print("spmd launch: ranks were lost before MPI had begun on all; the job is started again", file=sys.stderr)
@@ -108,6 +111,7 @@ def _run_once(
     kind: Kind,
     one_machine: bool,
     growth: Growth | None,
+    ranks: int,
     starts: int,
 ) -> int | None:
     """The exit status; None where the job, started so many times, is to be started again."""
@@ -137,7 +141,9 @@ def _run_once(
             if printing is not None:
                 os.close(printing)
         beginning = None if growth is None else Beginning(process.pid, growth.ranks, reports)
-        watchers = [] if growth is None else growth.watchers(process.pid, reports)
+        watchers: list[RankWatcher] = [*growth.watchers(process.pid, reports)] if growth is not None else []
+        if ranks and one_machine and growth is None:
+            watchers.append(MpiStart(ranks, reports, environment))
         lingering = Lingering(process.pid) if kind == "openmpi" and one_machine else None
         listeners = Listeners(process.pid, proxies=kind == "hydra") if one_machine else None
         job = _Job(process, messages, printed, reports, beginning, watchers, lingering, listeners)

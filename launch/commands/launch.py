@@ -140,7 +140,7 @@ def run(args: argparse.Namespace) -> int:
     alone = mpirun.on_one_machine(launcher, plan)
     host = os.uname().nodename if alone else ""
     growth = None if chosen is None else job.Growth(args.ranks, chosen.most, host, chosen.patience)
-    return job.run(line, added, launcher.kind, one_machine=alone, growth=growth)
+    return job.run(line, added, launcher.kind, one_machine=alone, growth=growth, ranks=args.ranks)
 
 
 def _likely(command: Sequence[str]) -> str:
