@@ -11,9 +11,12 @@ from spmd.compiler.pipeline.options import CompileOptions, chosen_options
 from spmd.errors import UsageError
 from spmd.jax.process_view import Axes
 from spmd.jax.statics import Donated, as_names, as_numbers
-from spmd.jax.step import JittedFunction, function_and_statics
+from spmd.jax.step import Declared, JittedFunction, function_and_statics
 from spmd.support.arrays import Tree, UserFunction
 from spmd.support.usage import check_grid
+
+#: Arguments of a function, by number or name.
+Names = int | str | Sequence[int | str]
 
 
 class JitOptions(CompileOptions, total=False):
@@ -25,6 +28,8 @@ class JitOptions(CompileOptions, total=False):
     donate_argnames: str | Sequence[str]
     static_argnums: int | Sequence[int]
     static_argnames: str | Sequence[str]
+    replicated: Names
+    replicated_results: bool | int | Sequence[int]
     as_jax: bool
 
 
@@ -45,6 +50,8 @@ def jit(
     donate_argnames: str | Sequence[str] = (),
     static_argnums: int | Sequence[int] = (),
     static_argnames: str | Sequence[str] = (),
+    replicated: Names = (),
+    replicated_results: bool | int | Sequence[int] = (),
     as_jax: bool = False,
     **options: Unpack[CompileOptions],
 ) -> Tree:
@@ -65,6 +72,10 @@ def jit(
         arguments. Results may then be the very arrays that were given. What cannot be written over, such as a
         jax.Array, is copied.
     :param static_argnums, static_argnames: as jax.jit takes them; those of a function that is jax.jit's are so anyway.
+    :param replicated: arguments, by number or name, that are the same on all processes. When the function is traced,
+        its communication is checked (see `spmd check`): what is certainly wrong is a CollectiveError at its line, what
+        is suspected a CommunicationWarning.
+    :param replicated_results: numbers of results that are to be the same on all processes, or True for all of them.
     :param as_jax: results are jax.Arrays; by default NumPy arrays, which JAX takes as well.
     :param options: those of spmd.compile.
     :raises UsageError: for axes, static arguments and leaves that are none, and a number of ranks that does not fit.
@@ -74,9 +85,20 @@ def jit(
     def jitted(function: UserFunction) -> JittedFunction:
         plain, statics = function_and_statics(function, static_argnums, static_argnames, "spmd.jax.jit")
         _check_options(as_jax, options)
-        return JittedFunction(plain, _all_axes(axes, grid), statics, as_jax, options, donated)
+        declared = Declared(_arguments(replicated), replicated_results)
+        return JittedFunction(plain, _all_axes(axes, grid), statics, as_jax, options, donated, declared)
 
     return jitted if function is None else jitted(function)
+
+
+def _arguments(given: Names) -> Donated:
+    """Arguments that are given by number or name."""
+    entries = tuple(given) if isinstance(given, list | tuple) else (given,)
+    numbers = tuple(entry for entry in entries if isinstance(entry, int))
+    names = tuple(entry for entry in entries if isinstance(entry, str))
+    if len(numbers) + len(names) < len(entries):
+        raise UsageError(f"replicated has numbers and names of arguments, got {given!r}")
+    return Donated(numbers, names)
 
 
 def _check_options(as_jax: object, options: CompileOptions) -> None:

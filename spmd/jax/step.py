@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import types
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import jax
@@ -12,6 +13,7 @@ import numpy as np
 
 from spmd.errors import ExecutionError, UsageError
 from spmd.ir import Module
+from spmd.jax.checking import check, result_leaves
 from spmd.jax.compiled import Compiled
 from spmd.jax.leaves import AbstractLeaf, form_of
 from spmd.jax.process_view import Axes
@@ -31,6 +33,14 @@ if TYPE_CHECKING:
 _flatten = jax.tree_util.tree_flatten
 
 
+@dataclass(frozen=True)
+class Declared:
+    """What a function's user says is the same on all processes: arguments, and results by their numbers, or all."""
+
+    arguments: Donated = field(default_factory=Donated)
+    results: bool | int | Sequence[int] = ()
+
+
 class JittedFunction:
     """What `spmd.jax.jit` makes of a function: call it with this process's trees.
 
@@ -45,6 +55,7 @@ class JittedFunction:
         as_jax: bool,
         options: Mapping[str, Tree],
         donated: Donated,
+        declared: Declared | None = None,
     ) -> None:
         functools.update_wrapper(self, function)
         self._function = function
@@ -54,6 +65,7 @@ class JittedFunction:
         self._as_jax = as_jax
         self._options = dict(options)
         self._donated = donated
+        self._declared = declared or Declared()
         self._programs = Programs(self._compile)
         self._last: Compiled | None = None
         self._last_generation = 0  # of the ranks, at the last call
@@ -182,6 +194,8 @@ class JittedFunction:
         insert = functools.partial(self._statics.insert, static)
         lowered = lower(self._function, self.axes, insert, tree, forms)
         refuse_axes(self._function, self._axes, lowered.is_global, "spmd.jax.jit")
+        replicated = self._statics.leaves_of(self._declared.arguments, tree)
+        check(lowered, replicated, result_leaves(self._declared.results, lowered.out_tree))
         donated = self._statics.leaves_of(self._donated, tree)
         return Compiled(lowered, tree, static, forms, self._as_jax, {**self._options, **lowered.donate(donated)})
 

@@ -185,16 +185,15 @@ class Analysis:
         if not self.recording or (op, kind) in self._reported or is_ignored(kind, op.location):
             return
         self._reported.add((op, kind))
-        self.findings.append(Finding(kind, certain, Diagnostic(op.location, text, op.name, notes=tuple(notes))))
+        self.findings.append(Finding(kind, certain, Diagnostic(op.location, text, op.name, notes=tuple(notes)), op))
 
-    def report_result(self, value: Value, entry: Function, text: str, notes: Sequence[str]) -> None:
+    def report_result(self, value: Value, entry: Function, text: str, certain: bool, notes: Sequence[str]) -> None:
         """Adds a finding at what makes `value`, a result of `entry`."""
         op = value.defining_op or entry
         if is_ignored(Kind.VARYING_RESULT, op.location):
             return
-        self.findings.append(
-            Finding(Kind.VARYING_RESULT, True, Diagnostic(op.location, text, op.name, notes=tuple(notes)))
-        )
+        diagnostic = Diagnostic(op.location, text, op.name, notes=tuple(notes))
+        self.findings.append(Finding(Kind.VARYING_RESULT, certain, diagnostic, op))
 
     def after(self, op: Op, groups: Groups, part: Partition, roots: Partition) -> Partition:
         """Who holds the same result of the collective `op` on an operand of `part`."""

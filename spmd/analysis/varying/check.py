@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from collectives.grid import ProcessGrid
+from spmd.analysis.collectives import COMMUNICATING
 from spmd.analysis.grid import grid_of
 from spmd.analysis.shardings import is_sharded
 from spmd.analysis.varying import control_flow, manual, sources
@@ -16,7 +17,7 @@ from spmd.analysis.varying.matching import match
 from spmd.analysis.varying.reasons import reasons
 from spmd.analysis.varying.sums import check_sums
 from spmd.errors import CompileError, Diagnostic, UsageError
-from spmd.ir import Function, Module
+from spmd.ir import Function, Module, Value, captured_values
 from spmd.ir.attributes import IntegerAttr
 
 #: Modules that file rules of ops in analysis.RULES.
@@ -131,7 +132,26 @@ def _check_result(analysis: Analysis, entry: Function, index: int) -> None:
     pair = fact.may.disagreeing(range(analysis.partitions.size))
     assert pair is not None
     text = (
-        f"result {index} is held for the same on all processes, and differs between processes {pair[0]} and {pair[1]}: "
-        "no collective (all_reduce, or pmean in JAX) stands between it and what differs"
+        f"result {index} is held for the same on all processes, and differs between processes {pair[0]} and {pair[1]}"
     )
-    analysis.report_result(value, entry, text, reasons(analysis, value))
+    certain = not _communicates(analysis, value)
+    if certain:
+        text += ": no collective (all_reduce, or pmean in JAX) stands between it and what differs"
+    analysis.report_result(value, entry, text, certain, reasons(analysis, value))
+
+
+def _communicates(analysis: Analysis, value: Value) -> bool:
+    """Whether communication made `value`, by way of values that vary: it may be the same where that is not seen."""
+    waiting, seen = [value], {value}
+    while waiting:
+        op = waiting.pop().defining_op
+        if op is None:
+            continue
+        if any(inner.name in COMMUNICATING for inner in op.walk()):
+            return True
+        operands = [*op.operands, *(captured_values(op) if op.regions else ())]
+        for operand in operands:
+            if operand not in seen and not analysis.fact(operand).is_uniform:
+                seen.add(operand)
+                waiting.append(operand)
+    return False

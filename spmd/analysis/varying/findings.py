@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from spmd.errors import Diagnostic, Location
+from spmd.ir import Op
 
 
 class Kind(Enum):
@@ -24,11 +25,12 @@ class Kind(Enum):
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that is wrong, or suspected where the analysis cannot be `certain`."""
+    """One thing that is wrong at `op`, or suspected where the analysis cannot be `certain`."""
 
     kind: Kind
     certain: bool
     diagnostic: Diagnostic
+    op: Op
 
     def __str__(self) -> str:
         return str(self.diagnostic)

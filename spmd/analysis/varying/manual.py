@@ -57,7 +57,7 @@ def analyse(module: Module, op: Op, mesh: Mesh) -> Analysis:
                 continue
             text = f'result {index} is replicated along "{axis}" by its out_sharding, and differs there'
 
-            analysis.report(Kind.VARYING_RESULT, op, text, True, reasons(analysis, value))
+            analysis.report(Kind.VARYING_RESULT, op, text, False, reasons(analysis, value))
             break
     return analysis
 

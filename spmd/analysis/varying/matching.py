@@ -75,10 +75,11 @@ def match(programs: Sequence[Sequence[Event]], program_of: Sequence[int], names:
     for scenario in _SCENARIOS:
         run = _Run(programs, program_of, names, scenario)
         run.go()
-        for finding, op in run.findings:
-            known = found.get((op, finding.kind))
-            if not is_ignored(finding.kind, op.location) and (known is None or finding.certain > known.certain):
-                found[op, finding.kind] = finding
+        for finding in run.findings:
+            key = finding.op, finding.kind
+            known = found.get(key)
+            if not is_ignored(finding.kind, finding.op.location) and (known is None or finding.certain > known.certain):
+                found[key] = finding
         if not any(process.decided for process in run.processes):
             break
     return list(found.values())
@@ -102,7 +103,7 @@ class _Run:
     def __init__(
         self, programs: Sequence[Sequence[Event]], program_of: Sequence[int], names: Sequence[str], scenario: int
     ) -> None:
-        self.findings: list[tuple[Finding, Op]] = []
+        self.findings: list[Finding] = []
         self._channels = _channels(programs, program_of)
         self._scenario = scenario
         self._messages: dict[tuple[int, int, int], deque[_Message]] = {}
@@ -216,7 +217,8 @@ class _Run:
     # --- reports -----------------------------------------------------------------------------------------------------
 
     def _file(self, kind: Kind, op: Op, text: str, certain: bool, notes: Sequence[str] = ()) -> None:
-        self.findings.append((Finding(kind, certain, Diagnostic(op.location, text, op.name, notes=tuple(notes))), op))
+        diagnostic = Diagnostic(op.location, text, op.name, notes=tuple(notes))
+        self.findings.append(Finding(kind, certain, diagnostic, op))
 
     def _report_mismatch(self, first: _Process, second: _Process) -> None:
         assert isinstance(first.at, _Join) and isinstance(second.at, _Join)
@@ -232,7 +234,7 @@ class _Run:
     def _report_waiting(self) -> None:
         """Reports a shortest circle of processes that wait for each other, or a chain to one that has ended."""
         waiting = [process for process in self.processes if process.at is not None]
-        if not waiting or any(finding.kind is Kind.DIVERGENT_COLLECTIVE for finding, _ in self.findings):
+        if not waiting or any(finding.kind is Kind.DIVERGENT_COLLECTIVE for finding in self.findings):
             return
         chain = min((self._chain(process) for process in waiting[:_MOST_STARTS]), key=len)
         first = chain[0]

@@ -19,7 +19,7 @@ from spmd.ir import Op, Value
 from spmd.types import ElementType, TensorType
 
 #: Functions that JAX's random bits come from, by their names in its programs.
-_RANDOM_BITS = re.compile(r"random_bits|rng_bit_generator|^_?rng_")
+_RANDOM_BITS = re.compile(r"random_bits|rng_bit_generator|^_?rng_|threefry2x32")
 #: Ops that put random numbers and data together, element by element.
 _MIXING = ("stablehlo.multiply", "stablehlo.select", "stablehlo.add", "stablehlo.subtract")
 #: Those by which a mask is applied.

@@ -1,0 +1,64 @@
+"""What is wrong with a traced function's communication, found before any process runs it; errors at the user's line."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Collection, Sequence
+
+from collectives.grid import ProcessGrid
+from spmd.analysis.varying.check import check_processes
+from spmd.analysis.varying.findings import Finding, Kind
+from spmd.errors import CollectiveError, UsageError
+from spmd.jax.tracing import Lowered
+from spmd.support.arrays import Tree
+
+#: What JAX writes into the name of an op of a derivative. There, the sum of what is the same is what `psum` means.
+_TRANSPOSED = "transpose("
+
+
+class CommunicationWarning(UserWarning):
+    """Something is suspected of a program's communication. A comment `spmd: ignore` in its line silences it."""
+
+
+def check(lowered: Lowered, replicated: Sequence[int], results: Collection[int]) -> None:
+    """CollectiveError for what is certainly wrong, CommunicationWarning for what is suspected.
+
+    `replicated` are leaves of the arguments that are the same on all processes, `results` such leaves of the results.
+    """
+    if lowered.processes == 1:
+        return
+    arguments = [lowered.tokens + lowered.kept.index(leaf) for leaf in replicated if leaf in lowered.kept]
+    findings = [
+        finding
+        for finding in check_processes(
+            lowered.module,
+            ProcessGrid(1, lowered.processes),
+            replicated_arguments=arguments,
+            replicated_results=[lowered.tokens + leaf for leaf in results],
+        )
+        if not _is_of_derivative(finding)
+    ]
+    certain = [finding.diagnostic for finding in findings if finding.certain]
+    if certain:
+        raise CollectiveError(certain)
+    for finding in findings:
+        warnings.warn(str(finding), CommunicationWarning, stacklevel=2)
+
+
+def result_leaves(which: bool | int | Sequence[int], tree: Tree) -> list[int]:
+    """The leaves of the results that `which` names: all, or those of results by their numbers; `tree` is of all."""
+    if isinstance(which, bool):
+        return list(range(tree.num_leaves)) if which else []
+    numbers = (which,) if isinstance(which, int) else tuple(which)
+    children = tree.children() if tree.node_data() is not None and tree.node_data()[0] is tuple else [tree]
+    starts = [0]
+    for child in children:
+        starts.append(starts[-1] + child.num_leaves)
+    for number in numbers:
+        if not isinstance(number, int) or not 0 <= number < len(children):
+            raise UsageError(f"replicated_results has {number!r}, and the function gives {len(children)} results")
+    return [leaf for number in numbers for leaf in range(starts[number], starts[number + 1])]
+
+
+def _is_of_derivative(finding: Finding) -> bool:
+    return finding.kind is Kind.REPEATED_SUM and _TRANSPOSED in (finding.op.debug_location or "")
