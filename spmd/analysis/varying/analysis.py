@@ -233,9 +233,8 @@ def _random_of(op: Op, operands: Sequence[Fact]) -> Op | None:
     return next((fact.random for fact in operands if fact.random is not None), None)
 
 
-_SAME_ELEMENTS = frozenset(
-    ("stablehlo.reshape", "stablehlo.transpose", "stablehlo.slice", "stablehlo.optimization_barrier")
-)
+#: Ops whose result has the operand's elements, each once.
+_SAME_ELEMENTS = frozenset(f"stablehlo.{name}" for name in ("reshape", "transpose", "slice", "bitcast_convert"))
 
 
 def _grouping(op: Op) -> Hashable:

@@ -115,7 +115,7 @@ def _check_mixing(analysis: Analysis, op: Op, facts: Sequence[Fact]) -> None:
     data = [
         (value, fact)
         for value, fact in zip(op.operands, facts, strict=True)
-        if fact.random is None and value.type == op.results[0].type
+        if fact.random is None and value.type == op.results[0].type and not _is_broadcast(value)
     ]
     varying = next((value for value, fact in data if not fact.is_uniform), None)
     if random.is_uniform and varying is not None:
@@ -127,6 +127,14 @@ def _check_mixing(analysis: Analysis, op: Op, facts: Sequence[Fact]) -> None:
         drawn = next(value for value, fact in zip(op.operands, facts, strict=True) if fact is random)
         notes = [f"  drawn by {source.name} at {source.location}, of a key that differs:"]
         analysis.report(Kind.DIFFERENT_RANDOM, op, text, False, [*notes, *reasons(analysis, drawn)])
+
+
+def _is_broadcast(value: Value) -> bool:
+    """Whether elements of `value` are the same along a dimension: a scale, and no data."""
+    op = value.defining_op
+    if op is None or op.name != "stablehlo.broadcast_in_dim":
+        return False
+    return op.operands[0].tensor.shape != value.tensor.shape
 
 
 def _is_masking(op: Op, random: Fact) -> bool:
