@@ -18,6 +18,7 @@ from spmd.dialects.process_groups import (
     check_pairs,
     check_root,
     data_operands,
+    refuse_channel_id,
 )
 from spmd.dialects.result_types import keeps_type
 from spmd.dialects.shapes import bounds_of, tensor
@@ -77,7 +78,7 @@ def _scaled(small: TensorType, large: TensorType, dimension: int) -> str | None:
     )
     if sound:
         part, whole = small.shape[dimension], large.shape[dimension]
-        sound = part is None or (part > 0 and (whole is None or whole % part == 0))
+        sound = part is None or whole is None or (whole >= part and whole % part == 0 if part else whole == 0)
     return None if sound else f"{checks.listed(map(checks.shape_text, (small.shape, large.shape)))} along {dimension}"
 
 
@@ -265,3 +266,15 @@ CROSS_REPLICA_SUM = define(
 )
 
 CROSS_REPLICA_SUM.infers("", "type(result) = type(operand)")(lambda op: [op.operands[0].type])
+
+
+for _declared in (
+    ALL_GATHER,
+    ALL_REDUCE,
+    ALL_TO_ALL,
+    REDUCE_SCATTER,
+    COLLECTIVE_BROADCAST,
+    COLLECTIVE_REDUCE,
+    COLLECTIVE_PERMUTE,
+):
+    refuse_channel_id(_declared)

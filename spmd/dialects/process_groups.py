@@ -92,6 +92,16 @@ def check_channel(declared: OpDef, label: str, *, advisory: bool = False) -> Non
         return str(handle) if op["use_global_device_ids"] and handle <= 0 else None
 
 
+def refuse_channel_id(declared: OpDef) -> None:
+    """The specification's table calls the channel `channel_id`; MLIR's attribute is `channel_handle`, which is read."""
+
+    @declared.constraint("", "the channel is given as channel_handle")
+    def _(op: Op) -> str | None:
+        if "channel_id" not in op.discardable:
+            return None
+        return "channel_id: write channel_handle = #stablehlo.channel_handle<handle = 1, type = 1>"
+
+
 def data_operands(op: Op) -> tuple[Value, ...]:
     """The operands but for the dynamic root."""
     rooted = op.definition is not None and "has_dynamic_root" in op.definition.attribute_table
