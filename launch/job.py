@@ -1,20 +1,17 @@
 """Running one job: its signals, its messages, its exit status."""
 
 import contextlib
-import math
 import os
-import select
 import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import Protocol, TextIO
+from typing import Protocol
 
 from collectives import endings, failure
 from collectives.failure import ELASTIC_VARIABLE, REPORTS_VARIABLE, end_with_parent
@@ -31,12 +28,11 @@ from launch.mpirun import LOOPBACK_ALONE, WITHOUT_NETWORK, Kind
 from launch.report_filter import ReportFilter
 from launch.silence import SilentHosts
 from launch.stopped import StoppedRanks
+from launch.streams import PATIENCE_SECONDS, Stream, say
 from spmd.runtime.requests import RunningJob
 
 FORWARDED = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2"))
 ENDING = frozenset(FORWARDED[:3])
-PATIENCE_SECONDS = 5.0
-QUIET_SECONDS = 0.2
 #: How long a job may take to end after one of its ranks has failed.
 _ENDING_SECONDS = 10.0
 #: The pause between two looks, and for how long, while the launcher begins to listen.
@@ -70,17 +66,6 @@ class RankWatcher(Protocol):
         """What the user is to be told."""
 
 
-class Filter(Protocol):
-    """Takes banners out of a stream of bytes."""
-
-    @property
-    def patience(self) -> float: ...
-
-    def feed(self, data: bytes) -> bytes: ...
-
-    def flush(self) -> bytes: ...
-
-
 def run(
     command: Sequence[str],
     added_environment: Mapping[str, str],
@@ -101,7 +86,7 @@ def run(
         status = _run_once(command, added_environment, kind, one_machine, growth, ranks, starts)
         if status is not None:
             return status
-        print("spmd launch: ranks were lost before MPI had begun on all; the job is started again", file=sys.stderr)
+        say("spmd launch: ranks were lost before MPI had begun on all; the job is started again")
     return failure.EXIT_FAILURE
 
 
@@ -121,7 +106,7 @@ def _run_once(
             RunningJob(os.getpid(), growth.most, growth.host, reports).leave_note()
         environment = {**local, **os.environ, **added_environment, REPORTS_VARIABLE: str(reports)}
         messages, writing = os.pipe()
-        printed, printing = os.pipe() if kind == "hydra" else (None, None)
+        printed, printing = os.pipe()
         try:
             # The job keeps the reading end too: should this process die, Open MPI's launcher would meet a broken pipe
             # at its first word, and leave without ending the ranks.
@@ -130,23 +115,24 @@ def _run_once(
                 env=environment,
                 stdout=printing,
                 stderr=writing,
-                pass_fds=(messages,),
+                pass_fds=(messages, printed),
                 preexec_fn=end_with_parent,
             )
         except OSError as error:
-            print(f"spmd launch: {command[0]}: {error.strerror}", file=sys.stderr)
+            say(f"spmd launch: {command[0]}: {error.strerror}")
             return 126
         finally:
             os.close(writing)
-            if printing is not None:
-                os.close(printing)
+            os.close(printing)
         beginning = None if growth is None else Beginning(process.pid, growth.ranks, reports)
         watchers: list[RankWatcher] = [*growth.watchers(process.pid, reports)] if growth is not None else []
         if ranks and one_machine and growth is None:
             watchers.append(MpiStart(ranks, reports, environment))
         lingering = Lingering(process.pid) if kind == "openmpi" and one_machine else None
         listeners = Listeners(process.pid, proxies=kind == "hydra") if one_machine else None
-        job = _Job(process, messages, printed, reports, beginning, watchers, lingering, listeners)
+        banners = [HydraBannerFilter()] if kind == "hydra" else []
+        output = Stream(printed, sys.stdout, *banners)
+        job = _Job(process, messages, output, reports, beginning, watchers, lingering, listeners)
         return job.finish(starts, elastic=ELASTIC_VARIABLE in added_environment, one_machine=one_machine)
 
 
@@ -168,54 +154,12 @@ def _of_this_machine(alone: bool, grows: bool) -> Iterator[dict[str, str]]:
         yield {SHARED_VARIABLE: str(folder), **network}
 
 
-class _Stream:
-    """What the job writes to one of our own streams, passed on through filters by a thread of its own."""
-
-    def __init__(self, pipe: int, target: TextIO, *filters: Filter) -> None:
-        self._pipe, self._target, self._filters = pipe, target, filters
-        self._thread = threading.Thread(target=self._pass, daemon=True)
-        self._thread.start()
-
-    def finish(self) -> None:
-        """Waits until all is passed on; a process that outlived the job may hold the pipe open: not for long."""
-        self._thread.join(timeout=PATIENCE_SECONDS)
-
-    def _pass(self) -> None:
-        quiet = 0.0
-        while True:
-            ready, _, _ = select.select([self._pipe], [], [], QUIET_SECONDS)
-            if not ready:
-                quiet += QUIET_SECONDS
-                self._flush(quiet)
-                continue
-            quiet = 0.0
-            data = os.read(self._pipe, 65536)
-            if not data:
-                break
-            # Open MPI ends its banners with a NUL.
-            self._write(data.replace(b"\0", b"") if self._target is sys.stderr else data, self._filters)
-        self._flush(math.inf)
-
-    def _flush(self, quiet: float) -> None:
-        """Passes on what filters hold, when nothing has come for `quiet` seconds."""
-        for index, filter in enumerate(self._filters, 1):
-            if quiet >= filter.patience:
-                self._write(filter.flush(), self._filters[index:])
-
-    def _write(self, data: bytes, filters: Sequence[Filter]) -> None:
-        for filter in filters:
-            data = filter.feed(data)
-        if data:
-            self._target.buffer.write(data)
-            self._target.flush()
-
-
 class _Job:
     def __init__(
         self,
         process: subprocess.Popen[bytes],
         messages: int,
-        printed: int | None,
+        printed: Stream,
         reports: Path,
         beginning: Beginning | None,
         watchers: Sequence[RankWatcher],
@@ -238,9 +182,7 @@ class _Job:
         self._filter = BannerFilter()
         self._remote_reports = ReportFilter(reports)
         self._connections = ConnectionFilter()
-        self._streams = [_Stream(messages, sys.stderr, self._remote_reports, self._connections, self._filter)]
-        if printed is not None:
-            self._streams.append(_Stream(printed, sys.stdout, HydraBannerFilter()))
+        self._streams = [Stream(messages, sys.stderr, self._remote_reports, self._connections, self._filter), printed]
 
     def finish(self, starts: int, *, elastic: bool, one_machine: bool) -> int | None:
         """Waits for the end, and tells why the job failed, if it did. The exit status; None where the job, started so
@@ -267,8 +209,19 @@ class _Job:
         if failed and self._beginning is not None and self._beginning.may_start_again(starts, self._missing):
             return None
         if message:
-            print(message, file=sys.stderr, flush=True)
-        return status
+            say(message)
+        return self._after_losses(status)
+
+    def _after_losses(self, status: int) -> int:
+        """The status once it is told what of the job's words could not be written."""
+        if status or self._ended_by is not None:
+            return status
+        if any(stream.is_deserted for stream in self._streams):
+            return 128 + signal.SIGPIPE
+        losses = [f"spmd launch: {stream.loss}" for stream in self._streams if stream.loss]
+        if losses:
+            say("\n".join(losses))
+        return failure.EXIT_FAILURE if losses else 0
 
     def _final_status(self, status: int, ending: rank.Ending | None) -> int:
         if self._ended_by is not None:
@@ -295,11 +248,14 @@ class _Job:
                 if self._listeners is not None:
                     self._listeners.keep_local()
                 for text in [text for watcher in self._watchers for text in watcher.look()]:
-                    print(f"spmd launch: {text}", file=sys.stderr, flush=True)
+                    say(f"spmd launch: {text}")
                 if self._beginning is not None and self._missing is None:
                     self._missing = self._beginning.missing()
-                if self._lingering is not None and self._lingering.lingers():
+                talks = not all(stream.is_quiet for stream in self._streams)
+                if self._lingering is not None and self._lingering.lingers() and not talks:
                     return self._end_lingering(elastic)
+                if self._ended_by is None and any(stream.is_deserted for stream in self._streams):
+                    self._ended_by, due = signal.SIGPIPE, now
                 if due is None and (self._missing is not None or self._has_failed_long_ago(now)):
                     due = now
                 elif due is None and self._ended_by is not None:

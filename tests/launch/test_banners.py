@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from launch import job
 from launch.banners import RULE, BannerFilter
+from launch.streams import QUIET_SECONDS
 
 KILLED = (
     RULE
@@ -57,7 +58,7 @@ def test_ending_banners_are_read_and_dropped_however_they_arrive(banner: bytes, 
 def test_a_launcher_may_rest_between_the_lines_of_a_banner(lines: int, capfd: pytest.CaptureFixture[str]) -> None:
     written = KILLED.splitlines(keepends=True)
     first, last = b"".join(written[:lines]), b"".join(written[lines:])
-    launcher = f"import os, time; os.write(2, {first!r}); time.sleep({3 * job.QUIET_SECONDS}); os.write(2, {last!r})"
+    launcher = f"import os, time; os.write(2, {first!r}); time.sleep({3 * QUIET_SECONDS}); os.write(2, {last!r})"
     job.run([sys.executable, "-c", launcher], {})
     told = "spmd launch: rank 2 (process 3398 on vm) was killed by signal 9 (SIGKILL); all other ranks were ended\n"
     assert capfd.readouterr().err == told
