@@ -6,12 +6,19 @@ from launch import options, output
 
 HELP = "reprint a program, in the pretty or the generic form, or as a pass leaves it"
 
+_SCHEDULE = "schedule"
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.program(parser)
     parser.add_argument("--generic", action="store_true", help="every op in MLIR's generic form")
     parser.add_argument("--debug-info", action="store_true", help="with the locations that the program came with")
-    parser.add_argument("--after", metavar="PASS", help="as this pass leaves it, or each pass in turn: all")
+    parser.add_argument(
+        "--after",
+        metavar="PASS",
+        help="as this pass leaves it, or each pass in turn: all; or what is made after them: schedule",
+    )
+    parser.add_argument("--threads", type=int, metavar="N", help="of the schedule: how many share the work")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -25,10 +32,17 @@ def run(args: argparse.Namespace) -> int:
     from spmd.compiler.pipeline.passes import NAMES, after_each, with_function
     from spmd.compiler.pipeline.prepare import prepare
 
-    if args.after not in (*NAMES, "all"):
-        raise spmd.SpmdError(f"no pass {args.after!r}; the passes are {', '.join(NAMES)}, or all of them: all")
-    prepared = prepare(module, None, args.function)
+    if args.after not in (*NAMES, _SCHEDULE, "all"):
+        passes = ", ".join(NAMES)
+        raise spmd.SpmdError(f"no pass {args.after!r}; the passes are {passes}, or all of them: all; then {_SCHEDULE}")
+    prepared = prepare(module, None, args.function, threads=args.threads)
     lowering = ModuleLowering(prepared.module, prepared.options)
+    if args.after == _SCHEDULE:
+        from spmd.compiler.schedule.text import schedule_text
+
+        body = lowering.flatten(prepared.function).body
+        output.write_program(schedule_text(lowering.schedule(body), lowering.schedule).rstrip())
+        return 0
     for name, function in after_each(prepared.module, prepared.function, lowering.pass_context):
         if args.after in (name, "all"):
             if args.after == "all":

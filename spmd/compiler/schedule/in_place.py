@@ -161,8 +161,7 @@ def place_update(memory: Memory, nest: Nest, op: Op, frame: Frame) -> Iterator[I
         shared = shared or op.operands[: updated(op)].count(operand) > 1
         if placed is before or (placed is None and mine and not shared):
             memory.assign(result, before)
-        else:
-            memory.allocate(frame, result)
+        elif memory.allocate(frame, result) is not before:
             yield Initial(result, operand)
 
 

@@ -1,0 +1,272 @@
+"""A schedule as text, with all that it decides: for tests that state what is expected of a program, and for reading.
+
+    region (%0, %1) -> (%5), threads 1, arena 4096
+      step 0: loop nests
+        unit reduction over 4x256 fold [1] -> %5 : reduce, multiply
+        nest [i0 < 4, i1 < 256], lanes 64 of i1, tasks 2 of i0 by 2
+          load f32 %0[256*i0 + i1]
+          fold [i1] maximum.f32 -> f32 %5[i0]
+        buffers %5 in result 2
+        cost 1024 operations, 4096 bytes read, 16 bytes written
+
+Values are numbered as the program has them: arguments, then what ops give, those of regions behind their op's. Loops of
+a nest are i0, i1, ..., outermost first; an address counts elements of its buffer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from spmd.analysis.affine import Affine
+from spmd.analysis.constants import constant_array
+from spmd.analysis.scalar.expression import Expression, Primitive, walk
+from spmd.compiler.schedule.arena import Placement
+from spmd.compiler.schedule.buffers import Buffer, Home
+from spmd.compiler.schedule.fusion import Unit
+from spmd.compiler.schedule.lanes import lanes_of
+from spmd.compiler.schedule.nest import Load, Nest, Stage, Store
+from spmd.compiler.schedule.schedule import NativeRegion, Schedule
+from spmd.compiler.schedule.step_costs import cost_of_step
+from spmd.compiler.schedule.steps import (
+    BatchRun,
+    Branches,
+    Callback,
+    KernelCall,
+    LibraryCall,
+    Loop,
+    LoopNests,
+    RowGroup,
+    Step,
+    ViewStep,
+)
+from spmd.compiler.schedule.tasks import Cut, FoldCut
+from spmd.compiler.schedule.watching import name_of
+from spmd.ir import Block, Op, Value
+
+_KINDS: dict[type[Step], str] = {
+    LoopNests: "loop nests",
+    RowGroup: "row by row",
+    BatchRun: "batch by batch",
+    LibraryCall: "library call",
+    ViewStep: "view",
+    Callback: "callback",
+    Branches: "branches",
+    Loop: "loop",
+    KernelCall: "kernel",
+}
+
+
+def schedule_text(schedule: Schedule, schedule_of: Callable[[Block], Schedule]) -> str:
+    """`schedule` as text; `schedule_of` gives that of a block that Python runs."""
+    return "\n".join(_Printer(_numbered(schedule.block), schedule_of).parts(schedule, "")) + "\n"
+
+
+def _numbered(block: Block) -> dict[Value, str]:
+    """The names of a block's values, those of regions inside among them."""
+    names: dict[Value, str] = {}
+    pending: list[Block | Op] = [block]
+    while pending:
+        each = pending.pop()
+        values = each.arguments if isinstance(each, Block) else each.results
+        for value in values:
+            names[value] = f"%{len(names)}"
+        inner = each.ops if isinstance(each, Block) else [b for region in each.regions for b in region.blocks]
+        pending += reversed(inner)
+    return names
+
+
+class _Printer:
+    def __init__(self, names: dict[Value, str], schedule_of: Callable[[Block], Schedule]) -> None:
+        self.names, self.schedule_of = names, schedule_of
+        self.number = 0
+
+    def parts(self, schedule: Schedule, indent: str) -> Iterator[str]:
+        for part in schedule.parts:
+            if isinstance(part, KernelCall):
+                yield from self.step(part, None, indent)
+                continue
+            over = [f"{self.name(new)} over {self.name(old)}" for new, old in part.overwrites.items()]
+            ends = f"{self.list(part.inputs)} -> {self.list(part.outputs)}"
+            text = [f"region {ends}", f"threads {part.threads}", f"arena {part.placement.size}", *over]
+            yield indent + ", ".join(text)
+            for step in part.body.steps:
+                yield from self.step(step, part, indent + "  ")
+
+    # --- steps ---
+
+    def step(self, step: Step, region: NativeRegion | None, indent: str) -> Iterator[str]:
+        yield f"{indent}step {self.number}: {_KINDS[type(step)]}{_how(step)}"
+        self.number += 1
+        inner = indent + "  "
+        for unit in step.all_units:
+            yield inner + self.unit(unit)
+        for nest, cut in _nests(step):
+            yield from self.nest(nest, cut, inner)
+        if region is not None:
+            for text in self.memory(step, region):
+                yield f"{inner}buffers {text}"
+        cost = cost_of_step(step)
+        yield f"{inner}cost {cost.operations} operations, {cost.read} bytes read, {cost.written} bytes written"
+        yield from self.blocks(step, region, inner)
+
+    def blocks(self, step: Step, region: NativeRegion | None, indent: str) -> Iterator[str]:
+        """What a step runs, block by block."""
+        for number, block in enumerate(step.blocks):
+            yield f"{indent}block {number} -> {self.list(block.results)}"
+            for each in block.steps:
+                yield from self.step(each, region, indent + "  ")
+        if isinstance(step, KernelCall) and step.op.name in ("stablehlo.while", "stablehlo.if", "stablehlo.case"):
+            for number, region_of_op in enumerate(step.op.regions):
+                inner = region_of_op.block
+                yield f"{indent}block {number} -> {self.list(inner.terminator.operands)}"
+                yield from self.parts(self.schedule_of(inner), indent + "  ")
+
+    def unit(self, unit: Unit) -> str:
+        """What a unit goes over, gives, and is made of."""
+        if not unit.fused:
+            (op,) = unit.outputs
+            return f"op {op.name} {self.list(op.operands)} -> {self.list(op.results)}"
+        kind = "update" if unit.is_update else "reduction" if unit.is_reduction else "points"
+        fold = f" fold [{', '.join(map(str, unit.reduced))}]" if unit.reduced else ""
+        results = self.list([value for op in unit.outputs for value in op.results])
+        return f"unit {kind} over {_shape(unit.shape)}{fold} -> {results} : {name_of(unit.ops)}"
+
+    # --- loop nests ---
+
+    def nest(self, nest: Nest, cut: str, indent: str) -> Iterator[str]:
+        shared = f", shared [{', '.join(f'i{v}' for v in nest.outer)}]" if nest.outer else ""
+        lanes = ", ".join(dict.fromkeys(filter(None, (_lanes(nest, stage) for stage in nest.stages))))
+        yield f"{indent}nest {_loops(nest)}{shared}{f', lanes {lanes}' if lanes else ''}{cut}"
+        for stage in nest.stages:
+            for load in stage.loads():
+                masked = " where masked" if load.mask is not None else ""
+                yield f"{indent}  load {load.type.value} {self.at(load, stage)}{masked}"
+            for reduction in stage.reductions:
+                folded = ", ".join(f"i{variable}" for variable in stage.reduced)
+                codes = ", ".join(_root(code) for code in reduction.combine)
+                stored = ", ".join(self.stored(store, stage) for store in reduction.stores)
+                yield f"{indent}  fold [{folded}] {codes} -> {stored}"
+            for store in stage.stores:
+                yield f"{indent}  store {self.stored(store, stage)} = {_root(store.code)}"
+            for update in stage.updates:
+                for value, address, code in update.writes:
+                    yield f"{indent}  update {code.type.value} {self.name(value)}[{_affine(address)}] = {_root(code)}"
+
+    def at(self, load: Load, stage: Stage) -> str:
+        return f"{self.name(load.value)}[{_affine(load.address)}]"
+
+    def stored(self, store: Store, stage: Stage) -> str:
+        return f"{store.code.type.value} {self.name(store.value)}[{_affine(store.address)}]"
+
+    # --- memory ---
+
+    def memory(self, step: Step, region: NativeRegion) -> Iterator[str]:
+        """Where what the step gives and works in lies."""
+        values = [value for unit in step.units for op in unit.outputs for value in op.results]
+        buffers = region.memory.buffer_of
+        for value in values:
+            if value in buffers and (value not in step.private or isinstance(step, RowGroup)):
+                yield f"{self.name(value)} in {_buffer(buffers[value], region.placement)}"
+        standing = {buffers[value] for value in values if value in buffers}
+        for buffer in step.made:
+            if buffer not in standing:
+                yield f"scratch in {_buffer(buffer, region.placement)}"
+        if isinstance(step, LoopNests):
+            for initial in step.initial:
+                how = "filled" if initial.element is not None else f"copied from {self.name(initial.operand)}"
+                yield f"{self.name(initial.result)} {how} before"
+        for state in step.carried if isinstance(step, Loop) else ():
+            if state.successor is None:
+                how = "stays"
+            elif state.successor is state.buffer:
+                how = "in place"
+            else:
+                how = "swapped" if state.swaps else "copied back"
+            yield f"{self.name(state.argument)} carried {how} in {_buffer(state.home, region.placement)}"
+
+    # --- names ---
+
+    def name(self, value: Value) -> str:
+        name = self.names.get(value)
+        return name if name is not None else "constant" if constant_array(value.defining_op) is not None else "%outer"
+
+    def list(self, values: Sequence[Value]) -> str:
+        return f"({', '.join(map(self.name, values))})"
+
+
+def _how(step: Step) -> str:
+    """How the whole of a step runs."""
+    if isinstance(step, BatchRun):
+        return f", batches {step.count}, tasks {step.tasks}, room {step.room}"
+    if isinstance(step, LibraryCall):
+        return f", tasks {step.plan.tasks}" + (f", images of {step.images.nbytes} bytes" if step.images else "")
+    return ""
+
+
+def _nests(step: Step) -> Iterator[tuple[Nest, str]]:
+    """The nests of a step, each with how it is cut."""
+    if isinstance(step, LoopNests):
+        for tasked in step.nests:
+            yield tasked.nest, _cut(tasked.cut)
+    elif isinstance(step, RowGroup):
+        yield step.nest, _cut(step.cut)
+    elif isinstance(step, BatchRun):
+        for number, (nest, variable) in step.nests.items():
+            yield nest, f", batch i{variable}, group {number}"
+    elif isinstance(step, LibraryCall) and step.images is not None:
+        yield step.images.nest, ""
+
+
+def _cut(cut: Cut | FoldCut | None) -> str:
+    if isinstance(cut, Cut):
+        return f", tasks {cut.count} of i{cut.variable} by {cut.size}"
+    return "" if cut is None else f", tasks {cut.count} of blocks by {cut.size}"
+
+
+def _lanes(nest: Nest, stage: Stage) -> str:
+    """Which points of a stage are computed at a time."""
+    lanes = lanes_of(nest, stage)
+    if lanes.variable is None:
+        return ""
+    around = "" if lanes.around is None else f" flattened with i{lanes.around}"
+    inner = "" if lanes.inner is None else f" unrolled i{lanes.inner}"
+    return f"{lanes.width} of i{lanes.variable}{around}{inner}"
+
+
+def _buffer(buffer: Buffer, placement: Placement) -> str:
+    """Where a buffer lies, and how large it is."""
+    size = f" ({buffer.nbytes} bytes)"
+    if buffer.alias is not None:
+        return _buffer(buffer.alias, placement)
+    if buffer.home is not Home.ARENA:
+        return f"{buffer.home.value}{f' {buffer.number}' if buffer.home is Home.ARGUMENT else ''}{size}"
+    block, offset = placement.blocks[buffer.number], placement.offsets[buffer.number]
+    return f"{'arena' if block is None else f'argument {block}'} at {offset}{size}"
+
+
+def _loops(nest: Nest) -> str:
+    """The loops of a nest; those that are merged in others are left out."""
+    variables = sorted({*nest.outer, *(variable for stage in nest.stages for variable in stage.loops)})
+    return f"[{', '.join(f'i{variable} < {nest.extents[variable]}' for variable in variables)}]"
+
+
+def _affine(form: Affine) -> str:
+    terms = [f"{c}*i{v}" if c != 1 else f"i{v}" for v, c in form.terms]
+    terms += [f"{c}*computed" if c != 1 else "computed" for _, c in form.dynamic]
+    terms += [str(form.offset)] if form.offset or not terms else []
+    return " + ".join(terms)
+
+
+def _root(code: Expression) -> str:
+    """What an expression is in the end, and how many operations it takes."""
+    if code.primitive is Primitive.PARAMETER:
+        return "loaded"
+    if code.primitive is Primitive.CONSTANT:
+        return "constant"
+    inner = (Primitive.PARAMETER, Primitive.CONSTANT)
+    count = sum(node.primitive not in inner for node in walk([code]))
+    return f"{code.primitive.value}.{code.type.value}" + (f" of {count}" if count > 1 else "")
+
+
+def _shape(extents: Sequence[int]) -> str:
+    return "x".join(map(str, extents)) or "1"
