@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import spmd
 from spmd.types import ELEMENT_TYPES
 from tests.backends.modules import here, main, op, type_of
 
@@ -155,3 +156,34 @@ def test_einsum(equation: str, shapes: tuple[tuple[int, ...], ...]) -> None:
     text = op('"stablehlo.unary_einsum"(%0) {einsum_config = "ab->b"}', [x], ("f32", x.shape[1:]))
     if x.ndim == 2:
         np.testing.assert_allclose(here(text, x)[0], x.sum(0), rtol=1e-5)
+
+
+@pytest.mark.parametrize("size", [3, 16, 90])
+@pytest.mark.parametrize("element", ["complex<f32>", "complex<f64>"])
+def test_complex_outer_products_have_the_zeros_of_multiply(element: str, size: int) -> None:
+    """Of nothing that is summed over, and of one: in native code, by NumPy, and stacked."""
+    parts = np.resize([0.0, -0.0, 1.0, -2.0, 0.0], size), np.resize([-0.0, 3.0, 0.0, -0.0, -1.0, 0.0, 2.0], size)
+    x = np.empty(size, np.complex64 if element == "complex<f32>" else np.complex128)
+    x.real, x.imag = parts
+    y = np.roll(x, 2).conj()
+    n, square = f"tensor<{size}x{element}>", f"tensor<{size}x{size}x{element}>"
+    column, row = f"tensor<{size}x1x{element}>", f"tensor<1x{size}x{element}>"
+    text = f"""func.func @main(%x: {n}, %y: {n}) -> ({square}, {square}, {n}) {{
+      %o = stablehlo.dot_general %x, %y, contracting_dims = [] x [] : ({n}, {n}) -> {square}
+      %c = stablehlo.reshape %x : ({n}) -> {column}
+      %r = stablehlo.reshape %y : ({n}) -> {row}
+      %p = stablehlo.dot_general %c, %r, contracting_dims = [1] x [0] : ({column}, {row}) -> {square}
+      %b = stablehlo.dot_general %x, %y, batching_dims = [0] x [0], contracting_dims = [] x [] : ({n}, {n}) -> {n}
+      return %o, %p, %b : {square}, {square}, {n}
+    }}"""
+    left, right = x[:, None], y[None, :]
+    want = np.empty((size, size), x.dtype)
+    want.real = left.real * right.real - left.imag * right.imag
+    want.imag = left.real * right.imag + left.imag * right.real
+    module = spmd.parse(text)
+    results = [spmd.compile(module, backends=each)(x, y) for each in (("llvm", "numpy"), ("numpy",))]
+    simulation = spmd.simulate(module, spmd.ProcessGrid(num_replicas=2, num_partitions=1))
+    results.append([part[1] for part in simulation(np.stack([x, x]), np.stack([y, y]))])
+    for outer, product, batch in results:
+        for got, expected in ((outer, want), (product, want), (batch, np.diagonal(want))):
+            assert got.tobytes() == np.ascontiguousarray(expected).tobytes()

@@ -12,6 +12,7 @@ from math import prod
 import numpy as np
 
 from spmd.backends.numpy.core import Context, Kernel, kernel
+from spmd.backends.numpy.elementwise_complex import join
 from spmd.backends.numpy.pointwise import compute_dtype
 from spmd.dialects.structs import DotAlgorithmAttr, DotDimensionNumbersAttr
 from spmd.ir import Op
@@ -51,8 +52,8 @@ def contraction(op: Op, numbers: DotDimensionNumbersAttr, algorithm: DotAlgorith
     final = (*batch, *lhs_free, *rhs_free)
     work = prod(final) * depth
     multiply, prepare_left, prepare_right, finish = arithmetic(lhs, rhs, result, algorithm, depth, work)
-    if depth == 1 and multiply is np.matmul:
-        multiply = np.multiply
+    if depth == 1 and multiply is not _product_of_halves:
+        multiply = np.multiply if result.dtype.kind != "c" else _multiplied_by_parts
     left, right = _then(left, prepare_left), _then(right, prepare_right)
     if len(lhs_free) == len(rhs_free) == 1 and finish is None and isinstance(multiply, np.ufunc):
         return Kernel(_plain(multiply, left, right), accepts_out=True)
@@ -144,6 +145,11 @@ def _plain_product(x: Array, y: Array) -> Array:
     """The matrix product term by term, each rounded: parts that cancel leave what any other plain sum leaves."""
     product: Array = np.einsum("...ik,...kj->...ij", x, y)
     return product
+
+
+def _multiplied_by_parts(x: Array, y: Array) -> Array:
+    """The products of complex numbers as `multiply` has them: a sum of one product has that one's zeros."""
+    return join(x.real * y.real - x.imag * y.imag, x.real * y.imag + x.imag * y.real)
 
 
 def _element(tensor: TensorType) -> ElementType:

@@ -13,6 +13,7 @@ from spmd.compiler.pipeline.options import Options
 from spmd.compiler.transforms.combine import combine
 from spmd.compiler.transforms.fft_expansion import expand_ffts
 from spmd.compiler.transforms.gather_expansion import expand_gathers
+from spmd.compiler.transforms.highest_precision import widen_highest
 from spmd.compiler.transforms.inline import inline
 from spmd.compiler.transforms.loop_invariants import hoist_invariants
 from spmd.compiler.transforms.overlap import overlap
@@ -82,6 +83,7 @@ PASSES = (
     Pass("transpose-sinking", lambda block, context: sink_transposes(block)),
     Pass("loop-invariant-code-motion", lambda block, context: hoist_invariants(block)),
     Pass("transpose-folding", lambda block, context: fold_transposes(block)),
+    Pass("highest-precision", lambda block, context: widen_highest(block)),
     Pass("product-legalization", _for_native_code(legalize_products)),
     Pass("select-and-scatter-expansion", _for_native_code(expand_select_and_scatter)),
     Pass("gather-expansion", _for_native_code(expand_gathers)),

@@ -137,6 +137,7 @@ class _Kernel:
             for start, size in zip(("%left", "%result"), self._tiles, strict=True)
         )
         sums = TileSums(text, kernel, kernel.rows, kernel.valid)
+        sums.open_blocks(f"%turns{kernel.loops - 1}")
         self._contract(0, left, "%right", sums)
         rows = [result]
         for _ in range(kernel.rows - 1):
@@ -146,14 +147,24 @@ class _Kernel:
 
     def _contract(self, loop: int, left: str, right: str, sums: TileSums) -> None:
         """The loops from number `loop` on, from the addresses `left` and `right` on."""
-        if loop == self.kernel.loops:
-            sums.add(self._column(left), right, whole=self.kernel.is_packed)
+        text = self.text
+
+        def moved(turn: str) -> tuple[str, str]:
+            return (
+                self._moved(left, text.value(f"mul i64 {turn}, %left{loop}")),
+                self._moved(right, text.value(f"mul i64 {turn}, %right{loop}")),
+            )
+
+        def step(turn: str) -> None:
+            first, place = moved(turn)
+            sums.add(self._column(first), place, whole=self.kernel.is_packed)
+
+        if loop == self.kernel.loops - 1:
+            sums.write_blocks(f"%turns{loop}", step)
             return
-        turn, _ = self.text.open_loop()
-        left = self._moved(left, self.text.value(f"mul i64 {turn}, %left{loop}"))
-        right = self._moved(right, self.text.value(f"mul i64 {turn}, %right{loop}"))
-        self._contract(loop + 1, left, right, sums)
-        self.text.close_loop(f"%turns{loop}")
+        turn, _ = text.open_loop()
+        self._contract(loop + 1, *moved(turn), sums)
+        text.close_loop(f"%turns{loop}")
 
     def _column(self, first: str) -> list[str]:
         """The addresses of one number of each row of the left operand."""

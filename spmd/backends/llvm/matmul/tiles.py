@@ -3,8 +3,8 @@ on multiplying, and those that convolutions are made of.
 
 A tile of the result, some rows by two vectors, stays in registers while loops go over what is contracted; each step
 is a broadcast element of the left operand times a stretch of a row of the right one. Sums run in the order of the
-contracted dimensions, in fused steps, whatever the sizes. Few steps are written where they stand, with their sizes in
-the code; more are done by micro-kernels out of line, which make up for a call.
+contracted dimensions, in fused steps and in blocks (`tile_sums`), whatever the sizes. Few steps are written where they
+stand, with their sizes in the code; more are done by micro-kernels out of line, which make up for a call.
 """
 
 from __future__ import annotations
@@ -209,6 +209,7 @@ class _Columns:
     def _tile(self, row: str, left: str, result: str, rows: int) -> None:
         text, product = self.text, self.product
         sums = TileSums(text, product, rows, self.valid)
+        sums.open_blocks(str(product.depth[-1].size))
         first = self._plus(left, text.value(f"mul i64 {row}, {product.left_row}"))
         self._contract(product.depth, first, self._first_of_right(), rows, sums)
         target = self._plus(self._plus(text.value(f"mul i64 {row}, {product.result_row}"), result), self.column)
@@ -217,19 +218,25 @@ class _Columns:
 
     def _contract(self, depth: Sequence[Depth], left: str, right: str, rows: int, sums: TileSums) -> None:
         """The loops over `depth` from places `left` and `right` on."""
-        product = self.product
-        if not depth:
-            places = [self._shifted(left, number * product.left_row) for number in range(rows)]
+        text, product, inner = self.text, self.product, depth[0]
+
+        def moved(turn: str) -> tuple[str, str]:
+            further = text.value(f"mul i64 {turn}, {self._right_stride(inner)}")
+            return self._plus(left, text.value(f"mul i64 {turn}, {inner.left}")), self._plus(right, further)
+
+        def step(turn: str) -> None:
+            first, place = moved(turn)
+            places = [self._shifted(first, number * product.left_row) for number in range(rows)]
             base = self.packed or self.right
-            column = [self._address(self.left, place) for place in places]
-            sums.add(column, self._address(base, right), whole=self.packed is not None)
+            column = [self._address(self.left, each) for each in places]
+            sums.add(column, self._address(base, place), whole=self.packed is not None)
+
+        if len(depth) == 1:
+            sums.write_blocks(str(inner.size), step)
             return
-        text = self.text
-        name, _ = text.open_loop()
-        left = self._plus(left, text.value(f"mul i64 {name}, {depth[0].left}"))
-        right = self._plus(right, text.value(f"mul i64 {name}, {self._right_stride(depth[0])}"))
-        self._contract(depth[1:], left, right, rows, sums)
-        text.close_loop(depth[0].size)
+        turn, _ = text.open_loop()
+        self._contract(depth[1:], *moved(turn), rows, sums)
+        text.close_loop(inner.size)
 
     # --- places ---
 
