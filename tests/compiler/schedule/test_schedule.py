@@ -216,7 +216,7 @@ def test_lent_memory_serves_what_the_arena_would_have_to_grow_for() -> None:
     arena.lend(3, 128)
     placement = arena.place()
     assert placement.size == 1024
-    assert placement.blocks == [None, "%result", None]
+    assert placement.blocks == [None, 3, None]
 
 
 @given(st.lists(st.tuples(st.integers(0, 5000), st.integers(0, 6)), max_size=40))
