@@ -13,7 +13,7 @@ from spmd.analysis.reducers import Monoid, identity, monoids_of
 from spmd.analysis.scalar.build import compare, is_nan, select
 from spmd.analysis.scalar.conversion import converted
 from spmd.analysis.scalar.elements import Element, element_constant, encode, register_types
-from spmd.analysis.scalar.elementwise import compute
+from spmd.analysis.scalar.elementwise import compared, compute
 from spmd.analysis.scalar.expression import Expression, parameter
 from spmd.compiler.schedule.gemv import is_matrix_vector, matrix_number, places_of_point, summed_in
 from spmd.compiler.schedule.nest import FOLDED, LoopReduction, Store
@@ -75,7 +75,7 @@ def _region_fold(op: Op, read: Sequence[Element], kept: Index, reader: ElementRe
         any_order = all(monoid.commutes for monoid in monoids) and IN_ORDER not in op.discardable
         neutral = _identities(monoids, elements) if any_order else None
     elif extremum is not None and IN_ORDER not in op.discardable and keeps_first(op, extremum):
-        combined, neutral = _better_pair(extremum, folded, more), _flat(initial)
+        combined, neutral = _better_pair(extremum, elements[0], folded, more), _flat(initial)
     else:
         combined = region_results(block, [*folded, *more], lambda value: reader.read(value, ()))
         commutes = extremum is not None and extremum.commutes(elements[0]) and IN_ORDER not in op.discardable
@@ -103,11 +103,16 @@ def _sum_of_products(op: Op, left: Element, right: Element, kept: Index, accumul
     return LoopReduction((left_factor * right_factor,), zero, (total + product,), zero, stores)
 
 
-def _better_pair(extremum: Extremum, left: Sequence[Element], right: Sequence[Element]) -> list[Element]:
+def _better_pair(
+    extremum: Extremum, element: ElementType, left: Sequence[Element], right: Sequence[Element]
+) -> list[Element]:
     """Of two pairs (value, index) the one with NaN, else the one with the better value, else with the lower index."""
     ((x,), (i,)), ((y,), (j,)) = left, right
-    beats = compare("ogt" if extremum.kind == "maximum" else "olt", x, y) | (is_nan(x) & compare("ord", y, y))
-    ties = compare("oeq", x, y) | (is_nan(x) & is_nan(y))
+    beats = compared("GT" if extremum.kind == "maximum" else "LT", None, element, (x,), (y,))
+    ties = compared("EQ", None, element, (x,), (y,))
+    if element.is_float:
+        beats |= is_nan(x) & compare("ord", y, y)
+        ties |= is_nan(x) & is_nan(y)
     first = beats | (ties & compare("ult", i, j))
     return [(select(first, x, y),), (select(first, i, j),)]
 

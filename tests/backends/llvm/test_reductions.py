@@ -1,5 +1,7 @@
 """Folds in native code whose order shows: extrema that take the last of equal values, and sums in their order."""
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
@@ -7,6 +9,8 @@ import spmd
 from spmd.backends.llvm.emit import math_library as functions
 from spmd.backends.llvm.reductions import partial_width_reduction as narrow_folds
 from spmd.backends.llvm.reductions.lane_reduction import LaneFold
+from spmd.support.arrays import Array
+from spmd.types import ELEMENT_TYPES
 
 EXTREMUM = """func.func @main(%x: tensor<3x{n}xf32>) -> (tensor<3xf32>, tensor<3xi32>) {{
   %i = stablehlo.iota dim = 1 : tensor<3x{n}xi32>
@@ -133,3 +137,34 @@ def test_truths_that_much_is_computed_of_are_folded(n: int, op: str) -> None:
         other = y.copy()
         other[place] = 2
         assert run(x, other)[0] == (op == "or"), place
+
+
+@pytest.mark.parametrize("element", ["i8", "ui8", "i16", "ui16", "i32", "ui32", "i64", "ui64"])
+@pytest.mark.parametrize(("direction", "best"), [("GE", np.argmax), ("LE", np.argmin)])
+def test_the_place_of_the_best_integer(element: str, direction: str, best: Callable[[Array], int]) -> None:
+    """Of ties the lowest place, as `jnp.argmax` lowers it; both ends of the types are there."""
+    dtype = ELEMENT_TYPES[element].dtype
+    limits = np.iinfo(dtype)
+    worst = limits.min if direction == "GE" else limits.max
+    text = f"""func.func @main(%x: tensor<35x{element}>) -> (tensor<{element}>, tensor<i32>) {{
+      %i = stablehlo.iota dim = 0 : tensor<35xi32>
+      %v = stablehlo.constant dense<{worst}> : tensor<{element}>
+      %z = stablehlo.constant dense<0> : tensor<i32>
+      %r:2 = stablehlo.reduce(%x init: %v), (%i init: %z) across dimensions = [0]
+        : (tensor<35x{element}>, tensor<35xi32>, tensor<{element}>, tensor<i32>) -> (tensor<{element}>, tensor<i32>)
+        reducer(%a: tensor<{element}>, %c: tensor<{element}>) (%b: tensor<i32>, %d: tensor<i32>) {{
+          %p = stablehlo.compare {direction}, %a, %c : (tensor<{element}>, tensor<{element}>) -> tensor<i1>
+          %s = stablehlo.select %p, %a, %c : tensor<i1>, tensor<{element}>
+          %e = stablehlo.compare EQ, %a, %c : (tensor<{element}>, tensor<{element}>) -> tensor<i1>
+          %m = stablehlo.minimum %b, %d : tensor<i32>
+          %f = stablehlo.select %p, %b, %d : tensor<i1>, tensor<i32>
+          %g = stablehlo.select %e, %m, %f : tensor<i1>, tensor<i32>
+          stablehlo.return %s, %g : tensor<{element}>, tensor<i32>
+        }}
+      return %r#0, %r#1 : tensor<{element}>, tensor<i32>
+    }}"""
+    compiled = spmd.compile(spmd.parse(text))
+    for seed in range(5):
+        x = np.random.default_rng(seed).choice(np.array([limits.min, 0, 1, limits.max], dtype), 35)
+        value, place = compiled(x)
+        assert (value, place) == (x[best(x)], best(x))
