@@ -126,7 +126,8 @@ def _run(module: Module, name: str, mode: str) -> None:
 
     if mode != "threads":
         module = _stacked(module, mode)
-    executable = spmd.compile(module, function=name)
+    # What files expect was recorded with loops that round at each step.
+    executable = spmd.compile(module, function=name, excess_precision=False)
     if executable.grid.size == 1:
         # A process of its own on every rank: `interpreter.run_parallel` is what takes the ranks together.
         executable.run(Process(executable.grid, single_process()), ())

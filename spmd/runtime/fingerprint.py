@@ -55,6 +55,7 @@ class Fingerprint:
             "reproducible": str(options.reproducible),
             "combine_threshold": str(options.combine_threshold),
             "overlap": str(options.overlap),
+            "excess_precision": str(options.excess_precision),
             "check_collectives": str(options.check_collectives),
             "backends": ", ".join(options.backends),
         }

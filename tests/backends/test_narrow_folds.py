@@ -99,3 +99,21 @@ def test_collectives_fold_as_reduce_does(element: str) -> None:
         place = rank % 4 * 2
         np.testing.assert_array_equal(np.asarray(whole, np.float64).reshape(8), once)
         np.testing.assert_array_equal(np.asarray(part, np.float64), once[place : place + 2])
+
+
+@pytest.mark.parametrize("backends", [("llvm", "numpy"), ("numpy",)])
+@pytest.mark.parametrize("element", TYPES)
+def test_without_excess_precision_each_step_is_rounded(element: str, backends: tuple[str, ...]) -> None:
+    """As the specification's own loops do: the running totals of 8 by 9 numbers, and sums by scatter."""
+    x = nearly_cancelling(element, 8, 5)
+    steps = [np.zeros(5, x.dtype)]
+    for row in x:
+        steps.append((steps[-1].astype(np.float32) + row.astype(np.float32)).astype(x.dtype))
+    running = np.stack(steps[1:]).astype(np.float64)
+    total, same, down, along, _, whole, scattered = spmd.compile(
+        spmd.parse(program(element, 8)), backends=backends, excess_precision=False
+    )(x)
+    np.testing.assert_array_equal(down.astype(np.float64), running)
+    np.testing.assert_array_equal(along.astype(np.float64), running.T)
+    for each in (total, same, whole[:, 0], scattered):
+        np.testing.assert_array_equal(each.astype(np.float64), running[-1])

@@ -57,7 +57,8 @@ def registered() -> Iterator[Callable[..., None]]:
 def test_equal_programs_have_one_key_and_each_option_another() -> None:
     assert key() == key(f"// elsewhere\n{TEXT}") is not None
     different: list[dict[str, Any]] = [
-        {"reproducible": True}, {"combine_threshold": 0}, {"overlap": True}, {"check_collectives": True},
+        {"reproducible": True}, {"combine_threshold": 0}, {"overlap": True}, {"excess_precision": False},
+        {"check_collectives": True},
         {"collective_timeout": 3.0}, {"collective_abort": True}, {"backends": ("llvm",)}, {"donate": (0,)},
         {"donate": "attributes"}, {"threads": 7}, {"mpmd": True},
     ]  # fmt: skip

@@ -25,6 +25,10 @@ class CompileOptions(TypedDict, total=False):
     combine_threshold  bytes up to which consecutive small all_reduces travel as one; 0 turns combining off
     overlap            large all_reduces go on while the program computes: True, False, or "auto", where every rank has
                        a core to spare; see spmd.compiler.transforms.overlap
+    excess_precision   sums and products of floats of at most 16 bits are carried out in f32 and rounded once (the
+                       default): never less accurate, and the same for a reduction, a window, a scatter and a
+                       collective of the same elements. Else reductions, windows and scatters round at each step, as
+                       the specification's own loops and XLA's CPU client do
     check_collectives  processes compare what they are about to do at each collective
     mpmd               ranks may run different programs: they do not compare them at the first call
     collective_timeout seconds after which a rank that waits tells for whom (None: 60, or $COLLECTIVE_TIMEOUT; 0: never)
@@ -41,6 +45,7 @@ class CompileOptions(TypedDict, total=False):
     reproducible: bool
     combine_threshold: int
     overlap: bool | Literal["auto"]
+    excess_precision: bool
     check_collectives: bool
     mpmd: bool
     collective_timeout: float | None
@@ -78,6 +83,7 @@ class Options:
     reproducible: bool = False
     combine_threshold: int = 256 << 10
     overlap: bool | Literal["auto"] = AUTO
+    excess_precision: bool = True
     check_collectives: bool = False
     mpmd: bool = False
     collective_timeout: float | None = None

@@ -23,6 +23,7 @@ from spmd.compiler.transforms.scatter_expansion import expand_scatters
 from spmd.compiler.transforms.select_and_scatter_expansion import expand_select_and_scatter
 from spmd.compiler.transforms.simplify import Evaluate, remove_dead, simplify
 from spmd.compiler.transforms.sort_expansion import expand_sorts
+from spmd.compiler.transforms.step_rounding import round_each_step
 from spmd.compiler.transforms.transpose_folding import fold_transposes
 from spmd.compiler.transforms.transpose_sinking import sink_transposes
 from spmd.compiler.transforms.unroll import unroll
@@ -70,6 +71,11 @@ def _mark_scatters(block: Block, context: PassContext) -> None:
                 mark_whole_windows(op)
 
 
+def _round_each_step(block: Block, context: PassContext) -> None:
+    if not context.options.excess_precision:
+        round_each_step(block)
+
+
 #: What is done to a program of one process also before those of all processes are stacked.
 EXPANSIONS = (
     Pass("scatter-windows", _mark_scatters),
@@ -80,6 +86,7 @@ PASSES = (
     *EXPANSIONS,
     Pass("loop-unrolling", lambda block, context: unroll(block)),
     Pass("simplification", lambda block, context: simplify(block, context.evaluate)),
+    Pass("step-rounding", _round_each_step),
     Pass("transpose-sinking", lambda block, context: sink_transposes(block)),
     Pass("loop-invariant-code-motion", lambda block, context: hoist_invariants(block)),
     Pass("transpose-folding", lambda block, context: fold_transposes(block)),
