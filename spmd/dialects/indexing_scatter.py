@@ -1,4 +1,7 @@
-"""The op that writes at indices. Source: StableHLO specification, scatter."""
+"""The op that writes at indices. Source: StableHLO specification, scatter.
+
+What becomes of an update that lies partly outside: spmd.dialects.scatters.
+"""
 
 from __future__ import annotations
 

@@ -111,6 +111,7 @@ def power(x: Array, y: Array, out: Array | None = None) -> Array:
         chosen = y == exponent
         if np.count_nonzero(chosen):
             result[chosen] = exact(x[chosen])
+    result[np.isnan(result)] = np.nan  # of no sign, which types without NaN would keep in their zero
     return keep(result.reshape(shape), out)
 
 
