@@ -46,9 +46,35 @@ def test_the_simulation(tmp_path: Path) -> None:
     assert printed == f"{[[12.0, 16.0]] * 4} {[[4.0, 4.0]]}\n"
 
 
+def test_the_exploration_and_the_comparison(tmp_path: Path) -> None:
+    (example,) = [block for block in PYTHON if "spmd.explore" in block]
+    (tmp_path / "explore.py").write_text(PYTHON[0] + example + "print(exploration)\n")
+    assert run([sys.executable, "explore.py"], tmp_path).endswith("20 orders give the same\n")
+
+
+def test_the_checks(tmp_path: Path) -> None:
+    """As printed: a step that forgets its mean, two programs that send to each other, a program and its like."""
+    commands = [line.partition("#")[0] for line in re.findall(r"^spmd ((?:check|compare) \S+\.mlir .*)$", README, re.MULTILINE)]
+    assert len(commands) == 3
+    values = "(%w: tensor<2xf32>, %x: tensor<2xf32>) -> tensor<2xf32>"
+    body = "%0 = stablehlo.subtract %w, %x : tensor<2xf32>\n return %0 : tensor<2xf32>"
+    for name in ("step", "split", "first", "other"):
+        (tmp_path / f"{name}.mlir").write_text(f"func.func @main{values} {{\n {body}\n}}\n")
+    answers = [
+        subprocess.run(
+            [sys.executable, "-m", "launch", *command.split()],
+            cwd=tmp_path, env=ENVIRONMENT, capture_output=True, text=True, timeout=120, check=False,
+        )
+        for command in commands
+    ]  # fmt: skip
+    assert [answer.returncode for answer in answers] == [1, 0, 0]
+    assert "result 0 is held for the same on all processes" in answers[0].stderr
+    assert answers[2].stdout.startswith("they agree")
+
+
 def test_the_example_from_jax(tmp_path: Path) -> None:
     pytest.importorskip("jax")
-    (example,) = [block for block in PYTHON if "spmd.jax.jit" in block]
+    (example,) = [block for block in PYTHON if "spmd.jax.jit(" in block]
     assert len(example.splitlines()) == 5
     (tmp_path / "train.py").write_text(example + "print(w.round(6).tolist(), flush=True)\n")
     launch = [sys.executable, "-m", "launch", "launch", "-n", "2", "--"]
