@@ -111,7 +111,9 @@ def keeps_first(op: Op, extremum: Extremum) -> bool:
         return False
     value, place, initial_value, initial_place = op.operands
     element = value.tensor.element_type
-    if not isinstance(element, ElementType) or not extremum.propagates_nan or element != _element_of_region(op):
+    if not isinstance(element, ElementType) or not element.is_float or element != _element_of_region(op):
+        return False
+    if not extremum.propagates_nan:
         return False
     worst = identity(extremum.kind, element)
     starts = constant_scalar(initial_value), constant_scalar(initial_place)
