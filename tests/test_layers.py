@@ -88,8 +88,8 @@ MODULES = {
 
 
 @cache
-def imported(file: Path) -> set[str]:
-    """Modules of this repository that ``file`` imports, inside its functions too, for more than its type checker."""
+def imported(file: Path, for_types: bool = False) -> set[str]:
+    """Modules of this repository that ``file`` imports, inside its functions too; `for_types`: for types alone, too."""
     names = set()
     waiting: list[ast.AST] = [ast.parse(file.read_text())]
     while waiting:
@@ -98,7 +98,7 @@ def imported(file: Path) -> set[str]:
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
             names |= {f"{node.module}.{alias.name}" for alias in node.names}
-        elif not (isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"):
+        elif for_types or not (isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"):
             waiting += ast.iter_child_nodes(node)
     return {name for name in names if name.partition(".")[0] in OWN}
 
@@ -150,6 +150,15 @@ def test_no_files_import_each_other_in_a_circle() -> None:
         for name in free:
             del waiting[name]
     assert waiting == {}, "these import in a circle, or what does"
+
+
+def test_no_types_of_the_compiler_and_its_back_ends_need_each_other() -> None:
+    inside = {name: file for name, file in MODULES.items() if within(name, {"spmd.compiler", "spmd.backends"})}
+    waiting = {name: {module_of(other) for other in imported(file, True)} - {name} for name, file in inside.items()}
+    while free := {name for name, others in waiting.items() if not others & waiting.keys()}:
+        for name in free:
+            del waiting[name]
+    assert waiting == {}, "these import in a circle, for types or more"
 
 
 def test_an_import_in_a_function_counts(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from spmd.backends.llvm.emit.function_emitter import FunctionWriter
+from spmd.backends.llvm.emit.region_writer import RegionWriter
 from spmd.backends.llvm.jit.clocks import NativeClock
 from spmd.backends.llvm.jit.entry import ArrayType
 from spmd.backends.llvm.jit.interrupts import POLL_TEXT
@@ -24,7 +24,7 @@ def compile_region(region: NativeRegion, make_callback: MakeCallback, *, clocked
     steps.
     """
     clock = NativeClock() if clocked else None
-    writer = FunctionWriter("stretch", region, make_callback, clock=clock)
+    writer = RegionWriter("stretch", region, make_callback, clock=clock)
     writer.write(region.body)
     text = writer.finish()
     if writer.may_raise:

@@ -1,36 +1,21 @@
-"""Native regions as LLVM's text: their steps in order, and the addresses of their buffers."""
+"""One native function as LLVM's text: the addresses of its buffers, its constants, what it calls."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from spmd.backends.llvm.emit.math_library import function_text
-from spmd.backends.llvm.emit.native_ops import CALL, NATIVE
+from spmd.backends.llvm.emit.task_function import define
 from spmd.backends.llvm.emit.text import FunctionText
 from spmd.backends.llvm.jit.clocks import NativeClock
 from spmd.backends.llvm.jit.processor import CODE_ATTRIBUTES
-from spmd.backends.llvm.matmul.batches import write_batches
 from spmd.backends.llvm.matmul.blas import Routine, routine
 from spmd.backends.llvm.memory.addresses import Addresses
-from spmd.backends.llvm.memory.fill import fill
-from spmd.backends.llvm.parallel.tasks import define, write_nest
-from spmd.backends.native import Callback, MakeCallback
-from spmd.compiler.schedule.buffers import Buffer, Home, nbytes
+from spmd.compiler.schedule.buffers import Buffer, Home
 from spmd.compiler.schedule.schedule import NativeRegion
-from spmd.compiler.schedule.steps import (
-    BatchRun,
-    BlockSchedule,
-    LoopNests,
-    OpStep,
-    RowGroup,
-    Step,
-    ViewStep,
-)
-from spmd.compiler.schedule.steps import Callback as CallbackStep
-from spmd.compiler.schedule.tasks import TaskedNest
+from spmd.compiler.schedule.steps import BlockSchedule
 from spmd.ir import Value
 from spmd.ir.attributes import aligned
 from spmd.support.arrays import Array
@@ -49,7 +34,6 @@ class FunctionWriter:
         self,
         name: str,
         region: NativeRegion,
-        make_callback: MakeCallback,
         routine: Callable[[str], Routine] = routine,
         clock: NativeClock | None = None,
         *,
@@ -62,16 +46,13 @@ class FunctionWriter:
         #: Finds a routine of BLAS by its name.
         self.routine = routine
         self.threads = region.threads
-        #: What times steps, if anything does, and the part that it times while others are written.
+        #: What times steps, if anything does.
         self.clock = clock
-        self._clocked: int | None = None
         #: The functions of units that stand apart: their names by their bodies.
         self.parts: dict[str, str] = {}
         self.uses_workers = False
         #: Whether no block has had more than one loop nest so far.
         self.is_one_nest = True
-        self._make_callback = make_callback
-        self.callbacks: list[Callback] = []
         self.text = FunctionText()
         self.globals: dict[str, str] = {}
         #: Constants that the caller has to bring, after the inputs, the outputs and the arena.
@@ -150,74 +131,7 @@ class FunctionWriter:
 
     def write(self, block: BlockSchedule) -> None:
         """Writes the steps of a block; all values that it places are in their buffers in the end."""
-        self.is_one_nest &= block.is_one_group
-        for step in block.steps:
-            with self._timed(step):
-                self._write_step(step)
-        for value, buffer in block.placed.items():
-            self.copy(self.address(buffer), self.pointer(value), nbytes(value))
-        for result, target in zip(block.results, block.targets, strict=False):
-            self.copy(self.address(target), self.address(block.placed[result]), target.nbytes)
-
-    @contextmanager
-    def _timed(self, step: Step) -> Iterator[None]:
-        """Has the clock, if there is one, time what is written within; nothing is timed where nothing is written."""
-        if self.clock is None or isinstance(step, ViewStep):
-            yield
-            return
-        text, outer = self.text, self._clocked
-        number = self._clocked = self.clock.add(tuple(step.ops), outer, isinstance(step, CallbackStep))
-        lines = len(text.innermost.lines)
-        text.declarations["declare i64 @llvm.readcyclecounter()"] = None
-        begin = text.value("call i64 @llvm.readcyclecounter()")
-        yield
-        self._clocked = outer
-        if len(text.innermost.lines) == lines + 1:
-            text.innermost.lines.pop()
-            self.clock.parts.pop()
-            return
-        spent = text.value(f"sub i64 {text.value('call i64 @llvm.readcyclecounter()')}, {begin}")
-        for place, amount in ((2 * number, spent), (2 * number + 1, "1")):
-            at = text.value(f"getelementptr i64, ptr %counters, i64 {place}")
-            before = text.value(f"load i64, ptr {at}")
-            text.line(f"store i64 {text.value(f'add i64 {before}, {amount}')}, ptr {at}")
-
-    def _write_step(self, step: Step) -> None:
-        for buffer in step.made:
-            self.address(buffer)
-        match step:
-            case LoopNests():
-                for initial in step.initial:
-                    target = self.pointer(initial.result)
-                    if initial.element is not None:
-                        fill(self.text, target, initial.element)
-                    else:
-                        self.copy(target, self.pointer(initial.operand), nbytes(initial.operand))
-                for tasked in step.nests:
-                    write_nest(self, tasked)
-            case RowGroup():
-                write_nest(self, TaskedNest(step.nest, step.cut), step.rows)
-            case BatchRun():
-                write_batches(self, step)
-            case CallbackStep():
-                self._call_back(step)
-            case ViewStep():
-                pass
-            case OpStep():
-                NATIVE[step.op.name].write(self, step)
-
-    def _call_back(self, step: CallbackStep) -> None:
-        """Has Python run the step's op."""
-        callback = self._make_callback(step.op)
-        pointers = [self.pointer(value) for value in (*callback.inputs, *callback.outputs)]
-        text = self.text
-        arguments = text.allocate(f"[{max(len(pointers), 1)} x ptr]", 8)
-        for place, pointer in enumerate(pointers):
-            slot = text.value(f"getelementptr ptr, ptr {arguments}, i64 {place}")
-            text.line(f"store ptr {pointer}, ptr {slot}")
-        answer = text.value(f"call i32 @{CALL}(i64 {len(self.callbacks)}, ptr {arguments})")
-        self.callbacks.append(callback)
-        self.leave_unless(text.value(f"icmp eq i32 {answer}, 0"))
+        raise NotImplementedError
 
     def leave_unless(self, holds: str) -> None:
         """Ends the function where `holds` (an i1) does not: an exception is waiting."""

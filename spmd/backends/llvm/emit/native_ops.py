@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
+from spmd.backends.llvm.emit.function_emitter import FunctionWriter
 from spmd.compiler.schedule.fusibility import is_plain
 from spmd.compiler.schedule.target import LibraryPlan
 from spmd.ir import Op, captured_values
 from spmd.types import TokenType, Type
 
-if TYPE_CHECKING:
-    from spmd.backends.llvm.emit.function_emitter import FunctionWriter
-
 #: Writes a step of an op that is no loop nest: (writer, step).
-Handler = Callable[["FunctionWriter", Any], None]
+Handler = Callable[[FunctionWriter, Any], None]
 
 
 class Machine(Protocol):

@@ -16,13 +16,14 @@ import numpy as np
 
 from spmd.backends.llvm.emit.function_emitter import FunctionWriter
 from spmd.backends.llvm.emit.native_ops import Machine, native
+from spmd.backends.llvm.emit.task_function import PartFunction
 from spmd.backends.llvm.emit.text import FunctionText
 from spmd.backends.llvm.fft.bluestein import Bluestein, write_bluestein
 from spmd.backends.llvm.fft.butterflies import Parts, real_number
 from spmd.backends.llvm.fft.complex_layout import HalvesToPairs, PairsToHalves, ToPairs, ToPlanes
 from spmd.backends.llvm.fft.split_complex import PlaneWriter, rest_lanes
 from spmd.backends.llvm.fft.stages import FftStage, run_stages, stages_of
-from spmd.backends.llvm.parallel.tasks import PartFunction, call_in_parts
+from spmd.backends.llvm.parallel.tasks import call_in_parts
 from spmd.compiler.schedule.fusibility import is_plain
 from spmd.compiler.schedule.steps import LibraryCall
 from spmd.compiler.schedule.target import LibraryPlan

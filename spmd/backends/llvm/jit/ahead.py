@@ -8,7 +8,7 @@ from typing import NoReturn
 import numpy as np
 
 from spmd.analysis.collectives import COMMUNICATING
-from spmd.backends.llvm.emit.function_emitter import FunctionWriter
+from spmd.backends.llvm.emit.region_writer import RegionWriter
 from spmd.backends.llvm.jit.interrupts import POLL
 from spmd.backends.llvm.jit.jit import compile_module
 from spmd.backends.llvm.jit.processor import host
@@ -38,7 +38,7 @@ def object_file(block: Block, name: str) -> ObjectFile:
         if not unit.fused and not target.supports(unit.outputs[0]):
             _refuse(unit.outputs[0])
     region = plan_region(units, inputs, outputs, target)
-    writer = FunctionWriter(f"{name}.body", region, _refuse, routine=linked, is_hosted=False)
+    writer = RegionWriter(f"{name}.body", region, _refuse, routine=linked, is_hosted=False)
     writer.write(region.body)
     text = [writer.finish(whole=True).replace("define void", "define internal void", 1)]
     text += _constants(name, writer.constants)

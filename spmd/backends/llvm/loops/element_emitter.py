@@ -7,7 +7,7 @@ is written once, where all that it depends on is known.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from spmd.analysis.affine import Affine, Variable
 from spmd.analysis.scalar.expression import I1, I64, Expression, MachineType, Primitive, walk
@@ -15,6 +15,7 @@ from spmd.backends.llvm.emit.scalars import render_node
 from spmd.backends.llvm.emit.text import FunctionText
 from spmd.backends.llvm.emit.writer import constant_text, llvm_type, suffix
 from spmd.backends.llvm.loops.index32 import narrow_places
+from spmd.backends.llvm.loops.point_context import Rendered
 from spmd.backends.llvm.loops.strides import first_lanes, load_pieces, load_strided
 from spmd.compiler.schedule.lanes import Lanes, is_shuffled
 from spmd.compiler.schedule.nest import Load, Nest, Position
@@ -23,15 +24,6 @@ from spmd.ir import Value
 #: Variables of outer loops in an address from which on they are one number to the inner loops: LLVM looks for the best
 #: way to step through addresses in all loops at once, which took a quarter of the time of deep nests and gave nothing.
 _DEEP = 2
-
-
-@dataclass(frozen=True, slots=True)
-class Rendered:
-    """A value in the text: its name, whether it has an entry for each lane, and the depth of the scope that has it."""
-
-    name: str
-    is_vector: bool
-    depth: int
 
 
 class PointWriter:

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from spmd.analysis.scalar.expression import Expression, Primitive
+from spmd.backends.llvm.loops.point_context import PointContext
 from spmd.compiler.schedule.nest import Load
-
-if TYPE_CHECKING:
-    from spmd.backends.llvm.loops.element_emitter import PointWriter
 
 #: Bytes from one place to another that 32 bits do not tell.
 _FAR = 1 << 31
 
 
-def narrow_places(point: PointWriter, load: Load, offsets: Sequence[int]) -> tuple[int, str] | None:
+def narrow_places(point: PointContext, load: Load, offsets: Sequence[int]) -> tuple[int, str] | None:
     """How far the lanes of `load` are from the first one's place; the depth, and the name of a vector of i32.
 
     `offsets` are those that are known. None where others need more bits: they do not where they are made of 32 bits,

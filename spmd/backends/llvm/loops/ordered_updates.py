@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from spmd.analysis.scalar.expression import I1, I64, Expression, MachineType, Primitive, expression, parameter, walk
 from spmd.backends.llvm.emit.writer import llvm_type
-from spmd.backends.llvm.loops.element_emitter import Bound, PointWriter, Rendered
+from spmd.backends.llvm.loops.element_emitter import Bound, PointWriter
+from spmd.backends.llvm.loops.point_context import Rendered
 from spmd.compiler.schedule.nest import FOLDED, Update
 
 #: Bytes by which the addresses of written out lanes are moved, and which their accesses add. Processors guess by the

@@ -8,7 +8,8 @@ from dataclasses import replace
 from spmd.analysis.scalar.expression import I64, MachineType
 from spmd.backends.llvm.emit.text import FunctionText
 from spmd.backends.llvm.emit.writer import llvm_type, suffix
-from spmd.backends.llvm.loops.element_emitter import Bound, PointWriter, Rendered, all_lanes
+from spmd.backends.llvm.loops.element_emitter import Bound, PointWriter, all_lanes
+from spmd.backends.llvm.loops.point_context import Rendered
 from spmd.backends.llvm.loops.strides import first_lanes, store_pairs
 from spmd.compiler.schedule.nest import FOLDED, Load, Store, Update
 

@@ -7,18 +7,15 @@ parts of complex numbers need the same vectors.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from spmd.analysis.scalar.expression import MachineType
 from spmd.backends.llvm.emit.writer import llvm_type, suffix
+from spmd.backends.llvm.loops.point_context import PointContext
 from spmd.compiler.schedule.lanes import pieces
 from spmd.compiler.schedule.nest import Load
 
-if TYPE_CHECKING:
-    from spmd.backends.llvm.loops.element_emitter import PointWriter
 
-
-def load_strided(point: PointWriter, load: Load, pointer: str, step: int, depth: int) -> str:
+def load_strided(point: PointContext, load: Load, pointer: str, step: int, depth: int) -> str:
     """The vector of elements `step` apart that `load`, which has no mask, reads; written at `depth`."""
     width, apart = point.width, abs(step)
     lanes = width if point.valid is None else point.valid
@@ -44,7 +41,7 @@ def load_strided(point: PointWriter, load: Load, pointer: str, step: int, depth:
     return joined
 
 
-def load_pieces(point: PointWriter, load: Load, pointer: str, depth: int) -> str:
+def load_pieces(point: PointContext, load: Load, pointer: str, depth: int) -> str:
     """The vector of what `load`, which has no mask, reads where lanes do not lie evenly; written at `depth`."""
     width = point.width
     places = point.lanes.places(load.address)[: point.valid]
@@ -62,7 +59,7 @@ def load_pieces(point: PointWriter, load: Load, pointer: str, depth: int) -> str
     return joined
 
 
-def _chunk(point: PointWriter, load: Load, pointer: str, start: str, chunk: int, count: int, depth: int) -> str:
+def _chunk(point: PointContext, load: Load, pointer: str, start: str, chunk: int, count: int, depth: int) -> str:
     """`count` neighbours from `chunk` places after `start` on; the same for all that reads them."""
     text, width = point.text, point.width
     key = (point.stage, "chunk", load.value, load.type, start, chunk, count)
@@ -83,7 +80,7 @@ def _chunk(point: PointWriter, load: Load, pointer: str, start: str, chunk: int,
     return loaded
 
 
-def store_pairs(point: PointWriter, pointer: str, start: str, parts: Sequence[str], type: MachineType) -> None:
+def store_pairs(point: PointContext, pointer: str, start: str, parts: Sequence[str], type: MachineType) -> None:
     """Writes two vectors lane by lane in turn from `start` on: of each as many lanes as stand for points."""
     text, width = point.text, point.width
     scalar, vector, align = llvm_type(type, 1), llvm_type(type, 2 * width), type.bits // 8
@@ -99,7 +96,7 @@ def store_pairs(point: PointWriter, pointer: str, start: str, parts: Sequence[st
 
 
 def shuffled(
-    point: PointWriter, first: str, second: str | None, type: MachineType, lanes: Sequence[int], depth: int
+    point: PointContext, first: str, second: str | None, type: MachineType, lanes: Sequence[int], depth: int
 ) -> str:
     """The vector of `lanes` of one or two vectors."""
     vector = llvm_type(type, point.width)

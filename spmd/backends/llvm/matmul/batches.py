@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
+from spmd.backends.llvm.emit.function_emitter import FunctionWriter
+from spmd.backends.llvm.emit.task_function import PartFunction
 from spmd.backends.llvm.loops.loops import Range
 from spmd.backends.llvm.loops.nests import NestWriter
 from spmd.backends.llvm.matmul.matrices import product_of
 from spmd.backends.llvm.matmul.products import write_one_product
-from spmd.backends.llvm.parallel.tasks import PartFunction, call_apart, call_in_parts
+from spmd.backends.llvm.parallel.tasks import call_apart, call_in_parts
 from spmd.compiler.schedule.steps import BatchRun
 from spmd.ir import Value
-
-if TYPE_CHECKING:
-    from spmd.backends.llvm.emit.function_emitter import FunctionWriter
 
 
 def write_batches(writer: FunctionWriter, run: BatchRun) -> None:

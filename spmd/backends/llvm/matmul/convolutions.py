@@ -12,12 +12,13 @@ from math import prod
 from spmd.analysis.affine import row_major
 from spmd.backends.llvm.emit.function_emitter import FunctionWriter
 from spmd.backends.llvm.emit.native_ops import Machine, native
+from spmd.backends.llvm.emit.task_function import PartFunction
 from spmd.backends.llvm.emit.text import FunctionText
 from spmd.backends.llvm.loops.loops import Range
 from spmd.backends.llvm.loops.nests import NestWriter
 from spmd.backends.llvm.matmul.tiles import Depth, Outer, Tiled, pack, write_tiled
 from spmd.backends.llvm.matmul.underflow import flushed, flushes
-from spmd.backends.llvm.parallel.tasks import PartFunction, call_in_parts
+from spmd.backends.llvm.parallel.tasks import call_in_parts
 from spmd.compiler.schedule.conv_input_fusion import FEW_ROWS, Images
 from spmd.compiler.schedule.fusibility import is_plain
 from spmd.compiler.schedule.sliding import groups_of

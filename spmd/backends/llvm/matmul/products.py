@@ -6,25 +6,23 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import product as index_product
 from math import prod
-from typing import TYPE_CHECKING
 
 from spmd.analysis.affine import row_major
 from spmd.analysis.matrices import Matrix
+from spmd.backends.llvm.emit.function_emitter import FunctionWriter
 from spmd.backends.llvm.emit.native_ops import Machine, native
+from spmd.backends.llvm.emit.task_function import PartFunction
 from spmd.backends.llvm.emit.text import FunctionText
 from spmd.backends.llvm.matmul.integer_products import IntegerProduct, pair_bytes, write_integer_product
 from spmd.backends.llvm.matmul.matrices import INTEGERS, ROUTINES, Product, integer_product_of, product_of
 from spmd.backends.llvm.matmul.tile_products import BLOCK_ROWS, suits_tiles, tile_bytes, write_tile_product
 from spmd.backends.llvm.matmul.tiles import Depth, Tiled, write_tiled
 from spmd.backends.llvm.matmul.underflow import flushed
-from spmd.backends.llvm.parallel.tasks import PartFunction, call_in_parts
+from spmd.backends.llvm.parallel.tasks import call_in_parts
 from spmd.compiler.schedule.steps import LibraryCall
 from spmd.compiler.schedule.target import LibraryPlan
 from spmd.compiler.schedule.tasks import tasks_of_time
 from spmd.ir import Op
-
-if TYPE_CHECKING:
-    from spmd.backends.llvm.emit.function_emitter import FunctionWriter
 
 #: Rows or columns that a part of a product has a multiple of.
 _TURN = 48

@@ -14,9 +14,10 @@ from math import prod
 from spmd.backends.llvm.emit.function_emitter import FunctionWriter
 from spmd.backends.llvm.emit.native_ops import Machine, native
 from spmd.backends.llvm.emit.outlined import OutOfLine, Parameter, body_of
+from spmd.backends.llvm.emit.task_function import PartFunction
 from spmd.backends.llvm.emit.text import FunctionText
 from spmd.backends.llvm.loops.strides import first_lanes
-from spmd.backends.llvm.parallel.tasks import PartFunction, call_in_parts
+from spmd.backends.llvm.parallel.tasks import call_in_parts
 from spmd.compiler.schedule.fusibility import is_plain
 from spmd.compiler.schedule.steps import LibraryCall
 from spmd.compiler.schedule.target import LibraryPlan

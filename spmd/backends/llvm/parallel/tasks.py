@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from math import prod
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
-from spmd.backends.llvm.emit.text import FunctionText
+from spmd.backends.llvm.emit.function_emitter import FunctionWriter
+from spmd.backends.llvm.emit.task_function import PartFunction
 from spmd.backends.llvm.loops.copies import apart_copy_of
 from spmd.backends.llvm.loops.loops import Range
 from spmd.backends.llvm.loops.nests import NestWriter
@@ -19,42 +18,9 @@ from spmd.compiler.schedule.nest import Nest
 from spmd.compiler.schedule.tasks import Cut, FoldCut, TaskedNest
 from spmd.ir import Value
 
-if TYPE_CHECKING:
-    from spmd.backends.llvm.emit.function_emitter import FunctionWriter
-
 #: Points of a nest that is written as a function of its own: in a loop, where a call of it costs at every turn, and
 #: elsewhere, where what is alike is rather compiled once.
 _LEAST_APART, _LEAST_APART_OUTSIDE = 1 << 9, 1 << 3
-
-
-@dataclass(eq=False)
-class PartFunction:
-    """A function `void (ptr frame, i64 part)` as it is written. What it needs from outside lies in the frame."""
-
-    text: FunctionText = field(default_factory=FunctionText)
-    captured: dict[str, str] = field(default_factory=dict)
-
-    def pointer(self, outside: str) -> str:
-        """The name, in here, of an address that has the name `outside` where the parts are called."""
-        if outside.startswith("@"):
-            return outside
-        return self.captured.setdefault(outside, f"%captured{len(self.captured)}")
-
-    def body(self) -> str:
-        """The function's attributes, and its text in braces."""
-        loads = []
-        for place, name in enumerate(self.captured.values()):
-            loads += [
-                f"  {name}.at = getelementptr ptr, ptr %frame, i64 {place}",
-                f"  {name} = load ptr, ptr {name}.at, !invariant.load !0",
-            ]
-        body = self.text.body([*loads, "  br label %entry"])
-        return f"#{int(self.text.only_calls)} {{\n{body}\n}}"
-
-
-def define(name: str, body: str) -> str:
-    """The text of the function `name` with the body of a PartFunction."""
-    return f"define internal void @{name}(ptr noalias readonly %frame, i64 %part) {body}"
 
 
 def call_in_parts(

@@ -12,8 +12,9 @@ from functools import partial
 from spmd.analysis.affine import Variable
 from spmd.analysis.scalar.expression import Expression, walk
 from spmd.backends.llvm.emit.writer import llvm_type
-from spmd.backends.llvm.loops.element_emitter import Bound, Rendered
+from spmd.backends.llvm.loops.element_emitter import Bound
 from spmd.backends.llvm.loops.loops import LoopWriter, Range
+from spmd.backends.llvm.loops.point_context import Rendered
 from spmd.backends.llvm.loops.stores import store_all
 from spmd.backends.llvm.reductions.lane_reduction import fold_lanes, lane_fold_of
 from spmd.backends.llvm.reductions.partial_width_reduction import NARROW, fold_narrow_turns, is_narrow
