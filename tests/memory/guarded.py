@@ -16,6 +16,10 @@ from hypothesis import strategies as st
 
 import spmd
 from launch.conformance import Case, entry_point, read_cases
+from spmd.compiler.pipeline.lower import ModuleLowering
+from spmd.compiler.pipeline.options import Options
+from spmd.compiler.pipeline.refine import refine
+from spmd.types import TensorType
 from tests.backends.llvm.drawn import drawn_program
 from tests.memory.guards import Guards
 from tests.memory.programs import indexing_program, with_arguments, with_constant, with_wrong_sizes
@@ -37,6 +41,12 @@ def symbolic(begin: int, count: int) -> Iterator[Program]:
         yield name, lambda case=case: _of_case(case, symbolic=True)
 
 
+def refined(begin: int, count: int) -> Iterator[Program]:
+    """The same, once their arguments have told the sizes."""
+    for name, case in _cases(begin, count):
+        yield name, lambda case=case: _refined(case)
+
+
 def mutants(begin: int, count: int) -> Iterator[Program]:
     """The same, of which a size is not what it is said to be."""
     for number, (name, case) in enumerate(_cases(begin, count)):
@@ -55,6 +65,21 @@ def _of_case(case: Case, *, symbolic: bool) -> tuple[spmd.Module, str, list[np.n
     made = with_arguments(module, symbolic=symbolic)
     name = entry_point(module)
     return None if made is None or name is None else (made[0], name, made[1])
+
+
+def _refined(case: Case) -> tuple[spmd.Module, str, list[np.ndarray]] | None:
+    made = _of_case(case, symbolic=True)
+    if made is None:
+        return None
+    module, name, arrays = made
+    function = module.function(name)
+    types = [
+        TensorType(array.shape, type.element_type) if isinstance(type, TensorType) else type
+        for array, type in zip(arrays, function.type.inputs, strict=True)
+    ]
+    module = refine(module, function, types, ModuleLowering(module, Options()).pass_context.evaluate)
+    spmd.verify(module)
+    return module, name, arrays
 
 
 def _mutant(case: Case, rng: np.random.Generator) -> tuple[spmd.Module, str, list[np.ndarray]] | None:
@@ -93,7 +118,7 @@ def drawn(begin: int, count: int) -> Iterator[Program]:
         yield f"drawn {number} from {begin}", lambda module=module, arrays=arrays: (module, "main", arrays)
 
 
-KINDS = {each.__name__: each for each in (conformance, symbolic, mutants, indices, drawn)}
+KINDS = {each.__name__: each for each in (conformance, symbolic, refined, mutants, indices, drawn)}
 
 
 def main(kind: str, placement: str, begin: str, count: str) -> None:

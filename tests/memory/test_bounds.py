@@ -61,10 +61,12 @@ def test_programs_keep_to_their_buffers(kind: str, begin: int, count: int, place
     _run(kind, placement, begin, count)
 
 
-def test_programs_of_unknown_sizes_do_what_those_of_known_ones_do() -> None:
-    _run("symbolic", "end", 5, 60)
+@pytest.mark.parametrize("kind", ["symbolic", "refined"])
+def test_programs_of_unknown_sizes_do_what_those_of_known_ones_do(kind: str) -> None:
+    _run(kind, "end", 5, 60)
 
 
 @pytest.mark.slow
-def test_all_programs_of_unknown_sizes() -> None:
-    _run("symbolic", "end", 0, 5000)
+@pytest.mark.parametrize("kind", ["symbolic", "refined"])
+def test_all_programs_of_unknown_sizes(kind: str) -> None:
+    _run(kind, "end", 0, 5000)
