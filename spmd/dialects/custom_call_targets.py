@@ -245,9 +245,21 @@ def _lapack_rule(letter: str, routine: str) -> _Rule:
     def check(operands: Sequence[Type], results: Sequence[Type], config: Mapping[str, object]) -> str | None:
         text = signature if isinstance(signature, str) else signature(config, element.is_complex)
         fault = signature_fault(text, element, operands, results)
-        return None if fault is None else f"it is {text} of batches, with T = {element}, got {fault}"
+        if fault is not None:
+            return f"it is {text} of batches, with T = {element}, got {fault}"
+        return _rows_fault(operands[0], config) if routine == "gehrd" else None
 
     return check
+
+
+def _rows_fault(matrix: Type, config: Mapping[str, object]) -> str | None:
+    """What is wrong with options low and high: the first and the last row, from 1 on, that is not upper triangular."""
+    low, high = config.get("low"), config.get("high")
+    size = matrix.shape[-1] if isinstance(matrix, TensorType) else None
+    if not isinstance(low, int) or not isinstance(high, int) or size is None:
+        return None
+    sound = 1 <= low <= max(1, size) and min(low, size) <= high <= size
+    return None if sound else f"1 <= low <= high <= {size}, got {low} and {high}"
 
 
 _RULES.update({f"lapack_{letter}{name}_ffi": _lapack_rule(letter, name) for letter in LETTERS for name in _ROUTINES})

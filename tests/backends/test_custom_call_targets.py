@@ -28,6 +28,7 @@ POTRF = "backend_config = {uplo = 76 : ui8}, api_version = 4 : i32"
 SVD = "backend_config = {mode = 83 : ui8}, api_version = 4 : i32"
 ORMQR = "backend_config = {left = true, transpose = false}, api_version = 4 : i32"
 TOP = "backend_config = {top_k = 9 : i64, reduction_dim = 0 : i64}, api_version = 4 : i32"
+ROWS = "backend_config = {low = 1 : i32, high = 100 : i32}, api_version = 4 : i32"
 M, V, S = "tensor<3x3xf32>", "tensor<3xf32>", "tensor<i32>"
 WRONG = {
     "trsm's result is of b's shape": ("lapack_strsm_ffi", TRSM, [M, "tensor<3x2xf32>"], ["tensor<100000x1000xf32>"]),
@@ -41,6 +42,7 @@ WRONG = {
     "getrf's pivots are i32": ("lapack_sgetrf_ffi", "", [M], [M, "tensor<3xi64>", S]),
     "orgqr has as many taus as columns at most": ("lapack_sorgqr_ffi", "", [M, "tensor<9xf32>"], [M]),
     "ormqr's reflectors are columns": ("lapack_sormqr_ffi", ORMQR, ["tensor<3x2xf32>", V, M], [M]),
+    "gehrd's rows are the matrix's": ("lapack_sgehrd_ffi", ROWS, [M], [M, "tensor<2xf32>", S]),
     "gesdd's factors fit": ("lapack_sgesdd_ffi", SVD, [M], [M, V, "tensor<3x4xf32>", M, S]),
     "heevd's values are real": ("lapack_cheevd_ffi", POTRF, ["tensor<3x3xcomplex<f32>>"],
                                 ["tensor<3x3xcomplex<f32>>", "tensor<3xcomplex<f32>>", S]),
@@ -93,3 +95,24 @@ def test_tridiagonal_systems_of_few_equations(size: int, dtype: str) -> None:
         matrix = np.diag(diagonal[k]) + np.diag(below[k][1:], -1) + np.diag(above[k][:-1], 1)
         np.testing.assert_allclose(matrix @ x[k], b[k], rtol=1e-4, atol=1e-5)
     assert info.tolist() == [0, 0]
+
+
+CSR = """func.func @main(%v: tensor<3xf32>, %s: tensor<3xi32>, %c: tensor<3xi32>, %d: tensor<4xf32>) -> tensor<2xf32> {
+  %r = stablehlo.custom_call @cpu_csr_sparse_dense_ffi(%v, %s, %c, %d) {api_version = 4 : i32}
+    : (tensor<3xf32>, tensor<3xi32>, tensor<3xi32>, tensor<4xf32>) -> tensor<2xf32>
+  return %r : tensor<2xf32>
+}"""
+
+
+def test_rows_and_columns_that_a_sparse_matrix_does_not_have() -> None:
+    """SciPy reads where they say."""
+    run = spmd.compile(spmd.parse(CSR))
+    values, dense = np.ones(3, np.float32), np.arange(4, dtype=np.float32)
+    good = np.array([0, 1, 3], np.int32), np.array([1, 2, 3], np.int32)
+    assert run(values, *good, dense)[0].tolist() == [1, 5]
+    for starts in ([0, 1, 900], [0, 1, -1], [0, 5, 3], [2, 1, 3], [-9, 1, 3], [0, -2, 3]):
+        with pytest.raises(spmd.ExecutionError, match=r":2:\d+: stablehlo.custom_call: rows start at 0"):
+            run(values, np.array(starts, np.int32), good[1], dense)
+    for columns in ([0, 1, 4], [-1, 0, 1], [2**31 - 1, -(2**31), 0]):
+        with pytest.raises(spmd.ExecutionError, match=r":2:\d+: stablehlo.custom_call: columns are 0 to 3"):
+            run(values, good[0], np.array(columns, np.int32), dense)

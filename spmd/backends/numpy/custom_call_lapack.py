@@ -170,7 +170,7 @@ def _multiplied(prefix: str, options: Options) -> Routine:
     multiply = _function(prefix, "ormqr" if prefix in "sd" else "unmqr")
     side = "L" if options["left"] else "R"
     transpose = ("T" if prefix in "sd" else "C") if options["transpose"] else "N"
-    return lambda a, tau, c: (multiply(side, transpose, a, tau, c, lwork=_work(*c.shape))[0],)
+    return lambda a, tau, c: (multiply(side, transpose, a[:, : len(tau)], tau, c, lwork=_work(*c.shape))[0],)
 
 
 routine("orgqr", prefixes="sd")(_generated)
