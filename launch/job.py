@@ -27,9 +27,10 @@ from launch.mpi_start import MpiStart
 from launch.mpirun import LOOPBACK_ALONE, WITHOUT_NETWORK, Kind
 from launch.report_filter import ReportFilter
 from launch.silence import SilentHosts
-from launch.stopped import StoppedRanks
+from launch.stopped import StoppedRanks, UnneededRanks
 from launch.streams import PATIENCE_SECONDS, Stream, say
 from spmd.runtime.requests import RunningJob
+from spmd.support.processes import start_of
 
 FORWARDED = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2"))
 ENDING = frozenset(FORWARDED[:3])
@@ -53,10 +54,13 @@ class Growth:
 
     def watchers(self, launcher: int, reports: Path) -> "Sequence[RankWatcher]":
         """What looks after the ranks while the process `launcher` runs; they report into the folder `reports`."""
-        if not self.patience:
-            return []
-        stopped = StoppedRanks(launcher, self.patience, spare_all=True)
-        return [stopped, SilentHosts(launcher, reports, self.patience / 2, remote.is_here)]
+        watchers: list[RankWatcher] = []
+        if self.host:  # ranks of other hosts do not tell when MPI has begun
+            watchers.append(UnneededRanks(launcher, reports, PATIENCE_SECONDS))
+        if self.patience:
+            watchers.append(StoppedRanks(launcher, self.patience, spare_all=True))
+            watchers.append(SilentHosts(launcher, reports, self.patience / 2, remote.is_here))
+        return watchers
 
 
 class RankWatcher(Protocol):
@@ -86,7 +90,6 @@ def run(
         status = _run_once(command, added_environment, kind, one_machine, growth, ranks, starts)
         if status is not None:
             return status
-        say("spmd launch: ranks were lost before MPI had begun on all; the job is started again")
     return failure.EXIT_FAILURE
 
 
@@ -175,6 +178,8 @@ class _Job:
         self._ended_by: int | None = None
         #: The rank that the others wait for to begin, and that has ended.
         self._missing: int | None = None
+        #: What the launcher of an elastic job has started, with the times.
+        self._children: dict[int, str] = {}
         #: When a rank was first found to have failed.
         self._failed: float | None = None
         #: Ranks of whose end a launcher that hung has not told.
@@ -193,9 +198,14 @@ class _Job:
         finally:
             for number, handler in previous.items():
                 signal.signal(number, handler)
+        crashed = elastic and self._has_crashed(status)
+        if crashed:
+            self._kill_orphans()
         for stream in self._streams:
             stream.finish()
         self._remote_reports.close()
+        if crashed and endings.ranks_that_ended(self._reports) and not any(self._reports.glob("rank-*.txt")):
+            return self._after_losses(0)  # the ranks had come to their end
         ending = rank.first_ending(self._reports)
         message = self._last_message(ending)
         if status == 0 and self._ended_by is None:
@@ -205,12 +215,36 @@ class _Job:
                 # Open MPI's launcher ends all ranks when a host is lost, and then itself with status 0.
                 message, status = message or "spmd launch: a host was lost; all ranks were ended", failure.EXIT_FAILURE
         status = self._final_status(status, ending)
-        failed = bool(status) and self._ended_by is None
-        if failed and self._beginning is not None and self._beginning.may_start_again(starts, self._missing):
+        if (reason := self._reason_to_start_again(starts, status, crashed=crashed)) is not None:
+            say(f"spmd launch: {reason}; the job is started again")
             return None
         if message:
             say(message)
         return self._after_losses(status)
+
+    def _has_crashed(self, status: int) -> bool:
+        """Whether a signal ended the launcher that is none of ours.
+
+        PRRTE 3.0 corrupts its memory (pmix_server_dyn.c) when a rank is lost for which it starts another.
+        """
+        return status < 0 and self._ended_by is None and self._missing is None and self._failed is None
+
+    def _kill_orphans(self) -> None:
+        """Kills the ranks that a crashed launcher has left: those that are stopped do not hear of its end."""
+        for process, started in self._children.items():
+            if started and start_of(process) == started:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(process, signal.SIGKILL)
+        if self._lingering is not None:
+            self._lingering.clean_up()
+
+    def _reason_to_start_again(self, starts: int, status: int, *, crashed: bool) -> str | None:
+        """Why an elastic job that has failed may be started again, if it may."""
+        if not status or self._ended_by is not None or self._beginning is None:
+            return None
+        if self._beginning.may_start_again(starts, self._missing):
+            return "ranks were lost before MPI had begun on all"
+        return "MPI's launcher has crashed" if crashed and starts < MOST_STARTS else None
 
     def _after_losses(self, status: int) -> int:
         """The status once it is told what of the job's words could not be written."""
@@ -247,6 +281,8 @@ class _Job:
                 now = time.monotonic()
                 if self._listeners is not None:
                     self._listeners.keep_local()
+                if self._beginning is not None:
+                    self._children = {int(c): start_of(int(c)) for c in running_children(self._process.pid) or ()}
                 for text in [text for watcher in self._watchers for text in watcher.look()]:
                     say(f"spmd launch: {text}")
                 if self._beginning is not None and self._missing is None:

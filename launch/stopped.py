@@ -1,11 +1,17 @@
-"""Ranks that are stopped (SIGSTOP) and do not go on: the others would wait for them, in MPI's start for ever."""
+"""Ranks that hold the others up, or the end of their job: stopped ones, and new ones that nobody lets in any more."""
 
 import contextlib
 import os
+import re
 import signal
 import time
+from pathlib import Path
 
+from collectives import endings
 from launch.lingering import running_children, state_of
+
+#: In the command line of a rank that joins (`spmd.elastic.newcomer`).
+_JOINING = re.compile(rb"SPMD_ELASTIC_RANK'\] = '(\d+)'")
 
 
 class StoppedRanks:
@@ -30,4 +36,28 @@ class StoppedRanks:
             if now - since > self._patience:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(int(child), signal.SIGKILL)
+        return []
+
+
+class UnneededRanks:
+    """Kills the new ranks among the children of `launcher` that wait for MPI to begin after others have come to their
+    end: the rank that started them is lost, and the launcher would wait for them. `reports` is the job's folder."""
+
+    def __init__(self, launcher: int, reports: Path, grace: float) -> None:
+        self._launcher, self._reports, self._grace = launcher, reports, grace
+        self._since: float | None = None
+
+    def look(self) -> list[str]:
+        """Kills them, `grace` seconds after the first rank has ended."""
+        if not endings.ranks_that_ended(self._reports):
+            return []
+        now = time.monotonic()
+        self._since = now if self._since is None else self._since
+        if now - self._since > self._grace:
+            begun = endings.ranks_that_have_begun(self._reports)
+            for child in running_children(self._launcher) or []:
+                with contextlib.suppress(OSError):
+                    joining = _JOINING.search(Path(f"/proc/{child}/cmdline").read_bytes())
+                    if joining is not None and int(joining[1]) not in begun:
+                        os.kill(int(child), signal.SIGKILL)
         return []

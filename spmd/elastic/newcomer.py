@@ -65,7 +65,7 @@ class Briefing:
         root = str(Path(__file__).parents[2])
         code = (
             f"import os, signal, sys; signal.alarm({START_SECONDS}); "
-            f"os.environ[{failure.NUMBER_VARIABLE!r}] = '{number}'; sys.path.append({root!r}); "
+            f"{assignment(number)}; sys.path.append({root!r}); "
             "from spmd.elastic import newcomer; newcomer.main()"
         )
         return [*self.options, "-c", code]
@@ -83,6 +83,11 @@ class Briefing:
         main.__file__ = file = self.what if not self.kind else "<string>"
         source = Path(file).read_bytes() if not self.kind else self.what
         exec(compile(source, file, "exec"), vars(main))
+
+
+def assignment(number: int) -> str:
+    """What the command line of a Python that becomes rank `number` contains, and of what keeps it."""
+    return f"os.environ[{failure.NUMBER_VARIABLE!r}] = '{number}'"
 
 
 class Invitation:

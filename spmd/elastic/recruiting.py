@@ -19,14 +19,17 @@ from pathlib import Path
 
 from mpi4py import MPI
 
+from collectives import failure
 from collectives.failure import REPORTS_VARIABLE
 from spmd.elastic import admission
 from spmd.elastic.members import Member
-from spmd.elastic.newcomer import START_SECONDS, Briefing
+from spmd.elastic.newcomer import START_SECONDS, Briefing, assignment
 from spmd.elastic.settings import Settings
 from spmd.runtime.requests import JoinRequest, attend, open_requests
+from spmd.support.processes import is_child
 
 _LOOK = 0.1  # seconds between two looks
+_STOP_SECONDS = 5.0
 _ATTEMPTS = 3  # to replace a rank, in a row, before it is given up
 
 
@@ -49,6 +52,8 @@ class Recruit:
     peer: MPI.Intracomm | None = None
     member: Member | None = None
     failed: bool = False
+    #: Whether its process has been seen on this host.
+    seen: bool = False
 
     def bring(self, own: MPI.Intracomm, briefing: Briefing, starter: Sequence[str]) -> None:
         """Starts it, by `starter` if that is not MPI, and waits until it is ready or lost. `own` is a communicator of
@@ -76,8 +81,12 @@ class Recruit:
 
     @property
     def is_late(self) -> bool:
-        """Whether it should have begun long ago."""
-        return self.peer is None and time.monotonic() - self.started > START_SECONDS
+        """Whether it should have begun long ago, or its process has ended before: MPI does not report that."""
+        if self.peer is not None:
+            return False
+        runs = is_child(os.getppid(), assignment(self.number))
+        self.seen = self.seen or runs
+        return (self.seen and not runs) or time.monotonic() - self.started > START_SECONDS
 
 
 class Recruiter:
@@ -133,13 +142,18 @@ class Recruiter:
                 self._lose(recruit, "could not join")
 
     def stop(self) -> None:
-        """Starts nobody any more, and sends home who has not joined."""
+        """Starts no ranks any more, and ends those that have not joined. One on which MPI has not begun after some
+        seconds is left to its alarm, and to the launcher (`launch.stopped`): MPI may never answer for it."""
         atexit.unregister(self.stop)
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join()
+        deadline = time.monotonic() + _STOP_SECONDS
         for recruit in self._recruits:
             while recruit.peer is None and not recruit.failed and not recruit.is_late:
+                if time.monotonic() > deadline:
+                    failure.leave_at_end()  # a thread is inside of MPI_Comm_spawn
+                    break
                 time.sleep(_LOOK / 10)
             if recruit.peer is not None and not recruit.failed:
                 with suppress(MPI.Exception):  # it is lost
