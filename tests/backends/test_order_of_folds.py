@@ -16,7 +16,7 @@ import pytest
 
 import spmd
 from spmd.analysis.reducers import identity
-from spmd.compiler.schedule import tasks
+from spmd.compiler.schedule import rates, tasks
 from spmd.runtime.executable import Executable
 from spmd.support.arrays import Array
 from spmd.types import ELEMENT_TYPES
@@ -236,8 +236,9 @@ def check(results: Sequence[list[Array]], operands: dict[str, Array]) -> None:
 
 @pytest.fixture(autouse=True)
 def all_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("_LEAST_UNIT", "_LEAST_TASK", "_LEAST_POINTS", "_OPERATIONS"):
+    for name in ("_LEAST_UNIT", "_LEAST_TASK", "_LEAST_POINTS"):
         monkeypatch.setattr(tasks, name, 1)
+    monkeypatch.setitem(rates.RATES, "operations", 1)
 
 
 @pytest.mark.parametrize("background", [-1.0, 1.0])

@@ -18,10 +18,10 @@ from spmd.compiler.schedule.costs import cost_of_nests
 from spmd.compiler.schedule.fold_blocks import shared_blocks
 from spmd.compiler.schedule.lanes import SIDE, is_written_out, lanes_of, turned_loop
 from spmd.compiler.schedule.nest import Nest
+from spmd.compiler.schedule.rates import nanoseconds
 from spmd.ir import Value
 
-#: Operations, and bytes, of a nanosecond, roughly; what a unit takes at least to be cut, and a task of it.
-_OPERATIONS, _BYTES = 16, 16
+#: Nanoseconds that a unit takes at least to be cut, and a task of it.
 _LEAST_UNIT, _LEAST_TASK = 50_000, 4_000
 #: Points of a nest that is looked at.
 _LEAST_POINTS = 1 << 10
@@ -65,7 +65,7 @@ def tasks_of_nests(nests: Sequence[Nest], results: Sequence[Value], threads: int
 def time_of_nests(nests: Sequence[Nest], results: Sequence[Value]) -> int:
     """How many nanoseconds the nests that write `results` take, roughly."""
     cost = cost_of_nests(nests, results)
-    return cost.operations // _OPERATIONS + cost.bytes // _BYTES
+    return nanoseconds("operations", cost.operations) + nanoseconds("bytes", cost.bytes)
 
 
 def tasks_of_time(time: int, threads: int) -> int:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import spmd
 from spmd.backends.llvm.parallel import workers
-from spmd.compiler.schedule import tasks
+from spmd.compiler.schedule import rates, tasks
 from spmd.support.machine import RANK_VARIABLES, default_threads, usable_cores
 from tests.backends.llvm.drawn import drawn_program
 
@@ -33,7 +33,7 @@ def all_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every nest is cut, however little it costs."""
     for name in ("_LEAST_UNIT", "_LEAST_TASK", "_LEAST_POINTS"):
         monkeypatch.setattr(tasks, name, 1)
-    monkeypatch.setattr(tasks, "_OPERATIONS", 1)
+    monkeypatch.setitem(rates.RATES, "operations", 1)
 
 
 def bits(results: tuple) -> list[bytes]:

@@ -25,6 +25,7 @@ from spmd.backends.llvm.fft.split_complex import PlaneWriter, rest_lanes
 from spmd.backends.llvm.fft.stages import FftStage, run_stages, stages_of
 from spmd.backends.llvm.parallel.tasks import call_in_parts
 from spmd.compiler.schedule.fusibility import is_plain
+from spmd.compiler.schedule.rates import nanoseconds
 from spmd.compiler.schedule.steps import LibraryCall
 from spmd.compiler.schedule.target import LibraryPlan
 from spmd.compiler.schedule.tasks import tasks_of_time
@@ -37,8 +38,6 @@ _LONGEST = 1 << 16
 _LARGEST_NARROW, _FEW = 5, 4
 #: Bytes of memory that a part has on its stack.
 _OWN = 1 << 18
-#: Elements and stages of a nanosecond, roughly.
-_SPEED = 2
 #: Complex numbers of a transform from which on its steps stand out of line, which make up for a call.
 _LEAST_APART = 1 << 6
 
@@ -121,7 +120,7 @@ def transform_of(op: Op) -> _Transform | None:
 def _plan(op: Op, machine: Machine, image_bytes: int | None) -> LibraryPlan:
     transform = transform_of(op)
     assert transform is not None
-    time = transform.rows * transform.plane * len(transform.stages) // _SPEED
+    time = nanoseconds("fft", transform.rows * transform.plane * len(transform.stages))
     tasks = min(transform.rows, tasks_of_time(time, machine.threads))
     return LibraryPlan(1, (transform.memory,)) if tasks == 1 or transform.memory > _OWN else LibraryPlan(tasks)
 

@@ -21,6 +21,7 @@ from spmd.backends.llvm.matmul.underflow import flushed, flushes
 from spmd.backends.llvm.parallel.tasks import call_in_parts
 from spmd.compiler.schedule.conv_input_fusion import FEW_ROWS, Images
 from spmd.compiler.schedule.fusibility import is_plain
+from spmd.compiler.schedule.rates import nanoseconds
 from spmd.compiler.schedule.sliding import groups_of
 from spmd.compiler.schedule.steps import LibraryCall
 from spmd.compiler.schedule.target import LibraryPlan
@@ -29,8 +30,6 @@ from spmd.dialects.structs import ConvDimensionNumbersAttr
 from spmd.ir import Op, Value
 
 _TYPES = {"f32": "float", "f64": "double"}
-#: Multiply-adds of a nanosecond, roughly.
-_SPEED = 32
 
 
 def _is_plain_convolution(op: Op) -> bool:
@@ -58,7 +57,7 @@ def _is_packed(product: Tiled) -> bool:
 def _plan(op: Op, machine: Machine, image_bytes: int | None) -> LibraryPlan:
     product, outer = _as_product(op)
     work = product.rows * product.columns * product.depth_rows * prod(each.size for each in outer)
-    tasks = tasks_of_time(work // _SPEED, machine.threads)
+    tasks = tasks_of_time(nanoseconds("convolution", work), machine.threads)
     scratch = [product.packed_elements * product.bits // 8] if _is_packed(product) else []
     if image_bytes is not None:
         tasks = min(tasks, outer[0].size)

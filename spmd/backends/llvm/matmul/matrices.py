@@ -13,6 +13,7 @@ from spmd.backends.llvm.matmul.integer_products import Bytes, IntegerProduct, su
 from spmd.backends.llvm.matmul.tiles import LARGEST
 from spmd.backends.llvm.matmul.underflow import flushes
 from spmd.compiler.schedule.fusibility import is_plain
+from spmd.compiler.schedule.rates import nanoseconds
 from spmd.dialects.structs import DotDimensionNumbersAttr
 from spmd.ir import Op
 
@@ -23,8 +24,6 @@ INTEGERS = {"i32": "i32", "ui32": "i32", "i64": "i64", "ui64": "i64"}
 #: Columns of a right operand that are few, and of a left operand whose rows are not so far apart that the caches keep
 #: only some of a tile's.
 _NARROW, _SHORT_ROW = 32, 1 << 10
-#: Bytes' worth of numbers multiplied and added in a nanosecond, roughly.
-_SPEED = 160
 
 
 @dataclass(frozen=True)
@@ -52,7 +51,7 @@ class Product:
     @property
     def nanoseconds(self) -> int:
         """How long one of the products takes, roughly."""
-        return self.size * self.item // _SPEED
+        return nanoseconds("product", self.size * self.item)
 
     @property
     def runs_in_tasks(self) -> bool:

@@ -19,6 +19,7 @@ from spmd.backends.llvm.matmul.tile_products import BLOCK_ROWS, suits_tiles, til
 from spmd.backends.llvm.matmul.tiles import Depth, Tiled, write_tiled
 from spmd.backends.llvm.matmul.underflow import flushed
 from spmd.backends.llvm.parallel.tasks import call_in_parts
+from spmd.compiler.schedule.rates import nanoseconds
 from spmd.compiler.schedule.steps import LibraryCall
 from spmd.compiler.schedule.target import LibraryPlan
 from spmd.compiler.schedule.tasks import tasks_of_time
@@ -210,17 +211,17 @@ def _stretch_of(product: Product, cut: _Cut, size: int) -> Product:
 
 @dataclass(frozen=True)
 class _IntegerKernel:
-    """A way to multiply 8-bit integers: `speed` a nanosecond, roughly; rows of which stretches have a multiple; the
+    """A way to multiply 8-bit integers: how fast (schedule/rates.py); rows of which stretches have a multiple; the
     memory that it works in; what writes it."""
 
-    speed: int
+    rate: str
     turn: Callable[[IntegerProduct], int]
     scratch_bytes: Callable[[IntegerProduct], int]
     write: Callable[[FunctionText, IntegerProduct, Sequence[str], str, int], None]
 
 
-_PAIRS = _IntegerKernel(90, lambda product: product.whole.tile_rows, pair_bytes, write_integer_product)
-_TILES = _IntegerKernel(400, lambda product: BLOCK_ROWS, tile_bytes, write_tile_product)
+_PAIRS = _IntegerKernel("integer pairs", lambda product: product.whole.tile_rows, pair_bytes, write_integer_product)
+_TILES = _IntegerKernel("integer tiles", lambda product: BLOCK_ROWS, tile_bytes, write_tile_product)
 
 
 def _kernel_of(product: IntegerProduct, *, is_hosted: bool) -> _IntegerKernel:
@@ -235,7 +236,7 @@ def _rows_of_stretch(product: IntegerProduct, kernel: _IntegerKernel, tasks: int
 
 def _plan_integers(product: IntegerProduct, machine: Machine) -> LibraryPlan:
     kernel = _kernel_of(product, is_hosted=machine.is_hosted)
-    tasks = tasks_of_time(product.size // kernel.speed, machine.threads)
+    tasks = tasks_of_time(nanoseconds(kernel.rate, product.size), machine.threads)
     size = _rows_of_stretch(product, kernel, tasks)
     running = min(tasks, prod(product.batch) * -(-product.rows // size))
     return LibraryPlan(tasks, (running * kernel.scratch_bytes(product),))

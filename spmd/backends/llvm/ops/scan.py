@@ -28,6 +28,7 @@ from spmd.backends.llvm.loops.stores import store_lanes
 from spmd.backends.llvm.loops.strides import first_lanes
 from spmd.backends.llvm.parallel.tasks import call_in_parts
 from spmd.compiler.schedule.fusibility import is_plain
+from spmd.compiler.schedule.rates import nanoseconds
 from spmd.compiler.schedule.steps import LibraryCall
 from spmd.compiler.schedule.target import LibraryPlan
 from spmd.compiler.schedule.tasks import tasks_of_time
@@ -38,8 +39,6 @@ from spmd.types import TensorType
 _LANES = 16
 #: Vectors of a stretch.
 _STRETCH = 16
-#: Elements of a nanosecond, roughly.
-_SPEED = 1
 
 
 @dataclass(frozen=True)
@@ -80,7 +79,7 @@ def _changes_nothing(initial: Value, monoid: Monoid) -> bool:
 def _plan(op: Op, machine: Machine, image_bytes: int | None) -> LibraryPlan:
     running = _running(op)
     assert running is not None
-    time = running.outer * running.length * running.inner // _SPEED
+    time = nanoseconds("scan", running.outer * running.length * running.inner)
     return LibraryPlan(min(running.rows, tasks_of_time(time, machine.threads)))
 
 

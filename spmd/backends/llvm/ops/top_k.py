@@ -19,6 +19,7 @@ from spmd.backends.llvm.emit.text import FunctionText
 from spmd.backends.llvm.loops.strides import first_lanes
 from spmd.backends.llvm.parallel.tasks import call_in_parts
 from spmd.compiler.schedule.fusibility import is_plain
+from spmd.compiler.schedule.rates import nanoseconds
 from spmd.compiler.schedule.steps import LibraryCall
 from spmd.compiler.schedule.target import LibraryPlan
 from spmd.compiler.schedule.tasks import tasks_of_time
@@ -30,8 +31,6 @@ _LANES = 16
 _MOST = 128
 #: Kept numbers come in vectors of so many.
 _REGISTER = 8
-#: Elements of a nanosecond, roughly.
-_SPEED = 8
 
 
 def _is_short(op: Op) -> bool:
@@ -47,7 +46,7 @@ def _is_short(op: Op) -> bool:
 def _plan(op: Op, machine: Machine, image_bytes: int | None) -> LibraryPlan:
     *outer, size = op.operands[0].tensor.static_shape
     rows = prod(outer)
-    return LibraryPlan(min(max(1, rows), tasks_of_time(rows * size // _SPEED, machine.threads)))
+    return LibraryPlan(min(max(1, rows), tasks_of_time(nanoseconds("top_k", rows * size), machine.threads)))
 
 
 @native("chlo.top_k", _is_short, _plan)
