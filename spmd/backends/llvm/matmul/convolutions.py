@@ -17,7 +17,6 @@ from spmd.backends.llvm.emit.text import FunctionText
 from spmd.backends.llvm.loops.loops import Range
 from spmd.backends.llvm.loops.nests import NestWriter
 from spmd.backends.llvm.matmul.tiles import Depth, Outer, Tiled, pack, write_tiled
-from spmd.backends.llvm.matmul.underflow import flushed, flushes
 from spmd.backends.llvm.parallel.tasks import call_in_parts
 from spmd.compiler.schedule.conv_input_fusion import FEW_ROWS, Images
 from spmd.compiler.schedule.fusibility import is_plain
@@ -112,11 +111,10 @@ def _write_group(
     left, right, result = pointers
     if packed is not None:
         pack(writer.text, product, right, packed)
-    parts, flushing = step.plan.tasks, flushes(step.op)
+    parts = step.plan.tasks
     longest = max(outer, key=lambda each: each.size, default=Outer(1, 0, 0))
     if parts == 1 or longest.size == 1:
-        with flushed(writer.text, flushing):
-            write_tiled(writer.text, product, left, right, result, outer, packed)
+        write_tiled(writer.text, product, left, right, result, outer, packed)
         return
     rest = [each for each in outer if each is not longest]
     count = min(parts, longest.size)
@@ -128,12 +126,11 @@ def _write_group(
         first, stop = (text.value(f"udiv i64 {total}, {count}") for total in (done, after))
         inner = None if packed is None else part.pointer(packed)
         left_in, right_in, result_in = (part.pointer(pointer) for pointer in (left, right, result))
-        with flushed(text, flushing):
-            turn, _ = text.open_loop()
-            left_at = _moved(text, left_in, turn, longest.left * product.bits // 8)
-            result_at = _moved(text, result_in, turn, longest.result * product.bits // 8)
-            write_tiled(text, product, left_at, right_in, result_at, rest, inner)
-            text.close_loop(stop, 1, first)
+        turn, _ = text.open_loop()
+        left_at = _moved(text, left_in, turn, longest.left * product.bits // 8)
+        result_at = _moved(text, result_in, turn, longest.result * product.bits // 8)
+        write_tiled(text, product, left_at, right_in, result_at, rest, inner)
+        text.close_loop(stop, 1, first)
 
     call_in_parts(writer, count, write)
 
@@ -163,8 +160,7 @@ def _write_by_image(
         NestWriter(images.nest, text, at, one).write()
         right, result = map(pointer, pointers)
         result = _moved(text, result, turn, batch.result * product.bits // 8)
-        with flushed(text, flushes(step.op)):
-            write_tiled(text, product, image, right, result, rest, None if packed is None else pointer(packed))
+        write_tiled(text, product, image, right, result, rest, None if packed is None else pointer(packed))
         text.close_loop(stop, 1, first)
 
     def write_part(part: PartFunction) -> None:

@@ -11,7 +11,6 @@ from spmd.analysis.matrices import Matrix, free_dimensions, matrix_of
 from spmd.backends.llvm.matmul.blas import thread_count
 from spmd.backends.llvm.matmul.integer_products import Bytes, IntegerProduct, supports_pairs
 from spmd.backends.llvm.matmul.tiles import LARGEST
-from spmd.backends.llvm.matmul.underflow import flushes
 from spmd.compiler.schedule.fusibility import is_plain
 from spmd.compiler.schedule.rates import nanoseconds
 from spmd.dialects.structs import DotDimensionNumbersAttr
@@ -30,8 +29,7 @@ _NARROW, _SHORT_ROW = 32, 1 << 10
 class Product:
     """Products of matrices; small ones are written as loops (`is_tiled`).
 
-    `item` is an element's bytes, `leading` the elements from one row of a result to the next. `flushes`: subnormal
-    numbers count as zero.
+    `item` is an element's bytes, `leading` the elements from one row of a result to the next.
     """
 
     element: str
@@ -41,7 +39,6 @@ class Product:
     rhs: Matrix
     leading: int
     is_tiled: bool
-    flushes: bool
 
     @property
     def size(self) -> int:
@@ -76,7 +73,7 @@ def product_of(op: Op) -> Product | None:
     product = _matrices_of(op)
     if product is None or types <= set(ROUTINES):
         return product
-    return replace(product, is_tiled=True, flushes=False) if product.rhs.column_stride == 1 else None
+    return replace(product, is_tiled=True) if product.rhs.column_stride == 1 else None
 
 
 def integer_product_of(op: Op) -> IntegerProduct | None:
@@ -115,7 +112,7 @@ def _matrices_of(op: Op) -> Product | None:
     element = str(op.result.tensor.element_type)
     item, leading = op.result.tensor.dtype.itemsize, max(second.columns, 1)
     is_tiled = _suits_tiles(first, second) and second.column_stride == 1
-    return Product(element, item, batch, first, second, leading, is_tiled, flushes(op))
+    return Product(element, item, batch, first, second, leading, is_tiled)
 
 
 def _in_few_loops(sizes: Sequence[int], lhs: Matrix, rhs: Matrix) -> tuple[tuple[int, ...], Matrix, Matrix]:

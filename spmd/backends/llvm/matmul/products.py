@@ -17,7 +17,6 @@ from spmd.backends.llvm.matmul.integer_products import IntegerProduct, pair_byte
 from spmd.backends.llvm.matmul.matrices import INTEGERS, ROUTINES, Product, integer_product_of, product_of
 from spmd.backends.llvm.matmul.tile_products import BLOCK_ROWS, suits_tiles, tile_bytes, write_tile_product
 from spmd.backends.llvm.matmul.tiles import Depth, Tiled, write_tiled
-from spmd.backends.llvm.matmul.underflow import flushed
 from spmd.backends.llvm.parallel.tasks import call_in_parts
 from spmd.compiler.schedule.rates import nanoseconds
 from spmd.compiler.schedule.steps import LibraryCall
@@ -69,8 +68,7 @@ def _(writer: FunctionWriter, step: LibraryCall) -> None:
     elif parts > 1 and (cut := _cut(product, -(-min(parts, writer.threads) // count))) is not None:
         _in_stretches(writer, product, pointers, cut)
     else:
-        with flushed(writer.text, product.flushes):
-            _in_turn(writer, product, pointers)
+        _in_turn(writer, product, pointers)
 
 
 def write_one_product(
@@ -80,8 +78,7 @@ def write_one_product(
     there is this product's alone."""
     index = _unraveled(text, product, number)
     moved = _moved(text, product, [pointer for pointer, _ in places], index)
-    with flushed(text, product.flushes):
-        _multiply(writer, text, product, [at if own else to for (at, own), to in zip(places, moved, strict=True)])
+    _multiply(writer, text, product, [at if own else to for (at, own), to in zip(places, moved, strict=True)])
 
 
 def _moved(
@@ -135,10 +132,9 @@ def _in_batches(writer: FunctionWriter, product: Product, pointers: Sequence[str
         done = text.value(f"mul i64 %part, {count}")
         first, stop = (text.value(f"udiv i64 {total}, {parts}") for total in (done, _sum(text, done, f"{count}")))
         inner = [part.pointer(pointer) for pointer in pointers]
-        with flushed(text, product.flushes):
-            number, _ = text.open_loop()
-            _multiply(writer, text, product, _moved(text, product, inner, _unraveled(text, product, number)))
-            text.close_loop(stop, 1, first)
+        number, _ = text.open_loop()
+        _multiply(writer, text, product, _moved(text, product, inner, _unraveled(text, product, number)))
+        text.close_loop(stop, 1, first)
 
     call_in_parts(writer, parts, write, products=True)
 
@@ -188,13 +184,12 @@ def _in_stretches(writer: FunctionWriter, product: Product, pointers: Sequence[s
         else:
             rhs = _at(text, rhs, _times(text, begin, product.rhs.column_stride))
             result = _at(text, result, begin)
-        with flushed(text, product.flushes):
-            if last == cut.size:
-                _multiply(writer, text, _stretch_of(product, cut, last), (lhs, rhs, result))
-                return
-            for size, condition in ((cut.size, "ult"), (last, "eq")):
-                with text.where(text.value(f"icmp {condition} i64 {stretch}, {cut.count - 1}")):
-                    _multiply(writer, text, _stretch_of(product, cut, size), (lhs, rhs, result))
+        if last == cut.size:
+            _multiply(writer, text, _stretch_of(product, cut, last), (lhs, rhs, result))
+            return
+        for size, condition in ((cut.size, "ult"), (last, "eq")):
+            with text.where(text.value(f"icmp {condition} i64 {stretch}, {cut.count - 1}")):
+                _multiply(writer, text, _stretch_of(product, cut, size), (lhs, rhs, result))
 
     call_in_parts(writer, prod(product.batch) * cut.count, write, products=True)
 
