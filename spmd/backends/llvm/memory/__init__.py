@@ -1,4 +1,5 @@
-"""Where values lie while native code runs: buffers, their addresses, and updates in place.
+"""The addresses of buffers in native code, and memory that is filled.
 
-Here belongs what assigns memory. The loads and stores themselves stand in loops.
+Here belongs what addresses memory. Where values lie is decided in spmd.compiler.schedule; the loads and stores
+themselves stand in loops.
 """

@@ -1,4 +1,5 @@
-"""Work of one unit shared among threads: how it is cut into tasks, and the threads that run them.
+"""Work of one unit shared among threads: the functions that run its tasks, and the threads that call them.
 
-Here belongs what concerns threads of one process. Processes belong to collectives.
+Here belongs what concerns threads of one process. How a unit is cut is decided in spmd.compiler.schedule; processes
+belong to collectives.
 """
