@@ -11,6 +11,7 @@ from spmd.dialects.checks import (
     dims,
     element_of,
     equal,
+    equal_elements,
     in_range,
     is_quantized,
     listed,
@@ -38,6 +39,12 @@ def few_precisions(op: Op) -> str | None:
     """One precision for each operand, or none (frontends also leave out the second)."""
     precisions = op["precision_config"]
     return None if precisions is None or len(precisions) <= 2 else str(len(precisions))
+
+
+def both_precisions(op: Op) -> str | None:
+    """A precision for each operand; the default for both where none are given at all."""
+    precisions = op["precision_config"]
+    return None if precisions is None or len(precisions) == 2 else str(len(precisions))
 
 
 def contraction_element(op: Op) -> Type:
@@ -133,6 +140,7 @@ def check_dot(declared: OpDef, name: str, labels: Sequence[str]) -> None:
 
 check_dot(DOT_GENERAL, "dot_dimension_numbers", [f"C{number}" for number in range(1, 11)])
 DOT_GENERAL.constraint("C11", _PRECISIONS)(few_precisions)
+DOT_GENERAL.constraint("C11", _PRECISIONS, customary=True)(both_precisions)
 
 
 @DOT_GENERAL.constraint(
@@ -143,6 +151,11 @@ def _(op: Op) -> str | None:
     elements = [element_of(type) for type in op.operand_types]
     is_complex = {type_sets.element_kind(element) == "complex" for element in elements}
     return None if any(map(is_quantized, elements)) or len(is_complex) == 1 else listed(elements)
+
+
+@DOT_GENERAL.constraint("C13", "element_type(lhs) = element_type(rhs)", customary=True)
+def _(op: Op) -> str | None:
+    return None if any(map(is_quantized, op.operand_types)) else equal_elements(*op.operand_types)
 
 
 @DOT_GENERAL.infers("C12", "shape(result) is the batching sizes, then the sizes of what remains of lhs and of rhs")

@@ -14,6 +14,7 @@ from spmd.dialects.checks import (
     constant_ints,
     dims,
     equal,
+    equal_elements,
     in_range,
     is_quantized,
     listed,
@@ -23,6 +24,7 @@ from spmd.dialects.checks import (
 )
 from spmd.dialects.contraction import (
     PRECISION_CONFIG,
+    both_precisions,
     check_quantized_product,
     contraction_element,
     few_precisions,
@@ -138,6 +140,7 @@ def check_convolution(declared: OpDef) -> None:
 
     _check_sizes(declared)
     declared.constraint("C24", "size(precision_config) = 2")(few_precisions)
+    declared.constraint("C24", "size(precision_config) = 2", customary=True)(both_precisions)
     _array(declared, "C2", "C3", "window_strides")
     _array(declared, "C5", "C6", "lhs_dilation")
     _array(declared, "C7", "C8", "rhs_dilation")
@@ -205,6 +208,13 @@ def check_convolution_results(declared: OpDef) -> None:
     axis("C29", "quantization_dimension(rhs) = kernel_output_feature_dimension", 1, "kernel_output_feature_dimension")
     axis("C30", "quantization_dimension(result) = output_feature_dimension", 2, "output_feature_dimension")
     check_quantized_product(declared, ["C28", "C31", "C32", "C33", "C34"])
+
+    @declared.constraint(
+        "C27", "element_type(lhs) = element_type(rhs) = element_type(result)", on_results=True, customary=True
+    )
+    def _(op: Op) -> str | None:
+        types = (*op.operand_types[:2], op.result.type)
+        return None if any(map(is_quantized, types)) else equal_elements(*types)
 
 
 def convolved(op: Op, padding: Sequence[Sequence[int]] | None) -> list[Type]:

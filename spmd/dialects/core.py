@@ -102,7 +102,8 @@ class Constraint:
     `on_results` marks one that looks at the results; the others hold or break before the results are known.
     `advisory` marks one that only the specification's text states: programs that break it are taken by StableHLO's own
     verifier, so that it is a warning unless one asks for more. `meaningless` marks one of these that leaves the op
-    without a meaning: what breaks it is read and written, and not compiled.
+    without a meaning: what breaks it is read and written, and not compiled. `customary` marks one that frontends break
+    as a matter of course, to accumulate in a wider type say: programs that are built may, too.
     """
 
     label: str
@@ -111,6 +112,7 @@ class Constraint:
     on_results: bool = False
     advisory: bool = False
     meaningless: bool = False
+    customary: bool = False
 
     def fault(self, op: Op) -> str | None:
         """What is wrong with `op`, in words; None when nothing is."""
@@ -195,17 +197,25 @@ class OpDef:
         return self.infer
 
     def constraint(
-        self, label: str, text: str, *, on_results: bool = False, advisory: bool = False, meaningless: bool = False
+        self,
+        label: str,
+        text: str,
+        *,
+        on_results: bool = False,
+        advisory: bool = False,
+        meaningless: bool = False,
+        customary: bool = False,
     ) -> Callable[[Check], Check]:
         """Decorator: the function checks the constraint `label` of the specification.
 
         Constraints are checked in the order of declaration, up to the first that is broken: a later one may rely on
         the earlier ones, but for `advisory` ones. `on_results` ones come after the others, before the results are
-        compared with what follows. `meaningless` ones are advisory.
+        compared with what follows. `meaningless` and `customary` ones are advisory.
         """
 
         def add(check: Check) -> Check:
-            self.constraints.append(Constraint(label, text, check, on_results, advisory or meaningless, meaningless))
+            advice = advisory or meaningless or customary
+            self.constraints.append(Constraint(label, text, check, on_results, advice, meaningless, customary))
             return check
 
         return add

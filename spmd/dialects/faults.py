@@ -52,9 +52,12 @@ def attribute_faults(op: Op, definition: OpDef) -> Iterator[Fault]:
 
 
 def constraint_faults(op: Op, definition: OpDef, *, on_results: bool, advisory: bool = False) -> Iterator[Fault]:
-    """Constraints that are broken, of those that look at the results or of the others; `advisory` ones too if asked."""
+    """Constraints that are broken, of those that look at the results or of the others.
+
+    `advisory` asks for advisory ones, too, but for those that are broken as a matter of course.
+    """
     for constraint in definition.constraints:
-        if constraint.on_results is on_results and (advisory or not constraint.advisory):
+        if constraint.on_results is on_results and (not constraint.advisory or (advisory and not constraint.customary)):
             broken = constraint.fault(op)
             if broken is not None:
                 yield constraint.label, broken

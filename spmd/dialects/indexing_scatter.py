@@ -81,7 +81,7 @@ check_reducer(
     lambda op: _groups(op)[0],
     initial=(
         "C6",
-        "element_type(updates...) = element_type(inputs...), or is promotable to what update_computation gives",
+        "updates have the element types of inputs",
         lambda op: [TensorType((), type.element_type) for type in _groups(op)[2]],
     ),
 )

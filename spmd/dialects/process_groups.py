@@ -5,17 +5,17 @@ Source: StableHLO specification, "Collective ops".
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from spmd.dialects import kinds
 from spmd.dialects.checks import at_least, dims, returned, shape_text
 from spmd.dialects.core import Lookup, OpDef, attribute
-from spmd.dialects.reducers import region_fault
+from spmd.dialects.reducers import region_fault, widened_fault
 from spmd.dialects.shapes import with_element
 from spmd.dialects.structs import ChannelHandleAttr, ReplicaGroupMeshAxesAttr
-from spmd.ir import Op, Value
+from spmd.ir import Op, Region, Value
 from spmd.ir.attributes import SymbolRefAttr
 from spmd.support.arrays import Array
 from spmd.types import I32, TensorType, Type
@@ -109,10 +109,15 @@ def data_operands(op: Op) -> tuple[Value, ...]:
 
 
 def check_computation(declared: OpDef, label: str) -> None:
-    @declared.constraint(label, "computation has type (tensor<E>, tensor<E>) -> tensor<E> that operands widen to")
-    def _(op: Op) -> str | None:
-        faults = (region_fault(op.regions[0], [value.type]) for value in data_operands(op))
-        return next((fault for fault in faults if fault is not None), None)
+    """The constraint on a computation: as it has a meaning, and as the specification states it."""
+    text = "computation has type (tensor<E>, tensor<E>) -> tensor<E> that operands widen to"
+    for fault, customary in ((region_fault, False), (widened_fault, True)):
+
+        def check(op: Op, fault: Callable[[Region, Sequence[Type]], str | None] = fault) -> str | None:
+            faults = (fault(op.regions[0], [value.type]) for value in data_operands(op))
+            return next(filter(None, faults), None)
+
+        declared.constraint(label, text, customary=customary)(check)
 
 
 def accumulated_operands(op: Op) -> list[Type]:

@@ -10,7 +10,7 @@ from spmd.dialects.forms import TYPED
 from spmd.dialects.shapes import tensor
 from spmd.dialects.type_sets import tensor_of_kinds
 from spmd.ir import Op
-from spmd.types import ElementType
+from spmd.types import I64, UI64, ElementType
 
 RNG = define(
     "stablehlo.rng",
@@ -28,6 +28,12 @@ RNG = define(
 RNG.constraint("C1", "element_type(a) = element_type(b) = element_type(result)")(
     lambda op: equal_elements(*op.operand_types[:2], *op.result_types)
 )
+
+
+@RNG.constraint("I3", "shape is a 1-dimensional tensor of si64", customary=True)
+def _(op: Op) -> str | None:
+    shape = op.operands[2].tensor
+    return None if shape.element_type is I64 else str(shape)
 
 
 @RNG.constraint("C2", "a is floating-point for NORMAL")
@@ -52,6 +58,12 @@ RNG_BIT_GENERATOR = define(
     assembly="$initial_state `,` `algorithm` `=` $rng_algorithm " + TYPED,
     traits=[Trait.PURE],
 )
+
+
+@RNG_BIT_GENERATOR.constraint("I2", "initial_state is a 1-dimensional tensor of ui64", customary=True)
+def _(op: Op) -> str | None:
+    state = op.operands[0].tensor
+    return None if state.rank == 1 and state.element_type is UI64 else str(state)
 
 
 @RNG_BIT_GENERATOR.constraint("C1", "type(initial_state) = type(output_state)", on_results=True)

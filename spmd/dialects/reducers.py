@@ -2,8 +2,8 @@
 
 Source: StableHLO specification, reduce C2, C6, C8 and their like in all_reduce, reduce_scatter, reduce_window,
 scatter and select_and_scatter: `(tensor<E0>, ..., tensor<E0>, ...) -> (tensor<E0>, ...)` with
-`is_promotable(element_type(inputs[i]), Ei)`. Floating-point types of all widths stand for one another here, as
-frontends accumulate in other precisions.
+`is_promotable(element_type(inputs[i]), Ei)`. Floating-point types of all widths stand for one another in programs, as
+frontends accumulate in other precisions: that this is not what the text says is a warning.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from spmd.dialects.checks import (
     compatible_dims,
     compatible_shapes,
     element_of,
+    equal_elements,
     listed,
     parameters,
     promotable,
@@ -50,16 +51,21 @@ def check_reducer(
 ) -> None:
     """Adds the constraint `label` on a folding region, and the one on initial values: its label, text and types.
 
+    Each twice: as the specification states it, which frontends do not keep to, and as it has a meaning.
     `kept` gives the dimensions that arguments of the region may have; none, for scalars, unless given.
     """
     name = declared.regions[region].name
-    declared.constraint(
-        label,
-        f"{name} has type (tensor<E0>, ..., tensor<E0>, ...) -> (tensor<E0>, ...) where inputs are promotable to E...",
-    )(lambda op: region_fault(op.regions[region], inputs(op), kept(op)))
+    text = f"{name} has type (tensor<E0>..., tensor<E0>...) -> tensor<E0>... where inputs are promotable to E..."
+    declared.constraint(label, text)(lambda op: region_fault(op.regions[region], inputs(op), kept(op)))
+    declared.constraint(label, text, customary=True)(lambda op: widened_fault(op.regions[region], inputs(op)))
     if initial is not None:
-        of_initial, text, types = initial
-        declared.constraint(of_initial, text)(lambda op: initial_fault(op.regions[region], types(op)))
+        of_initial, exact, types = initial
+        declared.constraint(of_initial, f"{exact}, or are promotable to what {name} gives")(
+            lambda op: initial_fault(op.regions[region], types(op))
+        )
+        declared.constraint(of_initial, exact, customary=True)(
+            lambda op: next(filter(None, map(equal_elements, inputs(op), types(op))), None)
+        )
 
 
 def region_fault(region: Region, inputs: Sequence[Type], kept: Sequence[Dimension] = ()) -> str | None:
@@ -76,6 +82,17 @@ def region_fault(region: Region, inputs: Sequence[Type], kept: Sequence[Dimensio
         if not promotable(inputs[index], right, any_float=True):
             return f"{signature(region)} for inputs {listed(inputs)}"
         if not _fits(shape_of(right) or (), kept):
+            return f"{signature(region)} for inputs {listed(inputs)}"
+    return None
+
+
+def widened_fault(region: Region, inputs: Sequence[Type]) -> str | None:
+    """What the specification's text has against a region without other faults: floats of several widths."""
+    count, results = len(inputs), returned(region)
+    arguments = parameters(region)
+    for index, result in enumerate(results):
+        sound = _same(result, arguments[index]) and _same(result, arguments[count + index])
+        if not sound or not promotable(inputs[index], result):
             return f"{signature(region)} for inputs {listed(inputs)}"
     return None
 

@@ -12,6 +12,7 @@ from spmd.dialects.checks import (
     dims,
     element_of,
     equal,
+    equal_elements,
     in_range,
     listed,
     parameters,
@@ -96,7 +97,7 @@ check_reducer(
     REDUCE,
     "C6",
     _inputs,
-    initial=("C2", "init_values have the inputs' element types, or are promotable to what body gives", _initial),
+    initial=("C2", "init_values have the element types of inputs", _initial),
     kept=lambda op: [_inputs(op)[0].shape[d] for d in _rest(op)],
 )
 
@@ -176,7 +177,7 @@ check_reducer(
     REDUCE_WINDOW,
     "C13",
     _inputs,
-    initial=("C3", "init_values have the inputs' element types, or are promotable to what body gives", _initial),
+    initial=("C3", "init_values have the element types of inputs", _initial),
     kept=lambda op: op["window_dimensions"],
 )
 
@@ -232,24 +233,26 @@ def _alike(left: Type, right: Type) -> bool:
     return left is right or all(floats)
 
 
-check_reducer(
-    SELECT_AND_SCATTER,
-    "C10",
-    lambda op: [TensorType((), op.operands[1].tensor.element_type)],
-    initial=(
-        "C3",
-        "init_value has the operand's element type, or is promotable to what scatter gives",
-        lambda op: [op.operands[2].type],
-    ),
-    region=1,
-)
-check_window(SELECT_AND_SCATTER, [("C4", "C5", "window_dimensions"), ("C6", "C7", "window_strides")], "C8")
 SELECT_AND_SCATTER.constraint("C1", "element_type(operand) = element_type(source)")(
     lambda op: (
         None
         if _alike(op.operands[0].tensor.element_type, op.operands[1].tensor.element_type)
         else listed(map(element_of, op.operand_types[:2]))
     )
+)
+SELECT_AND_SCATTER.constraint("C1", "element_type(operand) = element_type(source)", customary=True)(
+    lambda op: equal_elements(*op.operand_types[:2])
+)
+check_reducer(
+    SELECT_AND_SCATTER,
+    "C10",
+    lambda op: [TensorType((), op.operands[0].tensor.element_type)],
+    initial=("C3", "init values have the element type of the operand", lambda op: [op.operands[2].type]),
+    region=1,
+)
+check_window(SELECT_AND_SCATTER, [("C4", "C5", "window_dimensions"), ("C6", "C7", "window_strides")], "C8")
+SELECT_AND_SCATTER.constraint("C9", "select takes two of element_type(operand)", customary=True)(
+    lambda op: equal_elements(op.operands[0].type, *parameters(op.regions[0]))
 )
 
 

@@ -61,7 +61,7 @@ def element_fault(element: Type, *, in_buffer: bool) -> str | None:
 def _quantized_fault(type: QuantizedType) -> tuple[str, str] | None:
     smallest, largest = storage_range(type.storage)
     if type.storage.bits > type.expressed.bits:  # of equal width are the accumulators that quantized programs use
-        return "C1", f"num_bits(storage_type) < num_bits(expressed_type), got {type.storage} and {type.expressed}"
+        return "C1", _storage_width(type)
     if not smallest <= type.storage_min < type.storage_max <= largest:
         text = f"{type.storage_min} and {type.storage_max} for {type.storage}"
         return "C3", f"min_value(storage_type) <= storage_min < storage_max <= max_value(storage_type), got {text}"
@@ -82,6 +82,21 @@ def _quantized_fault(type: QuantizedType) -> tuple[str, str] | None:
     elif type.quantization_dimension < 0:
         return "C11", f"0 <= quantization_dimension, got {type.quantization_dimension}"
     return None
+
+
+@lru_cache(maxsize=4096)
+def type_advice(type: Type) -> tuple[str, str] | None:
+    """(constraint label, what is wrong) of a sound type that the specification's text forbids; None for another."""
+    if isinstance(type, QuantizedType) and type.storage.bits == type.expressed.bits:
+        return "C1", _storage_width(type)
+    if isinstance(type, (TensorType, UnrankedTensorType, BufferType)):
+        return type_advice(type.element_type)
+    inner: tuple[Type, ...] = type.types if isinstance(type, (TupleType, FutureType)) else ()
+    return next(filter(None, map(type_advice, inner)), None)
+
+
+def _storage_width(type: QuantizedType) -> str:
+    return f"num_bits(storage_type) < num_bits(expressed_type), got {type.storage} and {type.expressed}"
 
 
 @lru_cache(maxsize=4096)

@@ -169,9 +169,18 @@ class Printer:
     # --- regions ---
 
     def region(
-        self, region: Region, *, isolated: bool = False, dialect: str = "", arguments: Sequence[str] | None = None
+        self,
+        region: Region,
+        *,
+        isolated: bool = False,
+        dialect: str = "",
+        arguments: Sequence[str] | None = None,
+        may_be_empty: bool = False,
     ) -> str:
-        """`{...}`. `arguments` are the names of the first block's when the op's own form shows them."""
+        """`{...}`. `arguments` are the names of the first block's when the op's own form shows them.
+
+        `may_be_empty` says that `{ }` reads as one empty block, which then needs no label.
+        """
         outer = self._enter(isolated, dialect)
         names = [f"^bb{index}" for index in range(len(region.blocks))]
         outer_labels, self._labels = self._labels, names
@@ -180,7 +189,7 @@ class Printer:
             shown = index == 0 and arguments is not None
             if shown:
                 self._names.update(zip(block.arguments, arguments or (), strict=True))
-            elif index or block.arguments or not block.ops:
+            elif index or block.arguments or not (block.ops or may_be_empty):
                 lines.append(self._label(names[index], block))
             lines += [self.indentation + self.op(op) for op in block.ops]
         self._labels = outer_labels

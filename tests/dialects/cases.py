@@ -73,8 +73,8 @@ class OpCase:
         """The program whose operand `index` is of `type`."""
         types = self.operand_types
         types[index] = type
-        signature = _signature(self.body)
-        body = f"{self.body.removesuffix(signature)}({', '.join(types)}) -> {signature.rpartition(' -> ')[2]}"
+        declared = signature(self.body)
+        body = f"{self.body.removesuffix(declared)}({', '.join(types)}) -> {declared.rpartition(' -> ')[2]}"
         return OpCase(self.op, body, functions=self.functions).text
 
     def broken(self, label: str) -> str:
@@ -122,7 +122,7 @@ def _completed(case: OpCase, key: str, value: str) -> OpCase:
     return replace(case, breaks={**case.breaks, key: [*changes, (old, new.strip())]})
 
 
-def _signature(body: str) -> str:
+def signature(body: str) -> str:
     """The function type after the last ` : (` outside of braces."""
     depth, last = 0, -1
     for match in re.finditer(r"[{}]|: \(", body):
@@ -134,11 +134,11 @@ def _signature(body: str) -> str:
 
 
 def _operand_types(body: str) -> list[str]:
-    return _split(_signature(body).rpartition(" -> ")[0].strip()[1:-1])
+    return _split(signature(body).rpartition(" -> ")[0].strip()[1:-1])
 
 
 def _result_count(body: str) -> int:
-    results = _signature(body).rpartition(" -> ")[2].strip()
+    results = signature(body).rpartition(" -> ")[2].strip()
     return len(_split(results[1:-1])) if results.startswith("(") else 1
 
 

@@ -1,12 +1,13 @@
 """Constraints on types: StableHLO specification, "Types" (quantized types C1 to C13), bounds and futures.
 
-C1, C2, C4, C8 and C9 hold by construction: a storage type's bounds, scales and zero points are numbers that the type's
+C2, C4, C8 and C9 hold by construction: a storage type's bounds, scales and zero points are numbers that the type's
 fields hold one beside the other.
 """
 
 from __future__ import annotations
 
 import math
+import re
 
 import pytest
 
@@ -14,6 +15,7 @@ import spmd
 from spmd.dialects.type_rules import type_fault, value_fault
 from spmd.errors import SpmdError
 from spmd.types import F32, I8, UI8, FutureType, QuantizedType, TensorType, TokenType
+from tests.dialects.test_constraints import CASES
 
 
 def _quantized(**changes: object) -> QuantizedType:
@@ -113,9 +115,55 @@ def test_a_quantized_type_that_cannot_be(type: str, label: str) -> None:
         spmd.parse(f"func.func private @f(tensor<2x!quant.uniform<{type}>>)")
 
 
-def test_a_signed_spelling_of_the_storage_is_refused_by_ops() -> None:
-    with pytest.raises(spmd.VerificationError, match="1:"):
-        spmd.parse("""func.func @main(%a: tensor<2x!quant.uniform<si8:f32, 0.5:3>>) -> tensor<2xf32> {
-      %r = stablehlo.uniform_dequantize %a : (tensor<2x!quant.uniform<si8:f32, 0.5:3>>) -> tensor<2xf32>
+@pytest.mark.parametrize(
+    ("spelled", "plain"),
+    [
+        ("si8:f32, 0.5:0", "i8:f32, 0.5"),
+        ("si8:f32:0, {0.5:0, 1.0:-1}", "i8:f32:0, {0.5, 1.0:-1}"),
+        ("si8<-5:5>:f32, {0.5:+3}", "i8<-5:5>:f32, 0.5:3"),
+        ("si4:f32, 2.0:-8", "i4:f32, 2.0:-8"),
+        ("si32:f64, 0.5:1", "i32:f64, 0.5:1"),
+        ("ui8:f32, 0.5:255:ui8", "u8:f32, 0.5:255"),
+        ("i8<-5:i8:5:si8>:f32:0:si64, {0.5:f32:1:i8, 1.0}", "i8<-5:5>:f32:0, {0.5:1, 1.0}"),
+        ("si8<-128:si8:127:si8>:f32, 0.5:f32:3:si8", "i8:f32, 0.5:3"),
+        ("si8:f32:{0:1}, {0.5:1, 0.5:2}", "i8:f32:{0:1}, {0.5:1, 0.5:2}"),
+    ],
+)
+def test_the_specifications_spelling_of_a_quantized_type_is_mlirs_type(spelled: str, plain: str) -> None:
+    """Its grammar has `si8`, a zero point with every scale, and constants that may have their types."""
+    types = [
+        spmd.parse(f"func.func private @f(tensor<2x!quant.uniform<{text}>>)").functions[0].type.inputs[0]
+        for text in (spelled, plain)
+    ]
+    assert str(types[0]) == str(types[1])
+
+
+def test_every_op_takes_the_specifications_spelling() -> None:
+    """Of all programs in the quantized form, nothing but the spelling tells the two."""
+    quantized = [case.text for case in CASES if "!quant.uniform<i8:f32, 0.5>" in case.text]
+    assert len(quantized) > 3
+    for text in quantized:
+        spelled = text.replace("!quant.uniform<i8:f32, 0.5>", "!quant.uniform<si8:f32, 0.5:0>")
+        assert str(spmd.parse(spelled)) == str(spmd.parse(text))
+
+
+@pytest.mark.parametrize(
+    ("type", "told"),
+    [
+        ("si8<-5:i16:5>:f32, 0.5:0", "(C2) type(storage_min) = i8, got i16"),
+        ("i8:f32, 0.5:f64:0", "(C4) type(scale) = f32, got f64"),
+        ("i8:f32, 0.5:0:ui8", "(C8) type(zero_point) = i8, got ui8"),
+        ("i8:f32:0:i32, {0.5:0}", "type(quantization_dimension) = i64, got i32"),
+    ],
+)
+def test_a_constant_of_another_type_in_a_quantized_type(type: str, told: str) -> None:
+    with pytest.raises(spmd.ParseError, match=re.escape(told)):
+        spmd.parse(f"func.func private @f(tensor<2x!quant.uniform<{type}>>)")
+
+
+def test_a_signed_spelling_without_a_zero_point_is_mlirs_and_refused_by_ops() -> None:
+    with pytest.raises(spmd.VerificationError, match=r"\(I1\) operand"):
+        spmd.parse("""func.func @main(%a: tensor<2x!quant.uniform<si8:f32, 0.5>>) -> tensor<2xf32> {
+      %r = stablehlo.uniform_dequantize %a : (tensor<2x!quant.uniform<si8:f32, 0.5>>) -> tensor<2xf32>
       return %r : tensor<2xf32>
     }""")

@@ -203,3 +203,18 @@ def test_the_count_of_results_may_stand_apart() -> None:
         "  return %0#1 : tensor<f32>\n}"
     )
     assert parse(text).functions[0].body.ops[1].operands[0].index == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "module {\n}\n",
+        "module @empty attributes {mhlo.num_replicas = 1 : i32} {\n}\n",
+        "module {\n  module @inner {\n  }\n}\n",
+        '"builtin.module"() ({\n^bb0:\n}) : () -> ()\n',
+    ],
+)
+def test_an_empty_module_prints_as_it_was(text: str) -> None:
+    generic = text.startswith('"')
+    assert print_op(parse(text), generic=generic) == text
+    assert print_op(parse(print_op(parse(text), generic=not generic)), generic=generic) == text

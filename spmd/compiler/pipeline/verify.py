@@ -20,7 +20,7 @@ from spmd.dialects.core import OpDef
 from spmd.dialects.faults import faults, inference_faults
 from spmd.dialects.func import function_fault
 from spmd.dialects.sdy_verify import verify_shardings
-from spmd.dialects.type_rules import value_fault
+from spmd.dialects.type_rules import type_advice, value_fault
 from spmd.errors import UNKNOWN, CompileError, Diagnostic, VerificationError
 from spmd.ir import AttributeValue, Block, Function, Module, Op, Region
 from spmd.ir.attributes import DenseAttr
@@ -51,7 +51,7 @@ def verify(module: Op, *, scoped: bool = False) -> None:
 
 def warnings(module: Op) -> list[Diagnostic]:
     """What breaks the specification's text in a module that verifies: the reference takes it, and so does `verify`."""
-    return [warning for op in module.walk() for warning in _advice(op)]
+    return [warning for op in module.walk() for warning in (*_advice(op), *_type_advice(op))]
 
 
 def check_meaning(module: Op) -> None:
@@ -80,6 +80,16 @@ def _advice(op: Op, *, meaningless: bool = False) -> Iterator[Diagnostic]:
     if definition.rule_is_advisory:
         for label, fault in inference_faults(op, definition):
             yield Diagnostic(op.location, fault, op.name, label)
+
+
+def _type_advice(op: Op) -> Iterator[Diagnostic]:
+    """The first type of what `op` and its regions introduce that the specification's text forbids."""
+    arguments = [argument.type for region in op.regions for block in region.blocks for argument in block.arguments]
+    if isinstance(op, Function) and op.is_declaration:
+        arguments += op.type.inputs
+    for label, fault in filter(None, map(type_advice, (*op.result_types, *arguments))):
+        yield Diagnostic(op.location, fault, op.name, label)
+        return
 
 
 #: What has been found sound: (declaration, operand types, result types, attributes).

@@ -55,7 +55,7 @@ class ModuleForm(WholeForm):
         text = _visibility(op)
         text += f" {printer.symbol(name)}" if name is not None else ""
         text += _attributes(printer, op, {"sym_name", "sym_visibility"})
-        return f"{text} {printer.region(op.regions[0], isolated=True, dialect='builtin')}"
+        return f"{text} {printer.region(op.regions[0], isolated=True, dialect='builtin', may_be_empty=True)}"
 
 
 @custom("Func")

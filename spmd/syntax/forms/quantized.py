@@ -1,6 +1,10 @@
 """Quantized element types: per tensor, per axis, and per block.
 
 Source: StableHLO specification, "Quantized types"; MLIR's quant dialect for the spelling.
+
+The two differ on `si8`. The specification's grammar spells the signed storage types so, and a zero point with every
+scale: a type written like that, `!quant.uniform<si8:f32, 0.5:0>`, is the `i8` one. Without a zero point the text is
+MLIR's alone, for which `si8` is another type than `i8`, and one that no op takes.
 """
 
 from __future__ import annotations
@@ -21,58 +25,77 @@ def quantized_type(parser: TypeParser, position: int) -> t.Type:
         # MLIR knows floats that stand for other floats; no op takes them, but they can be written.
         return t.OpaqueType("!quant.uniform" + parser.parse_balanced())
     parser.expect("<")
-    storage = _storage_type(parser)
+    token, storage = _storage_type(parser)
     low, high = t.storage_range(storage)
     if parser.consume_if("<"):
-        low = _signed_integer(parser, "the smallest storage value")
+        low = _storage_value(parser, storage, "C2", "storage_min")
         parser.expect(":")
-        high = _signed_integer(parser, "the largest storage value")
+        high = _storage_value(parser, storage, "C2", "storage_max")
         parser.expect(">")
     parser.expect(":")
     at = parser.position
     expressed = parser.parse_type()
     if not isinstance(expressed, t.ElementType) or not expressed.is_float or expressed.numpy is None:
         parser.fail(f"expressed type must be a floating-point type, got {expressed} (C4)", at)
-    reader = _Parameters(parser, expressed, low, high)
-    type = reader.read(storage)
+    type = _Parameters(parser, token, storage, expressed, low, high).read()
     parser.expect(">")
     return type
 
 
-def _signed_integer(parser: TypeParser, what: str) -> int:
-    """An integer literal of the specification's, which may have a plus before it."""
+def _storage_value(parser: TypeParser, storage: t.ElementType, label: str, what: str) -> int:
+    """An integer constant of the specification's: it may have a plus before it, and its type behind."""
     parser.consume_if("+")
-    return parser.parse_integer(what)
+    value = parser.parse_integer(what)
+    _constant_type(parser, storage, label, what)
+    return value
 
 
-def _storage_type(parser: TypeParser) -> t.ElementType:
+def _constant_type(parser: TypeParser, expected: t.ElementType, label: str, what: str) -> None:
+    """`: type` of a constant, where it is written."""
+    token = parser.tokens[parser.position + 1]
+    match = _STORAGE.fullmatch(token)
+    if parser.at(":") and (match or token in t.ELEMENT_TYPES):
+        type = t.ELEMENT_TYPES.get(_storage_name(match) if match else token)
+        if type is not expected:
+            rule = f"({label}) " if label else ""
+            parser.fail(f"{rule}type({what}) = {expected}, got {token}", parser.position + 1)
+        parser.position += 2
+
+
+def _storage_name(match: re.Match[str]) -> str:
+    return ("ui" if match[1][0] == "u" else "i") + match[2]
+
+
+def _storage_type(parser: TypeParser) -> tuple[str, t.ElementType]:
+    """The storage type as it is spelled, and the type itself."""
     token = parser.parse_keyword("a storage type")
     match = _STORAGE.fullmatch(token)
     if match is None:
         parser.fail(f"expected an integer storage type, got '{token}'", parser.position - 1)
-    name = ("ui" if match[1][0] == "u" else "i") + match[2]
-    storage = t.ELEMENT_TYPES.get(name)
+    storage = t.ELEMENT_TYPES.get(_storage_name(match))
     if storage is None or not storage.is_integer or storage.bits > 32:
         at = parser.position - 1
         parser.fail(f"illegal storage type {token}: an integer of 2, 4, 8, 16 or 32 bits is needed", at)
-    if match[1] == "si":
-        # MLIR tells si8 from i8; no op takes it, but it can be written.
-        return t.ElementType(token, "other", storage.bits)
-    return storage
+    return token, storage
 
 
 class _Parameters:
     """Reads what follows a quantized type's expressed type: axis or blocks, scales and zero points."""
 
-    def __init__(self, parser: TypeParser, expressed: t.ElementType, low: int, high: int) -> None:
+    def __init__(
+        self, parser: TypeParser, token: str, storage: t.ElementType, expressed: t.ElementType, low: int, high: int
+    ) -> None:
         self.parser = parser
+        self.token = token
+        self.storage = storage
         self.expressed = expressed
         self.low = low
         self.high = high
         self.scales: list[float] = []
         self.zero_points: list[int] = []
+        self.without_zero_point = False
 
-    def read(self, storage: t.ElementType) -> t.QuantizedType:
+    def read(self) -> t.QuantizedType:
         parser = self.parser
         axis: int | None = None
         blocks: tuple[tuple[int, int], ...] = ()
@@ -82,6 +105,7 @@ class _Parameters:
                 blocks = self._blocks()
             else:
                 axis = parser.parse_int64("the quantization dimension")
+                _constant_type(parser, t.I64, "", "quantization_dimension")
         parser.expect(",")
         if blocks:
             shape = self._nested(0)
@@ -90,6 +114,9 @@ class _Parameters:
         else:
             self._one()
         scales, zero_points = tuple(self.scales), tuple(self.zero_points)
+        storage = self.storage
+        if self.without_zero_point and self.token.startswith("si"):
+            storage = t.ElementType(self.token, "other", storage.bits)
         return t.QuantizedType(storage, self.expressed, self.low, self.high, scales, zero_points, axis, blocks, shape)
 
     def _blocks(self) -> tuple[tuple[int, int], ...]:
@@ -144,6 +171,11 @@ class _Parameters:
         except ValueError:
             parser.expected("a scale")
         parser.position += 1
-        zero_point = _signed_integer(parser, "a zero point") if parser.consume_if(":") else 0
+        _constant_type(parser, self.expressed, "C4", "scale")
+        zero_point = 0
+        if parser.consume_if(":"):
+            zero_point = _storage_value(parser, self.storage, "C8", "zero_point")
+        else:
+            self.without_zero_point = True
         self.scales.append(scale)
         self.zero_points.append(zero_point)
