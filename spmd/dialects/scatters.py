@@ -3,8 +3,10 @@
 By the specification each element of an update is told apart: one whose place is outside is left out, its neighbours
 are written. XLA leaves out the whole update, and what JAX and PyTorch/XLA lower relies on it
 (`x.at[3:].set(y)` with a start known at run time, `mode="drop"`). Both hold: a scatter of a program that XLA's front
-ends have made, by which a module attribute of the `mhlo` or `jax` dialect is a sign, is marked as one that leaves out
-whole windows, and so are those of XlaBuilder and HLO text. All others are the specification's.
+ends have made is marked as one that leaves out whole windows, and so are those of XlaBuilder and HLO text. All others
+are the specification's. Of front ends, an attribute of the `jax` dialect on the module, a function, its arguments or
+results is a sign, and one of `mhlo` on the module, but for the number of replicas and partitions: that is the process
+grid, which programs written by hand declare as well.
 Source: StableHLO specification, "scatter"; XLA's operation semantics, "Scatter".
 """
 
@@ -18,12 +20,20 @@ from spmd.ir.attributes import UnitAttr
 SCATTER = "stablehlo.scatter"
 #: The mark of a scatter that leaves out whole windows.
 WHOLE_WINDOWS = "spmd.whole_windows"
-_XLA = ("mhlo.", "jax.")
+_JAX, _MHLO = "jax.", "mhlo."
+_GRID = frozenset(("mhlo.num_replicas", "mhlo.num_partitions"))
 
 
 def is_of_xla(module: Module) -> bool:
     """Whether one of XLA's front ends has made the program."""
-    return any(name.startswith(_XLA) for name in module.discardable)
+    if any(name.startswith((_JAX, _MHLO)) and name not in _GRID for name in module.discardable):
+        return True
+    return any(
+        name.startswith(_JAX)
+        for function in module.functions
+        for names in (function.discardable, *function.argument_attributes, *function.result_attributes)
+        for name in names
+    )
 
 
 def drops_whole_windows(op: Op) -> bool:

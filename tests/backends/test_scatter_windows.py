@@ -12,7 +12,7 @@ from spmd.support.arrays import Array
 from tests.builder.support import evaluate, f32, s32, scalars
 
 #: What a module of XLA's front ends says, and what one of nobody's does.
-ORIGINS = {"xla": "mhlo.num_replicas = 1 : i32", "specification": ""}
+ORIGINS = {"xla": "mhlo.is_dynamic = false", "specification": "mhlo.num_replicas = 1 : i32"}
 BODIES = {
     "set": "stablehlo.return %b : tensor<i32>",
     "add": "%s = stablehlo.add %a, %b : tensor<i32>\nstablehlo.return %s : tensor<i32>",
@@ -133,3 +133,19 @@ def test_builders_leave_out_whole_windows() -> None:
 
     got = evaluate(body, f32([0, 0, 0, 0, 0]), s32([[3], [1], [-1]]), f32([[1, 2, 3], [4, 5, 6], [7, 8, 9]]))
     np.testing.assert_array_equal(got, [0, 4, 5, 6, 0])
+
+
+def test_results_that_jax_names_are_a_sign_of_its_programs() -> None:
+    """A window of two at the last of three rows: dropped where JAX lowered the program, else written in part."""
+    text = """func.func @main(%x: tensor<3xi32>, %i: tensor<1xi32>, %u: tensor<2xi32>) -> (tensor<3xi32>NAMED) {
+      %r = "stablehlo.scatter"(%x, %i, %u) <{scatter_dimension_numbers = #stablehlo.scatter<update_window_dims = [0],
+        scatter_dims_to_operand_dims = [0], index_vector_dim = 0>}> ({
+        ^bb0(%a: tensor<i32>, %b: tensor<i32>):
+          stablehlo.return %b : tensor<i32>
+      }) : (tensor<3xi32>, tensor<1xi32>, tensor<2xi32>) -> tensor<3xi32>
+      return %r : tensor<3xi32>
+    }"""
+    arrays = np.int32([0, 0, 0]), np.int32([2]), np.int32([7, 8])
+    for name, expected in ((' {jax.result_info = "result"}', [0, 0, 0]), ("", [0, 0, 7])):
+        (result,) = spmd.compile(spmd.parse(text.replace("NAMED", name)))(*arrays)
+        assert result.tolist() == expected
