@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from spmd.errors import Diagnostic
 from spmd.ir.attributes import Attribute, DictAttr, IntegerAttr
 from spmd.ir.op import AttributeValue, Op
 from spmd.ir.values import Block, Region, Value
@@ -84,7 +85,17 @@ def _shortened(types: Sequence[Type]) -> str:
 class Module(Op, op_name="builtin.module"):
     """`builtin.module`: a table of symbols."""
 
-    __slots__ = ()
+    __slots__ = ("_advice",)
+    _advice: tuple[Diagnostic, ...]
+
+    @property
+    def advice(self) -> tuple[Diagnostic, ...]:
+        """What the specification's text has against the constants that the module was read with."""
+        return getattr(self, "_advice", ())
+
+    @advice.setter
+    def advice(self, advice: tuple[Diagnostic, ...]) -> None:
+        self._advice = advice
 
     @property
     def body(self) -> Block:

@@ -13,7 +13,7 @@ import numpy as np
 
 from spmd.ir.attributes import DenseAttr
 from spmd.support.arrays import Array
-from spmd.syntax.literals import float_array, hex_bytes, parse_elements, raw_array
+from spmd.syntax.literals import Notes, float_array, hex_bytes, parse_elements, raw_array
 from spmd.types import ElementType, QuantizedType, TensorType, storage_range
 
 _BRACKETS = str.maketrans("", "", "[]()")
@@ -28,8 +28,11 @@ _MANY = 64
 _HIGHEST_RANK = 64
 
 
-def dense(body: str, type: TensorType) -> DenseAttr:
-    """The constant `dense<body> : type`; ValueError says what is wrong with it."""
+def dense(body: str, type: TensorType, notes: Notes) -> DenseAttr:
+    """The constant `dense<body> : type`; ValueError says what is wrong with it.
+
+    `notes` takes the constraints of the specification that it breaks and MLIR does not have.
+    """
     element, shape = checked_type(type)
     body = body.strip()
     if "- " in body:
@@ -44,7 +47,7 @@ def dense(body: str, type: TensorType) -> DenseAttr:
     if "," in (_COMPLEX.sub("0", body) if element.is_complex else body) and body[0] != "[":
         body = f"[{body}]"  # elements of one dimension may stand alone (specification: DenseElements)
     if body[0] != "[":
-        return splat(_scalar(body, element), type)
+        return splat(_scalar(body, element, notes), type)
     size = type.size
     if size > len(body):
         raise ValueError(f"inferred shape of elements literal does not match type {type}: it has too few elements")
@@ -56,7 +59,7 @@ def dense(body: str, type: TensorType) -> DenseAttr:
         if body.translate(_BRACKETS).translate(_SPACES).strip(","):
             raise ValueError(f"expected no elements for {type}")
         return _dense_attribute(np.empty(shape, element.dtype), type)
-    flat = _numbers(body.translate(_BRACKETS), part, count)
+    flat = _numbers(body.translate(_BRACKETS), part, count, notes)
     return _dense_attribute(flat.view(element.dtype).reshape(shape), type)
 
 
@@ -105,13 +108,14 @@ def _frozen(array: Array) -> Array:
     return array
 
 
-def _scalar(body: str, element: ElementType) -> Array:
+def _scalar(body: str, element: ElementType, notes: Notes) -> Array:
     if not element.is_complex:
-        return parse_elements([body], element).reshape(())
+        return parse_elements([body], element, notes).reshape(())
     parts = re.fullmatch(r"\(([^,()]*),([^,()]*)\)", body)
     if parts is None:
         raise ValueError(f"expected a pair such as (1.0, 2.0), got {_shortened(body)}")
-    return parse_elements([parts[1].strip(), parts[2].strip()], element.real).view(element.dtype).reshape(())
+    both = [parts[1].strip(), parts[2].strip()]
+    return parse_elements(both, element.real, notes).view(element.dtype).reshape(())
 
 
 def _pattern(shape: tuple[int, ...], leaf: str) -> str:
@@ -132,7 +136,7 @@ def _shortened(text: str) -> str:
     return f"'{text[:40]}...'" if len(text) > 40 else f"'{text}'"
 
 
-def _numbers(text: str, element: ElementType, count: int) -> Array:
+def _numbers(text: str, element: ElementType, count: int, notes: Notes) -> Array:
     def texts() -> list[str]:
         return [entry.strip() for entry in text.split(",")]
 
@@ -140,7 +144,7 @@ def _numbers(text: str, element: ElementType, count: int) -> Array:
         many = _many_numbers(text, element, count, texts)
         if many is not None:
             return many
-    return parse_elements(texts(), element)
+    return parse_elements(texts(), element, notes)
 
 
 def _many_numbers(text: str, element: ElementType, count: int, texts: Callable[[], list[str]]) -> Array | None:
@@ -150,7 +154,8 @@ def _many_numbers(text: str, element: ElementType, count: int, texts: Callable[[
         try:
             if element.is_float:
                 values = np.fromstring(text, dtype=np.float64, sep=",")
-                return float_array(values, texts, element) if len(values) == count else None
+                array = float_array(values, texts, element) if len(values) == count else None
+                return array if array is not None and np.isfinite(array).all() else None
             values = np.fromstring(text, dtype=np.int64, sep=",")
         except (ValueError, DeprecationWarning):
             return None

@@ -28,7 +28,7 @@ from spmd.ir.attributes import (
 )
 from spmd.syntax.dense import dense, dense_hex, dense_raw
 from spmd.syntax.lexer import LongHex
-from spmd.syntax.literals import float_bits, hex_bits, parse_elements, parse_integer, unquote
+from spmd.syntax.literals import Notes, parse_elements, parse_integer, scalar_bits, unquote
 from spmd.syntax.token_parser import LOCATION_NAME
 from spmd.syntax.type_parser import TypeParser
 
@@ -62,14 +62,14 @@ class LiteralParser(TypeParser):
         attribute = numbers.get((token, type))
         if attribute is None:
             try:
-                attribute = self._number_of(token, type)
+                attribute = self._number_of(token, type, position)
             except (ValueError, OverflowError) as error:
                 self.fail(str(error), position)
             if len(numbers) < _MOST_NUMBERS:
                 numbers[token, type] = attribute
         return attribute
 
-    def _number_of(self, token: str, type: t.Type | None) -> Attribute:
+    def _number_of(self, token: str, type: t.Type | None, position: int) -> Attribute:
         fractional = "x" not in token and not token.removeprefix("-").isdecimal()
         if type is None:
             type = t.F64 if fractional else t.I64
@@ -79,15 +79,18 @@ class LiteralParser(TypeParser):
             if not fractional and isinstance(type, t.OpaqueType):
                 return IntegerAttr(int(token, 0) if len(token) < 400 else _too_long(token), type)
             raise ValueError(f"a number has no type {type}")
-        if type.is_float:
-            if "x" in token:
-                return FloatAttr(hex_bits(token, type), type)
-            return FloatAttr(float_bits(token, type), type)
-        if fractional or type.is_complex:
+        if not type.is_float and (fractional or type.is_complex):
             raise ValueError(f"{token} is no literal of type {type}")
-        if type.is_boolean:
-            return TRUE if parse_elements([token], type)[0] else FALSE
-        return IntegerAttr(parse_integer(token, type), type)
+        notes: Notes = []
+        attribute: Attribute
+        if type.is_float:
+            attribute = FloatAttr(scalar_bits(token, type, notes), type)
+        elif type.is_boolean:
+            attribute = TRUE if parse_elements([token], type, notes)[0] else FALSE
+        else:
+            attribute = IntegerAttr(parse_integer(token, type, notes), type)
+        self.advise(notes, position)
+        return attribute
 
     def _string(self, token: str, type: t.Type | None, typed: bool) -> Attribute:
         position = self.position
@@ -210,7 +213,9 @@ class LiteralParser(TypeParser):
             self.fail("expected an integer or floating-point type of 8 bits or more in array<...>", position)
         texts = [entry.strip() for entry in listed.split(",")] if colon else []
         try:
-            values = parse_elements(texts, element) if texts else np.empty(0)
+            notes: Notes = []
+            values = parse_elements(texts, element, notes) if texts else np.empty(0)
+            self.advise(notes, position)
         except ValueError as error:
             self.fail(str(error), position)
         attribute = DenseArrayAttr(element, tuple(values.tolist()))
@@ -267,7 +272,10 @@ class LiteralParser(TypeParser):
                 if body[:3] != '"0x':
                     raise ValueError('expected a hex string such as "0x00FF"')
                 return dense_hex(body[3:-1], type)  # type: ignore[arg-type]
-            return dense(body, type)  # type: ignore[arg-type]
+            notes: Notes = []
+            attribute = dense(body, type, notes)  # type: ignore[arg-type]
+            self.advise(notes, position)
+            return attribute
         except (ValueError, OverflowError) as error:
             self.fail(str(error), position)
 

@@ -2,6 +2,9 @@
 
 A decimal is rounded once to the element type, halfway cases to even: never by way of a wider type, which could round
 twice. Source: specification, "Constants"; MLIR's builtin attributes for hexadecimal and raw forms.
+
+MLIR takes some literals that the specification does not: those that are out of their type, and wrap around or overflow,
+and hexadecimal floats of fewer digits than the type has. Functions that may meet one file it in `notes`.
 """
 
 from __future__ import annotations
@@ -16,6 +19,9 @@ import numpy as np
 
 from spmd.support.arrays import Array, DType, bits_dtype
 from spmd.types import ElementType, storage_range
+
+#: Constraints of the specification that literals break: label and message of each.
+Notes = list[tuple[str, str]]
 
 _HEX_DIGITS = "0123456789abcdefABCDEF"
 #: Escapes of one kind in a row are taken together: a string may consist of nothing else.
@@ -111,6 +117,27 @@ def _to_odd(values: Array) -> Array:
     return np.where(overflow, largest, single)
 
 
+def _note(notes: Notes | None, label: str, message: str) -> None:
+    if notes is not None:
+        notes.append((label, message))
+
+
+def _note_overflow(notes: Notes | None, array: Array, texts: list[str], element: ElementType) -> None:
+    """Notes the first decimal that became infinite or no number: no decimal is."""
+    if notes is not None and not np.isfinite(array).all():
+        first = texts[int(np.argmin(np.isfinite(array)))]
+        _note(notes, "C1", f"is_wellformed(float_literal, float_type), got {_shown(first)} for {element}")
+
+
+def _shown(text: str) -> str:
+    return text if len(text) <= 40 else f"{text[:40]}..."
+
+
+def scalar_bits(text: str, element: ElementType, notes: Notes | None = None) -> int:
+    """The bit pattern in `element` of a decimal or of `0x` bits; ValueError for too many bits."""
+    return int(parse_decimals([text], element, notes).view(bits_dtype(element.dtype))[0])
+
+
 def float_bits(text: str, element: ElementType) -> int:
     """The bit pattern of a decimal in `element`."""
     value = np.array([float(text)])
@@ -120,33 +147,40 @@ def float_bits(text: str, element: ElementType) -> int:
 # --- arrays from text ------------------------------------------------------------------------------------------------
 
 
-def parse_decimals(texts: list[str], element: ElementType) -> Array:
+def parse_decimals(texts: list[str], element: ElementType, notes: Notes | None = None) -> Array:
     """Floating-point elements from decimals and `0x` bit patterns; ValueError for anything else."""
     joined = ",".join(texts)
     if "x" not in joined:
-        return float_array(np.array(texts, dtype=np.float64), lambda: texts, element)
+        array = float_array(np.array(texts, dtype=np.float64), lambda: texts, element)
+        _note_overflow(notes, array, texts, element)
+        return array
     hexadecimal = [index for index, text in enumerate(texts) if "x" in text]
     plain = list(texts)
     for index in hexadecimal:
         plain[index] = "0.0"
     array = float_array(np.array(plain, dtype=np.float64), lambda: plain, element)
+    _note_overflow(notes, array, plain, element)
     bits = array.view(bits_dtype(element.dtype))
     for index in hexadecimal:
-        bits[index] = hex_bits(texts[index], element)
+        bits[index] = hex_bits(texts[index], element, notes)
     return array
 
 
-def hex_bits(text: str, element: ElementType) -> int:
+def hex_bits(text: str, element: ElementType, notes: Notes | None = None) -> int:
     """The pattern of `0x...`; ValueError when it has more bits than `element`."""
     bits = int(text, 16)
     if text[0] == "-":
         raise ValueError(f"the bits of a float have no sign, got {text}")
     if bits > mask(element):
         raise ValueError(f"{text} has more than the {element.bits} bits of {element}")
+    digits, expected = len(text) - len("0x"), -(-element.bits // 4)
+    if digits != expected:
+        rule = "size(hexadecimal_digits) = num_bits(float_type) / 4"
+        _note(notes, "C2", f"{rule}, got {digits} in {_shown(text)} and {expected} for {element}")
     return bits
 
 
-def parse_integers(texts: list[str], element: ElementType) -> Array:
+def parse_integers(texts: list[str], element: ElementType, notes: Notes | None = None) -> Array:
     """Integer elements from decimals and `0x` literals; ValueError when one is out of range."""
     low, high = _integer_range(element)
     try:
@@ -155,7 +189,7 @@ def parse_integers(texts: list[str], element: ElementType) -> Array:
             return wide.astype(element.dtype)
     except (ValueError, OverflowError):
         pass
-    values = [parse_integer(text, element) for text in texts]
+    values = [parse_integer(text, element, notes) for text in texts]
     wide = np.array(values, dtype=np.int64 if low < 0 else np.uint64)
     return wide.astype(element.dtype)
 
@@ -164,7 +198,7 @@ def _integer_range(element: ElementType) -> tuple[int, int]:
     return storage_range(element) if element.is_integer else (-(2**63), 2**63 - 1)
 
 
-def parse_integer(text: str, element: ElementType) -> int:
+def parse_integer(text: str, element: ElementType, notes: Notes | None = None) -> int:
     """An integer element from a decimal or `0x` literal; ValueError when it is out of range."""
     low, high = _integer_range(element)
     if len(text) > 64:
@@ -173,18 +207,25 @@ def parse_integer(text: str, element: ElementType) -> int:
         bits = int(text, 16)
         if not low <= bits <= mask(element):
             raise ValueError(f"integer constant {text} is out of range for {element}")
-        return bits - (1 << element.bits) if bits > high else bits
+        return _wrapped(bits, text, element, notes) if bits > high else bits
     value = int(text)
-    # MLIR takes the unsigned spelling of a signed pattern too, as in 255 for an i8.
     if low < 0 and high < value <= mask(element):
-        return value - (1 << element.bits)
+        return _wrapped(value, text, element, notes)
     if not low <= value <= high:
         raise ValueError(f"integer constant {text} is out of range for {element}")
     return value
 
 
-def parse_booleans(texts: list[str]) -> Array:
-    """`true`, `false`, and the integers 0 and 1."""
+def _wrapped(value: int, text: str, element: ElementType, notes: Notes | None) -> int:
+    """The signed integer whose pattern is `value`: MLIR takes the unsigned spelling, too, as in 255 for an i8."""
+    _note(notes, "C1", f"is_wellformed(integer_literal, integer_type), got {text} for {element}")
+    return value - (1 << element.bits)
+
+
+def parse_booleans(texts: list[str], notes: Notes | None = None) -> Array:
+    """`true`, `false`, and the integers 0 and 1, which MLIR takes."""
+    for text in sorted(set(texts) - {"true", "false"})[:1]:
+        _note(notes, "C1", f"is_wellformed(boolean_literal, i1), got {_shown(text)}")
     known = {"true": True, "false": False, "1": True, "0": False, "-1": True, "0x1": True, "0x0": False}
     try:
         return np.array([known[text] for text in texts], dtype=np.bool_)
@@ -192,13 +233,13 @@ def parse_booleans(texts: list[str]) -> Array:
         raise ValueError(f"expected true or false, got '{error.args[0]}'") from None
 
 
-def parse_elements(texts: list[str], element: ElementType) -> Array:
+def parse_elements(texts: list[str], element: ElementType, notes: Notes | None = None) -> Array:
     """A flat array of `element` (not complex) from the text of each element; ValueError says what is wrong."""
     if element.is_boolean:
-        return parse_booleans(texts)
+        return parse_booleans(texts, notes)
     if element.is_float:
-        return parse_decimals(texts, element)
-    return parse_integers(texts, element)
+        return parse_decimals(texts, element, notes)
+    return parse_integers(texts, element, notes)
 
 
 # --- raw bytes -------------------------------------------------------------------------------------------------------

@@ -77,13 +77,16 @@ class OperandParser(AttributeParser):
     def fail_at(self, position: int, offset: int, message: str, *, misplaced: bool = False, also: str = "") -> NoReturn:
         if not (self.tokens[self.position] and self.tokens[position]) and not self.stream.at_end:
             raise OutOfTokens
-        place = self.stream.offset(self.stream.base + position) + offset
+        place = self.place(position, offset).offset
         diagnostics = [
             Diagnostic(Location(self.source, self._before(place) if misplaced else place), _shortened(message))
         ]
         if also:
             diagnostics.append(Diagnostic(Location(self.source, place), also))
         raise ParseError(diagnostics)
+
+    def place(self, position: int, offset: int = 0) -> Location:
+        return Location(self.source, self.stream.offset(self.stream.base + position) + offset)
 
     def _before(self, place: int) -> int:
         """`place`, or the end of the last line before it that has more than a comment, when it is first on its line."""

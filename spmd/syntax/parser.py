@@ -181,6 +181,7 @@ def _parse(source: Source) -> tuple[Module, list[Diagnostic]]:
         try:
             module = parser.parse_module()
             parser.stream.forget()
+            module.advice = tuple(names.advice)
             return module, parser.diagnostics
         except OutOfTokens:
             continue  # an op longer than that: once more from the start, further ahead

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar, NoReturn
 
 from spmd import types as t
+from spmd.errors import Diagnostic, Location
 from spmd.ir.attributes import Attribute
 from spmd.syntax.lexer import END, part_offsets, split_parts
 
@@ -34,6 +35,8 @@ class TextNames:
     numbers: dict[tuple[str, t.Type | None], Attribute] = field(default_factory=dict)
     type_aliases: dict[str, t.Type] = field(default_factory=dict)
     attribute_aliases: dict[str, Attribute] = field(default_factory=dict)
+    #: Constants that only the specification's text forbids, each where it was first met.
+    advice: list[Diagnostic] = field(default_factory=list)
     load_locations: Callable[[], dict[str, str]] = dict
     load_resources: Callable[[], dict[str, bytes]] = dict
 
@@ -80,6 +83,18 @@ class TokenParser:
         offsets = part_offsets(self.text)
         start = offsets[position] if position < len(offsets) else len(self.text)
         self.outer.fail_at(self.outer_position, start + offset, message, misplaced=misplaced, also=also)
+
+    def place(self, position: int, offset: int = 0) -> Location:
+        """The place `offset` characters behind the start of the token at `position`."""
+        assert self.outer is not None
+        offsets = part_offsets(self.text)
+        start = offsets[position] if position < len(offsets) else len(self.text)
+        return self.outer.place(self.outer_position, start + offset)
+
+    def advise(self, notes: Iterable[tuple[str, str]], position: int) -> None:
+        """Keeps what the specification has against the token at `position`: label and message of each constraint."""
+        for label, message in notes:
+            self.names.advice.append(Diagnostic(self.place(position), message, label=label))
 
     def expected(self, what: str, *, also: str = "") -> NoReturn:
         token = self.tokens[self.position]

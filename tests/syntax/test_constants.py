@@ -10,6 +10,7 @@ from hypothesis.extra import numpy as hnp
 
 import spmd
 from spmd import types as t
+from spmd.compiler.pipeline.verify import warnings
 from spmd.ir.attributes import DenseAttr, is_splat, same_bits
 from spmd.syntax import parse
 from spmd.syntax.attribute_printer import format_dense
@@ -202,3 +203,66 @@ def test_a_resource_of_the_file_is_a_constant() -> None:
     assert parse(text).functions[0].body.ops[0]["value"].array.tolist() == [1.0, -2.0]
     with pytest.raises(spmd.ParseError, match="odd number"):
         parse(text.replace("00C0", "00C"))
+
+
+@pytest.mark.parametrize(
+    ("literal", "label", "same"),
+    [
+        ("128 : i8", "C1", "-128 : i8"),
+        ("0xFF : i8", "C1", "-1 : i8"),
+        ("15 : i4", "C1", "-1 : i4"),
+        ("18446744073709551615 : i64", "C1", "-1 : i64"),
+        ("18446744073709551615", "C1", "-1 : i64"),
+        ("array<i16: 1, 65535>", "C1", "array<i16: 1, -1>"),
+        ("dense<255> : tensor<i8>", "C1", "dense<-1> : tensor<i8>"),
+        ("dense<[0xFF, 1]> : tensor<2xi8>", "C1", "dense<[-1, 1]> : tensor<2xi8>"),
+        (
+            "dense<200> : tensor<2x!quant.uniform<i8:f32, 1.0>>",
+            "C1",
+            "dense<-56> : tensor<2x!quant.uniform<i8:f32, 1.0>>",
+        ),
+        ("1e39 : f32", "C1", "0x7F800000 : f32"),
+        ("-65520.0 : f16", "C1", "0xFC00 : f16"),
+        ("1e400", "C1", "0x7FF0000000000000 : f64"),
+        ("dense<[1.0, 1e39]> : tensor<2xf32>", "C1", "dense<[1.0, 0x7F800000]> : tensor<2xf32>"),
+        ("dense<(0.0, -1e39)> : tensor<complex<f32>>", "C1", "dense<(0.0, 0xFF800000)> : tensor<complex<f32>>"),
+        ("dense<500.0> : tensor<f8E4M3FN>", "C1", "dense<0x7F> : tensor<f8E4M3FN>"),
+        ("0x7F8 : f32", "C2", "0x000007F8 : f32"),
+        ("0x0 : f64", "C2", "0.0 : f64"),
+        ("dense<[1.0, 0x7F8]> : tensor<2xf32>", "C2", "dense<[1.0, 0x000007F8]> : tensor<2xf32>"),
+        ("dense<1> : tensor<i1>", "C1", "dense<true> : tensor<i1>"),
+        ("dense<[-1, false]> : tensor<2xi1>", "C1", "dense<[true, false]> : tensor<2xi1>"),
+    ],
+)
+def test_a_literal_that_only_mlir_takes_is_a_warning(literal: str, label: str, same: str) -> None:
+    """It is out of its type, or has fewer digits than the type's bits: what it means has another spelling."""
+    module = spmd.parse(f"module attributes {{\n  x.a = {literal}}} {{}}")
+    (warning,) = warnings(module)
+    assert warning.label == label
+    assert (warning.location.line, warning.location.column) == (2, 9)
+    plain = spmd.parse(f"module attributes {{x.a = {same}}} {{}}")
+    assert warnings(plain) == []
+    assert str(module) == str(plain)
+
+
+@pytest.mark.parametrize(("count", "at"), [(65, 0), (65, 64), (3000, 1234)])
+@pytest.mark.parametrize(
+    ("element", "good", "bad"), [("i8", "-128", "128"), ("f32", "-3.4e38", "3.5e38"), ("i1", "true", "1")]
+)
+def test_one_literal_out_of_its_type_among_many_is_found(
+    count: int, at: int, element: str, good: str, bad: str
+) -> None:
+    literals = [good] * count
+    text = "module attributes {{x.a = dense<[{}]> : tensor<{}x{}>}} {{}}"
+    assert warnings(spmd.parse(text.format(", ".join(literals), count, element))) == []
+    literals[at] = bad
+    (warning,) = warnings(spmd.parse(text.format(", ".join(literals), count, element)))
+    assert f"got {bad}" in warning.message
+
+
+@given(st.sampled_from(["i4", "i8", "i16", "i32", "i64", "ui4", "ui8", "ui16", "ui32", "ui64"]), st.data())
+def test_no_integer_of_its_type_is_warned_of(name: str, data: st.DataObject) -> None:
+    low, high = t.storage_range(t.ELEMENT_TYPES[name])
+    value = data.draw(st.integers(low, high))
+    spelled = data.draw(st.sampled_from([str(value), hex(value)] if value >= 0 else [str(value)]))
+    assert warnings(spmd.parse(f"module attributes {{x.a = dense<{spelled}> : tensor<{name}>}} {{}}")) == []

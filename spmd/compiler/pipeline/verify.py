@@ -51,7 +51,8 @@ def verify(module: Op, *, scoped: bool = False) -> None:
 
 def warnings(module: Op) -> list[Diagnostic]:
     """What breaks the specification's text in a module that verifies: the reference takes it, and so does `verify`."""
-    return [warning for op in module.walk() for warning in (*_advice(op), *_type_advice(op))]
+    of_text = module.advice if isinstance(module, Module) else ()
+    return [*of_text, *(warning for op in module.walk() for warning in (*_advice(op), *_type_advice(op)))]
 
 
 def check_meaning(module: Op) -> None:
