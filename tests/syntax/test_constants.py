@@ -216,11 +216,7 @@ def test_a_resource_of_the_file_is_a_constant() -> None:
         ("array<i16: 1, 65535>", "C1", "array<i16: 1, -1>"),
         ("dense<255> : tensor<i8>", "C1", "dense<-1> : tensor<i8>"),
         ("dense<[0xFF, 1]> : tensor<2xi8>", "C1", "dense<[-1, 1]> : tensor<2xi8>"),
-        (
-            "dense<200> : tensor<2x!quant.uniform<i8:f32, 1.0>>",
-            "C1",
-            "dense<-56> : tensor<2x!quant.uniform<i8:f32, 1.0>>",
-        ),
+        ("dense<200> : tensor<!quant.uniform<i8:f32, 1.0>>", "C1", "dense<-56> : tensor<!quant.uniform<i8:f32, 1.0>>"),
         ("1e39 : f32", "C1", "0x7F800000 : f32"),
         ("-65520.0 : f16", "C1", "0xFC00 : f16"),
         ("1e400", "C1", "0x7FF0000000000000 : f64"),
