@@ -201,17 +201,31 @@ def _(op: Op, index: Index, reader: ElementReader) -> Element:
 
 
 def padded(
-    operand: Value, index: Index, low: Sequence[int], interior: Sequence[int], padding: Value, reader: ElementReader
+    operand: Value,
+    index: Index,
+    low: Sequence[int],
+    interior: Sequence[int],
+    padding: Value,
+    reader: ElementReader,
+    target: ElementType | None = None,
 ) -> Element:
-    """The element at `index` of `operand` with `low` paddings before it and `interior` ones between its elements."""
+    """The element at `index` of `operand` with `low` paddings before it and `interior` ones between its elements.
+
+    `target` is the element type that operand and padding, which may differ, are converted to.
+    """
+
+    def read(value: Value, place: Index) -> Element:
+        element = reader.read(value, place)
+        return element if target is None else converted(element, element_type(value), target)
+
     source, inside = dilated_place(operand, index, low, interior, reader)
     if inside is None:
-        return reader.read(operand, source)
-    outside = reader.read(padding, ())
+        return read(operand, source)
+    outside = read(padding, ())
     if not all(operand.tensor.static_shape):
         return outside
     with reader.under(inside):
-        element = reader.read(operand, source)
+        element = read(operand, source)
     return choose(inside, element, outside)
 
 

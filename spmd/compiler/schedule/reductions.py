@@ -47,26 +47,29 @@ def reduction_of(op: Op, index: Index, reader: ElementReader) -> LoopReduction:
     if is_matrix_vector(op):
         return _matrix_vector(op, index, reader)
     count = len(op.results)
-    operands = op.operands[:count], op.operands[count:]
+    values, initial, elements = op.operands[:count], op.operands[count:], _accumulators(op)
     if op.name == REDUCE:
-        read = [reader.read(value, index) for value in operands[0]]
+        inputs = [_as(reader.read(value, index), value, e) for value, e in zip(values, elements, strict=True)]
         kept = tuple(part for dimension, part in enumerate(index) if dimension not in op["dimensions"])
     else:
-        read = [window_element(op, value, outside, index, reader) for value, outside in zip(*operands, strict=True)]
+        operands = zip(values, initial, elements, strict=True)
+        inputs = [window_element(op, value, outside, index, reader, e) for value, outside, e in operands]
         _, kept = parts_of_point(op, index)
-    return _region_fold(op, read, kept, reader)
+    return _region_fold(op, inputs, kept, reader)
 
 
-def _region_fold(op: Op, read: Sequence[Element], kept: Index, reader: ElementReader) -> LoopReduction:
-    """The fold by the region of `op` of the elements `read` of its operands, to the results at `kept`."""
+def _accumulators(op: Op) -> list[ElementType]:
+    """The element types in which the region of `op` folds."""
+    monoids = monoids_of(op.regions[0])
+    arguments = op.regions[0].block.arguments[: len(op.results)]
+    return [monoid.accumulator for monoid in monoids] if monoids is not None else list(map(element_type, arguments))
+
+
+def _region_fold(op: Op, inputs: Sequence[Element], kept: Index, reader: ElementReader) -> LoopReduction:
+    """The fold by the region of `op` of `inputs`, its operands' elements as accumulators, to the results at `kept`."""
     count = len(op.results)
     block = op.regions[0].block
-    monoids = monoids_of(op.regions[0])
-    elements = [
-        element_type(argument) if monoids is None else monoids[place].accumulator
-        for place, argument in enumerate(block.arguments[:count])
-    ]
-    inputs = [_as(g, v, e) for g, v, e in zip(read, op.operands[:count], elements, strict=True)]
+    monoids, elements = monoids_of(op.regions[0]), _accumulators(op)
     initial = [_as(reader.read(v, ()), v, e) for v, e in zip(op.operands[count:], elements, strict=True)]
     folded, more = _parameters([*elements, *elements], count)
     extremum = extremum_of(op.regions[0]) if monoids is None else None

@@ -97,8 +97,10 @@ def parts_of_point(op: Op, index: Index) -> tuple[Index, Index]:
     return window, tuple(part for dimension, part in enumerate(index) if dimension not in folded)
 
 
-def window_element(op: Op, operand: Value, outside: Value, index: Index, reader: ElementReader) -> Element:
-    """The element of `operand` at a point of a reduce_window; beyond its ends, `outside`, a scalar."""
+def window_element(
+    op: Op, operand: Value, outside: Value, index: Index, reader: ElementReader, target: ElementType
+) -> Element:
+    """The element of `operand` at a point of a reduce_window; beyond its ends, `outside`, a scalar; as a `target`."""
     windows = windows_of(op)
     window, result = parts_of_point(op, index)
     place = tuple(
@@ -106,7 +108,7 @@ def window_element(op: Op, operand: Value, outside: Value, index: Index, reader:
         for count, stride, part, dilation in zip(result, windows.strides, window, windows.window_dilations, strict=True)
     )
     low = [pair[0] for pair in windows.padding]
-    return padded(operand, place, low, [step - 1 for step in windows.base_dilations], outside, reader)
+    return padded(operand, place, low, [step - 1 for step in windows.base_dilations], outside, reader, target)
 
 
 def convolved_elements(op: Op, index: Index, reader: ElementReader) -> tuple[Element, Element]:
