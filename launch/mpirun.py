@@ -123,14 +123,18 @@ def _without_daemons(job: Job) -> bool:
     return job.elastic and bool(job.hosts)
 
 
+def search_path() -> str:
+    """Where ranks look for commands: first beside the Python that launches them, as in an activated environment."""
+    return os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)))
+
+
 def environment(job: Job) -> dict[str, str]:
     """What the ranks' environment gets beside this process's own."""
     added = {} if job.threads is None else dict.fromkeys(THREAD_VARIABLES, str(job.threads))
     added |= job.settings
     if _without_daemons(job):
         added |= {name: os.environ.get(name, value) for name, value in remote.VARIABLES.items()}
-    # Programs are looked for beside this interpreter first, so `python` is the one that spmd is installed in.
-    added["PATH"] = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)))
+    added["PATH"] = search_path()
     if sys.stderr.isatty():
         # The ranks write to a pipe; progress bars learn the terminal's width from here.
         size = shutil.get_terminal_size()

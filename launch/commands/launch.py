@@ -97,7 +97,8 @@ def run(args: argparse.Namespace) -> int:
     if not command:
         print("spmd launch: no command given: spmd launch -n 4 -- python train.py", file=sys.stderr)
         return 2
-    if not (shutil.which(command[0]) or os.path.exists(command[0]) or mpirun.in_allocation()):
+    there = shutil.which(command[0], path=mpirun.search_path()) or os.path.exists(command[0])
+    if not (there or mpirun.in_allocation()):
         print(f"spmd launch: there is no command {command[0]!r}{_likely(command)}", file=sys.stderr)
         return 2
     if args.ranks is None:

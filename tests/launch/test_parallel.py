@@ -91,7 +91,7 @@ def test_streams_of_each_process_are_files(folder: Path, ranks: bool) -> None:
     command = [*SPMD, "launch", "-n", "2", "--", *program] if ranks else [*program, "--grid", "2x1"]
     done = run(command, folder)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.count("[3., 3.]") == 2
+    assert done.stdout.count("[3., 3.]") == 1 and "ranks 0-1" in done.stdout  # equal results are printed once
     for rank in range(2):
         with np.load(folder / f"out-{rank}.npz") as written:
             np.testing.assert_array_equal(written["0"], np.full(2, rank + 1, np.float32))

