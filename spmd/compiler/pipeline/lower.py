@@ -23,7 +23,7 @@ from spmd.compiler.plan.donation import donated_arguments
 from spmd.compiler.plan.emit import emit
 from spmd.compiler.plan.native_regions import plan_steps, times_parts
 from spmd.compiler.plan.steps import Plan, PlanStep, plan_buffers
-from spmd.compiler.schedule.schedule import Schedule, schedule
+from spmd.compiler.schedule.schedule import Aliases, Schedule, schedule
 from spmd.compiler.schedule.target import Target
 from spmd.compiler.schedule.watching import Watch
 from spmd.compiler.transforms.donate import loop_body
@@ -145,13 +145,20 @@ class ModuleLowering:
                 plan.constants[op.result] = aligned(array)
         offered = [parameters[index] for index in sorted(donated)] if of_function and watch is None else []
         apart = apart or (watch is not None and not times_parts(watch))
-        plan.steps = plan_steps(self.schedule(block, offered, apart=apart), self.options.native, self._step, watch)
+        scheduled = self.schedule(block, offered, apart=apart, runs_here=True)
+        plan.steps = plan_steps(scheduled, self.options.native, self._step, watch)
         plan_buffers(plan, donated)
         return plan
 
-    def schedule(self, block: Block, donated: Sequence[Value] = (), *, apart: bool = False) -> Schedule:
-        """What runs of `block`, and how. `donated`: arguments whose memory results may take over."""
-        return schedule(block, self.target, donated, lambda op: self.kernel(op).aliases, apart=apart)
+    def schedule(
+        self, block: Block, donated: Sequence[Value] = (), *, apart: bool = False, runs_here: bool = False
+    ) -> Schedule:
+        """What runs of `block`, and how. `donated`: arguments whose memory results may take over.
+
+        `runs_here`: it is compiled to run in this process, whose memory it must fit into.
+        """
+        aliases: Aliases = lambda op: self.kernel(op).aliases  # noqa: E731
+        return schedule(block, self.target, donated, aliases, apart=apart, runs_here=runs_here)
 
     @cached_property
     def target(self) -> Target | None:

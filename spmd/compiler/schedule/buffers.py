@@ -91,10 +91,14 @@ class Frame:
 
 
 class Memory:
-    """The buffers of a region while it is planned for `target`."""
+    """The buffers of a region while it is planned for `target`.
 
-    def __init__(self, inputs: Sequence[Value], target: Target) -> None:
+    `runs_here`: they must fit into this process's memory; a CompileError names the op that needs too much.
+    """
+
+    def __init__(self, inputs: Sequence[Value], target: Target, *, runs_here: bool = True) -> None:
         self.target = target
+        self.runs_here = runs_here
         self.arena = Arena()
         self.buffer_of: dict[Value, Buffer] = {
             value: Buffer(Home.ARGUMENT, nbytes(value), place, values=[value]) for place, value in enumerate(inputs)
@@ -142,7 +146,7 @@ class Memory:
             buffer = Buffer(Home.STACK, size, owned=owned)
         else:
             number = self.arena.allocate(size)
-            if (fault := over_memory(what, size, self.arena.needed)) is not None:
+            if self.runs_here and (fault := over_memory(what, size, self.arena.needed)) is not None:
                 raise CompileError(Diagnostic(op.location, fault, op.name))
             buffer = Buffer(Home.ARENA, size, number, owned=owned)
         frame.made.append(buffer)

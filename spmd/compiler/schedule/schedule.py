@@ -74,23 +74,28 @@ def schedule(
     aliases: Aliases = lambda op: (),
     *,
     apart: bool = False,
+    runs_here: bool = True,
 ) -> Schedule:
     """The schedule of `block` for native code of `target`; None: Python runs all ops, one by one.
 
     `donated` are arguments of the block whose memory results may take over; `aliases` says what may keep them from it.
     `apart`: each step of a native region is a region of its own, so that it can be timed from outside. CompileError
-    where a value would need more memory than the process may have.
+    where a value would need more memory than the process may have, if the schedule `runs_here`: what is explained or
+    predicted may be for a larger machine.
     """
     if target is None:
         ops = [op for op in block.ops[:-1] if constant_array(op) is None]
         return Schedule(block, [KernelCall([Unit(False, place, outputs=[op])]) for place, op in enumerate(ops)])
-    return Schedule(block, list(_Parts(block, target, donated, aliases).parts(apart=apart)))
+    return Schedule(block, list(_Parts(block, target, donated, aliases, runs_here).parts(apart=apart)))
 
 
 class _Parts:
     """Makes the native regions of a block, and what is left to Python."""
 
-    def __init__(self, block: Block, target: Target, donated: Sequence[Value], aliases: Aliases) -> None:
+    def __init__(
+        self, block: Block, target: Target, donated: Sequence[Value], aliases: Aliases, runs_here: bool
+    ) -> None:
+        self.runs_here = runs_here
         self.results = list(block.terminator.operands)
         self.target, self.donated, self.aliases = target, donated, aliases
         self.units = fuse(block, self.results)
@@ -131,7 +136,7 @@ class _Parts:
         offered = [value for value in self.donated if value in inputs]
         later = {*_reads(self.units[end + 1 :]), *self.results} if offered else set()
         free = [value for value in offered if self._is_free(value, later.union(inputs) - {value} | later)]
-        return plan_region(units, inputs, outputs, self.target, free)
+        return plan_region(units, inputs, outputs, self.target, free, runs_here=self.runs_here)
 
     def _is_free(self, value: Value, read: Iterable[Value]) -> bool:
         """Whether none of `read` stands on the memory of `value`, of which Python may have made views before."""
@@ -149,9 +154,11 @@ def plan_region(
     outputs: Sequence[Value],
     target: Target,
     donated: Sequence[Value] = (),
+    *,
+    runs_here: bool = True,
 ) -> NativeRegion:
-    """`units` as one native region. Of the inputs, `donated` may be written over."""
-    memory = Memory(inputs, target)
+    """`units` as one native region. Of the inputs, `donated` may be written over. `runs_here`: see Memory."""
+    memory = Memory(inputs, target, runs_here=runs_here)
     targets = [Buffer(Home.ARGUMENT, nbytes(v), len(inputs) + n, values=[v]) for n, v in enumerate(outputs)]
     units = without_images(memory, units, outputs)
     over = overwritten(memory, units, donated, outputs)
