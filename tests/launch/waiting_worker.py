@@ -16,6 +16,12 @@ LONG = 600.0
 X = np.ones(8, np.float32)
 
 
+def say(line: str) -> None:
+    """Prints a line in one piece: those of several ranks do not run into each other."""
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
 def total() -> list[float]:
     result: list[float] = MpiCommunicator.world().all_reduce(8, np.float32, where="train.py:7")(X).tolist()
     return result
@@ -105,7 +111,7 @@ def compared() -> None:
         try:
             mistake()
         except CommunicationError as error:
-            print(f"rank {RANK}: {error}".replace("\n", " | "), flush=True)
+            say(f"rank {RANK}: {error}".replace("\n", " | "))
         assert total() == [float(SIZE)] * 8
 
 
@@ -150,4 +156,4 @@ def _sum(size: int = 8) -> AllReduce:
 if __name__ == "__main__":
     MPI.COMM_WORLD.Barrier()  # the ranks are there; what is timed begins
     globals()[sys.argv[1]]()
-    print(f"rank {RANK} is through", flush=True)
+    say(f"rank {RANK} is through")
