@@ -43,13 +43,18 @@ def distance(left: Array, right: Array) -> Distance | None:
     worst = int(np.argmax(gap))
     if not gap[worst]:
         return None
-    eps = _epsilon(left.dtype)
+    format = _format(left.dtype)
+    eps = float(format.eps)
     size = np.abs(wide_left)
     finite = size[np.isfinite(size)]
     here = max(abs(complex(wide_left.reshape(-1)[worst])), abs(complex(wide_right.reshape(-1)[worst])))
     scale = float(finite.max()) if finite.size else 0.0
     return _at(
-        left, right, worst, _units(gap[worst], here, eps), _units(gap[worst], max(scale, _tiny(left.dtype)), eps)
+        left,
+        right,
+        worst,
+        _units(gap[worst], here, eps),
+        _units(gap[worst], max(scale, float(format.smallest_normal)), eps),
     )
 
 
@@ -73,14 +78,9 @@ def _wide(array: Array) -> Array:
     return array.astype(np.complex128 if array.dtype.kind == "c" else np.float64)
 
 
-def _epsilon(dtype: DType) -> float:
-    real = np.zeros((), dtype).real.dtype if dtype.kind == "c" else dtype
-    return float(ml_dtypes.finfo(real).eps)  # type: ignore[no-untyped-call]
-
-
-def _tiny(dtype: DType) -> float:
-    real = np.zeros((), dtype).real.dtype if dtype.kind == "c" else dtype
-    return float(ml_dtypes.finfo(real).smallest_normal)  # type: ignore[no-untyped-call]
+def _format(dtype: DType) -> ml_dtypes.finfo:
+    """The floating-point format of `dtype`, or of a complex number's parts."""
+    return ml_dtypes.finfo(np.zeros((), dtype).real.dtype if dtype.kind == "c" else dtype)  # type: ignore[no-untyped-call]
 
 
 def _units(gap: float, size: float, eps: float) -> float:

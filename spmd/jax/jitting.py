@@ -10,7 +10,7 @@ from collectives.grid import ProcessGrid
 from spmd.compiler.pipeline.options import CompileOptions, chosen_options
 from spmd.errors import UsageError
 from spmd.jax.process_view import Axes
-from spmd.jax.statics import Donated, as_names, as_numbers
+from spmd.jax.statics import Selected, as_names, as_numbers
 from spmd.jax.step import Declared, JittedFunction, function_and_statics
 from spmd.support.arrays import Tree, UserFunction
 from spmd.support.usage import check_grid
@@ -80,7 +80,7 @@ def jit(
     :param options: those of spmd.compile.
     :raises UsageError: for axes, static arguments and leaves that are none, and a number of ranks that does not fit.
     """
-    donated = Donated(as_numbers(donate_argnums, "donate_argnums"), as_names(donate_argnames, "donate_argnames"))
+    donated = Selected(as_numbers(donate_argnums, "donate_argnums"), as_names(donate_argnames, "donate_argnames"))
 
     def jitted(function: UserFunction) -> JittedFunction:
         plain, statics = function_and_statics(function, static_argnums, static_argnames, "spmd.jax.jit")
@@ -91,14 +91,14 @@ def jit(
     return jitted if function is None else jitted(function)
 
 
-def _arguments(given: Names) -> Donated:
+def _arguments(given: Names) -> Selected:
     """Arguments that are given by number or name."""
     entries = tuple(given) if isinstance(given, list | tuple) else (given,)
     numbers = tuple(entry for entry in entries if isinstance(entry, int))
     names = tuple(entry for entry in entries if isinstance(entry, str))
     if len(numbers) + len(names) < len(entries):
         raise UsageError(f"replicated has numbers and names of arguments, got {given!r}")
-    return Donated(numbers, names)
+    return Selected(numbers, names, "replicated", "replicated")
 
 
 def _check_options(as_jax: object, options: CompileOptions) -> None:

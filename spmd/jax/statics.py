@@ -33,11 +33,13 @@ def _starts(tree: Tree) -> list[int]:
 
 
 @dataclass(frozen=True)
-class Donated:
-    """Which arguments may be written over, by position and by name."""
+class Selected:
+    """Arguments by position and by name; `of_numbers` and `of_names` are the options that chose them, for messages."""
 
     numbers: tuple[int, ...] = ()
     names: tuple[str, ...] = ()
+    of_numbers: str = "donate_argnums"
+    of_names: str = "donate_argnames"
 
 
 class Statics:
@@ -94,8 +96,8 @@ class Statics:
         if unknown:
             raise UsageError(f"{what} has {unknown[0]!r}, which is no parameter of the function")
 
-    def leaves_of(self, donated: Donated, tree: Tree) -> list[int]:
-        """The leaves of the arguments `donated`; `tree` is of (args, kwargs) without the static ones.
+    def leaves_of(self, selected: Selected, tree: Tree) -> list[int]:
+        """The leaves of the arguments `selected`; `tree` is of (args, kwargs) without the static ones.
 
         A parameter counts wherever it is given; one that is left to its default has no leaves.
         """
@@ -116,20 +118,20 @@ class Statics:
             by_name[name] = range(first, first + child.num_leaves)
             if name in self._positional:
                 by_place[self._positional.index(name)] = by_name[name]
-        self._check_names(donated.names, "donate_argnames")
-        places = self._places(donated.numbers, max(place, len(self._positional)))
-        static = sorted(self._names.intersection(donated.names))
+        self._check_names(selected.names, selected.of_names)
+        places = self._places(selected, max(place, len(self._positional)))
+        static = sorted(self._names.intersection(selected.names))
         if static:
-            raise UsageError(f"donate_argnames has {static[0]!r}, which is static")
-        ranges = [by_place.get(place, ()) for place in places] + [by_name.get(name, ()) for name in donated.names]
+            raise UsageError(f"{selected.of_names} has {static[0]!r}, which is static")
+        ranges = [by_place.get(place, ()) for place in places] + [by_name.get(name, ()) for name in selected.names]
         return sorted({leaf for leaves in ranges for leaf in leaves})
 
-    def _places(self, numbers: Sequence[int], count: int) -> list[int]:
-        """The positions of arguments by `numbers`; UsageError for one that is no array."""
-        places = [number + count if number < 0 else number for number in numbers]
-        for number, place in zip(numbers, places, strict=True):
+    def _places(self, selected: Selected, count: int) -> list[int]:
+        """The positions of arguments by their numbers; UsageError for one that is no array."""
+        places = [number + count if number < 0 else number for number in selected.numbers]
+        for number, place in zip(selected.numbers, places, strict=True):
             if not 0 <= place < count or place in self._numbers:
-                raise UsageError(f"donate_argnums has {number}, which is no array among the {count} arguments")
+                raise UsageError(f"{selected.of_numbers} has {number}, which is no array among the {count} arguments")
         return places
 
     @staticmethod

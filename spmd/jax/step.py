@@ -18,7 +18,7 @@ from spmd.jax.compiled import Compiled
 from spmd.jax.leaves import AbstractLeaf, form_of
 from spmd.jax.process_view import Axes
 from spmd.jax.programs import Names, Programs
-from spmd.jax.statics import Donated, Statics, as_names, as_numbers
+from spmd.jax.statics import Selected, Statics, as_names, as_numbers
 from spmd.jax.structure import OTHER_STRUCTURE
 from spmd.jax.tracebacks import api_boundary, hide_frames
 from spmd.jax.tracing import described, lower, name_of, refuse_axes
@@ -37,7 +37,7 @@ _flatten = jax.tree_util.tree_flatten
 class Declared:
     """What a function's user says is the same on all processes: arguments, and results by their numbers, or all."""
 
-    arguments: Donated = field(default_factory=Donated)
+    arguments: Selected = field(default_factory=Selected)
     results: bool | int | Sequence[int] = ()
 
 
@@ -54,7 +54,7 @@ class JittedFunction:
         statics: Statics,
         as_jax: bool,
         options: Mapping[str, Tree],
-        donated: Donated,
+        donated: Selected,
         declared: Declared | None = None,
     ) -> None:
         functools.update_wrapper(self, function)

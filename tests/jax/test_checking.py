@@ -108,5 +108,9 @@ def test_right_functions_pass() -> None:
 def test_what_cannot_be_declared() -> None:
     with pytest.raises(UsageError, match="replicated"):
         spmd.jax.jit(meant, replicated=1.5)
+    with pytest.raises(UsageError, match=r"^replicated has 'nope', which is no parameter"):
+        traced(meant, W, X, replicated="nope")
+    with pytest.raises(UsageError, match=r"^replicated has 7, which is no array among the 2 arguments"):
+        traced(meant, W, X, replicated=7)
     with pytest.raises(UsageError, match="replicated_results has 1"):
         traced(meant, W, X, replicated_results=1)

@@ -80,19 +80,19 @@ def first_meeting(events: Sequence[Event], group: tuple[int, ...]) -> Op | None:
 
 def meetings(events: Sequence[Event]) -> Iterator[Meeting]:
     """All collectives among `events`."""
-    for event in events:
-        if isinstance(event, Meeting):
-            yield event
-        elif isinstance(event, Choice):
-            for region in event.regions:
-                yield from meetings(region)
+    return (event for event in _leaves(events) if isinstance(event, Meeting))
 
 
 def transfers(events: Sequence[Event]) -> Iterator[Transfer]:
     """All sends and receives among `events`."""
+    return (event for event in _leaves(events) if isinstance(event, Transfer))
+
+
+def _leaves(events: Sequence[Event]) -> Iterator[Meeting | Transfer]:
+    """What stands among `events` and in the regions of control flow, in order."""
     for event in events:
-        if isinstance(event, Transfer):
-            yield event
-        elif isinstance(event, Choice):
+        if isinstance(event, Choice):
             for region in event.regions:
-                yield from transfers(region)
+                yield from _leaves(region)
+        else:
+            yield event

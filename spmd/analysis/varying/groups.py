@@ -61,15 +61,6 @@ class Groups:
         found: list[int] = np.flatnonzero(least < most).tolist()
         return found
 
-    def partial(self, active: Labels | None) -> list[int]:
-        """The groups some of whose members are `active`, and others are not."""
-        if active is None:
-            return []
-        there = self.members != _NOBODY
-        present = there & active[self.members].astype(bool)
-        found: list[int] = np.flatnonzero(present.any(axis=1) & (present != there).any(axis=1)).tolist()
-        return found
-
 
 def groups_of(op: Op, grid: ProcessGrid, module: Module) -> Groups:
     """The groups of the collective `op`. CollectiveError where the grid does not have them."""

@@ -6,7 +6,7 @@ they are compared by identity, and what is made of them is kept.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -23,10 +23,6 @@ class Partition:
         self.labels = labels
         self.count = count
         self.is_uniform = count <= 1
-
-    def agrees(self, ranks: Sequence[int]) -> bool:
-        """Whether the processes `ranks` hold the same value."""
-        return self.is_uniform or bool((self.labels[list(ranks)] == self.labels[ranks[0]]).all())
 
     def disagreeing(self, ranks: Sequence[int]) -> tuple[int, int] | None:
         """Two of the processes `ranks` that may hold different values; None where all agree."""
@@ -92,7 +88,3 @@ class Partitions:
             labels = np.where(mask, part.labels + offset, labels)
             offset += part.count
         return self.of(labels)
-
-    def mapped(self, part: Partition, change: Callable[[Labels], npt.ArrayLike]) -> Partition:
-        """The partition whose labels `change` makes of those of `part`."""
-        return self.of(change(part.labels))
