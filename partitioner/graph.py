@@ -61,6 +61,7 @@ class PropagationEdge:
     spans: list[int] = field(default_factory=list)  # elements of each tensor
     queued: bool = False
     seen: tuple[str, int] = ("", -1)  # the way it went last, and the versions of its specs then
+    op: Op | None = None  # what it stands for: of data flow, the loop, branch or manual computation
 
     @property
     def is_settled(self) -> bool:
@@ -166,10 +167,11 @@ class Graph:
             direction = {"NONE": NONE, "FORWARD": FORWARD, "BACKWARD": BACKWARD}[op["allowed_direction"]]
         single = all(self._uses.get(value, 0) <= 1 or not _rank(value) for value in op.operands)
         is_plain = is_elementwise(op) or op.name == CONSTRAINT
-        self._add_edge(op.name, rule, specs, len(op.operands), is_plain, direction, single)
+        self._add_edge(op, op.name, rule, specs, len(op.operands), is_plain, direction, single)
 
     def _add_edge(
         self,
+        op: Op,
         name: str,
         rule: Rule,
         specs: list[Spec],
@@ -178,18 +180,18 @@ class Graph:
         direction: str = BOTH,
         single: bool = True,
     ) -> None:
-        edge = PropagationEdge(name, rule, specs, count, plain, direction, single)
+        edge = PropagationEdge(name, rule, specs, count, plain, direction, single, op=op)
         edge.spans = [prod(rule.sizes[f] for factors in mapping for f in factors) for mapping in rule.tensors]
         self.edges.append(edge)
         for spec in specs:
             spec.edges.append(edge)
 
-    def edge(self, sources: Sequence[Spec], target: Spec) -> None:
-        """Ties `sources` to `target`, which all have one shape."""
+    def edge(self, op: Op, sources: Sequence[Spec], target: Spec) -> None:
+        """Ties `sources` to `target`, which all have one shape, for the data flow of `op`."""
         mapping: Mapping = tuple((index,) for index in range(len(target.shape)))
         if mapping:
             rule = Rule(target.shape, (mapping,) * len(sources), (mapping,), (PASS,) * len(mapping))
-            self._add_edge(DATA_FLOW, rule, [*sources, target], len(sources), False)
+            self._add_edge(op, DATA_FLOW, rule, [*sources, target], len(sources), False)
 
     def _while(self, op: Op, manual: frozenset[int]) -> None:
         condition, body = (region.block for region in op.regions)
@@ -201,24 +203,24 @@ class Graph:
         self._block(condition, manual)
         self._block(body, manual)
         for operand, returned, target in zip(op.operands, body.terminator.operands, targets, strict=True):
-            self.edge([self.spec(operand, manual), self.spec(returned, manual)], target)
+            self.edge(op, [self.spec(operand, manual), self.spec(returned, manual)], target)
 
     def _branches(self, op: Op, manual: frozenset[int]) -> None:
         for region in op.regions:
             self._block(region.block, manual)
         for index, result in enumerate(op.results):
             sources = [self.spec(region.block.terminator.operands[index], manual) for region in op.regions]
-            self.edge(sources, self.spec(result, manual))
+            self.edge(op, sources, self.spec(result, manual))
 
     def _manual(self, op: Op, outer: frozenset[int]) -> None:
         inner = outer | self.reader.manual(op)
         body = op.region("body").block
         for operand, argument, sharding in zip(op.operands, body.arguments, op["in_shardings"].shardings, strict=True):
-            self.edge([self.spec(operand, outer)], self._boundary(op, operand, argument, sharding, inner, outer))
+            self.edge(op, [self.spec(operand, outer)], self._boundary(op, operand, argument, sharding, inner, outer))
         self._block(body, inner)
         returned = body.terminator.operands
         for result, value, sharding in zip(op.results, returned, op["out_shardings"].shardings, strict=True):
-            self.edge([self._boundary(op, result, value, sharding, inner, outer)], self.spec(result, outer))
+            self.edge(op, [self._boundary(op, result, value, sharding, inner, outer)], self.spec(result, outer))
 
     def _manual_call(self, op: Op, outer: frozenset[int]) -> None:
         """GSPMD's way into and out of manual code: as the boundary of a manual computation."""
@@ -229,11 +231,11 @@ class Graph:
         if annotation is not None:
             _apply(boundary, annotation)
         boundary.fixed |= inner  # manual sub-axes stay where they were asked
-        self._boundary_step(boundary, local, inner)
+        self._boundary_step(op, boundary, local, inner)
         if whole is op.result:
-            self.edge([boundary], self.spec(whole, outer))
+            self.edge(op, [boundary], self.spec(whole, outer))
         else:
-            self.edge([self.spec(whole, outer)], boundary)
+            self.edge(op, [self.spec(whole, outer)], boundary)
 
     def _boundary(
         self,
@@ -252,10 +254,10 @@ class Graph:
             return spec
         _apply(spec, annotation)
         spec.fixed |= inner  # manual sub-axes stay where they were asked
-        self._boundary_step(spec, local, inner)
+        self._boundary_step(op, spec, local, inner)
         return spec
 
-    def _boundary_step(self, spec: Spec, local: Spec, inner: frozenset[int]) -> None:
+    def _boundary_step(self, op: Op, spec: Spec, local: Spec, inner: frozenset[int]) -> None:
         """Ties the free part of each dimension: the manual part is a factor of its own in the whole alone."""
         if not spec.shape or len(spec.shape) != len(local.shape):
             return
@@ -278,7 +280,7 @@ class Graph:
             if spec.closed[dimension]:
                 local.closed[dimension] = True
         rule = Rule(tuple(sizes), (tuple(whole),), (tuple(part),), (PASS,) * len(sizes))
-        self._add_edge(DATA_FLOW, rule, [spec, local], 1, False)
+        self._add_edge(op, DATA_FLOW, rule, [spec, local], 1, False)
 
     def _apply_constraints(self) -> None:
         """Applies the constraint of a value with a single one to the value itself, if nothing contradicts it."""

@@ -12,6 +12,7 @@ from partitioner.processes import devices_of, processes_of
 from partitioner.program import import_program
 from partitioner.propagation import propagate
 from partitioner.reading import ShardingReader
+from partitioner.record import PartitionRecord
 from spmd.dialects.sdy_verify import verify_shardings
 from spmd.errors import CompileError, Diagnostic, VerificationError
 from spmd.ir import Function, Module
@@ -27,14 +28,16 @@ def partition(
     propagate_layouts: bool = True,
     conservative: bool = False,
     whole_boundary: bool = False,
+    record: PartitionRecord | None = None,
 ) -> Partitioned:
     """The program of one process of `module`'s `function`, whose shardings span the processes of `grid`.
 
     The devices of its mesh are the partitions of each replica or, on a grid of one partition, the replicas.
     `axis_priority` names mesh axes in the order in which they are propagated; with `propagate_layouts` off, what the
     program does not annotate is replicated, with `conservative` less is propagated (partitioner.propagation); with
-    `whole_boundary`, arguments and results that it does not annotate are replicated. VerificationError for shardings
-    that break a constraint, CompileError for a mesh that does not fit the grid.
+    `whole_boundary`, arguments and results that it does not annotate are replicated. `record` is told what was decided
+    and why. VerificationError for shardings that break a constraint, CompileError for a mesh that does not fit the
+    grid.
     """
     faults = list(verify_shardings(module))
     if faults:
@@ -57,9 +60,14 @@ def partition(
     with within_stack(CompileError, entry.location, f"@{function}"):
         program = import_program(module, entry, reader, whole_boundary=whole_boundary)
         layouts = propagate(
-            program, reader, axis_priority, only_annotated=not propagate_layouts, conservative=conservative
+            program,
+            reader,
+            axis_priority,
+            only_annotated=not propagate_layouts,
+            conservative=conservative,
+            record=record,
         )
-        return assemble(module, program, reader, layouts, processes)
+        return assemble(module, program, reader, layouts, processes, record)
 
 
 def _function(module: Module, name: str) -> Function:

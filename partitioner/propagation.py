@@ -13,6 +13,7 @@ from partitioner.graph import BACKWARD, BOTH, DATA_FLOW, FORWARD, NONE, Graph, P
 from partitioner.mesh import Axes, DeviceMesh
 from partitioner.program import Program
 from partitioner.reading import ShardingReader
+from partitioner.record import PartitionRecord
 from partitioner.rules.conservative import conservative_rule
 from partitioner.rules.core import PASS, Mapping, rule_of
 from partitioner.sharding import Sharding
@@ -32,22 +33,26 @@ def propagate(
     *,
     only_annotated: bool = False,
     conservative: bool = False,
+    record: PartitionRecord | None = None,
 ) -> dict[Value, Sharding]:
-    """A layout for every tensor value of `program`.
+    """A layout for every tensor value of `program`; `record` is told how each came to be.
 
     `conservative`: no parts of axes are propagated, and nothing along dimensions whose elements would have to move.
     """
     graph = Graph(program, reader, conservative_rule if conservative else rule_of)
     graph.build()
     if not only_annotated:
-        runner = _Runner(graph, reader.mesh, conservative)
+        runner = _Runner(graph, reader.mesh, conservative, record)
         for allowed in _axis_rounds(reader.mesh, axis_priority):
             runner.allowed = allowed
             for edge in graph.edges:
                 edge.seen = ("", -1)
             runner.run()
     mesh = reader.mesh
-    return {value: spec.sharding(mesh) for value, spec in graph.specs.items()}
+    layouts = {value: spec.sharding(mesh) for value, spec in graph.specs.items()}
+    if record is not None:
+        record.program, record.graph, record.mesh, record.layouts = program, graph, mesh, layouts
+    return layouts
 
 
 def _axis_rounds(mesh: DeviceMesh, names: Sequence[str]) -> list[frozenset[int] | None]:
@@ -64,10 +69,11 @@ def _axis_rounds(mesh: DeviceMesh, names: Sequence[str]) -> list[frozenset[int] 
 
 
 class _Runner:
-    def __init__(self, graph: Graph, mesh: DeviceMesh, conservative: bool) -> None:
+    def __init__(self, graph: Graph, mesh: DeviceMesh, conservative: bool, record: PartitionRecord | None) -> None:
         self.graph = graph
         self.mesh = mesh
         self.conservative = conservative
+        self.record = record
         self.allowed: frozenset[int] | None = None
 
     def run(self) -> None:
@@ -126,6 +132,9 @@ class _Runner:
                 if factor in axes[tensor]:
                     new = self._new_axes(edge, axes, tensor, factor, new_axes[factor])
                     if new is not None:
+                        if self.record is not None:
+                            origin = _origin(edge, axes, factor, new)
+                            self.record.grown(edge, tensor, factor, axes[tensor][factor].axes, new, origin)
                         axes[tensor][factor] = _Factor(new, axes[tensor][factor])
                         spec = edge.specs[tensor]
                         _unproject(spec, rule.tensors[tensor], axes[tensor])
@@ -288,6 +297,12 @@ def _order(
         blocks = mesh.count(target) if edge.is_elementwise else 0
         keyed.append((-size, -blocks, source, factor))
     return [entry[3] for entry in sorted(keyed)]
+
+
+def _origin(edge: PropagationEdge, axes: list[dict[int, _Factor]], factor: int, target: Axes) -> int:
+    """The tensor whose factor was cut along `target` before: the largest one."""
+    have = [n for n, each in enumerate(axes) if factor in each and each[factor].axes[: len(target)] == target]
+    return max(have, key=lambda tensor: edge.spans[tensor])
 
 
 def _allowed_part(axes: Axes, allowed: frozenset[int]) -> Axes:

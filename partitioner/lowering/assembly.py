@@ -11,6 +11,7 @@ from partitioner.manual import local_callee
 from partitioner.processes import ProcessLayout
 from partitioner.program import Program
 from partitioner.reading import ShardingReader
+from partitioner.record import PartitionRecord
 from partitioner.sharding import ShardedType, Sharding
 from spmd.dialects.make import make_op
 from spmd.ir import Block, Module, Op, Value
@@ -18,11 +19,16 @@ from spmd.types import TensorType
 
 
 def assemble(
-    module: Module, program: Program, reader: ShardingReader, layouts: dict[Value, Sharding], processes: ProcessLayout
+    module: Module,
+    program: Program,
+    reader: ShardingReader,
+    layouts: dict[Value, Sharding],
+    processes: ProcessLayout,
+    record: PartitionRecord | None = None,
 ) -> Partitioned:
     """Lowers `program`, whose values are laid out as `layouts` say, to the program of one process."""
     emitter = Emitter(reader.mesh, processes)
-    lowering = Lowering(program, reader, layouts, emitter)
+    lowering = Lowering(program, reader, layouts, emitter, record)
     source = program.block
     targets = [lowering.target_sharding(value) if _is_tensor(value) else None for value in source.arguments]
     argument_layouts = [

@@ -19,6 +19,7 @@ from partitioner.manual import copy_local
 from partitioner.mesh import Axes, DeviceMesh
 from partitioner.program import Program
 from partitioner.reading import ShardingReader
+from partitioner.record import PartitionRecord, Reshard
 from partitioner.reshard import cost
 from partitioner.rules.core import PASS, REDUCE, Rule
 from partitioner.sharding import Sharding, replicated
@@ -71,7 +72,12 @@ class Lowering:
     """The state of one partitioning."""
 
     def __init__(
-        self, program: Program, reader: ShardingReader, layouts: dict[Value, Sharding], emitter: Emitter
+        self,
+        program: Program,
+        reader: ShardingReader,
+        layouts: dict[Value, Sharding],
+        emitter: Emitter,
+        record: PartitionRecord | None = None,
     ) -> None:
         self.program = program
         self.reader = reader
@@ -79,6 +85,9 @@ class Lowering:
         self.emitter = emitter
         self.mesh: DeviceMesh = reader.mesh
         self.notes: list[str] = []
+        self.record = record
+        #: The op that is being lowered; None outside of all.
+        self.current: Op | None = None
         #: Of each loop seen, the entries of its state that stay partial sums: see control_flow.
         self.partial_sums: dict[Op, dict[int, Axes]] = {}
         #: Whether the written ops are discarded: only the layouts of values are of interest.
@@ -165,6 +174,8 @@ class Lowering:
         if local.name_hint is None:
             local.name_hint = value.name_hint
         self._locals.setdefault(value, []).append(entry)
+        if self.record is not None and not self.on_trial:
+            self.record.locals.setdefault(local, (value, sharding))
         self._scopes[depth].entries.append((value, entry))
 
     def set_rematerializable(self, value: Value, make: Callable[[Sharding], Value]) -> None:
@@ -202,7 +213,10 @@ class Lowering:
         if best.sharding.partial and value.defining_op is not None:
             # A reduction has the location of the op that it completes, any other reshard that of its user.
             self.emitter.location = value.defining_op.location
+        before = len(self.emitter.ops)
         value_there = to_layout(self.emitter, best.value, value.tensor, best.sharding, sharding)
+        if self.record is not None and not self.on_trial:
+            self.record.resharded(self.emitter.ops[before:], Reshard(value, best.sharding, sharding, self.current))
         self.emitter.ops, self.emitter.location = outer, location
         self._add(value, value_there, sharding, depth)
         return value_there
@@ -265,10 +279,12 @@ class Lowering:
 
     def ops(self, ops: Sequence[Op]) -> None:
         """Lowers `ops` one after another into the innermost block."""
+        outer = self.current
         for op in ops:
-            self.emitter.location = op.location
+            self.current, self.emitter.location = op, op.location
             name = op.name if self.device_of(op) is None else ON_DEVICE
             _HANDLERS.get(name, _HANDLERS[""])(self, op)
+        self.current = outer
 
     def device_of(self, op: Op) -> int | None:
         """The device that alone computes `op`; None where all do.

@@ -17,6 +17,7 @@ from spmd.support.usage import check_function, check_grid, check_module
 from spmd.types import MOST_PARTS
 
 if TYPE_CHECKING:
+    from partitioner.record import PartitionRecord
     from partitioner.sharding import ShardedType
 
 
@@ -38,9 +39,13 @@ def prepare(
     function: str = "main",
     *,
     partition: bool = True,
+    record: PartitionRecord | None = None,
     **options: Unpack[CompileOptions],
 ) -> Prepared:
-    """What `compile` begins with: the program of one process of `grid`, partitioned where it has shardings."""
+    """What `compile` begins with: the program of one process of `grid`, partitioned where it has shardings.
+
+    `record` is told what partitioning decided.
+    """
     check_module(module, "spmd.compile")
     check_grid(grid, "spmd.compile")
     check_function(function, "spmd.compile")
@@ -54,7 +59,7 @@ def prepare(
             module = partitioner.with_parts(module, function)
             entry = find_function(module, function)
         else:
-            split = partitioner.partition(module, chosen.grid, function)
+            split = partitioner.partition(module, chosen.grid, function, record=record)
             entry = find_function(split.module, function)
             return Prepared(split.module, entry, chosen, split.in_shardings, split.out_shardings, split.notes)
     return Prepared(module, entry, chosen)
