@@ -144,7 +144,7 @@ class FunctionText:
         self.scopes.append(scope)
         return f"%{head}.i", scope.depth
 
-    def close_loop(self, count: int | str, step: int = 1, start: str = "0") -> None:
+    def close_loop(self, count: int | str, step: int | str = 1, start: str = "0") -> None:
         """Closes the innermost loop, whose variable goes from `start` to `count`, which is more, by `step`."""
         inner = self.scopes.pop()
         outer = self.innermost

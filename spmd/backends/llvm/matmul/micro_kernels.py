@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from spmd.backends.llvm.emit.outlined import OutOfLine, Parameter, body_of
 from spmd.backends.llvm.emit.text import FunctionText
-from spmd.backends.llvm.matmul.tile_sums import Numbers, TileSums
+from spmd.backends.llvm.matmul.tile_sums import Block, Numbers, TileSums, Turns
 
 #: Rows whose addresses are made of one: the processor adds one stride, or two of them, by itself.
 _NEAR = 3
@@ -23,7 +23,8 @@ _NEAR = 3
 class MicroKernel(OutOfLine, Numbers):
     """Tiles one below another, each of `rows` rows of vectors of which as many lanes are `valid`.
 
-    `loops` are the dimensions that are summed over. `is_packed`: the right operand has numbers for all lanes.
+    `loops` are the dimensions that are summed over, `blocked` those of them that have blocks, level by level.
+    `is_packed`: the right operand has numbers for all lanes.
     """
 
     type: str
@@ -31,6 +32,7 @@ class MicroKernel(OutOfLine, Numbers):
     rows: int
     valid: tuple[int, ...]
     loops: int
+    blocked: tuple[int, ...]
     is_packed: bool
     paired: bool = False
 
@@ -39,7 +41,8 @@ class MicroKernel(OutOfLine, Numbers):
         """The function's symbol: `spmd.tiles.float.12x16x16.1.packed`."""
         shape = "x".join(map(str, (self.rows, *self.valid)))
         packed, paired = ".packed" * self.is_packed, ".pairs" * self.paired
-        return f"spmd.tiles.{self.type}.{shape}.{self.loops}{paired}{packed}"
+        blocks = "".join(f".in{loop}" for loop in self.blocked)
+        return f"spmd.tiles.{self.type}.{shape}.{self.loops}{blocks}{paired}{packed}"
 
     @property
     def parameters(self) -> Sequence[Parameter]:
@@ -101,22 +104,24 @@ class Packing(OutOfLine, Numbers):
 @dataclass(frozen=True)
 class Sizes:
     """What a micro-kernel is told: how many `tiles` there are; bytes from row to row of left operand and result; and
-    of each loop its turns, and the bytes of a turn in left operand and right operand."""
+    of each loop its turns, and the bytes of a turn in left operand and right operand; and the `blocks` of sums."""
 
     tiles: int
     left_row: int
     result_row: int
     loops: tuple[tuple[int, int, int], ...]
+    blocks: tuple[Block, ...]
 
     def constant(self, text: FunctionText) -> str:
         """The name of a constant of the module that has them all."""
-        numbers = [self.tiles, self.left_row, self.result_row, *(number for loop in self.loops for number in loop)]
-        return text.numbers(numbers)
+        loops = (number for loop in self.loops for number in loop)
+        return text.numbers([self.tiles, self.left_row, self.result_row, *loops, *(each.turns for each in self.blocks)])
 
 
 def _names(kernel: MicroKernel) -> list[str]:
     loops = [f"%{name}{loop}" for loop in range(kernel.loops) for name in ("turns", "left", "right")]
-    return ["%tiles", "%left.row", "%result.row", *loops]
+    blocks = [f"%block{level}" for level in range(len(kernel.blocked))]
+    return ["%tiles", "%left.row", "%result.row", *loops, *blocks]
 
 
 class _Kernel:
@@ -136,35 +141,27 @@ class _Kernel:
             self._moved(start, text.value(f"mul i64 {tile}, {size}"))
             for start, size in zip(("%left", "%result"), self._tiles, strict=True)
         )
-        sums = TileSums(text, kernel, kernel.rows, kernel.valid)
-        sums.open_blocks(f"%turns{kernel.loops - 1}")
-        self._contract(0, left, "%right", sums)
+        sums = TileSums(text, kernel, kernel.rows, kernel.valid, [self._turns(loop) for loop in range(kernel.loops)])
+
+        def move(loop: int, turn: str, left: str, right: str) -> tuple[str, str]:
+            return (
+                self._moved(left, text.value(f"mul i64 {turn}, %left{loop}")),
+                self._moved(right, text.value(f"mul i64 {turn}, %right{loop}")),
+            )
+
+        def step(left: str, right: str) -> None:
+            sums.add(self._column(left), right, whole=kernel.is_packed)
+
+        sums.write_loops(left, "%right", move, step)
         rows = [result]
         for _ in range(kernel.rows - 1):
             rows.append(self._moved(rows[-1], "%result.row"))
         sums.put(rows)
         text.close_loop("%tiles")
 
-    def _contract(self, loop: int, left: str, right: str, sums: TileSums) -> None:
-        """The loops from number `loop` on, from the addresses `left` and `right` on."""
-        text = self.text
-
-        def moved(turn: str) -> tuple[str, str]:
-            return (
-                self._moved(left, text.value(f"mul i64 {turn}, %left{loop}")),
-                self._moved(right, text.value(f"mul i64 {turn}, %right{loop}")),
-            )
-
-        def step(turn: str) -> None:
-            first, place = moved(turn)
-            sums.add(self._column(first), place, whole=self.kernel.is_packed)
-
-        if loop == self.kernel.loops - 1:
-            sums.write_blocks(f"%turns{loop}", step)
-            return
-        turn, _ = text.open_loop()
-        self._contract(loop + 1, *moved(turn), sums)
-        text.close_loop(f"%turns{loop}")
+    def _turns(self, loop: int) -> Turns:
+        levels = [level for level, blocked in enumerate(self.kernel.blocked) if blocked == loop]
+        return Turns(f"%turns{loop}", tuple(f"%block{level}" for level in reversed(levels)))
 
     def _column(self, first: str) -> list[str]:
         """The addresses of one number of each row of the left operand."""

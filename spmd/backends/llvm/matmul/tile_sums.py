@@ -1,16 +1,18 @@
 """Tiles of sums of products: some rows by a few vectors, which stay in registers while the products are added.
 
-Sums of floats are taken in blocks: of 32 products along the innermost dimension that is summed over, of 32 blocks, and
-so on, each level a total of its own. A float's error then grows with the root of the length of a block, and not of the
-whole sum, which added up in one place loses a thousandth of itself over a million of products. The blocks follow from
-the turns of the innermost loop alone, whichever code does them. N. J. Higham, "The Accuracy of Floating Point
-Summation", SIAM J. Sci. Comput. 14 (1993), has the bounds.
+Long sums of floats are taken in blocks of 128 products or a few more, and longer ones in blocks of 2048, each level a
+total of its own. A float's error then grows with the root of the length of a block, and not of the whole sum,
+which added up in one place loses a thousandth of itself over a million of products. The blocks follow from the sizes of
+the loops alone. N. J. Higham, "The Accuracy of Floating Point Summation", SIAM J. Sci. Comput. 14 (1993), has the
+bounds; BLAS libraries add up a few hundred products in one place.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import chain
+from math import prod
+from typing import NamedTuple
 
 from spmd.backends.llvm.emit.text import FunctionText
 from spmd.backends.llvm.jit.processor import host
@@ -19,10 +21,35 @@ from spmd.backends.llvm.loops.strides import first_lanes
 #: The instruction that multiplies 16-bit numbers and adds neighbouring products, by how many sums it gives.
 _PAIRS = {16: "llvm.x86.avx512.pmaddw.d.512", 8: "llvm.x86.avx2.pmadd.wd", 4: "llvm.x86.sse2.pmadd.wd"}
 
-#: Parts of a block: products of the first level, blocks of the level before of the others.
-_BLOCK = 32
-#: Levels of blocks.
-_LEVELS = 3
+#: Products of a block of each level, and how many blocks a sum has at least that is taken in blocks of a level.
+_BLOCKS, _LEAST = (128, 2048), 4
+
+
+class Block(NamedTuple):
+    """Blocks of one level: of `turns` turns of the loop of number `loop`."""
+
+    loop: int
+    turns: int
+
+
+def blocks_of(sizes: Sequence[int]) -> tuple[Block, ...]:
+    """The blocks of sums over loops of these sizes, the innermost last, level by level."""
+    blocks: list[Block] = []
+    for block in _BLOCKS:
+        if prod(sizes) >= _LEAST * block:
+            loop = next(loop for loop in reversed(range(len(sizes))) if prod(sizes[loop:]) >= block)
+            blocks.append(Block(loop, -(-block // prod(sizes[loop + 1 :]))))
+    return tuple(blocks)
+
+
+class Turns(NamedTuple):
+    """A loop of sums: how many turns it has, and how many each of its blocks, from the largest to the smallest."""
+
+    stop: str
+    blocks: tuple[str, ...]
+
+
+Move = Callable[[int, str, str, str], tuple[str, str]]
 
 
 class Numbers:
@@ -72,66 +99,57 @@ class Numbers:
 class TileSums:
     """The sums of a tile of `rows` rows, of each of whose vectors as many lanes are `valid`; zero at first."""
 
-    def __init__(self, text: FunctionText, numbers: Numbers, rows: int, valid: Sequence[int]) -> None:
+    def __init__(
+        self, text: FunctionText, numbers: Numbers, rows: int, valid: Sequence[int], loops: Sequence[Turns]
+    ) -> None:
         self.text = text
         self.numbers = numbers
         self.valid = valid
-        self._rows = rows
-        self._slots = self._zeros()
-        #: The totals of levels of blocks, and the i1 that says whether there are such (none: there are).
-        self._totals: list[tuple[list[list[str]], str | None]] = []
+        self._loops = loops
+        #: The sums, and the totals of each level of blocks: a slot for each vector of each row.
+        levels = 1 + sum(len(loop.blocks) for loop in loops)
+        self._slots, *self._totals = (self._zeros(rows) for _ in range(levels))
 
-    def _zeros(self) -> list[list[str]]:
-        """A slot of zeros for each vector of each row."""
-        slots = [[self.text.allocate(self.numbers.vector) for _ in self.valid] for _ in range(self._rows)]
-        for slot in (slot for row in slots for slot in row):
+    def _zeros(self, rows: int) -> list[list[str]]:
+        slots = [[self.text.allocate(self.numbers.vector) for _ in self.valid] for _ in range(rows)]
+        for slot in chain(*slots):
             self.text.line(f"store {self.numbers.vector} zeroinitializer, ptr {slot}")
         return slots
 
-    def open_blocks(self, turns: str) -> None:
-        """Makes room for the totals of blocks of an innermost loop of so many `turns`, a number or an i64's name.
+    def write_loops(self, left: str, right: str, move: Move, step: Callable[[str, str], None]) -> None:
+        """Writes the loops, which begin at the places `left` and `right` of the operands.
 
-        Called before any loop of the sums is opened.
+        `move` gives both places at a turn of the loop of a number, `step` writes what is added in the innermost one.
         """
-        if self.numbers.kind != "f":
-            return
-        for level in range(1, _LEVELS + 1):
-            if not turns.isdecimal():
-                there = self.text.value(f"icmp uge i64 {turns}, {_BLOCK**level}")
-                self._totals.append((self._zeros(), there))
-            elif int(turns) >= _BLOCK**level:
-                self._totals.append((self._zeros(), None))
+        self._write_loop(0, (left, right), len(self._totals), move, step)
 
-    def write_blocks(self, turns: str, step: Callable[[str], None]) -> None:
-        """Writes the innermost loop, of so many `turns` as `open_blocks` was told; `step` writes one."""
-        self._write_level(len(self._totals), "0", turns, step)
-
-    def _write_level(self, level: int, first: str, stop: str, step: Callable[[str], None]) -> None:
-        text = self.text
-        number, _ = text.open_loop()
-        if not level:
-            step(number)
-            text.close_loop(stop, 1, first)
+    def _write_loop(
+        self, number: int, places: tuple[str, str], level: int, move: Move, step: Callable[[str, str], None]
+    ) -> None:
+        """The loops from that of `number` on; `level` is that of the smallest block outside."""
+        if number == len(self._loops):
+            step(*places)
             return
-        size = _BLOCK**level
-        end = text.value(f"add i64 {number}, {size}")
-        self._write_level(level - 1, number, text.value(f"call i64 @llvm.umin.i64(i64 {end}, i64 {stop})"), step)
-        self._carry(level)
-        text.close_loop(stop, size, first)
+        last, blocks = self._loops[number]
+
+        def write(first: str, stop: str, blocks: Sequence[str], level: int) -> None:
+            turn, _ = self.text.open_loop()
+            if blocks:
+                end = self.text.value(f"add i64 {turn}, {blocks[0]}")
+                end = self.text.value(f"call i64 @llvm.umin.i64(i64 {end}, i64 {stop})")
+                write(turn, end, blocks[1:], level - 1)
+                self._carry(level)
+            else:
+                self._write_loop(number + 1, move(number, turn, *places), level, move, step)
+            self.text.close_loop(stop, blocks[0] if blocks else 1, first)
+
+        write("0", last, blocks, level)
 
     def _carry(self, level: int) -> None:
-        """Adds what the level before holds to the total of `level`, where there is one, and begins that anew."""
-        text, (totals, there) = self.text, self._totals[level - 1]
-        parts = self._totals[level - 2][0] if level > 1 else self._slots
-        if there is None:
-            self._move(parts, totals)
-            return
-        with text.where(there):
-            self._move(parts, totals)
-
-    def _move(self, parts: list[list[str]], totals: list[list[str]]) -> None:
+        """Adds what the level before holds to the total of `level`, and begins that anew."""
         text, vector = self.text, self.numbers.vector
-        for part, total in zip(chain(*parts), chain(*totals), strict=True):
+        parts = self._totals[level - 2] if level > 1 else self._slots
+        for part, total in zip(chain(*parts), chain(*self._totals[level - 1]), strict=True):
             one, other = (text.value(f"load {vector}, ptr {slot}") for slot in (total, part))
             text.line(f"store {vector} {text.value(f'fadd {vector} {one}, {other}')}, ptr {total}")
             text.line(f"store {vector} zeroinitializer, ptr {part}")
@@ -158,18 +176,11 @@ class TileSums:
 
     def put(self, rows: Sequence[str]) -> None:
         """Writes the sums to the addresses `rows`, one a row."""
-        for number, (slots, row) in enumerate(zip(self._slots, rows, strict=True)):
+        totals = self._totals[-1] if self._totals else self._slots
+        for slots, row in zip(totals, rows, strict=True):
             for place, (slot, count) in enumerate(zip(slots, self.valid, strict=True)):
                 value = self.text.value(f"load {self.numbers.vector}, ptr {slot}")
-                for totals, there in self._totals:
-                    value = self._with_total(value, totals[number][place], there)
                 self.numbers.store(self.text, value, self._moved(row, place), count)
-
-    def _with_total(self, value: str, slot: str, there: str | None) -> str:
-        """What is left of a level added to the total of the next one, if there is one."""
-        text, vector = self.text, self.numbers.vector
-        whole = text.value(f"fadd {vector} {text.value(f'load {vector}, ptr {slot}')}, {value}")
-        return whole if there is None else text.value(f"select i1 {there}, {vector} {whole}, {vector} {value}")
 
     def _moved(self, address: str, vectors: int) -> str:
         if not vectors:

@@ -3,7 +3,7 @@ on multiplying, and those that convolutions are made of.
 
 A tile of the result, some rows by two vectors, stays in registers while loops go over what is contracted; each step
 is a broadcast element of the left operand times a stretch of a row of the right one. Sums run in the order of the
-contracted dimensions, in fused steps and in blocks (`tile_sums`), whatever the sizes. Few steps are written where they
+contracted dimensions, in fused steps and long ones in blocks (`tile_sums`). Few steps are written where they
 stand, with their sizes in the code; more are done by micro-kernels out of line, which make up for a call.
 """
 
@@ -16,7 +16,7 @@ from math import prod
 from spmd.backends.llvm.emit.text import FunctionText
 from spmd.backends.llvm.jit.processor import host
 from spmd.backends.llvm.matmul.micro_kernels import MicroKernel, Packing, Sizes
-from spmd.backends.llvm.matmul.tile_sums import Numbers, TileSums
+from spmd.backends.llvm.matmul.tile_sums import Block, Numbers, TileSums, Turns, blocks_of
 
 #: Multiply-adds up to which a product is written as loops.
 LARGEST = 1 << 22
@@ -74,6 +74,11 @@ class Tiled(Numbers):
     def depth_rows(self) -> int:
         """Rows of the right operand."""
         return prod(each.size for each in self.depth)
+
+    @property
+    def blocks(self) -> tuple[Block, ...]:
+        """The blocks of sums of floats."""
+        return blocks_of([each.size for each in self.depth]) if self.kind == "f" else ()
 
     @property
     def packed_elements(self) -> int:
@@ -188,6 +193,7 @@ class _Columns:
                     rows,
                     tuple(self.valid),
                     len(product.depth),
+                    tuple(block.loop for block in product.blocks),
                     self.packed is not None,
                     product.paired,
                 )
@@ -202,41 +208,33 @@ class _Columns:
         product = self.product
         item = product.bits // 8
         loops = tuple((each.size, each.left * item, self._right_stride(each) * item) for each in product.depth)
-        return Sizes(tiles, product.left_row * item, product.result_row * item, loops)
+        return Sizes(tiles, product.left_row * item, product.result_row * item, loops, product.blocks)
 
     # --- where they stand ---
 
     def _tile(self, row: str, left: str, result: str, rows: int) -> None:
         text, product = self.text, self.product
-        sums = TileSums(text, product, rows, self.valid)
-        sums.open_blocks(str(product.depth[-1].size))
+        sums = TileSums(text, product, rows, self.valid, [self._turns(loop) for loop in range(len(product.depth))])
+
+        def move(loop: int, turn: str, left: str, right: str) -> tuple[str, str]:
+            depth = product.depth[loop]
+            further = text.value(f"mul i64 {turn}, {self._right_stride(depth)}")
+            return self._plus(left, text.value(f"mul i64 {turn}, {depth.left}")), self._plus(right, further)
+
+        def step(left: str, right: str) -> None:
+            places = [self._shifted(left, number * product.left_row) for number in range(rows)]
+            column = [self._address(self.left, each) for each in places]
+            sums.add(column, self._address(self.packed or self.right, right), whole=self.packed is not None)
+
         first = self._plus(left, text.value(f"mul i64 {row}, {product.left_row}"))
-        self._contract(product.depth, first, self._first_of_right(), rows, sums)
+        sums.write_loops(first, self._first_of_right(), move, step)
         target = self._plus(self._plus(text.value(f"mul i64 {row}, {product.result_row}"), result), self.column)
         places = [self._shifted(target, number * product.result_row) for number in range(rows)]
         sums.put([self._address(self.result, place) for place in places])
 
-    def _contract(self, depth: Sequence[Depth], left: str, right: str, rows: int, sums: TileSums) -> None:
-        """The loops over `depth` from places `left` and `right` on."""
-        text, product, inner = self.text, self.product, depth[0]
-
-        def moved(turn: str) -> tuple[str, str]:
-            further = text.value(f"mul i64 {turn}, {self._right_stride(inner)}")
-            return self._plus(left, text.value(f"mul i64 {turn}, {inner.left}")), self._plus(right, further)
-
-        def step(turn: str) -> None:
-            first, place = moved(turn)
-            places = [self._shifted(first, number * product.left_row) for number in range(rows)]
-            base = self.packed or self.right
-            column = [self._address(self.left, each) for each in places]
-            sums.add(column, self._address(base, place), whole=self.packed is not None)
-
-        if len(depth) == 1:
-            sums.write_blocks(str(inner.size), step)
-            return
-        turn, _ = text.open_loop()
-        self._contract(depth[1:], *moved(turn), rows, sums)
-        text.close_loop(inner.size)
+    def _turns(self, loop: int) -> Turns:
+        blocks = [str(block.turns) for block in self.product.blocks if block.loop == loop]
+        return Turns(str(self.product.depth[loop].size), tuple(reversed(blocks)))
 
     # --- places ---
 
