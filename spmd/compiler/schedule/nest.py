@@ -65,7 +65,8 @@ class LoopReduction:
     `combine` has as parameters, from number `FOLDED` on, n folded values, then n more, and gives n. `initial` is the
     first of what is folded. `neutral` is what parts of a fold may start from, any number of them: a neutral element, or
     `initial` itself where folding it again changes nothing; None where no such is known, and the order of elements is
-    then kept. `stores` have the n folded values as parameters.
+    then kept. `stores` have the n folded values as parameters. `later`, where it is another, is what `combine` comes to
+    where the second values are those of an element after all of the first.
     """
 
     inputs: tuple[Expression, ...]
@@ -73,6 +74,7 @@ class LoopReduction:
     combine: tuple[Expression, ...]
     neutral: tuple[Expression, ...] | None
     stores: tuple[Store, ...]
+    later: tuple[Expression, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

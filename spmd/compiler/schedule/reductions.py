@@ -73,18 +73,21 @@ def _region_fold(op: Op, inputs: Sequence[Element], kept: Index, reader: Element
     initial = [_as(reader.read(v, ()), v, e) for v, e in zip(op.operands[count:], elements, strict=True)]
     folded, more = _parameters([*elements, *elements], count)
     extremum = extremum_of(op.regions[0]) if monoids is None else None
+    later: Sequence[Element] | None = None
     if monoids is not None:
         combined = [_combined(m, x, y) for m, x, y in zip(monoids, folded, more, strict=True)]
         any_order = all(monoid.commutes for monoid in monoids) and IN_ORDER not in op.discardable
         neutral = _identities(monoids, elements) if any_order else None
     elif extremum is not None and IN_ORDER not in op.discardable and keeps_first(op, extremum):
-        combined, neutral = _better_pair(extremum, elements[0], folded, more), _flat(initial)
+        combined, later = _better_pair(extremum, elements[0], folded, more)
+        neutral = _flat(initial)
     else:
         combined = region_results(block, [*folded, *more], lambda value: reader.read(value, ()))
         commutes = extremum is not None and extremum.commutes(elements[0]) and IN_ORDER not in op.discardable
         neutral = _flat(initial) if commutes else None
     stores = _stores(op, kept, folded, elements)
-    return LoopReduction(_flat(inputs), _flat(initial), _flat(combined), neutral, tuple(stores))
+    in_order = None if later is None else _flat(later)
+    return LoopReduction(_flat(inputs), _flat(initial), _flat(combined), neutral, tuple(stores), in_order)
 
 
 def _matrix_vector(op: Op, index: Index, reader: ElementReader) -> LoopReduction:
@@ -108,16 +111,18 @@ def _sum_of_products(op: Op, left: Element, right: Element, kept: Index, accumul
 
 def _better_pair(
     extremum: Extremum, element: ElementType, left: Sequence[Element], right: Sequence[Element]
-) -> list[Element]:
-    """Of two pairs (value, index) the one with NaN, else the one with the better value, else with the lower index."""
+) -> tuple[list[Element], list[Element]]:
+    """Of two pairs (value, index) the one with NaN, else the one with the better value, else with the lower index; and
+    that again where the index of the first is known to be the lower one."""
     ((x,), (i,)), ((y,), (j,)) = left, right
-    beats = compared("GT" if extremum.kind == "maximum" else "LT", None, element, (x,), (y,))
-    ties = compared("EQ", None, element, (x,), (y,))
+    directions = ("GT", "GE") if extremum.kind == "maximum" else ("LT", "LE")
     if element.is_float:
-        beats |= is_nan(x) & compare("ord", y, y)
-        ties |= is_nan(x) & is_nan(y)
-    first = beats | (ties & compare("ult", i, j))
-    return [(select(first, x, y),), (select(first, i, j),)]
+        beats = compare(f"u{directions[0].lower()}", x, y) & compare("ord", y, y)
+        holds = compare(f"o{directions[1].lower()}", x, y) | is_nan(x)
+    else:
+        beats, holds = (compared(direction, None, element, (x,), (y,)) for direction in directions)
+    first = beats | (holds & compare("ult", i, j))
+    return [(select(first, x, y),), (select(first, i, j),)], [(select(holds, x, y),), (select(holds, i, j),)]
 
 
 def _as(element: Element, value: Value, target: ElementType) -> Element:

@@ -311,7 +311,7 @@ class FoldWriter:
         inputs = [self.point.at_width(self.point.render(part), part.type, width) for part in reduction.inputs]
         types = [llvm_type(part.type, width) for part in reduction.inputs]
         before = [self.point.text.value(f"load {type}, ptr {slot}") for type, slot in zip(types, slots, strict=True)]
-        after = self.combined(reduction, before, inputs, width)
+        after = self.combined(reduction, before, inputs, width, reduction.later)
         for slot, type, old, new in zip(slots, types, before, after, strict=True):
             if across and self.point.valid is not None:
                 new = self.point.text.value(
@@ -319,11 +319,18 @@ class FoldWriter:
                 )
             self.point.text.line(f"store {type} {new}, ptr {slot}")
 
-    def combined(self, reduction: LoopReduction, first: Sequence[str], second: Sequence[str], width: int) -> list[str]:
-        """The region applied to folded values of `width` lanes."""
+    def combined(
+        self,
+        reduction: LoopReduction,
+        first: Sequence[str],
+        second: Sequence[str],
+        width: int,
+        codes: Sequence[Expression] | None = None,
+    ) -> list[str]:
+        """The region, or what stands for it in `codes`, applied to folded values of `width` lanes."""
         bindings = self.bindings([*first, *second], vector=width > 1)
         writer = Bound(self.point, bindings, width)
-        return [writer.render(part) for part in reduction.combine]
+        return [writer.render(part) for part in codes or reduction.combine]
 
     def _folded_lanes(self, reduction: LoopReduction, totals: list[str], width: int) -> list[str]:
         """One value of all lanes: of many, out of line where that can be."""
