@@ -1,9 +1,14 @@
-"""The cache of compiled programs while tests run: one folder a run, in which nobody finds what a test has altered."""
+"""What is compiled while tests run is kept for all processes of the run, in one folder.
+
+These are programs, of which none is found that a test has altered, and bytecode where Python is not to write any beside
+the sources (`PYTHONDONTWRITEBYTECODE`): hundreds of processes would compile all that they import anew.
+"""
 
 from __future__ import annotations
 
 import itertools
 import os
+import sys
 import tempfile
 from collections.abc import Callable
 from functools import wraps
@@ -26,7 +31,11 @@ def begin(config: pytest.Config) -> None:
     if RUN_VARIABLE not in os.environ:
         config.stash[_FOLDER] = folder = tempfile.TemporaryDirectory(prefix="spmd-tests-cache-")
         os.environ[RUN_VARIABLE] = folder.name
-    os.environ["SPMD_CACHE_DIR"] = os.environ[RUN_VARIABLE]
+    programs, bytecode = (os.path.join(os.environ[RUN_VARIABLE], name) for name in ("programs", "bytecode"))
+    os.environ["SPMD_CACHE_DIR"] = programs
+    if os.environ.pop("PYTHONDONTWRITEBYTECODE", None):
+        sys.dont_write_bytecode = False
+        os.environ["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix = bytecode
     cache_key.PARTS["replaced by a test"] = lambda module, function, options: list(_replaced.values())
     pytest.MonkeyPatch.setattr = _noting(pytest.MonkeyPatch.setattr)  # type: ignore[method-assign]
     pytest.MonkeyPatch.undo = _forgetting(pytest.MonkeyPatch.undo)  # type: ignore[method-assign]

@@ -5,6 +5,7 @@ runs that, too. Tests under ``tests/mpi`` need several MPI ranks: :mod:`tests.mp
 selected, run and reported like any other test.
 """
 
+import gc
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,12 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     spreading.mark_slow(items)
+
+
+def pytest_collection_finish() -> None:
+    """What is there until the end of the run is not gone through again by each garbage collection."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

@@ -7,6 +7,7 @@ compile. All tests that start ranks are one such sequence, so that no two jobs o
 
 from __future__ import annotations
 
+import itertools
 import os
 from pathlib import Path
 from typing import Any
@@ -58,9 +59,10 @@ def scheduler(config: pytest.Config, log: Any) -> object | None:
 
 def mark_slow(items: list[pytest.Item]) -> None:
     """Marks the tests of what is `SLOW`."""
-    for item in items:
-        if _is_among(item.nodeid.partition("::")[0], SLOW):
-            item.add_marker(pytest.mark.slow)
+    for file, tests in itertools.groupby(items, lambda item: item.nodeid.partition("::")[0]):
+        if _is_among(file, SLOW):
+            for item in tests:
+                item.add_marker(pytest.mark.slow)
 
 
 def _is_among(file: str, entries: tuple[str, ...]) -> bool:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 import ml_dtypes
 import numpy as np
@@ -44,50 +44,50 @@ def scalar_form(op: Op) -> list[Expression] | None:
     return None if results is None else [value for element in results for value in element]
 
 
+@dataclass(frozen=True)
+class LoopForm:
+    """What a loop computes of each element of contiguous arrays, `width` elements at a time."""
+
+    expressions: Sequence[Expression]
+    operands: Sequence[AnyElement]
+    results: Sequence[AnyElement]
+    width: int
+
+
 class NativeLoop:
-    """`void loop(operand pointers..., result pointers..., n)` at `width` lanes, what is left over masked off.
+    """`void function(operand pointers..., result pointers..., n)`, the function `name` of `library`, for n elements; n
+    is a multiple of the width."""
 
-    `strides` are elements from one lane to the next, one for each operand and result.
-    """
+    def __init__(self, form: LoopForm, library: Library, name: str) -> None:
+        self._form = form
+        self._library = library  # is unloaded with its last reference
+        count = len(form.operands) + len(form.results)
+        self._function = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * count, ctypes.c_int64)(library.address(name))
 
-    def __init__(
-        self,
-        expressions: Sequence[Expression],
-        operands: Sequence[AnyElement],
-        results: Sequence[AnyElement],
-        width: int,
-        strides: Sequence[int] | None = None,
-    ) -> None:
-        self.results = tuple(results)
-        self.strides = tuple(strides or [1] * (len(operands) + len(results)))
-        self.text, callees = _text(expressions, operands, results, width, self.strides)
-        linked = link(callees)
-        self.library: Library = compile_ir(self.text, linked.symbols, uses=linked.libraries)
-        count = len(operands) + len(results)
-        self._function = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * count, ctypes.c_int64)(
-            self.library.address("loop")
-        )
-
-    def __call__(self, *arrays: Array, size: int | None = None) -> list[Array]:
-        """Results of `size` points, each in an array of the strides' length with zeros between."""
-        n = arrays[0].size if size is None else size
-        outputs = [
-            np.zeros(max(1, n * stride), element.dtype)
-            for element, stride in zip(self.results, self.strides[len(arrays) :], strict=True)
-        ]
-        self._function(*(array.ctypes.data for array in (*arrays, *outputs)), n)
-        return [out[: n * stride] for out, stride in zip(outputs, self.strides[len(arrays) :], strict=True)]
+    def __call__(self, *arrays: Array) -> list[Array]:
+        """The results for vectors of any one length."""
+        size = arrays[0].size
+        whole = -(-size // self._form.width) * self._form.width
+        operands = [np.resize(array, whole) for array in arrays]
+        outputs = [np.zeros(whole, element.dtype) for element in self._form.results]
+        self._function(*(array.ctypes.data for array in (*operands, *outputs)), whole)
+        return [output[:size] for output in outputs]
 
 
-def _text(
-    expressions: Sequence[Expression],
-    operands: Sequence[AnyElement],
-    results: Sequence[AnyElement],
-    width: int,
-    strides: Sequence[int],
-) -> tuple[str, Any]:
-    writer = Writer()
-    elements = [*operands, *results]
+def native_loops(forms: Sequence[LoopForm]) -> list[NativeLoop]:
+    """A loop of each form, all compiled as one module: to begin with a module takes longer than a short loop does."""
+    functions, callees = [], {}
+    for index, form in enumerate(forms):
+        writer = Writer()
+        functions.append(_function_text(writer, form, f"loop{index}"))
+        callees.update(writer.callees)
+    linked = link(callees.values())
+    text = "\n".join([*(callee.declaration for callee in callees.values()), *functions])
+    library = compile_ir(text, linked.symbols, uses=linked.libraries)
+    return [NativeLoop(form, library, f"loop{index}") for index, form in enumerate(forms)]
+
+
+def _function_text(writer: Writer, form: LoopForm, name: str) -> str:
     writer.label("entry")
     writer.do("br label %head")
     writer.label("head")
@@ -95,90 +95,77 @@ def _text(
     writer.do("%more = icmp ult i64 %i, %n")
     writer.do("br i1 %more, label %body, label %exit")
     writer.label("body")
-    rest = writer.emit("sub i64 %n, %i")
-    limit = _splat(writer, f"i64 {rest}", "i64", width)
-    steps = f"<{', '.join(f'i64 {lane}' for lane in range(width))}>" if width > 1 else "0"
-    mask = writer.emit(f"icmp ult {llvm_type('i64', width)} {steps}, {limit}")
     values: list[str] = []
-    for index, (element, stride) in enumerate(zip(operands, strides, strict=False)):
+    for index, element in enumerate(form.operands):
         types = memory_types(element)
-        codes = [_read(writer, element, part, f"%p{index}", stride, width, mask) for part in range(len(types))]
+        codes = _read(writer, element, f"%p{index}", form.width)
         decoded = decode(tuple(parameter(at, type) for at, type in enumerate(types)), element)
-        values += render(writer, decoded, codes, width)
-    outputs = Renderer(writer, width, values).render(expressions)
-    for index, (element, stride) in enumerate(zip(elements, strides, strict=True)):
-        if index < len(operands):
-            continue
+        values += render(writer, decoded, codes, form.width)
+    outputs = Renderer(writer, form.width, values).render(form.expressions)
+    for index, element in enumerate(form.results, len(form.operands)):
         types = register_types(element)
         encoded = encode(tuple(parameter(at, type) for at, type in enumerate(types)), element)
-        for part, code in enumerate(render(writer, encoded, outputs[: len(types)], width)):
-            _write(writer, element, part, code, f"%p{index}", stride, width, mask)
+        _write(writer, element, render(writer, encoded, outputs[: len(types)], form.width), f"%p{index}", form.width)
         outputs = outputs[len(types) :]
-    writer.do(f"%next = add i64 %i, {width}")
+    writer.do(f"%next = add i64 %i, {form.width}")
     writer.do("br label %head")
     writer.label("exit")
     writer.do("ret void")
-    parameters = ", ".join(f"ptr %p{index}" for index in range(len(elements)))
+    parameters = ", ".join(f"ptr %p{index}" for index in range(len(form.operands) + len(form.results)))
     body = "\n".join(writer.lines)
-    declarations = "\n".join(writer.declarations)
-    return f"{declarations}\ndefine void @loop({parameters}, i64 %n) {{\n{body}\n}}\n", writer.callees.values()
+    return f"define void @{name}({parameters}, i64 %n) {{\n{body}\n}}\n"
 
 
-def _splat(writer: Writer, typed: str, type: str, width: int) -> str:
-    if width == 1:
-        return typed.split()[1]
-    vector = llvm_type(type, width)
-    first = writer.emit(f"insertelement {vector} poison, {typed}, i64 0")
-    return writer.emit(f"shufflevector {vector} {first}, {vector} poison, <{width} x i32> zeroinitializer")
-
-
-def _pointers(writer: Writer, element: AnyElement, part: int, base: str, stride: int, width: int) -> str:
+def _address(writer: Writer, element: AnyElement, base: str, part: int = 0) -> str:
+    """Where part `part` of the memory form of element %i lies."""
     size = element.dtype.itemsize
-    offset = writer.emit(f"mul i64 %i, {stride * size}")
-    start = writer.emit(f"getelementptr i8, ptr {base}, i64 {offset}")
-    steps = ", ".join(f"i64 {lane * stride * size + part * size // 2}" for lane in range(width))
-    steps = f"<{width} x i64> <{steps}>"
-    return writer.emit(f"getelementptr i8, ptr {start}, {steps}")
+    offset = writer.emit(f"mul i64 %i, {size}")
+    offset = writer.emit(f"add i64 {offset}, {part * size // 2}")
+    return writer.emit(f"getelementptr i8, ptr {base}, i64 {offset}")
 
 
-def _read(writer: Writer, element: AnyElement, part: int, base: str, stride: int, width: int, mask: str) -> str:
-    """A part of the memory form of a lane's element, by gathering; lanes that are masked off are not read."""
-    type = memory_types(element)[part]
-    vector, places = f"<{width} x {llvm_type(type)}>", _pointers(writer, element, part, base, stride, width)
-    name = f"@llvm.masked.gather.v{width}{type.value}.v{width}p0"
-    lanes = _vector_mask(writer, width, mask)
-    value = writer.emit(f"call {vector} {name}(<{width} x ptr> align 1 {places}, {lanes}, {vector} zeroinitializer)")
-    return value if width > 1 else writer.emit(f"extractelement {vector} {value}, i64 0")
-
-
-def _write(
-    writer: Writer, element: AnyElement, part: int, value: str, base: str, stride: int, width: int, mask: str
-) -> None:
-    type = memory_types(element)[part]
-    vector, places = f"<{width} x {llvm_type(type)}>", _pointers(writer, element, part, base, stride, width)
+def _read(writer: Writer, element: AnyElement, base: str, width: int) -> list[str]:
+    """The parts of the memory form of the elements from %i on."""
+    types = memory_types(element)
     if width == 1:
-        value = writer.emit(f"insertelement {vector} poison, {llvm_type(type)} {value}, i64 0")
-    name = f"@llvm.masked.scatter.v{width}{type.value}.v{width}p0"
-    lanes = _vector_mask(writer, width, mask)
-    writer.do(f"call void {name}({vector} {value}, <{width} x ptr> align 1 {places}, {lanes})")
+        parts = enumerate(types)
+        return [
+            writer.emit(f"load {llvm_type(type)}, ptr {_address(writer, element, base, part)}, align 1")
+            for part, type in parts
+        ]
+    vector = llvm_type(types[0], width * len(types))
+    row = writer.emit(f"load {vector}, ptr {_address(writer, element, base)}, align 1")
+    if len(types) == 1:
+        return [row]
+    return [_shuffle(writer, vector, row, row, range(part, 2 * width, 2)) for part in range(2)]
 
 
-def _vector_mask(writer: Writer, width: int, mask: str) -> str:
+def _write(writer: Writer, element: AnyElement, codes: Sequence[str], base: str, width: int) -> None:
+    types = memory_types(element)
     if width == 1:
-        mask = writer.emit(f"insertelement <1 x i1> poison, i1 {mask}, i64 0")
-    return f"<{width} x i1> {mask}"
+        for part, (code, type) in enumerate(zip(codes, types, strict=True)):
+            place = _address(writer, element, base, part)
+            writer.do(f"store {llvm_type(type)} {code}, ptr {place}, align 1")
+        return
+    row = codes[0]
+    if len(types) == 2:
+        turns = [part * width + lane for lane in range(width) for part in range(2)]
+        row = _shuffle(writer, llvm_type(types[0], width), *codes, turns)
+    vector = llvm_type(types[0], width * len(types))
+    writer.do(f"store {vector} {row}, ptr {_address(writer, element, base)}, align 1")
 
 
-def op_loop(op: Op, width: int) -> NativeLoop:
+def _shuffle(writer: Writer, vector: str, left: str, right: str, lanes: Iterable[int]) -> str:
+    chosen = [f"i32 {lane}" for lane in lanes]
+    return writer.emit(f"shufflevector {vector} {left}, {vector} {right}, <{len(chosen)} x i32> <{', '.join(chosen)}>")
+
+
+def op_form(op: Op, width: int) -> LoopForm:
     """The loop of an op on contiguous arrays."""
     form = scalar_form(op)
     assert form is not None, op
-    return NativeLoop(
-        form,
-        [operand.tensor.element_type for operand in op.operands],
-        [result.tensor.element_type for result in op.results],
-        width,
-    )
+    operands = [operand.tensor.element_type for operand in op.operands]
+    return LoopForm(form, operands, [result.tensor.element_type for result in op.results], width)
 
 
 def values_of(element: AnyElement, rng: np.random.Generator, size: int = SIZE) -> Array:

@@ -16,7 +16,7 @@ import scipy.special
 
 from spmd.analysis.scalar.expression import F32, F64, Primitive, expression, parameter
 from spmd.types import ELEMENT_TYPES
-from tests.backends.llvm.harness import Array, NativeLoop
+from tests.backends.llvm.harness import Array, LoopForm, NativeLoop, native_loops
 
 P = Primitive
 
@@ -50,7 +50,8 @@ def native(function: Primitive, element: str, arity: int = 1, width: int = 16) -
     element_type = ELEMENT_TYPES[element]
     type = F32 if element == "f32" else F64
     operands = [parameter(index, type) for index in range(arity)]
-    return NativeLoop([expression(function, type, operands)], [element_type] * arity, [element_type], width)
+    form = LoopForm([expression(function, type, operands)], [element_type] * arity, [element_type], width)
+    return native_loops([form])[0]
 
 
 def single_errors(got: Array, exact: Array) -> Array:
