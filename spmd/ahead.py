@@ -37,8 +37,8 @@ def compile_ahead(
     name: str,
     **options: Unpack[CompileOptions],
 ) -> AheadOfTime:
-    """`function` of `module` as the function `name` of C, for the processor at hand.
-
+    """`function` of `module` as the function `name` of C, for the processor at hand, or the one that the option
+    `processor` names.
     Its parameters are the arguments, the results, and memory to work in, whose size the header tells. It computes what
     `compile`'s Executable does, to the bit where it calls no BLAS. Raises CompileError, which names the op and its
     place, for one that has no native form (a collective, a callback), or whose types do not lie in memory as
@@ -53,7 +53,7 @@ def compile_ahead(
     entry = prepared.function
     with within_stack(CompileError, entry.location, f"@{entry.symbol}"):
         body = ModuleLowering(prepared.module, prepared.options).flatten(entry).body
-        code = backend.object_file(body, name)
+        code = backend.object_file(body, name, prepared.options.processor)
     arguments = [value.tensor for value in body.arguments]
     results = [value.tensor for value in body.terminator.operands]
     named = list(zip(arguments, argument_names(entry), strict=True))

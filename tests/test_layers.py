@@ -12,6 +12,7 @@ ROOT = Path(__file__).parents[1]
 BASE = {
     "collectives.arrays",
     "collectives.errors",
+    "collectives.system",
     "spmd.support.amounts",
     "spmd.support.array_files",
     "spmd.support.arrays",
@@ -27,6 +28,7 @@ BASE = {
     "spmd.types",
     "spmd.ir",
     "spmd.support.machine",
+    "spmd.support.processor",
 }
 ALLOWED = {
     "collectives": set(),

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 from launch import options, programs
+from spmd.support.processor import HOST, TARGETS
 
 HELP = "compile a program to an object file, and a header of C, that need no interpreter"
 
@@ -13,6 +14,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.program(parser)
     parser.add_argument("-o", "--output", type=Path, metavar="OBJECT", help="default: PROGRAM's name, ending in .o")
     parser.add_argument("--header", type=Path, metavar="HEADER", help="default: OBJECT's name, ending in .h")
+    parser.add_argument("--target", choices=(HOST, *TARGETS), help="the processor it is for (default: the one at hand)")
     parser.add_argument("--name", help="the function's name in C (default: what OBJECT is called, or near it)")
 
 
@@ -26,7 +28,8 @@ def run(args: argparse.Namespace) -> int:
     if not args.name and (reason := why_taken(output.stem)) is not None:
         note = f"the function is called {name}, since {output.stem!r} {reason}; --name chooses another"
         print(f"spmd compile: {note}", file=sys.stderr)
-    compiled = compile_ahead(programs.load(args.program, args.function), function=args.function, name=name)
+    program = programs.load(args.program, args.function)
+    compiled = compile_ahead(program, function=args.function, name=name, processor=args.target)
     write_file(output, compiled.object)
     write_file(args.header or output.with_suffix(".h"), compiled.header.encode())
     return 0

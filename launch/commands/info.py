@@ -69,7 +69,7 @@ def _backends() -> str:
     """Those in force, and what native code is made for."""
     names = default_backends()
     native = native_backend(names)
-    return ", ".join(names) + (f" ({native.made_for()})" if native else "")
+    return ", ".join(names) + (f" ({native.processor()})" if native else "")
 
 
 def _cache() -> str:

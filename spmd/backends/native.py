@@ -17,6 +17,7 @@ from spmd.compiler.schedule.target import Target
 from spmd.compiler.schedule.watching import Clock
 from spmd.ir import Block, Op, Value
 from spmd.support.arrays import Array, Results
+from spmd.support.processor import Processor
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +87,14 @@ class NativeBackend(Protocol):
     @property
     def name(self) -> str: ...
 
-    def target(self, threads: int) -> Target:
-        """What its code can do in this process, where up to `threads` share the work."""
+    def processor(self, name: str | None = None) -> Processor:
+        """What this process's code is made for: the processor called `name`, or what is chosen for all of it.
+
+        UsageError for one whose code does not run here.
+        """
+
+    def target(self, threads: int, processor: Processor) -> Target:
+        """What its code for `processor` can do in this process, where up to `threads` share the work."""
 
     def compile(self, region: NativeRegion, make_callback: MakeCallback, *, clocked: bool) -> CompiledRegion:
         """`region` as code; `make_callback` gives what Python runs in it. `clocked`: it times its steps."""
@@ -95,14 +102,14 @@ class NativeBackend(Protocol):
     def load(self, compiled: CompiledRegion) -> LoadedRegion:
         """The function of `compiled` in this process."""
 
-    def object_file(self, block: Block, name: str) -> ObjectFile:
-        """`block` as the function `name` of an object file. CompileError for what only Python runs."""
+    def object_file(self, block: Block, name: str, processor: str | None) -> ObjectFile:
+        """`block` as the function `name` of an object file for the processor of that name (None: this process's).
 
-    def made_by(self) -> str:
-        """What its code depends on beside the schedule: versions, the processor."""
+        CompileError for what only Python runs.
+        """
 
-    def made_for(self) -> str:
-        """What its code is made for, for people to read."""
+    def made_by(self, processor: Processor) -> str:
+        """What its code for `processor` depends on beside the schedule: versions, and the processor."""
 
 
 #: What runs all ops, one by one.

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 
 from spmd.backends.llvm.jit.jit import made_by
 from spmd.backends.llvm.jit.loading import load_region
-from spmd.backends.llvm.jit.processor import host
+from spmd.backends.llvm.jit.processor import chosen, host
 from spmd.backends.llvm.matmul.blas import library
 from spmd.backends.native import CompiledRegion, LoadedRegion, MakeCallback, NativeBackend, ObjectFile
 from spmd.compiler.schedule.schedule import NativeRegion
 from spmd.ir import Block
+from spmd.support.processor import Processor, for_linking
 
 if TYPE_CHECKING:
     from spmd.backends.llvm.target import LlvmTarget
@@ -25,10 +26,13 @@ class LlvmBackend:
 
     name = "llvm"
 
-    def target(self, threads: int) -> LlvmTarget:
+    def processor(self, name: str | None = None) -> Processor:
+        return chosen(name)
+
+    def target(self, threads: int, processor: Processor) -> LlvmTarget:
         from spmd.backends.llvm.target import LlvmTarget  # late: it loads what writes code
 
-        return LlvmTarget.of_process(threads)
+        return LlvmTarget(threads, processor)
 
     def compile(self, region: NativeRegion, make_callback: MakeCallback, *, clocked: bool) -> CompiledRegion:
         from spmd.backends.llvm.native_region import compile_region  # late, as above
@@ -38,16 +42,14 @@ class LlvmBackend:
     def load(self, compiled: CompiledRegion) -> LoadedRegion:
         return load_region(compiled)
 
-    def object_file(self, block: Block, name: str) -> ObjectFile:
+    def object_file(self, block: Block, name: str, processor: str | None) -> ObjectFile:
         from spmd.backends.llvm.jit.ahead import object_file  # late, as above
 
-        return object_file(block, name)
+        made_for = chosen() if processor is None else for_linking(processor, host())
+        return object_file(block, name, made_for)
 
-    def made_by(self) -> str:
-        return f"{made_by(host())} {blas_file()}"
-
-    def made_for(self) -> str:
-        return f"{host().cpu}, vectors of {host().vector_bits} bits"
+    def made_by(self, processor: Processor) -> str:
+        return f"{made_by(processor)} {blas_file()}"
 
 
 @cache

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from spmd.backends.llvm.emit.native_ops import NATIVE, supports
 from spmd.backends.llvm.fft import transforms as _fft
+from spmd.backends.llvm.jit.processor import chosen
 from spmd.backends.llvm.matmul import convolutions as _convolutions
 from spmd.backends.llvm.matmul import products as _products
 from spmd.backends.llvm.matmul.matrices import Product, product_of
@@ -13,9 +14,9 @@ from spmd.backends.llvm.ops import control_flow as _control_flow
 from spmd.backends.llvm.ops import lapack as _lapack
 from spmd.backends.llvm.ops import scan as _scan
 from spmd.backends.llvm.ops import top_k as _top_k
-from spmd.backends.llvm.parallel import workers
 from spmd.compiler.schedule.target import LibraryPlan
 from spmd.ir import Op
+from spmd.support.processor import Processor
 
 #: Modules that file their ops in native_ops.NATIVE.
 FORMS = (_control_flow, _convolutions, _fft, _lapack, _products, _scan, _top_k)
@@ -23,15 +24,10 @@ FORMS = (_control_flow, _convolutions, _fft, _lapack, _products, _scan, _top_k)
 
 @dataclass(frozen=True)
 class LlvmTarget:
-    """Native code of up to `threads`; `is_hosted`: it runs in a process of this package, not in another language's."""
+    """Native code for `processor`, whose functions up to `threads` share."""
 
     threads: int = 1
-    is_hosted: bool = True
-
-    @classmethod
-    def of_process(cls, threads: int) -> LlvmTarget:
-        """That of this process, whose functions up to `threads` share where there can be workers."""
-        return cls(threads if workers.are_supported() else 1)
+    processor: Processor = field(default_factory=chosen)
 
     def supports(self, op: Op) -> bool:
         return supports(op)

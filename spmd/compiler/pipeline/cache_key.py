@@ -40,6 +40,7 @@ _OF_LIBRARIES = ("NPY_DISABLE_CPU_FEATURES", "NPY_ENABLE_CPU_FEATURES", "OPENBLA
 #: say where the cache lies, or how a compiled program runs, and change no code.
 VARIABLES: Mapping[str, str | None] = {
     "SPMD_BACKENDS": "options",
+    "SPMD_PROCESSOR": "native",
     **dict.fromkeys(("OMP_NUM_THREADS", "OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK", "PMI_SIZE"), "threads"),
     **dict.fromkeys(("MPI_LOCALNRANKS", "OMPI_COMM_WORLD_LOCAL_SIZE"), "overlap"),
     **dict.fromkeys(_OF_LIBRARIES, "environment"),
@@ -105,7 +106,8 @@ def _libraries() -> str:
 
 def _native(module: Module, function: Function, options: Options) -> object:
     """The back end's own: its libraries, and the processor with the features that code is made for."""
-    return None if options.native is None else options.native.made_by()
+    backend = options.native
+    return None if backend is None else backend.made_by(backend.processor(options.processor))
 
 
 def source_files(folder: Path) -> Iterator[str]:

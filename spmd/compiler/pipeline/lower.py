@@ -164,7 +164,11 @@ class ModuleLowering:
     def target(self) -> Target | None:
         """What native code can do; None where all ops are run by Python."""
         backend = self.options.native
-        return None if backend is None else backend.target(self.options.thread_count)
+        return (
+            None
+            if backend is None
+            else backend.target(self.options.thread_count, backend.processor(self.options.processor))
+        )
 
     def _step(self, op: Op) -> PlanStep:
         return PlanStep(

@@ -15,6 +15,7 @@ from spmd.compiler.plan.donation import ATTRIBUTES
 from spmd.compiler.schedule.watching import Watch
 from spmd.errors import UsageError
 from spmd.support.machine import default_threads, ranks_here, usable_cores
+from spmd.support.processor import HOST, TARGETS
 
 
 class CompileOptions(TypedDict, total=False):
@@ -38,6 +39,8 @@ class CompileOptions(TypedDict, total=False):
     donate             arguments that may be written over, by number, or "attributes": those that the program marks
                        (tf.aliasing_output, jax.buffer_donor); see spmd.compiler.plan.donation.owned_arrays
     threads            how many threads native code is cut for (None: see spmd.support.machine.default_threads)
+    processor          what native code is made for: "host", or a name such as "x86-64-v3" (None: what $SPMD_PROCESSOR
+                       says, else what all ranks can run; see spmd.support.processor)
     watch              called around every unit of the schedule (profiles, NaN checks, printing); see
                        spmd.compiler.schedule.watching
     """
@@ -53,9 +56,12 @@ class CompileOptions(TypedDict, total=False):
     backends: tuple[str, ...]
     donate: tuple[int, ...] | Literal["attributes"]
     threads: int | None
+    processor: str | None
     watch: Watch | None
 
 
+#: Names of processors.
+PROCESSORS = (HOST, *TARGETS)
 #: Overlap where a machine is known to gain by it.
 AUTO: Literal["auto"] = "auto"
 
@@ -91,6 +97,7 @@ class Options:
     backends: tuple[str, ...] = field(default_factory=default_backends)
     donate: tuple[int, ...] | Literal["attributes"] = ()
     threads: int | None = None
+    processor: str | None = None
     watch: Watch | None = None
 
     @property
@@ -123,6 +130,10 @@ _CHECKS: dict[Any, tuple[Callable[[Any], bool], str]] = {
         "a tuple of numbers of arguments, or 'attributes'",
     ),
     bool | Literal["auto"]: (lambda value: isinstance(value, bool) or value == AUTO, "True, False or 'auto'"),
+    str | None: (
+        lambda value: value is None or (isinstance(value, str) and value in PROCESSORS),
+        f"one of {', '.join(PROCESSORS)}, or None",
+    ),
     Watch | None: (lambda value: value is None or callable(value), "a function (unit, run), or None"),
 }
 

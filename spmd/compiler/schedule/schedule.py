@@ -20,6 +20,7 @@ from spmd.compiler.schedule.steps import BlockSchedule, KernelCall, Step, ViewSt
 from spmd.compiler.schedule.target import Target
 from spmd.dialects.core import is_pure
 from spmd.ir import Block, Op, Value, captured_values
+from spmd.support.processor import Processor
 
 #: The operands of an op whose memory its results may stand on, by number.
 Aliases = Callable[[Op], Sequence[int]]
@@ -29,7 +30,8 @@ Aliases = Callable[[Op], Sequence[int]]
 class NativeRegion:
     """Units that become one native function: arrays of `inputs` in, of `outputs` out.
 
-    `overwrites` are inputs whose memory outputs take over, by output; `placement` says where in the arena buffers lie.
+    `overwrites` are inputs whose memory outputs take over, by output; `placement` says where in the arena buffers lie,
+    `processor` what its code is made for.
     """
 
     inputs: Sequence[Value]
@@ -39,6 +41,7 @@ class NativeRegion:
     placement: Placement
     overwrites: Mapping[Value, Value]
     threads: int
+    processor: Processor
 
     @property
     def first_op(self) -> Op:
@@ -166,7 +169,7 @@ def plan_region(
     targets = [memory.of(over[v]) if v in over else buffer for v, buffer in zip(outputs, targets, strict=True)]
     body = plan_results(memory, units, outputs, targets, free)
     placement = memory.arena.place()
-    return NativeRegion(inputs, outputs, body, memory, placement, over, target.threads)
+    return NativeRegion(inputs, outputs, body, memory, placement, over, target.threads, target.processor)
 
 
 def _is_constant(value: Value) -> bool:

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from spmd.analysis.matrices import Matrix
 from spmd.ir import Op
+from spmd.support.processor import Processor
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +49,10 @@ class Target(Protocol):
     @property
     def threads(self) -> int:
         """How many threads share the work of a unit."""
+
+    @property
+    def processor(self) -> Processor:
+        """What the code is made for."""
 
     def supports(self, op: Op) -> bool:
         """Whether `op`, which is part of no loop nest, has a native form."""

@@ -17,6 +17,7 @@ from spmd.backends.llvm.emit.math_library import link
 from spmd.backends.llvm.emit.scalars import Renderer, render
 from spmd.backends.llvm.emit.writer import Writer, llvm_type
 from spmd.backends.llvm.jit.jit import Library, compile_ir
+from spmd.backends.llvm.jit.processor import chosen
 from spmd.dialects.core import OPS
 from spmd.ir import Op, Value
 from spmd.support.arrays import Array
@@ -81,7 +82,7 @@ def native_loops(forms: Sequence[LoopForm]) -> list[NativeLoop]:
         writer = Writer()
         functions.append(_function_text(writer, form, f"loop{index}"))
         callees.update(writer.callees)
-    linked = link(callees.values())
+    linked = link(callees.values(), chosen())
     text = "\n".join([*(callee.declaration for callee in callees.values()), *functions])
     library = compile_ir(text, linked.symbols, uses=linked.libraries)
     return [NativeLoop(form, library, f"loop{index}") for index, form in enumerate(forms)]

@@ -1,5 +1,7 @@
 """Products of 8-bit integers in native code: sums of 32 bits, which wrap; every size, signed and not."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -8,7 +10,7 @@ from spmd.backends.llvm.jit import processor
 from spmd.backends.llvm.jit.ahead import object_file
 from spmd.backends.llvm.jit.processor import host
 from spmd.backends.llvm.matmul import products
-from spmd.backends.llvm.matmul.integer_products import supports_pairs
+from spmd.backends.llvm.matmul.integer_products import IntegerProduct
 from spmd.backends.llvm.matmul.matrices import integer_product_of
 
 TYPES = {"i8": np.int8, "ui8": np.uint8}
@@ -22,7 +24,6 @@ def product(left: str, right: str, rows: int, depth: int, columns: int) -> spmd.
     }}""")
 
 
-@pytest.mark.skipif(not supports_pairs(), reason="another kind of processor")
 @pytest.mark.parametrize(("left", "right"), [("i8", "i8"), ("ui8", "ui8"), ("i8", "ui8"), ("ui8", "i8")])
 @pytest.mark.parametrize(
     ("rows", "depth", "columns"), [(1, 2, 1), (3, 1, 5), (13, 33, 33), (12, 64, 32), (25, 127, 70), (2, 3000, 17)]
@@ -65,7 +66,6 @@ def kernel(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
     return str(request.param)
 
 
-@pytest.mark.skipif(not supports_pairs(), reason="another kind of processor")
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize(("left", "right"), [("i8", "i8"), ("ui8", "i8"), ("i8", "ui8")])
 @pytest.mark.parametrize(
@@ -116,16 +116,21 @@ def test_whole_tiles_and_parts_of_them(rows: int, depth: int, columns: int) -> N
 def test_object_files_do_without_what_a_process_must_ask_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """A C program that links one has asked for nothing."""
 
-    def never(product: object) -> bool:
-        raise AssertionError("tile registers in an object file")
+    has_tiles: list[bool] = []
 
-    monkeypatch.setattr(products, "suits_tiles", never)
-    assert object_file(product("i8", "i8", 64, 64, 64).functions[0].body, "f").image
+    def suits_tiles(product: IntegerProduct) -> bool:
+        has_tiles.append(product.processor.has_tiles)
+        return False
+
+    monkeypatch.setattr(products, "suits_tiles", suits_tiles)
+    assert object_file(product("i8", "i8", 64, 64, 64).functions[0].body, "f", replace(host(), has_tiles=True)).image
+    assert has_tiles
+    assert not any(has_tiles)
 
 
 def test_code_of_processes_that_may_not_use_tiles_is_kept_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     told = host()
-    monkeypatch.setattr(processor, "_ask_for_tiles", lambda: False)
+    monkeypatch.setattr(processor, "_may_use_tiles", lambda: False)
     refused = processor.host.__wrapped__()
     assert not refused.has_tiles
     assert (refused.key == told.key) == (not told.has_tiles)

@@ -36,13 +36,11 @@ class FunctionWriter:
         region: NativeRegion,
         routine: Callable[[str], Routine] = routine,
         clock: NativeClock | None = None,
-        *,
-        is_hosted: bool = True,
     ) -> None:
         self.name = name
         self.region = region
-        #: Whether the function runs in a process of this package, which has made the processor ready for it.
-        self.is_hosted = is_hosted
+        #: What the code is made for.
+        self.processor = region.processor
         #: Finds a routine of BLAS by its name.
         self.routine = routine
         self.threads = region.threads

@@ -17,9 +17,10 @@ from spmd.backends.llvm.emit.scalars import Renderer
 from spmd.backends.llvm.emit.writer import Callee, FloatFunction, Writer, constant_text, llvm_type, suffix
 from spmd.backends.llvm.jit.jit import Library, compile_together, load_object
 from spmd.backends.llvm.jit.processor import CODE_ATTRIBUTES
+from spmd.support.processor import Processor
 
 _LOCK = threading.Lock()
-_LIBRARIES: dict[Callee, Library] = {}
+_LIBRARIES: dict[tuple[Processor, Callee], Library] = {}
 
 
 @dataclass(frozen=True)
@@ -30,21 +31,21 @@ class Linked:
     libraries: tuple[Library, ...]
 
 
-def link(callees: Iterable[Callee]) -> Linked:
-    """The code of `callees`, loaded."""
+def link(callees: Iterable[Callee], processor: Processor) -> Linked:
+    """The code of `callees` for `processor`, loaded."""
     wanted = list(callees)
     with _LOCK:
-        _load([callee for callee in wanted if callee not in _LIBRARIES])
-        libraries = {callee: _LIBRARIES[callee] for callee in wanted}
+        _load([callee for callee in wanted if (processor, callee) not in _LIBRARIES], processor)
+        libraries = {callee: _LIBRARIES[processor, callee] for callee in wanted}
     symbols = {callee.name: library.address(callee.name) for callee, library in libraries.items()}
     return Linked(symbols, tuple(dict.fromkeys(libraries.values())))
 
 
-def _load(missing: Sequence[Callee]) -> None:
+def _load(missing: Sequence[Callee], processor: Processor) -> None:
     """Loads functions that this process does not have; who is compiled together is loaded together."""
-    codes = compile_together([function_text(callee) for callee in missing])
+    codes = compile_together([function_text(callee) for callee in missing], processor)
     loaded = {code: load_object(code, {}) for code in dict.fromkeys(codes)}
-    _LIBRARIES.update({callee: loaded[code] for callee, code in zip(missing, codes, strict=True)})
+    _LIBRARIES.update({(processor, callee): loaded[code] for callee, code in zip(missing, codes, strict=True)})
 
 
 def function_text(callee: Callee, *, linkage: str = "") -> str:

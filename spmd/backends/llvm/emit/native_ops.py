@@ -10,6 +10,7 @@ from spmd.backends.llvm.emit.function_emitter import FunctionWriter
 from spmd.compiler.schedule.fusibility import is_plain
 from spmd.compiler.schedule.target import LibraryPlan
 from spmd.ir import Op, captured_values
+from spmd.support.processor import Processor
 from spmd.types import TokenType, Type
 
 #: Writes a step of an op that is no loop nest: (writer, step).
@@ -23,7 +24,7 @@ class Machine(Protocol):
     def threads(self) -> int: ...
 
     @property
-    def is_hosted(self) -> bool: ...
+    def processor(self) -> Processor: ...
 
 
 #: The plan of an op: (op, machine, bytes of an image of a convolution whose images are made one at a time).

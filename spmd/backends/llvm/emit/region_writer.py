@@ -30,10 +30,8 @@ class RegionWriter(FunctionWriter):
         make_callback: MakeCallback,
         routine: Callable[[str], Routine] = routine,
         clock: NativeClock | None = None,
-        *,
-        is_hosted: bool = True,
     ) -> None:
-        super().__init__(name, region, routine, clock, is_hosted=is_hosted)
+        super().__init__(name, region, routine, clock)
         self.callbacks: list[Callback] = []
         self._make_callback = make_callback
         #: The part that is timed while others are written.

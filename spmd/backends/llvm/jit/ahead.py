@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NoReturn
 
 import numpy as np
@@ -11,7 +12,6 @@ from spmd.analysis.collectives import COMMUNICATING
 from spmd.backends.llvm.emit.region_writer import RegionWriter
 from spmd.backends.llvm.jit.interrupts import POLL
 from spmd.backends.llvm.jit.jit import compile_module
-from spmd.backends.llvm.jit.processor import host
 from spmd.backends.llvm.matmul.blas import linked
 from spmd.backends.llvm.target import LlvmTarget
 from spmd.backends.native import ObjectFile
@@ -20,33 +20,34 @@ from spmd.compiler.schedule.fusion import fuse
 from spmd.compiler.schedule.schedule import plan_region
 from spmd.errors import CompileError, Diagnostic
 from spmd.ir import Block, Op, Value
+from spmd.support.processor import Processor
 from spmd.types import TensorType, TupleType, Type
 
 #: Nobody can interrupt it.
 _POLL_TEXT = f"define internal i32 @{POLL}() {{\n  ret i32 0\n}}"
 
 
-def object_file(block: Block, name: str) -> ObjectFile:
-    """`block`, a program's entry as it is scheduled, as the function `name` of an object file for this processor.
+def object_file(block: Block, name: str, processor: Processor) -> ObjectFile:
+    """`block`, a program's entry as it is scheduled, as the function `name` of an object file for `processor`.
 
-    CompileError, which names the op and its place, for what only Python runs.
+    Who links it has not told the system that tile registers are used, so that it uses none. CompileError, which names
+    the op and its place, for what only Python runs.
     """
     inputs, outputs = list(block.arguments), list(block.terminator.operands)
     _check_types(inputs, outputs, block)
-    target, units = LlvmTarget(is_hosted=False), fuse(block, outputs)
+    target, units = LlvmTarget(processor=replace(processor, has_tiles=False)), fuse(block, outputs)
     for unit in units:
         if not unit.fused and not target.supports(unit.outputs[0]):
             _refuse(unit.outputs[0])
     region = plan_region(units, inputs, outputs, target)
-    writer = RegionWriter(f"{name}.body", region, _refuse, routine=linked, is_hosted=False)
+    writer = RegionWriter(f"{name}.body", region, _refuse, routine=linked)
     writer.write(region.body)
     text = [writer.finish(whole=True).replace("define void", "define internal void", 1)]
     text += _constants(name, writer.constants)
     text.append(_entry(name, len(inputs) + len(outputs) + 1, len(writer.constants)))
     if writer.may_raise:
         text.append(_POLL_TEXT)
-    processor = host()
-    image = compile_module("\n".join(text), processor).image
+    image = compile_module("\n".join(text), target.processor).image
     return ObjectFile(image, region.placement.size, tuple(writer.symbols), f"{processor.triple}, {processor.cpu}")
 
 

@@ -17,14 +17,16 @@ from functools import cache, wraps
 import llvmlite
 import llvmlite.binding as llvm
 
-from spmd.backends.llvm.jit.processor import Processor, host, target_machine
+from spmd.backends.llvm.jit import half
+from spmd.backends.llvm.jit.processor import chosen, host, target_machine
 from spmd.support.compiled_cache import user_cache
+from spmd.support.processor import Processor
 
 #: LLVM's own tables are not made for several threads, and libraries are named one after another.
 _LOCK = threading.RLock()
 _NUMBERS = itertools.count()
 #: Counts the ways in which modules were ever compiled: code that was kept is of the one way.
-_PASSES = 3
+_PASSES = 4
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,7 @@ def one_a_process(make: Callable[[], Library]) -> Callable[[], Library]:
 
 
 def compile_ir(text: str, symbols: Mapping[str, int], *, uses: Iterable[Library] = ()) -> Library:
-    """Compiles a module of LLVM's text for this processor and loads it.
+    """Compiles a module of LLVM's text for this process's processor and loads it.
 
     `symbols` are the addresses of what the text declares and does not define; what is not among them is looked for in
     the process (the C library's functions). `uses` are libraries that must live as long as this one.
@@ -73,20 +75,17 @@ def compile_ir(text: str, symbols: Mapping[str, int], *, uses: Iterable[Library]
 
 
 def compile_object(text: str, processor: Processor | None = None) -> ObjectCode:
-    """The object file of a module of LLVM's text, for `processor` (this one unless told); kept on disk."""
-    return _compile_objects([text], processor or host())[0]
+    """The object file of a module of LLVM's text, for `processor` (this process's unless told); kept on disk."""
+    return compile_together([text], processor)[0]
 
 
-def compile_together(texts: Sequence[str]) -> list[ObjectCode]:
+def compile_together(texts: Sequence[str], processor: Processor | None = None) -> list[ObjectCode]:
     """Object files that define what modules of LLVM's text do; no two of them may define the same.
 
     Those that are not on disk are one object file, which is kept as that of each: to begin with a module takes longer
     than a short function does.
     """
-    return _compile_objects(texts, host()) if texts else []
-
-
-def _compile_objects(texts: Sequence[str], processor: Processor) -> list[ObjectCode]:
+    processor = processor or chosen()
     kept = user_cache()
     keys = [_key(text, processor) for text in texts]
     contents = [None if kept is None else kept.get(key) for key in keys]
@@ -124,6 +123,8 @@ def made_by(processor: Processor) -> str:
 
 def compile_module(text: str, processor: Processor) -> ObjectCode:
     """The object file of a module of LLVM's text, for `processor`; made anew."""
+    if not processor.has_half and "half" in text:
+        text += half.FUNCTIONS
     with _LOCK:
         module = llvm.parse_assembly(text)
         machine = _machine(processor, optimizing=_is_optimized(module))

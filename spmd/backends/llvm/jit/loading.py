@@ -24,6 +24,7 @@ from spmd.backends.llvm.parallel import workers
 from spmd.backends.native import CompiledRegion, LoadedRegion
 from spmd.errors import ExecutionError
 from spmd.support.arrays import Array, Results
+from spmd.support.processor import Processor
 
 _NUMBERS = itertools.count()
 _NO_ARRAY = np.empty(0, np.uint8)
@@ -44,6 +45,7 @@ class StretchCode:
     """
 
     code: ObjectCode
+    processor: Processor
     callees: tuple[Callee, ...]
     routines: tuple[str, ...]
     constants: tuple[Array, ...]
@@ -59,7 +61,7 @@ class StretchCode:
 def load_region(compiled: CompiledRegion) -> LoadedRegion:
     """The native function in this process."""
     code = cast(StretchCode, compiled.code)
-    linked = link(code.callees)
+    linked = link(code.callees, code.processor)
     symbols = {**{name: routine(name).address for name in code.routines}, **linked.symbols}
     if code.uses_workers:
         symbols |= workers.symbols()

@@ -27,6 +27,7 @@ from spmd.compiler.schedule.target import LibraryPlan
 from spmd.compiler.schedule.tasks import tasks_of_time
 from spmd.dialects.structs import ConvDimensionNumbersAttr
 from spmd.ir import Op, Value
+from spmd.support.processor import Processor
 
 _TYPES = {"f32": "float", "f64": "double"}
 
@@ -54,7 +55,7 @@ def _is_packed(product: Tiled) -> bool:
 
 
 def _plan(op: Op, machine: Machine, image_bytes: int | None) -> LibraryPlan:
-    product, outer = _as_product(op)
+    product, outer = _as_product(op, machine.processor)
     work = product.rows * product.columns * product.depth_rows * prod(each.size for each in outer)
     tasks = tasks_of_time(nanoseconds("convolution", work), machine.threads)
     scratch = [product.packed_elements * product.bits // 8] if _is_packed(product) else []
@@ -67,7 +68,7 @@ def _plan(op: Op, machine: Machine, image_bytes: int | None) -> LibraryPlan:
 @native("stablehlo.convolution", _is_plain_convolution, _plan)
 def _(writer: FunctionWriter, step: LibraryCall) -> None:
     op = step.op
-    product, outer = _as_product(op)
+    product, outer = _as_product(op, writer.processor)
     right = writer.pointer(op.operands[1])
     result = writer.pointer(op.result)
     packed = writer.address(step.scratch[0]) if _is_packed(product) else None
@@ -180,7 +181,7 @@ def _moved(text: FunctionText, pointer: str, turn: str, stride: int) -> str:
     return text.value(f"getelementptr i8, ptr {pointer}, i64 {text.value(f'mul i64 {turn}, {stride}')}")
 
 
-def _as_product(op: Op) -> tuple[Tiled, list[Outer]]:
+def _as_product(op: Op, processor: Processor) -> tuple[Tiled, list[Outer]]:
     """The product of one turn, and the loops around it."""
     numbers: ConvDimensionNumbersAttr = op["dimension_numbers"]
     lhs, rhs = (operand.tensor.static_shape for operand in op.operands)
@@ -202,7 +203,8 @@ def _as_product(op: Op) -> tuple[Tiled, list[Outer]]:
     name = str(op.result.tensor.element_type)
     bits = op.result.tensor.dtype.itemsize * 8
     merged = _merged(depth)
-    return Tiled(rows.size, shape[-1] // groups_of(op), merged, _TYPES[name], bits, rows.left, rows.result), outer
+    columns = shape[-1] // groups_of(op)
+    return Tiled(rows.size, columns, merged, _TYPES[name], bits, rows.left, rows.result, processor), outer
 
 
 def _merged(depth: list[Depth]) -> tuple[Depth, ...]:

@@ -13,9 +13,9 @@ from math import prod
 
 from spmd.analysis.affine import row_major
 from spmd.backends.llvm.emit.text import FunctionText
-from spmd.backends.llvm.jit.processor import host
 from spmd.backends.llvm.loops.strides import first_lanes
 from spmd.backends.llvm.matmul.tiles import Depth, Tiled, column_blocks, write_tiled
+from spmd.support.processor import Processor
 
 #: Numbers of a row that are widened at a time.
 _NUMBERS = 32
@@ -34,7 +34,7 @@ class Bytes:
 
 @dataclass(frozen=True)
 class IntegerProduct:
-    """Products of `rows` x `depth` by `depth` x `columns` numbers, one for each index of `batch`."""
+    """Products of `rows` x `depth` by `depth` x `columns` numbers, one for each index of `batch`, on a processor."""
 
     batch: tuple[int, ...]
     rows: int
@@ -42,6 +42,7 @@ class IntegerProduct:
     depth: int
     left: Bytes
     right: Bytes
+    processor: Processor
 
     @property
     def size(self) -> int:
@@ -65,8 +66,13 @@ class IntegerProduct:
         """
         by_row = self.left.contracted == 1
         row = -(-self.depth // _NUMBERS) * (_NUMBERS // 2) if by_row else 1
-        depth = Depth(self.pairs, 1 if by_row else _whole(rows), self.columns)
-        return Tiled(rows, columns, (depth,), "i32", 32, row, self.columns, paired=True)
+        depth = Depth(self.pairs, 1 if by_row else -(-rows // self.sums) * self.sums, self.columns)
+        return Tiled(rows, columns, (depth,), "i32", 32, row, self.columns, self.processor, paired=True)
+
+    @property
+    def sums(self) -> int:
+        """Sums of one vector register."""
+        return self.processor.vector_bits // 32
 
     @property
     def whole(self) -> Tiled:
@@ -86,11 +92,6 @@ def pair_bytes(product: IntegerProduct) -> int:
     return product.left_bytes + 4 * product.pairs * product.whole.width
 
 
-def supports_pairs() -> bool:
-    """Whether this processor multiplies pairs."""
-    return host().triple.startswith("x86_64")
-
-
 def write_integer_product(
     text: FunctionText, product: IntegerProduct, pointers: Sequence[str], memory: str, rows: int
 ) -> None:
@@ -103,7 +104,7 @@ def write_integer_product(
     block = _at(text, memory, str(product.left_bytes))
     for column, valid in column_blocks(text, tiled):
         start = _at(text, right, text.value(f"mul i64 {column}, {product.right.free}"))
-        _widen_pairs(text, product.right, product.depth, start, sum(valid), block, tiled.width)
+        _widen_pairs(text, product, product.right, start, sum(valid), block, tiled.width)
 
         def tile(row: str, count: int, column: str = column, valid: Sequence[int] = valid) -> None:
             start = _at(text, left, text.value(f"mul i64 {row}, {product.left.free}"))
@@ -111,7 +112,7 @@ def write_integer_product(
             if product.left.contracted == 1:
                 _widen_rows(text, product, start, count, memory, part.left_row)
             else:
-                _widen_pairs(text, product.left, product.depth, start, count, memory, part.depth[0].left)
+                _widen_pairs(text, product, product.left, start, count, memory, part.depth[0].left)
             place = text.value(f"add i64 {text.value(f'mul i64 {row}, {product.columns}')}, {column}")
             target = text.value(f"getelementptr i32, ptr {result}, i64 {place}")
             write_tiled(text, part, memory, block, target, (), block)
@@ -144,11 +145,11 @@ def _widen_rows(
 
 
 def _widen_pairs(
-    text: FunctionText, operand: Bytes, depth: int, source: str, count: int, target: str, width: int
+    text: FunctionText, product: IntegerProduct, operand: Bytes, source: str, count: int, target: str, width: int
 ) -> None:
     """Pairs along the contracted dimension, each of `count` rows or columns from `source` on, `width` numbers from one
     to the next."""
-    lanes = host().vector_bits // 32
+    lanes = product.sums
     step = 2 if operand.contracted != 1 else 4
 
     def pairs(number: str, codes: int) -> None:
@@ -165,7 +166,7 @@ def _widen_pairs(
                 address = text.value(f"getelementptr i32, ptr {target}, i64 {at}")
                 text.line(f"store <{lanes} x i32> {joined}, ptr {address}, align 4")
 
-    for number, codes in text.chunks(depth, step):
+    for number, codes in text.chunks(product.depth, step):
         pairs(number, codes)
 
 
@@ -245,9 +246,3 @@ def _at(text: FunctionText, pointer: str, offset: str) -> str:
 
 def _splat(value: int, lanes: int) -> str:
     return "<" + ", ".join([f"i32 {value}"] * lanes) + ">"
-
-
-def _whole(rows: int) -> int:
-    """Numbers of as many whole vectors as `rows` fill."""
-    lanes = host().vector_bits // 32
-    return -(-rows // lanes) * lanes

@@ -9,12 +9,13 @@ from math import prod
 from spmd.analysis.affine import row_major
 from spmd.analysis.matrices import Matrix, free_dimensions, matrix_of
 from spmd.backends.llvm.matmul.blas import thread_count
-from spmd.backends.llvm.matmul.integer_products import Bytes, IntegerProduct, supports_pairs
+from spmd.backends.llvm.matmul.integer_products import Bytes, IntegerProduct
 from spmd.backends.llvm.matmul.tiles import LARGEST
 from spmd.compiler.schedule.fusibility import is_plain
 from spmd.compiler.schedule.rates import nanoseconds
 from spmd.dialects.structs import DotDimensionNumbersAttr
 from spmd.ir import Op
+from spmd.support.processor import Processor
 
 #: By element type: the routine, and the type in LLVM.
 ROUTINES = {"f32": ("sgemm", "float"), "f64": ("dgemm", "double")}
@@ -76,18 +77,26 @@ def product_of(op: Op) -> Product | None:
     return replace(product, is_tiled=True) if product.rhs.column_stride == 1 else None
 
 
-def integer_product_of(op: Op) -> IntegerProduct | None:
-    """`op` as products of 8-bit integers with sums of 32 bits; None otherwise."""
+def integer_matrices_of(op: Op) -> Product | None:
+    """The matrices of `op`, a product of 8-bit integers with sums of 32 bits; None of anything else."""
     elements = [str(value.tensor.element_type) for value in op.operands]
     if not set(elements) <= {"i8", "ui8"} or str(op.result.tensor.element_type) not in ("i32", "ui32"):
         return None
-    product = _matrices_of(op) if supports_pairs() else None
-    if product is None or not prod(op.result.tensor.static_shape) or not product.lhs.columns:
+    product = _matrices_of(op)
+    is_empty = product is None or not prod(op.result.tensor.static_shape) or not product.lhs.columns
+    return None if is_empty else product
+
+
+def integer_product_of(op: Op, processor: Processor) -> IntegerProduct | None:
+    """`op` as products of 8-bit integers with sums of 32 bits on `processor`; None otherwise."""
+    product = integer_matrices_of(op)
+    if product is None:
         return None
     lhs, rhs = product.lhs, product.rhs
+    elements = [str(value.tensor.element_type) for value in op.operands]
     left = Bytes(lhs.row_stride, lhs.column_stride, lhs.batch, elements[0] == "i8")
     right = Bytes(rhs.column_stride, rhs.row_stride, rhs.batch, elements[1] == "i8")
-    return IntegerProduct(product.batch, lhs.rows, rhs.columns, lhs.columns, left, right)
+    return IntegerProduct(product.batch, lhs.rows, rhs.columns, lhs.columns, left, right, processor)
 
 
 def _matrices_of(op: Op) -> Product | None:

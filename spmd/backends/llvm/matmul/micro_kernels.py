@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from spmd.backends.llvm.emit.outlined import OutOfLine, Parameter, body_of
 from spmd.backends.llvm.emit.text import FunctionText
 from spmd.backends.llvm.matmul.tile_sums import Block, Numbers, TileSums, Turns
+from spmd.support.processor import Processor
 
 #: Rows whose addresses are made of one: the processor adds one stride, or two of them, by itself.
 _NEAR = 3
@@ -29,6 +30,7 @@ class MicroKernel(OutOfLine, Numbers):
 
     type: str
     bits: int
+    processor: Processor
     rows: int
     valid: tuple[int, ...]
     loops: int
@@ -67,6 +69,7 @@ class Packing(OutOfLine, Numbers):
 
     type: str
     bits: int
+    processor: Processor
     width: int
     valid: tuple[int, ...]
 

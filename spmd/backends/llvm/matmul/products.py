@@ -14,7 +14,14 @@ from spmd.backends.llvm.emit.native_ops import Machine, native
 from spmd.backends.llvm.emit.task_function import PartFunction
 from spmd.backends.llvm.emit.text import FunctionText
 from spmd.backends.llvm.matmul.integer_products import IntegerProduct, pair_bytes, write_integer_product
-from spmd.backends.llvm.matmul.matrices import INTEGERS, ROUTINES, Product, integer_product_of, product_of
+from spmd.backends.llvm.matmul.matrices import (
+    INTEGERS,
+    ROUTINES,
+    Product,
+    integer_matrices_of,
+    integer_product_of,
+    product_of,
+)
 from spmd.backends.llvm.matmul.tile_products import BLOCK_ROWS, suits_tiles, tile_bytes, write_tile_product
 from spmd.backends.llvm.matmul.tiles import Depth, Tiled, write_tiled
 from spmd.backends.llvm.parallel.tasks import call_in_parts
@@ -31,11 +38,11 @@ _WRITTEN_OUT = 4
 
 
 def _is_native(op: Op) -> bool:
-    return product_of(op) is not None or integer_product_of(op) is not None
+    return product_of(op) is not None or integer_matrices_of(op) is not None
 
 
 def _plan(op: Op, machine: Machine, image_bytes: int | None) -> LibraryPlan:
-    integers = integer_product_of(op)
+    integers = integer_product_of(op, machine.processor)
     if integers is not None:
         return _plan_integers(integers, machine)
     product = product_of(op)
@@ -48,7 +55,7 @@ def _plan(op: Op, machine: Machine, image_bytes: int | None) -> LibraryPlan:
 @native("stablehlo.dot", _is_native, _plan)
 def _(writer: FunctionWriter, step: LibraryCall) -> None:
     op = step.op
-    integers = integer_product_of(op)
+    integers = integer_product_of(op, writer.processor)
     if integers is not None:
         _write_integers(writer, step, integers)
         return
@@ -219,8 +226,8 @@ _PAIRS = _IntegerKernel("integer pairs", lambda product: product.whole.tile_rows
 _TILES = _IntegerKernel("integer tiles", lambda product: BLOCK_ROWS, tile_bytes, write_tile_product)
 
 
-def _kernel_of(product: IntegerProduct, *, is_hosted: bool) -> _IntegerKernel:
-    return _TILES if is_hosted and suits_tiles(product) else _PAIRS
+def _kernel_of(product: IntegerProduct) -> _IntegerKernel:
+    return _TILES if suits_tiles(product) else _PAIRS
 
 
 def _rows_of_stretch(product: IntegerProduct, kernel: _IntegerKernel, tasks: int) -> int:
@@ -230,7 +237,7 @@ def _rows_of_stretch(product: IntegerProduct, kernel: _IntegerKernel, tasks: int
 
 
 def _plan_integers(product: IntegerProduct, machine: Machine) -> LibraryPlan:
-    kernel = _kernel_of(product, is_hosted=machine.is_hosted)
+    kernel = _kernel_of(product)
     tasks = tasks_of_time(nanoseconds(kernel.rate, product.size), machine.threads)
     size = _rows_of_stretch(product, kernel, tasks)
     running = min(tasks, prod(product.batch) * -(-product.rows // size))
@@ -241,7 +248,7 @@ def _write_integers(writer: FunctionWriter, step: LibraryCall, product: IntegerP
     """Each product in stretches of rows, as many at a time as there are tasks, each with memory of its own."""
     pointers = [writer.pointer(value) for value in (*step.op.operands, step.op.result)]
     count = prod(product.batch)
-    kernel = _kernel_of(product, is_hosted=writer.is_hosted)
+    kernel = _kernel_of(product)
     size = _rows_of_stretch(product, kernel, step.plan.tasks)
     stretches = -(-product.rows // size)
     parts = min(step.plan.tasks, count * stretches)
@@ -300,7 +307,8 @@ def _multiply(writer: FunctionWriter, text: FunctionText, product: Product, poin
     if product.is_tiled:
         depth = (Depth(lhs.columns, lhs.column_stride, rhs.row_stride),)
         type = INTEGERS.get(product.element) or ROUTINES[product.element][1]
-        tiled = Tiled(lhs.rows, rhs.columns, depth, type, 8 * product.item, lhs.row_stride, product.leading)
+        strides = lhs.row_stride, product.leading
+        tiled = Tiled(lhs.rows, rhs.columns, depth, type, 8 * product.item, *strides, writer.processor)
         left, right, result = pointers
         write_tiled(text, tiled, left, right, result)
     else:

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from spmd.backends.llvm.emit.text import FunctionText
-from spmd.backends.llvm.jit.processor import host
 from spmd.backends.llvm.loops.strides import first_lanes
 from spmd.backends.llvm.matmul.integer_products import IntegerProduct, gathered_lanes, interleaved, neighbours
 from spmd.backends.llvm.matmul.tiles import column_blocks
@@ -28,9 +27,9 @@ _FEWEST = 12
 
 
 def suits_tiles(product: IntegerProduct) -> bool:
-    """Whether this processor has tile registers for `product`, whose left operand's rows lie as they are read."""
+    """Whether its processor has tile registers for `product`, whose left operand's rows lie as they are read."""
     sizes = min(product.rows, product.columns)
-    return host().has_tiles and product.left.contracted == 1 and sizes >= _FEWEST and product.depth >= _ROWS
+    return product.processor.has_tiles and product.left.contracted == 1 and sizes >= _FEWEST and product.depth >= _ROWS
 
 
 def tile_bytes(product: IntegerProduct) -> int:

@@ -15,8 +15,8 @@ from math import prod
 from typing import NamedTuple
 
 from spmd.backends.llvm.emit.text import FunctionText
-from spmd.backends.llvm.jit.processor import host
 from spmd.backends.llvm.loops.strides import first_lanes
+from spmd.support.processor import Processor
 
 #: The instruction that multiplies 16-bit numbers and adds neighbouring products, by how many sums it gives.
 _PAIRS = {16: "llvm.x86.avx512.pmaddw.d.512", 8: "llvm.x86.avx2.pmadd.wd", 4: "llvm.x86.sse2.pmadd.wd"}
@@ -53,10 +53,11 @@ Move = Callable[[int, str, str, str], tuple[str, str]]
 
 
 class Numbers:
-    """What vectors are made of: numbers of LLVM's `type`, `bits` wide; those of i32 that are `paired` are two of 16."""
+    """What a processor's vectors hold: numbers of LLVM's `type`, `bits` wide; of i32 that is `paired`, two of 16."""
 
     type: str
     bits: int
+    processor: Processor
     paired: bool = False
 
     @property
@@ -67,7 +68,7 @@ class Numbers:
     @property
     def lanes(self) -> int:
         """Numbers of one vector register."""
-        return host().vector_bits // self.bits
+        return self.processor.vector_bits // self.bits
 
     @property
     def vector(self) -> str:
@@ -198,5 +199,19 @@ class TileSums:
             return text.value(f"add {vector} {total}, {text.value(f'mul {vector} {left}, {right}')}")
         pairs = f"<{2 * lanes} x i16>"
         one, other = (text.value(f"bitcast {vector} {name} to {pairs}") for name in (left, right))
-        sums = text.value(f"call {vector} @{_PAIRS[lanes]}({pairs} {one}, {pairs} {other})")
-        return text.value(f"add {vector} {total}, {sums}")
+        return text.value(f"add {vector} {total}, {self._sums_of_pairs(pairs, one, other)}")
+
+    def _sums_of_pairs(self, pairs: str, one: str, other: str) -> str:
+        """The vector of sums of two neighbouring products each."""
+        text, lanes, vector = self.text, self.numbers.lanes, self.numbers.vector
+        if self.numbers.processor.architecture == "x86_64":
+            return text.value(f"call {vector} @{_PAIRS[lanes]}({pairs} {one}, {pairs} {other})")
+        wide = f"<{2 * lanes} x i32>"
+        products = text.value(
+            f"mul nsw {wide} " + ", ".join([text.value(f"sext {pairs} {each} to {wide}") for each in (one, other)])
+        )
+        first, second = (
+            text.value(f"shufflevector {wide} {products}, {wide} poison, <{lanes} x i32> <{places}>")
+            for places in (", ".join(f"i32 {2 * lane + half}" for lane in range(lanes)) for half in (0, 1))
+        )
+        return text.value(f"add {vector} {first}, {second}")

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from math import prod
 
 from spmd.backends.llvm.emit.text import FunctionText
-from spmd.backends.llvm.jit.processor import host
 from spmd.backends.llvm.matmul.micro_kernels import MicroKernel, Packing, Sizes
 from spmd.backends.llvm.matmul.tile_sums import Block, Numbers, TileSums, Turns, blocks_of
+from spmd.support.processor import Processor
 
 #: Multiply-adds up to which a product is written as loops.
 LARGEST = 1 << 22
@@ -57,6 +57,7 @@ class Tiled(Numbers):
     bits: int
     left_row: int
     result_row: int
+    processor: Processor
     paired: bool = False
 
     @property
@@ -67,7 +68,7 @@ class Tiled(Numbers):
     @property
     def tile_rows(self) -> int:
         """Rows of a tile: as many as leave registers for the operands, and fill the tiles evenly."""
-        most = 12 if host().vector_bits >= 512 else 6
+        most = 12 if self.processor.vector_registers >= 32 else 6
         return -(-self.rows // -(-self.rows // most))
 
     @property
@@ -112,7 +113,7 @@ def pack(text: FunctionText, product: Tiled, right: str, target: str) -> None:
     blocks, rest = divmod(product.columns, product.width)
     for columns, count, first in ((product.width, blocks, 0), (rest, 1, blocks * product.width)):
         if columns and count:
-            packing = Packing(product.type, product.bits, product.width, _valid(product, columns))
+            packing = Packing(product.type, product.bits, product.processor, product.width, _valid(product, columns))
             source, place = (
                 text.value(f"getelementptr i8, ptr {pointer}, i64 {offset * item}")
                 for pointer, offset in ((right, first), (target, first * product.depth_rows))
@@ -190,6 +191,7 @@ class _Columns:
                 kernel = MicroKernel(
                     product.type,
                     product.bits,
+                    product.processor,
                     rows,
                     tuple(self.valid),
                     len(product.depth),

@@ -3,7 +3,7 @@
 A unit that is cut (parallel/tasks.py) is a function of a part's number; `spmd.workers.run` calls it for all
 parts, here and on the workers, which take the next part that nobody has taken. The workers are started at the first
 call, one pool a process; they serve one caller at a time, and whoever finds them busy does all parts alone, as a call
-from inside a part does. A worker without work looks for some for a moment and then sleeps in the kernel (futex).
+from inside a part does. A worker without work looks for some for a moment and then sleeps (parallel/sleeping.py).
 
 After a fork the child has no workers, and starts its own. At exit they end before the code under them goes away.
 """
@@ -13,11 +13,12 @@ from __future__ import annotations
 import atexit
 import ctypes
 import os
-import platform
-import sys
+import signal
 
 from spmd.backends.llvm.jit.jit import Library, compile_ir, one_a_process
+from spmd.backends.llvm.jit.processor import chosen
 from spmd.backends.llvm.matmul.blas import thread_count
+from spmd.backends.llvm.parallel import sleeping
 
 #: The function that runs parts: `void (ptr function, ptr frame, i64 parts, i64 threads, i1 products)`, where `function`
 #: is a `void (ptr frame, i64 part)`. While parts that call BLAS run (`products`), BLAS has one thread a call.
@@ -26,13 +27,6 @@ RUN = "spmd.workers.run"
 MOST_THREADS = 256
 #: How often a thread looks for work, or for the others' end, before it sleeps: some tens of microseconds.
 _PATIENCE = 1000
-#: The number of the system call `futex`, and what tells a processor that a loop waits.
-_MACHINES = {"x86_64": (202, "void @llvm.x86.sse2.pause()"), "aarch64": (98, "void @llvm.aarch64.hint(i32 1)")}
-
-
-def are_supported() -> bool:
-    """Whether there can be workers here: Linux, on a processor whose numbers are known."""
-    return sys.platform == "linux" and platform.machine() in _MACHINES
 
 
 def symbols() -> dict[str, int]:
@@ -51,15 +45,19 @@ def pool() -> Library:
         ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(library.address("spmd.workers.use_blas"))(
             known.get, known.set
         )
+    reset()
     os.register_at_fork(after_in_child=reset)
     atexit.register(stop)
     return library
 
 
 def _text() -> str:
-    futex, pause = _MACHINES[platform.machine()]
-    text = _TEMPLATE + f"declare {pause.replace('i32 1', 'i32')}\n"
-    for name, value in (("FUTEX", futex), ("PAUSE", pause), ("PATIENCE", _PATIENCE), ("MOST", MOST_THREADS)):
+    processor = chosen()
+    text = _TEMPLATE + f"declare {processor.pause.replace('i32 1', 'i32')}\n" + sleeping.text(processor.architecture)
+    set_mask = int(signal.SIG_SETMASK)
+    for name, value in (
+        ("PAUSE", processor.pause), ("PATIENCE", _PATIENCE), ("MOST", MOST_THREADS), ("SET_MASK", set_mask)
+    ):  # fmt: skip
         text = text.replace(name, str(value))
     return text
 
@@ -132,7 +130,7 @@ open:
   %some = icmp ne i32 %asleep, 0
   br i1 %some, label %wake, label %work
 wake:
-  %woken = call i64 (i64, ...) @syscall(i64 FUTEX, ptr @epoch, i32 129, i32 %help32, ptr null, ptr null, i32 0)
+  call void @wake(ptr @epoch, i32 %help32)
   br label %work
 work:
   call void @take(ptr %function, ptr %frame, i64 %parts)
@@ -149,7 +147,7 @@ look:
   %long = icmp ugt i64 %turns, PATIENCE
   br i1 %long, label %sleep, label %wait
 sleep:
-  %slept = call i64 (i64, ...) @syscall(i64 FUTEX, ptr @active, i32 128, i32 %joined, ptr null, ptr null, i32 0)
+  call void @sleep_on(ptr @active, i32 %joined)
   br label %wait
 leave:
   store atomic i32 0, ptr @owner release, align 4
@@ -270,7 +268,7 @@ pause:
   br i1 %long, label %doze, label %wait
 doze:
   %in = atomicrmw add ptr @sleeping, i32 1 seq_cst
-  %slept = call i64 (i64, ...) @syscall(i64 FUTEX, ptr @epoch, i32 128, i32 %seen, ptr null, ptr null, i32 0)
+  call void @sleep_on(ptr @epoch, i32 %seen)
   %out = atomicrmw sub ptr @sleeping, i32 1 seq_cst
   br label %wait
 awake:
@@ -301,7 +299,7 @@ work:
   %last = icmp eq i32 %rest, 1
   br i1 %last, label %tell, label %left
 tell:
-  %told = call i64 (i64, ...) @syscall(i64 FUTEX, ptr @active, i32 129, i32 1, ptr null, ptr null, i32 0)
+  call void @wake(ptr @active, i32 1)
   br label %left
 left:
   br label %idle
@@ -314,7 +312,7 @@ entry:
   %all = alloca [128 x i8], align 8
   %kept = alloca [128 x i8], align 8
   %f = call i32 @sigfillset(ptr %all)
-  %b = call i32 @pthread_sigmask(i32 2, ptr %all, ptr %kept)
+  %b = call i32 @pthread_sigmask(i32 SET_MASK, ptr %all, ptr %kept)
   %epoch = load atomic i32, ptr @epoch acquire, align 4
   %wide = zext i32 %epoch to i64
   %argument = inttoptr i64 %wide to ptr
@@ -333,12 +331,13 @@ one_more:
   store i64 %after, ptr @started
   br label %loop
 end:
-  %r = call i32 @pthread_sigmask(i32 2, ptr %kept, ptr null)
+  %r = call i32 @pthread_sigmask(i32 SET_MASK, ptr %kept, ptr null)
   ret void
 }
 
 define void @spmd.workers.reset() #0 {
 entry:
+  call void @prepare()
   store i32 0, ptr @owner
   store i32 0, ptr @active
   store i32 0, ptr @sleeping
@@ -360,7 +359,7 @@ entry:
   store atomic i32 1, ptr @stopped seq_cst, align 4
   %mine = cmpxchg ptr @owner, i32 0, i32 1 seq_cst monotonic
   %e = atomicrmw add ptr @epoch, i32 1 seq_cst
-  %w = call i64 (i64, ...) @syscall(i64 FUTEX, ptr @epoch, i32 129, i32 2147483647, ptr null, ptr null, i32 0)
+  call void @wake(ptr @epoch, i32 2147483647)
   %count = load i64, ptr @started
   %any = icmp ne i64 %count, 0
   br i1 %any, label %join, label %end
@@ -377,7 +376,6 @@ end:
   ret void
 }
 
-declare i64 @syscall(i64, ...)
 declare i32 @sigfillset(ptr)
 declare i32 @pthread_sigmask(i32, ptr, ptr)
 declare i32 @pthread_create(ptr, ptr, ptr, ptr)
