@@ -60,7 +60,7 @@ def test_equal_programs_have_one_key_and_each_option_another() -> None:
         {"reproducible": True}, {"combine_threshold": 0}, {"overlap": True}, {"excess_precision": False},
         {"check_collectives": True},
         {"collective_timeout": 3.0}, {"collective_abort": True}, {"backends": ("llvm",)}, {"donate": (0,)},
-        {"donate": "attributes"}, {"threads": 7}, {"mpmd": True},
+        {"donate": "attributes"}, {"threads": 7}, {"mpmd": True}, {"processor": "host"},
     ]  # fmt: skip
     covered = {name for options in different for name in options}
     assert covered == CompileOptions.__annotations__.keys() - {"watch"}, "what is watched is not kept"

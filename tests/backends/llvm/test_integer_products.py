@@ -8,7 +8,7 @@ import pytest
 import spmd
 from spmd.backends.llvm.jit import processor
 from spmd.backends.llvm.jit.ahead import object_file
-from spmd.backends.llvm.jit.processor import host
+from spmd.backends.llvm.jit.processor import chosen, host
 from spmd.backends.llvm.matmul import products
 from spmd.backends.llvm.matmul.integer_products import IntegerProduct
 from spmd.backends.llvm.matmul.matrices import integer_product_of
@@ -30,7 +30,7 @@ def product(left: str, right: str, rows: int, depth: int, columns: int) -> spmd.
 )
 def test_integer_products_are_exact(left: str, right: str, rows: int, depth: int, columns: int) -> None:
     module = product(left, right, rows, depth, columns)
-    assert integer_product_of(module.functions[0].body.ops[0]) is not None or 1 in (rows, depth, columns)
+    assert integer_product_of(module.functions[0].body.ops[0], chosen()) is not None or 1 in (rows, depth, columns)
     rng = np.random.default_rng(depth)
     for extreme in (False, True):
         inputs = []
@@ -87,7 +87,7 @@ def test_forms_of_integer_products(form: str, left: str, right: str, rows: int, 
       %r = stablehlo.dot_general %a, %b, {numbers} : (tensor<{f}x{left}>, tensor<{g}x{right}>) -> tensor<{c}xi32>
       return %r : tensor<{c}xi32>
     }}""")
-    assert integer_product_of(module.functions[0].body.ops[0]) is not None
+    assert integer_product_of(module.functions[0].body.ops[0], chosen()) is not None
     for threads in (1, 3):
         (native,) = spmd.compile(module, threads=threads)(*arrays)
         np.testing.assert_array_equal(native, exact)

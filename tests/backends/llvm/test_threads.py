@@ -11,12 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import spmd
-from spmd.backends.llvm.parallel import workers
 from spmd.compiler.schedule import rates, tasks
 from spmd.support.machine import RANK_VARIABLES, default_threads, usable_cores
 from tests.backends.llvm.drawn import drawn_program
-
-pytestmark = pytest.mark.skipif(not workers.are_supported(), reason="no workers on this system")
 
 THREADS = (1, 2, 3, 5)
 SUM = """func.func @main(%x: tensor<{n}xf32>) -> (tensor<{n}xf32>, tensor<f32>) {{
