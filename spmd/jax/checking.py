@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Collection, Sequence
 
@@ -9,6 +10,7 @@ from collectives.grid import ProcessGrid
 from spmd.analysis.varying.check import check_processes
 from spmd.analysis.varying.findings import Finding, Kind
 from spmd.errors import CollectiveError, UsageError
+from spmd.jax.leaves import AbstractLeaf
 from spmd.jax.tracing import Lowered
 from spmd.support.arrays import Tree
 
@@ -20,10 +22,11 @@ class CommunicationWarning(UserWarning):
     """Something is suspected of a program's communication. A comment `spmd: ignore` in its line silences it."""
 
 
-def check(lowered: Lowered, replicated: Sequence[int], results: Collection[int]) -> None:
+def check(lowered: Lowered, replicated: Sequence[int], results: Collection[int], names: Sequence[str]) -> None:
     """CollectiveError for what is certainly wrong, CommunicationWarning for what is suspected.
 
-    `replicated` are leaves of the arguments that are the same on all processes, `results` such leaves of the results.
+    `replicated` are leaves of the arguments that are the same on all processes, `results` such leaves of the results;
+    `names` are the arguments' in messages.
     """
     if lowered.processes == 1:
         return
@@ -35,6 +38,7 @@ def check(lowered: Lowered, replicated: Sequence[int], results: Collection[int])
             ProcessGrid(1, lowered.processes),
             replicated_arguments=arguments,
             replicated_results=[lowered.tokens + leaf for leaf in results],
+            names=[*[""] * lowered.tokens, *(names[leaf] for leaf in lowered.kept)],
         )
         if not _is_of_derivative(finding)
     ]
@@ -42,7 +46,24 @@ def check(lowered: Lowered, replicated: Sequence[int], results: Collection[int])
     if certain:
         raise CollectiveError(certain)
     for finding in findings:
-        warnings.warn(str(finding), CommunicationWarning, stacklevel=2)
+        _warn(finding)
+
+
+def _warn(finding: Finding) -> None:
+    """Warns at the finding's own line: the one that is shown, and by whose module filters choose, is the user's."""
+    at = finding.diagnostic.location
+    module = next((name for name, each in [*sys.modules.items()] if getattr(each, "__file__", "") == at.file), None)
+    warnings.warn_explicit(str(finding), CommunicationWarning, at.file, at.line, module)
+
+
+def carried(lowered: Lowered, forms: Sequence[AbstractLeaf], leaves: Collection[int]) -> set[int]:
+    """The results that are the next step's values of `leaves`, arguments that are donated and the same everywhere.
+
+    As JAX pairs donated arguments and results, by shape and type; only where no other result could be meant.
+    """
+    of_type = [(leaf.shape, leaf.dtype) for leaf in lowered.results]
+    given = [(forms[leaf].shape, forms[leaf].dtype) for leaf in leaves]
+    return {at for at, type in enumerate(of_type) if type in given and of_type.count(type) == given.count(type)}
 
 
 def result_leaves(which: bool | int | Sequence[int], tree: Tree) -> list[int]:

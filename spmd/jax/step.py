@@ -13,7 +13,7 @@ import numpy as np
 
 from spmd.errors import ExecutionError, UsageError
 from spmd.ir import Module
-from spmd.jax.checking import check, result_leaves
+from spmd.jax.checking import carried, check, result_leaves
 from spmd.jax.compiled import Compiled
 from spmd.jax.leaves import AbstractLeaf, form_of
 from spmd.jax.process_view import Axes
@@ -195,8 +195,10 @@ class JittedFunction:
         lowered = lower(self._function, self.axes, insert, tree, forms)
         refuse_axes(self._function, self._axes, lowered.is_global, "spmd.jax.jit")
         replicated = self._statics.leaves_of(self._declared.arguments, tree)
-        check(lowered, replicated, result_leaves(self._declared.results, lowered.out_tree))
         donated = self._statics.leaves_of(self._donated, tree)
+        results = {*result_leaves(self._declared.results, lowered.out_tree)}
+        results |= carried(lowered, forms, {*replicated} & {*donated})
+        check(lowered, replicated, results, Names(tree, self._statics))
         return Compiled(lowered, tree, static, forms, self._as_jax, {**self._options, **lowered.donate(donated)})
 
     def _check_ranks(self, compiled: Compiled) -> None:

@@ -50,6 +50,8 @@ def _value(node: Expression, operands: list[Array], parameters: Sequence[Array])
         return np.array(node.attribute, np.uint64).astype(dtype)
     if node.primitive is Primitive.COMPARE_INTEGER:
         return _compared(str(node.attribute), operands)
+    if node.primitive is Primitive.COMPARE_FLOAT:
+        return _float_compared(str(node.attribute), *operands)
     signed = _SIGNED.get(node.primitive)
     if signed is not None:
         return np.asarray(signed(*operands)).astype(dtype, copy=False)
@@ -67,6 +69,14 @@ def _compared(predicate: str, operands: list[Array]) -> Array:
     if predicate[0] == "u":
         operands = [_unsigned(operand) for operand in operands]
     return np.asarray(_ORDERS[predicate[-2:]](*operands))
+
+
+def _float_compared(predicate: str, x: Array, y: Array) -> Array:
+    unordered = np.isnan(x) | np.isnan(y)
+    if predicate in ("ord", "uno"):
+        return np.asarray(unordered if predicate == "uno" else ~unordered)
+    result = np.asarray(_ORDERS[predicate[1:]](x, y))
+    return result & ~unordered if predicate[0] == "o" else result | unordered
 
 
 def _quotient(x: Array, y: Array) -> Array:
@@ -106,6 +116,10 @@ _SIGNED: Mapping[Primitive, Callable[..., Any]] = {
     Primitive.DIV: np.divide,
     Primitive.NEG: np.negative,
     Primitive.TRUNC: np.trunc,
+    Primitive.FLOOR: np.floor,
+    Primitive.CEIL: np.ceil,
+    Primitive.RINT: np.rint,
+    Primitive.ABS: np.abs,
     Primitive.FLOAT_TO_SIGNED: lambda x: x,
     Primitive.SIGNED_TO_FLOAT: lambda x: x,
     Primitive.FLOAT_EXTEND: lambda x: x,

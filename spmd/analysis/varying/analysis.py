@@ -17,7 +17,8 @@ from spmd.analysis.collectives import DESCRIPTIONS
 from spmd.analysis.varying.events import Event, Meeting
 from spmd.analysis.varying.facts import Fact, known_results
 from spmd.analysis.varying.findings import Finding, Kind, is_ignored
-from spmd.analysis.varying.groups import Groups, after, groups_of, root_of, signature
+from spmd.analysis.varying.groups import Groups, after, groups_of, paired, root_of, signature
+from spmd.analysis.varying.owed import owed_after
 from spmd.analysis.varying.partitions import Labels, Partition, Partitions
 from spmd.dialects.core import Trait, has_trait
 from spmd.errors import CollectiveError, Diagnostic
@@ -47,6 +48,8 @@ class Analysis:
     collected      the communication of the block at hand, in its order
     active         1 for each process that comes to the block at hand; None for all
     recording      whether facts are settled, so that what is wrong is reported
+    among_others   whether other processes run other programs
+    names          what arguments are called, where that is not their name in the text
     draws_random   whether random numbers were met: they are checked once facts are settled
     """
 
@@ -58,6 +61,8 @@ class Analysis:
     collected: list[Event] = field(default_factory=list)
     active: Labels | None = None
     recording: bool = True
+    among_others: bool = False
+    names: dict[Value, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.partitions = Partitions(self.grid.num_replicas * self.grid.num_partitions)
@@ -80,7 +85,7 @@ class Analysis:
         self.facts[value] = fact
         if not fact.is_uniform and value not in self.causes:
             for cause in causes:
-                if not self.fact(cause).is_uniform:
+                if cause is not value and not self.fact(cause).is_uniform:
                     self.causes[value] = cause
                     return
 
@@ -94,7 +99,8 @@ class Analysis:
     def join(self, facts: Sequence[Fact]) -> Fact:
         """What is computed of values of `facts`, nothing else being known."""
         may = self.partitions.join([fact.may for fact in facts])
-        return Fact(may, self.partitions.join([fact.sure for fact in facts]))
+        owed = next((fact.owed for fact in facts if fact.owed is not None), None)
+        return Fact(may, self.partitions.join([fact.sure for fact in facts]), owed=owed)
 
     # --- the walk ----------------------------------------------------------------------------------------------------
 
@@ -118,18 +124,34 @@ class Analysis:
     def computed(self, op: Op, operands: Sequence[Fact]) -> None:
         """Files what `op` gives where that follows from its `operands` alone."""
         known = None
-        if any(fact.known is not None for fact in operands) and not op.regions:
-            known = known_results(op, [fact.known for fact in operands])
+        if any(fact.known is not None for fact in operands):
+            known = known_results(op, [fact.known for fact in operands[: len(op.operands)]])
         if known is not None:
             self.set(op.results[0], self.held(known), op.operands)
             return
         joined = self.join(operands)
         random = _random_of(op, operands)
-        fact = joined if random is None else Fact(joined.may, joined.sure, random=random)
-        if fact.is_uniform and random is None:
+        if joined.is_uniform and random is None:
             fact = self.nothing
+        else:
+            met = self._met(op, joined)
+            fact = Fact(met.may, met.sure, random=random, owed=owed_after(op, operands))
         for result in op.results:
             self.set(result, fact, op.operands)
+
+    def _met(self, op: Op, joined: Fact) -> Fact:
+        """What `op` gives of a value and what a permutation gives of that, in either order: the same on both ends."""
+        if op.name not in _COMMUTATIVE:
+            return joined
+        for value, other in (op.operands, op.operands[::-1]):
+            permutation = other.defining_op
+            if permutation is not None and permutation.name == _PERMUTATION and permutation.operands[0] is value:
+                groups = self.groups(permutation)
+                fact = self.fact(value)
+                if groups is not None:
+                    may, sure = (paired(groups, part, self.partitions) for part in (fact.may, fact.sure))
+                    return Fact(may, sure)
+        return joined
 
     def call(self, symbol: str, operands: Sequence[Value]) -> tuple[Sequence[Fact], Function] | None:
         """The facts of what the function `symbol` returns; None for one without a body."""
@@ -137,7 +159,8 @@ class Analysis:
         if function is None or function.is_declaration:
             return None
         facts = [self.fact(operand) for operand in operands]
-        key = (symbol, self.recording, *((fact.may, fact.sure, _bytes(fact.known), fact.random) for fact in facts))
+        given = ((fact.may, fact.sure, _bytes(fact.known), fact.random, fact.owed) for fact in facts)
+        key = (symbol, self.recording, _bytes(self.active), *given)
         known = self._called.get(key)
         if known is None:
             for argument, operand, fact in zip(function.arguments, operands, facts, strict=True):
@@ -148,6 +171,18 @@ class Analysis:
             self._called[key] = known
         self.collected.extend(known[1])
         return known[0], function
+
+    def reached(self, op: Op) -> Iterator[Op]:
+        """`op`, what is in its regions, and what functions have that are called there."""
+        waiting, called = [op], set[str]()
+        for each in waiting:  # which grows
+            for inner in each.walk():
+                yield inner
+                symbol = inner.attributes.get("callee") or inner.attributes.get("decomposition")
+                function = self._functions.get(str(symbol))
+                if function is not None and function.symbol not in called:
+                    called.add(function.symbol)
+                    waiting.append(function)
 
     @contextmanager
     def collecting(self) -> Iterator[list[Event]]:
@@ -233,6 +268,8 @@ def _random_of(op: Op, operands: Sequence[Fact]) -> Op | None:
     return next((fact.random for fact in operands if fact.random is not None), None)
 
 
+_PERMUTATION = "stablehlo.collective_permute"
+_COMMUTATIVE = frozenset(f"stablehlo.{name}" for name in ("add", "multiply", "maximum", "minimum", "and", "or", "xor"))
 #: Ops whose result has the operand's elements, each once.
 _SAME_ELEMENTS = frozenset(f"stablehlo.{name}" for name in ("reshape", "transpose", "slice", "bitcast_convert"))
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+import numpy as np
+
 from collectives.grid import ProcessGrid
-from spmd.analysis.collectives import COMMUNICATING
 from spmd.analysis.grid import grid_of
 from spmd.analysis.shardings import is_sharded
 from spmd.analysis.varying import control_flow, manual, sources
@@ -14,14 +15,16 @@ from spmd.analysis.varying.events import transfers
 from spmd.analysis.varying.facts import Fact
 from spmd.analysis.varying.findings import Finding, Kind
 from spmd.analysis.varying.matching import match
-from spmd.analysis.varying.reasons import reasons
+from spmd.analysis.varying.results import check_result
 from spmd.analysis.varying.sums import check_sums
 from spmd.errors import CompileError, Diagnostic, UsageError
-from spmd.ir import Function, Module, Value, captured_values
+from spmd.ir import Function, Module
 from spmd.ir.attributes import IntegerAttr
 
 #: Modules that file rules of ops in analysis.RULES.
 RULE_FILES = (control_flow, sources)
+#: What is wrong with one program of several, whatever the others are.
+_MEETING = (Kind.GROUPS, Kind.DIVERGENT_COLLECTIVE, Kind.CHANNEL)
 
 
 def check_processes(
@@ -31,11 +34,13 @@ def check_processes(
     *,
     replicated_arguments: Collection[int] = (),
     replicated_results: Collection[int] = (),
+    names: Sequence[str] = (),
 ) -> list[Finding]:
     """What is wrong, or suspected, when the processes of `grid` (the module's own by default) run `function`.
 
     replicated_arguments   indices of arguments that are the same on all processes; any other may differ
     replicated_results     indices of results that callers hold for the same on all processes
+    names                  what the arguments are called in messages; their names in the text by default
 
     A result that is written over a replicated argument (`tf.aliasing_output`) is held for the same, too: it is the
     next step's argument. In a program with shardings, the bodies of manual computations are checked, on their mesh.
@@ -52,6 +57,7 @@ def check_processes(
     if analysis.partitions.size == 1:
         return []
     partitions = analysis.partitions
+    analysis.names.update(zip(entry.arguments, names, strict=False))
     _check_indices("argument", replicated_arguments, len(entry.arguments), function)
     _check_indices("result", replicated_results, len(entry.type.results), function)
     for index, argument in enumerate(entry.arguments):
@@ -61,7 +67,7 @@ def check_processes(
     if any(transfers(analysis.collected)):
         analysis.findings += match([analysis.collected], [0] * partitions.size, [f"@{function}"])
     for index in sorted({*replicated_results, *_carried(entry, replicated_arguments)}):
-        _check_result(analysis, entry, index)
+        check_result(analysis, entry, index)
     return _finished(analysis)
 
 
@@ -70,9 +76,12 @@ def check_programs(
     counts: Sequence[int],
     grid: ProcessGrid | None = None,
     function: str = "main",
+    *,
+    replicated_arguments: Collection[int] = (),
 ) -> list[Finding]:
     """What does not meet when the first `counts[0]` processes run the first of `programs`, (name, module), and so on.
 
+    `replicated_arguments` are indices of arguments that are the same on all processes, of each program that has them.
     The grid has by default as many partitions as the modules declare at most. UsageError where it has not as many
     processes as there are.
     """
@@ -84,15 +93,18 @@ def check_programs(
         raise UsageError(f"{size} processes on a {grid} process grid")
     findings: list[Finding] = []
     events = []
-    for _, module in programs:
-        analysis = Analysis(module, grid)
-        entry = _entry(module, function)
-        for argument in entry.arguments:
-            analysis.set(argument, Fact(analysis.partitions.distinct, analysis.partitions.uniform))
-        analysis.block(entry.body)
-        findings += [finding for finding in analysis.findings if finding.kind is Kind.GROUPS]
-        events.append(analysis.collected)
     program_of = [number for number, count in enumerate(counts) for _ in range(count)]
+    for number, (_, module) in enumerate(programs):
+        analysis = Analysis(module, grid)
+        if len(programs) > 1:
+            analysis.active, analysis.among_others = (np.array(program_of) == number).astype(np.int64), True
+        entry = _entry(module, function)
+        for index, argument in enumerate(entry.arguments):
+            if index not in replicated_arguments:
+                analysis.set(argument, Fact(analysis.partitions.distinct, analysis.partitions.uniform))
+        analysis.block(entry.body)
+        findings += [finding for finding in analysis.findings if finding.kind in _MEETING]
+        events.append(analysis.collected)
     return findings + match(events, program_of, [name for name, _ in programs])
 
 
@@ -122,36 +134,3 @@ def _carried(entry: Function, replicated: Collection[int]) -> Sequence[int]:
         if index in replicated and isinstance(alias, IntegerAttr):
             found.append(alias.value)
     return found
-
-
-def _check_result(analysis: Analysis, entry: Function, index: int) -> None:
-    value = entry.body.terminator.operands[index]
-    fact = analysis.fact(value)
-    if fact.is_uniform:
-        return
-    pair = fact.may.disagreeing(range(analysis.partitions.size))
-    assert pair is not None
-    text = (
-        f"result {index} is held for the same on all processes, and differs between processes {pair[0]} and {pair[1]}"
-    )
-    certain = not _communicates(analysis, value)
-    if certain:
-        text += ": no collective (all_reduce, or pmean in JAX) stands between it and what differs"
-    analysis.report_result(value, entry, text, certain, reasons(analysis, value))
-
-
-def _communicates(analysis: Analysis, value: Value) -> bool:
-    """Whether communication made `value`, by way of values that vary: it may be the same where that is not seen."""
-    waiting, seen = [value], {value}
-    while waiting:
-        op = waiting.pop().defining_op
-        if op is None:
-            continue
-        if any(inner.name in COMMUNICATING for inner in op.walk()):
-            return True
-        operands = [*op.operands, *(captured_values(op) if op.regions else ())]
-        for operand in operands:
-            if operand not in seen and not analysis.fact(operand).is_uniform:
-                seen.add(operand)
-                waiting.append(operand)
-    return False

@@ -7,16 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 
 import numpy as np
 
 from spmd.analysis.constants import constant_array
 from spmd.analysis.loops import counted_loop
 from spmd.analysis.varying.analysis import Analysis, rule
-from spmd.analysis.varying.events import Choice, Event, first_meeting, meetings, trace
+from spmd.analysis.varying.events import Choice, Event, Transfer, first_meeting, meetings, trace, transfers
 from spmd.analysis.varying.facts import Fact
 from spmd.analysis.varying.findings import Kind
 from spmd.analysis.varying.groups import members_text
+from spmd.analysis.varying.matching import match
 from spmd.analysis.varying.partitions import Labels, Partition
 from spmd.analysis.varying.reasons import reasons
 from spmd.analysis.varying.sources import draws_random_bits
@@ -83,15 +85,19 @@ def _branches(analysis: Analysis, op: Op) -> None:
         events.append(collected)
     for at, result in enumerate(op.results):
         taken = [(branch[at], index) for index, branch in enumerate(facts) if branch]
+        returned = [op.regions[index].block.terminator.operands[at] for _, index in taken]
+        if len(set(returned)) == 1:  # the same whatever branch is taken
+            analysis.set(result, taken[0][0], returned)
+            continue
         fact = _merged(
             analysis, chosen, [fact for fact, _ in taken], None if masks is None else [masks[i] for _, i in taken]
         )
-        returned = [op.regions[index].block.terminator.operands[at] for _, index in taken]
         analysis.set(result, fact, (*returned, op.operands[0]))
     if any(events):
         event = Choice(op, tuple(events), _ways(masks))
         analysis.collected.append(event)
         _check_branches(analysis, event, chosen, masks)
+        _check_transfers(analysis, event, chosen, op.operands[0])
 
 
 def _masks(op: Op, known: Array | None) -> list[Labels] | None:
@@ -159,11 +165,15 @@ def _selected(masks: Sequence[Array], known: Sequence[Array | None], size: int) 
 
 def _check_branches(analysis: Analysis, event: Choice, chosen: Fact, masks: list[Labels] | None) -> None:
     """Reports groups whose processes may take branches of different communication."""
+    divided: list[tuple[int, ...]] = []
     for meeting, group in _divided(analysis, event, chosen.may):
-        branches = range(len(event.regions))
-        if masks is not None:
-            branches = [at for at in branches if masks[at][list(group)].any()]  # type: ignore[assignment]
-        traces = [trace(event.regions[at], group) for at in branches]
+        divided.append(group)
+        branches = [
+            at
+            for at in range(len(event.regions))
+            if masks is None or (masks[at] if len(masks[at]) == 1 else masks[at][list(group)]).any()
+        ]
+        traces = [trace(event.regions[at], frozenset([group])) for at in branches]
         if all(each == traces[0] for each in traces):
             continue
         pair = chosen.may.disagreeing(group)
@@ -171,6 +181,58 @@ def _check_branches(analysis: Analysis, event: Choice, chosen: Fact, masks: list
         certain = chosen.sure.disagreeing(group) is not None
         _report(analysis, event, group, pair, certain, masks, meeting)
         return
+    _check_order(analysis, event, frozenset(divided), chosen, masks)
+
+
+def _check_transfers(analysis: Analysis, event: Choice, chosen: Fact, predicate: Value) -> None:
+    """Reports messages whose ends may go different ways; where each process's way is known, `matching` follows it."""
+    if event.ways is not None:
+        return
+    is_loop = event.op.name == _LOOP
+    labels = chosen.may.labels
+    for transfer in sorted(transfers([*chain(*event.regions)]), key=_sends):
+        for rank, other in (transfer.ends or {}).items():
+            sides = [] if is_loop else [[_between(each, rank, other) for each in transfers(r)] for r in event.regions]
+            if labels[rank] == labels[other] or (sides and all(side == sides[0] for side in sides)):
+                continue
+            does = "leave the loop earlier" if is_loop else "take another branch"
+            text = f"process {rank} has process {other} at the other end, which may {does}"
+            notes = [f"  {event.op.name} at {event.op.location} goes by", *reasons(analysis, predicate)]
+            certain = chosen.sure.labels[rank] != chosen.sure.labels[other]
+            analysis.report(Kind.CHANNEL, transfer.op, text, bool(certain), notes)
+            return
+
+
+def _sends(transfer: Transfer) -> bool:
+    return transfer.sends
+
+
+def _between(transfer: Transfer, rank: int, other: int) -> tuple[int, bool, bool] | None:
+    """What of a transfer concerns two processes: its channel, and who sends."""
+    ends = transfer.ends or {}
+    if ends.get(rank) != other and ends.get(other) != rank:
+        return None
+    return transfer.channel, transfer.sends, rank in ends
+
+
+def _check_order(
+    analysis: Analysis, event: Choice, groups: frozenset[tuple[int, ...]], chosen: Fact, masks: list[Labels] | None
+) -> None:
+    """Reports branches that have each group's communication alike, and that of several groups in another order."""
+    traces = [trace(region, groups) for region in event.regions]
+    if len(groups) < 2 or all(each == traces[0] for each in traces):
+        return
+    if masks is not None and analysis.active is None:
+        found = match([[event]], [0] * analysis.partitions.size, ["the program"]) if analysis.recording else []
+        for finding in found:
+            analysis.report(
+                finding.kind, finding.op, finding.diagnostic.message, finding.certain, finding.diagnostic.notes
+            )
+        return
+    text = "groups meet in another order in other branches, which processes may take: they may wait for each other"
+    where = next(op for group in groups for op in [first_meeting(event.regions[0], group)] if op is not None)
+    notes = [f"  {event.op.name} at {event.op.location} chooses by", *reasons(analysis, event.op.operands[0])]
+    analysis.report(Kind.DIVERGENT_COLLECTIVE, where, text, False, notes)
 
 
 def _report(
@@ -208,12 +270,13 @@ def _divided(analysis: Analysis, event: Choice, part: Partition) -> Iterator[tup
     """Groups that meet within `event` and whose processes differ in `part`, each once, with a collective of theirs."""
     seen: set[int] = set()
     checked: set[tuple[int, ...]] = set()
+    active = None if analysis.among_others and event.ways is None else analysis.active
     for region in event.regions:
         for meeting in meetings(region):
             if id(meeting.groups) in seen:
                 continue
             seen.add(id(meeting.groups))
-            for index in meeting.groups.apart(part, analysis.active):
+            for index in meeting.groups.apart(part, active):
                 group = meeting.groups.tuples[index]
                 if group not in checked:
                     checked.add(group)
@@ -230,11 +293,16 @@ def _loop(analysis: Analysis, op: Op) -> None:
         while True:
             _enter(analysis, condition.arguments, carried, causes)
             analysis.block(condition)
-            chosen = analysis.fact(condition.terminator.operands[0])
+            chosen = _goes_on(analysis, op)
             _enter(analysis, body.arguments, carried, causes)
             analysis.block(body)
             returned = [analysis.fact(value) for value in body.terminator.operands]
-            after = [_settled(analysis, fact, back, chosen) for fact, back in zip(carried, returned, strict=True)]
+            after = [
+                fact if value is argument else _settled(analysis, fact, back, chosen)
+                for value, argument, fact, back in zip(
+                    body.terminator.operands, body.arguments, carried, returned, strict=True
+                )
+            ]
             if all(_same(fact, before) for fact, before in zip(after, carried, strict=True)):
                 break
             for at, value in enumerate(body.terminator.operands):
@@ -253,6 +321,7 @@ def _loop(analysis: Analysis, op: Op) -> None:
         event = Choice(op, (events,), _iterations(analysis, op))
         analysis.collected.append(event)
         _check_loop(analysis, event, chosen, condition.terminator.operands[0])
+        _check_transfers(analysis, event, chosen, condition.terminator.operands[0])
 
 
 def _enter(
@@ -262,9 +331,18 @@ def _enter(
         analysis.set(argument, fact, values)
 
 
+def _goes_on(analysis: Analysis, op: Op) -> Fact:
+    """Which processes go through the loop `op` equally often: those that go on alike, or whose number is known."""
+    counts = _iterations(analysis, op)
+    if counts is None:
+        return analysis.fact(op.regions[0].block.terminator.operands[0])
+    part = analysis.partitions.of(np.broadcast_to(counts, analysis.partitions.size))
+    return Fact(part, part)
+
+
 def _settled(analysis: Analysis, fact: Fact, back: Fact, chosen: Fact) -> Fact:
     """What is known of a carried value at the start of any iteration, and after the last."""
-    if fact.known is not None and _same(fact, back) and chosen.is_uniform:
+    if fact.known is not None and _same(fact, back):
         return fact
     joined = analysis.join([fact, back, chosen])
     return Fact(joined.may, joined.sure)

@@ -48,20 +48,39 @@ class Choice:
 
 
 Event = Meeting | Transfer | Choice
+#: Meetings up to which a loop's are compared one by one.
+_MOST_UNROLLED = 64
 
 
-def trace(events: Sequence[Event], group: tuple[int, ...]) -> tuple[Hashable, ...]:
-    """What of `events` concerns the processes of `group`, as something to compare."""
+def trace(events: Sequence[Event], groups: frozenset[tuple[int, ...]]) -> tuple[Hashable, ...]:
+    """What of `events` concerns `groups`, to be compared; only the way of all of them where that is known."""
     found: list[Hashable] = []
     for event in events:
         if isinstance(event, Meeting):
-            if group in event.groups.tuples:
-                found.append((group, event.signature))
+            concerned = tuple(group for group in event.groups.tuples if group in groups)
+            if concerned:
+                found.append((concerned, event.signature))
         elif isinstance(event, Choice):
-            inside = tuple(trace(region, group) for region in event.regions)
+            inside = tuple(trace(region, groups) for region in event.regions)
             if any(inside):
-                found.append((event.op.name, inside))
+                found += _one_way(event, inside, groups)
     return tuple(found)
+
+
+def _one_way(
+    event: Choice, inside: Sequence[tuple[Hashable, ...]], groups: frozenset[tuple[int, ...]]
+) -> Sequence[Hashable]:
+    """The trace of control flow of which `inside` has each region's."""
+    is_loop = event.op.name == "stablehlo.while"
+    if event.ways is not None:
+        members = [0] if len(event.ways) == 1 else [rank for group in groups for rank in group]
+        ways = set(event.ways[members].tolist())
+        if len(ways) == 1:
+            way = int(ways.pop())
+            if not is_loop:
+                return list(inside[way])
+            return list(inside[0]) * way if way * len(inside[0]) <= _MOST_UNROLLED else [(way, inside)]
+    return [(event.op.name, inside)]
 
 
 def first_meeting(events: Sequence[Event], group: tuple[int, ...]) -> Op | None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from spmd.analysis.constants import constant_array
 from spmd.analysis.index_maps import element_type
+from spmd.analysis.reducers import monoid_of
 from spmd.analysis.scalar.elements import register_types
 from spmd.analysis.scalar.elementwise import compute
 from spmd.analysis.scalar.evaluate import dtype_of, evaluate
@@ -30,12 +32,15 @@ class Fact:
     sure     the same, such arguments being equal on all: what varies here varies by the program's own doing
     known    what each process holds, an array with a leading axis of processes (or of one, for all of them)
     random   the op that drew the random numbers that the value is made of, element by element
+    owed     the op that summed what each process has of its own: the sum over processes is owed, of this value or of
+             a term of it
     """
 
     may: Partition
     sure: Partition
     known: Array | None = None
     random: Op | None = None
+    owed: Op | None = None
 
     @property
     def is_uniform(self) -> bool:
@@ -50,7 +55,7 @@ def known_results(op: Op, operands: list[Array | None]) -> Array | None:
     if not type.is_static or type.is_quantized or type.size > _MOST_ELEMENTS:
         return None
     arrays = [_constant(value) if known is None else known for value, known in zip(op.operands, operands, strict=True)]
-    if not all(isinstance(array, np.ndarray) and array.dtype.kind in "iub" for array in arrays):
+    if not all(isinstance(array, np.ndarray) and array.dtype.kind in "iubf" for array in arrays):
         return None
     held = [array for array in arrays if array is not None]
     move = _MOVES.get(op.name)
@@ -58,23 +63,30 @@ def known_results(op: Op, operands: list[Array | None]) -> Array | None:
 
 
 def _constant(value: Value) -> Array | None:
-    array = constant_array(value.defining_op)
+    op = value.defining_op
+    array = _counted_up(op) if op is not None and op.name == "stablehlo.iota" else constant_array(op)
     return None if array is None or array.size > _MOST_ELEMENTS else array[np.newaxis]
+
+
+def _counted_up(op: Op) -> Array | None:
+    type = op.results[0].tensor
+    if type.size > _MOST_ELEMENTS or not isinstance(type.element_type, ElementType) or type.element_type.is_complex:
+        return None
+    axis = op["iota_dimension"]
+    sizes = [-1 if at == axis else 1 for at in range(type.rank)]
+    column = np.arange(type.static_shape[axis]).reshape(sizes)
+    return np.broadcast_to(column, type.static_shape).astype(type.element_type.dtype)
 
 
 def _elementwise(op: Op, arrays: list[Array]) -> Array | None:
     elements = []
     for index, value in enumerate(op.operands):
         element = element_type(value)
-        if (
-            not isinstance(element, ElementType)
-            or not (element.is_integer or element.is_boolean)
-            or element.bits in (2, 4)
-        ):
+        if not isinstance(element, ElementType) or not _is_followed(element):
             return None
         elements.append((parameter(index, register_types(element)[0]),))
     result = op.results[0].tensor.element_type
-    if not isinstance(result, ElementType) or not _is_integral(result):
+    if not isinstance(result, ElementType) or not _is_followed(result):
         return None
     computed = compute(op, elements)
     if computed is None:
@@ -89,8 +101,8 @@ def _elementwise(op: Op, arrays: list[Array]) -> Array | None:
     return np.broadcast_to(values[0], shape).astype(result.dtype)
 
 
-def _is_integral(element: ElementType) -> bool:
-    return element.is_boolean or (element.is_integer and element.bits >= 8)
+def _is_followed(element: ElementType) -> bool:
+    return element.is_boolean or (element.is_integer and element.bits >= 8) or (element.is_float and element.bits >= 32)
 
 
 def _reshaped(op: Op, arrays: list[Array]) -> Array:
@@ -133,10 +145,44 @@ def _concatenated(op: Op, arrays: list[Array]) -> Array:
     return np.concatenate(whole, axis=op["dimension"] + 1)
 
 
-_MOVES = {
+def _transposed(op: Op, arrays: list[Array]) -> Array:
+    return arrays[0].transpose(0, *(axis + 1 for axis in op["permutation"]))
+
+
+def _reversed(op: Op, arrays: list[Array]) -> Array:
+    flipped: Array = np.flip(arrays[0], tuple(axis + 1 for axis in op["dimensions"]))
+    return flipped
+
+
+def _reduced(op: Op, arrays: list[Array]) -> Array | None:
+    """Folds of integers and booleans, whose order does not matter."""
+    monoid = monoid_of(op.regions[0])
+    fold = None if monoid is None else _FOLDS.get(monoid.kind)
+    if fold is None or len(arrays) != 2 or arrays[0].dtype.kind == "f":
+        return None
+    array, initial = arrays
+    axes = tuple(axis + 1 for axis in op["dimensions"])
+    initial = initial.reshape(len(initial), *[1] * (array.ndim - len(axes) - 1))
+    folded: Array = fold(fold.reduce(array, axis=axes, dtype=array.dtype), initial).astype(array.dtype)
+    return folded
+
+
+_FOLDS: dict[str, np.ufunc] = {
+    "add": np.add,
+    "multiply": np.multiply,
+    "maximum": np.maximum,
+    "minimum": np.minimum,
+    "and": np.bitwise_and,
+    "or": np.bitwise_or,
+    "xor": np.bitwise_xor,
+}
+_MOVES: dict[str, Callable[[Op, list[Array]], Array | None]] = {
     "stablehlo.reshape": _reshaped,
     "stablehlo.broadcast_in_dim": _broadcast,
     "stablehlo.slice": _sliced,
     "stablehlo.dynamic_slice": _dynamically_sliced,
     "stablehlo.concatenate": _concatenated,
+    "stablehlo.transpose": _transposed,
+    "stablehlo.reverse": _reversed,
+    "stablehlo.reduce": _reduced,
 }

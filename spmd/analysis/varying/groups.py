@@ -139,6 +139,13 @@ def _permuted(op: Op, groups: Groups, part: Partition, partitions: Partitions) -
     return partitions.of(labels)
 
 
+def paired(groups: Groups, part: Partition, partitions: Partitions) -> Partition:
+    """Who holds the same pair, in any order, of a value of `part` and what a permutation by `groups` brings of it."""
+    brought = np.full(partitions.size, -1, np.int64)
+    brought[groups.members[:, 1]] = part.labels[groups.members[:, 0]]
+    return partitions.of_rows(np.sort(np.stack([part.labels, brought], axis=1), axis=1))
+
+
 def root_of(op: Op) -> int | None:
     """The index of the root in each group; None where the program computes it."""
     if not op.attributes.get("has_dynamic_root"):

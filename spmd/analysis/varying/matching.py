@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 
 from collectives.channels import Channels
 from collectives.errors import CommunicationError
@@ -25,6 +26,8 @@ from spmd.ir import Op
 _SCENARIOS = (1, 2, 0)
 #: Ops that a process's way to where it waits is shown by, and processes of a chain of waiting.
 _MOST_STEPS, _MOST_WAITING = 3, 8
+#: Steps after which it is left open what a process would come to.
+_MOST_LEFT = 10_000
 
 Group = tuple[int, ...]
 
@@ -56,7 +59,10 @@ _PERMUTATION = -1
 
 @dataclass
 class _Process:
-    """A process on its way: `at` is where it waits, `decided` whether it took a way that nobody can foresee."""
+    """A process on its way: `at` is where it waits, `left` what would come after that.
+
+    `decided` says whether it took a way that nobody can foresee.
+    """
 
     rank: int
     program: str
@@ -64,6 +70,7 @@ class _Process:
     at: _Step | None = None
     decided: bool = False
     done: deque[Op] = field(default_factory=lambda: deque(maxlen=_MOST_STEPS))
+    left: list[_Step] = field(default_factory=list)
 
 
 def match(programs: Sequence[Sequence[Event]], program_of: Sequence[int], names: Sequence[str]) -> list[Finding]:
@@ -237,6 +244,8 @@ class _Run:
         if not waiting or any(finding.kind is Kind.DIVERGENT_COLLECTIVE for finding in self.findings):
             return
         chain = min((self._chain(process) for process in waiting[:_MOST_STARTS]), key=len)
+        at = next((at for at, process in enumerate(chain) if self._never_comes(process)), 0)
+        chain = chain[at:] + chain[:at] if self._awaited(chain[-1]) is chain[0] else chain
         first = chain[0]
         assert first.at is not None
         text = f"process {first.rank} waits here for process {self._awaited(first).rank}, in vain"
@@ -258,6 +267,18 @@ class _Run:
             if process in chain:
                 return chain[chain.index(process) :]
             chain.append(process)
+
+    def _never_comes(self, process: _Process) -> bool:
+        """Whether what `process` waits for is nowhere on the way of whom it waits for: a mistake, and no mere order."""
+        step, awaited = process.at, self._awaited(process)
+        awaited.left = awaited.left or list(islice(awaited.steps, _MOST_LEFT))
+        if len(awaited.left) == _MOST_LEFT:
+            return False
+        if isinstance(step, _Join):
+            return not any(isinstance(each, _Join) and each.group == step.group for each in awaited.left)
+        assert step is not None
+        sought = process.rank, step.channel, True
+        return sought not in [(each.other, each.channel, each.sends) for each in awaited.left if type(each) is _Message]
 
     def _awaited(self, process: _Process) -> _Process:
         """One that `process` waits for."""

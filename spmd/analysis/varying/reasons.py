@@ -27,21 +27,21 @@ def reasons(analysis: Analysis, value: Value) -> list[str]:
     if len(lines) > _MOST_LINES:
         left_out = len(lines) - _MOST_LINES
         lines[_MOST_LINES // 2 : -_MOST_LINES // 2] = [f"    ... {left_out} more"]
-    return [*lines, f"    {origin(value)}"]
+    return [*lines, f"    {_origin(analysis, value)}"]
 
 
-def origin(value: Value) -> str:
+def _origin(analysis: Analysis, value: Value) -> str:
     """Where the difference between processes begins, in words."""
     op = value.defining_op
     if op is not None:
         return f"{op.name} at {op.location}, which differs between processes"
-    return f"{argument_text(value)}, which may differ: nobody says that it is the same on all processes"
+    return f"{argument_text(analysis, value)}, which may differ: nobody says that it is the same on all processes"
 
 
-def argument_text(value: Value) -> str:
-    """`argument 1 (%x)`."""
-    name = f" (%{value.name_hint})" if value.name_hint else ""
-    return f"argument {value.index}{name}"
+def argument_text(analysis: Analysis, value: Value) -> str:
+    """`argument 1 (%x)`, or by the name that the argument has for who wrote the program."""
+    name = analysis.names.get(value) or (f"%{value.name_hint}" if value.name_hint else "")
+    return f"argument {value.index}{f' ({name})' if name else ''}"
 
 
 def _line(value: Value) -> str:

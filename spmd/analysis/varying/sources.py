@@ -13,6 +13,8 @@ from spmd.analysis.varying.analysis import Analysis, rule
 from spmd.analysis.varying.events import Transfer
 from spmd.analysis.varying.facts import Fact
 from spmd.analysis.varying.findings import Kind
+from spmd.analysis.varying.groups import members_text
+from spmd.analysis.varying.partitions import Labels
 from spmd.analysis.varying.reasons import reasons
 from spmd.errors import CollectiveError
 from spmd.ir import Op, Value
@@ -117,16 +119,30 @@ def _check_mixing(analysis: Analysis, op: Op, facts: Sequence[Fact]) -> None:
         for value, fact in zip(op.operands, facts, strict=True)
         if fact.random is None and value.type == op.results[0].type and not _is_broadcast(value)
     ]
-    varying = next((value for value, fact in data if not fact.is_uniform), None)
-    if random.is_uniform and varying is not None:
-        text = "the same random numbers on all processes, for data that differ between them"
+    join = analysis.partitions.join
+    varying = next((value for value, fact in data if join([random.may, fact.may]) is not random.may), None)
+    all_data = join([fact.may for _, fact in data])
+    if random.may is not analysis.partitions.distinct and varying is not None:
+        which = "all processes" if random.is_uniform else _alike(random.may.labels)
+        text = f"the same random numbers on {which}, for data that differ between them"
         notes = [f"  drawn by {source.name} at {source.location}, of a key that is the same; the data:"]
         analysis.report(Kind.SAME_RANDOM, op, text, False, [*notes, *reasons(analysis, varying)])
-    elif _is_masking(op, random) and varying is None and any(depends_on_data(value) for value, _ in data):
-        text = "random numbers that differ between processes, for data that are the same on all of them"
+    elif (
+        _is_masking(op, random)
+        and join([random.may, all_data]) is not all_data
+        and any(depends_on_data(value) for value, _ in data)
+    ):
+        which = "all of them" if all_data.is_uniform else _alike(all_data.labels)
+        text = f"random numbers that differ between processes, for data that are the same on {which}"
         drawn = next(value for value, fact in zip(op.operands, facts, strict=True) if fact is random)
         notes = [f"  drawn by {source.name} at {source.location}, of a key that differs:"]
         analysis.report(Kind.DIFFERENT_RANDOM, op, text, False, [*notes, *reasons(analysis, drawn)])
+
+
+def _alike(labels: Labels) -> str:
+    """The processes of the first label that several have, in words."""
+    first = int(np.argmax(np.bincount(labels) > 1))
+    return members_text(np.flatnonzero(labels == first).tolist())
 
 
 def _is_broadcast(value: Value) -> bool:

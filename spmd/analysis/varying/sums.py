@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from spmd.analysis.constants import constant_scalar
 from spmd.analysis.reducers import monoid_of
 from spmd.analysis.varying.analysis import Analysis
@@ -23,6 +25,7 @@ _SUMS = (
     "stablehlo.cross-replica-sum",
     "stablehlo.collective_reduce",
 )
+_MOST_TERMS = 64
 _TOLERANCE = 1e-3
 
 
@@ -38,8 +41,8 @@ def check_sums(analysis: Analysis, events: list[Event]) -> None:
             if repeated is None:
                 continue
             users = _users(analysis) if users is None else users
-            if not _is_divided(meeting.op.results[at], size, users):
-                analysis.report(Kind.REPEATED_SUM, meeting.op, _text(operand, repeated, size), certain=False)
+            if not (_is_share(repeated, size) or _is_divided(meeting.op.results[at], size, users)):
+                analysis.report(Kind.REPEATED_SUM, meeting.op, _text(analysis, operand, repeated, size), certain=False)
 
 
 def _is_sum(op: Op) -> bool:
@@ -55,22 +58,44 @@ def _repeated(analysis: Analysis, meeting: Meeting, operand: Value, part: Partit
     """What of the sum's `operand` is the same within each group: itself, or a term of it; None for nothing."""
     if not meeting.groups.apart(part, None):
         return operand if depends_on_data(operand) else None
-    op = operand.defining_op
-    while op is not None and op.name in _HANDING_ON and len(op.operands) == 1:
-        op = op.operands[0].defining_op
-    if op is None or op.name != "stablehlo.add":
-        return None
-    for term in op.operands:
-        if not meeting.groups.apart(analysis.fact(term).may, None) and depends_on_data(term):
+    terms = [operand]
+    for term in terms:  # which grows
+        op = _handed_on(term).defining_op
+        if op is not None and op.name == "stablehlo.add" and len(terms) < _MOST_TERMS:
+            terms += op.operands
+    for term in terms[1:]:
+        same = not meeting.groups.apart(analysis.fact(term).may, None)
+        if same and depends_on_data(term) and not _is_share(term, meeting.groups.members.shape[1]):
             return term
     return None
 
 
-def _text(operand: Value, repeated: Value, size: int) -> str:
+def _handed_on(value: Value) -> Value:
+    """The value whose elements `value` has, moved or in another type."""
+    while (op := value.defining_op) is not None and op.name in _HANDING_ON and len(op.operands) == 1:
+        value = op.operands[0]
+    return value
+
+
+def _is_share(value: Value, size: int) -> bool:
+    """Whether `value` is one of `size` shares: then their sum is what was divided. A mean is no share."""
+    op = _handed_on(value).defining_op
+    if op is None or op.name not in ("stablehlo.divide", "stablehlo.multiply"):
+        return False
+    if any(of is not None and of.name in _SUMS for of in (_handed_on(each).defining_op for each in op.operands)):
+        return False
+    if op.name == "stablehlo.divide":
+        return _is(op.operands[1], size)
+    return any(_is(operand, 1 / size) for operand in op.operands)
+
+
+def _text(analysis: Analysis, operand: Value, repeated: Value, size: int) -> str:
     what = "what is summed"
     if repeated is not operand:
-        op = repeated.defining_op
-        what = f"a term of what is summed, {argument_text(repeated) if op is None else f'{op.name} at {op.location}'},"
+        value = _handed_on(repeated)
+        op = value.defining_op
+        term = argument_text(analysis, value) if op is None else f"{op.name} at {op.location}"
+        what = f"a term of what is summed, {term},"
     return f"{what} is the same on all {size} processes of a group: it counts {size} times"
 
 
@@ -100,7 +125,12 @@ def _divides(op: Op, value: Value, size: int, users: dict[Value, list[Op]]) -> b
 
 def _is(value: Value, number: float) -> bool:
     """Whether `value` is the constant `number`, in its type's precision."""
+    value, times = _handed_on(value), 1
+    op = value.defining_op
+    if op is not None and op.name == _SUMS[0]:  # of a constant: how many processes there are
+        groups = op["replica_groups"]
+        value, times = op.operands[0], groups.shape[1] if isinstance(groups, np.ndarray) and _is_sum(op) else 1
     scalar = constant_scalar(value)
     if scalar is None or scalar.dtype.kind not in "iuf":
         return False
-    return abs(float(scalar) - number) <= _TOLERANCE * number
+    return abs(float(scalar) * times - number) <= _TOLERANCE * number
