@@ -57,6 +57,8 @@ _exit_message = ""
 _base: Any = None
 #: Called with the exit status before a failure ends every rank.
 before_end: Callable[[int], None] | None = None
+#: Has all ranks write what they have recorded, for a reason that is given; the line that tells of it, if any was.
+record: Callable[[str], str] | None = None
 #: Whether this process ends without MPI's own end.
 _leaves = False
 #: This rank, as the launcher that started this very process numbers it: known before MPI is.
@@ -211,7 +213,8 @@ def fail(message: str, status: int = EXIT_FAILURE) -> None:
     """
     world, text = _world(), message.rstrip("\n") + "\n"
     if world is not None:
-        _tell(_number(world), f"{_name(world)} failed:\n{text}")
+        recorded = _record(text)
+        _tell(_number(world), f"{_name(world)} failed:\n{text}", recorded)
         _end_job(status)
     elif _launched_rank is not None and _reported_before_mpi():
         _tell(_launched_rank, f"rank {_launched_rank} on {os.uname().nodename} failed:\n{text}")
@@ -240,7 +243,8 @@ class _ProgramExit(SystemExit):
 def _end_job_that_exited_early() -> None:
     world = _world()
     if _exit_status and world is not None:
-        _tell(_number(world), f"{_name(world)} exited with status {_exit_status}{_exit_message}\n")
+        recorded = _record(f"exited with status {_exit_status}")
+        _tell(_number(world), f"{_name(world)} exited with status {_exit_status}{_exit_message}\n", recorded)
         _end_job(_exit_status)
 
 
@@ -272,7 +276,17 @@ def _number(world: Any) -> int:
     return int(os.environ.get(NUMBER_VARIABLE, world.rank))
 
 
-def _tell(rank: int, text: str) -> None:
+def _record(reason: str) -> str:
+    """Has all ranks write what they have recorded; the line that tells of it."""
+    return (
+        ""
+        if record is None
+        else record(next((line for line in reversed(reason.splitlines()) if not line.startswith(" ")), ""))
+    )
+
+
+def _tell(rank: int, text: str, recorded: str = "") -> None:
+    """Tells the launcher, or prints it behind ``recorded``, of which the launcher has a line of its own."""
     folder = os.environ.get(REPORTS_VARIABLE)
     sys.stdout.flush()
     if folder and os.path.isdir(folder):
@@ -282,6 +296,8 @@ def _tell(rank: int, text: str) -> None:
                 stream.write(text)
             os.rename(stream.name, os.path.join(folder, name))
             return
+    if recorded and not folder:
+        text = f"({recorded})\n{text}"
     sys.stderr.write(f"{REPORT_BEGINS}{rank}\n{text}{REPORT_ENDS}" if folder else text)
     sys.stderr.flush()
 

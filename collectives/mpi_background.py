@@ -10,8 +10,9 @@ from __future__ import annotations
 import queue
 import threading
 from functools import cache
+from time import monotonic
 
-from collectives.activity import Activity, Waiting
+from collectives.activity import Activity, Event
 from collectives.arrays import Array
 from collectives.communicator import BoundCollective
 
@@ -22,8 +23,8 @@ LEAST = 1 << 20
 class BackgroundRequest:
     """A collective that the thread runs; ``wait`` returns its result, or raises what it failed with."""
 
-    def __init__(self, call: BoundCollective, array: Array, activity: Activity, label: Waiting) -> None:
-        self._call, self._array, self._activity, self._label = call, array, activity, label
+    def __init__(self, call: BoundCollective, array: Array, activity: Activity, event: Event) -> None:
+        self._call, self._array, self._activity, self._begun = call, array, activity, event.key
         self._ended = threading.Event()
         self._result: Array | None = None
         self._error: BaseException | None = None
@@ -37,22 +38,21 @@ class BackgroundRequest:
         self._ended.set()
 
     def wait(self) -> Array:
-        activity = self._activity
-        activity.what = self._label
-        activity.waits.count += 1
+        event = self._activity.resume(self._begun)
         try:
             self._ended.wait()
         finally:
-            activity.what = None
+            self._activity.what = None
         if self._error is not None:
             raise self._error
+        event.ended = monotonic()
         assert self._result is not None
         return self._result
 
 
-def start(call: BoundCollective, array: Array, activity: Activity, label: Waiting) -> BackgroundRequest:
+def start(call: BoundCollective, array: Array, activity: Activity, event: Event) -> BackgroundRequest:
     """Has the thread call ``call(array)`` after all that was started before."""
-    request = BackgroundRequest(call, array, activity, label)
+    request = BackgroundRequest(call, array, activity, event)
     _requests().put(request)
     return request
 

@@ -7,19 +7,21 @@ channel than it waits for keeps it until that one is received from.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
+from time import monotonic
 
 import numpy as np
 import numpy.typing as npt
 from mpi4py import MPI
 
-from collectives.activity import Waiting
+from collectives.activity import Activity, Call, Waiting
 from collectives.arrays import Array, DType
 from collectives.errors import CommunicationError
 from collectives.layout import wire_dtype
 from collectives.mpi_calls import PERMUTE_TAG
 from collectives.mpi_request import MpiRequest
+from collectives.places import caller_of
 from collectives.shapes import Shape
 
 #: ``wait(done, waiting)`` waits step by step until ``done()``.
@@ -37,8 +39,11 @@ _HEADER = np.dtype(np.int64).itemsize
 class MpiChannels:
     """The channels of one group; ``members`` are the world ranks of its processes."""
 
-    def __init__(self, comm: MPI.Intracomm, members: tuple[int, ...]) -> None:
-        self._comm, self._members = comm, members
+    def __init__(self, comm: MPI.Intracomm, members: tuple[int, ...], activity: Activity) -> None:
+        self._comm, self._members, self._activity = comm, members, activity
+        #: How many arrays have gone to and come from whom by which channel.
+        self._sent: Counter[tuple[int, int]] = Counter()
+        self._received: Counter[tuple[int, int]] = Counter()
         self._early: dict[tuple[int, int], deque[Array]] = {}
 
     def send(self, array: Array, target: int, channel: int, where: str) -> None:
@@ -51,15 +56,24 @@ class MpiChannels:
             data, tag = np.empty(_HEADER + array.nbytes, np.uint8), _SHARED_TAG
             data[:_HEADER].view(np.int64)[0] = channel
             data[_HEADER:] = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+        self._sent[target, channel] += 1
+        pair = self._members[self._comm.rank], self._members[target]
+        number = self._sent[target, channel]
+        call = _call("send", array.shape, array.dtype, pair, where, channel, number)
+        event = self._activity.start(Waiting(text, (), call=call), self._activity.waits)
         # Synchronous: it is complete when it has been received, so that one that nobody receives is noticed.
         MpiRequest.detach(self._comm.Issend(data, target, tag), data, text)
+        event.ended = monotonic()
 
     def receive(self, wait: Wait, shape: Shape, dtype: npt.DTypeLike, source: int, channel: int, where: str) -> Array:
         """The next array from ``source`` on ``channel``; CommunicationError where its size is another."""
         out, peer = np.empty(shape, dtype), self._members[source]
         label = f"receive of {_extent(shape, out.dtype)} from process {peer}{_at(where)}"
+        self._received[source, channel] += 1
+        pair, number = (peer, self._members[self._comm.rank]), self._received[source, channel]
+        waiting = Waiting(label, (peer,), call=_call("recv", shape, out.dtype, pair, where, channel, number))
         message = self._by_tag if _has_tag(channel) else self._by_number
-        message(lambda done: wait(done, Waiting(label, (peer,))), out, source, channel, where)
+        message(lambda done: wait(done, waiting), out, source, channel, where)
         return out
 
     def _by_tag(self, wait: _WaitUntil, out: Array, source: int, channel: int, where: str) -> None:
@@ -105,6 +119,11 @@ class MpiChannels:
 
 def _has_tag(channel: int) -> bool:
     return 0 <= channel < _OWN_TAGS
+
+
+def _call(name: str, shape: Shape, dtype: DType, pair: tuple[int, int], where: str, channel: int, number: int) -> Call:
+    text = f"{name} of {_extent(shape, dtype)}"
+    return Call(name, text, shape, shape, dtype, pair, where or caller_of(__package__), channel, number)
 
 
 def _at(where: str) -> str:

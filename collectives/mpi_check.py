@@ -19,13 +19,14 @@ import numpy as np
 import numpy.typing as npt
 from mpi4py import MPI
 
-from collectives.activity import Waiting
+from collectives.activity import Activity, Call, Waiting
 from collectives.agreement import Agreement, Side, difference_text
 from collectives.arrays import Array
 from collectives.communicator import SET_UP, BoundCollective, Communicator, Request, Start, V
 from collectives.errors import CommunicationError, GroupError
 from collectives.mpi_channels import LAST_TAG, MpiChannels
 from collectives.operations import CollectivePermute, Operation, describe, short_list
+from collectives.places import caller_of
 from collectives.shapes import Shape
 from collectives.states import mismatch_text
 
@@ -45,6 +46,7 @@ class PlainCommunicator(Protocol):
 
     rank: int
     channels: MpiChannels
+    activity: Activity
 
     def group(self, members: Sequence[int]) -> PlainCommunicator: ...
 
@@ -158,6 +160,10 @@ class CheckedCommunicator(Communicator):
 
         self._world.wait_for(step, waiting)
 
+    def refuse(self) -> None:
+        """What this process came for, and waited in last, does not come about."""
+        self._world.activity.last.ended = -1.0
+
     def _check(self, operation: Operation, where: str) -> Callable[[], _Check]:
         """What begins the check of ``operation``."""
         members, rank = self.members, self.rank
@@ -172,7 +178,9 @@ class CheckedCommunicator(Communicator):
         own = self.members[rank]
         label = f"{describe(operation)} among {short_list(members)}" + (f" at {where}" if where else "")
         message = _message(f"{operation!r} {members}".encode(), label)
-        waiting = Waiting(label, tuple(r for r in members if r != own))
+        result, place = operation.result_shape(self.size), where or caller_of(__package__)
+        call = Call(operation.name, describe(operation), operation.shape, result, operation.dtype, self.members, place)
+        waiting = Waiting(label, tuple(r for r in members if r != own), call=call)
         return lambda: self._begin(members, message, waiting)
 
     def _begin(self, members: tuple[int, ...], message: Array, waiting: Waiting) -> _Check:
@@ -249,6 +257,8 @@ class _Lead(_Check):
     def finish(self) -> None:
         self._owner.wait(self.step, self._waiting)
         MPI.Request.Waitall(self._sends)
+        if self._outcome != _AGREE:
+            self._owner.refuse()
         if self._outcome == _SAY_HOW:
             raise _DifferentAgreements
         if self._fault is not None:
@@ -268,6 +278,8 @@ class _Follow(_Check):
 
     def finish(self) -> None:
         self._owner.wait(lambda: MPI.Request.Testall(self._requests), self._waiting)
+        if self._answer[0] != _AGREE:
+            self._owner.refuse()
         if self._answer[0] == _SAY_HOW:
             raise _DifferentAgreements
         if self._answer[0] == _DIFFER:

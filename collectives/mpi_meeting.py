@@ -45,11 +45,11 @@ def meet(
     if comm.size == 1:
         return
     others = tuple(rank for rank in range(comm.size) if rank != comm.rank)
-    activity.what = Waiting(what, others, settles=True)
-    activity.waits.count += 1
+    event = activity.begin(Waiting(what, others, settles=True), activity.waits)
     meeting = _Meeting(comm, what, settings.timeout, warn)
     try:
         meeting.wait()
+        event.ended = time.monotonic()
     except BaseException:
         _abandoned.append(meeting)
         raise

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 from mpi4py import MPI
 
-from collectives.activity import Activity, Waiting
+from collectives.activity import Activity, Event
 from collectives.arrays import Array
 
 _PERIOD = 2e-4  # seconds between two looks: short beside a transfer worth overlapping, long beside one look
@@ -21,7 +21,7 @@ _PERIOD = 2e-4  # seconds between two looks: short beside a transfer worth overl
 class MpiRequest:
     """A started collective; ``wait`` returns its result."""
 
-    __slots__ = ("_activity", "_decode", "_fault", "_kept", "_label", "_out", "_requests")
+    __slots__ = ("_activity", "_begun", "_decode", "_fault", "_kept", "_out", "_requests")
 
     def __init__(
         self,
@@ -29,19 +29,19 @@ class MpiRequest:
         kept: object,
         out: Array,
         decode: Callable[[Array], None] | None,
-        activity: Activity,
-        label: Waiting | None,
+        activity: Activity | None = None,
+        event: Event | None = None,
         fault: Callable[[MPI.Exception], Exception] | None = None,
     ) -> None:
-        """``fault`` makes of what MPI raises what ``wait`` raises."""
+        """``event`` is its start in the ``activity``; ``fault`` makes of what MPI raises what ``wait`` raises."""
         self._requests, self._kept, self._out, self._decode = list(requests), kept, out, decode
-        self._activity, self._label, self._fault = activity, label, fault
+        self._activity, self._begun, self._fault = activity, None if event is None else event.key, fault
         _progress.add(self._requests)
 
     @classmethod
     def done(cls, out: Array) -> MpiRequest:
         """A collective that needed no communication."""
-        return cls((), None, out, None, Activity(), None)
+        return cls((), None, out, None)
 
     @staticmethod
     def detach(request: MPI.Request, buffer: Array, text: str) -> None:
@@ -50,16 +50,16 @@ class MpiRequest:
 
     def wait(self) -> Array:
         if self._requests:
-            activity = self._activity
-            activity.what = self._label
-            activity.waits.count += 1
+            assert self._activity is not None and self._begun is not None
+            event = self._activity.resume(self._begun)
             try:
                 _progress.remove(self._requests)
                 MPI.Request.Waitall(self._requests)
+                event.ended = time.monotonic()
             except MPI.Exception as error:
                 raise (error if self._fault is None else self._fault(error)) from error
             finally:
-                activity.what = None
+                self._activity.what = None
             self._requests = []
         if self._decode is not None:
             self._decode(self._out)

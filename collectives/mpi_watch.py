@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from mpi4py import MPI
@@ -22,6 +23,8 @@ from collectives.activity import Activity, Waiting
 from collectives.mpi_losses import tells_of_loss
 from collectives.mpi_request import stop_progress, unfinished
 from collectives.mpi_sends import PendingSends
+from collectives.recorder import RECORDER
+from collectives.records import advice
 from collectives.settings import WatchSettings
 from collectives.states import ranks_text, states_text
 
@@ -32,6 +35,7 @@ _ANSWER = 2.0  # seconds that a rank is given to answer
 _SUSPECT = 1.0  # seconds of waiting after which a checked rank asks whether it waits in vain, and as long again
 _SURE = 2.0  # seconds after which nothing that a rank had sent before it ended is still on its way
 _TIMES = 5
+_RECORDING = 0.6  # seconds that the others are given to write what they recorded
 _TAG = 0
 #: Those behind it are for other threads that use the communicator.
 LAST_TAG = _TAG
@@ -90,14 +94,17 @@ class Watcher:
         self._reported = 0.0
         self._insisted: tuple[int, float] | None = None
         self._stop = threading.Event()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
+        #: The ranks that have written what they recorded, since they were last told to.
+        self._recorded: set[int] = set()
+        self._advised = False
         self._thread = threading.Thread(target=self._run, name="mpi-watch", daemon=True)
         self._thread.start()
         atexit.register(self._farewell)
 
     def state(self) -> State:
         """What this rank does at this moment."""
-        waiting, count = self._activity.what, self._activity.count
+        waiting, count = self._activity.waiting, self._activity.count
         if count != self._count or waiting is None:
             self._count, self._since, self._reported = count, time.monotonic(), 0.0
         return State(waiting, count, time.monotonic() - self._since, self._ended)
@@ -120,6 +127,8 @@ class Watcher:
     def _look(self) -> None:
         with self._lock:
             self._serve()
+            if reason := RECORDER.request():
+                RECORDER.write(reason)
             state = self.state()
             if state.waiting is None or self._ended:
                 return
@@ -149,8 +158,7 @@ class Watcher:
     def _never_came(self, waiting: Waiting) -> list[int]:
         """The ranks that have ended, and had not begun what this one waits for them in."""
         awaited = self._gone.keys() & set(waiting.ranks)
-        turn = waiting.turn or self._activity.turns(waiting.group).count
-        return sorted(r for r in awaited if not waiting.group or self._gone[r].get(waiting.group, 0) < turn)
+        return sorted(r for r in awaited if not waiting.group or self._gone[r].get(waiting.group, 0) < waiting.turn)
 
     def _insist(self, state: State) -> None:
         """Ends the job when the rank does not raise the verdict, since it waits deep inside MPI."""
@@ -175,6 +183,31 @@ class Watcher:
                     self._tell(status.Get_source(), ("ended", 0, self._activity.begun()))
             elif kind == "ended":
                 self._gone[status.Get_source()] = content
+            elif kind == "record":
+                RECORDER.write(content)
+                self._tell(status.Get_source(), ("recorded", 0, None))
+            elif kind == "recorded":
+                self._recorded.add(status.Get_source())
+
+    def record(self, reason: str) -> Path | None:
+        """Has all ranks write what they have recorded, and waits a moment for it: the folder of that, or None."""
+        if not self._lock.acquire(timeout=_RECORDING):
+            return RECORDER.write(reason)
+        try:
+            self._recorded = set()
+            others = [rank for rank in range(self.comm.size) if rank != self.comm.rank]
+            for rank in others:
+                self._tell(rank, ("record", 0, reason))
+            folder = RECORDER.write(reason)
+            end = time.monotonic() + _RECORDING
+            while folder is not None and len(self._recorded) < len(others) and time.monotonic() < end:
+                self._serve()
+                time.sleep(0.005)
+            return folder
+        except MPI.Exception:
+            return RECORDER.write(reason)  # ranks are lost
+        finally:
+            self._lock.release()
 
     def _tell(self, rank: int, message: Any) -> None:
         self._sends.add(self.comm.isend(message, rank, _TAG))
@@ -219,7 +252,9 @@ class Watcher:
         if self.abort:
             self.end_job(text)
         else:
-            warn(text)
+            written = self.record(text.partition("\n")[0])
+            warn(text if self._advised or not written else f"{text}\n{advice(written)}")
+            self._advised = True
 
     def _accuse(self) -> None:
         """Asks again and again; when nothing moves and the waits can never end, says so to all who wait.

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Protocol
 
-from collectives import endings, failure
+from collectives import endings, failure, records
 from collectives.failure import ELASTIC_VARIABLE, REPORTS_VARIABLE, end_with_parent
 from launch import rank, remote
 from launch.banners import BannerFilter
@@ -107,7 +107,14 @@ def _run_once(
     with job_folder(Path(tempfile.gettempdir())) as reports, _of_this_machine(one_machine, grows) as local:
         if growth is not None:
             RunningJob(os.getpid(), growth.most, growth.host, reports).leave_note()
-        environment = {**local, **os.environ, **added_environment, REPORTS_VARIABLE: str(reports)}
+        recorded = os.environ.get(records.RECORDS_VARIABLE, str(records.folder_of_launcher()))
+        environment = {
+            **local,
+            **os.environ,
+            records.RECORDS_VARIABLE: recorded,
+            **added_environment,
+            REPORTS_VARIABLE: str(reports),
+        }
         messages, writing = os.pipe()
         printed, printing = os.pipe()
         try:
@@ -135,7 +142,8 @@ def _run_once(
         listeners = Listeners(process.pid, proxies=kind == "hydra") if one_machine else None
         banners = [HydraBannerFilter()] if kind == "hydra" else []
         output = Stream(printed, sys.stdout, *banners)
-        job = _Job(process, messages, output, reports, beginning, watchers, lingering, listeners)
+        written = Path(recorded) if recorded else None
+        job = _Job(process, messages, output, reports, beginning, watchers, lingering, listeners, written)
         return job.finish(starts, elastic=ELASTIC_VARIABLE in added_environment, one_machine=one_machine)
 
 
@@ -168,8 +176,10 @@ class _Job:
         watchers: Sequence[RankWatcher],
         lingering: Lingering | None,
         listeners: Listeners | None,
+        recorded: Path | None,
     ) -> None:
         self._process = process
+        self._recorded = recorded
         self._reports = reports
         self._beginning = beginning
         self._watchers = watchers
@@ -351,6 +361,8 @@ class _Job:
             (same if alike else other).append(int(path.stem.removeprefix("rank-")))
         lines = [f"(rank {', '.join(map(str, sorted(same)))} failed in the same way)"] if same else []
         lines += [f"(rank {', '.join(map(str, sorted(other)))} failed too, after this)"] if other else []
+        if self._recorded is not None and any(self._recorded.glob(f"{records.PREFIX}*")):
+            lines.append(f"({records.advice(self._recorded)})")
         return "\n".join([*lines, header, *([reason] if reason else [])])
 
 

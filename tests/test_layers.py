@@ -13,6 +13,7 @@ BASE = {
     "collectives.arrays",
     "collectives.errors",
     "collectives.system",
+    "collectives.recorder",
     "spmd.support.amounts",
     "spmd.support.array_files",
     "spmd.support.arrays",

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 
+from collectives.recorder import RECORDER
 from spmd.checkpoint import manifest as manifests
 from spmd.checkpoint import per_rank as own_leaves
 from spmd.checkpoint import store
@@ -80,13 +81,14 @@ def restore(
     """
     place = Path(folder).absolute()
     which = "the newest checkpoint" if step is None else f"step {step}"
-    processes = CheckpointRanks(communicator, f"checkpoint.restore of {which}")
-    settle(place)
-    read = partial(_read, place, shardings, processes)
-    loaded = _first_whole(place, processes, read) if step is None else _of_step(place, step, processes, read)
-    if loaded is None:
-        raise CheckpointError(f"{place}: there is no whole checkpoint")
-    return processes.agree(partial(_tree, loaded, like))
+    with RECORDER.note("checkpoint", f"restore of {which}"):
+        processes = CheckpointRanks(communicator, f"checkpoint.restore of {which}")
+        settle(place)
+        read = partial(_read, place, shardings, processes)
+        loaded = _first_whole(place, processes, read) if step is None else _of_step(place, step, processes, read)
+        if loaded is None:
+            raise CheckpointError(f"{place}: there is no whole checkpoint")
+        return processes.agree(partial(_tree, loaded, like))
 
 
 # --- one checkpoint, or the newest ---------------------------------------------------------------------------------

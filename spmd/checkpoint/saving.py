@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal, TypedDict, Unpack, overload
 
 import numpy as np
 
+from collectives.recorder import RECORDER
 from spmd.checkpoint import per_rank as own_leaves
 from spmd.checkpoint import tree as trees
 from spmd.checkpoint.blocks import (
@@ -87,15 +88,18 @@ def save(
     :raises OSError: when it cannot be written; what was there before is untouched.
     """
     place = Path(folder).absolute()
-    processes = CheckpointRanks(communicator, f"checkpoint.save of step {step}")
-    state = processes.agree(lambda: _state(place, step, keep, tree, shardings, per_rank, processes))
-    held = processes.all_gather((state.structure, state.leaves, [entry.box for entry in state.places], state.scalars))
-    mine = processes.agree(lambda: _share(held, state))[processes.rank]
-    _check_shared(processes, [boxes for _, _, boxes, _ in held], state)
-    blocks = [(leaf, box, _block(state.arrays[leaf], box, copy=not wait)) for leaf, box in mine.items()]
-    scalars = tuple(its for *_, its in held) if state.scalars else ()
-    writing = Writing.begin(processes, place, step, keep, state.structure, state.leaves, scalars, blocks)
-    return writing.together() if wait else writing.apart()
+    with RECORDER.note("checkpoint", f"save of step {step}"):
+        processes = CheckpointRanks(communicator, f"checkpoint.save of step {step}")
+        state = processes.agree(lambda: _state(place, step, keep, tree, shardings, per_rank, processes))
+        held = processes.all_gather(
+            (state.structure, state.leaves, [entry.box for entry in state.places], state.scalars)
+        )
+        mine = processes.agree(lambda: _share(held, state))[processes.rank]
+        _check_shared(processes, [boxes for _, _, boxes, _ in held], state)
+        blocks = [(leaf, box, _block(state.arrays[leaf], box, copy=not wait)) for leaf, box in mine.items()]
+        scalars = tuple(its for *_, its in held) if state.scalars else ()
+        writing = Writing.begin(processes, place, step, keep, state.structure, state.leaves, scalars, blocks)
+        return writing.together() if wait else writing.apart()
 
 
 @dataclass(frozen=True)

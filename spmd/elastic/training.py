@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from collectives import failure
+from collectives.recorder import RECORDER
 from spmd import checkpoint
 from spmd.elastic.alone import Alone
 from spmd.elastic.handing import broadcast
@@ -241,6 +242,7 @@ class Training:
         seconds = time.perf_counter() - began
         change = Change(lost, joined, self.ranks, self.finished, seconds, self._comes_from_checkpoint)
         self.changes.append(change)
+        RECORDER.begin("change", str(change)).end()
         if self._on_change is not None:
             self._on_change(change)
         elif self.rank == 0:

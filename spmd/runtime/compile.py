@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Unpack
 
 from collectives.grid import ProcessGrid
+from collectives.recorder import RECORDER
 from spmd.analysis.grid import grid_of
 from spmd.analysis.shardings import is_sharded
 from spmd.compiler.pipeline.lower import ModuleLowering
@@ -74,7 +75,7 @@ def executable_of(prepared: Prepared) -> Executable:
 
 
 def _build(prepared: Prepared) -> Executable:
-    with no_collection():
+    with RECORDER.note("compilation", f"@{prepared.function.symbol}"), no_collection():
         program, plan = ModuleLowering(prepared.module, prepared.options).entry(prepared.function)
     return Executable(
         prepared.module,

@@ -14,6 +14,7 @@ from collectives.errors import CommunicationError as TransportError
 from collectives.grid import ProcessGrid
 from collectives.memory import keep_freed_memory
 from collectives.one_thread import OneThread
+from collectives.recorder import RECORDER
 from spmd.analysis.collectives import COMMUNICATING
 from spmd.analysis.memory import too_large
 from spmd.backends.numpy.core import Program
@@ -68,6 +69,7 @@ class Executable:
         self.out_types: tuple[Type, ...] = function.type.results
         self.in_shardings = in_shardings
         self.out_shardings = out_shardings
+        self._step = f"@{function.symbol}"
         self._signature = function.signature
         self._location = function.location
         # As a decorator it is quicker at each call than a with statement.
@@ -119,7 +121,10 @@ class Executable:
                 raise threads.crowded(f"@{self.function}")
             threads.owner = get_ident()
             try:
-                return self.run(process, arrays)
+                step = RECORDER.begin("step", self._step)
+                results = self.run(process, arrays)
+                step.end()
+                return results
             finally:
                 threads.owner = 0
                 threads.leave()

@@ -1,0 +1,300 @@
+"""What a process did last, kept while it runs and written when something goes wrong.
+
+The communications are those of its `collectives.activity`; programs add what else they do as notes. They are written,
+a file a process, when a wait takes too long, at a failure, at SIGUSR1 and when the launcher wants it: as a pickle of
+plain containers, ``rank_<rank>``, and the same as JSON, ``<rank>.json``.
+
+The format is that of PyTorch's flight recorder, which its analyzer (``torchfrtrace``) and others read: ``version``,
+``pg_config``, ``pg_status`` and ``entries``. Beyond it an entry has ``op``, the collective in words, and the file
+``rank``, ``world_size``, ``host``, ``reason`` and ``notes``.
+Source: PyTorch documentation, "Flight Recorder for Debugging Stuck Jobs", contents of a file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pickle
+import re
+import signal
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from collectives import records
+from collectives.activity import KEPT, Activity, Waiting
+from collectives.arrays import DType
+from collectives.failure import REPORTS_VARIABLE
+from collectives.states import ranges_text
+
+VERSION = "2.10"
+_WORLD = "0", "default_pg"
+#: PyTorch's names of collectives, where they are others.
+_NAMES = {"collective_broadcast": "broadcast", "collective_reduce": "reduce", "collective_permute": "all_to_all"}
+#: PyTorch's names of element types; others have NumPy's.
+DTYPES = {
+    "bool": "Bool",
+    "uint8": "Byte",
+    "int8": "Char",
+    "int16": "Short",
+    "int32": "Int",
+    "int64": "Long",
+    "uint16": "UInt16",
+    "uint32": "UInt32",
+    "uint64": "UInt64",
+    "float16": "Half",
+    "bfloat16": "BFloat16",
+    "float32": "Float",
+    "float64": "Double",
+    "complex64": "ComplexFloat",
+    "complex128": "ComplexDouble",
+}
+
+Entry = dict[str, Any]
+_Group = tuple[str, str]
+
+
+class Note:
+    """Something that a program does: a step, a compilation, a checkpoint; times as those of an Event."""
+
+    __slots__ = ("began", "ended", "kind", "what")
+
+    def __init__(self, kind: str, what: str) -> None:
+        self.kind, self.what = kind, what
+        self.began, self.ended = time.monotonic(), -1.0
+
+    def end(self) -> None:
+        self.ended = time.monotonic()
+
+
+class Recorder:
+    """What this process has recorded; there is one, ``RECORDER``."""
+
+    def __init__(self) -> None:
+        self._notes: deque[Note] = deque(maxlen=KEPT)
+        self._activity: Activity | None = None
+        self._rank, self._size = 0, 1
+        self._timeout = 0.0
+        self._lock = threading.Lock()
+        self._signal: _Signal | None = None
+        self._answered = ""
+
+    def attach(self, activity: Activity, rank: int, size: int, timeout: float) -> None:
+        """The process is ``rank`` of ``size``, and communicates as ``activity`` says, unless another says so already.
+
+        Of requests, a thread is to ask (``request``).
+        """
+        if self._activity is None and size > 1:
+            self._activity, self._rank, self._size, self._timeout = activity, rank, size, timeout
+            if self._signal is None:
+                self._signal = _Signal.install()
+
+    def detach(self, activity: Activity) -> None:
+        """Others are the processes from now on."""
+        if self._activity is activity:
+            self._activity = None
+
+    def begin(self, kind: str, what: str) -> Note:
+        """Notes that something begins, which ends with ``end()``."""
+        note = Note(kind, what)
+        self._notes.append(note)
+        return note
+
+    @contextlib.contextmanager
+    def note(self, kind: str, what: str) -> Iterator[None]:
+        """A context for something that is noted."""
+        note = self.begin(kind, what)
+        yield
+        note.end()
+
+    def request(self) -> str:
+        """Why somebody wants what is recorded to be written, once for each time; nothing where nobody does."""
+        if self._signal is not None and self._signal.has_come():
+            return "SIGUSR1"
+        with contextlib.suppress(OSError):
+            wanted = (Path(os.environ.get(REPORTS_VARIABLE, os.devnull)) / records.REQUEST).read_text()
+            return self._new(wanted)
+        return ""
+
+    def _new(self, wanted: str) -> str:
+        is_new, self._answered = wanted != self._answered, wanted
+        return wanted if is_new else ""
+
+    def write(self, reason: str) -> Path | None:
+        """Writes what is recorded, and returns the folder. None where there is nothing, or it could not be written."""
+        with self._lock, contextlib.suppress(OSError):
+            folder = records.folder()
+            if folder is None or self._activity is None:
+                return None
+            content = self.content(reason)
+            records.make(folder)
+            records.replace(folder / f"{records.PREFIX}{self._rank}", pickle.dumps(content, protocol=2))
+            records.replace(folder / f"{self._rank}.json", json.dumps(content).encode())
+            return folder
+        return None
+
+    def content(self, reason: str) -> dict[str, Any]:
+        """All that is recorded, as PyTorch's flight recorder has it."""
+        activity = self._activity
+        offset = time.time_ns() - time.monotonic_ns()
+        groups = {_WORLD: list(range(self._size))}
+        entries = [] if activity is None else list(self._entries(activity, groups, offset))
+        return {
+            "version": VERSION,
+            "pg_config": {
+                name: {"name": name, "desc": desc, "ranks": str(ranks)} for (name, desc), ranks in groups.items()
+            },
+            "pg_status": {name: _status(entries, name) for name, _ in groups},
+            "entries": entries,
+            "rank": self._rank,
+            "world_size": self._size,
+            "host": os.uname().nodename,
+            "reason": reason,
+            "recorded_ns": time.time_ns(),
+            "notes": [
+                {"kind": note.kind, "what": note.what, **_times(note.began, note.ended, offset)}
+                for note in tuple(self._notes)
+            ],
+        }
+
+    def _entries(self, activity: Activity, groups: dict[_Group, list[int]], offset: int) -> Iterator[Entry]:
+        events = activity.events()
+        first = max(0, activity.total - len(events))
+        begun = activity.begun()
+        for number, (waiting, turn, began, ended) in enumerate(events):
+            members, state = self._members(waiting), "completed" if ended >= began else "started"
+            group = self._group(waiting, members)
+            if not waiting.group and (waiting.call is None or waiting.call.channel is None):
+                if state == "completed":
+                    continue  # a check, or a meeting that is no collective of a group
+                turn, state = begun.get(members, 0) + 1, "scheduled"
+            groups.setdefault(group, list(members))
+            yield self._entry(waiting, turn, group) | {
+                "record_id": first + number,
+                "state": state,
+                "retired": state == "completed",
+                **_times(began, ended, offset),
+            }
+
+    def _members(self, waiting: Waiting) -> tuple[int, ...]:
+        if waiting.call is not None:
+            return waiting.call.members
+        return waiting.group or tuple(sorted({*waiting.ranks, self._rank}))
+
+    def _group(self, waiting: Waiting, members: tuple[int, ...]) -> _Group:
+        """The name of a group; a transfer has one of its own, where no two have one number."""
+        call = waiting.call
+        if call is not None and call.channel is not None:
+            return f"{members[0]}->{members[1]} by channel {call.channel}", "undefined"
+        if members == tuple(range(self._size)):
+            return _WORLD
+        in_order = list(members) == sorted(members)
+        return f"ranks {ranges_text(members) if in_order else ', '.join(map(str, members))}", "undefined"
+
+    def _entry(self, waiting: Waiting, turn: int, group: _Group) -> Entry:
+        call = waiting.call
+        is_transfer = call is not None and call.channel is not None
+        number = call.number if is_transfer and call is not None else turn
+        name, sizes = "barrier", [list[int](), list[int]()]
+        if call is not None:
+            sizes, name = [list(call.shape), list(call.result)], _NAMES.get(call.name, call.name)
+            if is_transfer:
+                source, target = (sorted(call.members).index(member) for member in call.members)
+                name += f" {source}->{target}" if name == "send" else f" {target}<-{source}"
+        dtypes = [] if call is None else [_dtype_name(call.dtype)]
+        return {
+            "pg_id": 0 if group == _WORLD else 1,
+            "process_group": group,
+            "collective_seq_id": number,
+            "p2p_seq_id": number if is_transfer else 0,
+            "op_id": number,
+            "profiling_name": f"gloo:{name}",
+            "op": waiting.text if call is None else call.text,
+            "input_sizes": [sizes[0]],
+            "input_dtypes": dtypes,
+            "output_sizes": [sizes[1]],
+            "output_dtypes": dtypes,
+            "timeout_ms": round(self._timeout * 1000),
+            "is_p2p": is_transfer,
+            "frames": [] if call is None else [_frame(call.where, call.name)],
+        }
+
+
+RECORDER = Recorder()
+
+
+def _dtype_name(dtype: DType) -> str:
+    return DTYPES.get(dtype.name, dtype.name)
+
+
+def _times(began: float, ended: float, offset: int) -> dict[str, int | float | None]:
+    started = round(began * 1e9) + offset
+    is_done = ended >= began
+    return {
+        "time_created_ns": started,
+        "time_discovered_started_ns": started,
+        "time_discovered_completed_ns": round(ended * 1e9) + offset if is_done else None,
+        "duration_ms": (ended - began) * 1e3 if is_done else None,
+    }
+
+
+def _frame(where: str, name: str) -> dict[str, str | int]:
+    """``where`` is file:line or file:line:column, or anything else, which then stands for the file."""
+    found = re.fullmatch(r"(.+?):(\d+)(?::\d+)?", where)
+    filename, line = (found[1], int(found[2])) if found else (where, 0)
+    return {"name": name, "filename": filename, "line": line}
+
+
+def _status(entries: list[Entry], group: str) -> dict[str, int]:
+    """The last collective of a group that was called, started and completed."""
+    own = [entry for entry in entries if entry["process_group"][0] == group]
+
+    def last(*states: str) -> int:
+        return max((entry["collective_seq_id"] for entry in own if entry["state"] in states), default=-1)
+
+    return {
+        "last_enqueued_collective": last("scheduled", "started", "completed"),
+        "last_started_collective": last("started", "completed"),
+        "last_completed_collective": last("completed"),
+    }
+
+
+class _Signal:
+    """SIGUSR1, of which a thread may ask while the main thread is deep inside MPI, where no handler runs."""
+
+    def __init__(self) -> None:
+        self._handled = self._read = self._told = 0
+        self._reading, self._writing = os.pipe()
+        for end in (self._reading, self._writing):
+            os.set_blocking(end, False)
+
+    @classmethod
+    def install(cls) -> _Signal | None:
+        """Watches for the signal, unless the program does."""
+        number = getattr(signal, "SIGUSR1", None)
+        if (
+            number is None
+            or threading.current_thread() is not threading.main_thread()
+            or signal.getsignal(number) is not signal.SIG_DFL
+        ):
+            return None
+        handler = cls()
+        signal.signal(number, handler._note)
+        before = signal.set_wakeup_fd(handler._writing, warn_on_full_buffer=False)
+        if before != -1:
+            signal.set_wakeup_fd(before)
+        return handler
+
+    def _note(self, number: int, frame: object) -> None:
+        self._handled += 1
+
+    def has_come(self) -> bool:
+        """Whether it has come since the last question: as Python's handler says, or what it writes before."""
+        with contextlib.suppress(BlockingIOError):
+            self._read += os.read(self._reading, 4096).count(signal.SIGUSR1)
+        before, self._told = self._told, max(self._handled, self._read)
+        return self._told > before
