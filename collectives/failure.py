@@ -278,11 +278,10 @@ def _number(world: Any) -> int:
 
 def _record(reason: str) -> str:
     """Has all ranks write what they have recorded; the line that tells of it."""
-    return (
-        ""
-        if record is None
-        else record(next((line for line in reversed(reason.splitlines()) if not line.startswith(" ")), ""))
-    )
+    if record is None:
+        return ""
+    # Of a traceback, the error: its last line that is not set in.
+    return record(next((line for line in reversed(reason.splitlines()) if line.strip() and line[0] != " "), ""))
 
 
 def _tell(rank: int, text: str, recorded: str = "") -> None:
