@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from spmd.runtime.simulation import Simulation as Simulation
     from spmd.runtime.simulation import simulate as simulate
     from spmd.support.usage import ProcessGrid as ProcessGrid
+    from spmd.viewing.view import view as view
 
 _HOMES = {
     "ProcessGrid": "spmd.support.usage",
@@ -70,6 +71,7 @@ _HOMES = {
     "serialize": "spmd.io.saving",
     "Simulation": "spmd.runtime.simulation",
     "simulate": "spmd.runtime.simulation",
+    "view": "spmd.viewing.view",
 }
 
 #: Packages that are loaded when first used, too.

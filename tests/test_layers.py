@@ -71,6 +71,10 @@ ALLOWED = {
     "spmd.predict": BASE
     | {"spmd.analysis", "spmd.syntax", "spmd.compiler", "spmd.runtime"}
     | {"partitioner", "collectives"},
+    # It shows what all the others make of a program.
+    "spmd.viewing": BASE
+    | {"spmd.dialects", "spmd.analysis", "spmd.compiler", "spmd.runtime", "spmd.predict", "spmd.io"}
+    | {"partitioner", "collectives", "spmd.support.usage", "spmd.version"},
     "spmd.checkpoint": BASE | {"partitioner", "spmd.runtime.world"},
     "spmd.elastic": BASE | {"collectives", "spmd.checkpoint", "spmd.runtime", "spmd.support.processes"},
     "spmd.runtime": BASE

@@ -101,10 +101,11 @@ def predict_on(
     """The same on each of several networks."""
     lowering = ModuleLowering(prepared.module, prepared.options)
     priced = price_schedule(lowering, prepared.function, machine, turns)
-    return [_predicted(prepared, priced, machine, network) for network in networks]
+    return [predicted(prepared, priced, machine, network) for network in networks]
 
 
-def _predicted(prepared: Prepared, priced: PricedSchedule, machine: Machine, network: Network | None) -> Prediction:
+def predicted(prepared: Prepared, priced: PricedSchedule, machine: Machine, network: Network | None) -> Prediction:
+    """The step of a prepared program whose schedule is priced already."""
     grid = prepared.options.grid
     line = timeline(priced.events, grid.size, prices_of(machine, network, grid.size))
     return Prediction(

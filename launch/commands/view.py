@@ -1,0 +1,47 @@
+"""``spmd view``: one page of HTML that shows a program, its processes, and what passes between them."""
+
+import argparse
+
+from launch import machines, options, programs
+
+HELP = "write a page that shows a program: processes, arrays, ops, communication, memory and time; or two side by side"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    options.program(parser)
+    parser.add_argument("other", nargs="?", metavar="OTHER", help="a second program, shown beside the first")
+    options.grid(parser)
+    machines.add_arguments(parser)
+    options.communication(parser)
+    parser.add_argument("--profile", metavar="TRACE.json", help="a measured step, as spmd run --profile writes it")
+    parser.add_argument(
+        "--run",
+        dest="steps",
+        action="store_true",
+        help="run the program, a small one, and show what each process holds when",
+    )
+    options.seed(parser, "of the arguments that --run makes", default=0)
+    parser.add_argument(
+        "-o", "--output", default="report.html", metavar="FILE", help="what to write (default: %(default)s)"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    import spmd
+
+    machine, network = machines.chosen(args)
+    loaded = [programs.load(path, args.function) for path in (args.program, args.other) if path is not None]
+    page = spmd.view(
+        *loaded,
+        grid=args.grid,
+        function=args.function,
+        machine=machine,
+        topology=network,
+        profile=args.profile,
+        run=args.steps,
+        seed=args.random,
+        **options.compile_options(args),
+    )
+    page.save(args.output)
+    print(f"wrote {args.output}")
+    return 0

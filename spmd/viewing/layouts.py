@@ -1,0 +1,125 @@
+"""Meshes, shardings, and how propagation gave each value its own, as a page has them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from partitioner.graph import DATA_FLOW, Spec
+from partitioner.mesh import DeviceMesh
+from partitioner.record import Growth, PartitionRecord
+from partitioner.sharding import ShardedType, Sharding
+from spmd.ir import Block, Op, Value
+from spmd.types import TensorType, Type
+from spmd.viewing.places import Places
+from spmd.viewing.tables import Json, Table, Texts
+
+
+def element_bytes(type: Type) -> float:
+    """Bytes of an element in memory; 0 of what is no tensor."""
+    return type.dtype.itemsize if isinstance(type, TensorType) else 0
+
+
+def static_shape(type: Type) -> list[int] | None:
+    """The extents of a tensor whose shape is known."""
+    return list(type.static_shape) if isinstance(type, TensorType) and type.is_static else None
+
+
+@dataclass
+class Layouts:
+    """The tables of meshes, of shardings, and of the global program's values."""
+
+    texts: Texts
+    places: Places
+    record: PartitionRecord | None
+    meshes: Table = field(default_factory=Table)
+    shardings: Table = field(default_factory=Table)
+    globals: Table = field(default_factory=Table)
+    _values_of: dict[int, Value] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        graph = self.record.graph if self.record is not None else None
+        for value, spec in graph.specs.items() if graph is not None else ():
+            self._values_of.setdefault(id(spec), value)
+
+    def mesh(self, mesh: DeviceMesh) -> int:
+        """The number of a mesh: its axes, the prime parts that they are made of, and the device at each position."""
+        entry = {
+            "axes": [[name, size] for name, size in mesh.axes.items()],
+            "parts": [[part.name, part.pre_size, part.size] for part in mesh.sub_axes],
+            "order": None if mesh.order is None else list(mesh.order),
+        }
+        return self.meshes.add((mesh.sub_axes, mesh.order), entry)
+
+    def sharding(self, sharding: Sharding | None) -> int:
+        """The number of a sharding; -1 for none."""
+        if sharding is None:
+            return -1
+        key = (self.mesh(sharding.mesh), sharding.dimensions, sharding.partial, sharding.reduction)
+        entry = {
+            "mesh": key[0],
+            "dims": [list(axes) for axes in sharding.dimensions],
+            "partial": list(sharding.partial),
+            "reduction": sharding.reduction.removeprefix("stablehlo."),
+            "text": str(sharding),
+        }
+        return self.shardings.add(key, entry)
+
+    def value(self, value: Value) -> int:
+        """The number of a value of the global program: what it is, its sharding, and how that came to be.
+
+        [name, type, shape, bytes of an element, sharding, place, whether the program asks for it, growths].
+        """
+        number = self.globals.number(value)
+        if number is not None:
+            return number
+        assert self.record is not None and self.record.program is not None
+        entry: list[Json] = [
+            self.texts.of(name_of(value)),
+            self.texts.of(str(value.type)),
+            static_shape(value.type),
+            element_bytes(value.type),
+            self.sharding(self.record.layouts.get(value)),
+            self.places.number(value.owner) if isinstance(value.owner, Op) else -1,
+            int(value in self.record.program.annotations),
+            [],
+        ]
+        number = self.globals.add(value, entry)
+        entry[-1] = [self._growth(growth) for growth in self.record.growths_of(value)]
+        return number
+
+    def boundary(self, name: str, sharded: ShardedType) -> int:
+        """The number of an argument or result of which no more is left than how it is laid out."""
+        told, type = self.texts.of(name), self.texts.of(str(sharded.type))
+        entry = [told, type, static_shape(sharded.type), element_bytes(sharded.type)]
+        return self.globals.add((name, sharded), [*entry, self.sharding(sharded.sharding), -1, 1, []])
+
+    def _growth(self, growth: Growth) -> list[Json]:
+        """[dimension, axes, op, its place, the value that the axes come from, its dimension]."""
+        assert self.record is not None and self.record.mesh is not None
+        op = growth.edge.op
+        name = op.name.removeprefix("stablehlo.") if op is not None else ""
+        told = f"data flow of {name}" if growth.edge.name == DATA_FLOW else name
+        source = self._of_spec(growth.source)
+        return [
+            growth.dimension,
+            self.texts.of(self.record.mesh.format(growth.axes)),
+            self.texts.of(told),
+            -1 if op is None else self.places.number(op),
+            source,
+            growth.source_dimension,
+        ]
+
+    def _of_spec(self, spec: Spec) -> int:
+        """A value that has the layout `spec`; -1 for a boundary that is no value."""
+        value = self._values_of.get(id(spec))
+        return -1 if value is None else self.value(value)
+
+
+def name_of(value: Value) -> str:
+    """What a value is called: the source's name, or its op's, or its number among arguments."""
+    hint = value.name_hint
+    if hint:
+        return f"%{hint}"
+    if isinstance(value.owner, Block):
+        return f"%arg{value.index}"
+    return value.owner.name.removeprefix("stablehlo.") if isinstance(value.owner, Op) else "?"

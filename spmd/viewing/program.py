@@ -1,0 +1,178 @@
+"""The program of one process as a page has it: ops, values, and the scopes that fold them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from partitioner.record import PartitionRecord
+from partitioner.sharding import ShardedType
+from spmd.dialects.core import Trait, has_trait
+from spmd.ir import Block, Function, Op, Value
+from spmd.viewing.layouts import Layouts, element_bytes, name_of, static_shape
+from spmd.viewing.places import Places, key_of, scope_of
+from spmd.viewing.tables import Json, Texts, short
+
+
+@dataclass
+class ProgramTables:
+    """Ops in program order, with those of the regions that control flow runs; values; scopes.
+
+    An op is [name, operands, results, scope, place, resharding]; a scope [name, its parent's number]. A value is
+    [name, type, shape, bytes of an element, global value, sharding, op, argument]: the block of which global value it
+    is, and the number of the op or of the argument; -1 for none.
+    """
+
+    texts: Texts
+    places: Places
+    layouts: Layouts
+    record: PartitionRecord | None
+    ops: list[Json] = field(default_factory=list)
+    values: list[Json] = field(default_factory=list)
+    scopes: list[Json] = field(default_factory=lambda: [["", -1]])
+    reshards: list[Json] = field(default_factory=list)
+    rules: dict[Hashable, str] = field(default_factory=dict)
+    _scope_numbers: dict[tuple[int, str], int] = field(default_factory=dict)
+    _value_numbers: dict[Value, int] = field(default_factory=dict)
+    _by_place: dict[Hashable, list[int]] = field(default_factory=lambda: defaultdict(list))
+
+    def __post_init__(self) -> None:
+        graph = self.record.graph if self.record is not None else None
+        for edge in graph.edges if graph is not None else ():
+            if edge.op is not None and edge.name == edge.op.name:
+                self.rules.setdefault((edge.name, key_of(edge.op.location)), short(str(edge.rule)))
+
+    def add_functions(self, entry: Function, functions: Iterable[Function]) -> None:
+        """The ops of `entry`, and those of what else there is."""
+        for number, argument in enumerate(entry.body.arguments):
+            self._value(argument, -1, number)
+        self._block(entry.body, 0)
+        for function in functions:
+            if function is not entry and not function.is_declaration:
+                self._block(function.body, self._scope(0, f"@{function.symbol}"))
+
+    def results(self, entry: Function) -> list[int]:
+        """The values that `entry` returns."""
+        return [self._value(value) for value in entry.body.terminator.operands]
+
+    def lay_out(self, numbers: Iterable[int], shardings: Sequence[ShardedType] | None) -> None:
+        """Says of values, by number, that they are laid out as `shardings`, where the program does not."""
+        for number, sharded in zip(numbers, shardings or (), strict=False):
+            value = self.values[number]
+            if value[4] < 0 and sharded.sharding is not None:
+                value[4] = self.layouts.boundary(self.texts.entries[value[0]], sharded)
+                value[5] = self.layouts.sharding(sharded.sharding)
+
+    def _block(self, block: Block, scope: int) -> None:
+        for op in block.ops:
+            self._op(op, scope)
+
+    def _op(self, op: Op, outer: int) -> None:
+        number = len(self.ops)
+        scope = outer
+        for name in scope_of(self.places.debug(op)):
+            scope = self._scope(scope, name)
+        operands = [self._value(value) for value in op.operands]
+        entry = [
+            self.texts.of(op.name.removeprefix("stablehlo.")),
+            operands,
+            [],
+            scope,
+            self.places.number(op),
+            self._reshard(op),
+            self._rule(op),
+        ]
+        self.ops.append(entry)
+        entry[2] = [self._value(value, number) for value in op.results]
+        self._by_place[op.name, key_of(op.location)].append(number)
+        if has_trait(op, Trait.RUNS_REGIONS):
+            for place, region in enumerate(op.regions):
+                inner = self._scope(
+                    scope, f"{_region_name(op, place)} of {op.name.removeprefix('stablehlo.')} {number}"
+                )
+                for block in region.blocks:
+                    self._block(block, inner)
+
+    def _scope(self, parent: int, name: str) -> int:
+        told = self._scope_numbers.get((parent, name))
+        if told is None:
+            told = self._scope_numbers[parent, name] = len(self.scopes)
+            self.scopes.append([self.texts.of(name), parent])
+        return told
+
+    def _value(self, value: Value, op: int = -1, argument: int = -1) -> int:
+        number = self._value_numbers.get(value)
+        if number is not None:
+            return number
+        number = self._value_numbers[value] = len(self.values)
+        whole, sharding = self.record.locals.get(value, (None, None)) if self.record is not None else (None, None)
+        self.values.append(
+            [
+                self.texts.of(name_of(value)),
+                self.texts.of(str(value.type)),
+                static_shape(value.type),
+                element_bytes(value.type),
+                -1 if whole is None else self.layouts.value(whole),
+                self.layouts.sharding(sharding),
+                op,
+                argument,
+            ]
+        )
+        return number
+
+    def _reshard(self, op: Op) -> int:
+        reshard = self.record.reshards.get(op) if self.record is not None else None
+        if reshard is None:
+            return -1
+        user = reshard.user
+        self.reshards.append(
+            {
+                "value": self.layouts.value(reshard.value),
+                "from": self.layouts.sharding(reshard.before),
+                "to": self.layouts.sharding(reshard.after),
+                "user": -1 if user is None else self.texts.of(user.name.removeprefix("stablehlo.")),
+                "place": -1 if user is None else self.places.number(user),
+            }
+        )
+        return len(self.reshards) - 1
+
+    def _rule(self, op: Op) -> int:
+        rule = self.rules.get((op.name, key_of(op.location)))
+        return -1 if rule is None else self.texts.of(rule)
+
+    def at(self, op: Op) -> list[int]:
+        """The ops of the name of `op` that stand where it does, in order."""
+        return self._by_place.get((op.name, key_of(op.location)), [])
+
+
+@dataclass
+class Origins:
+    """Which op of `program` each op of a program that was made of it stands for.
+
+    Where several stand at one place, as those of an inlined function do, they are taken in turn.
+    """
+
+    program: ProgramTables
+    _found: dict[Op, int] = field(default_factory=dict)
+    _turns: dict[Hashable, int] = field(default_factory=lambda: defaultdict(int))
+
+    def __call__(self, op: Op) -> int:
+        """The number of the op; -1 where none is found."""
+        number = self._found.get(op)
+        if number is None:
+            numbers = self.program.at(op) or [-1]
+            key = op.name, key_of(op.location)
+            number = self._found[op] = numbers[min(self._turns[key], len(numbers) - 1)]
+            self._turns[key] += 1
+        return number
+
+    def all(self, ops: Iterable[Op]) -> list[int]:
+        """Those of `ops` that are found, each once, in order."""
+        return sorted({number for number in map(self, ops) if number >= 0})
+
+
+def _region_name(op: Op, place: int) -> str:
+    if op.definition is None or not op.definition.regions:
+        return str(place)
+    return op.definition.regions[min(place, len(op.definition.regions) - 1)].name

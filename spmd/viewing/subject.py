@@ -1,0 +1,113 @@
+"""What a page is made of: a program, partitioned, scheduled and priced once, for all of its panels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TypeVar
+
+from collectives.grid import ProcessGrid
+from collectives.network import Network
+from partitioner.record import PartitionRecord
+from spmd.compiler.pipeline.lower import ModuleLowering
+from spmd.compiler.pipeline.options import CompileOptions
+from spmd.compiler.pipeline.prepare import Prepared, prepare
+from spmd.errors import SpmdError
+from spmd.ir import Function, Module
+from spmd.predict.events import PricedSchedule, price_schedule
+from spmd.predict.machine import Machine
+from spmd.predict.prediction import Prediction, predicted
+from spmd.runtime.executable import Executable
+
+T = TypeVar("T")
+
+
+@dataclass(eq=False)
+class Subject:
+    """A program as it is shown. What cannot be found out of it is None, and `notes` says why."""
+
+    module: Module
+    prepared: Prepared
+    machine: Machine
+    network: Network | None
+    title: str
+    record: PartitionRecord | None = None
+    notes: list[str] = field(default_factory=list)
+
+    @classmethod
+    def of(
+        cls,
+        module: Module,
+        grid: ProcessGrid | None,
+        function: str,
+        machine: Machine,
+        network: Network | None,
+        title: str,
+        options: CompileOptions,
+        *,
+        partition: bool = True,
+    ) -> Subject:
+        """The program `function` of `module`. A program that cannot be partitioned is shown as it is written."""
+        record = PartitionRecord()
+        notes: list[str] = []
+        try:
+            prepared = prepare(module, grid, function, partition=partition, record=record, **options)
+        except SpmdError as error:
+            if not partition:
+                raise
+            notes.append(f"not partitioned: {_first_line(error)}")
+            prepared = prepare(module, grid, function, partition=False, **options)
+        notes += [f"not split: {note}" for note in prepared.notes]
+        return cls(module, prepared, machine, network, title, record if record.program else None, notes)
+
+    @classmethod
+    def of_executable(cls, executable: Executable, machine: Machine, network: Network | None, title: str) -> Subject:
+        """What is compiled already: the program of one process."""
+        module = executable.module
+        shardings = executable.in_shardings, executable.out_shardings
+        prepared = Prepared(module, module.function(executable.function), executable.options, *shardings)
+        return cls(module, prepared, machine, network, title)
+
+    @property
+    def grid(self) -> ProcessGrid:
+        """The processes."""
+        return self.prepared.options.grid
+
+    @cached_property
+    def lowering(self) -> ModuleLowering:
+        """What compiles the program of one process."""
+        return ModuleLowering(self.prepared.module, self.prepared.options)
+
+    @cached_property
+    def priced(self) -> PricedSchedule | None:
+        """The schedule with what its steps take."""
+        return self._tried("no schedule", lambda: price_schedule(self.lowering, self.prepared.function, self.machine))
+
+    @cached_property
+    def flat(self) -> Function | None:
+        """The function as it is scheduled: calls inlined, collectives combined."""
+        if self.priced is not None:
+            return self.priced.function
+        return self._tried("not simplified", lambda: self.lowering.flatten(self.prepared.function))
+
+    @cached_property
+    def prediction(self) -> Prediction | None:
+        """What a step takes."""
+        priced = self.priced
+        if priced is None:
+            return None
+        # The notes of partitioning are told already.
+        prepared = replace(self.prepared, notes=())
+        return self._tried("no prediction", lambda: predicted(prepared, priced, self.machine, self.network))
+
+    def _tried(self, what: str, make: Callable[[], T]) -> T | None:
+        try:
+            return make()
+        except (SpmdError, ValueError, TypeError, AssertionError) as error:
+            self.notes.append(f"{what}: {_first_line(error)}")
+            return None
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0] or type(error).__name__

@@ -1,0 +1,107 @@
+"""A small program run as all its processes, with what each of them holds after every op."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from partitioner import shard_array
+from spmd.compiler.schedule.watching import Run, ScheduledUnit
+from spmd.errors import UsageError
+from spmd.io import arguments
+from spmd.ir import Op
+from spmd.runtime.compile import executable_of
+from spmd.runtime.parallel import run_parallel
+from spmd.support.arrays import Array, Results
+from spmd.viewing.program import Origins, ProgramTables
+from spmd.viewing.subject import Subject
+from spmd.viewing.tables import Json
+
+#: What a page shows step by step: processes, elements of one value on all of them, and steps.
+_MOST_PROCESSES, _MOST_ELEMENTS, _MOST_STEPS = 64, 4096, 2000
+_DIGITS = 4
+
+
+def run_steps(subject: Subject, program: ProgramTables, seed: int) -> dict[str, Json]:
+    """What every process gets of every op, in the order of the first process.
+
+    The arguments are made by `seed`. UsageError for a grid of more processes than are shown.
+    """
+    grid = subject.grid
+    if grid.size > _MOST_PROCESSES:
+        raise UsageError(f"values are shown of at most {_MOST_PROCESSES} processes; the program has {grid.size:,}")
+    watcher = _Watcher(grid.size)
+    options = replace(subject.prepared.options, watch=watcher, backends=("numpy",))
+    executable = executable_of(replace(subject.prepared, options=options))
+    wholes = arguments.make(subject.module, subject.prepared.function.symbol, seed)
+    inputs = [_blocks(subject, wholes, rank) for rank in range(grid.size)]
+    run_parallel(executable, grid, inputs, mode="threads")
+    origins = Origins(program)
+    steps = [
+        {
+            "op": origins(op),
+            "name": program.texts.of(op.name.removeprefix("stablehlo.")),
+            "place": program.places.number(op),
+            "values": [held.get((op, turn)) for held in watcher.held],
+        }
+        for op, turn in watcher.order[:_MOST_STEPS]
+    ]
+    return {
+        "steps": steps,
+        "left": len(watcher.order) - len(steps),
+        "arguments": [[_shown(array, grid.size) for array in each] for each in inputs],
+        "seed": seed,
+    }
+
+
+def _blocks(subject: Subject, wholes: Sequence[Array], rank: int) -> list[Array]:
+    """The arguments of a process: its blocks, or arrays that are its rank more than those of the first."""
+    shardings = subject.prepared.in_shardings
+    if shardings is None:
+        return [_of_process(array, rank) for array in wholes]
+    return [shard_array(array, layout, rank) for array, layout in zip(wholes, shardings, strict=True)]
+
+
+def _of_process(array: Array, rank: int) -> Array:
+    """Every process has numbers of its own, by which one sees where they go."""
+    return array if array.dtype.kind in "bV" else np.asarray(array + np.asarray(rank, array.dtype), array.dtype)
+
+
+class _Watcher:
+    """Keeps what each process gets of each op: [shape, elements as text], None of what is left out."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.held: list[dict[tuple[Op, int], list[Json]]] = [{} for _ in range(size)]
+        self.order: list[tuple[Op, int]] = []
+        self._turns: list[dict[Op, int]] = [{} for _ in range(size)]
+
+    def __call__(self, unit: ScheduledUnit, run: Run) -> Results:
+        results = run()
+        op = unit.ops[-1]
+        kind, _, number = threading.current_thread().name.partition("-")
+        rank = int(number) if kind == "process" and number.isdigit() else 0
+        turn = self._turns[rank][op] = self._turns[rank].get(op, -1) + 1
+        if rank == 0:
+            self.order.append((op, turn))
+        if len(self.held[rank]) < _MOST_STEPS:
+            values = results if isinstance(results, tuple) else (results,)
+            self.held[rank][op, turn] = [_shown(value, self.size) for value in values]
+        return results
+
+
+def _shown(value: object, processes: int) -> Json:
+    """The shape of an array and its elements in row-major order; no elements of one that is too large to be shown."""
+    if not isinstance(value, np.ndarray | np.generic):
+        return None
+    array = np.asarray(value)
+    if array.size * processes > _MOST_ELEMENTS:
+        return [list(array.shape), None]
+    return [list(array.shape), [_number(element) for element in array.ravel().tolist()]]
+
+
+def _number(element: object) -> str:
+    return f"{element:.{_DIGITS}g}" if isinstance(element, float) else str(element)

@@ -1,0 +1,124 @@
+"""`spmd.view`: a page that shows a program, its processes, and what passes between them."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+from os import PathLike, fspath
+from pathlib import Path
+from typing import Unpack
+
+from collectives.grid import ProcessGrid
+from collectives.network import Network
+from spmd.compiler.pipeline.options import CompileOptions
+from spmd.errors import UsageError
+from spmd.ir import Module
+from spmd.predict.machine import Machine, default_machine, read_machine
+from spmd.predict.topology import default_network, read_topology
+from spmd.runtime.executable import Executable
+from spmd.support.files import write_file
+from spmd.support.usage import check_function, check_grid, check_module
+from spmd.viewing.document import document
+from spmd.viewing.page import page
+from spmd.viewing.subject import Subject
+from spmd.viewing.tables import Json
+
+#: Pixels of height that a notebook gives a page.
+_HEIGHT = 760
+
+
+class View:
+    """A page about one program, or two side by side. `documents` is its data: JSON, one a program."""
+
+    def __init__(self, documents: Sequence[Json], title: str) -> None:
+        self.documents = documents
+        self.title = title
+
+    def to_html(self) -> str:
+        """The page: one text of HTML that loads nothing."""
+        return page(self.documents, self.title)
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Writes the page to a file, which a browser opens without a network or a server."""
+        write_file(fspath(path), self.to_html().encode())
+
+    def _repr_html_(self) -> str:
+        text = html.escape(self.to_html(), quote=True)
+        return f'<iframe srcdoc="{text}" style="width:100%;height:{_HEIGHT}px;border:0"></iframe>'
+
+    def __repr__(self) -> str:
+        return f"<view of {self.title}>"
+
+
+def view(
+    program: Module | Executable,
+    other: Module | Executable | None = None,
+    *,
+    grid: ProcessGrid | None = None,
+    function: str = "main",
+    machine: str | PathLike[str] | Machine | None = None,
+    topology: str | PathLike[str] | Network | None = None,
+    profile: str | PathLike[str] | None = None,
+    run: bool = False,
+    seed: int = 0,
+    title: str | None = None,
+    **options: Unpack[CompileOptions],
+) -> View:
+    """A page that shows `program`: its processes, arrays, ops, communication, memory and time, linked by selection.
+
+    :param other: a second program, which is shown beside the first.
+    :param grid, function: what of a module is compiled, as spmd.compile takes it; an executable has its own.
+    :param machine, topology: a file, or what is read of one, by which time is predicted; as `spmd predict` takes them.
+    :param profile: a trace that `spmd run --profile` wrote, which is shown under the predicted step.
+    :param run: runs the program on arguments made by `seed`, to show what each process holds after every op: for small
+        programs of up to 64 processes.
+    :param title: what the page is called; by default the name of the program's file.
+    :param options: those of spmd.compile.
+    :raises UsageError: for what is no program, grid or file, or is too large to be run so.
+    """
+    check_grid(grid, "spmd.view")
+    check_function(function, "spmd.view")
+    chosen = _machine(machine)
+    network = _network(topology, chosen)
+    seeds = seed if run else None
+    subjects = [
+        _subject(each, grid, function, chosen, network, title, options)
+        for each in ((program,) if other is None else (program, other))
+    ]
+    documents = [document(each, profile=profile, seed=seeds) for each in subjects]
+    return View(documents, title or " beside ".join(each.title for each in subjects))
+
+
+def _subject(
+    program: Module | Executable,
+    grid: ProcessGrid | None,
+    function: str,
+    machine: Machine,
+    network: Network | None,
+    title: str | None,
+    options: CompileOptions,
+) -> Subject:
+    if isinstance(program, Executable):
+        if grid is not None or options:
+            raise UsageError("spmd.view of an executable takes no grid and no options: it is compiled already")
+        return Subject.of_executable(program, machine, network, title or _title(program.module))
+    check_module(program, "spmd.view")
+    return Subject.of(program, grid, function, machine, network, title or _title(program), options)
+
+
+def _title(module: Module) -> str:
+    """The name of the file that the module was read from, or its own."""
+    name = module.location.file.replace("\\", "/").rpartition("/")[2]
+    return name if name and not name.startswith("<") else f"@{module.symbol}" if module.symbol else "a program"
+
+
+def _machine(given: str | PathLike[str] | Machine | None) -> Machine:
+    if isinstance(given, Machine):
+        return given
+    return default_machine() if given is None else read_machine(Path(given))
+
+
+def _network(given: str | PathLike[str] | Network | None, machine: Machine) -> Network | None:
+    if given is None or isinstance(given, Network):
+        return default_network(machine) if given is None else given
+    return read_topology(Path(given), machine.rates["folding"])
