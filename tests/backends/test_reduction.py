@@ -345,10 +345,8 @@ def by_numpy(x: np.ndarray, init: np.generic, axes: list[int], name: str, elemen
 
 
 def numpy_pairwise(x: np.ndarray) -> np.floating:
-    """The sum of one row as spmd.backends.numpy.summation states it, element by element."""
+    """The sum of one row as spmd.backends.numpy.reduction states it, element by element."""
     size = len(x)
-    if size > 1024:
-        return numpy_pairwise(np.array([numpy_pairwise(x[start : start + 1024]) for start in range(0, size, 1024)]))
     if size > 128:
         half = size // 2 - size // 2 % 8
         return numpy_pairwise(x[:half]) + numpy_pairwise(x[half:])

@@ -30,10 +30,9 @@ def top_k(op: Op, context: Context) -> Kernel:
     count = min(op["k"], size)
     key = _descending_key(operand.dtype, floating=element.is_float)
     index_dtype = op.results[1].tensor.dtype
-    choose = _by_partition if operand.dtype.itemsize <= 4 and size < 1 << 32 and 8 * count < size else _by_sort
 
     def call(x: Array) -> tuple[Array, Array]:
-        indices = choose(key(x), count)
+        indices = np.argsort(key(x), axis=-1, kind="stable")[..., :count]
         return np.take_along_axis(x, indices, -1), indices.astype(index_dtype)
 
     return Kernel(call)
@@ -64,17 +63,6 @@ def _descending_key(dtype: DType, *, floating: bool) -> Callable[[Array], Array]
         return below
 
     return key
-
-
-def _by_sort(key: Array, count: int) -> Array:
-    return np.argsort(key, axis=-1, kind="stable")[..., :count]
-
-
-def _by_partition(key: Array, count: int) -> Array:
-    """The same by a partition of keys that carry their index, for keys of at most 32 bits."""
-    tagged = (key.astype(np.uint64) << np.uint64(32)) | np.arange(key.shape[-1], dtype=np.uint64)
-    chosen = np.partition(tagged, count - 1, axis=-1)[..., :count] if count else tagged[..., :0]
-    return (np.sort(chosen, axis=-1) & np.uint64(0xFFFFFFFF)).astype(np.int64)
 
 
 # --- ragged_dot ------------------------------------------------------------------------------------------------------

@@ -21,8 +21,6 @@ from spmd.types import ElementType, TensorType
 
 Convert = Callable[[Array], Array]
 
-#: Multiply-adds above which integers are worth sending through floating-point BLAS.
-_SMALL_INTEGER_WORK = 1 << 14
 #: Complex multiply-adds below which BLAS wins nothing over a plain sum.
 _SMALL_COMPLEX_WORK = 1 << 12
 
@@ -52,7 +50,7 @@ def contraction(op: Op, numbers: DotDimensionNumbersAttr, algorithm: DotAlgorith
     final = (*batch, *lhs_free, *rhs_free)
     work = prod(final) * depth
     multiply, prepare_left, prepare_right, finish = arithmetic(lhs, rhs, result, algorithm, depth, work)
-    if depth == 1 and multiply is not _product_of_halves:
+    if depth == 1:
         multiply = np.multiply if result.dtype.kind != "c" else _multiplied_by_parts
     left, right = _then(left, prepare_left), _then(right, prepare_right)
     if len(lhs_free) == len(rhs_free) == 1 and finish is None and isinstance(multiply, np.ufunc):
@@ -120,7 +118,7 @@ def arithmetic(
     if types[2].is_boolean:
         return np.matmul, None, None, None
     if all(type.is_integer for type in types):
-        return _integer_arithmetic(types, depth, work)
+        return _integer_arithmetic(types)
     computed = np.result_type(*(compute_dtype(type) for type in types))
     rounding: list[ElementType | None] = [None, None]
     if algorithm is not None and isinstance(algorithm.accumulation_type, ElementType):
@@ -189,46 +187,14 @@ def _round_to_tf32(array: Array) -> Array:
 
 
 def _integer_arithmetic(
-    types: list[ElementType], depth: int, work: int
+    types: list[ElementType],
 ) -> tuple[Callable[..., Array], Convert | None, Convert | None, Convert | None]:
-    """Integer products, exact modulo the width of the result's type.
-
-    Products small enough to add up exactly in a float go through BLAS; 32-bit ones as three products of halves.
-    """
+    """Integer products, exact modulo the width of the result's type."""
     left, right, result = types
-    dtype = result.dtype
     wide = compute_dtype(result)
     if left.bits > 8 * wide.itemsize or right.bits > 8 * wide.itemsize:
         wide = np.dtype(f"int{max(left.bits, right.bits)}")
-    finish = _conversion(wide, dtype)
-    largest = 2 ** (left.bits - left.is_signed) * 2 ** (right.bits - right.is_signed) * max(depth, 1)
-    if work >= _SMALL_INTEGER_WORK and largest <= 2**53:
-        floating = np.dtype(np.float32 if largest <= 2**24 else np.float64)
-        exact = np.dtype(np.int64)
-
-        def round_trip(array: Array) -> Array:
-            return array.astype(exact).astype(dtype)
-
-        return np.matmul, _conversion(left.dtype, floating), _conversion(right.dtype, floating), round_trip
-    prepare = _conversion(left.dtype, wide), _conversion(right.dtype, wide)
-    if work >= _SMALL_INTEGER_WORK and wide.itemsize == 4 and depth < 2**20:
-        return _product_of_halves, prepare[0], prepare[1], finish
-    return np.matmul, prepare[0], prepare[1], finish
-
-
-def _product_of_halves(x: Array, y: Array) -> Array:
-    """x @ y modulo 2**32: of the four products of 16-bit halves, three reach the result; each is exact in f64."""
-    x_high, x_low = _halves(x)
-    y_high, y_low = _halves(y)
-    low = np.matmul(x_low, y_low).astype(np.int64)
-    middle = (np.matmul(x_high, y_low) + np.matmul(x_low, y_high)).astype(np.int64)
-    wrapped: Array = (low + (middle << 16)).astype(x.dtype)
-    return wrapped
-
-
-def _halves(array: Array) -> tuple[Array, Array]:
-    bits = array.astype(np.uint32)
-    return (bits >> np.uint32(16)).astype(np.float64), (bits & np.uint32(0xFFFF)).astype(np.float64)
+    return np.matmul, _conversion(left.dtype, wide), _conversion(right.dtype, wide), _conversion(wide, result.dtype)
 
 
 # --- einsum ----------------------------------------------------------------------------------------------------------

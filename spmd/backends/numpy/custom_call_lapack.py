@@ -1,13 +1,12 @@
 """LAPACK by the custom calls that JAX lowers `jnp.linalg` to on CPU (`lapack_<routine>_ffi`), through SciPy.
 
-The calls' options are letters given by their codes. Batches go matrix by matrix, or, of many small ones, together.
+The calls' options are letters given by their codes. Batches go matrix by matrix.
 `info` is LAPACK's own; pivots count from 1 as LAPACK's do.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from math import prod
 from typing import Any, NoReturn
 
 import numpy as np
@@ -17,7 +16,6 @@ from spmd.backends.numpy.core import Context, Kernel
 from spmd.backends.numpy.custom_call import target
 from spmd.backends.numpy.late import Late
 from spmd.backends.numpy.linear_algebra import solve_triangular
-from spmd.backends.numpy.linear_algebra_many import MANY, cholesky_of_many, lu_of_many
 from spmd.errors import CompileError, Diagnostic, ExecutionError
 from spmd.ir import Op
 from spmd.support.arrays import Array, Results
@@ -29,8 +27,6 @@ Options = dict[str, Any]
 Routine = Callable[..., tuple[Array | int | None, ...]]
 #: What makes one of a prefix, which tells the element type, and options.
 RoutineMaker = Callable[[str, Options], Routine]
-#: Matrices (count, m, n) -> one array a result; None when they have to go one by one.
-ManyRoutine = Callable[[Array], tuple[Array, ...] | None]
 
 #: info for a matrix that is not handed to LAPACK.
 _NOT_FINITE = -4
@@ -72,21 +68,17 @@ def _options(op: Op) -> Options:
     return _CallAttributes(op, config if isinstance(config, Mapping) else {})
 
 
-def routine(
-    name: str, *, prefixes: str = "sdcz", core: int = 2, many: Callable[[Options], ManyRoutine] | None = None
-) -> Callable[[RoutineMaker], RoutineMaker]:
+def routine(name: str, *, prefixes: str = "sdcz", core: int = 2) -> Callable[[RoutineMaker], RoutineMaker]:
     """Decorator: files `make(prefix, options) -> Routine` as lapack_<prefix><name>_ffi for each prefix.
 
-    `core` is the rank of the first operand without batch dimensions; `many(options)` serves many small matrices.
+    `core` is the rank of the first operand without batch dimensions.
     """
 
     def add(make: RoutineMaker) -> RoutineMaker:
         for prefix in prefixes:
 
             def maker(op: Op, context: Context, prefix: str = prefix) -> Kernel:
-                options = _options(op)
-                run = make(prefix, options)
-                return _batched(op, run, core, many(options) if many else None)
+                return _batched(op, make(prefix, _options(op)), core)
 
             target(f"lapack_{prefix}{name}_ffi")(maker)
         return make
@@ -94,17 +86,13 @@ def routine(
     return add
 
 
-def _batched(op: Op, run: Routine, core: int, many: ManyRoutine | None = None) -> Kernel:
+def _batched(op: Op, run: Routine, core: int) -> Kernel:
     shape = op.operands[0].tensor.static_shape
     batch = shape[: len(shape) - core]
     results = [(value.tensor.static_shape, value.tensor.dtype) for value in op.results]
     empty = any(0 in value.tensor.static_shape for value in op.operands)
 
     def call(*arrays: Array) -> Results:
-        if many is not None and not empty and prod(batch) >= MANY:
-            together = many(arrays[0].reshape(-1, *shape[-core:]))
-            if together is not None:
-                return tuple(value.reshape(size) for value, (size, _) in zip(together, results, strict=True))
         expected = [np.zeros(*result) for result in results]
         for index in () if empty else np.ndindex(*batch):
             values = run(*(array[index] for array in arrays))
@@ -132,7 +120,7 @@ def _work(*sizes: int) -> int:
 # --- factorizations --------------------------------------------------------------------------------------------------
 
 
-@routine("getrf", many=lambda options: lu_of_many)
+@routine("getrf")
 def getrf(prefix: str, options: Options) -> Routine:
     factor = _function(prefix, "getrf")
 
@@ -143,7 +131,7 @@ def getrf(prefix: str, options: Options) -> Routine:
     return run
 
 
-@routine("potrf", many=lambda options: lambda a: cholesky_of_many(a, options["uplo"] == "L"))
+@routine("potrf")
 def potrf(prefix: str, options: Options) -> Routine:
     factor, lower = _function(prefix, "potrf"), options["uplo"] == "L"
     return lambda a: factor(a, lower=lower, clean=False)

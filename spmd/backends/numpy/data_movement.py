@@ -17,9 +17,6 @@ from spmd.ir.attributes import DenseAttr, aligned
 from spmd.support.arrays import Array
 from spmd.types import TensorType
 
-#: Elements of an iota that are counted at a time, in 64 bits each.
-_BLOCK = 1 << 16
-
 
 def view(call: Callable[..., Array]) -> Kernel:
     """The kernel of an op whose result may share memory with its first operand."""
@@ -50,13 +47,10 @@ def iota_array(type: TensorType, dimension: int, shape: Sequence[int] | None = N
     """Each element its own index along `dimension`, wrapped or rounded to the element type; a broadcast view."""
     shape = type.static_shape if shape is None else tuple(shape)
     size = shape[dimension]
-    steps = np.empty(size, type.dtype)
-    for start in range(0, size, _BLOCK):
-        block = slice(start, min(start + _BLOCK, size))
-        numbers = np.arange(block.start, block.stop, dtype=np.int64)
-        if type.dtype.isbuiltin != 1 and type.dtype.name.startswith(("int", "uint")):
-            numbers = numbers.astype(np.int8)  # from which ml_dtypes' small integers wrap
-        steps[block] = narrowed(numbers, type.dtype)
+    numbers = np.arange(size, dtype=np.int64)
+    if type.dtype.isbuiltin != 1 and type.dtype.name.startswith(("int", "uint")):
+        numbers = numbers.astype(np.int8)  # from which ml_dtypes' small integers wrap
+    steps = narrowed(numbers, type.dtype)
     return np.broadcast_to(steps.reshape([-1] + [1] * (len(shape) - dimension - 1)), shape)
 
 
@@ -191,26 +185,12 @@ def _pad_axis(size: int, low: int, high: int, interior: int) -> tuple[slice, sli
 
 def clamped_index(limits: Sequence[int], sizes: Sequence[int]) -> Callable[..., tuple[slice, ...]]:
     """Function of start indices: the slices of `sizes`, each start clamped into [0, its limit]."""
-    whole = [slice(0, size) for size in sizes]
-    moving = [(axis, limit, sizes[axis]) for axis, limit in enumerate(limits) if limit]
 
-    def several(*starts: Array) -> tuple[slice, ...]:
-        index = whole[:]
-        for axis, limit, size in moving:
-            first = min(max(int(starts[axis]), 0), limit)
-            index[axis] = slice(first, first + size)
-        return tuple(index)
+    def index(*starts: Array) -> tuple[slice, ...]:
+        first = [min(max(int(start), 0), limit) for start, limit in zip(starts, limits, strict=True)]
+        return tuple(slice(start, start + size) for start, size in zip(first, sizes, strict=True))
 
-    if len(moving) != 1:
-        return several
-    ((only, most, length),) = moving
-    before = tuple(whole[:only])  # what comes behind is taken whole without saying so
-
-    def single(*starts: Array) -> tuple[slice, ...]:
-        first = min(max(int(starts[only]), 0), most)
-        return (*before, slice(first, first + length))
-
-    return single
+    return index
 
 
 def _limits(shape: Sequence[int], sizes: Sequence[int]) -> list[int]:

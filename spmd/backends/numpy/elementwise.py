@@ -6,14 +6,11 @@ f32 and f64 serves the narrower types is spmd.backends.numpy.pointwise's matter.
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from spmd import types as t
-from spmd.analysis.constants import constant_elements, never_zero
 from spmd.backends.numpy import elementwise_complex as on_complex
 from spmd.backends.numpy import elementwise_float as on_float
 from spmd.backends.numpy import elementwise_integer as on_integer
@@ -24,20 +21,17 @@ from spmd.backends.numpy.pointwise import (
     is_sign_and_magnitude,
     is_sub_byte,
     keep,
-    larger,
     look_up,
     pointwise,
     real_binary,
     real_unary,
-    smaller,
     tabulated,
     unsupported,
     widened,
     widened_complex,
 )
-from spmd.backends.numpy.scalars import extremum_on_scalars
-from spmd.backends.numpy.special import by_width, in_double, log_single, rounded
-from spmd.ir import Op, Value
+from spmd.backends.numpy.special import by_width, in_double, rounded
+from spmd.ir import Op
 from spmd.support.arrays import Array
 
 
@@ -114,7 +108,7 @@ UNARY: dict[str, ElementwiseKernels] = {
     "stablehlo.exponential": ElementwiseKernels(_single_in_double(np.exp), np.exp),
     "stablehlo.exponential_minus_one": ElementwiseKernels(_single_in_double(np.expm1), on_complex.expm1),
     "stablehlo.floor": ElementwiseKernels(np.floor),
-    "stablehlo.log": ElementwiseKernels(by_width(log_single, np.log), np.log, widened_complex64=on_complex.log),
+    "stablehlo.log": ElementwiseKernels(_single_in_double(np.log), np.log, widened_complex64=on_complex.log),
     "stablehlo.log_plus_one": ElementwiseKernels(_single_in_double(np.log1p), on_complex.log1p),
     "stablehlo.logistic": ElementwiseKernels(by_width(_logistic_single, on_float.logistic), on_complex.logistic),
     "stablehlo.negate": ElementwiseKernels(
@@ -138,8 +132,12 @@ BINARY: dict[str, ElementwiseKernels] = {
     "stablehlo.divide": ElementwiseKernels(
         np.divide, np.divide, on_integer.divide_signed, on_integer.divide_unsigned, native_half=True
     ),
-    "stablehlo.maximum": ElementwiseKernels(on_float.maximum, np.maximum, larger, larger, np.logical_or, np.maximum),
-    "stablehlo.minimum": ElementwiseKernels(on_float.minimum, np.minimum, smaller, smaller, np.logical_and, np.minimum),
+    "stablehlo.maximum": ElementwiseKernels(
+        on_float.maximum, np.maximum, np.maximum, np.maximum, np.logical_or, np.maximum
+    ),
+    "stablehlo.minimum": ElementwiseKernels(
+        on_float.minimum, np.minimum, np.minimum, np.minimum, np.logical_and, np.minimum
+    ),
     "stablehlo.multiply": _number(np.multiply),
     "stablehlo.or": _integer(np.bitwise_or, np.logical_or),
     "stablehlo.power": ElementwiseKernels(
@@ -152,14 +150,6 @@ BINARY: dict[str, ElementwiseKernels] = {
         np.subtract, np.subtract, np.subtract, np.subtract, None, np.subtract, native_half=True
     ),
     "stablehlo.xor": _integer(np.bitwise_xor, np.logical_xor),
-}
-
-_EXTREMA = {"stablehlo.maximum": operator.gt, "stablehlo.minimum": operator.lt}
-
-#: Integer functions for a second operand that holds no zero.
-_NONZERO_SECOND: dict[str, tuple[Call, Call]] = {
-    "stablehlo.divide": (on_integer.truncated_quotient, np.floor_divide),
-    "stablehlo.remainder": (np.fmod, np.fmod),
 }
 
 COMPARISONS: dict[str, np.ufunc] = {
@@ -186,37 +176,10 @@ def unary(op: Op, context: Context) -> Kernel:
 @kernel(*BINARY)
 def binary(op: Op, context: Context) -> Kernel:
     element = element_of(op.operands[0])
-    call = _simpler_binary(op, element) or BINARY[op.name].call(element, 2)
+    call = BINARY[op.name].call(element, 2)
     if call is None:
         raise unsupported(op)
-    if not op.result.tensor.rank and op.name in _EXTREMA and not element.is_complex:
-        call = extremum_on_scalars(call, _EXTREMA[op.name])
     return pointwise(op, call)
-
-
-def _simpler_binary(op: Op, element: t.ElementType) -> Call | None:
-    """A quicker function where a constant operand rules the awkward values out."""
-    if element.is_integer and not is_sub_byte(element) and op.name in _NONZERO_SECOND and never_zero(op.operands[1]):
-        return _NONZERO_SECOND[op.name][element.is_unsigned]
-    if op.name in ("stablehlo.maximum", "stablehlo.minimum") and element in (t.F32, t.F64):
-        return _extremum(op.name, element, op.operands)
-    return None
-
-
-def _extremum(name: str, element: t.ElementType, operands: Sequence[Value]) -> Call | None:
-    """maximum or minimum of floats; the bare ufunc when a constant operand keeps zeros of two signs from meeting."""
-    bare = larger if name == "stablehlo.maximum" else smaller
-    for position, operand in enumerate(operands):
-        constant = constant_elements(operand)
-        if constant is None:
-            continue
-        if constant.all():
-            return bare
-        if bare is larger and not constant.any() and not np.signbit(constant).any():
-            if not on_float.second_zero_wins(element.dtype):
-                return on_float.maximum_with_zero
-            return bare if position == 1 else on_float.maximum_of_zero_and
-    return BINARY[name].call(element, 2)
 
 
 @kernel("stablehlo.shift_left", "stablehlo.shift_right_arithmetic", "stablehlo.shift_right_logical")
@@ -325,16 +288,8 @@ def _total_order(function: np.ufunc, element: t.ElementType) -> Call:
 def clamp(op: Op, context: Context) -> Kernel:
     """minimum(maximum(operand, min), max)."""
     element = element_of(op.operands[1])
-    if element.is_float and _is_narrow(element):
-        return pointwise(op, widened(on_float.clamp_floats, element, 3))
-    if is_sub_byte(element):
-        return pointwise(op, widened(on_float.clamp, element, 3))
-    if not element.is_float:
-        return pointwise(op, on_float.clamp)
-    maximum = _extremum("stablehlo.maximum", element, [op.operands[1], op.operands[0]])
-    minimum = _extremum("stablehlo.minimum", element, op.operands[2:])
-    assert maximum is not None and minimum is not None
-    return pointwise(op, lambda low, x, high, out=None: minimum(maximum(x, low), high, out=out))
+    function = on_float.clamp_floats if element.is_float else on_float.clamp
+    return pointwise(op, widened(function, element, 3) if _is_narrow(element) else function)
 
 
 @kernel("stablehlo.complex")

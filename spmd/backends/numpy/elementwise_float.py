@@ -6,20 +6,11 @@ spmd.backends.numpy.pointwise.
 
 from __future__ import annotations
 
-from functools import cache
-
 import numpy as np
 
 from spmd.backends.numpy.core import Call
-from spmd.backends.numpy.pointwise import keep, larger, smaller
-from spmd.support.arrays import Array, DType, bits_dtype
-
-_BITS = {dtype: bits_dtype(dtype) for dtype in (np.dtype(np.float32), np.dtype(np.float64))}
-#: Constants by dtype: a Python number would be converted at every call.
-_ZERO = {dtype: dtype.type(0) for dtype in _BITS}
-_ONE = {dtype: dtype.type(1) for dtype in _BITS}
-#: Up to this many elements it is quicker to look for zeros than to settle their signs.
-_SMALL = 1024
+from spmd.backends.numpy.pointwise import keep
+from spmd.support.arrays import Array, bits_dtype
 
 
 def maximum(x: Array, y: Array, out: Array | None = None) -> Array:
@@ -28,61 +19,27 @@ def maximum(x: Array, y: Array, out: Array | None = None) -> Array:
     np.maximum settles equal operands by their order; both orders give the same bits but for zeros of two signs,
     where `and` of the bits is +0.
     """
-    one = larger(x, y)
-    if one.size <= _SMALL and np.count_nonzero(one) == one.size:
-        return keep(one, out)
-    return _combine(np.bitwise_and, one, larger(y, x), out)
+    return _combine(np.bitwise_and, np.maximum(x, y), np.maximum(y, x), out)
 
 
 def minimum(x: Array, y: Array, out: Array | None = None) -> Array:
     """IEEE-754 minimum: NaN propagates and -0 is below +0 (f32, f64)."""
-    one = smaller(x, y)
-    if one.size <= _SMALL and np.count_nonzero(one) == one.size:
-        return keep(one, out)
-    return _combine(np.bitwise_or, one, smaller(y, x), out)
+    return _combine(np.bitwise_or, np.minimum(x, y), np.minimum(y, x), out)
 
 
 def _combine(function: np.ufunc, one: Array, other: Array, out: Array | None) -> Array:
-    bits = _BITS[one.dtype]
-    if out is None:
-        combined: Array = function(one.view(bits), other.view(bits))
-        return combined.view(one.dtype)
-    function(one.view(bits), other.view(bits), out=out.view(bits))
-    return out
-
-
-def maximum_with_zero(x: Array, y: Array, out: Array | None = None) -> Array:
-    """`maximum` where one operand is +0 throughout: the result is never -0."""
-    result = larger(x, y, out=out)
-    signed: Array = np.add(result, _ZERO[x.dtype], out=result if result.ndim else None)
-    return signed
-
-
-def maximum_of_zero_and(x: Array, y: Array, out: Array | None = None) -> Array:
-    """`maximum` with its operands exchanged, for a NumPy of `second_zero_wins`: `x` is +0 throughout."""
-    return larger(y, x, out=out)
-
-
-@cache
-def second_zero_wins(dtype: DType) -> bool:
-    """Whether NumPy's maximum of -0 and a second operand of +0 is +0 here, as x86's own instruction has it.
-
-    IEEE 754 leaves the sign to the implementation; vectors, their remainders, rows and strided loops are all tried.
-    """
-    zero = dtype.type(0)
-    sizes = (1, 2, 3, 5, 9, 17, 33, 70, 131, 1 << 15)
-    minus = (np.full(size, -0.0, dtype)[::step] for size in sizes for step in (1, 2))
-    return not any(np.signbit(larger(zeros, zero)).any() for zeros in minus)
+    bits = bits_dtype(one.dtype)
+    return keep(np.asarray(function(one.view(bits), other.view(bits))).view(one.dtype), out)
 
 
 def clamp(low: Array, x: Array, high: Array, out: Array | None = None) -> Array:
     """minimum(maximum(x, low), high) for types without NaN or signed zero to settle."""
-    return smaller(larger(x, low), high, out=out)
+    return np.minimum(np.maximum(x, low), high, out=out)
 
 
-def clamp_floats(low: Array, x: Array, high: Array) -> Array:
+def clamp_floats(low: Array, x: Array, high: Array, out: Array | None = None) -> Array:
     """minimum(maximum(x, low), high) of f32 or f64."""
-    return minimum(maximum(x, low), high)
+    return minimum(maximum(x, low), high, out)
 
 
 def sign(x: Array, out: Array | None = None) -> Array:
@@ -124,11 +81,8 @@ _EXACT_POWERS: dict[float, Call] = {
 
 def logistic(x: Array, out: Array | None = None) -> Array:
     """1 / (1 + exp(-x))."""
-    result = np.negative(x, out=out)
-    if out is None and result.ndim:
-        out = result
-    above_one: Array = np.add(np.exp(result, out=out), _ONE[x.dtype], out=out)
-    return np.reciprocal(above_one, out=out)
+    result: Array = np.reciprocal(np.exp(np.negative(x)) + 1, out=out)
+    return result
 
 
 def round_half_away(x: Array, out: Array | None = None) -> Array:

@@ -18,10 +18,6 @@ _SIGNED = {dtype.itemsize: dtype for dtype in map(np.dtype, (np.int8, np.int16, 
 _UNSIGNED = {dtype.itemsize: dtype for dtype in map(np.dtype, (np.uint8, np.uint16, np.uint32, np.uint64))}
 
 
-#: Up to this many elements the number of calls counts for more than the work in them.
-_SMALL = 1024
-
-
 def divide_unsigned(x: Array, y: Array, out: Array | None = None) -> Array:
     """x / y rounded down; all ones where y = 0."""
     if np.count_nonzero(y) == y.size:
@@ -40,8 +36,6 @@ def divide_signed(x: Array, y: Array, out: Array | None = None) -> Array:
 
 def truncated_quotient(x: Array, y: Array, out: Array | None = None) -> Array:
     """x / y rounded towards zero, for y that holds no zero."""
-    if x.size <= _SMALL:
-        return np.floor_divide(np.subtract(x, np.fmod(x, y)), y, out=out)
     quotient = np.floor_divide(x, y)
     inexact = np.multiply(quotient, y) != x
     inexact &= np.bitwise_xor(x, y) < 0

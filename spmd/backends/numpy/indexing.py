@@ -7,7 +7,7 @@ element of a slice is a row with a number of its own. What remains while running
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from math import prod
 
 import numpy as np
@@ -147,7 +147,7 @@ def dynamic_gather(op: Op, context: Context) -> Kernel:
         gathered: Array = kernels[sizes].call(operand, indices)
         return gathered
 
-    return Kernel(call, aliases=(0,))
+    return Kernel(call)
 
 
 def _check_sizes(op: Op, sizes: tuple[int, ...]) -> None:
@@ -178,11 +178,6 @@ def gatherer(
     result_shape = table if arrange is None else tuple(table[axis] for axis in arrange)
     if 0 in table:
         return Kernel(lambda operand, indices: np.empty(result_shape, operand.dtype))
-    axis = _taken_axis(placement, numbers, sizes)
-    if axis is not None:
-        return Kernel(_take_along(placement, axis, dropped, numbers, result_shape))
-    if prod(batch) == 1 and not numbers.operand_batching_dims:
-        return Kernel(_one_slice(placement, result_shape), aliases=(0,))
     payload, row_count = placement.payload, placement.row_count
 
     def call(operand: Array, indices: Array) -> Array:
@@ -210,55 +205,3 @@ def _arrangement(batch_rank: int, slice_rank: int, offset_dims: Sequence[int]) -
     batches = iter(range(batch_rank))
     order = [next(batches) if axis < 0 else axis for axis in order]
     return None if order == sorted(order) else order
-
-
-def _taken_axis(placement: IndexPlacement, numbers: GatherDimensionNumbersAttr, sizes: Sequence[int]) -> int | None:
-    """The only indexed dimension, when single elements of it and all of the others are taken: NumPy's own `take`."""
-    if len(placement.mapped) != 1 or numbers.operand_batching_dims:
-        return None
-    axis = placement.mapped[0]
-    whole = all(sizes[k] == full for k, full in enumerate(placement.shape) if k != axis)
-    return axis if whole and sizes[axis] == 1 else None
-
-
-def _take_along(
-    placement: IndexPlacement,
-    axis: int,
-    dropped: set[int],
-    numbers: GatherDimensionNumbersAttr,
-    result_shape: tuple[int, ...],
-) -> Callable[[Array, Array], Array]:
-    """take puts the batch dimensions in the place of `axis`; they are moved to where the result has them."""
-    batch_rank, rank = len(placement.batch_shape), len(placement.shape)
-    slices = [k for k in range(rank) if k != axis]
-    where = {k: (k if k < axis else k + batch_rank - 1) for k in slices}
-    offsets = iter(sorted(numbers.offset_dims))
-    position = {k: next(offsets) for k in range(rank) if k not in dropped}
-    targets = {where[k]: position[k] for k in slices if k in position}
-    batch_positions = [k for k in range(len(result_shape)) if k not in numbers.offset_dims]
-    targets |= dict(zip(range(axis, axis + batch_rank), batch_positions, strict=True))
-    # Other dimensions that the result drops have size 1: anywhere will do, the reshape takes them away.
-    order = [where[k] for k in slices if k in dropped] + sorted(targets, key=targets.__getitem__)
-    straight = order == list(range(len(order)))
-
-    def call(operand: Array, indices: Array) -> Array:
-        taken = operand.take(placement.starts(indices)[0], axis=axis, mode="clip")
-        return (taken if straight else taken.transpose(order)).reshape(result_shape)
-
-    return call
-
-
-def _one_slice(placement: IndexPlacement, result_shape: tuple[int, ...]) -> Callable[[Array, Array], Array]:
-    """A single slice is a view."""
-    sizes = placement.slice_sizes
-    plain: list[slice] = [slice(0, size) for size in sizes]
-
-    def call(operand: Array, indices: Array) -> Array:
-        index = plain[:]
-        for axis, start, limit in zip(placement.mapped, placement.starts(indices), placement.limits, strict=True):
-            first = min(max(int(start.reshape(())), 0), limit)
-            index[axis] = slice(first, first + sizes[axis])
-        part: Array = operand[tuple(index)]
-        return part.reshape(result_shape)
-
-    return call

@@ -6,15 +6,12 @@ Windows are done one after another, as XLA does them; see spmd.dialects.scatters
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from math import prod
 
 import numpy as np
 
 from spmd.analysis.reducers import binary_of, returned_argument
-from spmd.backends.numpy import elementwise_float as on_float
 from spmd.backends.numpy.core import Context, Kernel, kernel
 from spmd.backends.numpy.indexing import IndexPlacement
-from spmd.backends.numpy.late import Late
 from spmd.backends.numpy.pointwise import compute_dtype
 from spmd.backends.numpy.regions import Loop, from_keys, has_minus_zero, keys, loop_of
 from spmd.dialects.scatters import drops_whole_windows
@@ -22,17 +19,8 @@ from spmd.ir import Op
 from spmd.support.arrays import Array, Results
 from spmd.types import ElementType
 
-#: SciPy's own loops: its operator would start from zeros, and adding these to the table loses the sign of a -0.0.
-sparse = Late("scipy.sparse._sparsetools")
 #: Applies updates (rows, payload) at row numbers to a table (row count, payload), in place.
 Apply = Callable[[Array, Array, Array], None]
-
-#: A sum over a part of the table larger than this is cheaper as a sparse product over all of it.
-_DENSE_PART = 1 / 8
-#: Updates that are quicker added one after another than as a product.
-_FEW = 4096
-#: Elements that make a row worth being combined by itself.
-_LONG_ROW = 16
 
 
 @kernel("stablehlo.scatter")
@@ -44,20 +32,16 @@ def scatter(op: Op, context: Context) -> Kernel:
         return Kernel(call, aliases=tuple(range(count)))
     region = op.regions[0]
     if count == 1:
-        kind = binary_of(region)
-        monoid = loop_of(region)
-        table = (placement.row_count, placement.payload)
         if returned_argument(region) == 1:
             return _in_place(op, placement, arrange, _assign, None)
         if returned_argument(region) == 0:
             return Kernel(lambda operand, *_: operand, aliases=(0,))
-        if kind == "subtract" and isinstance(element := region.block.arguments[0].tensor.element_type, ElementType):
-            difference = Loop("subtract", element, np.subtract, compute_dtype(element))
-            return _in_place(op, placement, arrange, _adding(difference, table), difference)
-        if monoid is not None:
-            adds = monoid.kind == "add" and monoid.compute != np.bool_
-            apply = _adding(monoid, table) if adds else _combining(monoid)
-            return _in_place(op, placement, arrange, apply, monoid)
+        loop = loop_of(region)
+        element = region.block.arguments[0].tensor.element_type
+        if binary_of(region) == "subtract" and isinstance(element, ElementType):
+            loop = Loop("subtract", element, np.subtract, compute_dtype(element))
+        if loop is not None:
+            return _in_place(op, placement, arrange, _combining(loop), loop)
     return _general(op, context, placement, arrange)
 
 
@@ -89,17 +73,13 @@ def _in_place(op: Op, placement: IndexPlacement, arrange: list[int], apply: Appl
     """One operand: the updates are applied to a copy of it, or to itself when it is dead."""
     dtype = op.result.tensor.dtype
     compute = dtype if monoid is None else monoid.compute
-    if prod(placement.batch_shape) > 1:
-        apply_to = _at_rows(placement, arrange, apply)
-    elif prod(placement.slice_sizes) > 1:
-        apply_to = _at_single_slice(placement, arrange, monoid)
-    else:
-        apply_to = _at_single_element(placement, monoid)
+    table = (placement.row_count, placement.payload)
 
     def call(operand: Array, indices: Array, updates: Array, out: Array | None = None) -> Array:
         here = out is operand and compute == dtype and operand.flags.c_contiguous
         base = operand if here else np.array(operand, compute, order="C")
-        apply_to(base, indices, updates if updates.dtype == compute else updates.astype(compute))
+        values = updates.astype(compute, copy=False)
+        apply(base.reshape(table), *_selected(placement, arrange, placement.starts(indices), values))
         if here:
             return operand
         result = base.astype(dtype, copy=False)
@@ -124,84 +104,20 @@ def _selected(
     return rows[keep], values[keep]
 
 
-def _at_rows(placement: IndexPlacement, arrange: list[int], apply: Apply) -> Callable[[Array, Array, Array], None]:
-    table = (placement.row_count, placement.payload)
-
-    def apply_to(base: Array, indices: Array, updates: Array) -> None:
-        apply(base.reshape(table), *_selected(placement, arrange, placement.starts(indices), updates))
-
-    return apply_to
-
-
-def _at_single_element(placement: IndexPlacement, monoid: Loop | None) -> Callable[[Array, Array, Array], None]:
-    """Loops fill an array so, one element in each turn."""
-    shape, mapped = placement.shape, placement.mapped
-
-    def apply_to(base: Array, indices: Array, updates: Array) -> None:
-        place = [0] * len(shape)
-        for axis, first in zip(mapped, indices.ravel().tolist(), strict=True):
-            if not 0 <= first < shape[axis]:
-                return
-            place[axis] = first
-        at, value = tuple(place), updates if not updates.ndim else updates[(0,) * updates.ndim]
-        base[at] = value if monoid is None else _step(monoid)(base[at], value)
-
-    return apply_to
-
-
-def _at_single_slice(
-    placement: IndexPlacement, arrange: list[int], monoid: Loop | None
-) -> Callable[[Array, Array, Array], None]:
-    """A single slice needs no row numbers: it is combined with a part of the operand."""
-    sizes, shape, mapped = placement.slice_sizes, placement.shape, placement.mapped
-    whole: list[slice | Array] = [slice(0, size) for size in sizes]
-    straight = arrange == sorted(arrange)
-
-    def apply_to(base: Array, indices: Array, updates: Array) -> None:
-        target, source = whole[:], None
-        for axis, first in zip(mapped, indices.ravel().tolist(), strict=True):
-            last = first + sizes[axis]
-            if first < 0 or last > shape[axis]:
-                low, high = max(first, 0), min(last, shape[axis])
-                if low >= high or placement.whole:
-                    return
-                source = source or [slice(None)] * len(shape)
-                source[axis] = slice(low - first, high - first)
-                first, last = low, high
-            target[axis] = slice(first, last)
-        values = (updates if straight else updates.transpose(arrange)).reshape(sizes)
-        if source is not None:
-            values = values[tuple(source)]
-        if monoid is None:
-            base[tuple(target)] = values
-        else:
-            part = base[(*target, ...)]
-            _step(monoid)(part, values, out=part)
-
-    return apply_to
-
-
-def _step(loop: Loop) -> Callable[..., object]:
-    """The loop's function on elements, zeros of two signs in their order."""
-    if loop.compute.kind != "f":
-        return loop.ufunc
-    return {"maximum": on_float.maximum, "minimum": on_float.minimum}.get(loop.kind, loop.ufunc)
-
-
 # --- how rows are applied --------------------------------------------------------------------------------------------
 
 
 def _assign(table: Array, rows: Array, values: Array) -> None:
-    rows = np.ascontiguousarray(rows)  # NumPy stores in the order of memory; of duplicates the last must win
-    if table.shape[1] == 1:
-        table[:, 0][rows] = values[:, 0]
-    else:
-        table[rows] = values
+    table[np.ascontiguousarray(rows)] = values  # NumPy stores in the order of memory; of duplicates the last must win
 
 
 def _combining(loop: Loop) -> Apply:
-    """Other monoids; the maximum and minimum of floats by keys where zeros of two signs may meet."""
-    plain = _at(loop.ufunc)
+    """Updates combined in their order; the maximum and minimum of floats by keys where zeros of two signs may meet."""
+
+    def plain(table: Array, rows: Array, values: Array) -> None:
+        places = (rows[:, None] * table.shape[1] + np.arange(table.shape[1])).reshape(-1)
+        loop.ufunc.at(table.reshape(-1), places, values.reshape(-1))
+
     if loop.kind not in ("maximum", "minimum") or loop.compute.kind != "f":
         return plain
 
@@ -212,42 +128,6 @@ def _combining(loop: Loop) -> Apply:
         ordered = keys(table, loop.kind)
         plain(ordered, rows, keys(values, loop.kind))
         table[rows] = from_keys(ordered[rows], table.dtype)
-
-    return apply
-
-
-def _at(function: np.ufunc) -> Apply:
-    def apply(table: Array, rows: Array, values: Array) -> None:
-        if table.shape[1] < _LONG_ROW or not len(rows):
-            function.at(table.reshape(-1), _flat(rows, table.shape[1]), values.reshape(-1))
-            return
-        for turn in _turns(rows):
-            places = rows[turn]
-            table[places] = function(table[places], values[turn])
-
-    return apply
-
-
-def _flat(rows: Array, payload: int) -> Array:
-    """Places of all elements of the rows in the flat table."""
-    return rows if payload == 1 else (rows[:, None] * payload + np.arange(payload)).reshape(-1)
-
-
-def _adding(monoid: Loop, table_shape: tuple[int, int]) -> Apply:
-    """Sums, in the order of the updates: few go to their places one by one; many rows are the product of a sparse
-    matrix, one entry an update, added to the table as it is worked out."""
-    row_count, payload = table_shape
-    dtype, negated = monoid.compute, monoid.kind == "subtract"
-
-    def apply(table: Array, rows: Array, values: Array) -> None:
-        if negated:
-            values = np.negative(values)
-        if payload == 1 or values.size < _DENSE_PART * table.size or values.size <= _FEW or dtype.kind == "c":
-            np.add.at(table.reshape(-1), _flat(rows, payload), values.reshape(-1))
-            return
-        ones, starts = np.ones(len(rows), dtype), np.arange(len(rows) + 1)
-        flat, sums = np.ascontiguousarray(values).reshape(-1), table.reshape(-1)
-        sparse.csc_matvecs(row_count, len(rows), payload, starts, rows.astype(starts.dtype), ones, flat, sums)
 
     return apply
 

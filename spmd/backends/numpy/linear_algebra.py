@@ -13,16 +13,11 @@ import numpy as np
 from spmd.backends.numpy.core import Context, Kernel, kernel
 from spmd.backends.numpy.late import Late
 from spmd.backends.numpy.pointwise import compute_dtype
-from spmd.backends.numpy.reduction_plans import reducer
-from spmd.backends.numpy.regions import Loop
 from spmd.ir import Op, Value
 from spmd.support.arrays import Array, DType
-from spmd.types import ElementType, element_type_of
+from spmd.types import ElementType
 
 scipy_fft, blas = Late("scipy.fft"), Late("scipy.linalg.blas")
-
-#: Batches of at least this many systems are solved row by row, all systems at once.
-_MANY_SYSTEMS = 16
 
 
 def _computed(value: Value) -> DType:
@@ -104,11 +99,9 @@ def solve_triangular(a: Array, b: Array, *, left: bool, lower: bool, unit: bool,
         a, lower = a.swapaxes(-1, -2), not lower
     if not left:
         a, b, lower = a.swapaxes(-1, -2), b.swapaxes(-1, -2), not lower
-    batch, size = prod(a.shape[:-2]), a.shape[-1]
+    size = a.shape[-1]
     if b.size == 0:
         solution = np.empty(b.shape, b.dtype)
-    elif batch >= _MANY_SYSTEMS and size <= batch:
-        solution = _substitution(a, b, lower, unit)
     else:
         (solve,) = blas.get_blas_funcs(("trsm",), (a, b))
         solution = np.empty(b.shape, b.dtype)
@@ -116,18 +109,6 @@ def solve_triangular(a: Array, b: Array, *, left: bool, lower: bool, unit: bool,
         for x, (matrix, right) in zip(solution.reshape(-1, *b.shape[-2:]), pairs, strict=True):
             x[...] = solve(1.0, matrix, right, lower=lower, diag=unit)
     return solution if left else solution.swapaxes(-1, -2)
-
-
-def _substitution(a: Array, b: Array, lower: bool, unit: bool) -> Array:
-    """Row after row, for all systems of the batch at once."""
-    size = a.shape[-1]
-    x = np.empty(b.shape, b.dtype)
-    for step in range(size):
-        row = step if lower else size - 1 - step
-        known = slice(0, row) if lower else slice(row + 1, size)
-        value = b[..., row, :] - (a[..., row : row + 1, known] @ x[..., known, :])[..., 0, :]
-        x[..., row, :] = value if unit else value / a[..., row, row, None]
-    return x
 
 
 # --- batch_norm ------------------------------------------------------------------------------------------------------
@@ -144,8 +125,13 @@ class _Normalization:
         self.epsilon = self.dtype.type(op["epsilon"])
         self.along = tuple(size if axis == feature else 1 for axis, size in enumerate(shape))
         self.count = self.dtype.type(prod(size for axis, size in enumerate(shape) if axis != feature))
-        total = Loop("add", element_type_of(self.dtype), np.add, self.dtype)
-        self.sum = reducer(total, shape, [axis for axis in range(len(shape)) if axis != feature])
+        self._summed = tuple(axis for axis in range(len(shape)) if axis != feature)
+
+    def sum(self, array: Array) -> Array:
+        """One sum a feature, dimension after dimension, which keeps rounding small."""
+        for axis in reversed(self._summed):
+            array = np.add.reduce(array, axis=axis)
+        return array
 
     def widen(self, *arrays: Array) -> list[Array]:
         return [array.astype(self.dtype, copy=False) for array in arrays]

@@ -25,7 +25,6 @@ import numpy as np
 from spmd import types as t
 from spmd.backends.numpy.core import Call, Kernel
 from spmd.backends.numpy.rounding import round_to, rounds_twice
-from spmd.backends.numpy.scalars import on_scalars
 from spmd.errors import CompileError, Diagnostic
 from spmd.ir import Op, Value
 from spmd.support.arrays import Array, DType, bits_dtype
@@ -39,8 +38,6 @@ def pointwise(op: Op, call: Call) -> Kernel:
         for index, operand in enumerate(op.operands)
         if operand.tensor.dtype == result.dtype and operand.tensor.shape == result.shape
     )
-    if not result.rank and not any(operand.tensor.is_quantized for operand in op.operands):
-        call = on_scalars(call, [element_of(operand) for operand in op.operands])
     if _may_differ(op, call):
         call = forward(call)
     return Kernel(call, accepts_out=True, reuses=reuses, pointwise=True)
@@ -135,57 +132,9 @@ def all_values(dtype: DType) -> Array:
     return np.arange(2 ** (8 * dtype.itemsize), dtype=view).view(dtype)
 
 
-#: Elements of the row that stands for a scalar: as many as NumPy's iterator takes at a time.
-_ROW = 8192
-
-
-def against_rows(function: Call) -> Call:
-    """A ufunc of two operands that NumPy runs with vectors on two arrays, but not on an array and a scalar.
-
-    The scalar is repeated to a row that stays in cache, for maximum and minimum worth a factor of three.
-    """
-
-    def call(x: Array, y: Array, out: Array | None = None) -> Array:
-        array, scalar = (x, y) if y.size == 1 else (y, x)
-        if array.size < _ROW or scalar.size != 1 or scalar.ndim > array.ndim or not array.flags.c_contiguous:
-            return function(x, y, out=out)
-        result = np.empty_like(array) if out is None else out
-        if not result.flags.c_contiguous:
-            return function(x, y, out=out)
-        row = np.full(_ROW, scalar)
-        flat, target, rest = array.reshape(-1), result.reshape(-1), array.size % _ROW
-        for part, into, repeated in (
-            (flat[: flat.size - rest].reshape(-1, _ROW), target[: flat.size - rest].reshape(-1, _ROW), row),
-            (flat[flat.size - rest :], target[flat.size - rest :], row[:rest]),
-        ):
-            function(*((part, repeated) if array is x else (repeated, part)), out=into)
-        return result
-
-    return call
-
-
-#: np.maximum and np.minimum.
-larger, smaller = against_rows(np.maximum), against_rows(np.minimum)
-
-#: Elements looked up at a time: NumPy makes eight-byte indices of the bits, which then stay in cache.
-_LOOK_UP_BLOCK = 1 << 16
-
-
 def look_up(table: Array, index: Array, dtype: DType, out: Array | None = None) -> Array:
     """The entries of `table`, bits of `dtype`, at `index`, all of which lie within."""
-    if out is None:
-        if index.size <= _LOOK_UP_BLOCK:
-            return table.take(index, mode="clip").view(dtype)
-        out = np.empty(index.shape, dtype)
-    target = out.view(table.dtype)
-    if index.size <= _LOOK_UP_BLOCK or not (index.flags.c_contiguous and target.flags.c_contiguous):
-        table.take(index, out=target, mode="clip")
-        return out
-    index, target = index.reshape(-1), target.reshape(-1)
-    for start in range(0, index.size, _LOOK_UP_BLOCK):
-        block = slice(start, start + _LOOK_UP_BLOCK)
-        table.take(index[block], out=target[block], mode="clip")
-    return out
+    return keep(table.take(index, mode="clip").view(dtype), out)
 
 
 def pair_index(x: Array, y: Array) -> Array:
@@ -225,26 +174,6 @@ def keep(result: Array, out: Array | None = None) -> Array:
     return out
 
 
-#: Elements of large arrays that a function of many passes takes at a time.
-_BLOCK = 1 << 14
-
-
-def in_blocks(function: Call, operands: tuple[Array, ...], out: Array | None) -> Array:
-    """`function`, whose result has the first operand's dtype, run so that what it makes on the way stays in cache."""
-    first = operands[0]
-    if first.size <= _BLOCK:
-        return function(*operands, out=out)
-    together = all(x.shape == first.shape and x.flags.c_contiguous for x in operands)
-    if not together or (out is not None and not out.flags.c_contiguous):
-        return function(*operands, out=out)
-    result = np.empty(first.shape, first.dtype) if out is None else out
-    flat, target = [x.reshape(-1) for x in operands], result.reshape(-1)
-    for start in range(0, first.size, _BLOCK):
-        block = slice(start, start + _BLOCK)
-        function(*(x[block] for x in flat), out=target[block])
-    return result
-
-
 def widened(function: Call, element: t.ElementType, arity: int, result: t.ElementType | None = None) -> Call:
     """`function` on operands of a narrow type, computed in its wide type and rounded once to `result`.
 
@@ -257,8 +186,7 @@ def widened(function: Call, element: t.ElementType, arity: int, result: t.Elemen
     if arity == 1:
         return lambda x, out=None: write(function(up(x)), dtype, out)
     if arity == 2:
-        pair = lambda x, y, out=None: write(function(up(x), up(y)), dtype, out)  # noqa: E731
-        return lambda x, y, out=None: in_blocks(pair, (x, y), out)
+        return lambda x, y, out=None: write(function(up(x), up(y)), dtype, out)
     return lambda x, y, z, out=None: write(function(up(x), up(y), up(z)), dtype, out)
 
 
@@ -268,7 +196,7 @@ def widened_complex(function: Call) -> Call:
     def call(*operands: Array, out: Array | None = None) -> Array:
         return write(function(*[x.astype(np.complex128) for x in operands]), np.dtype(np.complex64), out)
 
-    return lambda *operands, out=None: in_blocks(call, operands, out)
+    return call
 
 
 def narrowed(values: Array, dtype: DType) -> Array:
@@ -304,22 +232,6 @@ def tabulated_pairs(function: Call, element: t.ElementType) -> Call:
     return lambda x, y, out=None: look_up(table, pair_index(x, y), dtype, out)
 
 
-#: Up to this many elements ml_dtypes' own loops, slower an element but one call, are quicker.
-_SMALL = 512
-
-
-def _bf16_arithmetic(function: Call) -> Call:
-    """Arithmetic of which ml_dtypes has a bf16 loop that also rounds once."""
-    wide = widened(function, t.BF16, 2)
-
-    def call(x: Array, y: Array, out: Array | None = None) -> Array:
-        if x.size <= _SMALL and y.size <= _SMALL:
-            return function(x, y, out=out)
-        return wide(x, y, out=out)
-
-    return call
-
-
 def real_unary(function: Call, element: t.ElementType) -> Call:
     """`function` of one float operand, in whichever way its type is best computed."""
     return tabulated(function, element) if element.bits <= 16 else function
@@ -334,8 +246,6 @@ def real_binary(
     """
     if element.bits <= 8:
         return tabulated_pairs(function, element)
-    if element is t.BF16 and function in (np.add, np.subtract, np.multiply, np.divide):
-        return _bf16_arithmetic(function)
     if element.bits == 16 and approximate:
         return _in_double(function, element)
     if element is t.BF16 or (element is t.F16 and not native_half):
@@ -350,4 +260,4 @@ def _in_double(function: Call, element: t.ElementType) -> Call:
     def call(x: Array, y: Array, out: Array | None = None) -> Array:
         return write(function(x.astype(np.float64), y.astype(np.float64)), dtype, out)
 
-    return lambda x, y, out=None: in_blocks(call, (x, y), out)
+    return call

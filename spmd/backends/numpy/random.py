@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import prod
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -121,17 +121,12 @@ def _split_dimension(shape: tuple[int, ...]) -> int:
 _MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 _WEYL = (0x9E3779B9, 0xBB67AE85)
 _WORD = 0xFFFFFFFF
-#: So few counters are hashed one by one as Python's integers: a round in NumPy costs as much as one of theirs each.
-_FEW = 8
 
 
-Word = TypeVar("Word", Array, int)
-
-
-def philox4x32(key: tuple[int, int], words: list[Word]) -> list[Word]:
+def philox4x32(key: tuple[int, int], words: list[Array]) -> list[Array]:
     """Philox-4x32 with 10 rounds: the hash of each counter, given and returned as four 32-bit words.
 
-    The words are arrays of uint64, which are overwritten, or Python's integers.
+    The words are arrays of uint64, which are overwritten.
     """
     a, b, c, d = words
     first, second = key
@@ -156,8 +151,6 @@ def philox(state: Array, shape: tuple[int, ...], wide: bool) -> tuple[Array, Arr
     halves = int(key) & _WORD, int(key) >> 32
     end = start + np.uint64(count)
     new = np.array([key, end, high + np.uint64(end < start)][: state.size], np.uint64)
-    if count <= _FEW:
-        return new, _few_bits(halves, int(start) + (int(high) << 64), count, wide)[:size].reshape(shape)
     low = start + np.arange(count, dtype=np.uint64)
     highs = high + (low < start)
     a, b, c, d = philox4x32(halves, [low & _LOW, low >> _HALF, highs & _LOW, highs >> _HALF])
@@ -166,15 +159,6 @@ def philox(state: Array, shape: tuple[int, ...], wide: bool) -> tuple[Array, Arr
     else:
         bits = np.stack([a, b, c, d], axis=-1, dtype=np.uint32, casting="unsafe")
     return new, bits.reshape(-1)[:size].reshape(shape)
-
-
-def _few_bits(key: tuple[int, int], start: int, count: int, wide: bool) -> Array:
-    """What the counters of 128 bits from `start` on hash to, in a row: four words each, or two pairs when `wide`."""
-    words: list[int] = []
-    for counter in range(start, start + count):
-        words += philox4x32(key, [counter >> shift & _WORD for shift in (0, 32, 64, 96)])
-    bits = np.array(words, np.uint32)
-    return bits[0::2] | (bits[1::2].astype(np.uint64) << _HALF) if wide else bits
 
 
 # --- rng -------------------------------------------------------------------------------------------------------------

@@ -42,16 +42,12 @@ from spmd.backends.numpy.core import Call
 from spmd.backends.numpy.elementwise_float import power as power_of
 from spmd.backends.numpy.elementwise_selection import selection
 from spmd.backends.numpy.late import Late
-from spmd.backends.numpy.pointwise import in_blocks, keep, write
+from spmd.backends.numpy.pointwise import keep, write
 from spmd.support.arrays import Array
 
 scipy_special = Late("scipy.special")
 _F32 = np.dtype(np.float32)
 _F32_ONE = np.float32(1)
-#: Elements that are not worth telling apart.
-_FEW = 1024
-#: A formula that serves at most one in so many elements is worked out for these alone.
-_SELDOM = 3
 #: np.where, without a branch an element.
 _choose = selection(_F32)
 
@@ -70,17 +66,9 @@ def by_width(single: Call, double: Call) -> Call:
     """`single` on f32, `double` on f64."""
 
     def call(*operands: Array, out: Array | None = None) -> Array:
-        return in_blocks(single if operands[0].dtype == _F32 else double, operands, out)
+        return (single if operands[0].dtype == _F32 else double)(*operands, out=out)
 
     return call
-
-
-def log_single(x: Array, out: Array | None = None) -> Array:
-    """log of f32, rounded once. NumPy's f64 loop takes ten times as long for what has no finite logarithm."""
-    if x.size < _FEW or (ordinary := (x > 0) & (x < np.inf)).all():
-        return rounded(np.log)(x, out=out)
-    wide = rounded(np.log)(_choose(ordinary, x, _F32_ONE))
-    return keep(_choose(ordinary, wide, np.log(x)), out)
 
 
 def polynomial(x: Array, coefficients: Sequence[float]) -> Array:
@@ -90,18 +78,6 @@ def polynomial(x: Array, coefficients: Sequence[float]) -> Array:
         result += coefficient
         result *= x
     result += coefficients[-1]
-    return result
-
-
-def _elsewhere(result: Array, chosen: Array, function: Call, x: Array) -> Array:
-    """`result`, but function(x) where `chosen`. A `result` that is an array is overwritten."""
-    count = np.count_nonzero(chosen)
-    if not count:
-        return result
-    if not result.ndim or count * _SELDOM > chosen.size:
-        return _choose(chosen, function(x), result)
-    places = np.nonzero(chosen)
-    result[places] = function(x[places])
     return result
 
 
@@ -122,14 +98,14 @@ def erf_single(x: Array, out: Array | None = None) -> Array:
 def erfc_single(x: Array, out: Array | None = None) -> Array:
     """erfc in f32: 1 - erf(x) within (-1, 1), exp(-x^2) P(1 / x^2) / |x| outside."""
     inside = 1 - x * polynomial(x * x, ERF_BELOW_1)
-    return keep(_elsewhere(inside, ~(np.abs(x) < 1), _erfc_outside, x), out)
+    return keep(_choose(np.abs(x) < 1, inside, _erfc_outside(x)), out)
 
 
 def _erfc_outside(x: Array) -> Array:
     square, size = x * x, np.abs(x)
     reciprocal = 1 / square
     series = polynomial(reciprocal, ERFC_BELOW_2)
-    series = _elsewhere(series, ~(size < 2), lambda r: polynomial(r, ERFC_FROM_2), reciprocal)
+    series = _choose(size < 2, series, polynomial(reciprocal, ERFC_FROM_2))
     tail = np.exp(-square, dtype=np.float64).astype(_F32) * (1 / size) * series
     tail = _choose(square > LARGEST_EXPONENT, np.float32(0), tail)
     return _choose(x < 0, 2 - tail, tail)
@@ -154,12 +130,8 @@ def erf_inv_single(x: Array, out: Array | None = None) -> Array:
     """
     w = np.negative(np.log(_F32_ONE - x * x))
     inner = polynomial(w - 2.5, ERF_INV_CENTER)
-    inner = _elsewhere(inner, ~(w < 5), lambda tails: polynomial(np.sqrt(tails) - 3, ERF_INV_TAIL), w)
-    result = np.multiply(inner, x, out=None if out is x else out)
-    ends = np.abs(x) == 1
-    if np.count_nonzero(ends):
-        return keep(np.where(ends, x * np.float32(np.inf), result), out)
-    return keep(result, out) if out is x else result
+    inner = _choose(w < 5, inner, polynomial(np.sqrt(w) - 3, ERF_INV_TAIL))
+    return keep(_choose(np.abs(x) == 1, x * np.float32(np.inf), inner * x), out)
 
 
 def erf_inv_double(x: Array, out: Array | None = None) -> Array:

@@ -1,8 +1,8 @@
 """Reductions over sliding windows: StableHLO specification, "reduce_window".
 
-A window that holds everything up to its element is a running total and costs one pass. A monoid is reduced one
-dimension after another, and along each by doubling, so that a window of w elements costs log2(w) passes. Any other
-region goes over the places of the window, at each of them for all windows at once.
+A monoid is reduced one dimension after another, and along each by doubling, so that a window of w elements costs
+log2(w) passes. Any other region goes over the indices of the window, at each of them for all windows at once; a window
+that holds everything up to its element is a running total, which an associative scan gives.
 """
 
 from __future__ import annotations
@@ -13,22 +13,17 @@ from math import prod
 
 import numpy as np
 
-from spmd.analysis.constants import constant_scalar
 from spmd.analysis.windows import Windows, windows_of
 from spmd.backends.numpy.core import Context, Kernel, kernel
 from spmd.backends.numpy.data_movement import padder
 from spmd.backends.numpy.reduction import applying, each_alone, is_identity, region_dtypes
 from spmd.backends.numpy.regions import Fold, Loop, loops_of, with_signs_of_zeros
-from spmd.ir import Op, Value
+from spmd.ir import Op
 from spmd.support.arrays import Array, DType, Results
 
 #: A region on whole arrays.
 Combine = Callable[..., tuple[Array, ...]]
 
-#: Running sums of floats are added up in blocks of so many, for the sake of rounding.
-_BLOCK = 512
-#: Elements that make a running total's row worth a call.
-_WIDE = 256
 #: Elements of a window that are combined in the specification's own order where the order shows.
 FEW = 16
 
@@ -64,28 +59,7 @@ def _monoid_windows(op: Op, index: int, windows: Windows, loop: Loop) -> Fold:
         return lambda operand, init: np.empty(windows.counts, target)
     if loop.rounds and prod(windows.sizes) <= FEW:
         return _place_by_place(windows, loop, target, neutral)
-    running = windows.running_axis()
-    if running is not None and (neutral or loop.idempotent or _is_zero(init, loop)):
-        return with_signs_of_zeros(loop, partial(_running_totals, running=running, neutral=neutral), target)
     return with_signs_of_zeros(loop, partial(_all_windows, windows=windows, neutral=neutral), target)
-
-
-def _is_zero(init: Value, loop: Loop) -> bool:
-    """Whether `init` is known to be the zero from which sums start, of either sign."""
-    constant = constant_scalar(init)
-    return loop.kind == "add" and constant is not None and not constant.astype(loop.compute)
-
-
-def _running_totals(loop: Loop, target: DType, *, running: tuple[int, bool], neutral: bool) -> Fold:
-    total, ufunc, compute = _running_total(loop, *running), loop.ufunc, loop.compute
-
-    def accumulate(operand: Array, init: Array) -> Array:
-        result = total(operand.astype(compute, copy=False))
-        if not neutral:
-            ufunc(result, init.astype(compute), out=result)
-        return result.astype(target, copy=False)
-
-    return accumulate
 
 
 def _all_windows(loop: Loop, target: DType, *, windows: Windows, neutral: bool) -> Fold:
@@ -141,17 +115,6 @@ def _along(windows: Windows, monoid: Loop, axis: int) -> Callable[[Array], Array
 
     if size == 0:
         return lambda array: np.full((*array.shape[:axis], count, *array.shape[axis + 1 :]), identity, array.dtype)
-    if size <= 3 or size <= 2 * stride:
-
-        def one_by_one(array: Array) -> Array:
-            if size == 1:
-                return part(array, 0, count, stride)
-            total: Array = ufunc(part(array, 0, count, stride), part(array, dilation, count, stride))
-            for place in range(2, size):
-                ufunc(total, part(array, place * dilation, count, stride), out=total)
-            return total
-
-        return one_by_one
 
     def doubling(array: Array) -> Array:
         """`level` holds windows of 1, 2, 4, ... elements at stride 1; the wanted size is put together from them."""
@@ -172,49 +135,6 @@ def _along(windows: Windows, monoid: Loop, axis: int) -> Callable[[Array], Array
         return part(total, 0, count, stride)
 
     return doubling
-
-
-def _running_total(monoid: Loop, axis: int, backwards: bool) -> Callable[[Array], Array]:
-    """Function that gives a fresh array of running totals along `axis`."""
-    accumulate, ufunc = monoid.ufunc.accumulate, monoid.ufunc
-    lead = (slice(None),) * axis
-    flip = (*lead, slice(None, None, -1))
-    rounds = monoid.kind == "add" and monoid.compute.kind in "fc"
-
-    def straight(array: Array) -> Array:
-        """NumPy accumulates well along the last axis only: across wide rows, row by row; else along a copy."""
-        last = array.ndim - 1
-        if axis == last or array.size == 0:
-            total: Array = accumulate(array, axis=axis, dtype=array.dtype)
-            return total
-        if array.size < _WIDE * array.shape[axis] or monoid.multiplies_complex:
-            moved = accumulate(np.ascontiguousarray(array.swapaxes(axis, last)), axis=last, dtype=array.dtype)
-            return np.ascontiguousarray(moved.swapaxes(axis, last))
-        total = np.empty(array.shape, array.dtype)
-        totals, rows = np.moveaxis(total, axis, 0), np.moveaxis(array, axis, 0)
-        totals[0] = rows[0]
-        for index in range(1, len(rows)):
-            ufunc(totals[index - 1], rows[index], out=totals[index])
-        return total
-
-    def forward(array: Array) -> Array:
-        size = array.shape[axis]
-        if not rounds or size <= _BLOCK:
-            return straight(array)
-        blocks = size // _BLOCK
-        whole = blocks * _BLOCK
-        shape = (*array.shape[:axis], blocks, _BLOCK, *array.shape[axis + 1 :])
-        result = np.empty(array.shape, array.dtype)
-        inner = _running_total(monoid, axis + 1, False)(array[(*lead, slice(0, whole))].reshape(shape))
-        before = forward(inner.take(-1, axis=axis + 1))
-        inner[(*lead, slice(1, None))] += np.expand_dims(before[(*lead, slice(0, -1))], axis + 1)
-        result[(*lead, slice(0, whole))] = inner.reshape((*array.shape[:axis], whole, *array.shape[axis + 1 :]))
-        if whole < size:
-            rest = straight(array[(*lead, slice(whole, None))])
-            result[(*lead, slice(whole, None))] = ufunc(rest, before[(*lead, slice(-1, None))])
-        return result
-
-    return (lambda array: forward(array[flip])[flip]) if backwards else forward
 
 
 # --- any region ------------------------------------------------------------------------------------------------------

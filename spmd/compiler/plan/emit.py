@@ -10,20 +10,16 @@ that is not what its type says.
 
 from __future__ import annotations
 
-from collections import ChainMap
 from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any
 
-from spmd.analysis.constants import constant_array
 from spmd.backends.numpy.core import Program
-from spmd.backends.numpy.scalars import as_scalar
 from spmd.compiler.plan.result_checks import ResultCheck, is_proven, result_checks
 from spmd.compiler.plan.steps import Plan, PlanStep
 from spmd.compiler.schedule.watching import Run, ScheduledUnit, Watch
 from spmd.ir import Op, Value
 from spmd.support.arrays import Array, Results
-from spmd.types import TensorType
 
 _FILE = "<spmd program>"
 #: The name under which a program keeps its ops: the one of line 2 + i is entry i.
@@ -42,19 +38,11 @@ def emit(plan: Plan, watch: Watch | None = None, *, checked: bool = True) -> Pro
     for index, (value, constant) in enumerate(plan.constants.items()):
         names[value] = f"c{index}"
         namespace[f"c{index}"] = constant
-    scalars: dict[Value, str] = {}
-    for value in [*plan.parameters, *plan.constants]:
-        if _is_scalar(value) and (constant := constant_array(value.defining_op)) is not None:
-            scalars[value] = f"s{len(scalars)}"
-            namespace[scalars[value]] = as_scalar(constant)
-    scalars_first = ChainMap(scalars, names)
     lines = [f"def program({', '.join(['process', *(names[value] for value in plan.parameters)])}):"]
     for index, step in enumerate(plan.steps):
         call = f"k{index}"
         namespace[call] = _watched(step, watch) if watch else step.kernel.call
-        # Arithmetic of rank 0 is quick on NumPy's scalars; ufuncs of arrays rather take arrays of rank 0.
-        among_scalars = all(map(_is_scalar, (*step.inputs, *step.outputs)))
-        line = _line(step, call, scalars_first if among_scalars else names, names)
+        line = _line(step, call, names)
         checks = result_checks(step.op, step.outputs) if checked and not is_proven(step) else {}
         for number, value in enumerate(step.outputs):
             if value in checks:
@@ -67,16 +55,12 @@ def emit(plan: Plan, watch: Watch | None = None, *, checked: bool = True) -> Pro
     return program
 
 
-def _is_scalar(value: Value) -> bool:
-    return isinstance(value.type, TensorType) and not value.type.rank
-
-
-def _line(step: PlanStep, call: str, read: Mapping[Value, str], names: dict[Value, str]) -> str:
-    """The call of `step`. `read` names its inputs; what it makes is given a name in `names`.
+def _line(step: PlanStep, call: str, names: dict[Value, str]) -> str:
+    """The call of `step`. `names` has its inputs; what it makes is given a name there.
 
     That is the name of an input that nobody needs any more, where there is one, which assigning then frees.
     """
-    arguments = (["process"] if step.kernel.needs_process else []) + [read[value] for value in step.inputs]
+    arguments = (["process"] if step.kernel.needs_process else []) + [names[value] for value in step.inputs]
     if step.out is not None:
         arguments.append(f"out={names[step.out]}")
     free = [names[value] for value in step.frees if value not in step.outputs]
