@@ -131,7 +131,7 @@ class Ranks:
     @classmethod
     def meet(cls, module: "Module", function: str) -> "Ranks":
         """Exchange what matters of each rank's program. Alone: nothing."""
-        from spmd.backends.numpy.communication import endpoints
+        from spmd.runtime.endpoints import endpoints
         from spmd.runtime.world import ranks, under_mpi
 
         if not under_mpi():
@@ -144,7 +144,7 @@ class Ranks:
 
     def connect(self, process: "Process") -> None:
         """Tell ``process`` who is at the other end of its channels."""
-        from spmd.backends.numpy.communication import connect
+        from spmd.runtime.endpoints import connect
 
         if any(self.sends) or any(self.receives):
             connect(process, self.sends, self.receives)

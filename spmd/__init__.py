@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collectives.grid import ProcessId as ProcessId
     from spmd import checkpoint as checkpoint
     from spmd import elastic as elastic
-    from spmd.backends.numpy.custom_call import register_custom_call as register_custom_call
+    from spmd.backends.custom_calls import register_custom_call as register_custom_call
     from spmd.comparison.compare import compare as compare
     from spmd.compiler.pipeline.verify import verify as verify
     from spmd.compiling import compile as compile
@@ -62,7 +62,7 @@ _HOMES = {
     "VerificationError": "spmd.errors",
     "Function": "spmd.ir",
     "Module": "spmd.ir",
-    "register_custom_call": "spmd.backends.numpy.custom_call",
+    "register_custom_call": "spmd.backends.custom_calls",
     "load": "spmd.io.reading",
     "parse": "spmd.io.reading",
     "Executable": "spmd.runtime.executable",

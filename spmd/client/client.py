@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from collectives.grid import ProcessGrid
-from spmd.backends.numpy.custom_call import register_custom_call
+from spmd.backends.custom_calls import register_custom_call
 from spmd.builder.computation import XlaComputation
 from spmd.builder.layout import Layout
 from spmd.builder.literal import Literal

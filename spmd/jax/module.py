@@ -12,7 +12,7 @@ from jax.stages import Lowered
 from partitioner.gspmd import parse_sharding
 from spmd.analysis.custom_calls import PYTHON_CALLBACK
 from spmd.analysis.shardings import GSPMD_NAME
-from spmd.backends.numpy.custom_call import register_custom_call
+from spmd.backends.custom_calls import register_custom_call
 from spmd.dialects.sdy_attributes import SHARDING_NAME
 from spmd.errors import UsageError
 from spmd.io.reading import parse

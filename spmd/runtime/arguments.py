@@ -5,19 +5,18 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 
-from spmd.backends.numpy.conversion import conversion
 from spmd.dialects.shapes import bounds_of
 from spmd.errors import ExecutionError
 from spmd.ir import Function, Value
 from spmd.ir.attributes import Attribute, StringAttr
 from spmd.support.arrays import Array
-from spmd.types import F64, ElementType, TensorType, Type, storage_range
+from spmd.support.rounding import narrowed
+from spmd.types import ElementType, TensorType, Type, storage_range
 
 _finfo: Callable[[Any], Any] = ml_dtypes.finfo
 
@@ -143,18 +142,13 @@ def _number(value: object) -> int | float | complex | None:
         return None
 
 
-@cache
-def _to_float(element: ElementType) -> Callable[..., Any]:
-    return conversion(F64, element) if element is not F64 else (lambda x: x)
-
-
 def _float(number: int | float, element: ElementType) -> Array | None:
     try:
         wide = float(number)
     except OverflowError:
         return None
     with np.errstate(all="ignore"):
-        converted = np.asarray(_to_float(element)(np.array(wide)))
+        converted = narrowed(np.array(wide), element.dtype)
     if isinstance(number, int) and (not math.isfinite(float(converted)) or int(float(converted)) != number):
         return None
     limits = _finfo(element.dtype)

@@ -17,7 +17,7 @@ from collectives.one_thread import OneThread
 from collectives.recorder import RECORDER
 from spmd.analysis.collectives import COMMUNICATING
 from spmd.analysis.memory import too_large
-from spmd.backends.numpy.core import Program
+from spmd.backends.kernels import Program
 from spmd.compiler.pipeline.options import Options
 from spmd.compiler.plan.donation import donated_arguments, owned_arrays
 from spmd.compiler.plan.emit import locate

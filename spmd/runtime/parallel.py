@@ -11,13 +11,13 @@ from collectives.errors import CommunicationError as TransportError
 from collectives.grid import ProcessGrid
 from collectives.threads import ThreadCommunicator, run
 from spmd.analysis.grid import grid_of
-from spmd.backends.numpy.communication import connect, endpoints
 from spmd.compiler.pipeline.lower import ModuleLowering
 from spmd.compiler.pipeline.options import CompileOptions
 from spmd.errors import CollectiveError, CompileError, UsageError
 from spmd.ir import Module
 from spmd.runtime.agreement import disagreement, trace
 from spmd.runtime.compile import compile
+from spmd.runtime.endpoints import connect, endpoints
 from spmd.runtime.executable import Executable
 from spmd.runtime.process import Process, Streams
 from spmd.runtime.several import ProgramsSimulation

@@ -3,7 +3,7 @@
 from typing import Any
 
 import spmd
-from spmd.backends.numpy.comparators import sort_keys
+from spmd.analysis.comparators import sort_keys
 from spmd.ir import Op
 
 

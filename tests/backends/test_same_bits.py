@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from spmd.backends.kernels import Kernel, make_kernel
 from spmd.backends.numpy import chlo, elementwise
-from spmd.backends.numpy.core import Kernel, make_kernel
 from spmd.dialects.core import OPS
 from spmd.ir import Op, Value
 from spmd.types import ELEMENT_TYPES, ElementType, TensorType

@@ -10,7 +10,7 @@ import pytest
 
 import partitioner
 import spmd
-from spmd.backends.numpy.custom_call import register_custom_call
+from spmd.backends.custom_calls import register_custom_call
 from tests.partitioner.running import collective_kinds, run_parts
 
 _MESHES = """

@@ -1,4 +1,4 @@
-"""What every op does: one family of kernels a module, each filing its makers in `spmd.backends.numpy.core.KERNELS`."""
+"""What every op does: one family of kernels a module, each filing its makers in `spmd.backends.kernels.KERNELS`."""
 
 from importlib import import_module
 from pkgutil import iter_modules

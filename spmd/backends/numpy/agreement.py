@@ -8,8 +8,8 @@ from __future__ import annotations
 import numpy as np
 
 from spmd.analysis.custom_calls import call_attributes
-from spmd.backends.numpy.core import Context, Kernel
-from spmd.backends.numpy.custom_call import target
+from spmd.backends.custom_calls import target
+from spmd.backends.kernels import Context, Kernel
 from spmd.errors import CollectiveError, Diagnostic
 from spmd.ir import Op
 from spmd.support.arrays import Array

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from spmd.backends.numpy.core import Context, Kernel, kernel
+from spmd.backends.kernels import Context, Kernel, kernel
 from spmd.errors import CompileError, Diagnostic, ExecutionError
 from spmd.ir import Op, Value
 from spmd.ir.attributes import BoolAttr, DenseAttr, FloatAttr, IntegerAttr

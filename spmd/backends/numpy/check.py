@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from spmd.backends.numpy.core import Context, Kernel, kernel
-from spmd.backends.numpy.custom_call import target
+from spmd.backends.custom_calls import target
+from spmd.backends.kernels import Context, Kernel, kernel
 from spmd.errors import Diagnostic, ExecutionError
 from spmd.ir import Op
 from spmd.ir.attributes import DenseAttr

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from spmd import types as t
+from spmd.backends.kernels import Call, Context, Kernel, kernel
 from spmd.backends.numpy import elementwise_complex as on_complex
 from spmd.backends.numpy import special
-from spmd.backends.numpy.core import Call, Context, Kernel, kernel
 from spmd.backends.numpy.elementwise import ElementwiseKernels
 from spmd.backends.numpy.elementwise_integer import high_product
 from spmd.backends.numpy.pointwise import (

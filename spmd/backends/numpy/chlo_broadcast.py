@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from spmd.backends.numpy.core import Context, Kernel, kernel, make_kernel
+from spmd.backends.kernels import Context, Kernel, kernel, make_kernel
 from spmd.backends.numpy.pointwise import keep
 from spmd.dialects.core import OPS
 from spmd.ir import AttributeValue, Op

@@ -7,7 +7,7 @@ from math import prod
 
 import numpy as np
 
-from spmd.backends.numpy.core import Context, Kernel, kernel
+from spmd.backends.kernels import Context, Kernel, kernel
 from spmd.backends.numpy.pointwise import compute_dtype, element_of
 from spmd.backends.numpy.regions import Fold, Loop, running_loop_of, with_signs_of_zeros
 from spmd.dialects.structs import DotDimensionNumbersAttr, RaggedDotDimensionNumbersAttr

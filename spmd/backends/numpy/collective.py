@@ -13,7 +13,7 @@ import numpy as np
 from collectives.communicator import BoundCollective, Communicator, Completed, Request, Start
 from collectives.operations import AllReduce
 from spmd.analysis.collectives import DESCRIPTIONS, ROOTED, Collective, check_shapes
-from spmd.backends.numpy.core import Context, Kernel, kernel
+from spmd.backends.kernels import Context, Kernel, kernel
 from spmd.ir import Op
 from spmd.runtime.process import Process
 from spmd.support.arrays import Array, DType, Results

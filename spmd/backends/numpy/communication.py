@@ -11,9 +11,9 @@ import numpy as np
 
 from collectives.channels import Channels
 from spmd.analysis.process_groups import channel_id, transfer_ends
-from spmd.backends.numpy.core import Context, Kernel, kernel
-from spmd.errors import CollectiveError, Diagnostic, ExecutionError
-from spmd.ir import Module, Op
+from spmd.backends.kernels import Context, Kernel, kernel
+from spmd.errors import Diagnostic, ExecutionError
+from spmd.ir import Op
 from spmd.runtime.process import Process
 from spmd.support.arrays import Array, Results
 from spmd.types import TensorType
@@ -119,33 +119,3 @@ def outfeed(op: Op, context: Context) -> Kernel:
                 process.outfeed(arrays)
 
     return Kernel(call, needs_process=True)
-
-
-def endpoints(module: Module, function: str) -> tuple[set[int], set[int]]:
-    """The channels on which a program sends, and from which it receives, without source_target_pairs."""
-    sends: set[int] = set()
-    receives: set[int] = set()
-    functions = {each.symbol: each for each in module.functions}
-    seen: set[str] = set()
-    pending = [function]
-    while pending:
-        symbol = pending.pop()
-        if symbol in seen or symbol not in functions:
-            continue
-        seen.add(symbol)
-        for op in functions[symbol].walk():
-            if op.name in ("func.call", "stablehlo.composite"):
-                pending += [str(value) for value in op.attributes.values() if isinstance(value, str)]
-            pairs = op.attributes.get("source_target_pairs")
-            if op.name in ("stablehlo.send", "stablehlo.recv") and (pairs is None or not pairs.size):
-                (sends if op.name == "stablehlo.send" else receives).add(channel_id(op))
-    return sends, receives
-
-
-def connect(process: Process, sends: Sequence[set[int]], receives: Sequence[set[int]]) -> None:
-    """Tells `process` who is at the ends of each channel. CollectiveError for an end that nobody is at."""
-    channels = Channels(sends, receives)
-    faults = channels.faults()
-    if faults:
-        raise CollectiveError("\n".join(faults))
-    process.bound[Channels] = channels

@@ -11,7 +11,7 @@ from math import prod
 
 import numpy as np
 
-from spmd.backends.numpy.core import Context, Kernel, kernel
+from spmd.backends.kernels import Context, Kernel, kernel
 from spmd.backends.numpy.elementwise_complex import join
 from spmd.backends.numpy.pointwise import compute_dtype
 from spmd.dialects.structs import DotAlgorithmAttr, DotDimensionNumbersAttr

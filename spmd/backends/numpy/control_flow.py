@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from spmd.backends.numpy.core import Context, Kernel, kernel
+from spmd.backends.kernels import Context, Kernel, kernel
 from spmd.ir import Op, captured_values
 from spmd.runtime.process import Process
 from spmd.support.arrays import Array, Results

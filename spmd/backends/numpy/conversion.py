@@ -8,7 +8,7 @@ import numpy as np
 
 from spmd import types as t
 from spmd.analysis.float_formats import FLOAT_FORMATS
-from spmd.backends.numpy.core import Call, Context, Kernel, kernel
+from spmd.backends.kernels import Call, Context, Kernel, kernel
 from spmd.backends.numpy.pointwise import (
     element_of,
     is_narrow_float,

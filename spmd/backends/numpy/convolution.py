@@ -13,9 +13,9 @@ from math import prod
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
+from spmd.backends.kernels import Context, Kernel, kernel
 from spmd.backends.numpy.contraction import arithmetic
 from spmd.backends.numpy.convolution_geometry import PATCHES, Geometry, Label, geometry_of, kernel_matrix, to_result
-from spmd.backends.numpy.core import Context, Kernel, kernel
 from spmd.ir import Op
 from spmd.support.arrays import Array
 

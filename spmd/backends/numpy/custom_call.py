@@ -10,56 +10,15 @@ from collections.abc import Callable
 
 import numpy as np
 
-from collectives.exploration import reach
-from spmd.analysis.custom_calls import HINTS, PYTHON_CALLBACK, call_attributes, declare_registered
-from spmd.backends.numpy.core import KERNELS, Context, Kernel, Maker, kernel, make_kernel
+from spmd.analysis.custom_calls import HINTS, PYTHON_CALLBACK, call_attributes
+from spmd.backends.custom_calls import TARGETS, target
+from spmd.backends.kernels import KERNELS, Context, Kernel, Maker, kernel, make_kernel
 from spmd.dialects.custom_call_targets import called_op
-from spmd.errors import CompileError, Diagnostic, ExecutionError, UsageError
+from spmd.errors import CompileError, Diagnostic
 from spmd.ir import Op
 from spmd.runtime.process import Process
-from spmd.support.arrays import Array, Results, UserFunction
-from spmd.support.registry import filed
+from spmd.support.arrays import Array, Results
 from spmd.types import BufferType, TensorType
-
-#: Makers by target name.
-TARGETS: dict[str, Maker] = {}
-
-
-def target(*names: str) -> Callable[[Maker], Maker]:
-    """Decorator: files the maker of a built-in target under its names."""
-    return filed(TARGETS, names, "maker")
-
-
-def register_custom_call(name: str, function: UserFunction, *, takes_batch: bool = False) -> None:
-    """Makes `stablehlo.custom_call @name` run `function(*arrays, attributes=...)` in programs compiled from now on.
-
-    The function gets one array an operand (read-only by agreement: it must not write into them) and a dictionary
-    `attributes`: the call's attributes as plain Python values by name (strings, numbers, tuples, arrays, dictionaries),
-    among them `backend_config` (a string, or a dictionary for a typed call) and `result_types`, the tensor types of the
-    results. It returns one array for one result, a tuple for several, None or () for none. What it returns must have
-    the declared shapes and dtypes; ExecutionError at the call otherwise. Registering a name again replaces it.
-
-    `takes_batch` says that the function may as well be given operands that all have one more leading dimension, as its
-    results then have: a simulation calls it once for all processes, and else once for each. UsageError for a name that
-    is no string, or a function that is none.
-    """
-    if not isinstance(name, str):
-        raise UsageError(f"spmd.register_custom_call takes a name, a string, got {type(name).__name__}")
-    if not callable(function):
-        raise UsageError(f"spmd.register_custom_call takes a function, got {type(function).__name__}")
-
-    def maker(op: Op, context: Context) -> Kernel:
-        attributes = call_attributes(op)
-        attributes["result_types"] = tuple(op.result_types)
-
-        def call(*arrays: Array) -> Results:
-            reach(f"custom_call @{name}")
-            return _checked(op, function(*arrays, attributes=attributes))
-
-        return Kernel(call, aliases=tuple(range(len(op.operands))), owned=False)
-
-    TARGETS[name] = maker
-    declare_registered(name, takes_batch=takes_batch)
 
 
 @kernel("stablehlo.custom_call")
@@ -112,34 +71,6 @@ def _of_shapes(op: Op, context: Context, maker: Maker, indices: list[int]) -> Ke
         return results
 
     return Kernel(call, needs_process=True, aliases=tuple(others), owned=False)
-
-
-def _checked(op: Op, results: Results) -> Results:
-    """What a registered function returned, known to be what the call declares."""
-    returned = () if results is None else results if isinstance(results, tuple) else (results,)
-    if len(returned) != len(op.results):
-        message = (
-            f"target {op['call_target_name']!r} returned {len(returned)} values where {len(op.results)} are declared"
-        )
-        raise ExecutionError(Diagnostic(op.location, message, op.name))
-    arrays: list[Results] = []
-    for index, (value, declared) in enumerate(zip(returned, op.results, strict=True)):
-        type = declared.type
-        if not isinstance(type, TensorType):
-            arrays.append(value)
-            continue
-        array = np.asarray(value)
-        fits = len(array.shape) == type.rank and all(
-            extent in (None, size) for extent, size in zip(type.shape, array.shape, strict=True)
-        )
-        if array.dtype != type.dtype or not fits:
-            message = (
-                f"target {op['call_target_name']!r} returned {array.dtype} of shape {array.shape} as result {index}, "
-                f"declared {type}"
-            )
-            raise ExecutionError(Diagnostic(op.location, message, op.name))
-        arrays.append(array)
-    return arrays[0] if len(arrays) == 1 else tuple(arrays)
 
 
 # --- built-in targets ------------------------------------------------------------------------------------------------

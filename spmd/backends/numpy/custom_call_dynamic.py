@@ -10,8 +10,8 @@ from collections.abc import Callable
 import numpy as np
 
 from spmd.analysis.custom_calls import call_attributes
-from spmd.backends.numpy.core import Context, Kernel, make_kernel
-from spmd.backends.numpy.custom_call import target
+from spmd.backends.custom_calls import target
+from spmd.backends.kernels import Context, Kernel, make_kernel
 from spmd.backends.numpy.sort import first_in_order
 from spmd.dialects.faults import run_time_faults
 from spmd.dialects.make import make_op

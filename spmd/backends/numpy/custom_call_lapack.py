@@ -12,8 +12,8 @@ from typing import Any, NoReturn
 import numpy as np
 
 from spmd.analysis.custom_calls import call_attributes
-from spmd.backends.numpy.core import Context, Kernel
-from spmd.backends.numpy.custom_call import target
+from spmd.backends.custom_calls import target
+from spmd.backends.kernels import Context, Kernel
 from spmd.backends.numpy.late import Late
 from spmd.backends.numpy.linear_algebra import solve_triangular
 from spmd.errors import CompileError, Diagnostic, ExecutionError

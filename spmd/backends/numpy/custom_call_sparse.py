@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from spmd.backends.numpy.core import Context, Kernel
-from spmd.backends.numpy.custom_call import target
+from spmd.backends.custom_calls import target
+from spmd.backends.kernels import Context, Kernel
 from spmd.backends.numpy.late import Late
 from spmd.errors import Diagnostic, ExecutionError
 from spmd.ir import Op

@@ -9,12 +9,12 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from spmd.backends.numpy.core import Context, Kernel, kernel
-from spmd.backends.numpy.pointwise import narrowed
+from spmd.backends.kernels import Context, Kernel, kernel
 from spmd.errors import CompileError, Diagnostic, ExecutionError
 from spmd.ir import Op
 from spmd.ir.attributes import DenseAttr, aligned
 from spmd.support.arrays import Array
+from spmd.support.rounding import narrowed
 from spmd.types import TensorType
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from spmd.backends.numpy.core import Context, Kernel, kernel
+from spmd.backends.kernels import Context, Kernel, kernel
 from spmd.backends.numpy.data_movement import broadcaster, iota_array, padder, view
 from spmd.errors import Diagnostic, ExecutionError
 from spmd.ir import Op

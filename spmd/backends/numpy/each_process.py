@@ -6,8 +6,8 @@ import numpy as np
 
 from collectives.grid import ProcessGrid
 from spmd.analysis.custom_calls import call_attributes
-from spmd.backends.numpy.core import Context, Kernel
-from spmd.backends.numpy.custom_call import target
+from spmd.backends.custom_calls import target
+from spmd.backends.kernels import Context, Kernel
 from spmd.errors import SpmdError
 from spmd.ir import Op
 from spmd.runtime.process import Process

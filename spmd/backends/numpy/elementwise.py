@@ -11,10 +11,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from spmd import types as t
+from spmd.backends.kernels import Call, Context, Kernel, kernel
 from spmd.backends.numpy import elementwise_complex as on_complex
 from spmd.backends.numpy import elementwise_float as on_float
 from spmd.backends.numpy import elementwise_integer as on_integer
-from spmd.backends.numpy.core import Call, Context, Kernel, kernel
 from spmd.backends.numpy.pointwise import (
     element_of,
     is_narrow_float,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from spmd.backends.numpy.core import Call
+from spmd.backends.kernels import Call
 from spmd.backends.numpy.pointwise import keep
 from spmd.support.arrays import Array, DType
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from spmd.backends.numpy.core import Call, Context, Kernel, kernel
+from spmd.backends.kernels import Call, Context, Kernel, kernel
 from spmd.backends.numpy.pointwise import keep, pointwise
 from spmd.ir import Op
 from spmd.support.arrays import Array, DType

@@ -12,7 +12,7 @@ from math import prod
 
 import numpy as np
 
-from spmd.backends.numpy.core import Context, Kernel, kernel
+from spmd.backends.kernels import Context, Kernel, kernel
 from spmd.dialects.core import OPS
 from spmd.dialects.faults import run_time_faults
 from spmd.dialects.make import make_op

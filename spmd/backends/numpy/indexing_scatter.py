@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from spmd.analysis.reducers import binary_of, returned_argument
-from spmd.backends.numpy.core import Context, Kernel, kernel
+from spmd.backends.kernels import Context, Kernel, kernel
 from spmd.backends.numpy.indexing import IndexPlacement
 from spmd.backends.numpy.pointwise import compute_dtype
 from spmd.backends.numpy.regions import Loop, from_keys, has_minus_zero, keys, loop_of

@@ -10,7 +10,7 @@ from math import prod
 
 import numpy as np
 
-from spmd.backends.numpy.core import Context, Kernel, kernel
+from spmd.backends.kernels import Context, Kernel, kernel
 from spmd.backends.numpy.late import Late
 from spmd.backends.numpy.pointwise import compute_dtype
 from spmd.ir import Op, Value

@@ -23,11 +23,11 @@ from functools import cache
 import numpy as np
 
 from spmd import types as t
-from spmd.backends.numpy.core import Call, Kernel
-from spmd.backends.numpy.rounding import round_to, rounds_twice
+from spmd.backends.kernels import Call, Kernel
 from spmd.errors import CompileError, Diagnostic
 from spmd.ir import Op, Value
 from spmd.support.arrays import Array, DType, bits_dtype
+from spmd.support.rounding import narrowed, round_to, rounds_twice
 
 
 def pointwise(op: Op, call: Call) -> Kernel:
@@ -197,11 +197,6 @@ def widened_complex(function: Call) -> Call:
         return write(function(*[x.astype(np.complex128) for x in operands]), np.dtype(np.complex64), out)
 
     return call
-
-
-def narrowed(values: Array, dtype: DType) -> Array:
-    """`values` in `dtype`, rounded once."""
-    return round_to(values, dtype) if rounds_twice(values.dtype, dtype) else np.asarray(values.astype(dtype))
 
 
 @cache

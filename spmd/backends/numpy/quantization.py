@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from spmd import types as t
-from spmd.backends.numpy.core import KERNELS, WRAPPERS, Call, Context, Kernel, kernel
+from spmd.backends.kernels import KERNELS, WRAPPERS, Call, Context, Kernel, kernel
 from spmd.backends.numpy.elementwise import BINARY, UNARY
 from spmd.backends.numpy.pointwise import all_values, keep, look_up, pair_index, write
 from spmd.ir import Op, Value

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from spmd import types as t
-from spmd.backends.numpy.core import Context, Kernel, kernel
+from spmd.backends.kernels import Context, Kernel, kernel
 from spmd.backends.numpy.pointwise import element_of
 from spmd.errors import CompileError, Diagnostic
 from spmd.ir import Op

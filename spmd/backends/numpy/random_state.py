@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from spmd.backends.numpy.core import Context, Kernel
-from spmd.backends.numpy.custom_call import target
+from spmd.backends.custom_calls import target
+from spmd.backends.kernels import Context, Kernel
 from spmd.dialects.custom_call import RNG_STATE
 from spmd.errors import CompileError, Diagnostic
 from spmd.ir import Op

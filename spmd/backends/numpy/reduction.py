@@ -23,7 +23,7 @@ from collectives.stacked import fold_first
 from spmd.analysis.constants import constant_scalar
 from spmd.analysis.extrema import extremum_of, keeps_first
 from spmd.analysis.order import IN_ORDER
-from spmd.backends.numpy.core import Context, Kernel, kernel
+from spmd.backends.kernels import Context, Kernel, kernel
 from spmd.backends.numpy.pointwise import compute_dtype
 from spmd.backends.numpy.regions import (
     Fold,

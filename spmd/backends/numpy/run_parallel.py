@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from collectives.communicator import Communicator
 from collectives.grid import ProcessGrid
 from collectives.threads import run
-from spmd.backends.numpy.communication import connect, endpoints
-from spmd.backends.numpy.core import Context, Kernel, Program, kernel
+from spmd.backends.kernels import Context, Kernel, Program, kernel
 from spmd.errors import CompileError, Diagnostic
 from spmd.ir import Op
+from spmd.runtime.endpoints import connect, endpoints
 from spmd.runtime.process import Process
 from spmd.runtime.world import ranks, under_mpi
 from spmd.support.arrays import Array, Results

@@ -10,7 +10,7 @@ from math import prod
 
 import numpy as np
 
-from spmd.backends.numpy.core import Call, Context, Kernel, kernel
+from spmd.backends.kernels import Call, Context, Kernel, kernel
 from spmd.backends.numpy.dynamism import sizes_of
 from spmd.errors import Diagnostic, ExecutionError
 from spmd.ir import Op, captured_values

@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 
 from collectives.element_types import is_float
+from spmd.analysis.comparators import LEAST, MOST, SortKey, sort_keys
 from spmd.analysis.custom_calls import call_attributes
-from spmd.backends.numpy.comparators import SortKey, key_function, sort_keys
-from spmd.backends.numpy.core import Context, Kernel, kernel
-from spmd.backends.numpy.custom_call import target
+from spmd.backends.custom_calls import target
+from spmd.backends.kernels import Context, Kernel, kernel
 from spmd.backends.numpy.pointwise import is_sign_and_magnitude
-from spmd.backends.numpy.sort_unstable import LEAST, MOST, order_of_ranks
+from spmd.backends.numpy.sort_unstable import order_of_ranks
 from spmd.dialects.make import make_op
-from spmd.ir import Op, Region, Value, copy_block
+from spmd.ir import Op, Region, Value, captured_values, copy_block
 from spmd.support.arrays import Array, DType, Results, bits_dtype
 from spmd.types import element_type_of
 
@@ -250,6 +250,26 @@ def _digits(codes: list[Array], most: int) -> Iterator[Array]:
             held, width = part, part_bits
     assert held is not None
     yield held
+
+
+def key_function(op: Op, key: SortKey, context: Context) -> Callable[..., Array]:
+    """`function(*operands, *captured)` that computes `key` at every element."""
+    values: dict[Value, Value] = {}
+    block = copy_block(op.regions[0].block, values)
+    block.terminator.operands = (values.get(key.value, key.value),)
+    keyed = op.clone(op.operands, regions=[Region([block])])
+    everything = captured_values(op)
+    positions = [everything.index(value) for value in captured_values(keyed)]
+    function = context.vectorized(keyed, 0)
+    count = len(op.operands)
+
+    def call(*arrays: Array) -> Array:
+        operands, captured = arrays[:count], arrays[count:]
+        sides = [operand for operand in operands for _ in range(2)]
+        result: Array = function(*sides, *(captured[position] for position in positions))[0]
+        return result
+
+    return call
 
 
 # --- by any comparator -----------------------------------------------------------------------------------------------

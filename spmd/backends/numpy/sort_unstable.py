@@ -15,9 +15,6 @@ import numpy as np
 
 from spmd.support.arrays import Array
 
-#: Elements of a row whose ties are followed step by step, what NumPy cannot do at once: shorter ones are left to the
-#: insertion sort, which is stable, and longer ones are sorted stably as well.
-LEAST, MOST = 17, 256
 #: Parts that are left to the insertion sort.
 _SHORT = 16
 

@@ -38,7 +38,7 @@ from spmd.analysis.scalar.functions.gamma import (
     DIGAMMA_SERIES,
     DIGAMMA_SLOPE,
 )
-from spmd.backends.numpy.core import Call
+from spmd.backends.kernels import Call
 from spmd.backends.numpy.elementwise_float import power as power_of
 from spmd.backends.numpy.elementwise_selection import selection
 from spmd.backends.numpy.late import Late

@@ -14,7 +14,7 @@ from math import prod
 import numpy as np
 
 from spmd.analysis.windows import Windows, windows_of
-from spmd.backends.numpy.core import Context, Kernel, kernel
+from spmd.backends.kernels import Context, Kernel, kernel
 from spmd.backends.numpy.data_movement import padder
 from spmd.backends.numpy.reduction import applying, each_alone, is_identity, region_dtypes
 from spmd.backends.numpy.regions import Fold, Loop, loops_of, with_signs_of_zeros

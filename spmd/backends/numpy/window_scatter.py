@@ -8,7 +8,7 @@ import numpy as np
 
 from spmd.analysis.reducers import binary_of
 from spmd.analysis.windows import Windows, windows_of
-from spmd.backends.numpy.core import Context, Kernel, kernel
+from spmd.backends.kernels import Context, Kernel, kernel
 from spmd.backends.numpy.data_movement import padder
 from spmd.backends.numpy.elementwise_selection import selection
 from spmd.backends.numpy.window import padding_of

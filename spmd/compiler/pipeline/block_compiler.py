@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from spmd.backends.numpy.core import Kernel, Program
+from spmd.backends.kernels import Kernel, Program
 from spmd.compiler.pipeline.options import Options
 from spmd.compiler.plan.steps import Plan
 from spmd.ir import Function, Module, Op

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from spmd.backends.numpy.core import Context, Kernel, make_kernel
+from spmd.backends.kernels import Context, Kernel, make_kernel
 from spmd.dialects.core import InferenceError, Trait, has_trait
 from spmd.dialects.faults import run_time_faults
 from spmd.errors import Diagnostic, ExecutionError

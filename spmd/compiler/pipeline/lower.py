@@ -14,7 +14,7 @@ import numpy as np
 
 from collectives.grid import ProcessGrid
 from spmd.analysis.constants import constant_array, constant_elements
-from spmd.backends.numpy.core import Kernel, Program, make_kernel
+from spmd.backends.kernels import Kernel, Program, make_kernel
 from spmd.compiler.pipeline.compilation_cache import KeptProgram
 from spmd.compiler.pipeline.dynamic import needs_specialization, specializing_kernel
 from spmd.compiler.pipeline.options import Options

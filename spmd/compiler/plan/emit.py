@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any
 
-from spmd.backends.numpy.core import Program
+from spmd.backends.kernels import Program
 from spmd.compiler.plan.result_checks import ResultCheck, is_proven, result_checks
 from spmd.compiler.plan.steps import Plan, PlanStep
 from spmd.compiler.schedule.watching import Run, ScheduledUnit, Watch

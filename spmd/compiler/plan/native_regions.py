@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from spmd.analysis.constants import constant_array
+from spmd.backends.kernels import Kernel
 from spmd.backends.native import Callback, CompiledRegion, NativeBackend
-from spmd.backends.numpy.core import Kernel
 from spmd.compiler.plan.emit import emit
 from spmd.compiler.plan.steps import NativePart, Plan, PlanStep
 from spmd.compiler.schedule.schedule import NativeRegion, Schedule

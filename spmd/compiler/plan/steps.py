@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
+from spmd.backends.kernels import Kernel
 from spmd.backends.native import NativeCode
-from spmd.backends.numpy.core import Kernel
 from spmd.compiler.schedule.watching import Clock
 from spmd.ir import Op, Value
 from spmd.support.arrays import Results

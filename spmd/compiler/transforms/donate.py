@@ -8,7 +8,7 @@ holds; the loop then needs a copy of the first value only.
 
 from __future__ import annotations
 
-from spmd.backends.numpy.core import Program
+from spmd.backends.kernels import Program
 from spmd.compiler.pipeline.block_compiler import BlockCompiler
 from spmd.compiler.plan.emit import emit
 from spmd.compiler.plan.steps import Plan, fresh_values, is_whole

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from math import prod
 
-from spmd.backends.numpy.comparators import SortKey, sort_keys
-from spmd.backends.numpy.sort_unstable import LEAST
+from spmd.analysis.comparators import LEAST, SortKey, sort_keys
 from spmd.compiler.schedule.fusibility import is_plain
 from spmd.compiler.transforms.rewrite import rewrite
 from spmd.dialects.make import make_op, make_reducer

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from spmd.analysis.constants import constant_array
-from spmd.backends.numpy.core import Kernel, Program
+from spmd.backends.kernels import Kernel, Program
 from spmd.compiler.pipeline.block_compiler import BlockCompiler
 from spmd.compiler.plan.emit import emit
 from spmd.compiler.plan.steps import Plan, PlanStep

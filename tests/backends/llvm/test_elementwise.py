@@ -7,8 +7,8 @@ import pytest
 
 import spmd
 from spmd.analysis.scalar.expression import walk
+from spmd.backends.kernels import make_kernel
 from spmd.backends.numpy import chlo, elementwise
-from spmd.backends.numpy.core import make_kernel
 from spmd.ir import Op
 from spmd.support.arrays import DType
 from spmd.types import COMPLEX64, COMPLEX128, ELEMENT_TYPES, I1, ElementType, QuantizedType

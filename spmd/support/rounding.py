@@ -29,6 +29,11 @@ def round_to(values: Array, target: DType) -> Array:
     return np.asarray(_to_odd_single(wide).astype(target))
 
 
+def narrowed(values: Array, dtype: DType) -> Array:
+    """`values` in `dtype`, rounded once."""
+    return round_to(values, dtype) if rounds_twice(values.dtype, dtype) else np.asarray(values.astype(dtype))
+
+
 def _to_odd_single(values: Array) -> Array:
     """f64 in f32, rounded to odd."""
     with np.errstate(over="ignore"):

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from spmd.analysis.expressions import COMMUTATIVE, Expression, Expressions
-from spmd.backends.numpy.core import Context
-from spmd.ir import Block, Op, Region, Value, captured_values, copy_block
-from spmd.support.arrays import Array
+from spmd.ir import Block, Op, Region, Value
 from spmd.types import TensorType
+
+#: Elements of a row whose ties a sort that need not be stable leaves in the order of XLA's quicksort; shorter and
+#: longer rows are sorted stably (spmd/backends/numpy/sort_unstable.py).
+LEAST, MOST = 17, 256
 
 
 @dataclass(frozen=True)
@@ -108,26 +109,6 @@ def _without_canonicalization(expression: Expression) -> tuple[Expression, bool]
 def _is_nan(type: TensorType, data: bytes) -> bool:
     value = np.frombuffer(data, type.dtype)
     return value.size == 1 and bool(value[0] != value[0]) and not bool(np.signbit(value[0].astype(np.float64)))
-
-
-def key_function(op: Op, key: SortKey, context: Context) -> Callable[..., Array]:
-    """`function(*operands, *captured)` that computes `key` at every element."""
-    values: dict[Value, Value] = {}
-    block = copy_block(op.regions[0].block, values)
-    block.terminator.operands = (values.get(key.value, key.value),)
-    keyed = op.clone(op.operands, regions=[Region([block])])
-    everything = captured_values(op)
-    positions = [everything.index(value) for value in captured_values(keyed)]
-    function = context.vectorized(keyed, 0)
-    count = len(op.operands)
-
-    def call(*arrays: Array) -> Array:
-        operands, captured = arrays[:count], arrays[count:]
-        sides = [operand for operand in operands for _ in range(2)]
-        result: Array = function(*sides, *(captured[position] for position in positions))[0]
-        return result
-
-    return call
 
 
 def _swapped(expression: Expression) -> Expression:

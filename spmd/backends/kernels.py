@@ -1,4 +1,6 @@
-"""What an op does: how a kernel is registered, and what its maker is given.
+"""What runs one op: how a kernel is registered, and what its maker is given.
+
+The kernels themselves are in spmd/backends/numpy, loaded when a program first needs one.
 
 A maker runs once, when the program is compiled. It sees the op with all that is static (types, attributes, regions)
 and returns the closure that the program calls on arrays:
@@ -19,6 +21,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
 from typing import Any, Protocol
 
 import numpy as np
@@ -123,6 +127,9 @@ _VIEWS = frozenset(
     )
 )
 
+#: The package that files a kernel for every op.
+_KERNELS_OF = "spmd.backends.numpy"
+
 #: Makers by op name.
 KERNELS: dict[str, Maker] = {}
 
@@ -135,8 +142,15 @@ def kernel(*names: str) -> Callable[[Maker], Maker]:
     return filed(KERNELS, names, "kernel")
 
 
+@cache
+def load_kernels() -> None:
+    """Loads the modules that file kernels and targets of custom calls."""
+    import_module(_KERNELS_OF)
+
+
 def make_kernel(op: Op, context: Context) -> Kernel:
     """The kernel of `op`; CompileError for an op that nothing here runs."""
+    load_kernels()
     for wrapper in WRAPPERS:
         wrapped = wrapper(op, context)
         if wrapped is not None:
