@@ -23,27 +23,33 @@ def real_number(value: float, bits: int) -> str:
 
 @dataclass(frozen=True)
 class NativeArithmetic:
-    """Writes arithmetic of values of LLVM's type `type`, a float or a vector of floats; it may fuse steps."""
+    """Writes arithmetic of values of LLVM's type `type`, a float or a vector of floats.
+
+    Which steps are fused is said here, the same for every processor: LLVM's choice would hang on what stands around.
+    """
 
     text: FunctionText
     type: str
 
     def add(self, x: str, y: str) -> str:
-        return self.text.value(f"fadd contract {self.type} {x}, {y}")
+        return self.text.value(f"fadd {self.type} {x}, {y}")
 
     def subtract(self, x: str, y: str) -> str:
-        return self.text.value(f"fsub contract {self.type} {x}, {y}")
+        return self.text.value(f"fsub {self.type} {x}, {y}")
 
     def multiply(self, x: str, y: str) -> str:
-        return self.text.value(f"fmul contract {self.type} {x}, {y}")
+        return self.text.value(f"fmul {self.type} {x}, {y}")
 
     def negated(self, x: str) -> str:
         return self.text.value(f"fneg {self.type} {x}")
 
     def scaled(self, x: str, factor: float) -> str:
         """`x` times a number, rounded to its type."""
-        bits = real_number(factor, 32 if "float" in self.type else 64)
-        return self.multiply(x, f"splat ({self.type.split(' x ')[1][:-1]} {bits})" if " x " in self.type else bits)
+        return self.multiply(x, self._constant(factor))
+
+    def _constant(self, value: float) -> str:
+        bits = real_number(value, 32 if "float" in self.type else 64)
+        return f"splat ({self.type.split(' x ')[1][:-1]} {bits})" if " x " in self.type else bits
 
     def sum(self, x: Parts, y: Parts) -> Parts:
         return self.add(x[0], y[0]), self.add(x[1], y[1])
@@ -54,12 +60,17 @@ class NativeArithmetic:
     def times(self, x: Parts, factor: float) -> Parts:
         return self.scaled(x[0], factor), self.scaled(x[1], factor)
 
+    def plus_times(self, total: Parts, x: Parts, factor: float) -> Parts:
+        """`total` and `x` times a number, in one rounding."""
+        number = self._constant(factor)
+        return self.fused(x[0], number, total[0]), self.fused(x[1], number, total[1])
+
     def turned(self, x: Parts) -> Parts:
         """`x` times -i."""
         return x[1], self.negated(x[0])
 
     def multiplied(self, x: Parts, y: Parts) -> Parts:
-        """The complex product. Which step is fused is said here: LLVM's choice hangs on what stands around it."""
+        """The complex product."""
         real = self.fused(x[0], y[0], self.negated(self.multiply(x[1], y[1])))
         return real, self.fused(x[0], y[1], self.multiply(x[1], y[0]))
 
@@ -81,7 +92,7 @@ def _two(calculate: NativeArithmetic, x: Sequence[Parts]) -> list[Parts]:
 
 def _three(calculate: NativeArithmetic, x: Sequence[Parts]) -> list[Parts]:
     total = calculate.sum(x[1], x[2])
-    middle = calculate.sum(x[0], calculate.times(total, -0.5))
+    middle = calculate.plus_times(x[0], total, -0.5)
     side = calculate.turned(calculate.times(calculate.difference(x[1], x[2]), sin(pi / 3)))
     return [calculate.sum(x[0], total), calculate.sum(middle, side), calculate.difference(middle, side)]
 
@@ -105,10 +116,13 @@ def _odd(calculate: NativeArithmetic, x: Sequence[Parts]) -> list[Parts]:
     results = {0: calculate.sum(x[0], reduce(calculate.sum, sums))}
     for number in range(1, count // 2 + 1):
         angles = [2 * pi * number * place / count for place in range(1, count // 2 + 1)]
-        along = [calculate.times(each, cos(angle)) for each, angle in zip(sums, angles, strict=True)]
-        across = [calculate.times(each, sin(angle)) for each, angle in zip(gaps, angles, strict=True)]
-        middle = calculate.sum(x[0], reduce(calculate.sum, along))
-        side = calculate.turned(reduce(calculate.sum, across))
+        middle = x[0]
+        for each, angle in zip(sums, angles, strict=True):
+            middle = calculate.plus_times(middle, each, cos(angle))
+        across = calculate.times(gaps[0], sin(angles[0]))
+        for each, angle in zip(gaps[1:], angles[1:], strict=True):
+            across = calculate.plus_times(across, each, sin(angle))
+        side = calculate.turned(across)
         results[number], results[count - number] = calculate.sum(middle, side), calculate.difference(middle, side)
     return [results[number] for number in range(count)]
 
