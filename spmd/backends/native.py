@@ -93,8 +93,11 @@ class NativeBackend(Protocol):
         UsageError for one whose code does not run here.
         """
 
-    def target(self, threads: int, processor: Processor) -> Target:
-        """What its code for `processor` can do in this process, where up to `threads` share the work."""
+    def target(self, threads: int, processor: Processor, *, in_fixed_order: bool = False) -> Target:
+        """What its code for `processor` can do in this process, where up to `threads` share the work.
+
+        `in_fixed_order`: sums have one order, whatever the processor.
+        """
 
     def compile(self, region: NativeRegion, make_callback: MakeCallback, *, clocked: bool) -> CompiledRegion:
         """`region` as code; `make_callback` gives what Python runs in it. `clocked`: it times its steps."""

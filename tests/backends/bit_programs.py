@@ -194,8 +194,8 @@ def _others() -> Iterator[BitProgram]:
     body = (
         '%r = "stablehlo.sort"(%a0) <{dimension = 0 : i64, is_stable = true}> ({\n'
         + (
-            "  ^bb0(%x: tensor<f32>, %y: tensor<f32>):\n    %c = stablehlo.compare LT, %x, %y, TOTALORDER : (tensor<f32>, "
-            "tensor<f32>) -> tensor<i1>\n    stablehlo.return %c : tensor<i1>\n  }) : "
+            "  ^bb0(%x: tensor<f32>, %y: tensor<f32>):\n    %c = stablehlo.compare LT, %x, %y, TOTALORDER : "
+            "(tensor<f32>, tensor<f32>) -> tensor<i1>\n    stablehlo.return %c : tensor<i1>\n  }) : "
         )
         + f"({vector}) -> {vector}"
     )

@@ -29,10 +29,10 @@ class LlvmBackend:
     def processor(self, name: str | None = None) -> Processor:
         return chosen(name)
 
-    def target(self, threads: int, processor: Processor) -> LlvmTarget:
+    def target(self, threads: int, processor: Processor, *, in_fixed_order: bool = False) -> LlvmTarget:
         from spmd.backends.llvm.target import LlvmTarget  # late: it loads what writes code
 
-        return LlvmTarget(threads, processor)
+        return LlvmTarget(threads, processor, in_fixed_order)
 
     def compile(self, region: NativeRegion, make_callback: MakeCallback, *, clocked: bool) -> CompiledRegion:
         from spmd.backends.llvm.native_region import compile_region  # late, as above

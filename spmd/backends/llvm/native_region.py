@@ -33,8 +33,8 @@ def compile_region(region: NativeRegion, make_callback: MakeCallback, *, clocked
         text += CALL_TEXT
     inputs, outputs, over = region.inputs, region.outputs, region.overwrites
     code = StretchCode(
-        compile_object(text, region.processor),
-        region.processor,
+        compile_object(text, region.target.processor),
+        region.target.processor,
         tuple(writer.text.callees.values()),
         tuple(writer.symbols),
         tuple(np.ascontiguousarray(array) for array in writer.constants),

@@ -24,10 +24,14 @@ FORMS = (_control_flow, _convolutions, _fft, _lapack, _products, _scan, _top_k)
 
 @dataclass(frozen=True)
 class LlvmTarget:
-    """Native code for `processor`, whose functions up to `threads` share."""
+    """Native code for `processor`, whose functions up to `threads` share.
+
+    `in_fixed_order`: it adds up products itself, in one order on every processor, and leaves none to BLAS.
+    """
 
     threads: int = 1
     processor: Processor = field(default_factory=chosen)
+    in_fixed_order: bool = False
 
     def supports(self, op: Op) -> bool:
         return supports(op)
@@ -36,4 +40,4 @@ class LlvmTarget:
         return NATIVE[op.name].plan(op, self, image_bytes)
 
     def product(self, op: Op) -> Product | None:
-        return product_of(op)
+        return product_of(op, in_fixed_order=self.in_fixed_order)

@@ -163,12 +163,11 @@ class ModuleLowering:
     @cached_property
     def target(self) -> Target | None:
         """What native code can do; None where all ops are run by Python."""
-        backend = self.options.native
-        return (
-            None
-            if backend is None
-            else backend.target(self.options.thread_count, backend.processor(self.options.processor))
-        )
+        backend, options = self.options.native, self.options
+        if backend is None:
+            return None
+        processor = backend.processor(options.processor)
+        return backend.target(options.thread_count, processor, in_fixed_order=options.reproducible)
 
     def _step(self, op: Op) -> PlanStep:
         return PlanStep(

@@ -21,8 +21,8 @@ from spmd.support.processor import HOST, TARGETS
 class CompileOptions(TypedDict, total=False):
     """The keyword arguments of `spmd.compile`, which `spmd.run_parallel` passes on.
 
-    reproducible       reductions between processes give the same bits on any transport and mapping, and a simulation
-                       those of its processes one by one
+    reproducible       reductions between processes give the same bits on any transport and mapping, a simulation those
+                       of its processes one by one, and matrix products the same on any processor: no BLAS adds them up
     combine_threshold  bytes up to which consecutive small all_reduces travel as one; 0 turns combining off
     overlap            large all_reduces go on while the program computes: True, False, or "auto", where every rank has
                        a core to spare; see spmd.compiler.transforms.overlap

@@ -49,6 +49,11 @@ class Pass:
     run: Callable[[Block, PassContext], None]
 
 
+def _legalize_products(block: Block, context: PassContext) -> None:
+    if context.options.native is not None:
+        legalize_products(block, in_fixed_order=context.options.reproducible)
+
+
 def _for_native_code(rewrite: Callable[[Block], None]) -> Callable[[Block, PassContext], None]:
     """A pass that only programs with native code need."""
 
@@ -91,7 +96,7 @@ PASSES = (
     Pass("loop-invariant-code-motion", lambda block, context: hoist_invariants(block)),
     Pass("transpose-folding", lambda block, context: fold_transposes(block)),
     Pass("highest-precision", lambda block, context: widen_highest(block)),
-    Pass("product-legalization", _for_native_code(legalize_products)),
+    Pass("product-legalization", _legalize_products),
     Pass("select-and-scatter-expansion", _for_native_code(expand_select_and_scatter)),
     Pass("gather-expansion", _for_native_code(expand_gathers)),
     Pass("scatter-expansion", _for_native_code(expand_scatters)),

@@ -20,7 +20,6 @@ from spmd.compiler.schedule.steps import BlockSchedule, KernelCall, Step, ViewSt
 from spmd.compiler.schedule.target import Target
 from spmd.dialects.core import is_pure
 from spmd.ir import Block, Op, Value, captured_values
-from spmd.support.processor import Processor
 
 #: The operands of an op whose memory its results may stand on, by number.
 Aliases = Callable[[Op], Sequence[int]]
@@ -31,7 +30,7 @@ class NativeRegion:
     """Units that become one native function: arrays of `inputs` in, of `outputs` out.
 
     `overwrites` are inputs whose memory outputs take over, by output; `placement` says where in the arena buffers lie,
-    `processor` what its code is made for.
+    `target` what its code is made for.
     """
 
     inputs: Sequence[Value]
@@ -40,8 +39,7 @@ class NativeRegion:
     memory: Memory
     placement: Placement
     overwrites: Mapping[Value, Value]
-    threads: int
-    processor: Processor
+    target: Target
 
     @property
     def first_op(self) -> Op:
@@ -169,7 +167,7 @@ def plan_region(
     targets = [memory.of(over[v]) if v in over else buffer for v, buffer in zip(outputs, targets, strict=True)]
     body = plan_results(memory, units, outputs, targets, free)
     placement = memory.arena.place()
-    return NativeRegion(inputs, outputs, body, memory, placement, over, target.threads, target.processor)
+    return NativeRegion(inputs, outputs, body, memory, placement, over, target)
 
 
 def _is_constant(value: Value) -> bool:

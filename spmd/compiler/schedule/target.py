@@ -54,6 +54,10 @@ class Target(Protocol):
     def processor(self) -> Processor:
         """What the code is made for."""
 
+    @property
+    def in_fixed_order(self) -> bool:
+        """Whether sums have one order, whatever the processor: no library adds up products."""
+
     def supports(self, op: Op) -> bool:
         """Whether `op`, which is part of no loop nest, has a native form."""
 

@@ -87,7 +87,7 @@ class _Printer:
                 continue
             over = [f"{self.name(new)} over {self.name(old)}" for new, old in part.overwrites.items()]
             ends = f"{self.list(part.inputs)} -> {self.list(part.outputs)}"
-            text = [f"region {ends}", f"threads {part.threads}", f"arena {part.placement.size}", *over]
+            text = [f"region {ends}", f"threads {part.target.threads}", f"arena {part.placement.size}", *over]
             yield indent + ", ".join(text)
             for step in part.body.steps:
                 yield from self.step(step, part, indent + "  ")

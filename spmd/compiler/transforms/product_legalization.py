@@ -32,24 +32,28 @@ DOTS = ("stablehlo.dot_general", "stablehlo.dot")
 _MOST_DIMENSIONS = 3
 
 
-def legalize_products(block: Block) -> None:
-    """Rewrites the products and convolutions of `block` and of the regions inside it; in place."""
-    rewrite(block, (CONVOLUTION, *DOTS), lambda block: _rule)
+def legalize_products(block: Block, *, in_fixed_order: bool = False) -> None:
+    """Rewrites the products and convolutions of `block` and of the regions inside it; in place.
+
+    `in_fixed_order`: native code multiplies all floats itself, of right operands whose rows lie side by side.
+    """
+
+    def rule(op: Op, builder: OpBuilder) -> list[Value] | None:
+        result = _legal(op, builder, of_rows=in_fixed_order)
+        return None if result is None else [result]
+
+    rewrite(block, (CONVOLUTION, *DOTS), lambda block: rule)
 
 
-def _rule(op: Op, builder: OpBuilder) -> list[Value] | None:
-    result = _legal(op, builder)
-    return None if result is None else [result]
-
-
-def _legal(op: Op, builder: OpBuilder) -> Value | None:
-    """What takes the place of `op`, written with `builder`; None where it stays."""
+def _legal(op: Op, builder: OpBuilder, *, of_rows: bool) -> Value | None:
+    """What takes the place of `op`; None where it stays. `of_rows`: see `_product_of_matrices`."""
     values = (*op.operands, op.result)
     if not all(isinstance(value.type, TensorType) and value.tensor.is_static for value in values):
         return None
     if op.name in DOTS:
-        forms = (form(op, builder) for form in (_wide_product, _integer_product, _product_of_matrices))
-        return next((value for value in forms if value is not None), None)
+        forms = (_wide_product, _integer_product, _complex_product, _product_of_matrices)
+        written = (form(op, builder, of_rows=of_rows) for form in forms)
+        return next((value for value in written if value is not None), None)
     return _plain_convolution(op, builder)
 
 
@@ -57,7 +61,7 @@ def _converted(builder: OpBuilder, value: Value, element: ElementType) -> Value:
     return builder.convert(value, TensorType(value.tensor.shape, element))
 
 
-def _wide_product(op: Op, builder: OpBuilder) -> Value | None:
+def _wide_product(op: Op, builder: OpBuilder, *, of_rows: bool) -> Value | None:
     algorithm = op["algorithm"] if op.name != "stablehlo.dot" else None
     narrow = any(value.tensor.element_type is not F32 for value in (*op.operands, op.result))
     if accumulator_of(op) is not F32 or not (narrow or algorithm is not None):
@@ -67,7 +71,8 @@ def _wide_product(op: Op, builder: OpBuilder) -> Value | None:
     operands = [_converted(builder, value, F32) for value in op.operands]
     type = TensorType(op.result.tensor.shape, F32)
     attributes = {name: value for name, value in op.attributes.items() if name != "algorithm"}
-    return builder.convert(_multiplied(builder, op.name, operands, type, attributes), op.result.tensor)
+    product = _multiplied(builder, op.name, operands, type, attributes, of_rows=of_rows)
+    return builder.convert(product, op.result.tensor)
 
 
 def _multiplied(
@@ -76,17 +81,19 @@ def _multiplied(
     operands: Sequence[Value],
     type: TensorType,
     attributes: dict[str, AttributeValue],
+    *,
+    of_rows: bool,
 ) -> Value:
     """A product, of matrices of neighbours."""
     product = builder.op(name, operands, [type], attributes)
-    matrices = _product_of_matrices(product, builder)
+    matrices = _product_of_matrices(product, builder, of_rows=of_rows)
     if matrices is None:
         return product.result
     builder.ops.remove(product)
     return matrices
 
 
-def _integer_product(op: Op, builder: OpBuilder) -> Value | None:
+def _integer_product(op: Op, builder: OpBuilder, *, of_rows: bool) -> Value | None:
     """A product of integers in the type that it is summed in, of at least 32 bits; None where it is, or has none.
 
     What is more than fits a narrow result wraps at the end as it would at each step. Native code has products of 8-bit
@@ -104,12 +111,36 @@ def _integer_product(op: Op, builder: OpBuilder) -> Value | None:
         return None
     operands = [_converted(builder, value, wide) for value in op.operands]
     type = TensorType(op.result.tensor.shape, wide)
-    return builder.convert(_multiplied(builder, op.name, operands, type, dict(op.attributes)), op.result.tensor)
+    product = _multiplied(builder, op.name, operands, type, dict(op.attributes), of_rows=of_rows)
+    return builder.convert(product, op.result.tensor)
 
 
-def _product_of_matrices(op: Op, builder: OpBuilder) -> Value | None:
+def _complex_product(op: Op, builder: OpBuilder, *, of_rows: bool) -> Value | None:
+    """A product of complex numbers as four of their parts, where BLAS is to have none of it (`of_rows`)."""
+    element = op.result.tensor.element_type
+    if not of_rows or not isinstance(element, ElementType) or not element.is_complex:
+        return None
+    if any(operand.tensor.element_type is not element for operand in op.operands):
+        return None
+
+    def part(way: str, value: Value) -> Value:
+        return builder.one(way, [value], TensorType(value.tensor.shape, element.real))
+
+    (a, b), (c, d) = ((part("real", value), part("imag", value)) for value in op.operands)
+    type, attributes = TensorType(op.result.tensor.shape, element.real), dict(op.attributes)
+
+    def product(left: Value, right: Value) -> Value:
+        return _multiplied(builder, op.name, [left, right], type, attributes, of_rows=of_rows)
+
+    real = builder.one("subtract", [product(a, c), product(b, d)], type)
+    imaginary = builder.one("add", [product(a, d), product(b, c)], type)
+    return builder.one("complex", [real, imaginary], op.result.tensor)
+
+
+def _product_of_matrices(op: Op, builder: OpBuilder, *, of_rows: bool) -> Value | None:
     """`op` with its operands transposed to matrices of neighbours, where they are none; None where they are.
 
+    `of_rows`: rows of the right operand lie side by side, as those of integers always do.
     Dimensions that are summed over, or those that are not, lie apart in operands of such sums as bi,oij->boj.
     """
     if op.name == "stablehlo.dot" or op["algorithm"] is not None or summed_in(op) is None:
@@ -123,7 +154,7 @@ def _product_of_matrices(op: Op, builder: OpBuilder) -> Value | None:
         op.operands[1],
         numbers.rhs_batching_dimensions,
         numbers.rhs_contracting_dimensions,
-        of_rows=summed_in(op) not in (F32, F64),
+        of_rows=of_rows or summed_in(op) not in (F32, F64),
     )
     operands = [left[0], right[0]]
     if operands == list(op.operands):

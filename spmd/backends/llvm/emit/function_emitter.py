@@ -40,10 +40,10 @@ class FunctionWriter:
         self.name = name
         self.region = region
         #: What the code is made for.
-        self.processor = region.processor
+        self.target = region.target
         #: Finds a routine of BLAS by its name.
         self.routine = routine
-        self.threads = region.threads
+        self.threads = region.target.threads
         #: What times steps, if anything does.
         self.clock = clock
         #: The functions of units that stand apart: their names by their bodies.

@@ -26,6 +26,9 @@ class Machine(Protocol):
     @property
     def processor(self) -> Processor: ...
 
+    @property
+    def in_fixed_order(self) -> bool: ...
+
 
 #: The plan of an op: (op, machine, bytes of an image of a convolution whose images are made one at a time).
 Planner = Callable[[Op, Machine, int | None], LibraryPlan]

@@ -49,7 +49,7 @@ def _write_group(
         NestWriter(nest, part.text, at, Range(variable, batch, None, "true")).write()
         return
     (op,) = run.groups[number][0].outputs
-    product = product_of(op)
+    product = product_of(op, in_fixed_order=writer.target.in_fixed_order)
     assert product is not None
     places = [(at(value), value in run.offsets) for value in (*op.operands, op.result)]
     write_one_product(writer, part.text, product, batch, places)

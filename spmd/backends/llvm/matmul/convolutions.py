@@ -68,7 +68,7 @@ def _plan(op: Op, machine: Machine, image_bytes: int | None) -> LibraryPlan:
 @native("stablehlo.convolution", _is_plain_convolution, _plan)
 def _(writer: FunctionWriter, step: LibraryCall) -> None:
     op = step.op
-    product, outer = _as_product(op, writer.processor)
+    product, outer = _as_product(op, writer.target.processor)
     right = writer.pointer(op.operands[1])
     result = writer.pointer(op.result)
     packed = writer.address(step.scratch[0]) if _is_packed(product) else None

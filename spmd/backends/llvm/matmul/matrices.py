@@ -66,13 +66,16 @@ class Product:
         return left, right, target
 
 
-def product_of(op: Op) -> Product | None:
-    """`op`, a dot_general or dot, as products of matrices that lie in memory as BLAS reads them; None otherwise."""
+def product_of(op: Op, *, in_fixed_order: bool = False) -> Product | None:
+    """`op`, a dot_general or dot, as products of matrices that lie in memory as BLAS reads them; None otherwise.
+
+    `in_fixed_order`: those of floats are written as loops, too, wherever they can be.
+    """
     types = {str(value.tensor.element_type) for value in (*op.operands, op.result)}
     if len(types) != 1 or not types <= {*ROUTINES, *INTEGERS}:
         return None
     product = _matrices_of(op)
-    if product is None or types <= set(ROUTINES):
+    if product is None or (types <= set(ROUTINES) and not (in_fixed_order and product.rhs.column_stride == 1)):
         return product
     return replace(product, is_tiled=True) if product.rhs.column_stride == 1 else None
 

@@ -45,7 +45,7 @@ def _plan(op: Op, machine: Machine, image_bytes: int | None) -> LibraryPlan:
     integers = integer_product_of(op, machine.processor)
     if integers is not None:
         return _plan_integers(integers, machine)
-    product = product_of(op)
+    product = product_of(op, in_fixed_order=machine.in_fixed_order)
     assert product is not None
     tasks = tasks_of_time(prod(product.batch) * product.nanoseconds, machine.threads)
     return LibraryPlan(tasks if product.runs_in_tasks else 1)
@@ -55,11 +55,11 @@ def _plan(op: Op, machine: Machine, image_bytes: int | None) -> LibraryPlan:
 @native("stablehlo.dot", _is_native, _plan)
 def _(writer: FunctionWriter, step: LibraryCall) -> None:
     op = step.op
-    integers = integer_product_of(op, writer.processor)
+    integers = integer_product_of(op, writer.target.processor)
     if integers is not None:
         _write_integers(writer, step, integers)
         return
-    product = product_of(op)
+    product = product_of(op, in_fixed_order=writer.target.in_fixed_order)
     assert product is not None
     lhs, rhs = (writer.pointer(operand) for operand in op.operands)
     result = writer.pointer(op.result)
@@ -308,7 +308,7 @@ def _multiply(writer: FunctionWriter, text: FunctionText, product: Product, poin
         depth = (Depth(lhs.columns, lhs.column_stride, rhs.row_stride),)
         type = INTEGERS.get(product.element) or ROUTINES[product.element][1]
         strides = lhs.row_stride, product.leading
-        tiled = Tiled(lhs.rows, rhs.columns, depth, type, 8 * product.item, *strides, writer.processor)
+        tiled = Tiled(lhs.rows, rhs.columns, depth, type, 8 * product.item, *strides, writer.target.processor)
         left, right, result = pointers
         write_tiled(text, tiled, left, right, result)
     else:
