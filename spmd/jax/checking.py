@@ -52,7 +52,8 @@ def check(lowered: Lowered, replicated: Sequence[int], results: Collection[int],
 def _warn(finding: Finding) -> None:
     """Warns at the finding's own line: the one that is shown, and by whose module filters choose, is the user's."""
     at = finding.diagnostic.location
-    module = next((name for name, each in [*sys.modules.items()] if getattr(each, "__file__", "") == at.file), None)
+    modules = [name for name, each in [*sys.modules.items()] if getattr(each, "__file__", "") == at.file]
+    module = modules[0] if modules else at.file
     warnings.warn_explicit(str(finding), CommunicationWarning, at.file, at.line, module)
 
 

@@ -15,13 +15,13 @@ import numpy as np
 from collectives.grid import ProcessGrid
 from spmd.analysis.collectives import DESCRIPTIONS
 from spmd.analysis.varying.events import Event, Meeting
-from spmd.analysis.varying.facts import Fact, known_results
+from spmd.analysis.varying.facts import Fact, held_constant, known_results
 from spmd.analysis.varying.findings import Finding, Kind, is_ignored
 from spmd.analysis.varying.groups import Groups, after, groups_of, paired, root_of, signature
 from spmd.analysis.varying.owed import owed_after
 from spmd.analysis.varying.partitions import Labels, Partition, Partitions
 from spmd.dialects.core import Trait, has_trait
-from spmd.errors import CollectiveError, Diagnostic
+from spmd.errors import CollectiveError, Diagnostic, Location
 from spmd.ir import Block, Function, Module, Op, Value
 from spmd.support.arrays import Array
 
@@ -50,6 +50,7 @@ class Analysis:
     recording      whether facts are settled, so that what is wrong is reported
     among_others   whether other processes run other programs
     names          what arguments are called, where that is not their name in the text
+    calls          the calls by which the block at hand is reached
     draws_random   whether random numbers were met: they are checked once facts are settled
     """
 
@@ -63,6 +64,7 @@ class Analysis:
     recording: bool = True
     among_others: bool = False
     names: dict[Value, str] = field(default_factory=dict)
+    calls: list[Op] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.partitions = Partitions(self.grid.num_replicas * self.grid.num_partitions)
@@ -95,6 +97,11 @@ class Analysis:
             return Fact(self.partitions.uniform, self.partitions.uniform, known)
         part = self.partitions.of_rows(known)
         return Fact(part, part, known[:1] if part.is_uniform else known)
+
+    def with_constant(self, value: Value, fact: Fact) -> Fact:
+        """The `fact` of `value`, with its number where it is a constant: for a block that takes it as an argument."""
+        known = held_constant(value) if fact is self.nothing else None
+        return fact if known is None else self.held(known)
 
     def join(self, facts: Sequence[Fact]) -> Fact:
         """What is computed of values of `facts`, nothing else being known."""
@@ -159,6 +166,8 @@ class Analysis:
         if function is None or function.is_declaration:
             return None
         facts = [self.fact(operand) for operand in operands]
+        if any(fact.known is not None for fact in facts):
+            facts = [self.with_constant(operand, fact) for operand, fact in zip(operands, facts, strict=True)]
         given = ((fact.may, fact.sure, _bytes(fact.known), fact.random, fact.owed) for fact in facts)
         key = (symbol, self.recording, _bytes(self.active), *given)
         known = self._called.get(key)
@@ -217,10 +226,17 @@ class Analysis:
 
     def report(self, kind: Kind, op: Op, text: str, certain: bool, notes: Sequence[str] = ()) -> None:
         """Adds a finding at `op`, once an op and kind, unless its line silences it."""
-        if not self.recording or (op, kind) in self._reported or is_ignored(kind, op.location):
+        location = self.place(op)
+        if not self.recording or (op, kind) in self._reported or is_ignored(kind, location):
             return
         self._reported.add((op, kind))
-        self.findings.append(Finding(kind, certain, Diagnostic(op.location, text, op.name, notes=tuple(notes)), op))
+        self.findings.append(Finding(kind, certain, Diagnostic(location, text, op.name, notes=tuple(notes)), op))
+
+    def place(self, op: Op) -> Location:
+        """Where `op` stands; inside of a library's function, which has no lines of its own, where that is called."""
+        own = self.module.location.file
+        places = [op.location, *(call.location for call in reversed(self.calls))]
+        return next((place for place in places if place.file != own), op.location)
 
     def report_result(self, value: Value, entry: Function, text: str, certain: bool, notes: Sequence[str]) -> None:
         """Adds a finding at what makes `value`, a result of `entry`."""

@@ -31,7 +31,9 @@ _LOOP = "stablehlo.while"
 @rule("func.call", "stablehlo.composite")
 def _call(analysis: Analysis, op: Op) -> None:
     name = op["callee"] if op.name == "func.call" else op["decomposition"]
+    analysis.calls.append(op)
     called = analysis.call(str(name), op.operands)
+    analysis.calls.pop()
     if called is None:
         _joined(analysis, op)
         return
@@ -286,7 +288,10 @@ def _divided(analysis: Analysis, event: Choice, part: Partition) -> Iterator[tup
 @rule(_LOOP)
 def _loop(analysis: Analysis, op: Op) -> None:
     condition, body = (region.block for region in op.regions)
-    carried = [analysis.fact(operand) for operand in op.operands]
+    carried = [
+        analysis.with_constant(operand, analysis.fact(operand)) if back is argument else analysis.fact(operand)
+        for operand, argument, back in zip(op.operands, body.arguments, body.terminator.operands, strict=True)
+    ]
     causes: list[Sequence[Value]] = [(operand,) for operand in op.operands]
     drew, analysis.draws_random = analysis.draws_random, False
     with analysis.quietly(), analysis.collecting() as events:

@@ -54,7 +54,7 @@ def known_results(op: Op, operands: list[Array | None]) -> Array | None:
     type = op.results[0].tensor
     if not type.is_static or type.is_quantized or type.size > _MOST_ELEMENTS:
         return None
-    arrays = [_constant(value) if known is None else known for value, known in zip(op.operands, operands, strict=True)]
+    arrays = [held_constant(value) if known is None else known for value, known in zip(op.operands, operands, strict=True)]
     if not all(isinstance(array, np.ndarray) and array.dtype.kind in "iubf" for array in arrays):
         return None
     held = [array for array in arrays if array is not None]
@@ -62,7 +62,8 @@ def known_results(op: Op, operands: list[Array | None]) -> Array | None:
     return _elementwise(op, held) if move is None else move(op, held)
 
 
-def _constant(value: Value) -> Array | None:
+def held_constant(value: Value) -> Array | None:
+    """What all processes hold of `value` where it is a small constant, with an axis of one process."""
     op = value.defining_op
     array = _counted_up(op) if op is not None and op.name == "stablehlo.iota" else constant_array(op)
     return None if array is None or array.size > _MOST_ELEMENTS else array[np.newaxis]
