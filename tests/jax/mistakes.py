@@ -61,7 +61,7 @@ def mean(tree: Any, axis: str = "data") -> Any:
     return lax.pmean(tree, axis)
 
 
-# --- branches and loops -------------------------------------------------------------------------------------------------
+# --- branches and loops ---
 
 
 @mistake(X, error="process 0 waits here for process 1")
@@ -92,7 +92,8 @@ def a_bad_gradient_is_skipped_where_it_is_bad(wrong: bool) -> Callable[..., Any]
 def steps_by_an_argument(wrong: bool) -> Callable[..., Any]:
     def step(x: jax.Array, n: jax.Array) -> jax.Array:
         n = n if wrong else lax.pmax(n, "data")
-        return lax.fori_loop(0, n, lambda _, y: lax.ppermute(y, "data", [(i, (i + 1) % 4) for i in range(4)]), x)  # fault
+        ring = [(i, (i + 1) % 4) for i in range(4)]
+        return lax.fori_loop(0, n, lambda _, y: lax.ppermute(y, "data", ring), x)  # fault
 
     return step
 
@@ -182,7 +183,7 @@ def processes_leave_a_retry_by_their_number(wrong: bool) -> Callable[..., Any]:
     return step
 
 
-# --- sums ---------------------------------------------------------------------------------------------------------------
+# --- sums ---
 
 
 @mistake(V, X, warning="it counts 4 times", replicated=0)
@@ -270,7 +271,7 @@ def a_count_that_everybody_has(wrong: bool) -> Callable[..., Any]:
     return step
 
 
-# --- results that are held for the same -----------------------------------------------------------------------------------
+# --- results that are held for the same ---
 
 
 @mistake(V, X, error="a sum over processes is owed", replicated=0, replicated_results=0)
@@ -342,7 +343,9 @@ def a_mean_over_one_of_two_axes(wrong: bool) -> Callable[..., Any]:
     return step
 
 
-@mistake(np.ones(12, np.float32), np.ones(12, np.float32), error="held for the same", replicated=0, replicated_results=0)
+@mistake(
+    np.ones(12, np.float32), np.ones(12, np.float32), error="held for the same", replicated=0, replicated_results=0
+)
 def a_sharded_optimizer_that_gathers_nothing(wrong: bool) -> Callable[..., Any]:
     def step(w: jax.Array, g: jax.Array) -> jax.Array:
         at = lax.axis_index("data") * 3
@@ -434,7 +437,7 @@ def an_exponential_average_of_what_differs(wrong: bool) -> Callable[..., Any]:
     return step
 
 
-# --- random numbers -------------------------------------------------------------------------------------------------------
+# --- random numbers ---
 
 
 @mistake(KEY, X, warning="the same random numbers on all processes", replicated=0)

@@ -18,7 +18,7 @@ from spmd.analysis.varying.events import Event, Meeting
 from spmd.analysis.varying.facts import Fact, held_constant, known_results
 from spmd.analysis.varying.findings import Finding, Kind, is_ignored
 from spmd.analysis.varying.groups import Groups, after, groups_of, paired, root_of, signature
-from spmd.analysis.varying.owed import owed_after
+from spmd.analysis.varying.owed import SUMMING, owed_after
 from spmd.analysis.varying.partitions import Labels, Partition, Partitions
 from spmd.dialects.core import Trait, has_trait
 from spmd.errors import CollectiveError, Diagnostic, Location
@@ -28,6 +28,8 @@ from spmd.support.arrays import Array
 #: How what an op gives follows from what it is given; filed by the op's name.
 Rule = Callable[["Analysis", Op], None]
 RULES: dict[str, Rule] = {}
+#: What is looked at in ops to which random numbers come, by the op's name.
+MIXING: dict[str, Rule] = {}
 
 
 def rule(*names: str) -> Callable[[Rule], Rule]:
@@ -47,11 +49,9 @@ class Analysis:
     causes         for a value that varies, the operand by which it does
     collected      the communication of the block at hand, in its order
     active         1 for each process that comes to the block at hand; None for all
-    recording      whether facts are settled, so that what is wrong is reported
     among_others   whether other processes run other programs
     names          what arguments are called, where that is not their name in the text
     calls          the calls by which the block at hand is reached
-    draws_random   whether random numbers were met: they are checked once facts are settled
     """
 
     module: Module
@@ -61,7 +61,6 @@ class Analysis:
     findings: list[Finding] = field(default_factory=list)
     collected: list[Event] = field(default_factory=list)
     active: Labels | None = None
-    recording: bool = True
     among_others: bool = False
     names: dict[Value, str] = field(default_factory=dict)
     calls: list[Op] = field(default_factory=list)
@@ -69,7 +68,7 @@ class Analysis:
     def __post_init__(self) -> None:
         self.partitions = Partitions(self.grid.num_replicas * self.grid.num_partitions)
         self.nothing = Fact(self.partitions.uniform, self.partitions.uniform)
-        self.draws_random = False
+        self._facts = {(self.nothing.may, self.nothing.sure): self.nothing}
         self._groups: dict[Hashable, Groups] = {}
         self._after: dict[Hashable, Partition] = {}
         self._called: dict[Hashable, tuple[Sequence[Fact], Sequence[Event]]] = {}
@@ -106,8 +105,16 @@ class Analysis:
     def join(self, facts: Sequence[Fact]) -> Fact:
         """What is computed of values of `facts`, nothing else being known."""
         may = self.partitions.join([fact.may for fact in facts])
+        sure = self.partitions.join([fact.sure for fact in facts])
         owed = next((fact.owed for fact in facts if fact.owed is not None), None)
-        return Fact(may, self.partitions.join([fact.sure for fact in facts]), owed=owed)
+        return self._plain(may, sure) if owed is None else Fact(may, sure, owed=owed)
+
+    def _plain(self, may: Partition, sure: Partition) -> Fact:
+        """The one fact that says who holds the same and nothing else: facts are mostly compared by identity."""
+        known = self._facts.get((may, sure))
+        if known is None:
+            known = self._facts[may, sure] = Fact(may, sure)
+        return known
 
     # --- the walk ----------------------------------------------------------------------------------------------------
 
@@ -119,12 +126,17 @@ class Analysis:
             if special is not None:
                 special(self, op)
                 continue
-            operands = [facts.get(operand, nothing) for operand in op.operands]
             if op.regions:
-                operands += [self.fact(value) for value in _captured(op)]
-            if all(fact is nothing for fact in operands):
+                operands = [facts.get(value, nothing) for value in (*op.operands, *_captured(op))]
+            else:
+                operands = [facts.get(operand, nothing) for operand in op.operands]
+            told = [fact for fact in operands if fact is not nothing]
+            if not told:
                 for result in op.results:
                     facts.pop(result, None)
+            elif told[0].is_plain and told.count(told[0]) == len(told) and op.name not in SUMMING:
+                for result in op.results:
+                    self.set(result, told[0], op.operands)
             else:
                 self.computed(op, operands)
 
@@ -137,12 +149,18 @@ class Analysis:
             self.set(op.results[0], self.held(known), op.operands)
             return
         joined = self.join(operands)
-        random = _random_of(op, operands)
+        random = None
+        if any(fact.random is not None for fact in operands):
+            random = _random_of(op, operands)
+            check = MIXING.get(op.name)
+            if check is not None:
+                check(self, op)
         if joined.is_uniform and random is None:
             fact = self.nothing
         else:
-            met = self._met(op, joined)
-            fact = Fact(met.may, met.sure, random=random, owed=owed_after(op, operands))
+            met, owed = self._met(op, joined), owed_after(op, operands)
+            plain = random is None and owed is None
+            fact = self._plain(met.may, met.sure) if plain else Fact(met.may, met.sure, random=random, owed=owed)
         for result in op.results:
             self.set(result, fact, op.operands)
 
@@ -169,7 +187,7 @@ class Analysis:
         if any(fact.known is not None for fact in facts):
             facts = [self.with_constant(operand, fact) for operand, fact in zip(operands, facts, strict=True)]
         given = ((fact.may, fact.sure, _bytes(fact.known), fact.random, fact.owed) for fact in facts)
-        key = (symbol, self.recording, _bytes(self.active), *given)
+        key = (symbol, _bytes(self.active), *given)
         known = self._called.get(key)
         if known is None:
             for argument, operand, fact in zip(function.arguments, operands, facts, strict=True):
@@ -203,15 +221,6 @@ class Analysis:
             self.collected = before
 
     @contextmanager
-    def quietly(self) -> Iterator[None]:
-        """Within it, nothing is reported: facts are not settled yet."""
-        before, self.recording = self.recording, False
-        try:
-            yield
-        finally:
-            self.recording = before
-
-    @contextmanager
     def among(self, mask: Labels | None) -> Iterator[None]:
         """Within it, only the processes of `mask` are there."""
         before = self.active
@@ -224,10 +233,23 @@ class Analysis:
 
     # --- reports -----------------------------------------------------------------------------------------------------
 
+    def mark(self) -> tuple[int, int]:
+        """Where the analysis stands, to return to."""
+        return len(self.findings), len(self._called)
+
+    def return_to(self, mark: tuple[int, int]) -> None:
+        """Forgets what was found since `mark`: facts were not settled yet."""
+        findings, called = mark
+        for finding in self.findings[findings:]:
+            self._reported.discard((finding.op, finding.kind))
+        del self.findings[findings:]
+        for key in list(self._called)[called:]:
+            del self._called[key]
+
     def report(self, kind: Kind, op: Op, text: str, certain: bool, notes: Sequence[str] = ()) -> None:
         """Adds a finding at `op`, once an op and kind, unless its line silences it."""
         location = self.place(op)
-        if not self.recording or (op, kind) in self._reported or is_ignored(kind, location):
+        if (op, kind) in self._reported or is_ignored(kind, location):
             return
         self._reported.add((op, kind))
         self.findings.append(Finding(kind, certain, Diagnostic(location, text, op.name, notes=tuple(notes)), op))
@@ -238,12 +260,13 @@ class Analysis:
         places = [op.location, *(call.location for call in reversed(self.calls))]
         return next((place for place in places if place.file != own), op.location)
 
-    def report_result(self, value: Value, entry: Function, text: str, certain: bool, notes: Sequence[str]) -> None:
+    def report_result(self, value: Value, entry: Op, text: str, certain: bool, notes: Sequence[str]) -> None:
         """Adds a finding at what makes `value`, a result of `entry`."""
         op = value.defining_op or entry
-        if is_ignored(Kind.VARYING_RESULT, op.location):
+        location = self.place(op)
+        if is_ignored(Kind.VARYING_RESULT, location):
             return
-        diagnostic = Diagnostic(op.location, text, op.name, notes=tuple(notes))
+        diagnostic = Diagnostic(location, text, op.name, notes=tuple(notes))
         self.findings.append(Finding(Kind.VARYING_RESULT, certain, diagnostic, op))
 
     def after(self, op: Op, groups: Groups, part: Partition, roots: Partition) -> Partition:

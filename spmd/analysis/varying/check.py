@@ -7,8 +7,9 @@ from collections.abc import Collection, Sequence
 import numpy as np
 
 from collectives.grid import ProcessGrid
+from spmd.analysis.collectives import COMMUNICATING
 from spmd.analysis.grid import grid_of
-from spmd.analysis.shardings import is_sharded
+from spmd.analysis.shardings import speaks_of_shardings
 from spmd.analysis.varying import control_flow, manual, sources
 from spmd.analysis.varying.analysis import Analysis
 from spmd.analysis.varying.events import transfers
@@ -23,6 +24,8 @@ from spmd.ir.attributes import IntegerAttr
 
 #: Modules that file rules of ops in analysis.RULES.
 RULE_FILES = (control_flow, sources)
+#: Ops without which nothing is wrong, where no result is held for the same.
+_OF_INTEREST = COMMUNICATING | {"stablehlo.rng", "stablehlo.rng_bit_generator", manual.NAME}
 #: What is wrong with one program of several, whatever the others are.
 _MEETING = (Kind.GROUPS, Kind.DIVERGENT_COLLECTIVE, Kind.CHANNEL)
 
@@ -46,16 +49,21 @@ def check_processes(
     next step's argument. In a program with shardings, the bodies of manual computations are checked, on their mesh.
     CompileError where there is no such function, UsageError for an index that it does not have.
     """
-    if is_sharded(module):
+    entry = _entry(module, function)
+    grid = grid_of(module) if grid is None else grid
+    ops = [*module.walk()]
+    there = {op.name for op in ops}
+    if not (replicated_arguments or replicated_results or _is_of_interest(module, there)):
+        return []
+    if any(speaks_of_shardings(op) for op in ops):
         return [
             finding
-            for op, mesh in manual.manual_computations(module)
+            for op, mesh in manual.manual_computations(ops)
             for finding in _finished(manual.analyse(module, op, mesh))
         ]
-    entry = _entry(module, function)
-    analysis = Analysis(module, grid_of(module) if grid is None else grid)
-    if analysis.partitions.size == 1:
+    if grid.size == 1:
         return []
+    analysis = Analysis(module, grid)
     partitions = analysis.partitions
     analysis.names.update(zip(entry.arguments, names, strict=False))
     _check_indices("argument", replicated_arguments, len(entry.arguments), function)
@@ -106,6 +114,13 @@ def check_programs(
         findings += [finding for finding in analysis.findings if finding.kind in _MEETING]
         events.append(analysis.collected)
     return findings + match(events, program_of, [name for name, _ in programs])
+
+
+def _is_of_interest(module: Module, ops: Collection[str]) -> bool:
+    """Whether a module of these `ops` communicates, or draws random numbers."""
+    return not _OF_INTEREST.isdisjoint(ops) or any(
+        sources.draws_random_bits(function.symbol) for function in module.functions
+    )
 
 
 def _finished(analysis: Analysis) -> list[Finding]:

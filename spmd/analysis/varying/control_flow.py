@@ -40,7 +40,6 @@ def _call(analysis: Analysis, op: Op) -> None:
     facts, function = called
     returned = function.body.terminator.operands
     draws = draws_random_bits(str(name))
-    analysis.draws_random |= draws
     for result, fact, value in zip(op.results, facts, returned, strict=True):
         analysis.set(result, replace(fact, random=op) if draws else fact, (value,))
 
@@ -225,7 +224,7 @@ def _check_order(
     if len(groups) < 2 or all(each == traces[0] for each in traces):
         return
     if masks is not None and analysis.active is None:
-        found = match([[event]], [0] * analysis.partitions.size, ["the program"]) if analysis.recording else []
+        found = match([[event]], [0] * analysis.partitions.size, ["the program"])
         for finding in found:
             analysis.report(
                 finding.kind, finding.op, finding.diagnostic.message, finding.certain, finding.diagnostic.notes
@@ -293,33 +292,27 @@ def _loop(analysis: Analysis, op: Op) -> None:
         for operand, argument, back in zip(op.operands, body.arguments, body.terminator.operands, strict=True)
     ]
     causes: list[Sequence[Value]] = [(operand,) for operand in op.operands]
-    drew, analysis.draws_random = analysis.draws_random, False
-    with analysis.quietly(), analysis.collecting() as events:
-        while True:
+    while True:
+        before = analysis.mark()
+        with analysis.collecting() as events:
             _enter(analysis, condition.arguments, carried, causes)
             analysis.block(condition)
             chosen = _goes_on(analysis, op)
             _enter(analysis, body.arguments, carried, causes)
             analysis.block(body)
-            returned = [analysis.fact(value) for value in body.terminator.operands]
-            after = [
-                fact if value is argument else _settled(analysis, fact, back, chosen)
-                for value, argument, fact, back in zip(
-                    body.terminator.operands, body.arguments, carried, returned, strict=True
-                )
-            ]
-            if all(_same(fact, before) for fact, before in zip(after, carried, strict=True)):
-                break
-            for at, value in enumerate(body.terminator.operands):
-                causes[at] = (*causes[at][:1], value, condition.terminator.operands[0])
-            carried = after
-    if analysis.recording and (events or analysis.draws_random):
-        with analysis.collecting() as events:
-            _enter(analysis, condition.arguments, carried, causes)
-            analysis.block(condition)
-            _enter(analysis, body.arguments, carried, causes)
-            analysis.block(body)
-    analysis.draws_random |= drew
+        returned = [analysis.fact(value) for value in body.terminator.operands]
+        after = [
+            fact if value is argument else _settled(analysis, fact, back, chosen)
+            for value, argument, fact, back in zip(
+                body.terminator.operands, body.arguments, carried, returned, strict=True
+            )
+        ]
+        if all(_same(fact, other) for fact, other in zip(after, carried, strict=True)):
+            break
+        analysis.return_to(before)
+        for at, value in enumerate(body.terminator.operands):
+            causes[at] = (*causes[at][:1], value, condition.terminator.operands[0])
+        carried = after
     for result, fact, argument in zip(op.results, carried, body.arguments, strict=True):
         analysis.set(result, fact, (argument, condition.terminator.operands[0]))
     if events:

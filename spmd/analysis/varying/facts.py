@@ -23,7 +23,7 @@ from spmd.types import ElementType, TensorType
 _MOST_ELEMENTS = 64
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Fact:
     """What is known of a value.
 
@@ -43,6 +43,11 @@ class Fact:
     owed: Op | None = None
 
     @property
+    def is_plain(self) -> bool:
+        """Whether nothing but who holds the same is known."""
+        return self.known is None and self.random is None and self.owed is None
+
+    @property
     def is_uniform(self) -> bool:
         return self.may.is_uniform
 
@@ -54,7 +59,9 @@ def known_results(op: Op, operands: list[Array | None]) -> Array | None:
     type = op.results[0].tensor
     if not type.is_static or type.is_quantized or type.size > _MOST_ELEMENTS:
         return None
-    arrays = [held_constant(value) if known is None else known for value, known in zip(op.operands, operands, strict=True)]
+    arrays = [
+        held_constant(value) if known is None else known for value, known in zip(op.operands, operands, strict=True)
+    ]
     if not all(isinstance(array, np.ndarray) and array.dtype.kind in "iubf" for array in arrays):
         return None
     held = [array for array in arrays if array is not None]

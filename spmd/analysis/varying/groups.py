@@ -12,7 +12,7 @@ from collectives.grid import ProcessGrid
 from spmd.analysis.constants import constant_array
 from spmd.analysis.process_groups import process_groups, process_pairs
 from spmd.analysis.reducers import monoid_of
-from spmd.analysis.varying.partitions import Labels, Partition, Partitions
+from spmd.analysis.varying.partitions import Labels, Partition, Partitions, numbered
 from spmd.ir import Module, Op
 
 #: A process that is in no group.
@@ -93,7 +93,7 @@ def after(op: Op, groups: Groups, part: Partition, roots: Partition, partitions:
 def _by_group(groups: Groups, part: Partition) -> Labels:
     """A label a group: equal for groups whose members hold the same values, in the group's order."""
     values = np.where(groups.members == _NOBODY, _NOBODY, part.labels[groups.members])
-    return np.unique(values, axis=0, return_inverse=True)[1].reshape(-1).astype(np.int64)
+    return numbered(values)
 
 
 def _spread(groups: Groups, labels: Labels, outside: Labels, count: int) -> Labels:

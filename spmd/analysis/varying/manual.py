@@ -13,9 +13,9 @@ import numpy as np
 from collectives.grid import ProcessGrid
 from spmd.analysis.varying.analysis import Analysis
 from spmd.analysis.varying.facts import Fact
-from spmd.analysis.varying.findings import Kind
-from spmd.analysis.varying.partitions import Labels
+from spmd.analysis.varying.partitions import Labels, numbered
 from spmd.analysis.varying.reasons import reasons
+from spmd.analysis.varying.results import forgotten, is_certain
 from spmd.dialects.sdy_attributes import Mesh
 from spmd.ir import Module, Op
 from spmd.support.arrays import Array
@@ -23,11 +23,11 @@ from spmd.support.arrays import Array
 NAME = "sdy.manual_computation"
 
 
-def manual_computations(module: Module) -> list[tuple[Op, Mesh]]:
-    """The manual computations of `module` that stand in no other, each with its mesh."""
-    meshes = {str(op["sym_name"]): op["mesh"] for op in module.walk() if op.name == "sdy.mesh"}
+def manual_computations(ops: Sequence[Op]) -> list[tuple[Op, Mesh]]:
+    """The manual computations among `ops`, each with its mesh."""
+    meshes = {str(op["sym_name"]): op["mesh"] for op in ops if op.name == "sdy.mesh"}
     found = []
-    for op in module.walk():
+    for op in ops:
         if op.name == NAME:
             mesh = _mesh_of(op, meshes)
             if mesh is not None and mesh.axes:
@@ -56,8 +56,9 @@ def analyse(module: Module, op: Op, mesh: Mesh) -> Analysis:
             if at in sharded or _is_same_along(fact.may.labels, coordinates, at):
                 continue
             text = f'result {index} is replicated along "{axis}" by its out_sharding, and differs there'
-
-            analysis.report(Kind.VARYING_RESULT, op, text, False, reasons(analysis, value))
+            text += forgotten(analysis, value)
+            certain = is_certain(analysis, value)
+            analysis.report_result(value, op, text, certain, reasons(analysis, value))
             break
     return analysis
 
@@ -93,5 +94,6 @@ def _axes(sharding: object, names: Sequence[str]) -> list[int]:
 def _is_same_along(labels: Labels, coordinates: Array, axis: int) -> bool:
     """Whether processes that differ along `axis` alone have one label."""
     others = np.delete(coordinates, axis, axis=1)
-    rows = np.unique(np.column_stack([others, labels]), axis=0)
-    return len(rows) == len(np.unique(others, axis=0)) if others.shape[1] else len(np.unique(labels)) == 1
+    apart = numbered(others) if others.shape[1] else np.zeros(len(labels), np.int64)
+    together = numbered(np.stack([apart, labels], axis=1))
+    return bool(together.max() == apart.max())

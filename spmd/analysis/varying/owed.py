@@ -8,20 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from spmd.analysis.reducers import monoid_of
 from spmd.analysis.varying.facts import Fact
 from spmd.ir import Op
+
+#: Ops that sum elements.
+SUMMING = ("stablehlo.dot_general", "stablehlo.reduce")
 
 
 def owed_after(op: Op, operands: Sequence[Fact]) -> Op | None:
     """The op whose sum over processes is owed, of what `op` gives; None where none is."""
-    if op.name == "stablehlo.dot_general":
+    if op.name == SUMMING[0]:
         contracted = bool(len(op["dot_dimension_numbers"].lhs_contracting_dimensions))
         if contracted and not any(fact.is_uniform for fact in operands):
             return op
-    if op.name == "stablehlo.reduce" and not operands[0].is_uniform:
-        monoid = monoid_of(op.regions[0])
-        return op if monoid is not None and monoid.kind == "add" else None
+    if op.name == SUMMING[1] and not operands[0].is_uniform:
+        folds = [inner.name for inner in op.regions[0].block.ops[:-1]]
+        return op if folds == ["stablehlo.add"] else None
     owed = [fact for fact in operands if fact.owed is not None]
     others = [fact for fact in operands if fact.owed is None]
     if not owed or not all(fact.is_uniform for fact in others):

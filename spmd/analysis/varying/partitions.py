@@ -43,24 +43,17 @@ class Partitions:
 
     def of(self, labels: npt.ArrayLike) -> Partition:
         """The partition of these labels, one a process, of any numbers."""
-        _, numbered = np.unique(np.asarray(labels, np.int64), return_inverse=True)
-        return self._numbered(numbered.reshape(-1))
+        return self._named(numbered(np.asarray(labels, np.int64)))
 
     def of_rows(self, rows: npt.ArrayLike) -> Partition:
         """The partition of what each process holds: a row a process."""
-        _, numbered = np.unique(np.asarray(rows).reshape(self.size, -1), axis=0, return_inverse=True)
-        return self._numbered(numbered.reshape(-1))
+        return self._named(numbered(np.asarray(rows).reshape(self.size, -1)))
 
-    def _numbered(self, labels: Labels) -> Partition:
-        """Labels in the order of the first process that has each, so that equal partitions have equal labels."""
-        _, first, numbered = np.unique(labels, return_index=True, return_inverse=True)
-        order = np.empty(len(first), np.int64)
-        order[np.argsort(first)] = np.arange(len(first))
-        canonical = order[numbered.reshape(-1)]
-        key = canonical.tobytes()
+    def _named(self, labels: Labels) -> Partition:
+        key = labels.tobytes()
         known = self._known.get(key)
         if known is None:
-            known = self._known[key] = Partition(canonical, len(first))
+            known = self._known[key] = Partition(labels, int(labels.max(initial=0)) + 1)
         return known
 
     def join(self, parts: Iterable[Partition]) -> Partition:
@@ -88,3 +81,20 @@ class Partitions:
             labels = np.where(mask, part.labels + offset, labels)
             offset += part.count
         return self.of(labels)
+
+
+#: Rows up to which numbering them one by one is quicker than sorting.
+_FEW = 256
+
+
+def numbered(rows: npt.NDArray[np.generic]) -> Labels:
+    """A label a row, or an element of a vector: equal ones have one, and labels count up in the order of the first."""
+    if len(rows) <= _FEW:
+        seen: dict[object, int] = {}
+        keys = rows.tolist() if rows.ndim == 1 else [row.tobytes() for row in rows]
+        return np.array([seen.setdefault(key, len(seen)) for key in keys], np.int64)
+    _, first, labels = np.unique(rows, axis=0, return_index=True, return_inverse=True)
+    order = np.empty(len(first), np.int64)
+    order[np.argsort(first)] = np.arange(len(first))
+    canonical: Labels = order[labels.reshape(-1)]
+    return canonical

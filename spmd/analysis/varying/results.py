@@ -31,17 +31,27 @@ def check_result(analysis: Analysis, entry: Function, index: int) -> None:
     )
     if state is not None:
         text += f" (it is made of {argument_text(analysis, state)})"
-    way = list(_way(analysis, value))
-    met = any(op.name in COMMUNICATING for op in way)
-    if fact.owed is not None:
-        text += (
-            f": a sum over processes is owed: {fact.owed.name} at {fact.owed.location} sums what each process has of "
-            "its own, and no all_reduce (psum or pmean in JAX) follows"
+    text += forgotten(analysis, value)
+    analysis.report_result(value, entry, text, is_certain(analysis, value), reasons(analysis, value))
+
+
+def forgotten(analysis: Analysis, value: Value) -> str:
+    """What is missing between `value` and what differs, in words; nothing where some communication is there."""
+    owed = analysis.fact(value).owed
+    if owed is not None:
+        return (
+            f": a sum over processes is owed: {owed.name} at {owed.location} sums what each process has of its own, "
+            "and no all_reduce (psum or pmean in JAX) follows"
         )
-    elif not met:
-        text += ": no collective (all_reduce, or pmean in JAX) stands between it and what differs"
-    certain = not any(op.name in _UNSEEN or (op.regions and op.name not in COMMUNICATING) for op in way)
-    analysis.report_result(value, entry, text, certain, reasons(analysis, value))
+    if any(op.name in COMMUNICATING for op in _way(analysis, value)):
+        return ""
+    return ": no collective (all_reduce, or pmean in JAX) stands between it and what differs"
+
+
+def is_certain(analysis: Analysis, value: Value) -> bool:
+    """Whether what differs by its way surely differs: messages, hosts, and branches may make it the same unseen."""
+    way = _way(analysis, value)
+    return not any(op.name in _UNSEEN or (op.regions and op.name not in COMMUNICATING) for op in way)
 
 
 def _state(analysis: Analysis, entry: Function, index: int) -> Value | None:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from spmd.analysis.process_groups import channel_id, transfer_ends
-from spmd.analysis.varying.analysis import Analysis, rule
+from spmd.analysis.varying.analysis import MIXING, Analysis, rule
 from spmd.analysis.varying.events import Transfer
 from spmd.analysis.varying.facts import Fact
 from spmd.analysis.varying.findings import Kind
@@ -68,14 +67,12 @@ def _received(analysis: Analysis, op: Op) -> None:
 @rule("stablehlo.rng")
 def _rng(analysis: Analysis, op: Op) -> None:
     """Random numbers of each process's own. Source: specification, rng."""
-    analysis.draws_random = True
     fact = Fact(analysis.partitions.distinct, analysis.partitions.distinct, random=op)
     analysis.set(op.results[0], fact)
 
 
 @rule("stablehlo.rng_bit_generator")
 def _rng_bit_generator(analysis: Analysis, op: Op) -> None:
-    analysis.draws_random = True
     state = analysis.fact(op.operands[0])
     analysis.set(op.results[0], state, op.operands)
     analysis.set(op.results[1], Fact(state.may, state.sure, random=op), op.operands)
@@ -96,19 +93,11 @@ def draws_random_bits(symbol: str) -> bool:
     return _RANDOM_BITS.search(symbol) is not None
 
 
-@rule(*_MIXING)
-def _mixing(analysis: Analysis, op: Op) -> None:
+def _check_mixing(analysis: Analysis, op: Op) -> None:
     """Reports random numbers that are the same where data differ, or differ where data are the same."""
-    facts = [analysis.fact(operand) for operand in op.operands]
-    if all(fact is analysis.nothing for fact in facts):
-        analysis.facts.pop(op.results[0], None)
+    if not _is_float(op.results[0]):
         return
-    analysis.computed(op, facts)
-    if _is_float(op.results[0]):
-        _check_mixing(analysis, op, facts)
-
-
-def _check_mixing(analysis: Analysis, op: Op, facts: Sequence[Fact]) -> None:
+    facts = [analysis.fact(operand) for operand in op.operands]
     random = next((fact for fact in facts if fact.random is not None), None)
     if random is None:
         return
@@ -176,3 +165,6 @@ def _is_float(value: Value) -> bool:
         return False
     element = value.type.element_type
     return isinstance(element, ElementType) and element.is_float
+
+
+MIXING.update(dict.fromkeys(_MIXING, _check_mixing))
