@@ -25,7 +25,6 @@ from spmd.compiler.transforms.simplify import Evaluate, remove_dead, simplify
 from spmd.compiler.transforms.sort_expansion import expand_sorts
 from spmd.compiler.transforms.step_rounding import round_each_step
 from spmd.compiler.transforms.transpose_folding import fold_transposes
-from spmd.compiler.transforms.transpose_sinking import sink_transposes
 from spmd.compiler.transforms.unroll import unroll
 from spmd.dialects.scatters import SCATTER, is_of_xla, mark_whole_windows
 from spmd.ir import Block, Function, Module
@@ -92,7 +91,6 @@ PASSES = (
     Pass("loop-unrolling", lambda block, context: unroll(block)),
     Pass("simplification", lambda block, context: simplify(block, context.evaluate)),
     Pass("step-rounding", _round_each_step),
-    Pass("transpose-sinking", lambda block, context: sink_transposes(block)),
     Pass("loop-invariant-code-motion", lambda block, context: hoist_invariants(block)),
     Pass("transpose-folding", lambda block, context: fold_transposes(block)),
     Pass("highest-precision", lambda block, context: widen_highest(block)),

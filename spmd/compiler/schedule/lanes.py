@@ -17,9 +17,8 @@ from spmd.compiler.schedule.rows import FEW
 
 #: Lanes of a loop that computes elements, and of one that folds them.
 LANES, FOLDING_LANES = 16, 64
-#: Bits of the vectors that lanes of narrow types fill, how many vectors lanes may take, and by how much more of the
-#: lanes must then stand for points.
-_BITS, _SEVERAL, _WORTH = 512, 4, 1.15
+#: Bits of the vectors that lanes of narrow types fill.
+_BITS = 512
 #: Points of a stage that is written out without any loop.
 _WRITTEN_OUT = 16
 #: Pieces of memory that a vector's lanes are read from, where they do not lie evenly.
@@ -251,7 +250,6 @@ def _woven(nest: Nest, stage: Stage, kept: tuple[Variable, ...], most: int) -> L
     extent = nest.extents[lane]
     if _is_computed(stage, around):
         return None
-    most = _wider(stage, extent, most)
     while most >= LANES:
         turns = min(most // extent, nest.extents[around])
         lanes = Lanes(lane, most, around, turns, extent)
@@ -260,17 +258,6 @@ def _woven(nest: Nest, stage: Stage, kept: tuple[Variable, ...], most: int) -> L
             return lanes
         most //= 2
     return None
-
-
-def _wider(stage: Stage, extent: int, most: int) -> int:
-    """`most`, or several vectors' lanes where of those fewer stand for no point: three rows of 10 fill two of 16."""
-    if stage.reductions or most >= 2 * extent:
-        return most
-    alone = extent / (-(-extent // most) * most)
-    widest = min(FOLDING_LANES, max(most, _SEVERAL * _BITS // _widest(stage)))
-    counts = {width: width // extent * extent / width for width in (2 * most, 4 * most) if width <= widest}
-    best = max(counts, key=lambda width: counts[width], default=most)
-    return best if counts.get(best, 0) > _WORTH * alone else most
 
 
 def _is_near(lanes: Lanes, load: Load) -> bool:

@@ -12,7 +12,6 @@ from dataclasses import replace
 from math import prod
 
 from spmd.analysis.affine import Affine, Variable
-from spmd.compiler.schedule.columns import column_block, column_nest
 from spmd.compiler.schedule.fusibility import cost_of
 from spmd.compiler.schedule.fusion import Unit
 from spmd.compiler.schedule.nest import Leaf, Load, Nest, Store
@@ -32,7 +31,7 @@ Rows = tuple[tuple[int, ...], tuple[int, ...]]
 
 
 def row_groups(units: Sequence[Unit]) -> list[list[Unit]]:
-    """`units`, neighbours that go over the same rows, or columns, taken together."""
+    """`units`, neighbours that go over the same rows, taken together."""
     groups: list[list[Unit]] = []
     shape: tuple[int, ...] | None = None
     folded: tuple[int, ...] = ()
@@ -56,7 +55,7 @@ def _without_last_points(group: list[Unit]) -> Iterator[list[Unit]]:
     """`group`, and by itself what is computed once a row at its end, where nothing is gained by doing it row by row."""
     end = len(group)
     shape, folded = max(((unit.shape, unit.reduced) for unit in group), key=lambda rows: len(rows[1]))
-    if folded and folded[-1] == len(shape) - 1:  # of columns, points are neighbours
+    if folded:
         row = prod(shape[dimension] for dimension in folded)
         while end > 1 and not group[end - 1].is_reduction and row * prod(group[end - 1].shape) == prod(shape):
             if _SIDE_BY_SIDE * sum(map(cost_of, group[end - 1].ops)) <= row:
@@ -77,8 +76,7 @@ def _rows(unit: Unit) -> Rows | None:
         return None
     folded = prod(unit.shape[dimension] for dimension in unit.reduced)
     if unit.reduced[-1] != len(unit.shape) - 1:
-        fits = folded > FEW and column_block(unit.shape, unit.reduced) is not None
-        return (unit.shape, unit.reduced) if fits else None
+        return None
     if folded <= FEW:
         return unit.shape[:first], ()  # each fold is a point of what comes after
     return (unit.shape, unit.reduced) if folded <= _LONGEST else None
@@ -87,9 +85,6 @@ def _rows(unit: Unit) -> Rows | None:
 def group_nest(group: Sequence[Unit], nests: Sequence[Nest]) -> Nest | None:
     """The nests of a group as one, of which the first loops are shared; None where rows need other rows."""
     longest = min((unit for unit in group if unit.is_reduction), key=_rows_of)
-    if longest.reduced[-1] < len(longest.shape) - 1:
-        nest = column_nest(nests, longest.shape, longest.reduced)
-        return nest if nest is not None and _stays_in_rows(nest) else None
     return row_nest(nests, _rows_of(longest))
 
 
@@ -173,14 +168,10 @@ def same_rows(nest: Nest, written: Affine, read: Affine) -> bool:
 
 
 def in_one_row(nest: Nest, private: Callable[[Value], bool]) -> Nest:
-    """`nest` with a single row of memory, or block of columns, for each value that is private to it."""
+    """`nest` with a single row of memory for each value that is private to it."""
 
     def local(form: Affine) -> Affine:
-        outer = [(nest.extents[v], c) for v, c in form.terms if v in nest.outer]
-        inner = ((v, c) for v, c in form.terms if v not in nest.outer)
-        # Of what lies between the rows of a block of columns, the block is all that is left.
-        closer = tuple((v, c // prod(extent for extent, step in outer if step < c)) for v, c in inner)
-        return Affine(form.offset, closer, form.dynamic)
+        return Affine(form.offset, tuple((v, c) for v, c in form.terms if v not in nest.outer), form.dynamic)
 
     def store(old: Store) -> Store:
         return replace(old, address=local(old.address)) if private(old.value) else old

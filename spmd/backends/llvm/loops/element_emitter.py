@@ -14,7 +14,6 @@ from spmd.analysis.scalar.expression import I1, I64, Expression, MachineType, Pr
 from spmd.backends.llvm.emit.scalars import render_node
 from spmd.backends.llvm.emit.text import FunctionText
 from spmd.backends.llvm.emit.writer import constant_text, llvm_type, suffix
-from spmd.backends.llvm.loops.index32 import narrow_places
 from spmd.backends.llvm.loops.point_context import Rendered
 from spmd.backends.llvm.loops.strides import first_lanes, load_pieces, load_strided
 from spmd.compiler.schedule.lanes import Lanes, is_shuffled
@@ -260,12 +259,6 @@ class PointWriter:
             places = "<" + ", ".join(f"{number} {place}" for place in offsets) + ">"
             lanes = f"getelementptr {type}, ptr {first}, <{self.width} x {number}> {places}"
             return depth, self.text.value(lanes, depth)
-        narrow = narrow_places(self, load, offsets)
-        if narrow is not None:
-            start, (behind, lanes) = self.start_of(load.address), narrow
-            depth = max(start.depth, behind, least)
-            first = self.text.value(f"getelementptr {type}, ptr {pointer}, i64 {start.name}", depth)
-            return depth, self.text.value(f"getelementptr {type}, ptr {first}, <{self.width} x i32> {lanes}", depth)
         form = self.affine(load.address)
         depth = max(form.depth, least)
         places = self.at_width(form, I64, self.width)

@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 
 from spmd.analysis.affine import Variable
 from spmd.backends.llvm.emit.text import FunctionText
-from spmd.backends.llvm.loops.copies import write_copy
 from spmd.backends.llvm.loops.element_emitter import PointWriter
 from spmd.backends.llvm.loops.interleaved import store_turns
 from spmd.backends.llvm.loops.loop_splitting import inside_of, write_either
@@ -18,7 +17,6 @@ from spmd.backends.llvm.loops.loops import LoopWriter, Range
 from spmd.backends.llvm.loops.ordered_updates import write_in_order
 from spmd.backends.llvm.loops.stores import store_all, write_update
 from spmd.backends.llvm.loops.transposed import write_turned
-from spmd.backends.llvm.loops.windows import write_window
 from spmd.backends.llvm.reductions.column_tiling import StripWriter, is_strip
 from spmd.backends.llvm.reductions.reductions import FoldWriter
 from spmd.backends.llvm.reductions.small_axis_reduction import write_short_rows
@@ -44,10 +42,8 @@ class NestWriter:
         self.loops = LoopWriter(self.point, part)
 
     def write(self) -> None:
-        what = self.point.text, self.nest, self.point.pointer, self.loops.part
-        if not write_copy(*what) and not write_window(*what):
-            self._outer(self.nest.outer)
-            assert self.loops.is_part_run, "each part would run the whole of a nest that is cut"
+        self._outer(self.nest.outer)
+        assert self.loops.is_part_run, "each part would run the whole of a nest that is cut"
 
     def write_blocks(self, memory: str, part: Range) -> None:
         """Folds the blocks `part`, by number, and writes what they give to `memory`; the last part, what is left."""

@@ -8,10 +8,8 @@ from types import MappingProxyType
 
 from spmd.backends.llvm.emit.function_emitter import FunctionWriter
 from spmd.backends.llvm.emit.task_function import PartFunction
-from spmd.backends.llvm.loops.copies import apart_copy_of
 from spmd.backends.llvm.loops.loops import Range
 from spmd.backends.llvm.loops.nests import NestWriter
-from spmd.backends.llvm.loops.windows import apart_window_of
 from spmd.backends.llvm.parallel.workers import RUN
 from spmd.compiler.schedule.fold_blocks import shared_blocks
 from spmd.compiler.schedule.nest import Nest
@@ -54,17 +52,13 @@ def _written(writer: FunctionWriter, write: Callable[[PartFunction], None]) -> t
 
 
 def _write_outlined(writer: FunctionWriter, nest: Nest) -> None:
-    """Writes `nest` as a function and a call of it, or where the call stands if it has few points, or stands alone, or
-    is a call by itself.
+    """Writes `nest` as a function and a call of it, or where the call stands if it has few points, or stands alone.
 
     Updates stand apart nevertheless: among registers that live across the copy of what is updated, the processor did
     not foresee where they write, and a histogram took 2.7 times as long.
     """
-    if (
-        (writer.is_one_nest and not any(stage.updates for stage in nest.stages))
-        or apart_copy_of(nest) is not None
-        or apart_window_of(nest) is not None
-        or prod(nest.extents) < (_LEAST_APART if writer.text.depth else _LEAST_APART_OUTSIDE)
+    if (writer.is_one_nest and not any(stage.updates for stage in nest.stages)) or prod(nest.extents) < (
+        _LEAST_APART if writer.text.depth else _LEAST_APART_OUTSIDE
     ):
         NestWriter(nest, writer.text, writer.pointer).write()
         return

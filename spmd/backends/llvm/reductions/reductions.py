@@ -19,9 +19,7 @@ from spmd.backends.llvm.loops.stores import store_all
 from spmd.backends.llvm.reductions.lane_reduction import fold_lanes, lane_fold_of
 from spmd.backends.llvm.reductions.partial_width_reduction import NARROW, fold_narrow_turns, is_narrow
 from spmd.compiler.schedule.fold_blocks import Blocks, block_levels, blocks_of, is_long, points_of_loop, room_of
-from spmd.compiler.schedule.interior import turns_of
 from spmd.compiler.schedule.nest import FOLDED, LoopReduction, Stage
-from spmd.compiler.schedule.rows import FEW
 
 #: Lanes that are folded to one value out of line, at least.
 _LEAST_APART = 64
@@ -55,8 +53,6 @@ class FoldWriter:
             last = stage.reduced[-1] if stage.reduced else None
             if last is not None and is_long(self.point.nest, stage, self.point.lanes):
                 self.loops.nested(stage.reduced[:-1], lambda: self._blocks(stage, last, slots, width), written_out)
-            elif last is not None and (turns := self._unlike_turns(stage, last)) is not None:
-                self.loops.nested(stage.reduced[:-1], lambda: self._each_turn(turns, last, slots, width), written_out)
             elif last is not None and last == self.point.lane and not written_out:
                 length = self.point.nest.extents[last]
                 self.loops.nested(
@@ -82,19 +78,6 @@ class FoldWriter:
         for reduction, names in zip(stage.reductions, slots, strict=True):
             self._step(reduction, names, across, width)
         store_all(self.point, stage.stores, {})
-
-    def _unlike_turns(self, stage: Stage, last: Variable) -> list[Stage] | None:
-        """What is done at each turn of a short loop, where that is not the same."""
-        is_short = last != self.point.lane and self.point.nest.extents[last] <= FEW
-        return turns_of(self.point.nest, stage, last) if is_short else None
-
-    def _each_turn(self, turns: Sequence[Stage], last: Variable, slots: Sequence[list[str]], width: int) -> None:
-        """The turns of a short loop, one after another."""
-        whole = self.point.stage
-        for number, stage in enumerate(turns):
-            self.point.stage = stage
-            self.loops.at(last, str(number), partial(self._turn, stage, slots, False, width))
-        self.point.stage = whole
 
     def _start(self, reduction: LoopReduction, across: bool, width: int) -> list[str]:
         """Room for what is folded, with what it starts from."""
