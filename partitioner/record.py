@@ -70,6 +70,11 @@ class PartitionRecord:
         """Notes what `ops` were written for."""
         self.reshards.update(dict.fromkeys(ops, reshard))
 
+    def is_asked(self, value: Value) -> bool:
+        """Whether the program itself says how `value`, or what shares its layout, is laid out."""
+        spec = None if self.graph is None else self.graph.specs.get(value)
+        return spec is not None and spec.is_annotated
+
     def growths_of(self, value: Value) -> Sequence[Growth]:
         """How `value` came to its axes, in order."""
         spec = None if self.graph is None else self.graph.specs.get(value)

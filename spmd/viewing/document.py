@@ -64,6 +64,8 @@ def document(
         found["measured"] = read_profile(profile, texts)
     if seed is not None:
         found["run"] = run_steps(subject, program, seed)
+    if any(value[2] is None and value[3] for value in program.values):
+        subject.notes.append("shapes that are not known before the program runs count no bytes and no time")
     return found | {
         "grid": _grid(subject, layouts),
         "ops": program.ops,

@@ -72,7 +72,7 @@ class Layouts:
         number = self.globals.number(value)
         if number is not None:
             return number
-        assert self.record is not None and self.record.program is not None
+        assert self.record is not None
         entry: list[Json] = [
             self.texts.of(name_of(value)),
             self.texts.of(str(value.type)),
@@ -80,7 +80,7 @@ class Layouts:
             element_bytes(value.type),
             self.sharding(self.record.layouts.get(value)),
             self.places.number(value.owner) if isinstance(value.owner, Op) else -1,
-            int(value in self.record.program.annotations),
+            int(self.record.is_asked(value)),
             [],
         ]
         number = self.globals.add(value, entry)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from spmd.compiler.schedule.buffers import Buffer, Home
 from spmd.compiler.schedule.costs import bytes_of
 from spmd.compiler.schedule.schedule import NativeRegion, Schedule
@@ -16,6 +18,8 @@ from spmd.viewing.program import Origins, ProgramTables
 from spmd.viewing.tables import Json
 
 ScheduleOf = Callable[[Block], Schedule]
+#: Bytes of a buffer, and when it is first and no longer needed (spmd.compiler.schedule.arena).
+Lifetime = tuple[int, int, int]
 
 
 @dataclass(frozen=True)
@@ -59,52 +63,56 @@ class _Walk:
         arenas: list[list[int]] = []
         returned = {self._memory(value) for value in self.schedule.block.terminator.operands}
         for part in self.schedule.parts:
+            first, last = self._span(part)
             if isinstance(part, NativeRegion):
-                first, last = self.number[part.body.steps[0]], self.number[part.body.steps[-1]]
                 if part.placement.size:
                     arenas.append([part.placement.size, first, last])
                 lives += self._of_region(part)
-                lives += self._handed_on(part.outputs, returned)
+                lives += self._handed_on(part.outputs, returned, first, last)
             else:
-                lives += self._handed_on(part.op.results, returned)
+                lives += self._handed_on(part.op.results, returned, first, last)
                 lives += self._within(part)
         return self.steps, lives, arenas
+
+    def _span(self, part: NativeRegion | KernelCall) -> tuple[int, int]:
+        """The first and the last step of a part of the schedule."""
+        steps = part.body.steps if isinstance(part, NativeRegion) else [part]
+        return self.number[steps[0]], self.number[steps[-1]]
 
     def _memory(self, value: Value) -> Value:
         return self.shown.get(value, value)
 
     def _last_reads(self) -> dict[Value, int]:
+        """The last step of the part that reads each value last: what a part is given lives until it ends."""
         last: dict[Value, int] = {}
-        for number, step in enumerate(self.steps):
-            if isinstance(step, KernelCall) and step.units[0].is_view:
-                pairs = zip(step.op.operands, step.op.results, strict=True)
+        for part in self.schedule.parts:
+            if isinstance(part, KernelCall) and part.units[0].is_view:
+                pairs = zip(part.op.operands, part.op.results, strict=True)
                 self.shown |= {new: self._memory(old) for old, new in pairs}
-            for value in _reads(step):
-                last[self._memory(value)] = last[value] = number
+            reads = part.inputs if isinstance(part, NativeRegion) else _reads(part)
+            last |= dict.fromkeys(map(self._memory, reads), self._span(part)[1])
         return last
 
     def _of_region(self, part: NativeRegion) -> Iterator[Live]:
-        """The buffers of the arena: from the step that makes each to the last that reads what stands on it."""
-        for step in part.body.steps:
-            first = self.number[step]
-            for buffer in step.made:
-                if buffer.home is Home.ARENA:
-                    yield Live(buffer.nbytes, first, self._end(buffer, first), _maker(buffer, step), "temporary")
-            yield from (
-                Live(nbytes, first, first, op, "temporary of a loop") for nbytes, op in _inner_peak(step, set())
-            )
+        """The buffers of the arena, by the steps at whose peaks they are needed."""
+        lifetimes = part.memory.arena.lifetimes()
+        own = [number for number, block in enumerate(part.placement.blocks) if block is None]
+        made = {buffer.number: (buffer, step) for top in part.body.steps for buffer, step in _made(top)}
+        peaks = _peaks(part.body.steps, lifetimes, own)
+        first = self.number[part.body.steps[0]]
+        for number in own:
+            nbytes, begin, end = lifetimes[number]
+            steps = [first + place for place, peak in enumerate(peaks) if begin <= peak < end]
+            if steps:
+                yield Live(nbytes, steps[0], steps[-1], _maker(*made[number]), "temporary")
 
-    def _end(self, buffer: Buffer, first: int) -> int:
-        return max((self.last_read.get(value, first) for value in buffer.values), default=first)
-
-    def _handed_on(self, values: Sequence[Value], returned: set[Value]) -> Iterator[Live]:
-        """What one part of the schedule makes for others."""
+    def _handed_on(self, values: Sequence[Value], returned: set[Value], first: int, last: int) -> Iterator[Live]:
+        """What the part of the schedule from step `first` to step `last` makes for others."""
         for value in values:
             op = value.defining_op
             if op is None or self._memory(value) is not value or value in returned:
                 continue
-            first = next((number for number, step in enumerate(self.steps) if op in step.ops), 0)
-            yield Live(bytes_of(value), first, self.last_read.get(value, first), op, "handed on")
+            yield Live(bytes_of(value), first, self.last_read.get(value, last), op, "handed on")
 
     def _within(self, step: KernelCall) -> Iterator[Live]:
         """What a loop or branch that Python runs needs at its peak."""
@@ -116,15 +124,31 @@ class _Walk:
         yield from (Live(each.nbytes, number, number, each.op, "inside") for each in largest)
 
 
-def _inner_peak(step: Step, seen: set[Buffer]) -> Iterator[tuple[int, Op]]:
-    """The buffers of the blocks that a step runs, the larger ones of alternatives."""
+def _made(step: Step) -> Iterator[tuple[Buffer, Step]]:
+    """The buffers of the arena that a step makes, and those of the blocks that it runs."""
+    yield from ((buffer, step) for buffer in step.made if buffer.home is Home.ARENA)
     for block in step.blocks:
         for inner in block.steps:
-            for buffer in inner.made:
-                if buffer.home is Home.ARENA and buffer not in seen:
-                    seen.add(buffer)
-                    yield buffer.nbytes, _maker(buffer, inner)
-            yield from _inner_peak(inner, seen)
+            yield from _made(inner)
+
+
+def _peaks(steps: Sequence[Step], lifetimes: Sequence[Lifetime], own: Sequence[int]) -> list[int]:
+    """When, of what happens to the arena in order, each step needs the most bytes of the buffers `own`."""
+    sizes, begins, ends = np.array([lifetimes[number] for number in own], np.int64).reshape(-1, 3).T
+
+    def needed(now: int) -> int:
+        return int(sizes[(begins <= now) & (now < ends)].sum())
+
+    found: list[int] = []
+    following = max((begin for _, begin, _ in lifetimes), default=0) + 1
+    for step in reversed(steps):
+        start = min((lifetimes[buffer.number][1] for buffer, _ in _made(step)), default=None)
+        if start is None:
+            found.append(following - 1)
+            continue
+        found.append(max([start, *begins[(begins >= start) & (begins < following)].tolist()], key=needed))
+        following = start
+    return found[::-1]
 
 
 def _at_peak(lives: Sequence[Live]) -> Iterator[Live]:

@@ -64,21 +64,29 @@ class Places:
     entries: list[Json] = field(default_factory=list)
     _numbers: dict[Hashable, int] = field(default_factory=dict)
     _debug: dict[Hashable, str] = field(default_factory=dict)
+    _keys: dict[tuple[int, int], Hashable] = field(default_factory=dict)
     _lines: dict[str, set[int]] = field(default_factory=dict)
     _sources: dict[str, Sequence[str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for op in self.module.walk():
             if (text := op.debug_location) is not None:
-                self._debug.setdefault(key_of(op.location), text)
+                self._debug.setdefault(self.key(op), text)
+
+    def key(self, op: Op) -> Hashable:
+        """What `op` has in common with the ops that were made of the same one of the program."""
+        found = self._keys.get(op.place)
+        if found is None:
+            found = self._keys[op.place] = key_of(op.location)
+        return found
 
     def debug(self, op: Op) -> str | None:
         """The location that the program's producer wrote on `op`, or on what it was made of."""
-        return op.debug_location or self._debug.get(key_of(op.location))
+        return op.debug_location or self._debug.get(self.key(op))
 
     def number(self, op: Op) -> int:
         """The number of the place of `op`: [what messages call it, [file, line] of each level, the innermost first]."""
-        key = key_of(op.location)
+        key = self.key(op)
         number = self._numbers.get(key)
         if number is None:
             number = self._numbers[key] = len(self.entries)
@@ -88,8 +96,8 @@ class Places:
     def _frames(self, op: Op) -> list[list[int]]:
         location = op.location
         frames = [] if isinstance(location, ByteLocation) else [(location.file, location.line)]
-        if location.source.text and location.file == location.source.name:
-            self._sources.setdefault(location.file, location.source.text.split("\n"))
+        if location.source.text and location.file == location.source.name and location.file not in self._sources:
+            self._sources[location.file] = location.source.text.split("\n")
         frames += [(file, int(line)) for file, line in _FILE.findall(self.debug(op) or "")[:_DEEPEST]]
         for file, line in frames:
             self._lines.setdefault(file, set()).update(range(max(1, line - _AROUND), line + _AROUND + 1))

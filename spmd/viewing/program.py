@@ -11,7 +11,7 @@ from partitioner.sharding import ShardedType
 from spmd.dialects.core import Trait, has_trait
 from spmd.ir import Block, Function, Op, Value
 from spmd.viewing.layouts import Layouts, element_bytes, name_of, static_shape
-from spmd.viewing.places import Places, key_of, scope_of
+from spmd.viewing.places import Places, scope_of
 from spmd.viewing.tables import Json, Texts, short
 
 
@@ -41,7 +41,7 @@ class ProgramTables:
         graph = self.record.graph if self.record is not None else None
         for edge in graph.edges if graph is not None else ():
             if edge.op is not None and edge.name == edge.op.name:
-                self.rules.setdefault((edge.name, key_of(edge.op.location)), short(str(edge.rule)))
+                self.rules.setdefault((edge.name, self.places.key(edge.op)), short(str(edge.rule)))
 
     def add_functions(self, entry: Function, functions: Iterable[Function]) -> None:
         """The ops of `entry`, and those of what else there is."""
@@ -85,7 +85,7 @@ class ProgramTables:
         ]
         self.ops.append(entry)
         entry[2] = [self._value(value, number) for value in op.results]
-        self._by_place[op.name, key_of(op.location)].append(number)
+        self._by_place[op.name, self.places.key(op)].append(number)
         if has_trait(op, Trait.RUNS_REGIONS):
             for place, region in enumerate(op.regions):
                 inner = self._scope(
@@ -138,12 +138,12 @@ class ProgramTables:
         return len(self.reshards) - 1
 
     def _rule(self, op: Op) -> int:
-        rule = self.rules.get((op.name, key_of(op.location)))
+        rule = self.rules.get((op.name, self.places.key(op)))
         return -1 if rule is None else self.texts.of(rule)
 
     def at(self, op: Op) -> list[int]:
         """The ops of the name of `op` that stand where it does, in order."""
-        return self._by_place.get((op.name, key_of(op.location)), [])
+        return self._by_place.get((op.name, self.places.key(op)), [])
 
 
 @dataclass
@@ -162,7 +162,7 @@ class Origins:
         number = self._found.get(op)
         if number is None:
             numbers = self.program.at(op) or [-1]
-            key = op.name, key_of(op.location)
+            key = op.name, self.program.places.key(op)
             number = self._found[op] = numbers[min(self._turns[key], len(numbers) - 1)]
             self._turns[key] += 1
         return number

@@ -72,6 +72,10 @@ class Arena:
         self.needed -= self._sizes[number]
         self._ends[number] = self._now
 
+    def lifetimes(self) -> list[tuple[int, int, int]]:
+        """Bytes of each buffer, and when it is first and no longer needed, by what happens to the arena in order."""
+        return list(zip(self._sizes, self._begins, self._ends, strict=True))
+
     def place(self) -> Placement:
         """Where the buffers lie: those that are needed at one time apart from each other."""
         sizes, begins, ends = (np.array(each, np.int64) for each in (self._sizes, self._begins, self._ends))

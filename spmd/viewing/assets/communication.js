@@ -83,7 +83,7 @@
         drawn.push(svg("rect", { class: nbytes ? "heat" : "heat none", x: left + column * size, y: top + row * size, width: size - 1, height: size - 1, ...(nbytes ? { fill: view.ramp(0.12 + (0.88 * nbytes) / most) } : {}), "data-bytes": nbytes, onclick: () => view.select({ rank: row * step }) }, svg("title", {}, text)));
       }
     }
-    const every = Math.max(1, Math.ceil(side / 16));
+    const every = Math.max(1, Math.ceil((7 * String(data.grid.size).length + 8) / size));
     const marks = Array.from({ length: side }, (_, at) => at).filter((at) => at % every === 0).flatMap((at) => [
       svg("text", { x: left + at * size + size / 2, y: top - 6, "text-anchor": "middle", class: "small" }, at * step),
       svg("text", { x: left - 6, y: top + at * size + size / 2 + 4, "text-anchor": "end", class: "small" }, at * step),

@@ -10,10 +10,19 @@
     const mesh = data.grid.mesh >= 0 ? data.meshes[data.grid.mesh] : null;
     if (mesh && mesh.axes.length && !mesh.order && view.mesh.size(mesh) === data.grid.size) {
       const last = mesh.axes.length > 1 ? mesh.axes[mesh.axes.length - 1][1] : data.grid.size;
-      return { columns: Math.min(last, 64), axes: mesh.axes };
+      return { columns: columns(data, last), axes: mesh.axes };
     }
     const axes = [["replica", data.grid.replicas], ["partition", data.grid.partitions]].filter((axis) => axis[1] > 1);
-    return { columns: Math.min(data.grid.partitions > 1 ? data.grid.partitions : data.grid.size, 64), axes };
+    return { columns: columns(data, data.grid.partitions > 1 ? data.grid.partitions : data.grid.size), axes };
+  };
+  // As many columns as `last`; where that makes a long strip, as many as make the units of the network whole rows.
+  const columns = (data, last) => {
+    const { size, levels } = data.grid;
+    const fits = (count) => levels.every(([, processes]) => !processes || processes % count === 0 || count % processes === 0);
+    const wide = Math.min(64, Math.max(1, Math.round(Math.sqrt(1.5 * size))));
+    if (last <= 64 && size / last <= 24) return last;
+    for (let count = wide; count > 1; count--) if (size % count === 0 && (count % last === 0 || last % count === 0) && fits(count)) return count;
+    return Math.min(last, 64);
   };
 
   const told = (data, rank) => {

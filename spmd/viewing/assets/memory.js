@@ -4,7 +4,7 @@
 (() => {
   const { el, svg } = view;
   const [WIDTH, HEIGHT, LEFT, TOP] = [760, 300, 76, 16];
-  const MOST_LAYERS = 12;
+  const MOST_LAYERS = 8;
   const state = { step: -1 };
 
   const sum = (numbers) => numbers.reduce((total, number) => total + number, 0);
@@ -74,7 +74,7 @@
       lower = upper;
     };
     add(new Float64Array(count).fill(base), "var(--quiet)", `arguments and results: ${view.bytes(base)}`);
-    sums.forEach((row, at) => add(row.map((nbytes, step) => nbytes + lower[step]), view.colour(at, names.length + 1), names[at] || "other lines"));
+    sums.forEach((row, at) => add(row.map((nbytes, step) => nbytes + lower[step]), view.categories[at], names[at] || "other lines"));
     const step = state.step >= 0 ? state.step : peak;
     const marks = [0, 0.25, 0.5, 0.75, 1].map((part) => [
       svg("line", { x1: LEFT, x2: LEFT + WIDTH, y1: y(part * most), y2: y(part * most), class: "rule" }),

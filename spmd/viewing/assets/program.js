@@ -27,16 +27,20 @@
         ...scope.ops.filter((id) => !QUIET.has(data.ops[id].name)).map((id) => ({ kind: "op", label: data.ops[id].name, ops: [id], op: id })),
       ].sort((a, b) => a.ops[0] - b.ops[0]);
     }
-    node.children = found.length > MOST ? chunks(data, found) : found;
-    return node.children;
+    const scopes = found.filter((each) => each.kind === "scope");
+    const ops = found.filter((each) => each.kind !== "scope");
+    // Where there are too many, runs of ops stand together; scopes only where they alone are too many.
+    if (found.length > MOST) found = [...(scopes.length > MOST ? chunks(scopes, "scopes") : scopes), ...(ops.length > 12 ? chunks(ops, "ops") : ops)].sort((a, b) => a.ops[0] - b.ops[0]);
+    node.children = found;
+    return found;
   };
-  const chunks = (data, found) => {
+  const chunks = (found, what) => {
     const size = Math.ceil(found.length / Math.min(32, Math.ceil(found.length / 12)));
     const made = [];
     for (let at = 0; at < found.length; at += size) {
       const parts = found.slice(at, at + size);
       const ops = parts.flatMap((part) => part.ops).sort((a, b) => a - b);
-      made.push({ kind: "chunk", label: `ops ${at + 1}–${at + parts.length}`, ops, parts });
+      made.push({ kind: "chunk", label: `${what} ${at + 1}–${at + parts.length}`, ops, parts });
     }
     return made;
   };

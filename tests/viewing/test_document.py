@@ -1,0 +1,193 @@
+"""The data of a page: what it says of a program is what the compiler, the partitioner and the prediction say."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import partitioner
+import spmd
+from partitioner.report import collectives
+from spmd.compiler.pipeline.prepare import prepare
+from spmd.predict.machine import default_machine
+from spmd.predict.prediction import predict
+from spmd.viewing.page import embedded
+from spmd.viewing.places import scope_of
+from tests.predict.programs import DATA_PARALLEL, SHARDED
+from tests.viewing.programs import DYNAMIC, EMPTY, HOSTILE, LAYERS, LOOP, shown
+
+PROGRAMS = {"layers": LAYERS, "data parallel": DATA_PARALLEL, "sharded": SHARDED, "loop": LOOP}
+SINGULAR = {"hostile": HOSTILE, "dynamic": DYNAMIC, "empty": EMPTY}
+
+
+def data_of(text: str) -> Any:
+    return shown(text).documents[0]
+
+
+def text_of(data: Any, number: int) -> str:
+    return str(data["texts"][number])
+
+
+@pytest.mark.parametrize("name", [*PROGRAMS, *SINGULAR])
+def test_the_data_is_json_in_which_every_number_is_a_place_of_its_table(name: str) -> None:
+    data = json.loads(json.dumps(data_of((PROGRAMS | SINGULAR)[name]), allow_nan=False))
+    tables = {key: len(data[key]) for key in ("texts", "ops", "values", "scopes", "places", "shardings", "globals")}
+    for title, operands, results, scope, place, reshard, rule in data["ops"]:
+        assert title < tables["texts"] and scope < tables["scopes"] and place < tables["places"]
+        assert all(value < tables["values"] for value in (*operands, *results))
+        assert reshard < len(data["reshards"]) and rule < tables["texts"]
+    for _, _, _, _, whole, sharding, op, _ in data["values"]:
+        assert whole < tables["globals"] and sharding < tables["shardings"] and op < tables["ops"]
+    for _, _, _, _, ops, _ in data["units"]:
+        assert all(op < tables["ops"] for op in ops)
+
+
+@pytest.mark.parametrize("text", [LAYERS, SHARDED])
+def test_collectives_are_those_of_the_partition_table(text: str) -> None:
+    data = data_of(text)
+    rows = collectives(partitioner.partition(spmd.parse(text)).module)
+    assert rows
+    told = [
+        (each["kind"], max(sum(m["sent"] for m in each["messages"]), sum(m["received"] for m in each["messages"])))
+        for each in data["collectives"]
+    ]
+    assert told == [(row.kind, row.bytes) for row in rows]
+
+
+def test_every_resharding_says_which_value_goes_from_where_to_where_for_whom() -> None:
+    data = data_of(LAYERS)
+    why = [data["reshards"][data["ops"][each["op"]][5]] for each in data["collectives"]]
+    told = [(each["from"], each["to"]) for each in why]
+    assert all(before != after for before, after in told)
+    names = [text_of(data, data["globals"][each["value"]][0]) for each in why]
+    assert sorted(names) == ["%t", "%y"]
+    assert data["shardings"][why[names.index("%y")]["from"]]["partial"]
+
+
+def test_the_way_to_every_axis_ends_at_a_layout_that_the_program_asks_for() -> None:
+    data = data_of(LAYERS)
+    wholes = data["globals"]
+
+    def ends(number: int, dimension: int) -> bool:
+        *_, asked, grown = wholes[number]
+        steps = [growth for growth in grown if growth[0] == dimension]
+        return bool(asked) or any(ends(growth[4], growth[5]) for growth in steps)
+
+    cut = [
+        (number, dimension)
+        for number, entry in enumerate(wholes)
+        if entry[4] >= 0
+        for dimension, axes in enumerate(data["shardings"][entry[4]]["dims"])
+        if axes
+    ]
+    assert len(cut) > 5
+    assert all(ends(number, dimension) for number, dimension in cut)
+
+
+@pytest.mark.parametrize("text", PROGRAMS.values(), ids=PROGRAMS)
+def test_time_is_what_is_predicted(text: str) -> None:
+    data = data_of(text)
+    processes = spmd.ProcessGrid(*map(int, (data["grid"]["replicas"], data["grid"]["partitions"])))
+    prediction = predict(prepare(spmd.parse(text), processes), default_machine())
+    told = data["prediction"]
+    assert (told["seconds"], told["levels"]) == (prediction.seconds, dict(prediction.levels))
+    for track in data["timeline"]["tracks"]:
+        assert track["moments"][-1][3] == pytest.approx(prediction.seconds * 1e9, abs=1)
+    alike = [rank for track in data["timeline"]["tracks"] for rank in track["ranks"]]
+    assert sorted(alike) == list(range(prediction.grid.size))
+    assert sum(seconds for _, seconds in data["timeline"]["critical"]) == pytest.approx(prediction.seconds)
+
+
+def live_at(memory: Any, step: int, kind: str = "") -> int:
+    rows = memory["live"]
+    return sum(nbytes for nbytes, first, last, *_, what in rows if first <= step <= last and what.startswith(kind))
+
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+@pytest.mark.parametrize("text", [*PROGRAMS.values(), (EXAMPLES / "sharded" / "step.mlir").read_text()])
+def test_memory_is_what_the_run_reserves(text: str) -> None:
+    memory = data_of(text)["memory"]
+    steps = range(len(memory["steps"]))
+    assert max(live_at(memory, step) for step in steps) == pytest.approx(memory["footprint"]["temporaries"], rel=0.05)
+    for size, first, last in memory["arenas"]:
+        peak = max(live_at(memory, step, "temporary") for step in range(first, last + 1))
+        assert peak == pytest.approx(size, rel=0.05)
+
+
+def test_scopes_are_the_names_in_locations() -> None:
+    data = data_of(LAYERS)
+    paths = []
+    for _, _, _, scope, *_ in data["ops"]:
+        names = []
+        while scope > 0:
+            name, scope = data["scopes"][scope]
+            names.append(text_of(data, name))
+        paths.append("/".join(reversed(names)))
+    assert {"jit(step)/block_0/mlp", "jit(step)/block_1/mlp"} <= set(paths)
+
+
+@pytest.mark.parametrize(
+    ("debug", "path"),
+    [
+        ('"jit(f)/block/dot"("f.py":1:2)', ("jit(f)", "block")),
+        ('"jit(f)/transpose(jvp(a/b))/dot"(#loc1)', ("jit(f)", "transpose(jvp(a/b))")),
+        ('"f.py":1:2', ()),
+        ("unknown", ()),
+        ('callsite("g"("f.py":1:2) at "h"("f.py":3:4))', ()),
+        (None, ()),
+        ('"//"', ()),
+    ],
+)
+def test_the_last_name_is_the_op_and_no_scope(debug: str | None, path: tuple[str, ...]) -> None:
+    assert scope_of(debug) == path
+
+
+def test_names_are_shortened_and_cannot_end_their_element() -> None:
+    page = shown(HOSTILE).to_html()
+    assert page.count("<script") == 2 and page.count("</script") == 2
+    assert len(page) < 200_000
+    assert "\u2028" not in embedded(["\u2028"]) and json.loads(embedded(["<&\u2028>"])) == ["<&\u2028>"]
+
+
+def test_what_cannot_be_planned_is_told() -> None:
+    assert any("dynamic" in note or "?" in note for note in data_of(DYNAMIC)["notes"])
+
+
+def test_values_are_what_the_run_gives() -> None:
+    data = shown(LOOP, run=True).documents[0]["run"]
+    given = np.array([entry[0][1] for entry in data["arguments"]], dtype=np.int32).reshape(4, 4, 2)
+    results = spmd.run_parallel(spmd.parse(LOOP), inputs=[[array] for array in given])
+    last = [step for step in data["steps"] if step["values"][0][0][0] == [1, 8]][-1]
+    for rank, (result,) in enumerate(results):
+        assert [int(each) for each in last["values"][rank][-1][1]] == result.ravel().tolist()
+
+
+def test_values_of_many_processes_are_refused() -> None:
+    module = spmd.parse(EMPTY)
+    with pytest.raises(spmd.UsageError, match="at most 64 processes"):
+        spmd.view(module, grid=spmd.ProcessGrid(65, 1), run=True)
+
+
+@pytest.mark.parametrize("text", ["{}", "[1]", "nothing", '{"traceEvents": [{"ph": "X"}]}', '{"traceEvents": 3}'])
+def test_a_file_that_is_no_trace_is_refused(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "trace.json"
+    path.write_text(text)
+    with pytest.raises(spmd.UsageError, match=r"trace\.json: error: is no trace"):
+        spmd.view(spmd.parse(EMPTY), profile=path)
+    with pytest.raises(spmd.UsageError, match="No such file"):
+        spmd.view(spmd.parse(EMPTY), profile=tmp_path / "absent.json")
+
+
+def test_an_executable_is_shown_as_it_is_laid_out() -> None:
+    executable = spmd.compile(spmd.parse(LAYERS), spmd.ProcessGrid(1, 4))
+    data = spmd.view(executable).documents[0]
+    wholes = [text_of(data, data["globals"][value[4]][1]) for value in data["values"][:3]]
+    assert wholes == ["tensor<8x6xf32>", "tensor<6x16xf32>", "tensor<16x5xf32>"]
+    with pytest.raises(spmd.UsageError, match="compiled already"):
+        spmd.view(executable, grid=spmd.ProcessGrid(4, 1))
