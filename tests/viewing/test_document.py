@@ -102,6 +102,13 @@ def test_time_is_what_is_predicted(text: str) -> None:
     assert sum(seconds for _, seconds in data["timeline"]["critical"]) == pytest.approx(prediction.seconds)
 
 
+@pytest.mark.parametrize("text", PROGRAMS.values(), ids=PROGRAMS)
+def test_every_collective_has_its_time_also_those_in_loops(text: str) -> None:
+    told = [(each["kind"], each["seconds"] is not None, each["turns"]) for each in data_of(text)["collectives"]]
+    assert all(known for _, known, _ in told)
+    assert ("collective_permute", True, 2) in told or text is not LOOP
+
+
 def live_at(memory: Any, step: int, kind: str = "") -> int:
     rows = memory["live"]
     return sum(nbytes for nbytes, first, last, *_, what in rows if first <= step <= last and what.startswith(kind))
@@ -156,7 +163,7 @@ def test_names_are_shortened_and_cannot_end_their_element() -> None:
 
 
 def test_what_cannot_be_planned_is_told() -> None:
-    assert any("dynamic" in note or "?" in note for note in data_of(DYNAMIC)["notes"])
+    assert any("not known before the program runs" in note for note in data_of(DYNAMIC)["notes"])
 
 
 def test_values_are_what_the_run_gives() -> None:

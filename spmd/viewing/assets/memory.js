@@ -109,7 +109,7 @@
       el("tr", op >= 0 ? view.selectable({ class: op === view.selection.op ? "selected" : "" }, { op }) : {}, el("td", { title: name }, view.shorten(view.near(name), 70)), el("td", { class: "number" }, view.bytes(nbytes)), el("td", { class: "number" }, view.share(nbytes, totals[step])), el("td", {}, what));
     return el(
       "table", { class: "rows" },
-      el("caption", {}, `step ${step + 1}${step === peak ? ", the peak" : ""}: ${view.shorten(data.text(data.memory.steps[step]), 100)}; ${view.bytes(totals[step])} live`),
+      el("caption", {}, `step ${step + 1}${step === peak ? ", the peak" : ""}: ${data.memory.steps.length ? view.shorten(data.text(data.memory.steps[step]), 100) : "nothing runs"}; ${view.bytes(totals[step])} live`),
       el("thead", {}, el("tr", {}, ["line", "bytes", "share", "what"].map((name) => el("th", { scope: "col", class: name === "bytes" || name === "share" ? "number" : "" }, name)))),
       el("tbody", {},
         row("arguments", sum(data.memory.arguments), `${data.memory.arguments.length} arrays`, -1),
