@@ -24,6 +24,7 @@ from types import TracebackType
 from typing import Any, NoReturn
 
 from collectives import endings
+from collectives.processes import end_with_parent, name_of
 
 REPORTS_VARIABLE = "SPMD_FAILURE_REPORTS"
 #: What stands around a report, the rank and a newline before it, on stderr of a rank that cannot see the folder: it is
@@ -38,7 +39,6 @@ ELASTIC_VARIABLE = "SPMD_ELASTIC_MIN_RANKS"
 EXIT_FAILURE = 1
 EXIT_INTERRUPTED = 130
 _LAUNCHERS = ("mpirun", "mpiexec", "prterun", "prted", "orted", "hydra_pmi_proxy")
-_PR_SET_PDEATHSIG = 1
 
 #: The number of a rank that joined a job which ran already, as that counts.
 NUMBER_VARIABLE = "SPMD_ELASTIC_RANK"
@@ -123,17 +123,11 @@ def come_first() -> None:
 
 
 def _meet_launcher() -> None:
-    """When a launcher started this process: know the rank, and end if the launcher dies without ending its ranks.
-
-    Linux only: elsewhere the parent does not tell its name.
-    """
+    """When a launcher started this process: know the rank, and end if the launcher dies without ending its ranks."""
     global _launched_rank
-    try:
-        with open(f"/proc/{os.getppid()}/comm") as stream:
-            parent = stream.read().strip()
-    except OSError:
+    if launched_rank() is None and KEPT_VARIABLE not in os.environ:
         return
-    if parent in _LAUNCHERS:
+    if name_of(os.getppid()) in _LAUNCHERS:
         end_with_parent()
         if ELASTIC_VARIABLE in os.environ:
             _be_lost_when_leaving()
@@ -148,14 +142,6 @@ def _meet_launcher() -> None:
 def launched_rank() -> int | None:
     """The rank that the environment gives this process, if any."""
     return next((int(os.environ[name]) for name in _RANK_VARIABLES if name in os.environ), None)
-
-
-def end_with_parent(number: int = signal.SIGTERM) -> None:
-    """Have the system send this process signal ``number`` when its parent dies, where the system can (Linux)."""
-    if sys.platform.startswith("linux"):
-        import ctypes  # late: ranks alone need it
-
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, number)
 
 
 def _mark_running() -> None:

@@ -21,6 +21,7 @@ from zlib import crc32
 import numpy as np
 from mpi4py import MPI
 
+from collectives import shared_memory
 from collectives.arrays import Array, DType
 from collectives.errors import CommunicationError
 from collectives.operations import AllReduce, Operation, describe
@@ -31,8 +32,6 @@ LEAST = 1 << 22
 MOST_RANKS = 16
 #: Bytes of an operand that travel at a time.
 CHUNK = 1 << 19
-#: Where files are memory.
-FOLDER = "/dev/shm"
 _PAGE = 4096
 
 
@@ -58,20 +57,21 @@ class HostMemory:
         length = _PAGE + (2 * size + 2) * CHUNK
         path, key, descriptor = "", b"", -1
         if comm.rank == 0:
-            with suppress(OSError):
-                # It never has a name, so that nothing stays of it whenever a rank is killed.
-                descriptor = os.open(FOLDER, os.O_RDWR | os.O_TMPFILE, 0o600)
-                os.posix_fallocate(descriptor, 0, length)
-                path, key = f"/proc/{os.getpid()}/fd/{descriptor}", os.urandom(16)
-                os.write(descriptor, key)
+            with suppress(OSError, ImportError):
+                descriptor, path = shared_memory.create(length)
+                key = os.urandom(16)
+                mmap.mmap(descriptor, length)[: len(key)] = key
         path, told = comm.bcast((path, key))
         if comm.rank and told:
-            with suppress(OSError):
-                descriptor = os.open(path, os.O_RDWR)
-        # Another machine may have a file there, not with that content.
-        is_there = bool(told) and descriptor >= 0 and os.pread(descriptor, len(told), 0) == told
-        is_shared = bool(comm.allreduce(is_there, MPI.LAND))
-        memory = np.frombuffer(mmap.mmap(descriptor, length), np.uint8) if is_shared else None
+            with suppress(OSError, ImportError):
+                descriptor = shared_memory.attach(path)
+        memory = np.frombuffer(mmap.mmap(descriptor, length), np.uint8) if descriptor >= 0 else None
+        # Another machine may have memory of that name, not with that content.
+        is_there = bool(told) and memory is not None and memory[: len(told)].tobytes() == told
+        if not comm.allreduce(is_there, MPI.LAND):
+            memory = None
+        if comm.rank == 0 and told:
+            shared_memory.forget(path)
         if descriptor >= 0:
             os.close(descriptor)
         if memory is None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from dataclasses import dataclass
 from collectives.arrays import Array
 from collectives.operations import Operation
 from collectives.scheduler import Scheduler, Stopped
+from collectives.system import usable_processors
 
 #: What a transfer is for, the group, the positions of sender and receiver, the tag.
 Key = tuple[str, tuple[int, ...], int, int, int]
@@ -71,7 +71,7 @@ class World:
 
     def __init__(self, size: int, scheduler: Scheduler | None = None) -> None:
         self.size = size
-        self.scheduler = scheduler or Scheduler(size, len(os.sched_getaffinity(0)))
+        self.scheduler = scheduler or Scheduler(size, len(usable_processors()))
         self.groups: dict[tuple[int, ...], Group] = {}
         self._operations: dict[Operation, Operation] = {}
         self._known: dict[int, Operation] = {}

@@ -14,3 +14,10 @@ VARIABLE = "SPMD_PORTABLE"
 IS_PORTABLE = os.environ.get(VARIABLE, "0") not in ("", "0")
 IS_LINUX = sys.platform == "linux" and not IS_PORTABLE
 IS_MACOS = sys.platform == "darwin"
+
+
+def usable_processors() -> set[int]:
+    """The logical processors that this process may run on."""
+    if IS_LINUX:
+        return os.sched_getaffinity(0)
+    return set(range(os.cpu_count() or 1))

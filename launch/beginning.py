@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 from collectives import endings
-from launch.lingering import running_children
+from collectives.processes import environment_of, running_children
 
 LOOK_SECONDS = 0.5
 #: How often a job is started at most; where it failed and no rank was seen to be lost.
@@ -64,8 +64,5 @@ class Beginning:
 
 def _ranks(process: str) -> list[int]:
     """Which rank a process is; none where it is no rank, or has ended and nobody has heard of it."""
-    try:
-        variables = Path(f"/proc/{process}/environ").read_bytes().split(b"\0")
-    except OSError:
-        return []
+    variables = environment_of(process)
     return [int(text.removeprefix(_RANK)) for text in variables if text.startswith(_RANK)]

@@ -14,14 +14,17 @@ from types import FrameType
 from typing import Protocol
 
 from collectives import endings, failure, records
-from collectives.failure import ELASTIC_VARIABLE, REPORTS_VARIABLE, end_with_parent
+from collectives.failure import ELASTIC_VARIABLE, REPORTS_VARIABLE
+from collectives.processes import ends_with_parent, running_children, start_of
+from collectives.shared_memory import FOLDER
+from collectives.system import IS_LINUX
 from launch import rank, remote
 from launch.banners import BannerFilter
 from launch.beginning import LOOK_SECONDS, MOST_STARTS, Beginning
 from launch.connection_filter import ConnectionFilter
 from launch.folders import job_folder
 from launch.hydra_banners import HydraBannerFilter
-from launch.lingering import Lingering, running_children
+from launch.lingering import Lingering
 from launch.listeners import Listeners
 from launch.mpi_start import MpiStart
 from launch.mpirun import LOOPBACK_ALONE, WITHOUT_NETWORK, Kind
@@ -30,7 +33,6 @@ from launch.silence import SilentHosts
 from launch.stopped import StoppedRanks, UnneededRanks
 from launch.streams import PATIENCE_SECONDS, Stream, say
 from spmd.runtime.requests import RunningJob
-from spmd.support.processes import start_of
 
 FORWARDED = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2"))
 ENDING = frozenset(FORWARDED[:3])
@@ -38,7 +40,7 @@ ENDING = frozenset(FORWARDED[:3])
 _ENDING_SECONDS = 10.0
 #: The pause between two looks, and for how long, while the launcher begins to listen.
 _FIRST_LOOK_SECONDS, _FIRST_SECONDS = 0.02, 2.0
-SHARED_MEMORY = Path("/dev/shm")
+SHARED_MEMORY = Path(FOLDER)
 SHARED_VARIABLE = "OMPI_MCA_btl_sm_backing_directory"
 
 
@@ -126,7 +128,7 @@ def _run_once(
                 stdout=printing,
                 stderr=writing,
                 pass_fds=(messages, printed),
-                preexec_fn=end_with_parent,
+                preexec_fn=ends_with_parent(),
             )
         except OSError as error:
             say(f"spmd launch: {command[0]}: {error.strerror}")
@@ -158,7 +160,7 @@ def _of_this_machine(alone: bool, grows: bool) -> Iterator[dict[str, str]]:
         yield {}
         return
     network = LOOPBACK_ALONE if grows else WITHOUT_NETWORK
-    if not SHARED_MEMORY.is_dir() or SHARED_VARIABLE in os.environ:
+    if not (IS_LINUX and SHARED_MEMORY.is_dir()) or SHARED_VARIABLE in os.environ:
         yield network
         return
     with job_folder(SHARED_MEMORY) as folder:

@@ -9,6 +9,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from collectives.processes import running_children
+
 #: How long a launcher may take to end after its last rank, on a machine that does much else.
 SURE_SECONDS = 5.0
 
@@ -33,24 +35,3 @@ class Lingering:
     def clean_up(self) -> None:
         """Removes the folder that the launcher, killed by now, would have removed at its end."""
         shutil.rmtree(Path(tempfile.gettempdir()) / f"ompi.{self._launcher}", ignore_errors=True)
-
-
-def running_children(process: int) -> list[str] | None:
-    """The processes that `process` has started and that have not ended; None where it has itself, or nobody tells."""
-    try:
-        lists = [path.read_text().split() for path in Path(f"/proc/{process}/task").glob("*/children")]
-    except OSError:
-        return None
-    return [child for children in lists for child in children if _runs(child)] if lists else None
-
-
-def _runs(process: str) -> bool:
-    return state_of(process) not in "ZX"
-
-
-def state_of(process: str) -> str:
-    """The state of a process, as Linux names it (R, S, T: stopped, Z: ended, ...); X where there is none."""
-    try:
-        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
-    except (OSError, IndexError):
-        return "X"

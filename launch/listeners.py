@@ -11,9 +11,9 @@ import ctypes
 import os
 import socket
 from collections.abc import Iterator
-from pathlib import Path
 
-from launch.lingering import running_children
+from collectives.processes import name_of, running_children
+from collectives.system import IS_LINUX
 
 _PIDFD_GETFD = 438  # its number on every processor
 _LOOPBACK = b"lo\0"
@@ -33,7 +33,7 @@ class Listeners:
 
         Hydra's proxies call its launcher by the machine's name: nothing is bound until there are ranks.
         """
-        for process in self._processes() if hasattr(os, "pidfd_open") else ():
+        for process in self._processes() if IS_LINUX else ():
             with contextlib.suppress(OSError):  # it has ended
                 handle = os.pidfd_open(process)
                 try:
@@ -47,7 +47,7 @@ class Listeners:
         launchers, begun = [str(self._launcher)], False
         for process in launchers:
             for child in running_children(int(process)) or ():
-                if _name(child).startswith(_PROXIES):
+                if name_of(child).startswith(_PROXIES):
                     launchers.append(child)
                 else:
                     begun = True
@@ -73,7 +73,9 @@ def cut_connections(process: int, host: str) -> None:
     except OSError:
         return
     addresses = {str(entry[4][0]) for entry in found}
-    with contextlib.suppress(OSError, AttributeError):  # it has ended, or this system has no such descriptors
+    if not IS_LINUX:
+        return
+    with contextlib.suppress(OSError):  # it has ended
         handle = os.pidfd_open(process)
         try:
             for number, _ in sockets(process):
@@ -87,13 +89,6 @@ def cut_connections(process: int, host: str) -> None:
 def _peer(connected: socket.socket) -> str:
     """The address at the other end; IPv4's own where it is written as one of IPv6."""
     return str(connected.getpeername()[0]).removeprefix("::ffff:")
-
-
-def _name(process: str) -> str:
-    try:
-        return Path(f"/proc/{process}/comm").read_text()
-    except OSError:
-        return ""
 
 
 def sockets(process: int) -> Iterator[tuple[int, str]]:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from collectives import endings, failure
+from collectives.processes import end_with_parent
 from launch import listeners
 
 FORWARDED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2")
@@ -83,7 +84,7 @@ def main(arguments: list[str]) -> None:
     _close_listeners()
     child = os.fork()
     if not child:
-        failure.end_with_parent(signal.SIGKILL)
+        end_with_parent(signal.SIGKILL)
         try:
             os.execvp(arguments[0], arguments)
         except OSError as error:

@@ -25,6 +25,7 @@ from types import FrameType
 from typing import NoReturn
 
 from collectives import endings, failure
+from collectives.processes import ends_with_parent
 from launch import hosts, rank, silence
 from launch.hosts import Host
 from launch.stopped import StoppedRanks
@@ -127,7 +128,7 @@ def _run(there: Sequence[str], program: Sequence[str], number: int) -> int:
     shell = subprocess.Popen(
         [*there, keeper],
         stdin=subprocess.PIPE,
-        preexec_fn=lambda: failure.end_with_parent(signal.SIGKILL),
+        preexec_fn=ends_with_parent(signal.SIGKILL),
     )
     assert shell.stdin is not None
     lifeline = shell.stdin.fileno()

@@ -12,9 +12,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from collectives.processes import start_of
 from launch.listeners import cut_connections
 from spmd.runtime.silence import Silence, take_reports
-from spmd.support.processes import start_of
 
 _PREFIX = "lost-"
 

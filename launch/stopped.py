@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 from collectives import endings
-from launch.lingering import running_children, state_of
+from collectives.processes import command_of, running_children, state_of
 
 #: In the command line of a rank that joins (`spmd.elastic.newcomer`).
 _JOINING = re.compile(rb"SPMD_ELASTIC_RANK'\] = '(\d+)'")
@@ -57,7 +57,7 @@ class UnneededRanks:
             begun = endings.ranks_that_have_begun(self._reports)
             for child in running_children(self._launcher) or []:
                 with contextlib.suppress(OSError):
-                    joining = _JOINING.search(Path(f"/proc/{child}/cmdline").read_bytes())
+                    joining = _JOINING.search(command_of(child))
                     if joining is not None and int(joining[1]) not in begun:
                         os.kill(int(child), signal.SIGKILL)
         return []

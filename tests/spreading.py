@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from spmd.support.machine import processors
+from collectives.system import usable_processors as processors
 from tests.mpi.ranks import inside_ranks
 
 #: Folders and files, below this one, whose tests start ranks, or other processes that take a processor each.

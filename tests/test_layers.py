@@ -80,10 +80,10 @@ ALLOWED = {
     | {"spmd.dialects", "spmd.analysis", "spmd.compiler", "spmd.runtime", "spmd.predict", "spmd.io"}
     | {"partitioner", "collectives", "spmd.support.usage", "spmd.version"},
     "spmd.checkpoint": BASE | {"partitioner", "spmd.runtime.world"},
-    "spmd.elastic": BASE | {"collectives", "spmd.checkpoint", "spmd.runtime", "spmd.support.processes"},
+    "spmd.elastic": BASE | {"collectives", "spmd.checkpoint", "spmd.runtime", "collectives.processes"},
     "spmd.runtime": BASE
     | {"spmd.dialects", "spmd.analysis", "spmd.backends", "spmd.compiler", "partitioner", "collectives"}
-    | {"spmd.support.processes", "spmd.support.usage"},
+    | {"spmd.support.usage"},
 }
 #: The folders of back ends.
 INSIDES = {f"spmd.backends.{folder.parent.name}" for folder in (ROOT / "spmd" / "backends").glob("*/__init__.py")}

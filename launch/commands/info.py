@@ -13,6 +13,7 @@ import subprocess
 import sys
 
 from collectives.states import ranges_text
+from collectives.system import usable_processors
 from launch import mpirun
 from spmd.backends.native import native_backend
 from spmd.compiler.pipeline.options import default_backends
@@ -140,7 +141,7 @@ def _of_rank() -> str:
     import numpy as np  # noqa: F401 (to be loaded)
     import scipy.linalg  # noqa: F401
 
-    allowed = sorted(machine.processors())
+    allowed = sorted(usable_processors())
     libraries = ", ".join(f"{name}: {threads}" for name, threads in thread_share.in_force())
     why = "its share" if thread_share.taken is not None else "as the environment says"
     return f"{os.uname().nodename}, processors {ranges_text(allowed)}; threads of {libraries or 'nothing'} ({why})"

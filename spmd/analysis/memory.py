@@ -8,6 +8,7 @@ from functools import cache, lru_cache
 from math import prod
 from pathlib import Path
 
+from collectives.system import IS_LINUX
 from spmd.support import control_groups
 from spmd.types import TensorType, TupleType, Type
 
@@ -37,10 +38,10 @@ def free_memory() -> int:
     """Bytes that a program may still take without others having to go: of the machine, and of its control groups."""
     limits = [memory_here()]
     try:
-        lines = Path("/proc/meminfo").read_text().splitlines()
+        lines = [] if not IS_LINUX else Path("/proc/meminfo").read_text().splitlines()
         limits += [int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable:")]
     except (OSError, ValueError):
-        pass  # not Linux
+        pass  # the system keeps it to itself
     limits += [limit - used for limit, used in _group_limits()]
     return max(0, min(limits))
 

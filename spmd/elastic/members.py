@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 
 from collectives import failure
-from spmd.support.processes import start_of
+from collectives.processes import start_of
 
 
 @dataclass(frozen=True)

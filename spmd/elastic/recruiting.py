@@ -21,12 +21,12 @@ from mpi4py import MPI
 
 from collectives import failure
 from collectives.failure import REPORTS_VARIABLE
+from collectives.processes import is_child
 from spmd.elastic import admission
 from spmd.elastic.members import Member
 from spmd.elastic.newcomer import START_SECONDS, Briefing, assignment
 from spmd.elastic.settings import Settings
 from spmd.runtime.requests import JoinRequest, attend, open_requests
-from spmd.support.processes import is_child
 
 _LOOK = 0.1  # seconds between two looks
 _STOP_SECONDS = 5.0

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from spmd.support.processes import start_of
+from collectives.processes import start_of
 
 #: The folders of jobs' reports are called so, among the temporary files.
 FOLDER_PREFIX = "spmd-launch-"

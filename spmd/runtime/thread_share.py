@@ -10,6 +10,7 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from collectives.system import usable_processors
 from spmd.support import machine
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def take(world: MPI.Comm) -> None:
     from mpi4py import MPI  # late: importing it starts MPI
 
     node = world.Split_type(MPI.COMM_TYPE_SHARED)
-    everyone = node.allgather(machine.processors())
+    everyone = node.allgather(usable_processors())
     own = everyone.pop(node.rank)
     node.Free()
     if said_by_user() or taken is not None:

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from collectives.system import IS_LINUX
+
 #: Where the groups are, and where the kernel says which are this process's.
 ROOT = Path("/sys/fs/cgroup")
 OF_PROCESS = Path("/proc/self/cgroup")
@@ -15,6 +17,8 @@ OF_PROCESS = Path("/proc/self/cgroup")
 
 def folders(controller: str) -> Iterator[Path]:
     """The folder of each group that this process is in for `controller`, from its own up, of either version."""
+    if not IS_LINUX:
+        return
     try:
         lines = OF_PROCESS.read_text().splitlines()
     except OSError:

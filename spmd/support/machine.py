@@ -1,9 +1,12 @@
 """What the machine under this process offers to ranks: processors, and whose rights we have."""
 
 import os
+import subprocess
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
+from collectives.system import IS_LINUX, usable_processors
 from spmd.support import control_groups
 
 CPU_TOPOLOGY = Path("/sys/devices/system/cpu")
@@ -38,7 +41,7 @@ def default_threads(processes: int = 1) -> int:
 
 def usable_cores() -> int:
     """Physical cores this process may use: its affinity, less what a control group's quota takes away."""
-    cores = _physical_cores(processors())
+    cores = _physical_cores(usable_processors())
     quota = _control_group_quota()
     return cores if quota is None else max(1, min(cores, quota))
 
@@ -48,17 +51,21 @@ def is_root() -> bool:
     return hasattr(os, "geteuid") and os.geteuid() == 0
 
 
-def processors() -> set[int]:
-    """The logical processors that this process may run on."""
-    if hasattr(os, "sched_getaffinity"):
-        return os.sched_getaffinity(0)
-    return set(range(os.cpu_count() or 1))
-
-
 def _physical_cores(processors: set[int]) -> int:
     """Distinct (package, core) pairs behind the logical processors; where the system does not tell, their number."""
+    if not IS_LINUX:
+        return _counted_by_sysctl() or len(processors)
     cores = {_core(CPU_TOPOLOGY / f"cpu{processor}" / "topology") for processor in processors}
     return len(processors) if None in cores else len(cores)
+
+
+@cache
+def _counted_by_sysctl() -> int:
+    """The cores that the system counts (sysctl(8) of macOS and BSD); 0 where it does not."""
+    with suppress(OSError, ValueError):
+        told = subprocess.run(["sysctl", "-n", "hw.physicalcpu"], capture_output=True, text=True, check=False)
+        return int(told.stdout)
+    return 0
 
 
 @cache

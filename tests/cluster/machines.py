@@ -16,7 +16,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from collectives import failure
+from collectives.processes import end_with_parent
 from tests.cluster import remote
 
 ROOT = Path(__file__).parents[2]
@@ -63,7 +63,7 @@ def refusal() -> str | None:
 
 def _end_with_us() -> None:
     """Nothing outlives the tests, however they end."""
-    failure.end_with_parent(signal.SIGKILL)
+    end_with_parent(signal.SIGKILL)
 
 
 class NetworkHost:

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from collectives.failure import ELASTIC_VARIABLE
+from collectives.processes import running_children
 from launch import job, lingering
-from launch.lingering import running_children
 
 #: Starts a process that ends as told, makes a folder as Open MPI's does, and hears no signal.
 LAUNCHER = """

@@ -12,12 +12,11 @@ from pathlib import Path
 import pytest
 
 from collectives.failure import REPORTS_VARIABLE
-from launch.lingering import state_of
+from collectives.processes import start_of, state_of
 from launch.report_filter import ReportFilter
 from launch.silence import SilentHosts, is_left
 from launch.stopped import StoppedRanks
 from spmd.runtime.silence import Silence, take_reports
-from spmd.support.processes import start_of
 
 GRACE = 0.2
 

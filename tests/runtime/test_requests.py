@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from collectives.processes import start_of
 from spmd.runtime.requests import FOLDER_PREFIX, RunningJob, ask, open_requests, running_jobs
-from spmd.support.processes import start_of
 
 
 @pytest.fixture
