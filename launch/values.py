@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collectives.grid import ProcessGrid
 
-_MEMORY = re.compile(r"(\d{1,18}(?:\.\d{1,6})?) ?([kKMGT]?)(i?)B?", re.ASCII)
 _GRID = re.compile(r"(\d{1,18})x(\d{1,18})", re.ASCII)
 
 
@@ -44,13 +43,26 @@ def seconds(text: str) -> float:
 
 def memory(text: str) -> int:
     """A positive number of bytes, such as 500000, 4GB or 1.5 GiB."""
-    match = _MEMORY.fullmatch(text)
-    if match is None:
+    from spmd.support.amounts import read_amount
+
+    size = read_amount(text)
+    if size is None:
         raise argparse.ArgumentTypeError(f"a number of bytes is needed, such as 4GB, got {text!r}")
-    size = int(float(match[1]) * (1024 if match[3] else 1000) ** " KMGT".index(match[2].upper() or " "))
     if size < 1:
         raise argparse.ArgumentTypeError(f"must be at least 1 byte, got {text!r}")
     return size
+
+
+def mesh(text: str) -> dict[str, int]:
+    """``data=8,model=4``: the axes of a mesh and their sizes, major first."""
+    axes: dict[str, int] = {}
+    for entry in text.split(","):
+        name, _, size = entry.strip().partition("=")
+        if not name or not size.isdecimal() or int(size) < 1 or name in axes:
+            text = f"axes and their sizes are needed, each once, such as data=8,model=4, got {text!r}"
+            raise argparse.ArgumentTypeError(text)
+        axes[name] = int(size)
+    return axes
 
 
 def grid(text: str) -> "ProcessGrid":

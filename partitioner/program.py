@@ -52,6 +52,7 @@ class Program:
     groups: dict[int, list[Value]] = field(default_factory=dict)
     devices: dict[Op, int] = field(default_factory=dict)
     manual: dict[Value, frozenset[int]] = field(default_factory=dict)
+    origins: dict[Op, Op] = field(default_factory=dict)
 
 
 def import_program(
@@ -72,6 +73,7 @@ def import_program(
     values: dict[Value, Value] = {}
     block = copy_arguments(function.body, values)
     program = Program(function, block, importer.annotations, importer.groups, importer.devices)
+    program.origins = importer.origins
     for argument, entry in zip(block.arguments, function.argument_attributes, strict=True):
         annotation = reader.of_attributes(dict(entry), [argument.type], function)[0]
         importer.ask(argument, annotation or (_whole(argument, reader) if whole_boundary else None))
@@ -128,6 +130,7 @@ class _Importer:
         self.annotations: dict[Value, Annotation] = {}
         self.groups: dict[int, list[Value]] = {}
         self.devices: dict[Op, int] = {}
+        self.origins: dict[Op, Op] = {}
         self._constants: dict[Value, Block] = {}
         self._used: set[Value] = set()
 
@@ -207,6 +210,7 @@ class _Importer:
             clone.discardable = op.discardable
         else:
             clone = op.clone(operands, regions=copy_local(op, values).regions)
+        self.origins[clone] = op
         values.update(zip(op.results, clone.results, strict=True))
         block.ops.append(clone)
         self._annotate(op, clone)

@@ -42,12 +42,14 @@ if TYPE_CHECKING:
     from spmd.runtime.parallel import run_parallel as run_parallel
     from spmd.runtime.simulation import Simulation as Simulation
     from spmd.runtime.simulation import simulate as simulate
+    from spmd.sharding_search.autoshard import autoshard as autoshard
     from spmd.support.usage import ProcessGrid as ProcessGrid
     from spmd.viewing.view import view as view
 
 _HOMES = {
     "ProcessGrid": "spmd.support.usage",
     "ProcessId": "collectives.grid",
+    "autoshard": "spmd.sharding_search.autoshard",
     "compare": "spmd.comparison.compare",
     "compile": "spmd.compiling",
     "verify": "spmd.compiler.pipeline.verify",

@@ -79,6 +79,10 @@ ALLOWED = {
     "spmd.viewing": BASE
     | {"spmd.dialects", "spmd.analysis", "spmd.compiler", "spmd.runtime", "spmd.predict", "spmd.io"}
     | {"partitioner", "collectives", "spmd.support.usage", "spmd.version"},
+    # The search for layouts proper is the partitioner's; this prices what it finds.
+    "spmd.sharding_search": BASE
+    | {"spmd.dialects", "spmd.analysis", "spmd.compiler", "spmd.predict", "partitioner", "collectives"}
+    | {"spmd.support.usage"},
     "spmd.checkpoint": BASE | {"partitioner", "spmd.runtime.world"},
     "spmd.elastic": BASE | {"collectives", "spmd.checkpoint", "spmd.runtime", "collectives.processes"},
     "spmd.runtime": BASE

@@ -8,10 +8,11 @@ import contextlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from launch import machines, options, output, programs
+from launch import machines, options, output, programs, values
 
 if TYPE_CHECKING:
     from spmd.ir import Module, Op
+    from spmd.sharding_search.plan import Plan
 
 HELP = "print the program of one process of a program with shardings, and a table of its collectives"
 
@@ -26,6 +27,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="propagate no parts of axes, and nothing along dimensions that are sliced, padded, joined or slid over",
     )
+    auto = parser.add_argument_group("a layout that is searched for")
+    auto.add_argument(
+        "--auto", action="store_true", help="lay out what the program does not, as is predicted the fastest"
+    )
+    options.valued(auto, "--mesh", values.mesh, "AXES", "axes and their sizes, major first, such as data=8,model=4")
+    options.valued(auto, "--memory", values.memory, "BYTES", "what a process has, such as 16GB")
+    auto.add_argument("--explain", action="store_true", help="say what was chosen, and what the next best would cost")
+    auto.add_argument("-o", "--output", metavar="OUT", help="write the global program with its shardings here")
     machines.add_arguments(parser)
     shown = parser.add_mutually_exclusive_group()
     shown.add_argument("--table", action="store_true", help="the table alone, without the program")
@@ -47,17 +56,31 @@ def run(args: argparse.Namespace) -> int:
         output.write_program(str(with_rules(spmd.load(args.program), conservative=args.conservative)))
         return 0
     module = programs.load(args.program, args.function)
+    if args.auto:
+        module, plan = _searched(args, module)
+        if args.explain:
+            print(plan.explain())
+        if args.output:
+            spmd.save(module, args.output)
+        if args.explain or args.output:
+            return 0
+    elif given := [name for name in ("mesh", "memory", "explain", "output") if getattr(args, name)]:
+        raise spmd.UsageError(f"--{given[0]} is of a layout that is searched for: it goes with --auto")
     if not partitioner.is_sharded(module):
         raise spmd.UsageError(f"{args.program} has no shardings: it is the program of one process already")
     if partitioner.starts_processes(module, args.function):
         text = "starts processes itself: name one of the functions that it starts with --function"
         raise spmd.UsageError(f"{args.program}: @{args.function} {text}")
     axes = [name.strip() for name in args.axis_priority.split(",") if name.strip()]
+    if args.auto and args.propagate:
+        output.write_program(str(module))
+        return 0
     if args.propagate:
         propagated = with_propagated(module, args.function, axes, conservative=args.conservative)
         output.write_program(str(propagated))
         return 0
-    with _weighed(args):
+    # A searched layout was priced as it is compiled: no machine weighs choices then.
+    with contextlib.nullcontext() if args.auto else _weighed(args):
         parts = partitioner.partition(
             module,
             None,
@@ -76,6 +99,22 @@ def run(args: argparse.Namespace) -> int:
     for note in parts.notes:
         print(f"not split: {note}")
     return 0
+
+
+def _searched(args: argparse.Namespace, module: "Module") -> "tuple[Module, Plan]":
+    """The program with a layout that was searched for, and what was chosen."""
+    import spmd
+
+    if args.mesh is None:
+        raise spmd.UsageError("--auto needs a mesh: --mesh data=8,model=4 names its axes and their sizes")
+    return spmd.autoshard(
+        module,
+        mesh=args.mesh,
+        memory=args.memory,
+        topology=args.topology,
+        machine=args.machine,
+        function=args.function,
+    )
 
 
 def _weighed(args: argparse.Namespace) -> contextlib.AbstractContextManager[None]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 #: From here on three digits round up to 1,000 of a unit.
 _THOUSAND = 999.5
 
@@ -12,3 +14,14 @@ def amount(number: float, unit: str = "B") -> str:
         if number >= _THOUSAND * size / 1e3:
             return f"{number / size:.3g} {prefix}{unit}"
     return f"{number:.0f} {unit}"
+
+
+_AMOUNT = re.compile(r"(\d{1,18}(?:\.\d{1,6})?) ?([kKMGTP]?)(i?)B?", re.ASCII)
+
+
+def read_amount(text: str) -> int | None:
+    """The bytes that `500000`, `4GB` or `1.5 GiB` stand for; None for what is no such text."""
+    found = _AMOUNT.fullmatch(text)
+    if found is None:
+        return None
+    return int(float(found[1]) * (1024 if found[3] else 1000) ** " KMGTP".index(found[2].upper() or " "))

@@ -91,7 +91,11 @@ def work_of_unit(unit: Unit, nests: Sequence[Nest] = ()) -> list[Work]:
     if unit.fused:
         stages = [(nest, stage) for nest in nests or nests_of(unit) for stage in nest.stages]
         return _merged(each for nest, stage in stages for each in _stage_work(nest, stage))
-    (op,) = unit.outputs
+    return work_of_op(unit.outputs[0])
+
+
+def work_of_op(op: Op) -> list[Work]:
+    """The work of an op that is no loop nest; none where it has no kind."""
     return [_WORK[op.name](op)] if op.name in _WORK and _is_static(op) else []
 
 

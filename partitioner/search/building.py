@@ -1,0 +1,407 @@
+"""From a program to the model of it: ops become groups, and values tensors, by the union of their factors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from partitioner.graph import DATA_FLOW, Graph, PropagationEdge, Spec
+from partitioner.mesh import Axes
+from partitioner.program import CONSTRAINT, Program
+from partitioner.reading import ShardingReader
+from partitioner.rules.core import PASS, REDUCE, local_rule
+from partitioner.rules.core import Mapping as Factors
+from partitioner.search.model import (
+    NONE,
+    PARTIAL,
+    Group,
+    Model,
+    Places,
+    Projection,
+    Tensor,
+    Use,
+    all_choices,
+    project,
+)
+from spmd.analysis.loops import trip_count
+from spmd.ir import Block, Op, Value
+from spmd.types import TensorType
+
+#: Ops whose results follow what they read: with them in one group, no layout changes in between.
+_FOLLOWING = frozenset(("stablehlo.transpose", "stablehlo.convert", "stablehlo.reverse", "stablehlo.reduce"))
+#: What is given by these is laid out by them, and joins no other group.
+_SOFT = frozenset(("stablehlo.transpose", "stablehlo.broadcast_in_dim", "stablehlo.iota", "stablehlo.constant"))
+#: What gives their first operand back, but for some elements.
+_UPDATING = frozenset(("stablehlo.dynamic_update_slice", "stablehlo.scatter"))
+#: Seconds that one process would take for all of an op.
+Pricer = Callable[[Op], float]
+
+
+def build_model(
+    program: Program,
+    reader: ShardingReader,
+    axes: Sequence[tuple[str, Axes]],
+    seconds: Pricer,
+    aliases: Mapping[int, int],
+) -> Model:
+    """The model of `program` over named `axes` of the reader's mesh.
+
+    `aliases`: results that are written over arguments. A result that is computed element by element from an argument
+    of its type is taken to come back as that argument, too: the state of a training step.
+    """
+    graph = Graph(program, reader, local_rule)
+    graph.build()
+    return _Builder(program, reader, graph, axes, seconds).model(aliases)
+
+
+class _Sets:
+    """Sets of numbers that grow together; the least number of each stands for it."""
+
+    def __init__(self) -> None:
+        self.parents: list[int] = []
+
+    def new(self) -> int:
+        self.parents.append(len(self.parents))
+        return len(self.parents) - 1
+
+    def find(self, number: int) -> int:
+        while self.parents[number] != number:
+            self.parents[number] = self.parents[self.parents[number]]
+            number = self.parents[number]
+        return number
+
+    def join(self, first: int, second: int) -> None:
+        first, second = self.find(first), self.find(second)
+        self.parents[max(first, second)] = min(first, second)
+
+
+@dataclass(eq=False)
+class _Home:
+    """Where a value is made: a node, and which of the node's dimensions each of its own is (None: cut by nothing)."""
+
+    node: int
+    dimensions: tuple[int | None, ...]
+    summed: tuple[int, ...]
+    soft: bool
+
+
+class _Builder:
+    def __init__(
+        self,
+        program: Program,
+        reader: ShardingReader,
+        graph: Graph,
+        axes: Sequence[tuple[str, Axes]],
+        seconds: Pricer,
+    ) -> None:
+        self.program, self.graph = program, graph
+        self.axes = [(name, reader.mesh.count(parts), parts) for name, parts in axes]
+        self.seconds = seconds
+        self.nodes, self.dimensions = _Sets(), _Sets()
+        self.sizes: list[int] = []  # of dimensions
+        self.owners: list[int] = []  # the node of each dimension
+        self.uncut: set[int] = set()
+        self.homes: dict[Spec, _Home] = {}
+        self.uses: dict[Spec, list[_Home]] = {}
+        self.work: list[tuple[int, float, tuple[int, ...], str]] = []
+        self.born: dict[Spec, int] = {}
+        self.dies: dict[Spec, int] = {}
+        self.kept: set[Spec] = set()
+        self.updated: dict[Spec, Spec] = {}  # what an update of a part is an update of
+        self.fixed: list[tuple[Spec, _Home]] = []
+        self.itemsizes: dict[Spec, int] = {}
+        for value, spec in graph.specs.items():
+            if isinstance(value.type, TensorType):
+                self.itemsizes.setdefault(spec, value.tensor.dtype.itemsize)
+        self.times: dict[Op, float] = {}
+        _count(program.block, 1.0, self.times)
+        self.made: dict[Spec, float] = {}
+        for edge in graph.edges:
+            for spec in edge.specs[edge.count :]:
+                self.made[spec] = self._times(edge)
+
+    def _times(self, edge: PropagationEdge) -> float:
+        if edge.op is not None and edge.name != DATA_FLOW:
+            return self.times.get(edge.op, 1.0)
+        return max((self.made.get(spec, 1.0) for spec in edge.specs[: edge.count]), default=1.0)
+
+    # --- nodes ---
+
+    def _dimension(self, node: int, size: int) -> int:
+        self.sizes.append(size)
+        self.owners.append(node)
+        return self.dimensions.new()
+
+    def home(self, spec: Spec) -> _Home:
+        """Where `spec` is made; a node of its own where no op was seen to make it."""
+        known = self.homes.get(spec)
+        if known is None:
+            node = self.nodes.new()
+            known = _Home(node, tuple(self._dimension(node, size) for size in spec.shape), (), True)
+            self.homes[spec] = known
+            self.born.setdefault(spec, 0)
+        return known
+
+    def model(self, aliases: Mapping[int, int]) -> Model:
+        block = self.program.block
+        arguments = [self.graph.specs.get(argument) if _is_tensor(argument) else None for argument in block.arguments]
+        for spec in arguments:
+            if spec is not None:
+                self.home(spec)
+        for index, edge in enumerate(self.graph.edges):
+            self._edge(index, edge)
+        end = len(self.graph.edges)
+        values = block.terminator.operands
+        results = [self.graph.specs.get(value) if _is_tensor(value) else None for value in values]
+        returned = self._returned(arguments, results, aliases)
+        for result, back in zip(results, returned, strict=True):
+            if result is not None:
+                self._give_back(result, None if back is None else arguments[back], end)
+        for spec in arguments:
+            if spec is not None:
+                self.born[spec], self.dies[spec] = 0, end
+                self.kept.add(spec)
+        return self._finished(arguments, results, returned, end)
+
+    def _returned(
+        self, arguments: list[Spec | None], results: list[Spec | None], aliases: Mapping[int, int]
+    ) -> list[int | None]:
+        """The argument that each result comes back as."""
+        returned = [aliases.get(index) for index in range(len(results))]
+        taken = set(aliases.values())
+        for index, result in enumerate(results):
+            if result is None or not result.shape or returned[index] is not None:
+                continue
+            source = self.homes.get(self.updated.get(result, result))
+            for number, argument in enumerate(arguments):
+                if argument is None or number in taken or source is None:
+                    continue
+                alike = argument.shape == result.shape and self.itemsizes.get(argument) == self.itemsizes.get(result)
+                if alike and self._is_same(self.homes[argument], source):
+                    returned[index] = number
+                    taken.add(number)
+                    break
+        return returned
+
+    def _is_same(self, first: _Home, second: _Home) -> bool:
+        if self.nodes.find(first.node) != self.nodes.find(second.node):
+            return False
+        pairs = zip(first.dimensions, second.dimensions, strict=True)
+        return all(
+            one is not None and other is not None and self.dimensions.find(one) == self.dimensions.find(other)
+            for one, other in pairs
+        )
+
+    def _give_back(self, result: Spec, argument: Spec | None, end: int) -> None:
+        self.home(result)
+        self.dies[result] = end
+        self.kept.add(result)
+        if argument is not None:
+            self.uses.setdefault(result, []).append(self.home(argument))
+        elif result.shape or self.homes[result].summed:
+            node = self.nodes.new()
+            free = _Home(node, tuple(self._dimension(node, size) for size in result.shape), (), False)
+            self.uses.setdefault(result, []).append(free)
+        if result.is_annotated:
+            self.fixed.append((result, self.uses[result][-1] if result in self.uses else self.homes[result]))
+
+    def _edge(self, index: int, edge: PropagationEdge) -> None:
+        for spec in edge.specs:
+            self.dies[spec] = index
+        for spec in edge.specs[edge.count :]:
+            self.born.setdefault(spec, index)
+        if edge.name == DATA_FLOW:
+            for target in edge.specs[edge.count :]:
+                home = self.home(target)
+                for spec in edge.specs[: edge.count]:
+                    self.home(spec)
+                    self.kept.add(spec)
+                    if len(spec.shape) == len(target.shape):
+                        self.uses.setdefault(spec, []).append(home)
+            return
+        rule, node = edge.rule, self.nodes.new()
+        factors = [self._dimension(node, size) for size in rule.sizes]
+        for factor, kind in enumerate(rule.kinds):
+            if kind not in (PASS, REDUCE):
+                self.uncut.add(factors[factor])
+        for mapping in rule.tensors:
+            for several in mapping:
+                wide = [factor for factor in several if rule.sizes[factor] > 1]
+                self.uncut.update(factors[factor] for factor in wide[1:])
+        follows = self._follows(edge)
+        for spec, mapping in zip(edge.specs[: edge.count], rule.operands, strict=True):
+            home, dimensions = self.home(spec), _major(mapping, factors, rule.sizes)
+            if not (follows and home.soft and self._join(node, dimensions, home)):
+                self.uses.setdefault(spec, []).append(_Home(node, dimensions, (), False))
+            if not edge.is_elementwise:
+                self.kept.add(spec)
+        self._results(edge, node, factors)
+        if edge.name in _UPDATING and edge.specs[0].shape == edge.specs[edge.count].shape:
+            self.updated[edge.specs[edge.count]] = self.updated.get(edge.specs[0], edge.specs[0])
+        if edge.op is not None:
+            seconds = self.seconds(edge.op) * self._times(edge)
+            self.work.append((node, seconds, tuple(factors), edge.name))
+
+    def _results(self, edge: PropagationEdge, node: int, factors: list[int]) -> None:
+        rule = edge.rule
+        soft = (edge.is_elementwise and edge.name != CONSTRAINT) or edge.name in _SOFT
+        for spec, mapping in zip(edge.specs[edge.count :], rule.results, strict=True):
+            used = {factor for several in mapping for factor in several}
+            summed = tuple(factors[factor] for factor in rule.of_kind(REDUCE) if factor not in used)
+            made = _Home(node, _major(mapping, factors, rule.sizes), summed, soft)
+            if spec in self.homes:  # read before it is made: a carried value, or one of a sharding group
+                self.uses.setdefault(spec, []).append(made)
+            else:
+                self.homes[spec] = made
+            if spec.is_annotated:
+                self.fixed.append((spec, self.homes[spec]))
+            if not soft:
+                self.kept.add(spec)
+
+    @staticmethod
+    def _follows(edge: PropagationEdge) -> bool:
+        if edge.name == CONSTRAINT:
+            return False
+        simple = all(len(several) == 1 for mapping in edge.rule.tensors for several in mapping)
+        return simple and (edge.is_elementwise or edge.name in _FOLLOWING or edge.name == "stablehlo.reshape")
+
+    def _join(self, node: int, dimensions: tuple[int | None, ...], home: _Home) -> bool:
+        """Makes one group of two nodes, dimension by dimension; False where two dimensions of one would become one."""
+        if not dimensions:
+            return False  # numbers are everywhere: they make nothing alike
+        pairs = []
+        for first, second in zip(dimensions, home.dimensions, strict=True):
+            if first is None or second is None:
+                return False
+            first, second = self.dimensions.find(first), self.dimensions.find(second)
+            if self.sizes[first] != self.sizes[second]:
+                return False
+            pairs.append((first, second))
+        is_one = self.nodes.find(node) == self.nodes.find(home.node)
+        if is_one and any(first != second for first, second in pairs):
+            return False
+        left, right = {first for first, _ in pairs}, {second for _, second in pairs}
+        if len(left) < len(pairs) or len(right) < len(pairs):
+            return False
+        self.nodes.join(node, home.node)
+        for first, second in pairs:
+            self.dimensions.join(first, second)
+        return True
+
+    # --- the model ---
+
+    def _finished(
+        self, arguments: list[Spec | None], results: list[Spec | None], returned: Sequence[int | None], end: int
+    ) -> Model:
+        members: dict[int, list[int]] = {}
+        for dimension, owner in enumerate(self.owners):
+            if self.dimensions.find(dimension) == dimension:
+                members.setdefault(self.nodes.find(owner), []).append(dimension)
+        roots = sorted({self.nodes.find(node) for node in range(len(self.nodes.parents))})
+        uncut = {self.dimensions.find(dimension) for dimension in self.uncut}
+        place: dict[int, int] = {}
+        for root in roots:
+            place |= {dimension: index for index, dimension in enumerate(members.get(root, []))}
+        number = {root: index for index, root in enumerate(roots)}
+        groups = [
+            Group(
+                tuple(self.sizes[dimension] for dimension in members.get(root, [])),
+                tuple(dimension not in uncut for dimension in members.get(root, [])),
+                {},
+                (),
+            )
+            for root in roots
+        ]
+        names: dict[int, list[str]] = {}
+        for node, seconds, factors, name in self.work:
+            root = number[self.nodes.find(node)]
+            shared = frozenset(place[self.dimensions.find(factor)] for factor in factors)
+            groups[root].work[shared] = groups[root].work.get(shared, 0.0) + seconds
+            names.setdefault(root, []).append(name)
+        for root, each in names.items():
+            groups[root].names = tuple(each)
+
+        def projected(home: _Home) -> tuple[int, Projection]:
+            group = number[self.nodes.find(home.node)]
+            projection = [NONE] * len(groups[group].sizes)
+            for dimension in home.summed:
+                projection[place[self.dimensions.find(dimension)]] = PARTIAL
+            for own, found in enumerate(home.dimensions):
+                if found is not None:
+                    projection[place[self.dimensions.find(found)]] = own
+            return group, tuple(projection)
+
+        for each_group in groups:
+            each_group.choices = all_choices(each_group, [size for _, size, _ in self.axes])
+        self._fix(groups, projected)
+        tensors: dict[Spec, Tensor] = {}
+        for spec, home in self.homes.items():
+            group, projection = projected(home)
+            uses = dict.fromkeys(Use(*projected(use)) for use in self.uses.get(spec, ()))
+            tensors[spec] = Tensor(
+                spec,
+                self.itemsizes.get(spec, 4),
+                group,
+                projection,
+                self.made.get(spec, 1.0),
+                self.born.get(spec, 0),
+                self.dies.get(spec, end),
+                [use for use in uses if (use.group, use.projection) != (group, projection)],
+                spec in self.kept,
+            )
+        return Model(
+            tuple((name, size) for name, size, _ in self.axes),
+            groups,
+            list(tensors.values()),
+            [None if spec is None else tensors[spec] for spec in arguments],
+            list(returned),
+            [None if spec is None else tensors[spec] for spec in results],
+            end + 1,
+            self.graph.specs,
+        )
+
+    def _fix(self, groups: list[Group], projected: Callable[[_Home], tuple[int, Projection]]) -> None:
+        """Keeps the layouts that the program annotates: choices that differ from them go."""
+        annotated = [(spec, home) for spec, home in self.homes.items() if spec.is_annotated]
+        for spec, home in (*annotated, *self.fixed):
+            group, projection = projected(home)
+            wanted = [
+                next((index for index, cut in enumerate(spec.dimensions) if set(parts) & set(cut)), NONE)
+                for _, _, parts in self.axes
+            ]
+
+            def is_kept(choice: Places, spec: Spec = spec, projection: Projection = projection,
+                        wanted: list[int] = wanted) -> bool:  # fmt: skip
+                found = project(projection, choice)
+                free = [not all(spec.closed)] * len(wanted)
+                return all(
+                    place == want or (want == NONE and open_there and place != PARTIAL and not spec.closed[place])
+                    for place, want, open_there in zip(found, wanted, free, strict=True)
+                )
+
+            kept = [choice for choice in groups[group].choices if is_kept(choice)]
+            if kept:
+                groups[group].choices = kept
+
+
+def _is_tensor(value: Value) -> bool:
+    return isinstance(value.type, TensorType)
+
+
+def _count(block: Block, times: float, counts: dict[Op, float]) -> None:
+    """How often each op runs in a step."""
+    for op in block.ops:
+        counts[op] = times
+        inner = times * ((trip_count(op) or 1) if op.name == "stablehlo.while" else 1)
+        for region in op.regions:
+            for each in region.blocks:
+                _count(each, inner, counts)
+
+
+def _major(mapping: Factors, factors: list[int], sizes: Sequence[int]) -> tuple[int | None, ...]:
+    """The dimension of a node that each of a tensor is: of several factors the first that is wider than 1."""
+    found: list[int | None] = []
+    for several in mapping:
+        wide = [factor for factor in several if sizes[factor] > 1] or list(several[:1])
+        found.append(factors[wide[0]] if wide else None)
+    return tuple(found)

@@ -1,0 +1,274 @@
+"""The integer program: one choice for each class of groups, and what laying tensors out anew costs between them.
+
+As in Alpa (arXiv 2201.12023, section 4.2), with layouts of a tensor in place of pairs of strategies: a tensor that
+several groups want in one layout is brought there once, as the partitioner does. Solved by HiGHS (scipy.optimize.milp).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+from scipy.optimize import Bounds, LinearConstraint, milp
+from scipy.sparse import csr_array
+
+from partitioner.search.model import PARTIAL, Model, Places, Projection, project
+from partitioner.search.ties import Flow, Ties
+from spmd.support.arrays import Array
+
+#: How far from the best a solution may be, and how many nodes are looked at: no clock, so that all ranks find the same.
+_GAP, _NODES = 5e-3, 200
+
+
+class Prices(Protocol):
+    """What it costs to bring blocks to other processes."""
+
+    def moving(self, kind: str, axis: int, nbytes: float) -> float:
+        """Seconds of "all_reduce", "reduce_scatter", "all_gather" or "all_to_all" along an axis.
+
+        `nbytes`: what a process gives; of an all_gather what it ends with.
+        """
+
+
+@dataclass(frozen=True)
+class Limit:
+    """Bytes of a process that arguments and values may take together; None where there is enough."""
+
+    bytes: float | None = None
+    #: Seconds that a byte at the peak is taken to cost, to prefer what is small.
+    price: float = 0.0
+
+
+@dataclass
+class Solution:
+    """The choice of each class, seconds as far as they are modelled, and the bytes of a process at its peak."""
+
+    choices: list[Places]
+    seconds: float
+    bytes: float = 0.0
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A use of what flows: the layouts that its group may want, and seconds from each layout to each of them."""
+
+    group: int
+    projection: Projection
+    layouts: list[Places]
+    seconds: Array
+
+
+def moving_seconds(shape: Sequence[int], itemsize: int, source: Places, target: Places, sizes: Sequence[int],
+                   prices: Prices) -> float:  # fmt: skip
+    """Seconds of laying a tensor out anew: first what makes it smaller, at last what makes it larger."""
+    if source == target:
+        return 0.0
+    nbytes = float(itemsize)
+    for dimension, size in enumerate(shape):
+        blocks = 1
+        for place, count in zip(source, sizes, strict=True):
+            blocks *= count if place == dimension else 1
+        nbytes *= -(-size // blocks)
+    spent = 0.0
+    moves = [(axis, place, target[axis]) for axis, place in enumerate(source) if place != target[axis]]
+    for axis, place, goal in moves:
+        if place == PARTIAL and goal >= 0:
+            spent += prices.moving("reduce_scatter", axis, nbytes)
+            nbytes /= sizes[axis]
+        elif place == -1 and goal >= 0:
+            nbytes /= sizes[axis]
+    for axis, place, goal in moves:
+        if place == PARTIAL and goal < 0:
+            spent += prices.moving("all_reduce", axis, nbytes)
+        elif place >= 0 and goal >= 0:
+            spent += prices.moving("all_to_all", axis, nbytes)
+    for axis, place, goal in moves:
+        if place >= 0 and goal < 0:
+            nbytes *= sizes[axis]
+            spent += prices.moving("all_gather", axis, nbytes)
+    return spent
+
+
+@dataclass
+class _Rows:
+    """A sparse matrix of constraints, as it grows."""
+
+    rows: list[int] = field(default_factory=list)
+    columns: list[int] = field(default_factory=list)
+    entries: list[float] = field(default_factory=list)
+    low: list[float] = field(default_factory=list)
+    high: list[float] = field(default_factory=list)
+
+    def add(self, entries: Mapping[int, float], low: float, high: float) -> None:
+        self.rows += [len(self.low)] * len(entries)
+        self.columns += entries.keys()
+        self.entries += entries.values()
+        self.low.append(low)
+        self.high.append(high)
+
+
+class Problem:
+    """The integer program of a model, built once and solved under several limits."""
+
+    def __init__(self, model: Model, ties: Ties, prices: Prices) -> None:
+        self.model, self.ties, self.prices = model, ties, prices
+        self.costs: list[float] = []
+        self.rows = _Rows()
+        self.arguments: list[int] = []  # costs of laying out arguments anew
+        self.starts: list[int] = []
+        sizes = model.sizes
+        self.choices = [model.groups[first].choices for first in ties.first]
+        self.unary = [
+            np.array([count * model.groups[first].seconds(choice, sizes) for choice in choices])
+            for first, count, choices in zip(ties.first, ties.counts, self.choices, strict=True)
+        ]
+        linked = list(filter(None, (self._flow(flow, times) for flow, times in ties.flows.items())))
+        for costs in self.unary:
+            self.starts.append(len(self.costs))
+            self.costs += costs.tolist()
+        self.count = len(self.costs)
+        for start, choices in zip(self.starts, self.choices, strict=True):
+            self.rows.add(dict.fromkeys(range(start, start + len(choices)), 1.0), 1, 1)
+        for flow, sources, uses in linked:
+            self._link(flow, sources, uses)
+        self.peaks = self._peaks()
+
+    def layouts(self, group: int, projection: tuple[int, ...]) -> list[Places]:
+        """The layout of a tensor by each choice of a class."""
+        return [project(projection, choice) for choice in self.choices[group]]
+
+    # --- what flows ---
+
+    def _flow(self, flow: Flow, times: float) -> tuple[Flow, list[Places], list[Wanted]] | None:
+        """The costs of a flow by layouts; those within one class go to the class's own."""
+        sources = self.layouts(flow.source, flow.projection)
+        distinct = list(dict.fromkeys(sources))
+        uses = []
+        for group, projection in flow.uses:
+            wanted = self.layouts(group, projection)
+            if group == flow.source:
+                pairs = zip(sources, wanted, strict=True)
+                self.unary[group] += times * np.array([self._seconds(flow, *pair) for pair in pairs])
+                continue
+            goals = list(dict.fromkeys(wanted))
+            table = np.array([[times * self._seconds(flow, layout, goal) for goal in goals] for layout in distinct])
+            if table.max(initial=0.0) > 0.0:
+                uses.append(Wanted(group, projection, goals, table))
+        return (flow, distinct, uses) if uses else None
+
+    def _seconds(self, flow: Flow, source: Places, target: Places) -> float:
+        return moving_seconds(flow.shape, flow.itemsize, source, target, self.model.sizes, self.prices)
+
+    def _link(self, flow: Flow, sources: list[Places], uses: list[Wanted]) -> None:
+        shared: dict[tuple[int, Places], int] = {}
+        for use in uses:
+            table = use.seconds
+            start = len(self.costs)
+            if flow.is_argument:
+                self.arguments += (start + np.flatnonzero(table > 0.0)).tolist()
+            self.costs += [0.0] * table.size if len(uses) > 1 else table.ravel().tolist()
+            numbers = np.arange(start, start + table.size).reshape(table.shape)
+            self._sum(flow.source, flow.projection, sources, numbers)
+            self._sum(use.group, use.projection, use.layouts, numbers.T)
+            if len(uses) == 1:
+                continue
+            for row, column in np.argwhere(table > 0.0).tolist():
+                key = row, use.layouts[column]
+                if key not in shared:
+                    shared[key] = len(self.costs)
+                    self.costs.append(float(table[row, column]))
+                self.rows.add({shared[key]: 1.0, int(numbers[row, column]): -1.0}, 0.0, np.inf)
+
+    def _sum(self, group: int, projection: tuple[int, ...], layouts: list[Places], numbers: Array) -> None:
+        """The pairs that have a layout are as many as the choices of it."""
+        by_layout: dict[Places, list[int]] = {}
+        for index, layout in enumerate(self.layouts(group, projection)):
+            by_layout.setdefault(layout, []).append(self.starts[group] + index)
+        for layout, row in zip(layouts, numbers, strict=True):
+            entries = dict.fromkeys(row.tolist(), 1.0) | dict.fromkeys(by_layout[layout], -1.0)
+            self.rows.add(entries, 0.0, 0.0)
+
+    # --- memory ---
+
+    def _peaks(self, most: int = 4) -> list[dict[int, float]]:
+        """The bytes of each choice at the moments when most is alive."""
+        model, sizes = self.model, self.model.sizes
+        alive = np.zeros(model.length + 1)
+        kept = [tensor for tensor in model.tensors if tensor.is_kept and tensor.bytes >= 1024]
+        for tensor in kept:
+            alive[tensor.born] += tensor.bytes
+            alive[tensor.dies + 1 if tensor.dies + 1 < len(alive) else -1] -= tensor.bytes
+        alive = np.cumsum(alive[:-1])
+        moments: list[int] = []
+        for moment in np.argsort(-alive, kind="stable").tolist():
+            if all(abs(moment - other) > model.length // 16 for other in moments):
+                moments.append(moment)
+            if len(moments) == most:
+                break
+        peaks = []
+        for moment in moments:
+            entries: dict[int, float] = {}
+            for tensor in kept:
+                if tensor.born <= moment <= tensor.dies:
+                    group = self.ties.classes[tensor.group]
+                    for index, layout in enumerate(self.layouts(group, tensor.projection)):
+                        blocks = np.prod([size for place, size in zip(layout, sizes, strict=True) if place >= 0])
+                        number = self.starts[group] + index
+                        entries[number] = entries.get(number, 0.0) + tensor.bytes / float(blocks)
+            peaks.append(entries)
+        return peaks
+
+    # --- solving ---
+
+    def solve(
+        self,
+        limit: Limit = Limit(),
+        *,
+        is_aligned: bool = False,
+        only: Mapping[int, Places] | None = None,
+    ) -> Solution | None:
+        """The best choices under a limit; None where there are none.
+
+        `is_aligned`: arguments are used as they are laid out, or pay for it ten times. `only`: classes whose choice is
+        made.
+        """
+        costs = np.array([*self.costs, 0.0])  # the last: the bytes at the peak
+        if is_aligned:
+            costs[self.arguments] += 9.0 * costs[self.arguments] + sum(map(np.min, self.unary)) / 100
+        scale = 1.0 / max(float(np.abs(costs).max()), 1e-30)
+        unit = max((max(entries.values(), default=1.0) for entries in self.peaks), default=1.0)
+        costs[-1] = limit.price * unit
+        count = len(costs)
+        rows = _Rows(*(list(part) for part in vars(self.rows).values()))
+        for entries in self.peaks:
+            scaled = {number: nbytes / unit for number, nbytes in entries.items()}
+            rows.add({**scaled, count - 1: -1.0}, -np.inf, 0.0)
+        upper = np.ones(count)
+        upper[-1] = np.inf if limit.bytes is None else limit.bytes / unit
+        lower = np.zeros(count)
+        for group, choice in (only or {}).items():
+            lower[self.starts[group] + self.choices[group].index(choice)] = 1.0
+        integral = np.zeros(count)
+        integral[: self.count] = 1
+        matrix = csr_array((rows.entries, (rows.rows, rows.columns)), shape=(len(rows.low), count))
+        found = milp(
+            costs * scale,
+            constraints=LinearConstraint(matrix, rows.low, rows.high),
+            integrality=integral,
+            bounds=Bounds(lower, upper),
+            options={"mip_rel_gap": _GAP, "node_limit": _NODES},
+        )
+        if found.x is None:
+            return None
+        picked = [
+            choices[int(np.argmax(found.x[start : start + len(choices)]))]
+            for start, choices in zip(self.starts, self.choices, strict=True)
+        ]
+        seconds = float(self.costs_of(found.x))
+        return Solution(picked, seconds, float(found.x[-1]) * unit)
+
+    def costs_of(self, values: Array) -> float:
+        """The seconds of a solution."""
+        return float(np.dot(self.costs, values[:-1]))

@@ -1,0 +1,1 @@
+"""`spmd.autoshard`: the search of partitioner.search, with layouts that are partitioned and predicted."""

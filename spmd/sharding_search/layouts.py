@@ -1,0 +1,145 @@
+"""A layout of a program's arguments and results, and the program with it written on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+
+from partitioner.sharding import ShardedType
+from spmd.analysis.shardings import GSPMD_NAME
+from spmd.dialects import sdy_attributes as sdy
+from spmd.dialects.make import make_op
+from spmd.dialects.sdy_attributes import SHARDING_NAME
+from spmd.errors import CompileError, Diagnostic
+from spmd.ir import Function, Module, Op, copy_op
+from spmd.ir.attributes import Attribute, DictAttr, IntegerAttr, SymbolRefAttr
+from spmd.types import I32, TensorType, Type
+
+#: The axes that cut each dimension, from major to minor.
+Spec = tuple[tuple[str, ...], ...]
+#: The spec of each argument, or of each result; None: left to propagation.
+Specs = tuple[Spec | None, ...]
+
+
+@dataclass(frozen=True)
+class ProgramLayout:
+    """How the arguments and the results of a program are cut, and those results of its ops that are told.
+
+    `is_open`: propagation may cut arguments further.
+    """
+
+    arguments: Specs
+    results: Specs
+    is_open: bool = False
+    inner: tuple[tuple[Op, Spec], ...] = ()
+
+
+def mesh_op_of(module: Module, axes: Mapping[str, int]) -> Op:
+    """The mesh of `module`, which has `axes`; one of its own where it has none.
+
+    CompileError for a module with a mesh of other axes.
+    """
+    meshes = [op for op in module.body.ops if op.name == "sdy.mesh" and op["mesh"].axes]
+    for op in meshes:
+        if {axis.name: axis.size for axis in op["mesh"].axes} == dict(axes):
+            return op
+    if meshes:
+        there = ", ".join(f"{axis.name}={axis.size}" for axis in meshes[0]["mesh"].axes)
+        wanted = ", ".join(f"{name}={size}" for name, size in axes.items())
+        text = f"the program has shardings over a mesh of {there}; a layout over one of {wanted} does not fit it"
+        raise CompileError(Diagnostic(meshes[0].location, text, "sdy.mesh"))
+    names = {op["sym_name"] for op in module.body.ops if "sym_name" in op.attributes}
+    name = next(each for each in ("mesh", *(f"mesh_{number}" for number in range(len(names) + 1))) if each not in names)
+    entries = tuple(sdy.MeshAxis(axis, size) for axis, size in axes.items())
+    return make_op("sdy.mesh", (), (), {"sym_name": name, "mesh": sdy.Mesh(entries)}, location=module.location)
+
+
+def annotated(module: Module, mesh: Op, layout: ProgramLayout, function: str) -> Module:
+    """`module` with shardings on the arguments and results of `function` that have none, and on the ops told.
+
+    What is left to propagation is annotated as open in all its dimensions. Bodies are shared where no op is told.
+    """
+    module = _with_inner(module, mesh, layout.inner)
+    entry = module.function(function)
+    attributes = dict(entry.attributes)
+    for name, specs, types, dictionaries, is_open in (
+        ("arg_attrs", layout.arguments, entry.type.inputs, entry.argument_attributes, layout.is_open),
+        ("res_attrs", layout.results, entry.type.results, entry.result_attributes, False),
+    ):
+        attributes[name] = tuple(
+            DictAttr(_with_sharding(dict(entries), spec, type, mesh, is_open))
+            for spec, type, entries in zip(specs, types, dictionaries, strict=True)
+        )
+    copy = entry.clone((), attributes=attributes)
+    assert isinstance(copy, Function)
+    discardable: dict[str, Attribute] = dict(module.discardable)
+    discardable["mhlo.num_partitions"] = IntegerAttr(prod(axis.size for axis in mesh["mesh"].axes), I32)
+    discardable.setdefault("mhlo.num_replicas", IntegerAttr(1, I32))
+    others = [op for op in module.body.ops if op is not entry and not _is_mesh(op, mesh)]
+    return module.with_ops([mesh, copy, *others], discardable)
+
+
+def _with_inner(module: Module, mesh: Op, inner: Sequence[tuple[Op, Spec]]) -> Module:
+    """`module` with shardings on the results of some of its ops."""
+    if not inner:
+        return module
+    told = dict(inner)
+    copy = copy_op(module, {})
+    for op, copied in zip(module.walk(), copy.walk(), strict=True):
+        spec = told.get(op)
+        if spec is not None:
+            sharding = sdy.ShardingPerValue((_sharding(spec, op.result.tensor.rank, mesh, True),))
+            copied.discardable = {**copied.discardable, SHARDING_NAME: sharding}
+    assert isinstance(copy, Module)
+    return copy
+
+
+def _is_mesh(op: Op, mesh: Op) -> bool:
+    return op.name == "sdy.mesh" and bool(op["sym_name"] == mesh["sym_name"])
+
+
+def is_given(entries: Mapping[str, Attribute]) -> bool:
+    """Whether an argument's or a result's attributes say how it is laid out."""
+    return SHARDING_NAME in entries or GSPMD_NAME in entries
+
+
+def _with_sharding(
+    entries: dict[str, Attribute], spec: Spec | None, type: Type, mesh: Op, is_open: bool
+) -> dict[str, Attribute]:
+    if is_given(entries) or not isinstance(type, TensorType):
+        return entries
+    return {**entries, SHARDING_NAME: _sharding(spec, type.rank, mesh, spec is not None and not is_open)}
+
+
+def _sharding(spec: Spec | None, rank: int, mesh: Op, is_closed: bool) -> sdy.TensorSharding:
+    axes = spec if spec is not None else ((),) * rank
+    dimensions = tuple(sdy.DimensionSharding(tuple(map(sdy.AxisRef, each)), is_closed) for each in axes)
+    return sdy.TensorSharding(SymbolRefAttr((mesh["sym_name"],)), dimensions)
+
+
+def specs_of(layouts: Sequence[ShardedType], axes: Mapping[str, int]) -> Specs | None:
+    """The specs of layouts that the partitioner came to; None where one is cut along a part of an axis."""
+    return tuple(map(spec_of_layout, layouts)) if all(_is_whole(each, axes) for each in layouts) else None
+
+
+def _is_whole(layout: ShardedType, axes: Mapping[str, int]) -> bool:
+    if layout.sharding is None:
+        return True
+    mesh = layout.sharding.mesh
+    runs = [run for cut in layout.sharding.dimensions for run in mesh.runs(cut)]
+    return not layout.sharding.partial and all(run.size == axes.get(run.name) for run in runs)
+
+
+def spec_of_layout(layout: ShardedType) -> Spec | None:
+    if layout.sharding is None:
+        return None
+    mesh = layout.sharding.mesh
+    return tuple(tuple(run.name for run in mesh.runs(axes)) for axes in layout.sharding.dimensions)
+
+
+def format_spec(spec: Spec | None) -> str:
+    """`[{"data"}, {}]`, as a sharding prints."""
+    if spec is None:
+        return "open"
+    return "[" + ", ".join("{" + ", ".join(f'"{axis}"' for axis in axes) + "}" for axes in spec) + "]"
