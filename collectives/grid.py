@@ -23,6 +23,8 @@ IdGroups = npt.ArrayLike | Sequence[Sequence[int]]
 #: How many processes a grid may have: a program for more is taken for a mistake.
 MOST_PROCESSES = 1 << 20
 _MOST_SHOWN = 64
+#: Rows and columns of a grid that a notebook shows.
+_MOST_TOLD = 16
 
 
 @dataclass(frozen=True, order=True)
@@ -57,6 +59,19 @@ class ProcessGrid:
 
     def __str__(self) -> str:
         return f"{self.num_replicas}x{self.num_partitions}"
+
+    def _repr_html_(self) -> str:
+        """A table of ranks, replicas by partitions, as a notebook shows it."""
+        rows, columns = (min(count, _MOST_TOLD) for count in (self.num_replicas, self.num_partitions))
+        cells = []
+        for row in range(rows):
+            first = row * self.num_partitions
+            ranks = "".join(f"<td>{rank}</td>" for rank in range(first, first + columns))
+            cells.append(f"<tr><th>replica {row}</th>{ranks}</tr>")
+        head = "".join(f"<th>{at}</th>" for at in range(columns))
+        more = "" if (rows, columns) == (self.num_replicas, self.num_partitions) else ", the first of them"
+        title = f"{self} process grid, {self.size:,} ranks{more}"
+        return f"<table><caption>{title}</caption><tr><th>partition</th>{head}</tr>{''.join(cells)}</table>"
 
     @property
     def size(self) -> int:

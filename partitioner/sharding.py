@@ -16,6 +16,7 @@ import numpy as np
 from partitioner.mesh import Axes, DeviceMesh
 from spmd.analysis.reducers import identity
 from spmd.support.arrays import Array
+from spmd.support.pictures import picture_of
 from spmd.types import ElementType, TensorType, Type
 
 if TYPE_CHECKING:
@@ -92,6 +93,9 @@ class Sharding:
     def __repr__(self) -> str:
         return f"Sharding({self})"
 
+    def _repr_html_(self) -> str:
+        return picture_of(self)
+
 
 def replicated(mesh: DeviceMesh, rank: int) -> Sharding:
     """Every device holds all of it."""
@@ -136,6 +140,9 @@ class ShardedType:
         """Which part of the global array process `rank` holds, padding left out."""
         assert self.sharding is not None and isinstance(self.type, TensorType)
         return self.sharding.index(rank % self.sharding.mesh.size, self.type.static_shape)
+
+    def _repr_html_(self) -> str:
+        return picture_of(self)
 
     def __str__(self) -> str:
         return f"{self.type} {self.sharding}" if self.sharding is not None else str(self.type)

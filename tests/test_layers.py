@@ -21,6 +21,7 @@ BASE = {
     "spmd.support.collecting",
     "spmd.support.context",
     "spmd.support.control_groups",
+    "spmd.support.pictures",
     "spmd.support.recursion_guard",
     "spmd.errors",
     "spmd.support.files",

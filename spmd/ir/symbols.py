@@ -8,6 +8,7 @@ from spmd.errors import Diagnostic
 from spmd.ir.attributes import Attribute, DictAttr, IntegerAttr
 from spmd.ir.op import AttributeValue, Op
 from spmd.ir.values import Block, Region, Value
+from spmd.support.pictures import picture_of
 from spmd.types import FunctionType, Type
 
 #: How many types, or functions, a repr shows.
@@ -121,6 +122,9 @@ class Module(Op, op_name="builtin.module"):
         if discardable is not None:
             module.discardable = discardable
         return module
+
+    def _repr_html_(self) -> str:
+        return picture_of(self)
 
     def __repr__(self) -> str:
         name = f" @{self.symbol}" if self.symbol else ""

@@ -25,6 +25,7 @@ from spmd.support.arrays import Array, Tree
 
 if TYPE_CHECKING:
     from spmd.predict.prediction import Prediction
+    from spmd.viewing.view import View
 
 
 class Compiled:
@@ -69,6 +70,12 @@ class Compiled:
         machine = default_machine()
         prepared = prepare(self.module, self.grid, partition=self.is_global, **self._options)
         return predict(prepared, machine, default_network(machine))
+
+    def view(self, title: str) -> View:
+        """A page that shows the program."""
+        from spmd.viewing.view import view  # imported late: only views need it
+
+        return view(self.module, grid=self.grid, partition=self.is_global, title=title, **self._options)
 
     @cached_property
     def run(self) -> Callable[[Sequence[Tree]], Tree]:

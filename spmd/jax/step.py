@@ -29,6 +29,7 @@ from spmd.support.usage import kind_of
 
 if TYPE_CHECKING:
     from spmd.predict.prediction import Prediction
+    from spmd.viewing.view import View
 
 _flatten = jax.tree_util.tree_flatten
 
@@ -134,6 +135,14 @@ class JittedFunction:
         $SPMD_TOPOLOGY.
         """
         return self._for(args, kwargs).cost()
+
+    @api_boundary
+    def view(self, *args: Tree, **kwargs: Tree) -> View:
+        """A page that shows the program, for arguments of these forms; `.save(path)` writes it. Nothing runs.
+
+        Time is predicted for the machine and the network that `cost` reckons with.
+        """
+        return self._for(args, kwargs).view(name_of(self._function))
 
     @api_boundary
     def shard(self, tree: Tree) -> Tree:

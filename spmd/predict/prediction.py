@@ -19,6 +19,7 @@ from spmd.ir import Module, Op
 from spmd.predict.events import UNKNOWN_TURNS, Footprint, PricedEvent, PricedSchedule, price_schedule
 from spmd.predict.machine import Machine
 from spmd.predict.timeline import OfNetwork, OneMachine, Timeline, TrafficPrices, timeline
+from spmd.support.pictures import picture_of
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,9 @@ class Prediction:
     critical: Sequence[Share]
     notes: Sequence[str]
     timeline: Timeline
+
+    def _repr_html_(self) -> str:
+        return picture_of(self)
 
     def to_json(self) -> dict[str, object]:
         """The prediction as JSON has it: seconds and bytes."""

@@ -30,6 +30,7 @@ from spmd.runtime.process import Process
 from spmd.runtime.streams import InfeedSource, OutfeedTarget, infeed_from, outfeed_to
 from spmd.runtime.world import process_of
 from spmd.support.arrays import Argument, Array, Source
+from spmd.support.pictures import picture_of
 from spmd.support.signal_handlers import raised_in_handler
 from spmd.types import TokenType, TupleType, Type
 
@@ -206,6 +207,9 @@ class Executable:
             unshard_array(result, sharding, process.communicator)
             for result, sharding in zip(results, self.out_shardings, strict=True)
         )
+
+    def _repr_html_(self) -> str:
+        return picture_of(self)
 
     def __repr__(self) -> str:
         name = f" of module @{self.module.symbol}" if self.module.symbol else ""

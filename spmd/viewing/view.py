@@ -62,6 +62,7 @@ def view(
     run: bool = False,
     seed: int = 0,
     title: str | None = None,
+    partition: bool = True,
     **options: Unpack[CompileOptions],
 ) -> View:
     """A page that shows `program`: its processes, arrays, ops, communication, memory and time, linked by selection.
@@ -72,6 +73,7 @@ def view(
     :param profile: a trace that `spmd run --profile` wrote, which is shown under the predicted step.
     :param run: runs the program on arguments made by `seed`, to show what each process holds after every op: for small
         programs of up to 64 processes.
+    :param partition: whether a program with shardings is partitioned, as spmd.compile does.
     :param title: what the page is called; by default the name of the program's file.
     :param options: those of spmd.compile.
     :raises UsageError: for what is no program, grid or file, or is too large to be run so.
@@ -82,28 +84,42 @@ def view(
     network = _network(topology, chosen)
     seeds = seed if run else None
     subjects = [
-        _subject(each, grid, function, chosen, network, title, options)
+        _of_executable(each, grid, chosen, network, title, options)
+        if isinstance(each, Executable)
+        else _of_module(each, grid, function, chosen, network, title, options, partition=partition)
         for each in ((program,) if other is None else (program, other))
     ]
     documents = [document(each, profile=profile, seed=seeds) for each in subjects]
     return View(documents, title or " beside ".join(each.title for each in subjects))
 
 
-def _subject(
-    program: Module | Executable,
+def _of_executable(
+    executable: Executable,
+    grid: ProcessGrid | None,
+    machine: Machine,
+    network: Network | None,
+    title: str | None,
+    options: CompileOptions,
+) -> Subject:
+    if grid is not None or options:
+        raise UsageError("spmd.view of an executable takes no grid and no options: it is compiled already")
+    return Subject.of_executable(executable, machine, network, title or _title(executable.module))
+
+
+def _of_module(
+    module: Module,
     grid: ProcessGrid | None,
     function: str,
     machine: Machine,
     network: Network | None,
     title: str | None,
     options: CompileOptions,
+    *,
+    partition: bool,
 ) -> Subject:
-    if isinstance(program, Executable):
-        if grid is not None or options:
-            raise UsageError("spmd.view of an executable takes no grid and no options: it is compiled already")
-        return Subject.of_executable(program, machine, network, title or _title(program.module))
-    check_module(program, "spmd.view")
-    return Subject.of(program, grid, function, machine, network, title or _title(program), options)
+    check_module(module, "spmd.view")
+    told = title or _title(module)
+    return Subject.of(module, grid, function, machine, network, told, options, partition=partition)
 
 
 def _title(module: Module) -> str:

@@ -1,0 +1,131 @@
+"""The blocks of a sharded array and the processes that hold them: as data, as text, and as a table of HTML."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise, product
+
+import numpy as np
+
+from collectives.states import ranges_text
+from partitioner.sharding import ShardedType
+from spmd.support.amounts import amount
+from spmd.types import TensorType
+
+#: Rows and columns of blocks that a table has, pages of it, and runs of ranks that a cell names.
+_MOST_CELLS, _MOST_PAGES, _MOST_RUNS = 16, 4, 3
+
+Part = tuple[slice, ...]
+
+
+@dataclass(frozen=True)
+class Block:
+    """A part of an array, padding left out, and the ranks that hold it."""
+
+    part: Part
+    ranks: tuple[int, ...]
+
+
+def blocks(layout: ShardedType, processes: int) -> dict[tuple[int, ...], Block]:
+    """The blocks of an array over `processes`, by their numbers along each dimension."""
+    sharding, type = layout.sharding, layout.type
+    assert sharding is not None and isinstance(type, TensorType)
+    ranks = np.arange(processes)
+    devices = ranks % sharding.mesh.size
+    indices = [sharding.mesh.block_index(axes)[devices] for axes in sharding.dimensions]
+    held: dict[tuple[int, ...], list[int]] = {}
+    for rank, index in zip(ranks.tolist(), np.stack([devices, *indices], 1)[:, 1:].tolist(), strict=True):
+        held.setdefault(tuple(index), []).append(rank)
+    return {index: Block(layout.index(found[0]), tuple(found)) for index, found in sorted(held.items())}
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """Blocks of the last two dimensions as rows of cells; `title` says which blocks of the others they are of."""
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[tuple[str, Sequence[str]]]
+
+
+def sheets(layout: ShardedType, processes: int) -> Iterator[Sheet]:
+    """An array as tables of who holds what, one a block of the leading dimensions; as many as are shown."""
+    found = blocks(layout, processes)
+    counts = [1 + max(index[at] for index in found) for at in range(len(next(iter(found))))]
+    leading, last = counts[:-2], [1, 1, *counts][-2:]
+    pad = 2 - min(2, len(counts))
+    for page in list(product(*map(range, leading)))[:_MOST_PAGES]:
+        grid = [
+            [found[(*page, *(row, column)[pad:])] for column in range(min(last[1], _MOST_CELLS))]
+            for row in range(min(last[0], _MOST_CELLS))
+        ]
+        first = found[(*page, *(0, 0)[pad:])].part
+        title = ", ".join(_range(part) for part in first[: len(leading)])
+        columns = [_range(block.part[-1]) if counts else "" for block in grid[0]]
+        rows = [(_range(row[0].part[-2]) if not pad else "", [_ranks(block.ranks) for block in row]) for row in grid]
+        yield Sheet(title, columns, rows)
+
+
+def left_out(layout: ShardedType, processes: int) -> bool:
+    """Whether `sheets` shows not all blocks."""
+    counts = [1 + max(column) for column in zip(*blocks(layout, processes), strict=True)]
+    return int(np.prod(counts[:-2])) > _MOST_PAGES or any(count > _MOST_CELLS for count in counts[-2:])
+
+
+def headline(layout: ShardedType) -> str:
+    """What an array is and how it is cut: `tensor<8x6xf32> [{"data"}, {}], a block is tensor<4x6xf32> of 96 B`."""
+    local = layout.local_type
+    if layout.sharding is None or not isinstance(local, TensorType):
+        return f"{layout}, the same on every process"
+    told = f"{layout}, a block is {local} of {amount(local.nbytes)}"
+    if layout.sharding.partial:
+        told += f", each a term of the {layout.sharding.reduction.removeprefix('stablehlo.')} over its group"
+    return told
+
+
+def text(layout: ShardedType, processes: int) -> Iterator[str]:
+    """Lines for a terminal: an array's blocks, each with the ranks that hold it."""
+    yield headline(layout)
+    if layout.sharding is None:
+        return
+    for sheet in sheets(layout, processes):
+        heads = [name for name, _ in sheet.rows]
+        cells = [sheet.columns, *(row for _, row in sheet.rows)]
+        widths = [max(len(row[at]) for row in cells) for at in range(len(sheet.columns))]
+        margin = max(map(len, heads))
+        if sheet.title:
+            yield f"  [{sheet.title}, ...]"
+        for head, row in zip(["", *heads], cells, strict=True):
+            line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+            yield f"    {head:>{margin}}  {line}".rstrip()
+    if left_out(layout, processes):
+        yield "    ..."
+
+
+def table(layout: ShardedType, processes: int) -> str:
+    """HTML for a notebook: the same as a table."""
+    parts = [f"<p>{html.escape(headline(layout))}</p>"]
+    for sheet in sheets(layout, processes) if layout.sharding is not None else ():
+        head = "".join(f"<th>{html.escape(name)}</th>" for name in ("", *sheet.columns))
+        rows = (
+            f"<tr><th>{html.escape(name)}</th>{''.join(f'<td>{html.escape(cell)}</td>' for cell in row)}</tr>"
+            for name, row in sheet.rows
+        )
+        title = f"<caption>[{html.escape(sheet.title)}, ...]</caption>" if sheet.title else ""
+        parts.append(f"<table>{title}<tr>{head}</tr>{''.join(rows)}</table>")
+    return "".join(parts)
+
+
+def _range(part: slice) -> str:
+    return f"{part.start}:{part.stop}"
+
+
+def _ranks(ranks: Sequence[int]) -> str:
+    """`0-3, 8`, or `0, 2, ... 14` of regular steps."""
+    steps = {after - before for before, after in pairwise(ranks)}
+    if len(ranks) > 3 and len(steps) == 1 and steps != {1}:
+        return f"{ranks[0]}, {ranks[1]}, ... {ranks[-1]}"
+    told = ranges_text(ranks).split(", ")
+    return ", ".join(told[:_MOST_RUNS]) + (f", ... {len(ranks)} in all" if len(told) > _MOST_RUNS else "")

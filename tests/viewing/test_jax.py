@@ -1,0 +1,27 @@
+"""`view` of functions that `spmd.jax.jit` makes."""
+
+from __future__ import annotations
+
+import pytest
+
+jax = pytest.importorskip("jax")
+
+import spmd.jax  # noqa: E402
+
+
+def test_a_function_of_one_process_and_one_of_the_whole_mesh_are_shown() -> None:
+    form = jax.ShapeDtypeStruct((8, 4), "float32")
+    summed = spmd.jax.jit(lambda x: jax.lax.psum(x, "data"), axes={"data": 4}).view(form).documents[0]
+    assert summed["grid"]["size"] == 4 and [each["kind"] for each in summed["collectives"]] == ["all_reduce"]
+    mesh = jax.sharding.AbstractMesh((2, 2), ("x", "y"))
+    spec = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("x", "y"))
+
+    def total(x: jax.Array) -> jax.Array:
+        with jax.named_scope("totals"):
+            return x.sum()
+
+    whole = spmd.jax.jit(jax.jit(total, in_shardings=spec)).view(form).documents[0]
+    texts = whole["texts"]
+    assert whole["grid"]["size"] == 4 and whole["collectives"]
+    assert "totals" in {texts[name] for name, _ in whole["scopes"]}
+    assert any(file.endswith("test_jax.py") for file in whole["sources"])
