@@ -12,6 +12,7 @@ import random
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -77,6 +78,9 @@ class ChosenOrder:
         return None
 
 
+_KINDS = ("dies", "stops", "slow")
+
+
 @dataclass(frozen=True)
 class Fault:
     """What befalls process ``rank`` at its step number ``at``, from 0.
@@ -91,11 +95,17 @@ class Fault:
     steps: int = 8
 
     def __post_init__(self) -> None:
-        if self.kind not in ("dies", "stops", "slow"):
+        if self.kind not in _KINDS:
             raise ValueError(f"a process dies, stops or is slow, got {self.kind!r}")
 
     def __str__(self) -> str:
         return f"process {self.rank} {'is slow' if self.kind == 'slow' else self.kind} at its step {self.at}"
+
+
+def draw_faults(seed: int, size: int, count: int, steps: int) -> list[Fault]:
+    """As many faults as ``count`` of ``size`` processes, each at one of their first ``steps`` steps."""
+    chosen = random.Random(f"faults {seed}")
+    return [Fault(chosen.randrange(size), chosen.randrange(steps), chosen.choice(_KINDS)) for _ in range(count)]
 
 
 class ProcessDied(CommunicationError):
@@ -169,6 +179,25 @@ class ExploringScheduler(Scheduler):
         self._ready.remove(rank)
         self.trace.append(self._announced[rank])
         self._gates[rank].release()
+
+
+_seed: ContextVar[int | None] = ContextVar("seed of the orders", default=None)
+
+
+@contextmanager
+def exploring(seed: int) -> Iterator[None]:
+    """Within it, processes that are run as threads go on in the random order of ``seed``."""
+    token = _seed.set(seed)
+    try:
+        yield
+    finally:
+        _seed.reset(token)
+
+
+def explored(size: int) -> Scheduler | None:
+    """The scheduler of ``size`` processes by the order that is explored; None outside of ``exploring``."""
+    seed = _seed.get()
+    return None if seed is None else ExploringScheduler(size, RandomOrder(seed))
 
 
 class _Local(threading.local):

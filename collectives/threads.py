@@ -18,6 +18,7 @@ import numpy.typing as npt
 from collectives.arrays import Array
 from collectives.communicator import SET_UP, BoundCollective, Communicator, Completed, Start, V
 from collectives.errors import CommunicationError, GroupError
+from collectives.exploration import explored
 from collectives.operations import Barrier, CollectivePermute, Operation, describe, filled, short_list
 from collectives.rendezvous import Group, Key, Posted, RendezvousRound, World, at_place
 from collectives.scheduler import Scheduler, Stopped
@@ -234,9 +235,10 @@ def run(
 
     The first exception of any process stops all of them and is raised, with a note that names the process. A process
     that waits longer than ``timeout`` seconds while others compute is reported by a warning, again every ``timeout``
-    seconds; ``abort`` makes it a CommunicationError. ``scheduler`` says who goes on: by default, who can.
+    seconds; ``abort`` makes it a CommunicationError. ``scheduler`` says who goes on: by default, who can, or the order
+    that is explored.
     """
-    world = World(size, scheduler)
+    world = World(size, scheduler or explored(size))
     scheduler = world.scheduler
     members = tuple(range(size))
     results: list[Any] = [None] * size

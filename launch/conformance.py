@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
+from collectives.exploration import exploring
 from launch.expectations import Expectation, expectations, unmet_places, unmet_words
 from spmd.errors import SpmdError
 from spmd.ir import Module
@@ -69,10 +71,13 @@ def read_cases(paths: Iterable[str | Path]) -> list[Case]:
     return cases
 
 
-def judge(case: Case, *, execute: bool = True, diagnostics: bool = False, mode: str = "threads") -> Verdict:
+def judge(
+    case: Case, *, execute: bool = True, diagnostics: bool = False, mode: str = "threads", explore: int = 0
+) -> Verdict:
     """Whether the module does what it must. `diagnostics`: expected errors are compared by their words, too.
 
-    `mode` is how grids that the module runs are run: "threads", "stacked", or "auto": stacked where they can be.
+    `mode` is how grids that the module runs are run: "threads", "stacked", or "auto": stacked where they can be. Where
+    `explore` is given, it is run in as many random orders of its processes' communication, of seeds 0, 1, ...
     """
     import spmd
 
@@ -89,7 +94,11 @@ def judge(case: Case, *, execute: bool = True, diagnostics: bool = False, mode: 
             return Verdict(problem)
         name = entry_point(module) if execute else None
         if name is not None:
-            _run(module, name, mode)
+            for seed in range(explore) or (None,):
+                with nullcontext() if seed is None else exploring(seed):
+                    problem = _outcome(module, name, mode)
+                if problem is not None:
+                    return Verdict(problem if seed is None else f"in the order of seed {seed}: {problem}")
         return Verdict(None, only_verified=name is None)
     except spmd.SpmdError as error:
         return Verdict(str(error))
@@ -133,6 +142,15 @@ def _run(module: Module, name: str, mode: str) -> None:
         executable.run(Process(executable.grid, single_process()), ())
     else:
         executable()
+
+
+def _outcome(module: Module, name: str, mode: str) -> str | None:
+    """What is wrong when `module` runs; None for nothing."""
+    try:
+        _run(module, name, mode)
+    except SpmdError as error:
+        return str(error)
+    return None
 
 
 def _stacked(module: Module, mode: str) -> Module:

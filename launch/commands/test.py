@@ -33,6 +33,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "-j", dest="jobs", metavar="N", type=values.positive, default=os.cpu_count() or 1, help="parallel workers"
     )
     parser.add_argument("--no-run", action="store_true", help="read, verify and print only")
+    parser.add_argument(
+        "--explore",
+        metavar="N",
+        type=values.positive,
+        default=0,
+        help="run each module's processes in N random orders of their communication, of seeds 0 to N - 1",
+    )
     options.mode(
         parser,
         "run the grids that modules run on threads, as one stacked program, or stacked where they can be "
@@ -50,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
     cases = [case for case in read_cases(args.paths) if args.keyword in case.name]
     passed = failed = by_line = only_verified = 0
     world = _ranks()
-    judged = partial(judge, execute=not args.no_run, diagnostics=args.diagnostics, mode=args.mode)
+    judged = partial(judge, execute=not args.no_run, diagnostics=args.diagnostics, mode=args.mode, explore=args.explore)
     outcomes = _outcomes(cases, args.jobs if world is None else 1, judged)
     if world is not None:
         outcomes = _of_all(world, outcomes)

@@ -6,13 +6,12 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from random import Random
 from typing import Any, Unpack
 
 import numpy as np
 
 from collectives.errors import CommunicationError
-from collectives.exploration import ChosenOrder, ExploringScheduler, Fault, Order, RandomOrder, Step
+from collectives.exploration import ChosenOrder, ExploringScheduler, Fault, Order, RandomOrder, Step, draw_faults
 from collectives.grid import ProcessGrid
 from collectives.threads import run
 from spmd.compiler.pipeline.options import CompileOptions
@@ -25,9 +24,6 @@ from spmd.support.usage import check_function, check_grid
 
 #: How many of all orders are tried where there are more.
 _MOST_ORDERS = 10_000
-#: Steps within which a fault is drawn.
-_FAULT_WITHIN = 64
-_KINDS = ("dies", "stops", "slow")
 
 
 @dataclass(frozen=True)
@@ -131,14 +127,12 @@ def explore(
 def _drawn(
     one: Callable[..., Outcome], size: int, seed: int, orders: int, faults: int | Sequence[Fault]
 ) -> Iterator[Outcome]:
+    steps = 1
+    if isinstance(faults, int) and faults:  # a fault befalls a process at a step that there is
+        steps = max(Counter(step.rank for step in one(RandomOrder(seed), (), seed).trace).values(), default=1)
     for number in range(seed, seed + orders):
-        planned = _draw_faults(number, size, faults) if isinstance(faults, int) else list(faults)
+        planned = draw_faults(number, size, faults, steps) if isinstance(faults, int) else list(faults)
         yield one(RandomOrder(number), planned, number)
-
-
-def _draw_faults(seed: int, size: int, count: int) -> list[Fault]:
-    random = Random(f"faults {seed}")
-    return [Fault(random.randrange(size), random.randrange(_FAULT_WITHIN), random.choice(_KINDS)) for _ in range(count)]
 
 
 def _all_orders(one: Callable[..., Outcome], faults: int | Sequence[Fault]) -> Iterator[Outcome]:

@@ -81,3 +81,19 @@ def test_what_is_expected_has_an_entry_a_process(spmd_run: Run) -> None:
         run.expect([ONE])
     with pytest.raises(spmd.UsageError, match="spmd_run takes a module, got int"):
         spmd_run(5)
+
+
+COUNTING = """
+    func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> {
+      %r = stablehlo.custom_call @count_visits(%x) {has_side_effect = true} : (tensor<2xf32>) -> tensor<2xf32>
+      return %r : tensor<2xf32>
+    }"""
+
+
+def test_orders_are_explored(spmd_run: Run) -> None:
+    run = spmd_run(SUM, (4, 1), operand, explore=5)
+    run.expect(lambda rank: [np.full(2, 6, np.float32)])
+    calls = iter(range(10_000))
+    spmd.register_custom_call("count_visits", lambda x, attributes: np.float32(x + next(calls)))
+    with pytest.raises(AssertionError, match="two orders differ"):
+        spmd_run(COUNTING, (2, 1), operand, explore=5)

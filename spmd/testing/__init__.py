@@ -12,9 +12,11 @@
             }''', grid=(2, 1), inputs=lambda rank: [np.full(2, rank, np.float32)])
         run.expect(lambda rank: [np.full(2, 1, np.float32)])
 
-Processes are threads of the test's own, or with ``mode="stacked"`` one stacked program. Under ``mpirun -n 2 python -m
-pytest --with-mpi`` (pytest-mpi), they are the ranks, where there are as many as the grid has processes; each rank then
-compares its own values, and a test fails on all ranks when it fails on one.
+Processes are threads of the test's own, or with ``mode="stacked"`` one stacked program. With ``explore=100`` they run
+in that many orders of their communication, by seeds (see spmd.explore), and a test fails where results differ.
+
+Under ``mpirun -n 2 python -m pytest --with-mpi`` (pytest-mpi), they are the ranks, where there are as many as the grid
+has processes; each rank then compares its own values, and a test fails on all ranks when it fails on one.
 """
 
 from __future__ import annotations
@@ -71,10 +73,11 @@ Run = Callable[..., Outcome]
 
 @pytest.fixture
 def spmd_run() -> Iterator[Run]:
-    """`spmd_run(program, grid=None, inputs=(), **options) -> Outcome`.
+    """`spmd_run(program, grid=None, inputs=(), explore=0, **options) -> Outcome`.
 
     `program` is StableHLO text or a Module, `grid` a ProcessGrid or (replicas, partitions), by default the module's
     own; `inputs` the arguments a process; `options` those of spmd.run_parallel (on ranks, those of spmd.compile).
+    `explore` is how many orders of communication are tried; under MPI, the ranks run in their own.
     Raises UsageError where the grid is no such pair, or where there is no entry for each of its processes.
     """
     yield _run
@@ -84,6 +87,7 @@ def _run(
     program: str | spmd.Module,
     grid: spmd.ProcessGrid | tuple[int, int] | None = None,
     inputs: PerProcess = (),
+    explore: int = 0,
     **options: Any,
 ) -> Outcome:
     module = spmd.parse(inspect.cleandoc(program), name="snippet") if isinstance(program, str) else program
@@ -93,6 +97,13 @@ def _run(
     none_given = not callable(inputs) and len(inputs) == 0
     arrays = [() if none_given else _of(inputs, rank, "inputs") for rank in range(chosen.size)]
     world = _ranks(chosen)
+    if world is None and explore:
+        options.pop("mode", None)
+        found = spmd.explore(module, chosen, arrays, orders=explore, **options)
+        assert found, f"\n{found}"
+        if found.first.error is not None:
+            raise found.first.error
+        return Outcome(chosen, dict(enumerate(found.first.results or ())), lambda text: [text])
     if world is None:
         results = spmd.run_parallel(module, chosen, arrays, **options)
         return Outcome(chosen, dict(enumerate(results)), lambda text: [text])
