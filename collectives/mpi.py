@@ -105,8 +105,8 @@ class MpiCommunicator(Communicator):
                 communicator.watcher = Watcher(comm.Dup(), communicator.activity, settings)
                 communicator.watcher.suspicious = settings.check
                 failure.come_first()  # the watcher waits for the others in the end
-            RECORDER.attach(activity, comm.rank, comm.size, settings.timeout)
-            failure.record = communicator.record
+            if RECORDER.attach(activity, comm.rank, comm.size, settings.timeout):
+                failure.record = communicator.record
             _worlds[comm.handle] = communicator
         return communicator
 

@@ -128,7 +128,7 @@ class Watcher:
         with self._lock:
             self._serve()
             if reason := RECORDER.request():
-                RECORDER.write(reason)
+                RECORDER.write(reason, goes_on=True)
             state = self.state()
             if state.waiting is None or self._ended:
                 return

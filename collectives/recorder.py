@@ -6,7 +6,8 @@ plain containers, ``rank_<rank>``, and the same as JSON, ``<rank>.json``.
 
 The format is that of PyTorch's flight recorder, which its analyzer (``torchfrtrace``) and others read: ``version``,
 ``pg_config``, ``pg_status`` and ``entries``. Beyond it an entry has ``op``, the collective in words, and the file
-``rank``, ``world_size``, ``host``, ``reason`` and ``notes``.
+``rank``, ``world_size``, ``host``, ``reason``, ``goes_on`` (nothing was wrong) and
+``notes``.
 Source: PyTorch documentation, "Flight Recorder for Debugging Stuck Jobs", contents of a file.
 """
 
@@ -83,15 +84,17 @@ class Recorder:
         self._signal: _Signal | None = None
         self._answered = ""
 
-    def attach(self, activity: Activity, rank: int, size: int, timeout: float) -> None:
-        """The process is ``rank`` of ``size``, and communicates as ``activity`` says, unless another says so already.
+    def attach(self, activity: Activity, rank: int, size: int, timeout: float) -> bool:
+        """The process is ``rank`` of ``size``, and communicates as ``activity`` says. False where more are known.
 
         Of requests, a thread is to ask (``request``).
         """
-        if self._activity is None and size > 1:
-            self._activity, self._rank, self._size, self._timeout = activity, rank, size, timeout
-            if self._signal is None:
-                self._signal = _Signal.install()
+        if size == 1 or (self._activity is not None and self._size > size):
+            return False
+        self._activity, self._rank, self._size, self._timeout = activity, rank, size, timeout
+        if self._signal is None:
+            self._signal = _Signal.install()
+        return True
 
     def detach(self, activity: Activity) -> None:
         """Others are the processes from now on."""
@@ -124,13 +127,16 @@ class Recorder:
         is_new, self._answered = wanted != self._answered, wanted
         return wanted if is_new else ""
 
-    def write(self, reason: str) -> Path | None:
-        """Writes what is recorded, and returns the folder. None where there is nothing, or it could not be written."""
+    def write(self, reason: str, *, goes_on: bool = False) -> Path | None:
+        """Writes what is recorded, and returns the folder; ``goes_on``: nothing is wrong with the job.
+
+        None where there is nothing to write, or it could not be written.
+        """
         with self._lock, contextlib.suppress(OSError):
             folder = records.folder()
             if folder is None or self._activity is None:
                 return None
-            content = self.content(reason)
+            content = self.content(reason) | {"goes_on": goes_on}
             records.make(folder)
             records.replace(folder / f"{records.PREFIX}{self._rank}", pickle.dumps(content, protocol=2))
             records.replace(folder / f"{self._rank}.json", json.dumps(content).encode())

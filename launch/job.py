@@ -18,7 +18,7 @@ from collectives.failure import ELASTIC_VARIABLE, REPORTS_VARIABLE
 from collectives.processes import ends_with_parent, running_children, start_of
 from collectives.shared_memory import FOLDER
 from collectives.system import IS_LINUX
-from launch import rank, remote
+from launch import rank, recording, remote
 from launch.banners import BannerFilter
 from launch.beginning import LOOK_SECONDS, MOST_STARTS, Beginning
 from launch.connection_filter import ConnectionFilter
@@ -117,6 +117,8 @@ def _run_once(
             **added_environment,
             REPORTS_VARIABLE: str(reports),
         }
+        written = Path(recorded) if recorded else None
+        recording.Job(os.getpid(), reports, ranks, written).leave_note()
         messages, writing = os.pipe()
         printed, printing = os.pipe()
         try:
@@ -144,7 +146,6 @@ def _run_once(
         listeners = Listeners(process.pid, proxies=kind == "hydra") if one_machine else None
         banners = [HydraBannerFilter()] if kind == "hydra" else []
         output = Stream(printed, sys.stdout, *banners)
-        written = Path(recorded) if recorded else None
         job = _Job(process, messages, output, reports, beginning, watchers, lingering, listeners, written)
         return job.finish(starts, elastic=ELASTIC_VARIABLE in added_environment, one_machine=one_machine)
 

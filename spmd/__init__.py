@@ -10,6 +10,7 @@ Names are loaded when first used: importing spmd starts neither MPI nor anything
 from __future__ import annotations
 
 from importlib import import_module as _import_module
+from os import environ as _environ
 from typing import TYPE_CHECKING, Any
 
 from spmd.support import companions as _companions
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from spmd.runtime.executable import Executable as Executable
     from spmd.runtime.exploring import explore as explore
     from spmd.runtime.parallel import run_parallel as run_parallel
+    from spmd.runtime.profiling import profile as profile
     from spmd.runtime.simulation import Simulation as Simulation
     from spmd.runtime.simulation import simulate as simulate
     from spmd.sharding_search.autoshard import autoshard as autoshard
@@ -68,6 +70,7 @@ _HOMES = {
     "load": "spmd.io.reading",
     "parse": "spmd.io.reading",
     "Executable": "spmd.runtime.executable",
+    "profile": "spmd.runtime.profiling",
     "run_parallel": "spmd.runtime.parallel",
     "save": "spmd.io.saving",
     "serialize": "spmd.io.saving",
@@ -84,6 +87,8 @@ __all__ = [*_HOMES, *_PACKAGES]
 
 _companions.check()
 _import_module("collectives.failure").install()
+if "SPMD_PROFILE" in _environ:
+    _import_module("spmd.runtime.profiling").begin_as_environment_says()
 
 
 def __getattr__(name: str) -> Any:

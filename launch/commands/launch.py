@@ -82,6 +82,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="PROCESS",
         help="let -n ranks (default: 1) join the elastic job that runs here, or the one whose launcher is PROCESS",
     )
+    parser.add_argument(
+        "--profile", metavar="FILE", help="write a trace of every program of all ranks (see spmd.profile)"
+    )
     parallel.add_timeout_arguments(parser)
     parser.add_argument("--mpirun-args", type=shlex.split, default=[], metavar="ARGS", help="passed to mpirun as is")
     parser.add_argument("--dry-run", action="store_true", help="print the command line and do not start it")
@@ -119,6 +122,8 @@ def run(args: argparse.Namespace) -> int:
     threads = args.threads or (None if thread_share.said_by_user() else 1)
     chosen = _elastic_settings(args) if args.elastic else None
     settings = parallel.timeout_settings(args) | (chosen.variables() if chosen else {})
+    if args.profile is not None:
+        settings["SPMD_PROFILE"] = os.path.abspath(args.profile)
     plan = mpirun.Job(
         command,
         args.ranks,

@@ -23,13 +23,13 @@ from spmd.compiler.plan.donation import donated_arguments, owned_arrays
 from spmd.compiler.plan.emit import locate
 from spmd.errors import CollectiveError, CompileError, Diagnostic, ExecutionError, SpmdError
 from spmd.ir import Function, Module
-from spmd.runtime import world
+from spmd.runtime import profiling, world
 from spmd.runtime.arguments import Check, argument_check, argument_names
 from spmd.runtime.fingerprint import Fingerprint
 from spmd.runtime.process import Process
 from spmd.runtime.streams import InfeedSource, OutfeedTarget, infeed_from, outfeed_to
 from spmd.runtime.world import process_of
-from spmd.support.arrays import Argument, Array, Source
+from spmd.support.arrays import Argument, Array, Results, Source
 from spmd.support.pictures import picture_of
 from spmd.support.signal_handlers import raised_in_handler
 from spmd.types import TokenType, TupleType, Type
@@ -74,7 +74,7 @@ class Executable:
         self._signature = function.signature
         self._location = function.location
         # As a decorator it is quicker at each call than a with statement.
-        self._program = program if all_native else np.errstate(all="ignore")(program)
+        self._own_program = self._program = program if all_native else np.errstate(all="ignore")(program)
         self._checks = [
             argument_check(type, f"argument {index}{f' ({name})' if name else ''} of @{self.function}")
             for index, (type, name) in enumerate(zip(self.in_types, argument_names(function), strict=True))
@@ -87,6 +87,7 @@ class Executable:
         self._fingerprint = Fingerprint(module, function, options)
         #: The generation of ranks whose programs have been found to be this one; None before the first call.
         self._agreed: int | None = None
+        profiling.add(self)
 
     @property
     def process(self) -> Process:
@@ -154,9 +155,16 @@ class Executable:
             if raised_in_handler(error):
                 raise
             raise _explained(error) from error
-        if self._is_finished:
-            return results
+        return results if self._is_finished else self.finished(results)
+
+    def finished(self, results: Sequence[Results]) -> tuple[Array, ...]:
+        """The caller's own arrays of what the program gives."""
         return tuple([finish(result) for finish, result in zip(self._finish, results, strict=True)])
+
+    def run_as(self, program: Program | None) -> Program:
+        """From the next call on runs `program`, or (None) its own, which it returns."""
+        self._program = self._own_program if program is None else program
+        return self._own_program
 
     def _agree(self, process: Process) -> None:
         """Makes sure that all ranks run this program, where they meet in it. CollectiveError where they do not."""

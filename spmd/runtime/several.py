@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields
+from contextlib import nullcontext
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import numpy as np
 from collectives.grid import ProcessGrid
 from collectives.threads import single_process
 from spmd.compiler.stack import stack_several
+from spmd.runtime import profiling
 from spmd.runtime.compile import compile
 from spmd.runtime.executable import Executable
 from spmd.runtime.process import Process
@@ -29,6 +31,9 @@ class ProgramsSimulation:
         self._programs = list({id(executable): executable for executable in executables}.values())
         places = {id(executable): place for place, executable in enumerate(self._programs)}
         options = executables[0].options
+        self._profile = profiling.active()
+        if self._profile is not None:
+            options = replace(options, watch=self._profile)
         program_of = [places[id(executable)] for executable in executables]
         self._stacked = stack_several([(each.module, each.function) for each in self._programs], program_of, options)
         chosen: Any = {entry.name: getattr(options, entry.name) for entry in fields(options) if entry.name != "grid"}
@@ -52,7 +57,8 @@ class ProgramsSimulation:
             arrays += [_repeated(column, len(ranks)) for column in columns]
         with open_streams(self.grid, infeed, outfeed) as streams:
             process = Process(ProcessGrid(1, 1), single_process(), streams=streams)
-            values = iter(self._executable.run(process, arrays))
+            with nullcontext() if self._profile is None else self._profile.stacked(range(self.grid.size)):
+                values = iter(self._executable.run(process, arrays))
         of_ranks: list[tuple[Array, ...]] = [()] * self.grid.size
         for ranks, stacked in zip(self._stacked.ranks, self._stacked.results, strict=True):
             results = [next(values) for _ in stacked]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields
+from contextlib import nullcontext
+from dataclasses import fields, replace
 from typing import Any, Unpack
 
 import numpy as np
@@ -16,11 +17,13 @@ from spmd.compiler.pipeline.prepare import Prepared, prepare
 from spmd.compiler.stack import stack
 from spmd.errors import ExecutionError
 from spmd.ir import Module
+from spmd.runtime import profiling
 from spmd.runtime.arguments import Check, argument_check
 from spmd.runtime.compile import compile
 from spmd.runtime.executable import Executable
 from spmd.runtime.process import Process
 from spmd.runtime.streams import InfeedSource, OutfeedTarget, open_streams
+from spmd.runtime.watch import Profile
 from spmd.support.arrays import Argument, Array, Results, Source
 from spmd.support.usage import check_function, check_grid, check_memory, check_module
 from spmd.types import TensorType, Type
@@ -45,6 +48,9 @@ class Simulation:
         self.in_shardings = prepared.in_shardings
         self.out_shardings = prepared.out_shardings
         self._by_flags: dict[tuple[bool, ...], _Compiled] = {}
+        #: The same for a profile that is being taken.
+        self._profile: Profile | None = None
+        self._profiled: dict[tuple[bool, ...], _Compiled] = {}
         self._compiled((True,) * len(self.in_types))
 
     @property
@@ -83,8 +89,10 @@ class Simulation:
         return tuple([self._result(value, up, collapse) for value, up in zip(results, compiled.stacked, strict=True)])
 
     def _run(self, compiled: _Compiled, process: Process, arrays: Sequence[Array]) -> tuple[Array, ...]:
+        profile = profiling.active()
         try:
-            return compiled.executable.run(process, arrays)
+            with nullcontext() if profile is None else profile.stacked(range(self.grid.size)):
+                return compiled.executable.run(process, arrays)
         except ExecutionError as error:
             error.add_note(
                 f"in the stacked program of a {self.grid} grid: leading axes of {self.grid.size} are processes"
@@ -116,9 +124,17 @@ class Simulation:
 
     def _compiled(self, flags: tuple[bool, ...]) -> _Compiled:
         """The program for arguments that differ between processes (True) or not."""
-        compiled = self._by_flags.get(flags)
+        profile = profiling.active()
+        if profile is not self._profile:
+            self._profile, self._profiled = profile, {}
+        known = self._by_flags if profile is None else self._profiled
+        compiled = known.get(flags)
         if compiled is None:
-            compiled = self._by_flags[flags] = _compile(self._prepared, flags, self._options, self._memory)
+            prepared, options = self._prepared, self._options
+            if profile is not None:
+                prepared = replace(prepared, options=replace(prepared.options, watch=profile))
+                options = CompileOptions(**{**options, "watch": profile})
+            compiled = known[flags] = _compile(prepared, flags, options, self._memory)
         return compiled
 
     def _result(self, value: Any, stacked: bool, collapse: bool) -> Any:

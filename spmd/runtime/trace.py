@@ -21,11 +21,13 @@ from spmd.support.files import write_file
 
 
 class TraceArguments(TypedDict, total=False):
-    """What a track shows of an event: the op's place in the source and its bytes; of metadata, the name."""
+    """What a track shows of an event: the op's place in the source and its bytes, and of how many `processes` it is,
+    where a track each would be too many; of metadata, the name."""
 
     name: str
     place: str
     bytes: int
+    processes: int
 
 
 class TraceEvent(TypedDict, total=False):
@@ -51,12 +53,27 @@ def _is_met(name: str) -> bool:
 
 def merged(events: Iterable[TraceEvent], module: Module, grid: ProcessGrid) -> list[TraceEvent]:
     """`events` of all processes on one clock, with names for their tracks, and the waits inside collectives."""
+    return with_waits(events, groups_of(module, grid), grid)
+
+
+def with_waits(
+    events: Iterable[TraceEvent], groups: Mapping[str, Groups], grid: ProcessGrid | None = None
+) -> list[TraceEvent]:
+    """The same, given the `groups` of each collective by its place in the source; without a negative time."""
     events = list(events)
+    first = min((event["ts"] for event in events), default=0.0)
+    if first < 0:
+        events = [{**event, "ts": event["ts"] - first} for event in events]
     names: list[TraceEvent] = [
-        {"name": "process_name", "ph": "M", "pid": rank, "args": {"name": f"rank {rank} {grid.process_id(rank)}"}}
+        {
+            "name": "process_name",
+            "ph": "M",
+            "pid": rank,
+            "args": {"name": f"rank {rank}" + ("" if grid is None else f" {grid.process_id(rank)}")},
+        }
         for rank in sorted({event["pid"] for event in events})
     ]
-    return [*names, *events, *_waits(events, _groups(module, grid))]
+    return [*names, *events, *_waits(events, groups)]
 
 
 def write_trace(path: str | Path, events: Iterable[TraceEvent]) -> None:
@@ -64,7 +81,7 @@ def write_trace(path: str | Path, events: Iterable[TraceEvent]) -> None:
     write_file(path, json.dumps({"traceEvents": list(events), "displayTimeUnit": "ns"}).encode())
 
 
-def _groups(module: Module, grid: ProcessGrid) -> dict[str, Groups]:
+def groups_of(module: Module, grid: ProcessGrid) -> dict[str, Groups]:
     """The groups of each collective by its place in the source."""
     return {str(op.location): process_groups(op, grid, module) for op in module.walk() if _is_met(op.name)}
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import ClassVar, TextIO
 
@@ -19,9 +20,12 @@ from spmd.analysis.process_rows import UNSEEN, ProcessRows
 from spmd.compiler.schedule.watching import Clock, Run, ScheduledUnit, name_of, place_of
 from spmd.errors import Diagnostic, ExecutionError, Location
 from spmd.ir import Op, Value
-from spmd.runtime.trace import TraceEvent
+from spmd.runtime.trace import TraceArguments, TraceEvent
 from spmd.support.arrays import Array, Results
 from spmd.types import TensorType
+
+#: Processes that are computed at once and have a track each.
+_MOST_TRACKS = 64
 
 
 def check_nans(unit: ScheduledUnit, run: Run) -> Results:
@@ -132,6 +136,14 @@ class _Event:
     calls: int
     thread: str
     nbytes: int
+    #: The processes that are computed at once, where they are one program.
+    ranks: Sequence[int] | None = None
+
+    @property
+    def category(self) -> str:
+        if self.name.startswith("@"):
+            return "program"
+        return self.name.partition(".")[0] if "," not in self.name else "fusion"
 
 
 @dataclass
@@ -161,9 +173,31 @@ class Profile:
             start -= self.began
             if unit.clock is None:
                 nbytes = _traffic(unit.operands, unit.results)
-                self.events.append(_Event(unit.name, unit.place, start, seconds, own, 1, thread, nbytes))
+                ranks = self._ranks(unit.ops)
+                self.events.append(_Event(unit.name, unit.place, start, seconds, own, 1, thread, nbytes, ranks))
             else:
-                self.events += _parts(unit.clock, start, seconds, thread)
+                self.events += _parts(unit.clock, start, seconds, thread, self._ranks)
+
+    @contextmanager
+    def program(self, name: str) -> Iterator[None]:
+        """A context of a whole program; `name` begins with @."""
+        start = time.perf_counter()
+        yield
+        seconds, thread = time.perf_counter() - start, threading.current_thread().name
+        self.events.append(_Event(name, "", start - self.began, seconds, 0.0, 1, thread, 0))
+
+    @contextmanager
+    def stacked(self, ranks: Sequence[int]) -> Iterator[None]:
+        """A context in which this thread computes all of the processes `ranks` at once."""
+        self._local.ranks = ranks
+        yield
+        self._local.ranks = None
+
+    def _ranks(self, ops: Sequence[Op]) -> Sequence[int] | None:
+        """The processes that compute `ops`, of those of a stacked program."""
+        everybody: Sequence[int] | None = getattr(self._local, "ranks", None)
+        rows = None if everybody is None else ProcessRows.of(ops[-1])
+        return everybody if rows is None else rows.ranks
 
     def table(self, limit: int = 40) -> str:
         """The profile as text, the most expensive line first: seconds, share, calls, megabytes, op and place."""
@@ -188,21 +222,28 @@ class Profile:
     def trace_events(self, rank: int = 0) -> list[TraceEvent]:
         """The events in the trace event format, times in microseconds.
 
-        The process of the trace is the rank; for in-process ranks, that of the thread.
+        The process of the trace is the rank; for in-process ranks, that of the thread; an event of several processes
+        that are computed at once is one of each, where they are few.
         """
-        return [
-            {
-                "name": event.name,
-                "cat": event.name.partition(".")[0] if "," not in event.name else "fusion",
-                "ph": "X",
-                "ts": event.start * 1e6,
-                "dur": event.seconds * 1e6,
-                "pid": _rank_of_thread(event.thread, rank),
-                "tid": 0,
-                "args": {"place": event.place, "bytes": event.nbytes},
-            }
-            for event in self.events
-        ]
+        return list(self._trace_events(rank))
+
+    def _trace_events(self, rank: int) -> Iterator[TraceEvent]:
+        for event in self.events:
+            ranks = [_rank_of_thread(event.thread, rank)] if event.ranks is None else event.ranks
+            arguments: TraceArguments = {"place": event.place, "bytes": event.nbytes}
+            if len(ranks) > _MOST_TRACKS:
+                ranks, arguments["processes"] = ranks[:1], len(ranks)
+            for process in ranks:
+                yield {
+                    "name": event.name,
+                    "cat": event.category,
+                    "ph": "X",
+                    "ts": event.start * 1e6,
+                    "dur": event.seconds * 1e6,
+                    "pid": process,
+                    "tid": 0,
+                    "args": arguments,
+                }
 
 
 def _rank_of_thread(name: str, otherwise: int) -> int:
@@ -216,7 +257,9 @@ def _values(results: object) -> list[Array | None]:
     return [np.asarray(value) if isinstance(value, np.ndarray | np.generic) else None for value in values]
 
 
-def _parts(clock: Clock, start: float, seconds: float, thread: str) -> Iterator[_Event]:
+def _parts(
+    clock: Clock, start: float, seconds: float, thread: str, ranks: Callable[[Sequence[Op]], Sequence[int] | None]
+) -> Iterator[_Event]:
     """The parts of a native unit that took `seconds`: their shares of it by their ticks, one after another.
 
     What a part took besides those within it is its own; what Python ran within has an event already.
@@ -238,9 +281,10 @@ def _parts(clock: Clock, start: float, seconds: float, thread: str) -> Iterator[
             continue
         inside = set(part.ops)
         operands = dict.fromkeys(v for op in part.ops for v in op.operands if v.defining_op not in inside)
-        nbytes = _traffic(operands, part.ops[-1].results) * int(counters[number, 1])
+        count = int(counters[number, 1])
+        nbytes = _traffic(operands, part.ops[-1].results) * count
         times = float(ticks[number]) * second, max(0.0, float(own[number])) * second
-        yield _Event(name_of(part.ops), place_of(part.ops), begin, *times, int(counters[number, 1]), thread, nbytes)
+        yield _Event(name_of(part.ops), place_of(part.ops), begin, *times, count, thread, nbytes, ranks(part.ops))
 
 
 def _traffic(operands: Iterable[Value], results: Iterable[Value]) -> int:

@@ -6,6 +6,7 @@ The ranks are those of ``MPI.COMM_WORLD``, until :func:`renew` says which they a
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from threading import Lock
 from typing import TYPE_CHECKING
@@ -34,6 +35,8 @@ _programs = OneThread()
 _shared = False
 #: MPI's communicator of the ranks, once it is another than MPI.COMM_WORLD.
 _base: MPI.Intracomm | None = None
+#: What is to be done when the ranks first come together.
+_at_meeting: list[Callable[[MpiCommunicator], None]] = []
 #: How many times the ranks have been renewed: what was made for those of before is no longer good.
 generation = 0
 
@@ -59,7 +62,14 @@ def ranks(what: str = "the first communication") -> MpiCommunicator:
         if communicator.size > 1:
             with communicator.meeting("the sharing out of processors"):
                 thread_share.take(communicator.comm)
+        while _at_meeting:
+            _at_meeting.pop()(communicator)
     return communicator
+
+
+def when_ranks_meet(act: Callable[[MpiCommunicator], None]) -> None:
+    """Has `act` called with all ranks when they first come together, which it is for them all."""
+    _at_meeting.append(act)
 
 
 def keep_share() -> None:

@@ -1,0 +1,268 @@
+"""What went wrong, from what each rank recorded: who is behind, who calls something else, who keeps others waiting."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from collectives.reading import Call, Record
+from collectives.states import ranges_text
+
+#: Collectives in which all ranks wait for the last one.
+_MEETINGS = frozenset(
+    ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier", "_all_gather_base", "_reduce_scatter_base")
+)
+_MOST_TOLD = 10
+#: A share of the waiting that one rank causes, and seconds, from which on it is worth a sentence.
+#: Seconds that a wait may take in a job that goes on.
+_MOMENT = 0.5
+_NOTABLE_SHARE, _NOTABLE_SECONDS = 0.5, 1e-3
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """Sentences for the user; whether there is a ``fault``: a rank that is behind or calls something else."""
+
+    sentences: tuple[str, ...]
+    fault: bool
+
+    def __str__(self) -> str:
+        return "\n".join(self.sentences)
+
+
+def diagnose(records: Sequence[Record]) -> Diagnosis:
+    """What `records`, one a rank, say of the job."""
+    found = _Found({record.rank: record for record in records})
+    faults = [*found.mismatches(), *found.hangs(), *found.transfers()]
+    sentences = [*found.overview(), *faults]
+    if not faults:
+        sentences.append("Nobody is behind: every collective that one rank has come to, all ranks have ended.")
+    sentences += found.stragglers()
+    return Diagnosis(tuple(text[0].upper() + text[1:] for text in sentences), bool(faults))
+
+
+class _Group:
+    """The collectives of one group: by number, then by rank."""
+
+    def __init__(self, name: str, members: tuple[int, ...]) -> None:
+        self.name, self.members = name, members
+        self.calls: dict[int, dict[int, Call]] = defaultdict(dict)
+
+    def last(self, rank: int) -> Call | None:
+        numbers = [number for number, calls in self.calls.items() if rank in calls]
+        return self.calls[max(numbers)][rank] if numbers else None
+
+    def __str__(self) -> str:
+        return f"the group of {_ranks(self.members)}"
+
+
+class _Found:
+    def __init__(self, records: Mapping[int, Record]) -> None:
+        self._records = records
+        members: dict[str, tuple[int, ...]] = {}
+        for record in records.values():
+            members.update(record.groups)
+        self._transfers: dict[str, _Group] = {}
+        self._groups: dict[str, _Group] = {}
+        for rank, record in records.items():
+            for call in record.calls:
+                kind = self._transfers if call.is_transfer else self._groups
+                group = kind.setdefault(call.group, _Group(call.group, members.get(call.group, ())))
+                group.calls[call.number][rank] = call
+        self._all = sorted({*records, *(rank for ranks in members.values() for rank in ranks)})
+        #: Groups whose ranks do not call the same, and from which number on.
+        self._parted: dict[str, int] = {}
+
+    def overview(self) -> Iterator[str]:
+        yield f"{_ranks(list(self._records))} of {len(self._all)} recorded what they did last."
+        reasons: dict[str, list[int]] = defaultdict(list)
+        for rank, record in self._records.items():
+            if record.reason:
+                reasons[record.reason].append(rank)
+        for reason, ranks in reasons.items():
+            yield f"Written by {_ranks(ranks)} because of: {reason}"
+        if missing := sorted(set(self._all) - self._records.keys()):
+            yield (
+                f"There is no file of {_ranks(missing)}: ended before anything could be written, does not answer, or "
+                "its file is on another host."
+            )
+
+    # --- who calls something else ---
+
+    def mismatches(self) -> Iterator[str]:
+        for group in self._groups.values():
+            for number in sorted(group.calls):
+                calls = group.calls[number]
+                kinds: dict[tuple[object, ...], list[int]] = defaultdict(list)
+                for rank, call in calls.items():
+                    kinds[call.signature].append(rank)
+                if len(kinds) > 1:
+                    self._parted[group.name] = number
+                    yield self._mismatch(group, number, sorted(kinds.values(), key=len, reverse=True))
+                    break
+
+    def _mismatch(self, group: _Group, number: int, kinds: Sequence[Sequence[int]]) -> str:
+        calls = group.calls[number]
+        alike, *others = ((ranks, calls[ranks[0]]) for ranks in kinds)
+        told = ", ".join(f"{_ranks(ranks)} {_verb(ranks, 'calls', 'call')} {_call(call)}" for ranks, call in others)
+        return (
+            f"As number {number} of {group}, {told}, where {_ranks(alike[0])} "
+            f"{_verb(alike[0], 'calls', 'call')} {_call(alike[1])}."
+        )
+
+    # --- who is behind ---
+
+    def hangs(self) -> Iterator[str]:
+        culprits: dict[int, str] = {}
+        for group in self._groups.values():
+            if group.name in self._parted:
+                continue
+            waiting = {
+                rank: call
+                for rank in group.members
+                if (call := group.last(rank)) and call.state != "completed" and not self._is_passing(rank, call)
+            }
+            if not waiting:
+                continue
+            number = max(call.number for call in waiting.values())
+            here = sorted(rank for rank, call in waiting.items() if call.number == number)
+            absent = sorted(rank for rank in group.members if rank in self._records and rank not in group.calls[number])
+            call = waiting[here[0]]
+            since = self._since(here[0], call)
+            text = f"{_ranks(here)} {_verb(here, 'waits', 'wait')}{since} in {_call(call)}, number {number} of {group}"
+            if not absent:
+                lost = sorted(set(group.members) - self._records.keys())
+                whom = f", and there is no file of {_ranks(lost)}" if lost else ": all of its ranks have come to it"
+                yield f"{text}{whom}."
+                continue
+            yield f"{text}. {_ranks(absent)} {_verb(absent, 'has', 'have')} not come to it."
+            for rank in absent[:_MOST_TOLD]:
+                culprits.setdefault(rank, self._doing(rank, group))
+        yield from culprits.values()
+
+    def _is_passing(self, rank: int, call: Call) -> bool:
+        """Whether the job went on, and may have ended the call a moment later: ranks do not write at one time."""
+        written = self._records[rank].written
+        if written is None or call.started is None or not all(record.goes_on for record in self._records.values()):
+            return False
+        return written - call.started < _MOMENT
+
+    def _since(self, rank: int, call: Call) -> str:
+        written = self._records[rank].written
+        if call.started is None or written is None:
+            return ""
+        return f" for {written - call.started:.3g} s"
+
+    def _doing(self, rank: int, group: _Group) -> str:
+        """What a rank does for which others wait in `group`."""
+        record, last = self._records[rank], group.last(rank)
+        before = (
+            f"Its last of that group was number {last.number}, {_call(last)}"
+            if last is not None
+            else "It has called none of that group"
+        )
+        pending = [call for call in record.calls if call.state != "completed"]
+        if pending:
+            now = f"now it waits in {_call(pending[-1])}, number {pending[-1].number} of {self._where(pending[-1])}"
+        else:
+            under_way = [activity.text for activity in record.activities if activity.ended is None]
+            doing = f": it is in {' in '.join(reversed(under_way))}" if under_way else ", and computes or has ended"
+            now = f"since then it communicates no more{doing}"
+        return f"{_ranks([rank])} is behind. {before}; {now}."
+
+    def _where(self, call: Call) -> str:
+        if call.is_transfer:
+            return f"transfer {call.group}"
+        return str(self._groups[call.group])
+
+    # --- transfers ---
+
+    def transfers(self) -> Iterator[str]:
+        for group in self._transfers.values():
+            if len(group.members) != 2:
+                continue
+            source, target = _ends(group)
+            for number in sorted(group.calls):
+                sent, received = group.calls[number].get(source), group.calls[number].get(target)
+                if sent is not None and received is not None and sent.signature[2] != received.signature[2]:
+                    ends = f"from rank {source} to rank {target}"
+                    yield f"As number {number} {ends}, {_call(sent)} meets {_call(received)}."
+                    break
+                waits = received is not None and received.state != "completed" and sent is None
+                if waits and received and source in self._records and not self._is_passing(target, received):
+                    count = len([1 for calls in group.calls.values() if source in calls])
+                    since, name = self._since(target, received), f"number {number} of {group.name}"
+                    text = f"Rank {target} waits{since} in {_call(received)}, {name}; rank {source} has sent {count}."
+                    yield f"{text} {self._doing_now(source)}"
+                    break
+
+    def _doing_now(self, rank: int) -> str:
+        pending = [call for call in self._records[rank].calls if call.state != "completed"]
+        return f"Rank {rank} waits in {_call(pending[-1])}." if pending else f"Rank {rank} waits for nobody."
+
+    # --- for whom the others waited ---
+
+    def stragglers(self) -> Iterator[str]:
+        waited: dict[int, float] = defaultdict(float)
+        caused: dict[int, float] = defaultdict(float)
+        times_last: dict[int, int] = defaultdict(int)
+        count, spent = 0, 0.0
+        for group in self._groups.values():
+            first_parted = self._parted.get(group.name)
+            for number, calls in group.calls.items():
+                if (first_parted is not None and number >= first_parted) or len(calls) < len(group.members):
+                    continue
+                ended = {rank: (c.started, c.completed) for rank, c in calls.items() if c.name in _MEETINGS}
+                times = {rank: (a, b) for rank, (a, b) in ended.items() if a is not None and b is not None}
+                if len(times) < 2 or len(times) < len(calls):
+                    continue
+                last = max(times, key=lambda rank: times[rank][0])
+                arrival = times[last][0]
+                own = {rank: max(0.0, min(arrival, b) - a) for rank, (a, b) in times.items()}
+                for rank, seconds in own.items():
+                    waited[rank] += seconds
+                spent += sum(b - a for a, b in times.values())
+                caused[last] += sum(own.values())
+                times_last[last] += 1
+                count += 1
+        total = sum(waited.values())
+        if not count or total < _NOTABLE_SECONDS:
+            return
+        yield (
+            f"Ranks spent {spent:.3g} s in {count} collectives that all of them have ended, {total:.3g} s of it "
+            f"({total / spent:.0%}) waiting for the last to come: "
+            + ", ".join(f"rank {rank} {waited[rank]:.3g} s" for rank in sorted(waited)[:_MOST_TOLD])
+            + (", ..." if len(waited) > _MOST_TOLD else "")
+            + "."
+        )
+        slowest = max(caused, key=lambda rank: caused[rank])
+        if caused[slowest] / total >= _NOTABLE_SHARE:
+            yield (
+                f"Rank {slowest} is the straggler: it came last to {times_last[slowest]} of {count}, and caused "
+                f"{caused[slowest] / total:.0%} of the waiting."
+            )
+        hosts = {record.host for record in self._records.values()}
+        if len(hosts) > 1:
+            yield "The ranks ran on several hosts: times are as exact as their clocks are equal."
+
+
+def _ends(group: _Group) -> tuple[int, int]:
+    """Source and target of the transfers of a group."""
+    name = next(iter(next(iter(group.calls.values())).values())).name
+    ranks = sorted(group.members)
+    first, second = (int(each) for each in name.split(" ")[1].replace("<-", "->").split("->"))
+    source, target = (first, second) if name.startswith("send") else (second, first)
+    return ranks[source], ranks[target]
+
+
+def _call(call: Call) -> str:
+    return call.text + (f" at {call.place}" if call.place else "")
+
+
+def _ranks(ranks: Sequence[int]) -> str:
+    return f"rank{'s' * (len(ranks) > 1)} {ranges_text(ranks)}"
+
+
+def _verb(ranks: Sequence[int], one: str, several: str) -> str:
+    return one if len(ranks) == 1 else several

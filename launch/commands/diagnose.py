@@ -1,0 +1,53 @@
+"""``spmd diagnose``: what went wrong, from what the ranks recorded, or where time went, from a profile."""
+
+import argparse
+import json
+from pathlib import Path
+
+HELP = "tell what went wrong from what each rank recorded, or where time went from a profile"
+
+DESCRIPTION = """\
+FILES are those that ranks of a job wrote, or their folder: ours, and those of PyTorch's flight recorder, pickles or
+JSON. Prints which rank is behind or missing at which collective, who called what instead, and for whom the others
+waited. Status 0: nobody is behind; 1: somebody is. One file that is a profile (spmd run --profile, spmd launch
+--profile): the units that took most, waiting by rank, imbalance and overlap.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.description = DESCRIPTION
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="files of ranks, a folder, or one profile")
+
+
+def run(args: argparse.Namespace) -> int:
+    import spmd
+
+    if len(args.files) == 1 and _is_profile(args.files[0]):
+        from spmd.runtime.trace_summary import summary
+
+        print(summary(args.files[0]))
+        return 0
+    from collectives.diagnosis import diagnose
+    from collectives.reading import RecordError, read_all
+
+    try:
+        found = diagnose(read_all(args.files))
+    except RecordError as error:
+        raise spmd.UsageError(str(error)) from None
+    print(found)
+    return int(found.fault)
+
+
+def _is_profile(path: Path) -> bool:
+    """Whether a file is a trace of Chrome's format."""
+    if path.is_dir():
+        return False
+    with path.open("rb") as file:
+        if file.read(1) not in (b"{", b"["):
+            return False
+    try:
+        content = json.loads(path.read_bytes())
+    except ValueError:
+        return False
+    return isinstance(content, dict) and "traceEvents" in content

@@ -1,0 +1,55 @@
+"""Finding the jobs that run on this machine, to have their ranks write what they did last."""
+
+import contextlib
+import json
+import os
+import stat
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from collectives.records import PREFIX, REQUEST, replace
+from spmd.runtime.requests import FOLDER_PREFIX
+from spmd.support.processes import start_of
+
+_NOTE = "job.json"
+
+
+@dataclass(frozen=True)
+class Job:
+    """A job of this machine: the `process` that launched it, its folder of reports, its `ranks`, and where they write
+    their `records`, if they do."""
+
+    process: int
+    reports: Path
+    ranks: int
+    records: Path | None
+
+    def leave_note(self) -> None:
+        """Lets the job be found."""
+        records = None if self.records is None else str(self.records)
+        note = {"process": self.process, "started": start_of(self.process), "ranks": self.ranks, "records": records}
+        replace(self.reports / _NOTE, json.dumps(note).encode())
+
+    def request(self) -> None:
+        """Has all ranks write; each request is another text, by which they see that it is new."""
+        replace(self.reports / REQUEST, f"spmd dump, {os.urandom(4).hex()}".encode())
+
+    def written_since(self, moment: float) -> list[str]:
+        """The files that ranks have written since, in seconds since the epoch."""
+        files = self.records.glob(f"{PREFIX}*") if self.records is not None else ()
+        return [path.name for path in files if path.stat().st_mtime >= moment - 0.01]
+
+
+def running_jobs() -> Iterator[Job]:
+    """This user's jobs that run on this machine."""
+    for note in Path(tempfile.gettempdir()).glob(f"{FOLDER_PREFIX}*/{_NOTE}"):
+        with contextlib.suppress(OSError, ValueError, TypeError, KeyError):  # gone meanwhile, or damaged
+            status = note.parent.lstat()
+            is_own = status.st_uid == os.geteuid() and stat.S_ISDIR(status.st_mode) and not status.st_mode & 0o022
+            content = json.loads(note.read_text())
+            os.kill(content["process"], 0)
+            if is_own and content["started"] == start_of(content["process"]):
+                records = content["records"]
+                yield Job(content["process"], note.parent, content["ranks"], None if records is None else Path(records))
