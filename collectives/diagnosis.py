@@ -70,6 +70,9 @@ class _Found:
                 kind = self._transfers if call.is_transfer else self._groups
                 group = kind.setdefault(call.group, _Group(call.group, members.get(call.group, ())))
                 group.calls[call.number][rank] = call
+        for group in self._groups.values():
+            # PyTorch does not describe every group.
+            group.members = group.members or tuple(sorted({rank for calls in group.calls.values() for rank in calls}))
         self._all = sorted({*records, *(rank for ranks in members.values() for rank in ranks)})
         #: Groups whose ranks do not call the same, and from which number on.
         self._parted: dict[str, int] = {}
@@ -136,7 +139,7 @@ class _Found:
                 whom = f", and there is no file of {_ranks(lost)}" if lost else ": all of its ranks have come to it"
                 yield f"{text}{whom}."
                 continue
-            yield f"{text}. {_ranks(absent)} {_verb(absent, 'has', 'have')} not come to it."
+            yield f"{text}. {_ranks(absent).capitalize()} {_verb(absent, 'has', 'have')} not come to it."
             for rank in absent[:_MOST_TOLD]:
                 culprits.setdefault(rank, self._doing(rank, group))
         yield from culprits.values()

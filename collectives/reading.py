@@ -160,9 +160,8 @@ def _call(number: int, entry: Any) -> Call:
     dtypes = tuple(_NUMPY_NAMES.get(each, str(each)) for each in entry.get("input_dtypes", ()))
     is_transfer = bool(entry.get("is_p2p", False))
     text = str(entry.get("op") or f"{name} of {_extent(inputs)} {', '.join(dtypes)}".rstrip())
-    state = str(entry["state"])
-    frames = entry.get("frames") or ()
-    place = f"{frames[0]['filename']}:{frames[0]['line']}" if frames else ""
+    # PyTorch's gloo notes only that a call is retired.
+    state = "completed" if entry.get("retired") and entry["state"] == "scheduled" else str(entry["state"])
     return Call(
         str(entry["process_group"][0]),
         int(entry["p2p_seq_id"] if is_transfer else entry["collective_seq_id"]),
@@ -177,11 +176,17 @@ def _call(number: int, entry: Any) -> Call:
             dtypes if name not in ("scatter", "broadcast") else (),
         ),
         state if state in _STATES else "started",
-        place,
+        _place(entry.get("frames") or ()),
         is_transfer,
         _seconds(entry.get("time_discovered_started_ns") or entry.get("time_created_ns")),
         _seconds(entry.get("time_discovered_completed_ns")),
     )
+
+
+def _place(frames: Sequence[Any]) -> str:
+    """The innermost line of the program, which is none of PyTorch's own."""
+    own = [frame for frame in frames if "/torch/" not in frame["filename"]] or frames
+    return f"{own[0]['filename']}:{own[0]['line']}" if own else ""
 
 
 def _sizes(value: Any) -> tuple[tuple[int, ...], ...]:

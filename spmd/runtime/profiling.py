@@ -21,7 +21,7 @@ import numpy as np
 
 from collectives.communicator import Communicator
 from collectives.grid import Groups
-from spmd.backends.numpy.core import Program
+from spmd.backends.kernels import Program
 from spmd.compiler.pipeline.lower import ModuleLowering
 from spmd.compiler.pipeline.options import Options
 from spmd.errors import UsageError

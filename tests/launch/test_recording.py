@@ -1,0 +1,128 @@
+"""What ranks leave of what they did last: on request, at SIGUSR1, at an error."""
+
+import json
+import os
+import pickle
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from launch import mpirun
+
+ROOT = Path(__file__).parents[2]
+SPMD = [sys.executable, "-m", "launch"]
+WORKER = Path(__file__).with_name("records_worker.py")
+
+pytestmark = pytest.mark.skipif(mpirun.find() is None, reason="no MPI")
+
+
+def start(folder: Path, what: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [*SPMD, "launch", "-n", "4", "--", sys.executable, str(WORKER), str(folder), what],
+        cwd=ROOT,
+        env={**os.environ, "COLLECTIVE_RECORDS": str(folder / "own")},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def diagnosed(*files: Path) -> tuple[int, str]:
+    ended = subprocess.run(
+        [*SPMD, "diagnose", *map(str, files)], capture_output=True, text=True, cwd=ROOT, timeout=60, check=False
+    )
+    assert not ended.stderr
+    return ended.returncode, ended.stdout
+
+
+@pytest.fixture(scope="module")
+def waited(tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
+    """What one job leaves whose rank 3 comes to no more collectives, is asked for its records, and fails."""
+    folder = tmp_path_factory.mktemp("waited")
+    with start(folder, "wait") as job:
+        try:
+            while not (folder / "ready").exists():
+                assert job.poll() is None, job.communicate()[1]
+                time.sleep(0.05)
+            time.sleep(0.6)  # others wait long enough for it to count
+            dumped = subprocess.run(
+                [*SPMD, "dump", str(job.pid)], capture_output=True, text=True, cwd=ROOT, timeout=60, check=False
+            )
+            on_request = diagnosed(folder / "own")
+            contents = [pickle.loads((folder / "own" / f"rank_{rank}").read_bytes()) for rank in range(4)]
+            (folder / "own" / "rank_3").unlink()
+            (folder / "go").touch()
+            _, told = job.communicate(timeout=120)
+        finally:
+            job.kill()
+    return {"folder": folder / "own", "dump": dumped, "on_request": on_request, "contents": contents, "told": told}
+
+
+def test_a_running_job_writes_on_request_and_the_rank_that_is_behind_is_named(waited: dict[str, object]) -> None:
+    dumped, (status, text) = waited["dump"], waited["on_request"]
+    assert isinstance(dumped, subprocess.CompletedProcess)
+    assert (dumped.returncode, dumped.stderr) == (0, "")
+    assert dumped.stdout == f"{waited['folder']}: 4 ranks (spmd diagnose {waited['folder']})\n"
+    assert status == 1
+    assert "Ranks 0-3 of 4 recorded what they did last." in text
+    assert re.search(
+        r"Ranks 0-2 wait for \S+ s in all_reduce add of 4 float32 at .*records_worker.py:\d+, number", text
+    )
+    assert "Rank 3 has not come to it.\nRank 3 is behind. Its last of that group was number" in text
+    assert "since then it communicates no more, and computes or has ended." in text
+    assert "Rank 2 is the straggler" in text
+
+
+def test_the_files_are_those_of_pytorchs_flight_recorder(waited: dict[str, object]) -> None:
+    contents = waited["contents"]
+    assert isinstance(contents, list)
+    for rank, content in enumerate(contents):
+        assert content["version"].split(".")[0] == "2"
+        assert content["pg_config"]["0"] == {"name": "0", "desc": "default_pg", "ranks": "[0, 1, 2, 3]"}
+        assert content["rank"] == rank and content["world_size"] == 4
+        entries = content["entries"]
+        assert [entry["record_id"] for entry in entries] == sorted(entry["record_id"] for entry in entries)
+        names = [entry["profiling_name"] for entry in entries]
+        assert all(re.fullmatch(r"gloo:\w+( \d(->|<-)\d)?", name) for name in names)
+        gather = next(entry for entry in entries if entry["profiling_name"] == "gloo:all_gather")
+        assert gather["input_sizes"] == [[2, 3]] and gather["output_sizes"] == [[4, 3]]
+        assert gather["input_dtypes"] == ["Long"]
+        assert gather["process_group"] == (f"ranks {'0-1' if rank < 2 else '2-3'}", "undefined")
+        assert gather["frames"][0]["filename"].endswith("records_worker.py")
+        step = next(entry for entry in entries if entry["frames"] and entry["frames"][0]["filename"] == "step.mlir")
+        assert (step["frames"][0]["line"], step["op"]) == (3, "all_reduce add of 4 float32")
+        sent = next(entry for entry in entries if entry["profiling_name"].startswith("gloo:send"))
+        assert sent["is_p2p"] and sent["process_group"][0] == f"{rank}->{(rank + 1) % 4} by channel 5"
+        whole = [entry for entry in entries if entry["process_group"][0] == "0"]
+        assert [entry["collective_seq_id"] for entry in whole] == list(range(1, len(whole) + 1))
+        assert {"step @main", "compilation @main"} <= {f"{note['kind']} {note['what']}" for note in content["notes"]}
+        done = content["pg_status"]["0"]
+        assert (done["last_completed_collective"] < done["last_enqueued_collective"]) is (rank != 3)
+        assert all(
+            (entry["time_discovered_completed_ns"] is None) is (entry["state"] != "completed") for entry in entries
+        )
+
+
+def test_an_error_has_all_ranks_write_and_comes_last_on_the_screen(waited: dict[str, object]) -> None:
+    folder, told = waited["folder"], str(waited["told"])
+    assert isinstance(folder, Path)
+    assert told.rstrip().endswith("ValueError: no cheese")
+    assert f"(what each rank did last is in {folder} (spmd diagnose {folder}))\nrank 3 of 4 on" in told
+    for rank in range(4):
+        content = json.loads((folder / f"{rank}.json").read_text())
+        assert content == json.loads(json.dumps(pickle.loads((folder / f"rank_{rank}").read_bytes())))
+        assert content["reason"] == "ValueError: no cheese"
+    assert diagnosed(*(folder / f"{rank}.json" for rank in range(4)))[0] == 1
+
+
+def test_who_calls_something_else_is_named(tmp_path: Path) -> None:
+    with start(tmp_path, "other") as job:
+        _, told = job.communicate(timeout=120)
+    assert "processes of one group call different collectives" in told
+    status, text = diagnosed(tmp_path / "own")
+    assert status == 1
+    assert "rank 3 calls all_gather of 4 float32, dim 0 at" in text
+    assert "where ranks 0-2 call all_reduce add of 4 float32 at" in text
