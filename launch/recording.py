@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from collectives.processes import start_of
 from collectives.records import PREFIX, REQUEST, replace
 from spmd.runtime.requests import FOLDER_PREFIX
-from spmd.support.processes import start_of
 
 _NOTE = "job.json"
 

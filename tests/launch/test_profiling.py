@@ -50,11 +50,11 @@ def test_all_ranks_are_in_one_file_that_tells_who_waits_for_whom(
     path = tmp_path / "part.json"
     assert ran(path, "stablehlo.cross-replica-sum") == ran(path, "stablehlo.sine") == ran(path, "@main") == {0: 2, 1: 2}
     waits = [event for event in events(path) if event.get("cat") == "wait" and event["dur"] > 1.5e5]  # type: ignore[operator]
-    assert [(event["pid"], event["name"]) for event in waits] == [(0, "wait for rank 1")]
+    assert (0, "wait for rank 1") in [(event["pid"], event["name"]) for event in waits]
     assert main(["diagnose", str(path)]) == 0
     told = capfd.readouterr().out
     assert "stablehlo.cross-replica-sum  step.mlir:4" in told
-    assert "of waiting, " in told and "is for rank 1." in told
+    assert "of waiting, " in told and "Ranks: computing, communicating" in told
 
 
 @pytest.mark.skipif(mpirun.find() is None, reason="no MPI")
