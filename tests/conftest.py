@@ -6,6 +6,7 @@ selected, run and reported like any other test.
 """
 
 import gc
+import os
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,9 @@ from tests.mpi.ranks import inside_ranks
 settings.register_profile("spmd", deadline=None)
 settings.load_profile("spmd")
 
+
+#: JAX is what results are compared with: its programs run once, and to optimize them takes longer.
+os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true")
 
 MPI_TESTS = Path(__file__).parent / "mpi"
 

@@ -1,13 +1,12 @@
 """Training steps in the global view: whole arrays and shardings, and what they give on JAX's own devices.
 
-``python tests/jax_global_trainers.py N FILE`` writes the states and metrics of JAX on N devices; with ``ranks`` as a
-third word, each MPI rank writes those that it has made whole. It runs by itself, since JAX takes the number of devices
-when loaded.
+``python tests/jax_global_trainers.py N FILE NAMES`` writes the states and metrics of JAX on N devices for steps named
+with commas between; with ``ranks`` as a fourth word, each MPI rank writes those that it has made whole. It runs by
+itself, since JAX takes the number of devices when loaded.
 """
 
 from __future__ import annotations
 
-import os
 import pickle
 import sys
 from collections.abc import Callable
@@ -17,12 +16,13 @@ from typing import Any
 
 import numpy as np
 
-from tests.jax_trainers import trained
+from tests.jax_trainers import on_devices, trained
 
 TURNS = 3
-NAMES = [
-    "data_parallel", "two_axes", "fully_sharded", "transformer", "mapped", "partly_mapped", "mapped_ring",
-    "convolution", "dropout", "vocabulary", "experts", "accumulated", "analysis", "doubles", "named_arguments",
+#: Those of an ordinary run, and those that are tried only in a long one.
+FEW = ["data_parallel", "two_axes", "fully_sharded", "mapped_ring", "convolution", "doubles", "named_arguments"]
+REST = [
+    "transformer", "mapped", "partly_mapped", "dropout", "vocabulary", "experts", "accumulated", "analysis",
 ]  # fmt: skip
 
 #: A state, a jitted step of (state, batch) to (state, metrics), and the global batch of each turn.
@@ -260,24 +260,26 @@ def made_whole(step: Any) -> Callable[[Any, Any], Any]:
 
 
 def _main() -> None:
-    count, file = int(sys.argv[1]), Path(sys.argv[2])
+    count, file, names = int(sys.argv[1]), Path(sys.argv[2]), sys.argv[3].split(",")
     results: dict[str, list[np.ndarray[Any, Any]]] = {}
-    if sys.argv[3:] == ["ranks"]:
+    if sys.argv[4:] == ["ranks"]:
         from mpi4py import MPI
 
         import spmd.jax
 
-        for name, (state, step, batches) in trainers(count, abstract_mesh).items():
+        made = trainers(count, abstract_mesh)
+        for name, (state, step, batches) in ((name, made[name]) for name in names):
             results[name] = trained(made_whole(spmd.jax.jit(step)), state, batches)
         file = file.with_name(f"{file.name}-{MPI.COMM_WORLD.rank}")
     else:
-        os.environ |= {"XLA_FLAGS": f"--xla_force_host_platform_device_count={count}", "JAX_PLATFORMS": "cpu"}
+        on_devices(count)
         import jax
 
         def mesh_of(sizes: tuple[int, ...], names: tuple[str, ...]) -> Any:
             return jax.make_mesh(sizes, names, axis_types=(jax.sharding.AxisType.Auto,) * len(names))
 
-        for name, (state, step, batches) in trainers(count, mesh_of).items():
+        made = trainers(count, mesh_of)
+        for name, (state, step, batches) in ((name, made[name]) for name in names):
             results[name] = trained(step, state, batches)
     file.write_bytes(pickle.dumps(results))
 

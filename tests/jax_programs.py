@@ -38,7 +38,7 @@ def export(devices: int, folder: Path) -> dict[str, JaxProgram]:
     """The programs for a number of devices; `folder` keeps them for others."""
     file = folder / f"jax-{devices}.pkl"
     if not file.exists():
-        flags = f"--xla_force_host_platform_device_count={devices}"
+        flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count={devices}"
         of_mpi = ("OMPI_", "PMIX_", "PRTE_")
         environment = {key: value for key, value in os.environ.items() if not key.startswith(of_mpi)}
         environment |= {"XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"}

@@ -1,7 +1,8 @@
 """Training steps written for the view of one process, and what they give on JAX's own devices.
 
-``python tests/jax_trainers.py N FILE`` writes the states and metrics that `jax.pmap` gives on N devices; with ``ranks``
-as a third word, each MPI rank writes its own. It runs by itself, since JAX takes the number of devices when loaded.
+``python tests/jax_trainers.py N FILE NAMES`` writes the states and metrics that `jax.pmap` gives on N devices for steps
+named with commas between; with ``ranks`` as a fourth word, each MPI rank writes its own. It runs by itself, since JAX
+takes the number of devices when loaded.
 """
 
 from __future__ import annotations
@@ -17,10 +18,13 @@ import numpy as np
 
 AXIS = "processes"
 TURNS = 2
-NAMES = [
-    "flax_network", "attention", "keys_threefry2x32", "keys_rbg", "keys_unsafe_rbg", "scattered_state", "experts",
-    "ring", "control_flow", "linear_algebra", "narrow_numbers", "dataclasses", "two_players", "low_rank", "accumulated",
-    "adafactor", "called_back", "doubles",
+#: Those of an ordinary run, and those that are tried only in a long one.
+FEW = [
+    "flax_network", "attention", "keys_threefry2x32", "scattered_state", "experts", "control_flow", "narrow_numbers",
+    "dataclasses", "called_back", "doubles",
+]  # fmt: skip
+REST = [
+    "keys_rbg", "keys_unsafe_rbg", "ring", "linear_algebra", "two_players", "low_rank", "accumulated", "adafactor",
 ]  # fmt: skip
 #: Those that are run on as many ranks.
 ON_RANKS = ["attention", "keys_rbg", "scattered_state", "ring", "control_flow", "accumulated", "doubles"]
@@ -35,7 +39,7 @@ def batches(shape: tuple[int, ...], count: int) -> list[np.ndarray[Any, Any]]:
     return [rng.normal(size=(count, *shape)).astype(np.float32) for _ in range(TURNS)]
 
 
-def trainers(count: int, names: list[str] = NAMES) -> dict[str, Trainer]:
+def trainers(count: int, names: list[str]) -> dict[str, Trainer]:
     """The steps of these names for a number of processes."""
     import dataclasses
     from functools import partial
@@ -338,23 +342,29 @@ def trained(step: Callable[..., Any], state: Any, batches_in: list[Any]) -> list
         return told + arrays(state)
 
 
+def on_devices(count: int) -> None:
+    """Has JAX take `count` devices; before it is loaded."""
+    flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count={count}"
+    os.environ |= {"XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"}
+
+
 def _main() -> None:
-    count, file = int(sys.argv[1]), Path(sys.argv[2])
+    count, file, names = int(sys.argv[1]), Path(sys.argv[2]), sys.argv[3].split(",")
     by_name: dict[str, list[np.ndarray[Any, Any]]] = {}
-    if sys.argv[3:] == ["ranks"]:
+    if sys.argv[4:] == ["ranks"]:
         from mpi4py import MPI
 
         import spmd.jax
 
         rank = MPI.COMM_WORLD.rank
-        for name, (state, step, shape) in trainers(count, ON_RANKS).items():
+        for name, (state, step, shape) in trainers(count, names).items():
             by_name[name] = trained(spmd.jax.jit(step), state, [batch[rank] for batch in batches(shape, count)])
         file = file.with_name(f"{file.name}-{rank}")
     else:
-        os.environ |= {"XLA_FLAGS": f"--xla_force_host_platform_device_count={count}", "JAX_PLATFORMS": "cpu"}
+        on_devices(count)
         import jax
 
-        for name, (state, step, shape) in trainers(count).items():
+        for name, (state, step, shape) in trainers(count, names).items():
             by_name[name] = trained(jax.pmap(step, axis_name=AXIS), stacked(state, count), batches(shape, count))
     file.write_bytes(pickle.dumps(by_name))
 

@@ -156,10 +156,13 @@ def differs(actual: Array, expected: Array, signs: bool = True) -> bool:
     """Whether types, shapes or bits differ; one NaN is as good as another, ``signs`` of zeros count."""
     if actual.dtype != expected.dtype or actual.shape != expected.shape:
         return True
+    if actual.tobytes() == expected.tobytes():
+        return False
     if actual.dtype == np.bool_:
         return bool((actual != expected).any())
     if is_integer(actual.dtype):
-        return _integers(actual.ravel()) != _integers(expected.ravel())
+        wide_integer = np.uint64 if actual.dtype == np.uint64 else np.int64
+        return not np.array_equal(actual.astype(wide_integer), expected.astype(wide_integer))
     wide = np.complex128 if actual.dtype.kind == "c" else np.float64
     one, two = (x.astype(wide).view(np.float64) for x in (actual.reshape(-1), expected.reshape(-1)))
     if not np.array_equal(one, two, equal_nan=True):

@@ -24,33 +24,45 @@ Results = dict[str, list[np.ndarray[Any, Any]]]
 ROOT = Path(__file__).parents[2]
 
 
-def run(module: ModuleType, count: int, file: Path, *words: str) -> None:
+def some_slow(module: ModuleType) -> list[Any]:
+    """A test for each of a module's steps, of which the rest is left to a long run."""
+    return [*module.FEW, *(pytest.param(name, marks=pytest.mark.slow) for name in module.REST)]
+
+
+def run(module: ModuleType, count: int, file: Path, names: list[str], *words: str) -> None:
     """Runs a script of trainers with JAX alone, or on as many ranks."""
     of_mpi = ("OMPI_", "PMIX_", "PRTE_")
     environment = {key: value for key, value in os.environ.items() if not key.startswith(of_mpi)}
     environment["PYTHONPATH"] = os.pathsep.join([str(ROOT), environment.get("PYTHONPATH", "")])
     launch = ["-m", "launch", "launch", "-n", str(count), "--", sys.executable] if words == ("ranks",) else []
-    command = [sys.executable, *launch, str(module.__file__), str(count), str(file), *words]
+    command = [sys.executable, *launch, str(module.__file__), str(count), str(file), ",".join(names), *words]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def trained_by_jax(module: ModuleType, count: int, folders: pytest.TempPathFactory) -> Results:
-    file = folders.mktemp("jax") / "results"
-    run(module, count, file)
-    results: Results = pickle.loads(file.read_bytes())
-    return results
+class TrainedByJax(Results):
+    """What JAX gives of each step; the steps of an ordinary run are trained together, and so is the rest."""
+
+    def __init__(self, module: ModuleType, count: int, folder: Path) -> None:
+        self._module, self._count, self._folder = module, count, folder
+
+    def __missing__(self, name: str) -> list[np.ndarray[Any, Any]]:
+        names = next(names for names in (self._module.FEW, self._module.REST) if name in names)
+        file = self._folder / "results"
+        run(self._module, self._count, file, names)
+        self.update(pickle.loads(file.read_bytes()))
+        return self[name]
 
 
 @pytest.fixture(scope="module")
 def jaxs(tmp_path_factory: pytest.TempPathFactory) -> Results:
     """What JAX gives, with a leading axis of all processes."""
-    return trained_by_jax(jax_trainers, COUNT, tmp_path_factory)
+    return TrainedByJax(jax_trainers, COUNT, tmp_path_factory.mktemp("jax"))
 
 
 @pytest.fixture(scope="module")
 def trainers() -> dict[str, jax_trainers.Trainer]:
-    return jax_trainers.trainers(COUNT)
+    return jax_trainers.trainers(COUNT, [*jax_trainers.FEW, *jax_trainers.REST])
 
 
 def agree(mine: list[np.ndarray[Any, Any]], other: list[np.ndarray[Any, Any]], narrow: bool = False) -> None:
@@ -68,7 +80,7 @@ def agree(mine: list[np.ndarray[Any, Any]], other: list[np.ndarray[Any, Any]], n
             np.testing.assert_allclose(left, right, rtol=tolerance, atol=tolerance)
 
 
-@pytest.mark.parametrize("name", jax_trainers.NAMES)
+@pytest.mark.parametrize("name", some_slow(jax_trainers))
 def test_simulated(name: str, jaxs: Results, trainers: dict[str, jax_trainers.Trainer]) -> None:
     state, step, shape = trainers[name]
     simulated = spmd.jax.simulate(step, axes={jax_trainers.AXIS: COUNT})
@@ -76,8 +88,9 @@ def test_simulated(name: str, jaxs: Results, trainers: dict[str, jax_trainers.Tr
     agree(jax_trainers.trained(simulated, jax_trainers.stacked(state, COUNT), batches_in), jaxs[name])
 
 
+@pytest.mark.slow
 def test_on_ranks(jaxs: Results, tmp_path: Path) -> None:
-    run(jax_trainers, COUNT, tmp_path / "results", "ranks")
+    run(jax_trainers, COUNT, tmp_path / "results", jax_trainers.ON_RANKS, "ranks")
     for rank in range(COUNT):
         mine: Results = pickle.loads((tmp_path / f"results-{rank}").read_bytes())
         assert list(mine) == jax_trainers.ON_RANKS
@@ -87,16 +100,19 @@ def test_on_ranks(jaxs: Results, tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def jaxs_of_the_global_view(tmp_path_factory: pytest.TempPathFactory) -> Results:
-    return trained_by_jax(jax_global_trainers, FEWER, tmp_path_factory)
+    return TrainedByJax(jax_global_trainers, FEWER, tmp_path_factory.mktemp("global"))
 
 
-def test_the_global_view_on_ranks(jaxs_of_the_global_view: Results, tmp_path: Path) -> None:
-    run(jax_global_trainers, FEWER, tmp_path / "results", "ranks")
-    assert list(jaxs_of_the_global_view) == jax_global_trainers.NAMES
+@pytest.mark.parametrize(
+    "names", [jax_global_trainers.FEW, pytest.param(jax_global_trainers.REST, marks=pytest.mark.slow)], ids=",".join
+)
+def test_the_global_view_on_ranks(names: list[str], jaxs_of_the_global_view: Results, tmp_path: Path) -> None:
+    run(jax_global_trainers, FEWER, tmp_path / "results", names, "ranks")
     for rank in range(FEWER):
         mine: Results = pickle.loads((tmp_path / f"results-{rank}").read_bytes())
-        for name, leaves in jaxs_of_the_global_view.items():
-            agree(mine[name], leaves, narrow=name == "accumulated")
+        assert list(mine) == names
+        for name, leaves in mine.items():
+            agree(leaves, jaxs_of_the_global_view[name], narrow=name == "accumulated")
 
 
 @pytest.fixture(scope="module")
@@ -104,7 +120,7 @@ def global_trainers() -> dict[str, jax_global_trainers.Trainer]:
     return jax_global_trainers.trainers(FEWER, jax_global_trainers.abstract_mesh)
 
 
-@pytest.mark.parametrize("name", jax_global_trainers.NAMES)
+@pytest.mark.parametrize("name", some_slow(jax_global_trainers))
 def test_the_global_view_simulated(
     name: str, jaxs_of_the_global_view: Results, global_trainers: dict[str, jax_global_trainers.Trainer]
 ) -> None:

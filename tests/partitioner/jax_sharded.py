@@ -39,7 +39,7 @@ def export(folder: Path) -> dict[str, ShardedProgram]:
     file = folder / "jax-sharded.pkl"
     if not file.exists():
         environment = dict(os.environ) | {
-            "XLA_FLAGS": f"--xla_force_host_platform_device_count={DEVICES}",
+            "XLA_FLAGS": f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count={DEVICES}",
             "JAX_PLATFORMS": "cpu",
         }
         subprocess.run([sys.executable, __file__, str(file)], env=environment, check=True)
