@@ -13,13 +13,10 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from tests import cache, spreading
+from tests import cache, effort, spreading
 from tests.mpi.ranks import inside_ranks
 
-#: No example is timed: ranks and other tests share the machine's cores.
-settings.register_profile("spmd", deadline=None)
-settings.load_profile("spmd")
-
+settings.load_profile(effort.ORDINARY)
 
 #: JAX is what results are compared with: its programs run once, and to optimize them takes longer.
 os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true")
@@ -48,6 +45,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     spreading.mark_slow(items)
+    spreading.longest_first(items)
 
 
 def pytest_collection_finish() -> None:

@@ -19,9 +19,13 @@ from tests.mpi.ranks import inside_ranks
 
 #: Folders and files, below this one, whose tests start ranks, or other processes that take a processor each.
 START_RANKS = ("mpi", "launch", "elastic", "cluster", "examples", "benchmarks", "checkpoint", "jax/test_trainers.py",
-               "comparison", "test_readme.py")  # fmt: skip
+               "comparison", "collectives/test_every_reduction.py", "test_readme.py")  # fmt: skip
 #: Those among them that kill ranks and hosts, or start a cluster, and take long.
 SLOW = ("cluster", "elastic/test_losses.py", "elastic/test_joining.py", "elastic/test_shards.py", "elastic/test_jax.py")
+#: What takes longest of the others: begun early, so that workers finish together.
+LONGEST = ("backends/test_elementwise.py", "backends/test_reduction.py", "test_conformance.py", "jax/test_process_view.py",
+           "partitioner/test_jax.py", "backends/llvm/test_elementwise.py", "memory/test_bounds.py", "jax", "partitioner",
+           "backends")  # fmt: skip
 RANKS = "ranks"
 #: In which pytest-xdist names its workers.
 WORKER_VARIABLE = "PYTEST_XDIST_WORKER"
@@ -36,7 +40,7 @@ def spread(config: pytest.Config) -> None:
         return
     if chosen.numprocesses is not None or chosen.dist != "no" or chosen.tx or not all(map(_is_folder, config.args)):
         return
-    chosen.numprocesses, chosen.dist = len(processors()), "loadfile"
+    chosen.numprocesses, chosen.dist, chosen.loadscopereorder = len(processors()), "loadfile", False
 
 
 def _is_folder(argument: str) -> bool:
@@ -57,12 +61,29 @@ def scheduler(config: pytest.Config, log: Any) -> object | None:
     return Files(config, log)
 
 
+def longest_first(items: list[pytest.Item]) -> None:
+    """Orders what a worker collects: files are given to workers in this order."""
+    if WORKER_VARIABLE in os.environ:
+        order = {file: _turn(file) for file in {_file(item) for item in items}}
+        items.sort(key=lambda item: order[_file(item)])
+
+
+def _turn(file: str) -> int:
+    if _is_among(file, START_RANKS):
+        return 0
+    return next((turn for turn, entry in enumerate(LONGEST, 1) if _is_among(file, (entry,))), len(LONGEST) + 1)
+
+
 def mark_slow(items: list[pytest.Item]) -> None:
     """Marks the tests of what is `SLOW`."""
-    for file, tests in itertools.groupby(items, lambda item: item.nodeid.partition("::")[0]):
+    for file, tests in itertools.groupby(items, _file):
         if _is_among(file, SLOW):
             for item in tests:
                 item.add_marker(pytest.mark.slow)
+
+
+def _file(item: pytest.Item) -> str:
+    return item.nodeid.partition("::")[0]
 
 
 def _is_among(file: str, entries: tuple[str, ...]) -> bool:

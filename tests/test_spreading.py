@@ -9,7 +9,7 @@ from tests import spreading
 HERE = Path(__file__).parent
 
 
-@pytest.mark.parametrize("entry", sorted({*spreading.START_RANKS, *spreading.SLOW}))
+@pytest.mark.parametrize("entry", sorted({*spreading.START_RANKS, *spreading.SLOW, *spreading.LONGEST}))
 def test_what_is_named_is_there(entry: str) -> None:
     assert (HERE / entry).exists()
 

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 import spmd
 from spmd.types import ELEMENT_TYPES
 from tests.backends.modules import here, main, op, type_of
+from tests.effort import examples
 
-SOME = settings(max_examples=40, deadline=None)
+SOME = settings(max_examples=examples(40), deadline=None)
 
 
 def dot_text(numbers: tuple[list[int], ...], more: str = "") -> str:

@@ -10,6 +10,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tests.backends.modules import dense, here, ints, op, type_of
+from tests.effort import examples
 
 
 @dataclass
@@ -109,7 +110,7 @@ def draw_convolution(data: st.DataObject) -> tuple[Convolution, np.ndarray, np.n
 
 
 @given(st.data())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_any_geometry(data: st.DataObject) -> None:
     """Exactly what the definition gives."""
     c, x, w = draw_convolution(data)

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 import spmd
 from tests.backends.modules import here, type_of
+from tests.effort import examples
 
-SOME = settings(max_examples=30, deadline=None)
+SOME = settings(max_examples=examples(30), deadline=None)
 
 
 def dynamic(text: str, arrays: list[Any], result: str) -> np.ndarray:

@@ -13,6 +13,7 @@ from spmd.backends.numpy.elementwise import BINARY, COMPARISONS, UNARY, Elementw
 from spmd.backends.numpy.elementwise_integer import divide_signed, remainder, truncated_quotient
 from spmd.types import ELEMENT_TYPES, ElementType
 from tests.backends.programs import apply, decoded, one_op, run_here, run_reference, steps_apart, values_of
+from tests.effort import examples
 
 #: The reference interpreter's arithmetic is unsound on the first two; numbers of 2 to 6 bits it does not have.
 _NOT_IN_REFERENCE = {"f8E3M4", "f8E8M0FNU"}
@@ -161,7 +162,7 @@ def test_the_smallest_integer_divided_by_minus_one_is_itself(dtype: type) -> Non
 
 
 @given(st.integers(-128, 127), st.integers(-128, 127).filter(bool))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 def test_division_rounds_towards_zero(x: int, y: int) -> None:
     quotient = abs(x) // abs(y) * (1 if (x < 0) == (y < 0) else -1)
     wrapped = (quotient + 128) % 256 - 128

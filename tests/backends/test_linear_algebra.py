@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.backends.modules import here, ints, op
+from tests.effort import examples
 
 TYPES = {"f32": np.float32, "f64": np.float64, "complex<f32>": np.complex64, "complex<f64>": np.complex128}
 
@@ -68,7 +69,7 @@ def test_cholesky_of_what_has_none_is_nan_and_of_its_neighbours_is_not() -> None
 
 
 @given(st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_triangular_solve(data: st.DataObject) -> None:
     element = data.draw(st.sampled_from(list(TYPES)))
     left, lower, unit = (data.draw(st.booleans()) for _ in range(3))

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from spmd.types import ELEMENT_TYPES
 from tests.backends.modules import assert_as_reference, here, ints, monoid, op, region, type_of, with_numpy
+from tests.effort import examples
 
-SOME = settings(max_examples=30, deadline=None, derandomize=True)
+SOME = settings(max_examples=examples(30), deadline=None, derandomize=True)
 SHAPES = st.lists(st.integers(0, 5), max_size=4).map(tuple)
 LARGE = (
     st.lists(st.sampled_from([1, 2, 7, 40, 130]), min_size=1, max_size=4)

@@ -11,8 +11,9 @@ import spmd
 from spmd.backends.numpy.sort_unstable import order_of_ranks
 from spmd.types import ELEMENT_TYPES
 from tests.backends.modules import assert_as_reference, here, main, op, type_of
+from tests.effort import examples
 
-SOME = settings(max_examples=25, deadline=None)
+SOME = settings(max_examples=examples(25), deadline=None)
 NAN = {"f64": "0x7FF8000000000000", "f32": "0x7FC00000", "f16": "0x7E00", "bf16": "0x7FC0"}
 
 

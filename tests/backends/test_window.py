@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from spmd.backends.numpy.window import scan
 from spmd.types import ELEMENT_TYPES
 from tests.backends.modules import assert_as_reference, dense, here, ints, monoid, op, pair_kept, region, with_numpy
+from tests.effort import examples
 
-SOME = settings(max_examples=40, deadline=None, derandomize=True)
+SOME = settings(max_examples=examples(40), deadline=None, derandomize=True)
 
 HYPOT = region(
     2, "f32",
@@ -130,7 +131,7 @@ def test_two_operands_in_one_window() -> None:
 @pytest.mark.parametrize("direction", ["GE", "GT", "LE", "LT"])
 @pytest.mark.parametrize("scatter", ["add", "maximum"])
 @given(st.data())
-@settings(max_examples=15, deadline=None, derandomize=True)
+@settings(max_examples=examples(15), deadline=None, derandomize=True)
 def test_select_and_scatter(direction: str, scatter: str, data: st.DataObject) -> None:
     rank = data.draw(st.integers(1, 3))
     draw = lambda low, high: [data.draw(st.integers(low, high)) for _ in range(rank)]  # noqa: E731

@@ -15,6 +15,7 @@ from hypothesis.extra import numpy as hnp
 
 from spmd import checkpoint
 from spmd.checkpoint import CheckpointError
+from tests.effort import examples
 
 DTYPES = [np.float32, np.float64, np.int8, np.uint64, np.bool_, np.complex64, np.complex128, np.float16, ">i4", ">f8"]
 LOW_PRECISION = [ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e8m0fnu, ml_dtypes.int4, ml_dtypes.uint2]
@@ -37,7 +38,7 @@ def roundtrip(folder: Path, tree: Any, **options: Any) -> Any:
     return checkpoint.restore(folder, 1, **options)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.data())
 def test_any_array_comes_back_bit_for_bit(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     dtype = np.dtype(data.draw(st.sampled_from(DTYPES)))

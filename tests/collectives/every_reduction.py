@@ -208,7 +208,7 @@ def _forms(
     requests = [communicator.bind_start(operation)(np.resize(own, operation.shape)) for _, operation, _ in started]
     for request, (form, operation, size) in zip(requests, started, strict=True):
         yield f"{form} of {size}, started", _right(operation, request.wait(), expected, communicator.rank, signs)
-    blocking = [entry for entry in started if n == 2 or entry[2] == 31]
+    blocking = [entry for entry in started if entry[2] == 31 or (n == 2 and entry[2] in (*SPARSE_SIZES, *SIZES))]
     for form, operation, size in blocking:
         array = np.resize(own, operation.shape)
         result = communicator.bind(operation)(array)

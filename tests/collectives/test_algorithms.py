@@ -15,6 +15,7 @@ from collectives.network import Level, Network
 from collectives.operations import Operation
 from collectives.reduction import ADD
 from tests.collectives.behaviours import HalfOfNext
+from tests.effort import examples
 
 F32 = np.dtype(np.float32)
 
@@ -154,7 +155,7 @@ KINDS: list[Operation] = [
 ]
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(
     st.sampled_from(KINDS),
     st.sampled_from([*ALGORITHMS, "hierarchical"]),

@@ -9,9 +9,10 @@ from collectives.communicator import Communicator
 from collectives.threads import run
 from tests.collectives.behaviours import BEHAVIOURS
 from tests.collectives.cases import CollectiveCase, cases, same
+from tests.effort import examples
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(cases())
 def test_collectives_mean_what_the_specification_says(case: CollectiveCase) -> None:
     expected = case.expected()

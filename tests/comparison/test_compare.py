@@ -13,6 +13,7 @@ import spmd
 from launch.cli import main
 from spmd.comparison.distance import distance
 from spmd.comparison.search import Difference
+from tests.effort import examples
 
 MODEL = """
 sdy.mesh @mesh = <["data"=2, "model"=2]>
@@ -144,7 +145,7 @@ def test_what_does_not_take_the_same_arguments() -> None:
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(st.floats(-1000, 1000), st.integers(1, 40))
 def test_distances_are_in_units_of_the_last_place(dtype: type, value: float, steps: int) -> None:
     x = np.array([value], dtype)

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 import spmd
 from spmd.compiler.pipeline.options import default_backends
 from spmd.support.arrays import Array
+from tests.effort import examples
 
 if "llvm" not in default_backends():
     pytest.skip("native code alone is kept", allow_module_level=True)
@@ -137,7 +138,7 @@ uses_drawn = st.tuples(
 )
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(drawn=st.lists(uses_drawn, min_size=1, max_size=4), factor=st.sampled_from(["1.0", "3.0"]))
 def test_what_the_cache_gives_is_what_compiling_anew_gives(drawn: list[Use], factor: str) -> None:
     text = written(drawn, factor)

@@ -11,8 +11,9 @@ from tests.backends.test_contraction import dot_text, draw_dot
 from tests.backends.test_convolution import defined, draw_convolution
 from tests.backends.test_indexing import draw_gather, draw_numbers, scatter_text
 from tests.compiler.stacking import assert_stacks
+from tests.effort import examples
 
-SOME = settings(max_examples=25, deadline=None, derandomize=True)
+SOME = settings(max_examples=examples(25), deadline=None, derandomize=True)
 HURTING = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1e-42, 3.4e38, -1.5, 0.1, 7.0, 2.5, -0.5], np.float32)
 
 

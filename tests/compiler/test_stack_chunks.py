@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 import spmd
 from spmd.errors import UsageError
 from tests.compiler.stacking import same_bits
+from tests.effort import examples
 from tests.predict.programs import DATA_PARALLEL, loop
 
 GRID = spmd.ProcessGrid(7, 1)
@@ -66,7 +67,7 @@ def whiles(simulation: spmd.Simulation) -> int:
     return len(re.findall("stablehlo.while", str(simulation.module)))
 
 
-@settings(max_examples=12)
+@settings(max_examples=examples(12))
 @given(st.integers(1, 8000), st.tuples(st.booleans(), st.booleans()))
 def test_any_budget_gives_the_same_bits(memory: int, stacked: tuple[bool, bool]) -> None:
     module, generator = spmd.parse(MIXED), np.random.default_rng(memory)

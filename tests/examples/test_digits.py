@@ -49,6 +49,7 @@ def test_the_last_line_tells_the_test_accuracy(uninterrupted: tuple[str, dict[st
     assert float(match[1]) > 94
 
 
+@pytest.mark.slow
 def test_the_loss_curve_does_not_depend_on_the_number_of_ranks(
     uninterrupted: tuple[str, dict[str, Any]], tmp_path: Path
 ) -> None:
@@ -58,6 +59,7 @@ def test_the_loss_curve_does_not_depend_on_the_number_of_ranks(
         np.testing.assert_allclose(other["losses"], losses, rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_killed_and_resumed_it_ends_with_the_same_weights(
     uninterrupted: tuple[str, dict[str, Any]], tmp_path: Path
 ) -> None:

@@ -43,6 +43,7 @@ def history(folder: Path) -> list[list[float]]:
     return [[float(value) for value in row] for row in rows[1:]]
 
 
+@pytest.mark.slow
 def test_the_network_s_losses_do_not_depend_on_ranks_or_interruptions(tmp_path: Path) -> None:
     pytest.importorskip("flax")
     pytest.importorskip("grain")
@@ -55,6 +56,7 @@ def test_the_network_s_losses_do_not_depend_on_ranks_or_interruptions(tmp_path: 
     assert printed.startswith("test accuracy ")
 
 
+@pytest.mark.slow
 def test_the_transformer_learns_as_in_jax_alone(tmp_path: Path) -> None:
     run("sharded.py", 4, "--steps", 6, "--folder", tmp_path)
     example = _module("sharded")

@@ -6,10 +6,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "examples" / "scaling"
 
 
+@pytest.mark.slow
 def test_what_it_prints_is_what_its_page_shows() -> None:
     answer = subprocess.run(
         [sys.executable, str(FOLDER / "predict.py")],

@@ -17,6 +17,7 @@ pytest.importorskip("flax")
 
 import spmd.jax
 from tests import jax_global_trainers, jax_trainers
+from tests.effort import some_slow
 
 COUNT = 8
 FEWER = 4
@@ -24,9 +25,8 @@ Results = dict[str, list[np.ndarray[Any, Any]]]
 ROOT = Path(__file__).parents[2]
 
 
-def some_slow(module: ModuleType) -> list[Any]:
-    """A test for each of a module's steps, of which the rest is left to a long run."""
-    return [*module.FEW, *(pytest.param(name, marks=pytest.mark.slow) for name in module.REST)]
+def cases(module: ModuleType) -> list[Any]:
+    return some_slow([*module.FEW, *module.REST], len(module.FEW))
 
 
 def run(module: ModuleType, count: int, file: Path, names: list[str], *words: str) -> None:
@@ -80,7 +80,7 @@ def agree(mine: list[np.ndarray[Any, Any]], other: list[np.ndarray[Any, Any]], n
             np.testing.assert_allclose(left, right, rtol=tolerance, atol=tolerance)
 
 
-@pytest.mark.parametrize("name", some_slow(jax_trainers))
+@pytest.mark.parametrize("name", cases(jax_trainers))
 def test_simulated(name: str, jaxs: Results, trainers: dict[str, jax_trainers.Trainer]) -> None:
     state, step, shape = trainers[name]
     simulated = spmd.jax.simulate(step, axes={jax_trainers.AXIS: COUNT})
@@ -103,9 +103,7 @@ def jaxs_of_the_global_view(tmp_path_factory: pytest.TempPathFactory) -> Results
     return TrainedByJax(jax_global_trainers, FEWER, tmp_path_factory.mktemp("global"))
 
 
-@pytest.mark.parametrize(
-    "names", [jax_global_trainers.FEW, pytest.param(jax_global_trainers.REST, marks=pytest.mark.slow)], ids=",".join
-)
+@pytest.mark.parametrize("names", some_slow([jax_global_trainers.FEW, jax_global_trainers.REST], 1), ids=",".join)
 def test_the_global_view_on_ranks(names: list[str], jaxs_of_the_global_view: Results, tmp_path: Path) -> None:
     run(jax_global_trainers, FEWER, tmp_path / "results", names, "ranks")
     for rank in range(FEWER):
@@ -120,7 +118,7 @@ def global_trainers() -> dict[str, jax_global_trainers.Trainer]:
     return jax_global_trainers.trainers(FEWER, jax_global_trainers.abstract_mesh)
 
 
-@pytest.mark.parametrize("name", some_slow(jax_global_trainers))
+@pytest.mark.parametrize("name", cases(jax_global_trainers))
 def test_the_global_view_simulated(
     name: str, jaxs_of_the_global_view: Results, global_trainers: dict[str, jax_global_trainers.Trainer]
 ) -> None:

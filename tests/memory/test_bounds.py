@@ -41,7 +41,7 @@ print(array.sum(), flush=True); print(ctypes.c_char.from_address(array.ctypes.da
 
 
 @pytest.mark.parametrize("placement", ["end", "start"])
-@pytest.mark.parametrize(("kind", "count"), [("conformance", 60), ("mutants", 60), ("indices", 60), ("drawn", 20)])
+@pytest.mark.parametrize(("kind", "count"), [("conformance", 30), ("mutants", 30), ("indices", 30), ("drawn", 10)])
 def test_a_sample_keeps_to_its_buffers(kind: str, count: int, placement: str) -> None:
     _run(kind, placement, 7, count)
 
@@ -63,7 +63,7 @@ def test_programs_keep_to_their_buffers(kind: str, begin: int, count: int, place
 
 @pytest.mark.parametrize("kind", ["symbolic", "refined"])
 def test_programs_of_unknown_sizes_do_what_those_of_known_ones_do(kind: str) -> None:
-    _run(kind, "end", 5, 60)
+    _run(kind, "end", 5, 30)
 
 
 @pytest.mark.slow

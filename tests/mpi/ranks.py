@@ -15,6 +15,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from tests import effort
+
 REPORTS_VARIABLE = "SPMD_TEST_REPORTS"
 RANKS_VARIABLE = "SPMD_TEST_RANKS"
 DEFAULT_RANKS = 4
@@ -90,6 +92,7 @@ def _run_job(nodeids: Sequence[str]) -> dict[str, RankVerdict]:
 def _launch(nodeids: Sequence[str], ranks: int, folder: Path) -> str:
     """Start the ranks; return what they printed."""
     pytest_options = ["--with-mpi", "-q", "--color=no", "-p", "no:cacheprovider", "-m", ""]
+    pytest_options += ["--hypothesis-profile", effort.profile()]
     pytest_options += ["-o", f"faulthandler_timeout={STACKS_SECONDS}"]
     command = [sys.executable, "-m", "launch", "launch", "-n", str(ranks), "--"]
     command += [sys.executable, "-m", "pytest", *pytest_options, *nodeids]

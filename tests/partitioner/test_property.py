@@ -11,6 +11,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from tests.effort import some_slow
 from tests.partitioner.drawn_collectives import draw_collectives
 from tests.partitioner.drawn_factors import draw_factors
 from tests.partitioner.drawn_manual import draw_manual
@@ -32,20 +33,20 @@ def _compare(drawn: Drawn, seed: int) -> None:
         np.testing.assert_allclose(result, whole, rtol=1e-4, atol=1e-4, err_msg=f"seed {seed}\n{drawn.sharded}")
 
 
-@pytest.mark.parametrize("seeds", _batches(3 * _DRAWS), ids=str)
+@pytest.mark.parametrize("seeds", some_slow(_batches(3 * _DRAWS), 2), ids=str)
 def test_parts_agree_with_the_whole(seeds: range) -> None:
     for seed in seeds:
         _compare(draw(seed), seed)
 
 
-@pytest.mark.parametrize("seeds", _batches(_DRAWS), ids=str)
+@pytest.mark.parametrize("seeds", some_slow(_batches(_DRAWS), 1), ids=str)
 @pytest.mark.parametrize("draw_one", [draw_collectives, draw_factors])
 def test_explicit_collectives_agree_with_the_whole(draw_one: Callable[[int], Drawn], seeds: range) -> None:
     for seed in seeds:
         _compare(draw_one(seed), seed)
 
 
-@pytest.mark.parametrize("seeds", _batches(_DRAWS), ids=str)
+@pytest.mark.parametrize("seeds", some_slow(_batches(_DRAWS), 1), ids=str)
 def test_manual_computations_work_on_their_blocks(seeds: range) -> None:
     for seed in seeds:
         drawn = draw_manual(seed)

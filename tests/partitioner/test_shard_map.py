@@ -19,6 +19,7 @@ from jax.sharding import PartitionSpec as P  # noqa: E402
 
 import spmd.jax  # noqa: E402
 from spmd.analysis.shardings import is_sharded  # noqa: E402
+from tests.effort import some_slow  # noqa: E402
 from tests.partitioner.drawn_shard_map import draw_shard_map  # noqa: E402
 from tests.partitioner.running import run_module  # noqa: E402
 
@@ -39,7 +40,7 @@ def lowered(function: Any, *arguments: Any, shardy: bool) -> spmd.Module:
 
 
 @pytest.mark.parametrize("shardy", [True, False], ids=["shardy", "gspmd"])
-@pytest.mark.parametrize("first", range(0, _DRAWS, _BATCH))
+@pytest.mark.parametrize("first", some_slow(range(0, _DRAWS, _BATCH), 1))
 def test_ranks_give_what_one_device_gives(first: int, shardy: bool) -> None:
     for seed in range(first, first + _BATCH):
         drawn = draw_shard_map(seed)

@@ -17,6 +17,7 @@ from spmd.predict.events import PricedEvent
 from spmd.predict.machine import nominal
 from spmd.predict.timeline import OfNetwork, timeline
 from spmd.predict.trace import predicted_events
+from tests.effort import examples
 
 F32 = np.dtype(np.float32)
 
@@ -107,7 +108,7 @@ def programs(draw: st.DrawFn) -> list[PricedEvent]:
     return [*events, *(PricedEvent("d", "p:2", finishes=start) for start in pending)]
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(programs())
 def test_times_add_up(events: list[PricedEvent]) -> None:
     predicted = timeline(events, 6, Second())

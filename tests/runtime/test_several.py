@@ -7,6 +7,7 @@ import pytest
 
 import spmd
 from tests.compiler.stacking import same_bits
+from tests.effort import some_slow
 from tests.runtime.drawn_programs import draw_programs
 
 GROUPS = "dense<[[0, 1, 2], [3, 4, 5]]> : tensor<2x3xi64>"
@@ -239,7 +240,7 @@ def test_programs_that_send_other_types_are_an_error() -> None:
         spmd.run_parallel(table, None, inputs, mode="stacked")
 
 
-@pytest.mark.parametrize("first", range(0, 30, 10))
+@pytest.mark.parametrize("first", some_slow(range(0, 30, 10), 1))
 def test_drawn_programs_give_what_their_threads_give(first: int) -> None:
     """They communicate in groups, some of them in loops that the other programs do not have, or have ended before."""
     for seed in range(first, first + 10):

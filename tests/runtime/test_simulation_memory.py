@@ -14,6 +14,7 @@ import spmd
 from benchmarks.simulation import mlp_arguments, mlp_program, rounds_program
 from spmd.support.arrays import Array
 from spmd.types import TensorType
+from tests.effort import some_slow
 from tests.measuring import with_peak_memory
 
 PROCESSES = 8
@@ -52,7 +53,7 @@ def layout_names() -> Sequence[str]:
     return list(runpy.run_path(str(SHARDED / "layouts.py"))["NAMES"])
 
 
-@pytest.mark.parametrize("name", layout_names())
+@pytest.mark.parametrize("name", some_slow(layout_names(), 2))
 def test_memory_of_a_layout(name: str) -> None:
     layouts: Any = runpy.run_path(str(SHARDED / "layouts.py"))
     chosen = layouts["layout"](name, PROCESSES)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 import spmd
 from spmd.support.arrays import Array
 from tests.compiler.stacking import same_bits
+from tests.effort import examples
 from tests.runtime.random_programs import draw_program
 
 Outcome = tuple[list[tuple[Any, ...]], list[list[Any]]]
@@ -28,7 +29,7 @@ def outcome(
         return None
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=examples(40), deadline=None, derandomize=True)
 @given(st.data())
 def test_a_program(data: st.DataObject) -> None:
     text, program, inputs = draw_program(data)

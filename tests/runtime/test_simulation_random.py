@@ -9,6 +9,7 @@ from spmd.support.arrays import Array
 from spmd.types import ELEMENT_TYPES
 from tests.backends.modules import type_of
 from tests.compiler.stacking import same_bits
+from tests.effort import examples
 
 ELEMENTS = ["i1", "i4", "ui8", "i32", "ui64", "f8E4M3FN", "bf16", "f16", "f32", "f64", "complex<f32>"]
 REDUCING = ["all_reduce", "reduce_scatter", "collective_reduce", "all_gather"]
@@ -110,7 +111,7 @@ def drawn_program(data: st.DataObject) -> tuple[str, spmd.ProcessGrid, str, tupl
     return text, grid, element, tuple(shape)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.data())
 def test_one_collective(data: st.DataObject) -> None:
     text, grid, element, shape = drawn_program(data)

@@ -6,10 +6,11 @@ from hypothesis import strategies as st
 
 import spmd
 from tests.backends.llvm.drawn import drawn_program
+from tests.effort import examples
 
 
 @given(st.data())
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=list(HealthCheck))
 def test_native_code_and_numpy_agree(data: st.DataObject) -> None:
     module, arrays = drawn_program(data, 14)
     kept = [array.copy() for array in arrays]

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 import spmd
 from spmd.compiler.schedule import tasks
 from spmd.types import element_type_of
+from tests.effort import examples
 
 SIZES = st.sampled_from([1, 2, 3, 5, 17, 21, 64, 67])
 #: Around half, all and twice of what fills vectors of bytes, of 4-byte and of 8-byte elements.
@@ -106,7 +107,7 @@ def values(dtype: type, shape: tuple[int, ...]) -> np.ndarray:
 
 @pytest.mark.parametrize("threads", [1, 3])
 @given(st.data())
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(40), deadline=None, suppress_health_check=list(HealthCheck))
 def test_short_last_dimensions(monkeypatch: pytest.MonkeyPatch, threads: int, data: st.DataObject) -> None:
     for name in ("_LEAST_UNIT", "_LEAST_TASK", "_LEAST_POINTS"):
         monkeypatch.setattr(tasks, name, 1)

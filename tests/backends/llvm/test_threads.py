@@ -14,6 +14,7 @@ import spmd
 from spmd.compiler.schedule import rates, tasks
 from spmd.support.machine import RANK_VARIABLES, default_threads, usable_cores
 from tests.backends.llvm.drawn import drawn_program
+from tests.effort import examples
 
 THREADS = (1, 2, 3, 5)
 SUM = """func.func @main(%x: tensor<{n}xf32>) -> (tensor<{n}xf32>, tensor<f32>) {{
@@ -39,7 +40,7 @@ def bits(results: tuple) -> list[bytes]:
 
 @pytest.mark.usefixtures("all_are_cut")
 @given(st.data())
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(25), deadline=None, suppress_health_check=list(HealthCheck))
 def test_random_programs_give_the_same_bits_for_any_number_of_threads(data: st.DataObject) -> None:
     module, arrays = drawn_program(data, 12)
     alone, *others = [bits(spmd.compile(module, threads=threads)(*arrays)) for threads in THREADS]
