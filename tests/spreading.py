@@ -23,8 +23,8 @@ START_RANKS = ("mpi", "launch", "elastic", "cluster", "examples", "benchmarks", 
 #: Those among them that kill ranks and hosts, or start a cluster, and take long.
 SLOW = ("cluster", "elastic/test_losses.py", "elastic/test_joining.py", "elastic/test_shards.py", "elastic/test_jax.py")
 #: What takes longest of the others: begun early, so that workers finish together.
-LONGEST = ("backends/test_elementwise.py", "backends/test_reduction.py", "test_conformance.py", "jax/test_process_view.py",
-           "partitioner/test_jax.py", "backends/llvm/test_elementwise.py", "memory/test_bounds.py", "jax", "partitioner",
+LONGEST = ("backends/test_elementwise.py", "backends/test_reduction.py", "test_conformance.py",
+           "jax/test_process_view.py", "partitioner/test_jax.py", "memory", "jax", "partitioner",
            "backends")  # fmt: skip
 RANKS = "ranks"
 #: In which pytest-xdist names its workers.
