@@ -54,8 +54,13 @@ ALLOWED = {
         "spmd.analysis",
         "spmd.compiler.schedule",
         "spmd.backends.native",
+        "spmd.backends.refusals",
         "spmd.support.compiled_cache",
     },
+    "spmd.backends.c": BASE
+    | {"spmd.analysis", "spmd.compiler.schedule", "spmd.backends.native", "spmd.backends.refusals"}
+    | {"spmd.backends.c_header", "spmd.support.compiled_cache"},
+    "spmd.backends.refusals": BASE | {"spmd.analysis", "spmd.compiler.schedule"},
     "spmd.backends.native": BASE | {"spmd.compiler.schedule"},
     "spmd.backends.c_header": BASE | {"spmd.backends.native"},
     # The schedule knows no back end: the compiler around it hands its units to them.

@@ -30,10 +30,6 @@ def header(
 
     `arguments`: each one's type, and its name in the program where it has one. `source` is what was compiled.
     """
-    parameters = [
-        *(_parameter(f"const {_c_type(type)} *arg{k}", type, said) for k, (type, said) in enumerate(arguments)),
-        *(_parameter(f"{_c_type(type)} *result{k}", type, None) for k, type in enumerate(results)),
-    ]
     guard, size = f"{name.upper()}_H", f"{name.upper()}_SCRATCH_BYTES"
     return "\n".join(
         [
@@ -54,7 +50,7 @@ def header(
             f"#define {size} {code.scratch}",
             "",
             f"void {name}(",
-            *(f"    {parameter}" for parameter in parameters),
+            *(f"    {parameter}" for parameter in parameters(arguments, results)),
             "    void *scratch);",
             "",
             "#ifdef __cplusplus",
@@ -65,6 +61,14 @@ def header(
             "",
         ]
     )
+
+
+def parameters(arguments: Sequence[tuple[TensorType, str | None]], results: Sequence[TensorType]) -> list[str]:
+    """The declarations of the parameters arg0, arg1, ..., result0, ..., each with its type in the program."""
+    return [
+        *(_parameter(f"const {_c_type(type)} *arg{k}", type, said) for k, (type, said) in enumerate(arguments)),
+        *(_parameter(f"{_c_type(type)} *result{k}", type, None) for k, type in enumerate(results)),
+    ]
 
 
 def _parameter(declaration: str, type: TensorType, said: str | None) -> str:

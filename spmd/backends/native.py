@@ -81,6 +81,14 @@ class ObjectFile:
     target: str
 
 
+@dataclass(frozen=True)
+class Source:
+    """A function as text: `text` takes the declarations of its parameters; it works in `scratch` bytes."""
+
+    text: Callable[[Sequence[str]], str]
+    scratch: int
+
+
 class NativeBackend(Protocol):
     """A back end that compiles regions to functions."""
 
@@ -115,12 +123,22 @@ class NativeBackend(Protocol):
         """What its code for `processor` depends on beside the schedule: versions, and the processor."""
 
 
+class SourceBackend(NativeBackend, Protocol):
+    """A back end whose code people read, and other compilers."""
+
+    def source(self, block: Block, name: str) -> Source:
+        """`block` as the function `name`. CompileError for what it does not write."""
+
+
 #: What runs all ops, one by one.
 NUMPY = "numpy"
-#: The modules of back ends that compile regions, by name, the preferred one first.
-_MODULES = {"llvm": "spmd.backends.llvm.backend"}
-#: The back ends there are, the preferred one first.
+#: The modules of back ends that compile regions, by name.
+_MODULES = {"llvm": "spmd.backends.llvm.backend", "c": "spmd.backends.c.backend"}
+#: The back ends there are, and those that are used where none are named, the preferred one first.
 BACKENDS = (*_MODULES, NUMPY)
+DEFAULT = ("llvm", NUMPY)
+#: Those whose code people read.
+SOURCES = ("c",)
 
 
 def native_backend(names: Sequence[str]) -> NativeBackend | None:
@@ -129,3 +147,9 @@ def native_backend(names: Sequence[str]) -> NativeBackend | None:
     None where NumPy's comes first, which runs all there is.
     """
     return None if names[0] == NUMPY else cast(NativeBackend, cast(Any, import_module(_MODULES[names[0]])).BACKEND)
+
+
+def source_backend(name: str) -> SourceBackend:
+    """The back end called `name`, one of SOURCES."""
+    assert name in SOURCES, name
+    return cast(SourceBackend, native_backend([name]))

@@ -10,7 +10,7 @@ from numbers import Integral, Real
 from typing import Any, Literal, TypedDict, get_type_hints
 
 from collectives.grid import ProcessGrid
-from spmd.backends.native import BACKENDS, NativeBackend, native_backend
+from spmd.backends.native import BACKENDS, DEFAULT, NativeBackend, native_backend
 from spmd.compiler.plan.donation import ATTRIBUTES
 from spmd.compiler.schedule.watching import Watch
 from spmd.errors import UsageError
@@ -67,14 +67,14 @@ AUTO: Literal["auto"] = "auto"
 
 
 def default_backends() -> tuple[str, ...]:
-    """Those that $SPMD_BACKENDS names ("numpy" alone, say); else all that can be had here."""
+    """Those that $SPMD_BACKENDS names ("numpy" alone, say); else the native one, and NumPy's."""
     named = os.environ.get("SPMD_BACKENDS")
     if named:
         chosen = tuple(name.strip() for name in named.split(","))
         if not _are_backends(chosen):
             raise UsageError(f"SPMD_BACKENDS names back ends among {', '.join(BACKENDS)}, got {named!r}")
         return chosen
-    return BACKENDS
+    return DEFAULT
 
 
 def _are_backends(value: object) -> bool:
