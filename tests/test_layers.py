@@ -59,7 +59,8 @@ ALLOWED = {
     },
     "spmd.backends.c": BASE
     | {"spmd.analysis", "spmd.compiler.schedule", "spmd.backends.native", "spmd.backends.refusals"}
-    | {"spmd.backends.c_header", "spmd.support.compiled_cache"},
+    | {"spmd.backends.c_header", "spmd.support.c_compiler"},
+    "spmd.support.c_compiler": BASE | {"spmd.support.compiled_cache"},
     "spmd.backends.refusals": BASE | {"spmd.analysis", "spmd.compiler.schedule"},
     "spmd.backends.native": BASE | {"spmd.compiler.schedule"},
     "spmd.backends.c_header": BASE | {"spmd.backends.native"},
