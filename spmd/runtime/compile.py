@@ -10,12 +10,13 @@ from collectives.grid import ProcessGrid
 from collectives.recorder import RECORDER
 from spmd.analysis.grid import grid_of
 from spmd.analysis.shardings import is_sharded
+from spmd.backends.kernels import Program
 from spmd.compiler.pipeline.lower import ModuleLowering
 from spmd.compiler.pipeline.options import CompileOptions, Options, chosen_options
 from spmd.compiler.pipeline.prepare import Prepared, find_function, prepare
 from spmd.compiler.pipeline.refine import refine
 from spmd.compiler.pipeline.verify import verify
-from spmd.compiler.plan.steps import shared_results
+from spmd.compiler.plan.steps import Plan, shared_results
 from spmd.errors import CompileError
 from spmd.ir import Function, Module
 from spmd.runtime.executable import Executable
@@ -75,8 +76,11 @@ def executable_of(prepared: Prepared) -> Executable:
 
 
 def _build(prepared: Prepared) -> Executable:
-    with RECORDER.note("compilation", f"@{prepared.function.symbol}"), no_collection():
-        program, plan = ModuleLowering(prepared.module, prepared.options).entry(prepared.function)
+    def compiled() -> tuple[Program, Plan]:
+        with RECORDER.note("compilation", f"@{prepared.function.symbol}"), no_collection():
+            return ModuleLowering(prepared.module, prepared.options).entry(prepared.function)
+
+    program, plan = compiled()
     return Executable(
         prepared.module,
         prepared.function,
@@ -86,6 +90,7 @@ def _build(prepared: Prepared) -> Executable:
         prepared.in_shardings,
         prepared.out_shardings,
         all_native=all(step.kernel.is_native for step in plan.steps),
+        recompile=lambda: compiled()[0],
     )
 
 

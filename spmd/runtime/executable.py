@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from operator import call
 from threading import get_ident
@@ -31,6 +31,7 @@ from spmd.runtime.streams import InfeedSource, OutfeedTarget, infeed_from, outfe
 from spmd.runtime.world import process_of
 from spmd.support.arrays import Argument, Array, Results, Source
 from spmd.support.pictures import picture_of
+from spmd.support.processor import Processor
 from spmd.support.signal_handlers import raised_in_handler
 from spmd.types import TokenType, TupleType, Type
 
@@ -57,8 +58,10 @@ class Executable:
         out_shardings: Sequence[ShardedType] | None = None,
         *,
         all_native: bool = False,
+        recompile: Callable[[], Program],
     ) -> None:
-        """`copied` are results that others hold, too; `all_native`: NumPy computes nothing of the program."""
+        """`copied` are results that others hold, too; `all_native`: NumPy computes nothing of the program; `recompile`
+        gives the program anew, for what the ranks have agreed on meanwhile."""
         keep_freed_memory()
         if (fault := too_large(function.type.results)) is not None:
             raise CompileError(Diagnostic(function.location, fault, f"the result of @{function.symbol}"))
@@ -73,8 +76,10 @@ class Executable:
         self._step = f"@{function.symbol}"
         self._signature = function.signature
         self._location = function.location
-        # As a decorator it is quicker at each call than a with statement.
-        self._own_program = self._program = program if all_native else np.errstate(all="ignore")(program)
+        self._all_native = all_native
+        self._own_program = self._program = self._quiet(program)
+        self._recompile = recompile
+        self._processor = self._chosen_processor()
         self._checks = [
             argument_check(type, f"argument {index}{f' ({name})' if name else ''} of @{self.function}")
             for index, (type, name) in enumerate(zip(self.in_types, argument_names(function), strict=True))
@@ -88,6 +93,14 @@ class Executable:
         #: The generation of ranks whose programs have been found to be this one; None before the first call.
         self._agreed: int | None = None
         profiling.add(self)
+
+    def _quiet(self, program: Program) -> Program:
+        """`program` without NumPy's warnings. As a decorator it is quicker at each call than a with statement."""
+        return program if self._all_native else np.errstate(all="ignore")(program)
+
+    def _chosen_processor(self) -> Processor | None:
+        backend = self.options.native
+        return None if backend is None else backend.processor(self.options.processor)
 
     @property
     def process(self) -> Process:
@@ -167,7 +180,15 @@ class Executable:
         return self._own_program
 
     def _agree(self, process: Process) -> None:
-        """Makes sure that all ranks run this program, where they meet in it. CollectiveError where they do not."""
+        """Makes sure that all ranks run this program, where they meet in it, and on what all of them can run.
+
+        CollectiveError where they do not.
+        """
+        processor = self._chosen_processor()
+        if processor != self._processor:
+            is_own = self._program is self._own_program
+            self._own_program, self._processor = self._quiet(self._recompile()), processor
+            self._program = self._own_program if is_own else self._program
         if self.communicates and not self.options.mpmd:
             try:
                 process.communicator.agree(self._fingerprint.agreement())

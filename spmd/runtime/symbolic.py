@@ -37,7 +37,7 @@ class SymbolicExecutable(Executable):
         self, module: Module, function: Function, options: Options, specialize: Specialize, requested: CompileOptions
     ) -> None:
         """`requested`: the options that were asked for, by which a pickled executable is compiled again."""
-        super().__init__(module, function, _never, options, frozenset())
+        super().__init__(module, function, _never, options, frozenset(), recompile=lambda: _never)
         self.requested = requested
         self._specialize = specialize
         self._of_types: dict[tuple[Type, ...], Executable] = {}

@@ -17,7 +17,7 @@ from collectives.errors import CommunicationError
 from collectives.grid import ProcessGrid
 from collectives.one_thread import OneThread
 from spmd.errors import CollectiveError, CompileError
-from spmd.runtime import thread_share
+from spmd.runtime import processor_agreement, thread_share
 from spmd.runtime.process import Process
 from spmd.support.machine import is_rank
 
@@ -62,6 +62,7 @@ def ranks(what: str = "the first communication") -> MpiCommunicator:
         if communicator.size > 1:
             with communicator.meeting("the sharing out of processors"):
                 thread_share.take(communicator.comm)
+                processor_agreement.agree(communicator.comm)
         while _at_meeting:
             _at_meeting.pop()(communicator)
     return communicator
@@ -120,6 +121,7 @@ def renew(comm: MPI.Intracomm) -> MpiCommunicator:
     failure.renew(comm)
     generation += 1
     communicator = ranks()
+    processor_agreement.agree(comm)
     for grid, process in _processes.items():
         if grid.size == comm.size:
             process.join(communicator)

@@ -126,14 +126,13 @@ def common(processors: Sequence[Processor]) -> Processor | None:
         return None
     least = min(processors, key=lambda each: (each.vector_bits, len(_present(each))))
     shared = set.intersection(*(_present(each) for each in processors))
-    present = {feature for each in processors for feature in _present(each)}
-    features = (*sorted(shared), *(f"-{feature[1:]}" for feature in sorted(present - shared)))
+    lacking = {feature for each in processors for feature in each.features if feature[0] == "-"}
     one_cpu = all(each.cpu == first.cpu for each in others)
     return replace(
         least,
         name=least.name if _present(least) == shared else f"what {len(set(processors))} processors share",
         cpu=first.cpu if one_cpu else _BASELINE.get(first.architecture, "generic"),
-        features=features,
+        features=(*sorted(shared), *sorted(lacking)),
         vector_registers=min(each.vector_registers for each in processors),
         has_fma=all(each.has_fma for each in processors),
         has_half=all(each.has_half for each in processors),

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 from spmd.backends.llvm.jit.jit import made_by
 from spmd.backends.llvm.jit.loading import load_region
-from spmd.backends.llvm.jit.processor import chosen, host
+from spmd.backends.llvm.jit.processor import agree_on, chosen, host
 from spmd.backends.llvm.matmul.blas import library
 from spmd.backends.native import CompiledRegion, LoadedRegion, MakeCallback, NativeBackend, ObjectFile
 from spmd.compiler.schedule.schedule import NativeRegion
 from spmd.ir import Block
-from spmd.support.processor import Processor, for_linking
+from spmd.support.processor import Processor, for_linking, requested
 
 if TYPE_CHECKING:
     from spmd.backends.llvm.target import LlvmTarget
@@ -28,6 +28,12 @@ class LlvmBackend:
 
     def processor(self, name: str | None = None) -> Processor:
         return chosen(name)
+
+    def own_processor(self) -> Processor:
+        return chosen(requested())
+
+    def agree_on(self, processor: Processor) -> None:
+        agree_on(processor)
 
     def target(self, threads: int, processor: Processor, *, in_fixed_order: bool = False) -> LlvmTarget:
         from spmd.backends.llvm.target import LlvmTarget  # late: it loads what writes code
