@@ -101,9 +101,6 @@ class NativeBackend(Protocol):
         UsageError for one whose code does not run here.
         """
 
-    def own_processor(self) -> Processor:
-        """What this process would make code for by itself: what its environment says, else the one it runs on."""
-
     def agree_on(self, processor: Processor) -> None:
         """From now on what is chosen for all code of this process is `processor`."""
 

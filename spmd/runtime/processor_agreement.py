@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from spmd.backends.native import NativeBackend, native_backend
 from spmd.compiler.pipeline.options import default_backends
-from spmd.support.processor import Processor, common
+from spmd.support.processor import Processor, common, requested
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -24,13 +24,13 @@ def agree(world: MPI.Comm) -> None:
     The first rank says so in a line on stderr where that is less than some of them have.
     """
     backend: NativeBackend | None = native_backend(default_backends())
-    own = None if backend is None else (backend.own_processor(), os.uname().nodename)
+    own = None if backend is None else (backend.processor(requested()), os.uname().nodename)
     everyone = [each for each in world.allgather(own) if each is not None]
     processors = [processor for processor, _ in everyone]
     if backend is None or len(everyone) < world.size:
         return
     shared = common(processors)
-    backend.agree_on(shared or backend.own_processor())
+    backend.agree_on(shared or backend.processor(requested()))
     if world.rank == 0 and any(processor != processors[0] for processor in processors):
         print(_note(shared, everyone), file=sys.stderr, flush=True)
 

@@ -18,10 +18,11 @@ from spmd.backends.refusals import check_types, refuse
 from spmd.compiler.schedule.fusion import VIEWS, fuse
 from spmd.compiler.schedule.schedule import NativeRegion, plan_region
 from spmd.compiler.schedule.target import LibraryPlan
+from spmd.errors import UsageError
 from spmd.ir import Block, Op, Value
 from spmd.support.arrays import Array, DType, Results
 from spmd.support.c_compiler import FLAGS, compiled, version
-from spmd.support.processor import Processor
+from spmd.support.processor import HOST, Processor
 
 _GENERIC = Processor("generic", "", "C99")
 
@@ -63,6 +64,9 @@ class CBackend:
     def processor(self, name: str | None = None) -> Processor:
         return _GENERIC
 
+    def agree_on(self, processor: Processor) -> None:
+        """Its code is for what all processors of a family have."""
+
     def target(self, threads: int, processor: Processor, *, in_fixed_order: bool = False) -> CTarget:
         return CTarget()
 
@@ -81,6 +85,8 @@ class CBackend:
         return Source(source.text, source.scratch)
 
     def object_file(self, block: Block, name: str, processor: str | None) -> ObjectFile:
+        if processor not in (None, HOST):
+            raise UsageError(f"the system's compiler makes no code for {processor}: its C can be compiled there")
         source = RegionSource(_whole(block), name)
         return ObjectFile(compiled(_text(source), "-c"), source.scratch, (), version())
 

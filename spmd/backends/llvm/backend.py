@@ -15,7 +15,7 @@ from spmd.backends.llvm.matmul.blas import library
 from spmd.backends.native import CompiledRegion, LoadedRegion, MakeCallback, NativeBackend, ObjectFile
 from spmd.compiler.schedule.schedule import NativeRegion
 from spmd.ir import Block
-from spmd.support.processor import Processor, for_linking, requested
+from spmd.support.processor import Processor, for_linking
 
 if TYPE_CHECKING:
     from spmd.backends.llvm.target import LlvmTarget
@@ -28,9 +28,6 @@ class LlvmBackend:
 
     def processor(self, name: str | None = None) -> Processor:
         return chosen(name)
-
-    def own_processor(self) -> Processor:
-        return chosen(requested())
 
     def agree_on(self, processor: Processor) -> None:
         agree_on(processor)
