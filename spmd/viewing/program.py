@@ -30,7 +30,7 @@ class ProgramTables:
     record: PartitionRecord | None
     ops: list[Json] = field(default_factory=list)
     values: list[Json] = field(default_factory=list)
-    scopes: list[Json] = field(default_factory=lambda: [["", -1]])
+    scopes: list[Json] = field(default_factory=list)
     reshards: list[Json] = field(default_factory=list)
     rules: dict[Hashable, str] = field(default_factory=dict)
     _scope_numbers: dict[tuple[int, str], int] = field(default_factory=dict)
@@ -38,6 +38,7 @@ class ProgramTables:
     _by_place: dict[Hashable, list[int]] = field(default_factory=lambda: defaultdict(list))
 
     def __post_init__(self) -> None:
+        self.scopes.append([self.texts.of(""), -1])
         graph = self.record.graph if self.record is not None else None
         for edge in graph.edges if graph is not None else ():
             if edge.op is not None and edge.name == edge.op.name:

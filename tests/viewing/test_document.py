@@ -36,6 +36,7 @@ def text_of(data: Any, number: int) -> str:
 def test_the_data_is_json_in_which_every_number_is_a_place_of_its_table(name: str) -> None:
     data = json.loads(json.dumps(data_of((PROGRAMS | SINGULAR)[name]), allow_nan=False))
     tables = {key: len(data[key]) for key in ("texts", "ops", "values", "scopes", "places", "shardings", "globals")}
+    assert all(name < tables["texts"] and parent < tables["scopes"] for name, parent in data["scopes"])
     for title, operands, results, scope, place, reshard, rule in data["ops"]:
         assert title < tables["texts"] and scope < tables["scopes"] and place < tables["places"]
         assert all(value < tables["values"] for value in (*operands, *results))
