@@ -2,6 +2,8 @@
 
 from typing import TYPE_CHECKING
 
+from launch import progress
+
 if TYPE_CHECKING:
     from spmd.ir import Module
 
@@ -10,7 +12,8 @@ def load(path: str, function: str) -> "Module":
     """The module in the file ``path``. UsageError unless it has a body for ``function``."""
     import spmd
 
-    module = spmd.load(path)
+    with progress.doing(f"reading {path}"):
+        module = spmd.load(path)
     names = [each.symbol for each in module.functions if not each.is_declaration]
     if function not in names:
         known = ", ".join("@" + name for name in names) or "none"

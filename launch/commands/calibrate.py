@@ -4,6 +4,8 @@ import argparse
 import platform
 import sys
 
+from launch.progress import doing
+
 HELP = "measure this machine (under spmd launch -n N, its collectives, too), and write a file for spmd predict"
 
 
@@ -30,12 +32,15 @@ def run(args: argparse.Namespace) -> int:
         except OSError as error:
             raise spmd.UsageError(f"{args.output}: cannot be written: {error.strerror}") from None
 
-    def report(text: str) -> None:
-        if first:
-            print(f"measuring {text}", file=sys.stderr, flush=True)
-
     name = args.name or f"{platform.node()}, {size} process{'es' * (size > 1)}"
-    machine = calibrate(name, world if size > 1 else None, report)
+    with doing("measuring") as progress:
+
+        def report(text: str) -> None:
+            progress.what = f"measuring {text}"
+            if first and not progress.is_watched:
+                print(progress.what, file=sys.stderr, flush=True)
+
+        machine = calibrate(name, world if size > 1 else None, report)
     if first:
         write_file(args.output, machine.to_toml().encode())
         print(f"wrote {args.output}")

@@ -1,102 +1,138 @@
 """``spmd explain``: what a program's processes say to each other: groups, bytes, algorithms."""
 
 import argparse
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from launch import options
+from launch import options, progress, terminal
 
 if TYPE_CHECKING:
     from collectives.grid import Groups, ProcessGrid
     from spmd.analysis.collectives import Collective
-    from spmd.compiler.pipeline.lower import ModuleLowering
-    from spmd.ir import Block, Op
+    from spmd.compiler.pipeline.prepare import Prepared
+    from spmd.ir import Op
+    from spmd.viewing.communication import Found
 
 HELP = "show the process grid and each collective's groups, bytes and algorithm, or the schedule"
 
 _MOST_GROUPS = 8
-_LOOPS = ("stablehlo.while",)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.program(parser)
     options.grid(parser)
     parser.add_argument("--schedule", action="store_true", help="the units that run, with their operations and bytes")
+    parser.add_argument(
+        "--arrays", action="store_true", help="arguments and results as blocks, by the processes that hold them"
+    )
     options.communication(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     from spmd.compiler.pipeline.lower import ModuleLowering
+    from spmd.viewing.communication import find_collectives
 
-    prepared = options.prepared(args)
-    lowering = ModuleLowering(prepared.module, prepared.options)
-    flat = lowering.flatten(prepared.function)
-    if args.schedule:
+    with progress.doing("compiling"):
+        prepared = options.prepared(args)
+        if args.arrays:
+            return _arrays(prepared)
+        lowering = ModuleLowering(prepared.module, prepared.options)
+        flat = lowering.flatten(prepared.function)
+        schedule = lowering.schedule(flat.body) if args.schedule else None
+        found = [] if args.schedule else list(find_collectives(lowering, flat.body))
+    if schedule is not None:
         from spmd.compiler.schedule.show import show_schedule
 
-        print("\n".join(show_schedule(lowering.schedule(flat.body), lowering.schedule)))
+        print("\n".join(show_schedule(schedule, lowering.schedule)))
         return 0
-    print("\n".join(_report(prepared.options.grid, list(_collectives(lowering, flat.body, False, set())))))
-    for note in prepared.notes:
-        print(f"not split: {note}")
+    notes = [f"not split: {note}" for note in prepared.notes]
+    if terminal.is_rich():
+        terminal.show(*_tables(prepared.options.grid, found), *notes)
+    else:
+        print("\n".join([*_report(prepared.options.grid, found), *notes]))
     return 0
 
 
-def _collectives(
-    lowering: "ModuleLowering", block: "Block", repeated: bool, seen: set[str]
-) -> Iterator[tuple["Op", "Collective | None", bool]]:
-    """The collectives of a block and of the regions inside, with what each asks for, and whether a loop repeats it.
+def _arrays(prepared: "Prepared") -> int:
+    """Arguments and results as blocks, each with the processes that hold it."""
+    from spmd.viewing.blocks import text
 
-    A function that stays a function, being called too often to be inlined, counts as a loop; `seen` are those met.
-    """
-    from spmd.analysis.collectives import DESCRIPTIONS
-    from spmd.dialects.calls import CALLS
-
-    for op in block.ops:
-        if op.name in CALLS and (symbol := op[CALLS[op.name]]) not in seen:
-            seen.add(symbol)
-            yield from _collectives(lowering, lowering.flatten(lowering.lookup(symbol, op)).body, True, seen)
-        if op.name in DESCRIPTIONS:
-            yield op, DESCRIPTIONS[op.name](op, lowering), repeated
-            continue
-        if op.name in ("stablehlo.send", "stablehlo.recv", "stablehlo.infeed", "stablehlo.outfeed"):
-            yield op, None, repeated
-        for region in op.regions:
-            for inner in region.blocks:
-                yield from _collectives(lowering, inner, repeated or op.name in _LOOPS, seen)
+    size = prepared.options.grid.size
+    if prepared.in_shardings is None or prepared.out_shardings is None:
+        print(f"the program has no shardings: each of {size} processes has arrays of its own")
+        return 0
+    for title, layouts in (("argument", prepared.in_shardings), ("result", prepared.out_shardings)):
+        for number, layout in enumerate(layouts):
+            first, *rest = text(layout, size)
+            print("\n".join([f"{title} {number}: {first}", *rest]))
+    return 0
 
 
-def _report(grid: "ProcessGrid", collectives: list[tuple["Op", "Collective | None", bool]]) -> list[str]:
-    from spmd.support.amounts import amount
-
-    lines = [
+def _heading(grid: "ProcessGrid") -> str:
+    return (
         f"process grid {grid} (replicas by partitions): {grid.size} process{'es' * (grid.size > 1)}, "
         f"rank = replica_id * {grid.num_partitions} + partition_id"
-    ]
+    )
+
+
+def _once_through(sent: int, received: int) -> str:
+    from spmd.support.amounts import amount
+
+    return f"once through, a process sends up to {amount(sent)} and receives up to {amount(received)}"
+
+
+_ALONE = "no collectives: the processes do not talk to each other"
+
+
+def _report(grid: "ProcessGrid", collectives: "list[Found]") -> list[str]:
+    lines = [_heading(grid)]
     sent = received = 0
-    for op, collective, repeated in collectives:
+    for found in collectives:
+        op, loop = found.op, ", in a loop" * found.repeated
         lines.append("")
-        if collective is None:
-            lines.append(f"{op.location}: {op.name}{_channel(op)}{', in a loop' * repeated}")
+        if found.collective is None:
+            lines.append(f"{op.location}: {op.name}{_channel(op)}{loop}")
             continue
-        told, out, back = _tell(grid, op, collective, repeated)
+        told, out, back = _tell(grid, op, found.collective, loop)
         lines += told
         sent, received = sent + out, received + back
+    return [*lines, "", _once_through(sent, received)] if collectives else [*lines, _ALONE]
+
+
+def _tables(grid: "ProcessGrid", collectives: "list[Found]") -> "list[terminal.Table | str]":
+    """The same for a terminal: a row a message."""
+    from collectives.explain import cost
+    from collectives.operations import describe
+    from spmd.support.amounts import amount
+
     if not collectives:
-        lines.append("no collectives: the processes do not talk to each other")
-    else:
-        lines.append("")
-        lines.append(f"once through, a process sends up to {amount(sent)} and receives up to {amount(received)}")
-    return lines
+        return [_heading(grid), _ALONE]
+    columns = [terminal.Column("collective", wraps=True, style="bold"), terminal.Column("groups", wraps=True)]
+    columns += [terminal.Column(name, right=True) for name in ("sends", "receives")]
+    columns += [terminal.Column("carried by", wraps=True), terminal.Column("place", wraps=True)]
+    table = terminal.Table(_heading(grid), columns)
+    sent = received = 0
+    for found in collectives:
+        op, collective = found.op, found.collective
+        loop = ", in a loop" * found.repeated
+        if collective is None:
+            table.add(f"{op.name}{_channel(op)}{loop}", "", "", "", "", str(op.location))
+            continue
+        size = grid.size if collective.groups is None else collective.groups.largest
+        for operation in collective.messages:
+            price = cost(operation, size)
+            sent, received = sent + price.sent, received + price.received
+            costs = amount(price.sent), amount(price.received), price.algorithm
+            table.add(f"{describe(operation)}{loop}", _groups(collective.groups), *costs, str(op.location))
+    return [table, _once_through(sent, received)]
 
 
-def _tell(grid: "ProcessGrid", op: "Op", collective: "Collective", repeated: bool) -> tuple[list[str], int, int]:
+def _tell(grid: "ProcessGrid", op: "Op", collective: "Collective", loop: str) -> tuple[list[str], int, int]:
     from collectives.explain import cost
     from collectives.operations import describe
     from spmd.support.amounts import amount
 
     size = grid.size if collective.groups is None else collective.groups.largest
-    lines = [f"{op.location}: {op.name}{', in a loop' * repeated}", f"  {_groups(collective.groups)}"]
+    lines = [f"{op.location}: {op.name}{loop}", f"  {_groups(collective.groups)}"]
     sent = received = 0
     for operation in collective.messages:
         price = cost(operation, size)

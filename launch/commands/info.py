@@ -14,7 +14,7 @@ import sys
 
 from collectives.states import ranges_text
 from collectives.system import usable_processors
-from launch import mpirun
+from launch import mpirun, terminal
 from spmd.backends.native import native_backend
 from spmd.compiler.pipeline.options import default_backends
 from spmd.runtime import thread_share
@@ -92,6 +92,9 @@ def _clear_cache() -> int:
 
 
 def _show(rows: list[tuple[str, str]]) -> None:
+    if terminal.is_rich():
+        terminal.show(terminal.facts("", rows))
+        return
     width = max(len(name) for name, _ in rows)
     for name, value in rows:
         print(f"{name:<{width}}  {value}")

@@ -5,12 +5,14 @@ Or the global program as Shardy prints it: with each op's factor rule, or with e
 
 import argparse
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from launch import machines, options, output, programs, values
+from launch import machines, options, output, programs, progress, terminal, values
 
 if TYPE_CHECKING:
+    from partitioner import Partitioned, ShardedType
+    from partitioner.report import Row
     from spmd.ir import Module, Op
     from spmd.sharding_search.plan import Plan
 
@@ -80,7 +82,7 @@ def run(args: argparse.Namespace) -> int:
         output.write_program(str(propagated))
         return 0
     # A searched layout was priced as it is compiled: no machine weighs choices then.
-    with contextlib.nullcontext() if args.auto else _weighed(args):
+    with contextlib.nullcontext() if args.auto else _weighed(args), progress.doing("partitioning"):
         parts = partitioner.partition(
             module,
             None,
@@ -92,13 +94,57 @@ def run(args: argparse.Namespace) -> int:
     if not args.table:
         output.write_program(str(parts.module))
         print()
+    seconds = _times(args, parts.module)
+    notes = [f"not split: {note}" for note in parts.notes]
+    if terminal.is_rich():
+        terminal.show(_layouts(parts), _collectives(parts.module, seconds), *notes)
+        return 0
+    for title, index, layout in _boundary(parts):
+        print(f"{title} {index}: {layout} as {layout.local_type}")
+    print(f"\n{format_table(parts.module, seconds)}")
+    for note in notes:
+        print(note)
+    return 0
+
+
+def _boundary(parts: "Partitioned") -> Iterator["tuple[str, int, ShardedType]"]:
     for title, layouts in (("argument", parts.in_shardings), ("result", parts.out_shardings)):
         for index, layout in enumerate(layouts):
-            print(f"{title} {index}: {layout} as {layout.local_type}")
-    print(f"\n{format_table(parts.module, _times(args, parts.module))}")
-    for note in parts.notes:
-        print(f"not split: {note}")
-    return 0
+            yield title, index, layout
+
+
+def _layouts(parts: "Partitioned") -> terminal.Table:
+    """How arguments and results are laid out, for a terminal."""
+    columns = [terminal.Column(""), terminal.Column("type", wraps=True), terminal.Column("sharding", wraps=True)]
+    table = terminal.Table("", [*columns, terminal.Column("of one process", wraps=True)])
+    for title, index, layout in _boundary(parts):
+        table.add(f"{title} {index}", str(layout.type), str(layout.sharding or ""), str(layout.local_type))
+    return table
+
+
+def _collectives(module: "Module", seconds: "Callable[[Op], float] | None") -> terminal.Table:
+    """The collectives with totals by kind, for a terminal; longer bars for more bytes."""
+    from partitioner.report import collectives
+
+    rows = collectives(module)
+    most = max((row.bytes for row in rows), default=0) or 1
+    columns = [terminal.Column("collective", style="bold"), terminal.Column("groups", right=True)]
+    columns += [terminal.Column("bytes/process", right=True), terminal.Column("", style="cyan")]
+    columns += [terminal.Column("microseconds", right=True)] if seconds else []
+    table = terminal.Table("", [*columns, terminal.Column("source", wraps=True)])
+
+    def add(kind: str, groups: str, mine: "list[Row]", share: str, place: str, style: str = "") -> None:
+        took = [f"{1e6 * sum(map(seconds, (row.op for row in mine))):,.1f}"] if seconds else []
+        table.add(kind, groups, f"{sum(row.bytes for row in mine):,}", share, *took, place, style=style)
+
+    for row in rows:
+        place = f"{row.place}{' (in a loop)' if row.in_loop else ''}"
+        add(row.kind, row.groups, [row], terminal.bar(row.bytes / most), place)
+    for kind in sorted({row.kind for row in rows}):
+        mine = [row for row in rows if row.kind == kind]
+        add(f"total {kind}", f"{len(mine)}x", mine, "", "", "bold")
+    add("total", f"{len(rows)}x", rows, "", "", "bold")
+    return table
 
 
 def _searched(args: argparse.Namespace, module: "Module") -> "tuple[Module, Plan]":

@@ -3,14 +3,17 @@
 import argparse
 import json
 import sys
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from launch import machines, options, programs, values
+from launch import machines, options, programs, terminal, values
+from launch.progress import doing
 
 if TYPE_CHECKING:
     from collectives.network import Network
     from spmd.ir import Module
     from spmd.predict.machine import Machine
+    from spmd.predict.prediction import Prediction
 
 HELP = "tell what a step of a program takes on a machine or cluster, before there is one"
 
@@ -62,28 +65,62 @@ def _predict(args: argparse.Namespace, module: "Module", machine: "Machine", net
     from spmd.predict.trace import predicted_events
     from spmd.runtime.trace import write_trace
 
-    prepared = prepare(module, args.grid, args.function, **options.compile_options(args))
-    prediction = predict(prepared, machine, network, args.turns)
+    with doing("compiling and predicting"):
+        prepared = prepare(module, args.grid, args.function, **options.compile_options(args))
+        prediction = predict(prepared, machine, network, args.turns)
     if args.trace:
         write_trace(args.trace, predicted_events(prediction.timeline))
-    print(json.dumps(prediction.to_json(), indent=1) if args.json else page(prediction, args.program))
+    if not args.json and terminal.is_rich():
+        terminal.show(*_tables(prediction, args.program))
+    else:
+        print(json.dumps(prediction.to_json(), indent=1) if args.json else page(prediction, args.program))
     return 0
+
+
+def _tables(prediction: "Prediction", title: str) -> Iterator[terminal.Table | str]:
+    """A prediction for a terminal: with a bar for each share of the step."""
+    from spmd.predict.report import TOLD, duration, heading, parts_of_step
+    from spmd.support.amounts import amount
+
+    whole = prediction.seconds or 1.0
+    numbers = [terminal.Column("", right=True), terminal.Column("", right=True), terminal.Column("", style="cyan")]
+    step = terminal.Table(heading(prediction, title), [terminal.Column("", style="bold"), *numbers])
+    step.add("a step", duration(prediction.seconds), "", "")
+    for name, seconds in parts_of_step(prediction):
+        step.add(name, duration(seconds), f"{seconds / whole:.1%}", terminal.bar(seconds / whole))
+    yield step
+    memory = {**vars(prediction.memory), "in all": prediction.memory.total}
+    yield terminal.facts("memory of a process", [(name, amount(value)) for name, value in memory.items()])
+    sent = prediction.levels.items()
+    yield terminal.facts("sent, of all processes", [(f"level {name}", amount(value)) for name, value in sent])
+    columns = [*numbers, terminal.Column("", wraps=True), terminal.Column("", wraps=True, style="dim")]
+    hangs = terminal.Table("what a step's length hangs on", columns)
+    for share in prediction.critical[:TOLD]:
+        took = duration(share.seconds), terminal.bar(share.share)
+        hangs.add(f"{share.share:.1%}", *took, share.title, share.place)
+    rest = prediction.critical[TOLD:]
+    if rest:
+        seconds = sum(share.seconds for share in rest)
+        hangs.add(f"{seconds / whole:.1%}", duration(seconds), terminal.bar(seconds / whole), f"{len(rest)} more", "")
+    yield hangs
+    yield from (f"note: {note}" for note in prediction.notes)
 
 
 def _sweep(args: argparse.Namespace, module: "Module", machine: "Machine", network: "Network | None") -> int:
     from spmd.predict.sweep import sweep
 
-    swept = sweep(
-        module,
-        args.function,
-        args.sweep,
-        machine,
-        network,
-        args.axis,
-        args.grid,
-        args.turns,
-        **options.compile_options(args),
-    )
+    with doing("predicting each number of processes"):
+        swept = sweep(
+            module,
+            args.function,
+            args.sweep,
+            machine,
+            network,
+            args.axis,
+            args.grid,
+            args.turns,
+            **options.compile_options(args),
+        )
     print(json.dumps(swept.to_json(), indent=1) if args.json else f"{args.program}, {machine.name}\n{swept.page()}")
     return 0
 

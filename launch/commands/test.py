@@ -13,7 +13,7 @@ from itertools import groupby
 from multiprocessing import get_context
 from typing import TYPE_CHECKING
 
-from launch import options, values
+from launch import options, progress, values
 from launch.conformance import Case, Verdict, judge, read_cases
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
         outcomes = _of_all(world, outcomes)
         if world.rank:
             return max((verdict.problem is not None for _, verdict in outcomes), default=True)
-    for name, verdict in outcomes:
+    for name, verdict in progress.counted("checking", outcomes, len(cases)):
         problem = verdict.problem
         passed += problem is None
         failed += problem is not None

@@ -3,6 +3,7 @@
 import argparse
 
 from launch import machines, options, programs
+from launch.progress import doing
 
 HELP = "write a page that shows a program: processes, arrays, ops, communication, memory and time; or two side by side"
 
@@ -31,17 +32,18 @@ def run(args: argparse.Namespace) -> int:
 
     machine, network = machines.chosen(args)
     loaded = [programs.load(path, args.function) for path in (args.program, args.other) if path is not None]
-    page = spmd.view(
-        *loaded,
-        grid=args.grid,
-        function=args.function,
-        machine=machine,
-        topology=network,
-        profile=args.profile,
-        run=args.steps,
-        seed=args.random,
-        **options.compile_options(args),
-    )
+    with doing("partitioning, scheduling and predicting"):
+        page = spmd.view(
+            *loaded,
+            grid=args.grid,
+            function=args.function,
+            machine=machine,
+            topology=network,
+            profile=args.profile,
+            run=args.steps,
+            seed=args.random,
+            **options.compile_options(args),
+        )
     page.save(args.output)
     print(f"wrote {args.output}")
     return 0

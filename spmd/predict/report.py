@@ -10,7 +10,7 @@ from spmd.predict.prediction import Prediction
 from spmd.support.amounts import amount
 
 #: Lines of the critical path that are told.
-_TOLD = 12
+TOLD = 12
 #: Doublings that a picture shows a line each, and characters of a column.
 _MOST_ROWS, _COLUMN = 12, 7
 
@@ -23,29 +23,41 @@ def duration(seconds: float) -> str:
     return f"{seconds * 1e9:.0f} ns"
 
 
-def page(prediction: Prediction, title: str) -> str:
-    """A prediction as text; `title` says of what."""
+def heading(prediction: Prediction, title: str) -> str:
+    """Of what a prediction is: `title`, the processes and the machine."""
     size = prediction.grid.size
     processes = f"{size:,} process{'es' * (size > 1)}"
-    lines = [f"{title} on a {prediction.grid} grid of {processes}, {prediction.machine}", ""]
-    lines += [f"{'a step':24} {duration(prediction.seconds):>9}"]
-    parts = (
+    return f"{title} on a {prediction.grid} grid of {processes}, {prediction.machine}"
+
+
+def parts_of_step(prediction: Prediction) -> Sequence[tuple[str, float]]:
+    """What a process does in a step, in seconds; communication beside the rest where there is some."""
+    hidden = [("communication beside it", prediction.hidden)] if prediction.hidden else []
+    return [
         ("  computing", prediction.computing),
         ("  communicating", prediction.communicating),
         ("  waiting for others", prediction.waiting),
-    )
+        *hidden,
+    ]
+
+
+def page(prediction: Prediction, title: str) -> str:
+    """A prediction as text; `title` says of what."""
+    size = prediction.grid.size
+    lines = [heading(prediction, title), "", f"{'a step':24} {duration(prediction.seconds):>9}"]
     whole = prediction.seconds or 1.0
-    lines += [f"{name:24} {duration(seconds):>9} {seconds / whole:6.1%}" for name, seconds in parts]
-    lines += [f"{'communication beside it':24} {duration(prediction.hidden):>9}"] if prediction.hidden else []
+    for name, seconds in parts_of_step(prediction):
+        told = f" {seconds / whole:6.1%}" if name.startswith(" ") else ""
+        lines.append(f"{name:24} {duration(seconds):>9}{told}")
     memory = prediction.memory
     told = ", ".join(f"{name} {amount(value)}" for name, value in vars(memory).items())
     lines += ["", f"memory of a process: {amount(memory.total)} ({told})"]
     for name, sent in prediction.levels.items():
         lines.append(f"sent over level {name}: {amount(sent / size)} a process, {amount(sent)} in all")
     lines += ["", "what a step's length hangs on:"]
-    for share in prediction.critical[:_TOLD]:
+    for share in prediction.critical[:TOLD]:
         lines.append(f"{share.share:6.1%} {duration(share.seconds):>9}  {share.title}  ({share.place})")
-    rest = prediction.critical[_TOLD:]
+    rest = prediction.critical[TOLD:]
     if rest:
         seconds = sum(share.seconds for share in rest)
         lines.append(f"{seconds / whole:6.1%} {duration(seconds):>9}  {len(rest)} more")

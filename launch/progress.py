@@ -1,0 +1,92 @@
+"""What a command does that takes long, and how far it is: a line on standard error, of the first rank on a terminal."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import TextIO, TypeVar
+
+from collectives.failure import launched_rank
+
+T = TypeVar("T")
+
+#: Seconds after which a command says what it does, and between two looks at the clock.
+PATIENCE, _EVERY = 2.0, 0.5
+#: Brings the cursor to the line's begin and clears what is there (ECMA-48, CR and EL).
+_CLEAR = "\r\x1b[K"
+
+
+class Progress:
+    """One thing that is being done; `at` and `total` say how far it is, where that can be counted."""
+
+    def __init__(self, what: str, stream: TextIO | None, total: int = 0) -> None:
+        self.what = what
+        self.at, self.total = 0, total
+        self._stream = stream
+        self._began = time.monotonic()
+        self._shown = False
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="progress", daemon=True)
+        if stream is not None:
+            self._thread.start()
+
+    @property
+    def is_watched(self) -> bool:
+        """Whether there is somebody to tell."""
+        return self._stream is not None
+
+    def text(self, seconds: float) -> str:
+        """`partitioning ... 3 s`, or `measuring products ... 3 of 40, 12 s`."""
+        far = f"{self.at} of {self.total}, " if self.total else ""
+        return f"{self.what} ... {far}{seconds:.0f} s"
+
+    def _run(self) -> None:
+        wait = PATIENCE
+        while not self._done.wait(wait):
+            wait = _EVERY
+            self._shown = True
+            self._write(_CLEAR + self.text(time.monotonic() - self._began))
+
+    def end(self) -> None:
+        """Takes the line away."""
+        self._done.set()
+        if self._stream is not None:
+            self._thread.join()
+            if self._shown:
+                self._write(_CLEAR)
+
+    def _write(self, text: str) -> None:
+        assert self._stream is not None
+        try:
+            self._stream.write(text)
+            self._stream.flush()
+        except (OSError, ValueError):  # nobody is there to see it any more
+            self._done.set()
+
+
+@contextmanager
+def doing(what: str, total: int = 0) -> Iterator[Progress]:
+    """Says after two seconds that `what` goes on, until it is done, and how much there is of it where `total` tells."""
+    progress = Progress(what, _terminal(), total)
+    try:
+        yield progress
+    finally:
+        progress.end()
+
+
+def counted(what: str, items: Iterable[T], total: int) -> Iterator[T]:
+    """`items`, each told as it is begun."""
+    with doing(what, total) as progress:
+        for progress.at, item in enumerate(items, 1):
+            yield item
+
+
+def _terminal() -> TextIO | None:
+    """Standard error, where somebody watches it and this is no other rank than the first."""
+    try:
+        return sys.stderr if sys.stderr.isatty() and not launched_rank() else None
+    except (AttributeError, ValueError):  # closed, or something else in its place
+        return None

@@ -1,0 +1,162 @@
+"""What commands write to a terminal, and that anything else gets plain text."""
+
+from __future__ import annotations
+
+import io
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from launch import progress, terminal
+from launch.cli import main
+from spmd.predict.report import duration
+from tests.predict.programs import DATA_PARALLEL
+from tests.viewing.programs import LAYERS, shown
+
+_STYLE = re.compile(r"\x1b\[([0-9;]*)m")
+
+
+class Terminal(io.StringIO):
+    """What a command takes for a terminal."""
+
+    encoding = "utf-8"
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def screen(monkeypatch: pytest.MonkeyPatch) -> Callable[[], Terminal]:
+    """Makes standard output a terminal, when called in a test: pytest puts its own in place before each."""
+    pytest.importorskip("rich", reason="rich is not installed (extra `view`)")
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setenv("COLUMNS", "160")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+
+    def replaced() -> Terminal:
+        stream = Terminal()
+        monkeypatch.setattr(sys, "stdout", stream)
+        return stream
+
+    return replaced
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> str:
+    path = tmp_path / "p.mlir"
+    path.write_text(DATA_PARALLEL)
+    return str(path)
+
+
+@pytest.fixture
+def layers(tmp_path: Path) -> str:
+    path = tmp_path / "layers.mlir"
+    path.write_text(LAYERS)
+    return str(path)
+
+
+def styles(text: str) -> set[str]:
+    return {code for found in _STYLE.findall(text) for code in found.split(";")}
+
+
+def is_coloured(text: str) -> bool:
+    return any(re.fullmatch(r"(3|4|9|10)[0-7]|38|48", code) for code in styles(text))
+
+
+def test_numbers_on_a_terminal_are_those_of_the_plain_text(
+    screen: Callable[[], Terminal], program: str, layers: str
+) -> None:
+    shown_text = screen()
+    assert main(["predict", program]) == 0
+    data = shown(DATA_PARALLEL).documents[0]["prediction"]
+    assert duration(data["seconds"]) in shown_text.getvalue() and duration(data["computing"]) in shown_text.getvalue()
+    assert is_coloured(shown_text.getvalue())
+    assert main(["explain", program]) == 0
+    assert "8.19 kB" in shown_text.getvalue() and "[0, 1, 2, 3]" in shown_text.getvalue()
+    assert main(["partition", layers, "--table"]) == 0
+    assert "tensor<8x6xf32>" in shown_text.getvalue() and "total all_reduce" in shown_text.getvalue()
+    assert main(["info", program]) == 0
+
+
+def test_no_color_is_heeded(screen: Callable[[], Terminal], program: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown_text = screen()
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert main(["predict", program]) == 0
+    assert shown_text.getvalue() and not is_coloured(shown_text.getvalue())
+
+
+def test_texts_are_no_markup(screen: Callable[[], Terminal]) -> None:
+    shown_text = screen()
+    table = terminal.Table("[red]t[/red]", [terminal.Column("[bold]c")])
+    table.add("[link=x]y[/link] \x1b]0;title\x07")
+    terminal.show(table, "[green]line")
+    plain = _STYLE.sub("", shown_text.getvalue())
+    for text in ("[red]t[/red]", "[bold]c", "[link=x]y[/link]", "[green]line"):
+        assert text in plain
+    assert "\x07" not in plain and "\x1b" not in plain
+
+
+def test_what_is_no_terminal_gets_no_style(program: str, capsys: pytest.CaptureFixture[str]) -> None:
+    for command in ("explain", "predict", "info"):
+        assert main([command, program]) == 0
+    out, err = capsys.readouterr()
+    assert "\x1b" not in out and err == ""
+
+
+@pytest.mark.parametrize(
+    ("part", "width", "text"), [(0, 4, ""), (1, 4, "████"), (0.5, 4, "██"), (0.53, 4, "██▏"), (2, 1, "█")]
+)
+def test_bars_are_as_long_as_the_part(part: float, width: int, text: str) -> None:
+    assert terminal.bar(part, width) == text
+
+
+def test_arrays_are_shown_as_blocks(layers: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", layers, "--grid", "1x4", "--arrays"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == 'argument 0: tensor<8x6xf32> [{"data"}, {}], a block is tensor<4x6xf32> of 96 B'
+    assert [line.split() for line in lines[1:4]] == [["0:6"], ["0:4", "0-1"], ["4:8", "2-3"]]
+    assert sum(line.startswith(("argument", "result")) for line in lines) == 5
+
+
+# --- progress ---
+
+
+def test_what_takes_long_is_told_and_taken_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = Terminal()
+    monkeypatch.setattr(sys, "stderr", stream)
+    monkeypatch.setattr(progress, "PATIENCE", 0.0)
+    for _ in progress.counted("checking", iter("abc"), 3):
+        while "checking ... " not in stream.getvalue():
+            pass
+    assert re.search(r"checking \.\.\. [01] of 3, 0 s", stream.getvalue())
+    assert stream.getvalue().endswith("\r\x1b[K")
+
+
+def test_what_is_quick_is_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = Terminal()
+    monkeypatch.setattr(sys, "stderr", stream)
+    with progress.doing("reading"):
+        pass
+    assert stream.getvalue() == ""
+
+
+@pytest.mark.parametrize("where", ["another rank", "a pipe"])
+def test_only_the_first_rank_on_a_terminal_tells(monkeypatch: pytest.MonkeyPatch, where: str) -> None:
+    monkeypatch.setattr(sys, "stderr", Terminal() if where == "another rank" else io.StringIO())
+    monkeypatch.setenv("PMIX_RANK", "1" if where == "another rank" else "0")
+    with progress.doing("reading") as told:
+        assert not told.is_watched
+
+
+def test_what_fails_takes_its_line_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = Terminal()
+    monkeypatch.setattr(sys, "stderr", stream)
+    monkeypatch.setattr(progress, "PATIENCE", 0.0)
+    with pytest.raises(ValueError, match="x"), progress.doing("reading"):
+        while not stream.getvalue():
+            pass
+        raise ValueError("x")
+    assert stream.getvalue().endswith("\r\x1b[K")
