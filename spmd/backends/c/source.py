@@ -76,7 +76,7 @@ class RegionSource:
         self._lines.append(f"for (int64_t i = 0; i < {element.size}; i++) {copy}")
 
     def _copy(self, target: Buffer, source: Buffer, size: int) -> None:
-        if size and self._place(target) != self._place(source):
+        if size and (source.array is not None or self._place(target) != self._place(source)):
             self._lines.append(f"memcpy({self._named(target, I8)}, {self._named(source, I8)}, {size});")
 
     # --- memory ---

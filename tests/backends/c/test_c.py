@@ -279,3 +279,20 @@ def test_a_program_is_printed_as_c(tmp_path: Path, capsys: pytest.CaptureFixture
     printed = capsys.readouterr().out
     assert "for (int64_t i0 = 0; i0 < 6; i0++) {\n      const uint32_t x0 = arg0_i32[i0];" in printed
     assert "result0_i32[i0] = (x0 + x0);" in printed
+
+
+def test_what_is_written_over_begins_as_a_copy_of_a_constant() -> None:
+    text = """func.func @main() -> tensor<3xi32> {
+  %x = stablehlo.constant dense<[5, 6, 7]> : tensor<3xi32>
+  %at = stablehlo.constant dense<[[2], [0], [2]]> : tensor<3x1xi32>
+  %u = stablehlo.constant dense<[1, 2, 3]> : tensor<3xi32>
+  %r = "stablehlo.scatter"(%x, %at, %u) ({
+    ^bb0(%a: tensor<i32>, %b: tensor<i32>):
+      %m = stablehlo.multiply %a, %b : tensor<i32>
+      stablehlo.return %m : tensor<i32>
+  }) {scatter_dimension_numbers = #stablehlo.scatter<inserted_window_dims = [0], scatter_dims_to_operand_dims = [0],
+      index_vector_dim = 1>} : (tensor<3xi32>, tensor<3x1xi32>, tensor<3xi32>) -> tensor<3xi32>
+  return %r : tensor<3xi32>
+}"""
+    (got,) = spmd.compile(spmd.parse(text), backends=("c", "numpy"))()
+    np.testing.assert_array_equal(got, [10, 6, 21])
