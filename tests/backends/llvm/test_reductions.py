@@ -6,9 +6,6 @@ import numpy as np
 import pytest
 
 import spmd
-from spmd.backends.llvm.emit import math_library as functions
-from spmd.backends.llvm.reductions import partial_width_reduction as narrow_folds
-from spmd.backends.llvm.reductions.lane_reduction import LaneFold
 from spmd.support.arrays import Array
 from spmd.types import ELEMENT_TYPES
 
@@ -77,45 +74,6 @@ def test_a_column_has_the_same_bits_however_many_there_are(rows: int, op: str) -
     whole = fold(x)
     for columns in (2, 7, 8, 16, 32, 64):  # a single one is a row, which is folded in lanes
         assert fold(x[:, :columns]).tobytes() == whole[:columns].tobytes(), columns
-
-
-@pytest.mark.parametrize("n", [17, 63, 64, 79, 200, 4096, 5001])
-@pytest.mark.parametrize("element", ["f32", "f64"])
-def test_no_bit_depends_on_how_many_lanes_are_folded_at_a_time(
-    n: int, element: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    kind, kept = f"tensor<3x{n}x{element}>", f"tensor<3x{element}>"
-    lines = [f"%{k + 1} = stablehlo.multiply %{k}, %0 : {kind}" for k in range(7)]
-    text = f"""func.func @main(%0: {kind}) -> ({kept}, {kept}) {{
-      {" ".join(lines)}
-      %zero = stablehlo.constant dense<0.0> : tensor<{element}>
-      %sum = stablehlo.reduce(%7 init: %zero) applies stablehlo.add across dimensions = [1]
-        : ({kind}, tensor<{element}>) -> {kept}
-      %most = stablehlo.reduce(%7 init: %zero) applies stablehlo.maximum across dimensions = [1]
-        : ({kind}, tensor<{element}>) -> {kept}
-      return %sum, %most : {kept}, {kept}
-    }}"""
-    x = np.random.default_rng(n).standard_normal((3, n)).astype({"f32": np.float32, "f64": np.float64}[element])
-    results = []
-    for much in (1, 1 << 20):
-        monkeypatch.setattr(narrow_folds, "_MUCH", much)
-        results.append(spmd.compile(spmd.parse(text))(x))
-    for narrow, wide in zip(*results, strict=True):
-        np.testing.assert_array_equal(narrow.view(np.uint8), wide.view(np.uint8))
-
-
-def test_folds_of_lanes_are_shared_by_all_programs() -> None:
-    for size in (300, 500):
-        text = f"""func.func @main(%x: tensor<{size}xf32>) -> tensor<f32> {{
-          %zero = stablehlo.constant dense<0.0> : tensor<f32>
-          %r = stablehlo.reduce(%x init: %zero) applies stablehlo.add across dimensions = [0]
-            : (tensor<{size}xf32>, tensor<f32>) -> tensor<f32>
-          return %r : tensor<f32>
-        }}"""
-        x = np.arange(size, dtype=np.float32)
-        assert spmd.compile(spmd.parse(text))(x)[0] == x.sum()
-        folds = [callee for callee in functions._LIBRARIES if isinstance(callee, LaneFold)]
-        assert len([fold for fold in folds if (fold.primitive.value, fold.type.value) == ("add", "f32")]) == 1
 
 
 @pytest.mark.parametrize("n", [63, 64, 80, 1000, 70_001])

@@ -16,13 +16,10 @@ from spmd.backends.llvm.loops.element_emitter import Bound
 from spmd.backends.llvm.loops.loops import LoopWriter, Range
 from spmd.backends.llvm.loops.point_context import Rendered
 from spmd.backends.llvm.loops.stores import store_all
-from spmd.backends.llvm.reductions.lane_reduction import fold_lanes, lane_fold_of
-from spmd.backends.llvm.reductions.partial_width_reduction import NARROW, fold_narrow_turns, is_narrow
+from spmd.backends.llvm.reductions.lane_reduction import fold_lanes
 from spmd.compiler.schedule.fold_blocks import Blocks, block_levels, blocks_of, is_long, points_of_loop, room_of
 from spmd.compiler.schedule.nest import FOLDED, LoopReduction, Stage
 
-#: Lanes that are folded to one value out of line, at least.
-_LEAST_APART = 64
 #: Bits of values that are folded side by side, so that none waits for the one before; blocks so folded at most, and the
 #: operations of a turn: where there are more, other things are done while one waits.
 _CHAINS, _SIDE, _LIGHT = 2048, 4, 8
@@ -67,7 +64,7 @@ class FoldWriter:
                 for type, slot in zip(types, names, strict=True)
             ]
             if across:
-                totals = self._folded_lanes(reduction, totals, width)
+                totals = fold_lanes(types, totals, width, partial(self.combined, reduction), self.point.text.value)
                 starts = [self.point.render(part).name for part in reduction.initial]
                 totals = self.combined(reduction, starts, totals, 1)
             bindings = self.bindings(totals, vector=not across and width > 1)
@@ -248,10 +245,6 @@ class FoldWriter:
     ) -> None:
         """Folds `length` places from `start` on; where that is no number, it is one of whole turns."""
         across = last == self.point.lane
-        if across and is_narrow(stage, width):
-            turn_of = partial(self._turn, stage, across=True, width=NARROW)
-            fold_narrow_turns(self.point, stage, slots, partial(self._plus, start), length, turn_of)
-            return
         turn = self.point.width if across else 1
 
         def step() -> None:
@@ -314,16 +307,6 @@ class FoldWriter:
         bindings = self.bindings([*first, *second], vector=width > 1)
         writer = Bound(self.point, bindings, width)
         return [writer.render(part) for part in codes or reduction.combine]
-
-    def _folded_lanes(self, reduction: LoopReduction, totals: list[str], width: int) -> list[str]:
-        """One value of all lanes: of many, out of line where that can be."""
-        text, types = self.point.text, [part.type for part in reduction.initial]
-        apart = lane_fold_of(reduction, width) if width >= _LEAST_APART else None
-        if apart is None:
-            return fold_lanes(types, totals, width, partial(self.combined, reduction), text.value)
-        text.callees[apart.name] = apart
-        vector = f"{llvm_type(apart.type, width)} {totals[0]}"
-        return [text.value(f"call {llvm_type(apart.type)} @{apart.name}({vector})")]
 
     def bindings(self, names: Sequence[str], *, vector: bool) -> dict[int, Rendered]:
         """Folded values as what the codes of regions and stores have as parameters."""
