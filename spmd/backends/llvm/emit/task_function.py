@@ -20,6 +20,14 @@ class PartFunction:
             return outside
         return self.captured.setdefault(outside, f"%captured{len(self.captured)}")
 
+    def share(self, total: int, parts: int) -> tuple[str, str]:
+        """Where this part's even share of `total` iterations begins, and where it ends."""
+        text = self.text
+        before = text.value(f"mul i64 %part, {total}")
+        ends = before, text.value(f"add i64 {before}, {total}")
+        first, stop = (text.value(f"udiv i64 {end}, {parts}") for end in ends)
+        return first, stop
+
     def body(self) -> str:
         """The function's attributes, and its text in braces."""
         loads = []

@@ -8,7 +8,7 @@ changed places; a real one, of even length, that of pairs as complex numbers, wh
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -16,14 +16,13 @@ import numpy as np
 
 from spmd.backends.llvm.emit.function_emitter import FunctionWriter
 from spmd.backends.llvm.emit.native_ops import Machine, native
-from spmd.backends.llvm.emit.task_function import PartFunction
 from spmd.backends.llvm.emit.text import FunctionText
 from spmd.backends.llvm.fft.bluestein import Bluestein, write_bluestein
 from spmd.backends.llvm.fft.butterflies import Parts, real_number
 from spmd.backends.llvm.fft.complex_layout import HalvesToPairs, PairsToHalves, ToPairs, ToPlanes
 from spmd.backends.llvm.fft.split_complex import PlaneWriter, rest_lanes
 from spmd.backends.llvm.fft.stages import FftStage, run_stages, stages_of
-from spmd.backends.llvm.parallel.tasks import call_in_parts
+from spmd.backends.llvm.parallel.tasks import call_by_iterations
 from spmd.compiler.schedule.fusibility import is_plain
 from spmd.compiler.schedule.rates import nanoseconds
 from spmd.compiler.schedule.steps import LibraryCall
@@ -132,25 +131,14 @@ def _(writer: FunctionWriter, step: LibraryCall) -> None:
     source, target = writer.pointer(step.op.operands[0]), writer.pointer(step.op.result)
     tables = ["" if table is None else writer.constant(table) for table in transform.tables()]
     parts = step.plan.tasks
-    if parts == 1:
-        memory = writer.address(step.scratch[0])
-        row, _ = writer.text.open_loop()
-        _TransformWriter(writer.text, transform, tables, memory).write(row, source, target)
-        writer.text.close_loop(transform.rows)
-        return
+    memory = writer.address(step.scratch[0]) if parts == 1 else ""
 
-    def write(part: PartFunction) -> None:
-        text, rows = part.text, transform.rows
-        ends = (text.value(f"mul i64 %part, {rows}"), text.value(f"mul i64 {text.value('add i64 %part, 1')}, {rows}"))
-        first, stop = (text.value(f"udiv i64 {end}, {parts}") for end in ends)
-        own = text.allocate(f"[{transform.memory} x i8]")
-        inner = [part.pointer(table) if table else "" for table in tables]
-        ends_of_rows = part.pointer(source), part.pointer(target)
-        row, _ = text.open_loop()
-        _TransformWriter(text, transform, inner, own).write(row, *ends_of_rows)
-        text.close_loop(stop, 1, first)
+    def write(text: FunctionText, pointer: Callable[[str], str], row: str) -> None:
+        own = memory or text.allocate(f"[{transform.memory} x i8]")
+        inner = [pointer(table) if table else "" for table in tables]
+        _TransformWriter(text, transform, inner, own).write(row, pointer(source), pointer(target))
 
-    call_in_parts(writer, parts, write)
+    call_by_iterations(writer, transform.rows, parts, write)
 
 
 class _TransformWriter:

@@ -21,9 +21,7 @@ def write_batches(writer: FunctionWriter, run: BatchRun) -> None:
 
     def write(part: PartFunction) -> None:
         text = part.text
-        done = text.value(f"mul i64 %part, {run.count}")
-        after = text.value(f"add i64 {done}, {run.count}")
-        first, stop = (text.value(f"udiv i64 {total}, {run.tasks}") for total in (done, after))
+        first, stop = part.share(run.count, run.tasks)
         begin = text.value(f"mul i64 %part, {run.room}")
         own = text.value(f"getelementptr i8, ptr {part.pointer(memory)}, i64 {begin}")
         mine = {v: text.value(f"getelementptr i8, ptr {own}, i64 {offset}") for v, offset in run.offsets.items()}

@@ -17,7 +17,7 @@ from spmd.backends.llvm.emit.text import FunctionText
 from spmd.backends.llvm.loops.loops import Range
 from spmd.backends.llvm.loops.nests import NestWriter
 from spmd.backends.llvm.matmul.tiles import Depth, Outer, Tiled, pack, write_tiled
-from spmd.backends.llvm.parallel.tasks import call_in_parts
+from spmd.backends.llvm.parallel.tasks import call_by_iterations, call_in_parts
 from spmd.compiler.schedule.conv_input_fusion import FEW_ROWS, Images
 from spmd.compiler.schedule.fusibility import is_plain
 from spmd.compiler.schedule.rates import nanoseconds
@@ -120,20 +120,14 @@ def _write_group(
     rest = [each for each in outer if each is not longest]
     count = min(parts, longest.size)
 
-    def write(part: PartFunction) -> None:
-        text = part.text
-        done = text.value(f"mul i64 %part, {longest.size}")
-        after = text.value(f"add i64 {done}, {longest.size}")
-        first, stop = (text.value(f"udiv i64 {total}, {count}") for total in (done, after))
-        inner = None if packed is None else part.pointer(packed)
-        left_in, right_in, result_in = (part.pointer(pointer) for pointer in (left, right, result))
-        turn, _ = text.open_loop()
-        left_at = _moved(text, left_in, turn, longest.left * product.bits // 8)
-        result_at = _moved(text, result_in, turn, longest.result * product.bits // 8)
-        write_tiled(text, product, left_at, right_in, result_at, rest, inner)
-        text.close_loop(stop, 1, first)
+    def write(text: FunctionText, pointer: Callable[[str], str], turn: str) -> None:
+        left_at = _moved(text, pointer(left), turn, longest.left * product.bits // 8)
+        result_at = _moved(text, pointer(result), turn, longest.result * product.bits // 8)
+        write_tiled(
+            text, product, left_at, pointer(right), result_at, rest, None if packed is None else pointer(packed)
+        )
 
-    call_in_parts(writer, count, write)
+    call_by_iterations(writer, longest.size, count, write)
 
 
 def _write_by_image(
@@ -165,11 +159,8 @@ def _write_by_image(
         text.close_loop(stop, 1, first)
 
     def write_part(part: PartFunction) -> None:
-        done = part.text.value(f"mul i64 %part, {batch.size}")
-        after = part.text.value(f"add i64 {done}, {batch.size}")
-        first, stop = (part.text.value(f"udiv i64 {total}, {count}") for total in (done, after))
         image = _moved(part.text, part.pointer(memory), "%part", images.nbytes)
-        write(part.text, part.pointer, image, first, stop)
+        write(part.text, part.pointer, image, *part.share(batch.size, count))
 
     if count == 1:
         write(writer.text, str, memory, "0", str(batch.size))

@@ -24,7 +24,7 @@ from spmd.backends.llvm.matmul.matrices import (
 )
 from spmd.backends.llvm.matmul.tile_products import BLOCK_ROWS, suits_tiles, tile_bytes, write_tile_product
 from spmd.backends.llvm.matmul.tiles import Depth, Tiled, write_tiled
-from spmd.backends.llvm.parallel.tasks import call_in_parts
+from spmd.backends.llvm.parallel.tasks import call_by_iterations, call_in_parts
 from spmd.compiler.schedule.rates import nanoseconds
 from spmd.compiler.schedule.steps import LibraryCall
 from spmd.compiler.schedule.target import LibraryPlan
@@ -132,18 +132,11 @@ def _in_turn(writer: FunctionWriter, product: Product, pointers: Sequence[str]) 
 
 
 def _in_batches(writer: FunctionWriter, product: Product, pointers: Sequence[str], parts: int) -> None:
-    count = prod(product.batch)
-
-    def write(part: PartFunction) -> None:
-        text = part.text
-        done = text.value(f"mul i64 %part, {count}")
-        first, stop = (text.value(f"udiv i64 {total}, {parts}") for total in (done, _sum(text, done, f"{count}")))
-        inner = [part.pointer(pointer) for pointer in pointers]
-        number, _ = text.open_loop()
+    def write(text: FunctionText, pointer: Callable[[str], str], number: str) -> None:
+        inner = list(map(pointer, pointers))
         _multiply(writer, text, product, _moved(text, product, inner, _unraveled(text, product, number)))
-        text.close_loop(stop, 1, first)
 
-    call_in_parts(writer, parts, write, products=True)
+    call_by_iterations(writer, prod(product.batch), parts, write, products=True)
 
 
 def _unraveled(text: FunctionText, product: Product | IntegerProduct, number: str) -> list[str]:
@@ -260,12 +253,9 @@ def _write_integers(writer: FunctionWriter, step: LibraryCall, product: IntegerP
 
     def write(part: PartFunction) -> None:
         text = part.text
-        done = text.value(f"mul i64 %part, {count * stretches}")
-        first, stop = (text.value(f"udiv i64 {n}, {parts}") for n in (done, _sum(text, done, f"{count * stretches}")))
+        turns = part.share(count * stretches, parts)
         own = _at(text, part.pointer(memory), text.value(f"mul i64 %part, {own_bytes}"))
-        _integers_in_turn(
-            text, kernel, product, [part.pointer(pointer) for pointer in pointers], own, size, (first, stop)
-        )
+        _integers_in_turn(text, kernel, product, list(map(part.pointer, pointers)), own, size, turns)
 
     call_in_parts(writer, parts, write)
 

@@ -7,6 +7,7 @@ within a stretch, so that long sums keep their digits. The association follows f
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
 
@@ -21,12 +22,11 @@ from spmd.analysis.windows import windows_of
 from spmd.backends.llvm.emit.function_emitter import FunctionWriter
 from spmd.backends.llvm.emit.native_ops import Machine, native
 from spmd.backends.llvm.emit.scalars import render_node
-from spmd.backends.llvm.emit.task_function import PartFunction
 from spmd.backends.llvm.emit.text import FunctionText
 from spmd.backends.llvm.emit.writer import constant_text, llvm_type, suffix
 from spmd.backends.llvm.loops.stores import store_lanes
 from spmd.backends.llvm.loops.strides import first_lanes
-from spmd.backends.llvm.parallel.tasks import call_in_parts
+from spmd.backends.llvm.parallel.tasks import call_by_iterations
 from spmd.compiler.schedule.fusibility import is_plain
 from spmd.compiler.schedule.rates import nanoseconds
 from spmd.compiler.schedule.steps import LibraryCall
@@ -89,23 +89,11 @@ def _(writer: FunctionWriter, step: LibraryCall) -> None:
     running = _running(op)
     assert running is not None
     pointers = [writer.pointer(value) for value in (*op.operands, op.result)]
-    rows, parts = running.rows, step.plan.tasks
-    if parts == 1:
-        row, _ = writer.text.open_loop()
-        _TotalsWriter(writer.text, op, running, pointers, row).write()
-        writer.text.close_loop(rows)
-        return
 
-    def write(part: PartFunction) -> None:
-        text = part.text
-        ends = (text.value(f"mul i64 %part, {rows}"), text.value(f"mul i64 {text.value('add i64 %part, 1')}, {rows}"))
-        first, stop = (text.value(f"udiv i64 {end}, {parts}") for end in ends)
-        inner = [part.pointer(pointer) for pointer in pointers]
-        row, _ = text.open_loop()
-        _TotalsWriter(text, op, running, inner, row).write()
-        text.close_loop(stop, 1, first)
+    def write(text: FunctionText, pointer: Callable[[str], str], row: str) -> None:
+        _TotalsWriter(text, op, running, list(map(pointer, pointers)), row).write()
 
-    call_in_parts(writer, parts, write)
+    call_by_iterations(writer, running.rows, step.plan.tasks, write)
 
 
 class _TotalsWriter:

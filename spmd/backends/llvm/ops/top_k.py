@@ -64,11 +64,7 @@ def _(writer: FunctionWriter, call: LibraryCall) -> None:
         return
 
     def write(part: PartFunction) -> None:
-        text = part.text
-        done = text.value(f"mul i64 %part, {rows}")
-        after = text.value(f"add i64 {done}, {rows}")
-        first, stop = (text.value(f"udiv i64 {total}, {parts}") for total in (done, after))
-        step.write_call(text, [*(part.pointer(pointer) for pointer in pointers), first, stop, str(size)])
+        step.write_call(part.text, [*map(part.pointer, pointers), *part.share(rows, parts), str(size)])
 
     call_in_parts(writer, parts, write)
 

@@ -8,6 +8,7 @@ from types import MappingProxyType
 
 from spmd.backends.llvm.emit.function_emitter import FunctionWriter
 from spmd.backends.llvm.emit.task_function import PartFunction
+from spmd.backends.llvm.emit.text import FunctionText
 from spmd.backends.llvm.loops.loops import Range
 from spmd.backends.llvm.loops.nests import NestWriter
 from spmd.backends.llvm.parallel.workers import RUN
@@ -30,6 +31,36 @@ def call_in_parts(
     writer.text.declarations[f"declare void @{RUN}(ptr, ptr, i64, i64, i1)"] = None
     how = f"i64 {count}, i64 {writer.threads}, i1 {str(products).lower()}"
     writer.text.call(f"call void @{RUN}(ptr @{name}, ptr {frame}, {how})")
+
+
+def call_by_iterations(
+    writer: FunctionWriter,
+    total: int,
+    parts: int,
+    write: Callable[[FunctionText, Callable[[str], str], str], None],
+    *,
+    products: bool = False,
+) -> None:
+    """Writes a loop of `total` iterations, in `parts` that each run some of them; see `call_in_parts`.
+
+    `write` writes one iteration: it is given the text, the name there of an address that has one here, and the number
+    of the iteration.
+    """
+
+    def write_loop(text: FunctionText, pointer: Callable[[str], str], first: str, stop: str) -> None:
+        number, _ = text.open_loop()
+        write(text, pointer, number)
+        text.close_loop(stop, 1, first)
+
+    if parts == 1:
+        write_loop(writer.text, str, "0", str(total))
+    else:
+        call_in_parts(
+            writer,
+            parts,
+            lambda part: write_loop(part.text, part.pointer, *part.share(total, parts)),
+            products=products,
+        )
 
 
 def call_apart(writer: FunctionWriter, write: Callable[[PartFunction], None]) -> None:
