@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
+#: Kinds of programs, from which one on, and how many at most.
+ALL = [("conformance", 0, 5000), ("indices", 0, 2000), ("drawn", 0, 300)]
 
 
 def _run(kind: str, placement: str, begin: int, count: int) -> None:
@@ -47,14 +49,11 @@ def test_a_sample_keeps_to_its_buffers(kind: str, count: int, placement: str) ->
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("placement", ["end", "start"])
 @pytest.mark.parametrize(
-    ("kind", "begin", "count"),
+    ("kind", "begin", "count", "placement"),
     [
-        ("conformance", 0, 5000),
-        *(("mutants", seed, 5000) for seed in range(4)),
-        ("indices", 0, 2000),
-        ("drawn", 0, 300),
+        *((*all_of_a_kind, placement) for all_of_a_kind in ALL for placement in ("end", "start")),
+        *(("mutants", seed, 5000, placement) for seed, placement in enumerate(("end", "start", "end", "start"))),
     ],
 )
 def test_programs_keep_to_their_buffers(kind: str, begin: int, count: int, placement: str) -> None:
