@@ -1,6 +1,7 @@
 """Programs of one op, written out as text: run here, and by the reference interpreter."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -30,39 +31,70 @@ def _reshaped(words: str, element: str, array: np.ndarray) -> str:
     return f"stablehlo.constant dense<{str(nested).replace(chr(39), '')}> : {tensor_type(element, array.shape)}"
 
 
+@dataclass(frozen=True)
+class Case:
+    """An op on constants: its name, operands, the element type and shape of its result, and attributes as text.
+
+    `elements` are the operands' element types where their dtypes do not say them.
+    """
+
+    name: str
+    operands: Sequence[np.ndarray]
+    result: tuple[str, Sequence[int]]
+    attributes: str = ""
+    elements: Sequence[str] = ()
+
+
+def program_of(cases: Sequence[Case]) -> str:
+    """A program without arguments that applies ops to constants and returns their results.
+
+    Floats come back as the unsigned integers of their bits, complex numbers as two, 2- and 4-bit integers in 8 bits:
+    what `decoded` and `decoded_each` undo.
+    """
+    lines: list[str] = []
+    returned: list[tuple[str, str]] = []
+    for number, case in enumerate(cases):
+        own, results = _lines(case, f"%c{number}_")
+        lines += own
+        returned += results
+    results_type = ", ".join(type for _, type in returned)
+    lines.append(f"return {', '.join(value for value, _ in returned)} : {results_type}")
+    body = "\n    ".join(lines)
+    return f"func.func @main() -> ({results_type}) {{\n    {body}\n}}\n"
+
+
+def _lines(case: Case, stem: str) -> tuple[list[str], list[tuple[str, str]]]:
+    """The lines of a case, whose values' names begin with `stem`; what it returns, each with its type."""
+    elements = list(case.elements) or [str(element_type_of(operand.dtype)) for operand in case.operands]
+    operands = list(zip(case.operands, elements, strict=True))
+    lines = [f"{stem}{k} = {constant(np.asarray(x), e)}" for k, (x, e) in enumerate(operands)]
+    types = ", ".join(tensor_type(e, np.shape(x)) for x, e in operands)
+    element, shape = case.result
+    result_type = tensor_type(element, shape)
+    arguments = ", ".join(f"{stem}{k}" for k in range(len(operands)))
+    lines.append(f'{stem}r = "{case.name}"({arguments}) {{{case.attributes}}} : ({types}) -> {result_type}')
+    type = ELEMENT_TYPES[element]
+    values = [(f"{stem}r", element)]
+    if type.is_complex:
+        part = tensor_type(type.real.name, shape)
+        lines += [f"{stem}{way} = stablehlo.{way} {stem}r : ({result_type}) -> {part}" for way in ("real", "imag")]
+        values = [(f"{stem}real", type.real.name), (f"{stem}imag", type.real.name)]
+    returned = []
+    for value, kind in values:
+        plain = _plain(ELEMENT_TYPES[kind])
+        returned.append((value if plain is None else f"{value}_plain", tensor_type(plain or kind, shape)))
+        if plain is not None:
+            op = "bitcast_convert" if type.is_float or type.is_complex else "convert"
+            lines.append(f"{value}_plain = stablehlo.{op} {value} : ({tensor_type(kind, shape)}) -> {returned[-1][1]}")
+    return lines, returned
+
+
 def one_op(
     name: str, operands: Sequence[np.ndarray], result: tuple[str, Sequence[int]], attributes: str = "",
     elements: Sequence[str] = (),
 ) -> str:  # fmt: skip
-    """A program without arguments that applies op `name` to constants and returns its result.
-
-    Floats come back as the unsigned integers of their bits, complex numbers as two, 2- and 4-bit integers in 8 bits:
-    what `decoded` undoes.
-    """
-    elements = list(elements) or [str(element_type_of(operand.dtype)) for operand in operands]
-    lines = [f"%{k} = {constant(np.asarray(x), e)}" for k, (x, e) in enumerate(zip(operands, elements, strict=True))]
-    types = ", ".join(tensor_type(e, np.shape(x)) for x, e in zip(operands, elements, strict=True))
-    element, shape = result
-    result_type = tensor_type(element, shape)
-    arguments = ", ".join(f"%{k}" for k in range(len(operands)))
-    lines.append(f'%r = "{name}"({arguments}) {{{attributes}}} : ({types}) -> {result_type}')
-    type = ELEMENT_TYPES[element]
-    returned = [("%r", element)]
-    if type.is_complex:
-        part = tensor_type(type.real.name, shape)
-        lines += [f"%{way} = stablehlo.{way} %r : ({result_type}) -> {part}" for way in ("real", "imag")]
-        returned = [("%real", type.real.name), ("%imag", type.real.name)]
-    for position, (value, kind) in enumerate(returned):
-        plain = _plain(ELEMENT_TYPES[kind])
-        if plain is not None:
-            op = "bitcast_convert" if type.is_float or type.is_complex else "convert"
-            types = f"({tensor_type(kind, shape)}) -> {tensor_type(plain, shape)}"
-            lines.append(f"%p{position} = stablehlo.{op} {value} : {types}")
-            returned[position] = (f"%p{position}", plain)
-    results = ", ".join(tensor_type(kind, shape) for _, kind in returned)
-    lines.append(f"return {', '.join(value for value, _ in returned)} : {results}")
-    body = "\n    ".join(lines)
-    return f"func.func @main() -> ({results}) {{\n    {body}\n}}\n"
+    """The program of a single op; see `program_of`."""
+    return program_of([Case(name, operands, result, attributes, elements)])
 
 
 def _plain(element: ElementType) -> str | None:
@@ -82,6 +114,14 @@ def decoded(arrays: Sequence[np.ndarray], element: str) -> np.ndarray:
         return complex_array
     array = arrays[0]
     return array.view(type.dtype) if type.is_float else array.astype(type.dtype)
+
+
+def decoded_each(arrays: Sequence[np.ndarray], cases: Sequence[Case]) -> list[np.ndarray]:
+    """What a program of cases returned: the result of each."""
+    left = iter(arrays)
+    counts = [2 if ELEMENT_TYPES[case.result[0]].is_complex else 1 for case in cases]
+    parts = [[next(left) for _ in range(count)] for count in counts]
+    return [decoded(own, case.result[0]) for own, case in zip(parts, cases, strict=True)]
 
 
 def run_here(text: str) -> list[np.ndarray]:

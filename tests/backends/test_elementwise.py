@@ -1,6 +1,6 @@
 """Elementwise ops against the reference interpreter, and the edges that the specification leaves to XLA."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import ml_dtypes
 import numpy as np
@@ -12,7 +12,16 @@ import spmd
 from spmd.backends.numpy.elementwise import BINARY, COMPARISONS, UNARY, ElementwiseKernels
 from spmd.backends.numpy.elementwise_integer import divide_signed, remainder, truncated_quotient
 from spmd.types import ELEMENT_TYPES, ElementType
-from tests.backends.programs import apply, decoded, one_op, run_here, run_reference, steps_apart, values_of
+from tests.backends.programs import (
+    Case,
+    apply,
+    decoded_each,
+    program_of,
+    run_here,
+    run_reference,
+    steps_apart,
+    values_of,
+)
 from tests.effort import examples
 
 #: The reference interpreter's arithmetic is unsound on the first two; numbers of 2 to 6 bits it does not have.
@@ -50,11 +59,17 @@ def assert_close(got: np.ndarray, want: np.ndarray, ulps: int) -> None:
         assert (apart <= ulps).all(), f"{apart.max()} ULP apart: {got[apart > ulps]} and {want[apart > ulps]}"
 
 
-def check_against_reference(
-    name: str, operands: list[np.ndarray], element: ElementType, ulps: int, attributes: str = ""
-) -> None:
-    text = one_op(name, operands, (element.name, operands[-1].shape), attributes)
-    assert_close(decoded(run_here(text), element.name), decoded(run_reference(text), element.name), ulps)
+def check_against_reference(cases: Sequence[Case], ulps: int | Callable[[Case], int] = 0) -> None:
+    """Compares what ops give; one program has them all."""
+    text = program_of(cases)
+    results, wanted = (decoded_each(run(text), cases) for run in (run_here, run_reference))
+    for case, got, want in zip(cases, results, wanted, strict=True):
+        assert_close(got, want, ulps if isinstance(ulps, int) else ulps(case))
+
+
+def like(name: str, *operands: np.ndarray, element: ElementType) -> Case:
+    """An op whose result is of the type of its last operand's shape, and of `element`."""
+    return Case(name, operands, (element.name, operands[-1].shape))
 
 
 def drawn(test: Callable[..., None]) -> Callable[..., None]:
@@ -71,26 +86,36 @@ def elements_of(kernels: Mapping[str, ElementwiseKernels], name: str, arity: int
 @drawn
 def test_unary_against_reference(name: str, shape: tuple[int, ...], seed: int) -> None:
     rng = np.random.default_rng(seed)
+    cases = []
     for element in elements_of(UNARY, name, 1):
         operand = values_of(element, rng, shape)
         if element.is_complex:
             operand = np.where(np.isfinite(operand), operand, 1)  # C99 and the reference differ at infinities
-        check_against_reference(name, [operand], element, 3)
+        cases.append(like(name, operand, element=element))
+    check_against_reference(cases, 3)
 
 
 @pytest.mark.parametrize("name", BINARY)
 @drawn
 def test_binary_against_reference(name: str, shape: tuple[int, ...], seed: int) -> None:
     rng = np.random.default_rng(seed)
+    cases = []
     for element in elements_of(BINARY, name, 2):
         operands = [values_of(element, rng, shape) for _ in range(2)]
         if element.is_integer and name in ("stablehlo.divide", "stablehlo.remainder"):
             operands[1] = np.where((operands[1] == 0) | (operands[1] == -1), 3, operands[1]).astype(element.dtype)
         if element.is_complex:
             operands = [np.where(np.isfinite(x) & (x != 0), x, 2) for x in operands]
-        # A complex power is the exponential of a product, whose error grows with its size.
-        ulps = 500 if element.is_complex and name == "stablehlo.power" else 3
-        check_against_reference(name, operands, element, ulps if element.is_float or element.is_complex else 0)
+        cases.append(like(name, *operands, element=element))
+    check_against_reference(cases, _ulps)
+
+
+def _ulps(case: Case) -> int:
+    """A complex power is the exponential of a product, whose error grows with its size."""
+    element = ELEMENT_TYPES[case.result[0]]
+    if element.is_complex and case.name == "stablehlo.power":
+        return 500
+    return 3 if element.is_float or element.is_complex else 0
 
 
 @pytest.mark.parametrize("direction", COMPARISONS)
@@ -98,46 +123,46 @@ def test_binary_against_reference(name: str, shape: tuple[int, ...], seed: int) 
 def test_compare_against_reference(direction: str, shape: tuple[int, ...], seed: int) -> None:
     rng = np.random.default_rng(seed)
     attribute = f"comparison_direction = #stablehlo<comparison_direction {direction}>"
+    cases = []
     for element in ELEMENTS:
         if element.is_complex and direction not in ("EQ", "NE"):
             continue
         operands = [values_of(element, rng, shape) for _ in range(2)]
         operands[1] = np.where(rng.random(shape) < 0.5, *operands)
-        text = one_op("stablehlo.compare", operands, ("i1", shape), attribute)
-        np.testing.assert_array_equal(run_here(text)[0], run_reference(text)[0])
+        cases.append(Case("stablehlo.compare", operands, ("i1", shape), attribute))
+    check_against_reference(cases)
 
 
 @settings(max_examples=5, deadline=None)
 @given(shape=SHAPES, seed=st.integers(0, 2**32 - 1), scalar=st.booleans())
 def test_select_and_clamp_against_reference(shape: tuple[int, ...], seed: int, scalar: bool) -> None:
     rng = np.random.default_rng(seed)
+    small = () if scalar else shape
+    cases = []
     for element in ELEMENTS:
-        chosen = rng.integers(0, 2, () if scalar else shape).astype(np.bool_)
+        chosen = rng.integers(0, 2, small).astype(np.bool_)
         operands = [chosen, *(values_of(element, rng, shape) for _ in range(2))]
-        check_against_reference("stablehlo.select", operands, element, 0)
+        cases.append(like("stablehlo.select", *operands, element=element))
         if not element.is_complex:
-            bounds = () if scalar else shape
-            operands = [
-                values_of(element, rng, bounds),
-                values_of(element, rng, shape),
-                values_of(element, rng, bounds),
-            ]
-            text = one_op("stablehlo.clamp", operands, (element.name, shape))
-            assert_close(decoded(run_here(text), element.name), decoded(run_reference(text), element.name), 0)
+            operands = [values_of(element, rng, size) for size in (small, shape, small)]
+            cases.append(Case("stablehlo.clamp", operands, (element.name, shape)))
+    check_against_reference(cases)
 
 
 @settings(max_examples=5, deadline=None)
 @given(shape=SHAPES, seed=st.integers(0, 2**32 - 1))
 def test_bits_against_reference(shape: tuple[int, ...], seed: int) -> None:
     rng = np.random.default_rng(seed)
+    cases = []
     for element in ELEMENTS:
         if not element.is_integer:
             continue
         operand, amount = (values_of(element, rng, shape) for _ in range(2))
-        for name in ("shift_left", "shift_right_logical", "shift_right_arithmetic"):
-            within = (amount.astype(np.int64) % element.bits).astype(element.dtype)
-            check_against_reference("stablehlo." + name, [operand, within], element, 0)
-        check_against_reference("stablehlo.popcnt", [operand], element, 0)
+        within = (amount.astype(np.int64) % element.bits).astype(element.dtype)
+        shifts = (f"stablehlo.shift_{way}" for way in ("left", "right_logical", "right_arithmetic"))
+        cases += [like(name, operand, within, element=element) for name in shifts]
+        cases.append(like("stablehlo.popcnt", operand, element=element))
+    check_against_reference(cases)
 
 
 # --- integers at their edges -----------------------------------------------------------------------------------------
