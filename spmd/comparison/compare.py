@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from collectives.grid import ProcessGrid
+from partitioner.sharding import shard_stacked, unshard_stacked
 from spmd.analysis.grid import grid_of
 from spmd.analysis.shardings import is_sharded
 from spmd.comparison.distance import ROUNDING, farthest
@@ -76,8 +77,7 @@ def compare(
     check_grid(grid, "spmd.compare")
     check_function(function, "spmd.compare")
     left, right = _sides(a, b, grid, function)
-    arrays = _inputs(left, inputs, seed)
-    return _compare(left, right, arrays, tolerance)
+    return _compare(left, right, *_inputs(left, right, inputs, seed), tolerance)
 
 
 def _sides(a: Program, b: Program | None, grid: ProcessGrid | None, function: str) -> tuple[Side, Side]:
@@ -91,11 +91,16 @@ def _sides(a: Program, b: Program | None, grid: ProcessGrid | None, function: st
         _side(name, module, function, grid, given)
         for name, module, given in (("left", first, ways), ("right", second, other_ways))
     ]
-    types = [side.function.type.inputs for side in sides]
-    if types[0] != types[1]:
+    types = [_whole_types(side) for side in sides]
+    if types[0] != types[1] and sides[0].function.type.inputs != sides[1].function.type.inputs:
         shown = [f"@{function}({', '.join(map(str, each))})" for each in types]
         raise UsageError(f"the programs take different arguments: {shown[0]} and {shown[1]}")
     return sides[0], sides[1]
+
+
+def _whole_types(side: Side) -> tuple[object, ...]:
+    """The types of the arguments as callers give them."""
+    return tuple(side.function.type.inputs if side.layout is None else [each.type for each in side.layout.in_shardings])
 
 
 def _program(given: Program) -> tuple[Module, tuple[str, ...] | Peer]:
@@ -108,41 +113,61 @@ def _program(given: Program) -> tuple[Module, tuple[str, ...] | Peer]:
 
 
 def _side(name: str, module: Module, function: str, grid: ProcessGrid, way: tuple[str, ...] | Peer) -> Side:
-    if is_sharded(module):
-        import partitioner  # loaded late: most programs have no shardings
-
-        split = partitioner.partition(module, grid, function)
-        module = split.module
     if callable(way) and grid.size > 1:
         raise UsageError(f"a peer runs programs of one process, not on a {grid} process grid")
-    return Side.of(name, module, function, grid, way)
+    if not is_sharded(module):
+        return Side.of(name, module, function, grid, way)
+    import partitioner  # loaded late: most programs have no shardings
+
+    split = partitioner.partition(module, grid, function)
+    return replace(Side.of(name, split.module, function, grid, way), layout=split, whole=module)
 
 
-def _inputs(side: Side, inputs: Sequence[Array] | Sequence[Sequence[Array]] | None, seed: int) -> list[Array]:
-    """Arrays of the arguments with a leading axis of processes."""
-    size = side.grid.size
-    if inputs is None:
-        module = side.module
-        symbol = side.function.symbol
-        made = [arguments.make(module, symbol, seed + rank) for rank in range(size)]
-        return [np.stack(column) for column in zip(*made, strict=True)]
-    given = list(inputs)
-    per_process = size > 1 and len(given) == size and all(isinstance(entry, (list, tuple)) for entry in given)
-    if per_process:
-        return [np.stack([np.asarray(array) for array in column]) for column in zip(*given, strict=True)]
-    return [np.asarray(array)[None] for array in given]
+def _inputs(
+    left: Side, right: Side, inputs: Sequence[Array] | Sequence[Sequence[Array]] | None, seed: int
+) -> tuple[list[Array], list[Array]]:
+    """Arrays of each side's arguments with a leading axis of processes."""
+    size = left.grid.size
+    layouts = left.layout or right.layout, right.layout or left.layout
+    given = None if inputs is None else list(inputs)
+    per_process = given and size > 1 and len(given) == size and all(isinstance(each, (list, tuple)) for each in given)
+    if layouts[0] is not None and layouts[1] is not None and not per_process:
+        of = right if left.whole is None else left
+        assert of.whole is not None
+        whole = [np.asarray(array) for array in given or arguments.make(of.whole, of.function.symbol, seed)]
+        ours, theirs = (
+            [shard_stacked(array, each, size) for array, each in zip(whole, layout.in_shardings, strict=True)]
+            for layout in layouts
+            if layout is not None
+        )
+        return ours, theirs
+    symbol = left.function.symbol
+    if given is None:
+        given = [arguments.make(left.module, symbol, seed + rank) for rank in range(size)]
+    elif not per_process:
+        return [np.asarray(array)[None] for array in given], [np.asarray(array)[None] for array in given]
+    stacked = [np.stack([np.asarray(array) for array in column]) for column in zip(*given, strict=True)]
+    return stacked, stacked
 
 
-def _compare(left: Side, right: Side, inputs: Sequence[Array], tolerance: float) -> Comparison:
-    pairs = list(zip(left.run(inputs), right.run(inputs), strict=True))
+def _compare(left: Side, right: Side, inputs: Sequence[Array], beside: Sequence[Array], tolerance: float) -> Comparison:
+    pairs = list(zip(left.run(inputs), right.run(beside), strict=True))
+    apart = None not in (left.layout, right.layout) and left.layout != right.layout
+    if apart:  # in two layouts, it is whole results that are the same
+        pairs = [(_whole(left, at, x), _whole(right, at, y)) for at, (x, y) in enumerate(pairs)]
     found = [farthest(ours, theirs) for ours, theirs in pairs]
     worst = max((each[1].relative for each in found if each is not None), default=0.0)
     parting = [each for each in found if each is not None and each[1].relative > tolerance]
     if not parting:
         return Comparison(None, len(pairs), len(pairs), worst)
     search = Search(tolerance)
-    first = search.within(left, right, inputs)
+    first = None if apart else search.within(left, right, inputs, beside)
     if first is None:
         process, far = parting[0]
         first = Difference(None, None, process, far)
     return Comparison(first, search.compared, search.observed, worst)
+
+
+def _whole(side: Side, index: int, blocks: Array) -> Array:
+    assert side.layout is not None
+    return unshard_stacked(blocks, side.layout.out_shardings[index])[None]

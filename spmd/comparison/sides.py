@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 
 from collectives.grid import ProcessGrid
+from partitioner.sharding import ShardedType
 from spmd.compiler.pipeline.prepare import find_function
 from spmd.compiler.transforms.inline import inline
 from spmd.compiler.transforms.simplify import remove_dead
@@ -22,11 +24,22 @@ from spmd.types import FunctionType, TensorType
 Peer = Callable[[Module, Sequence[Array]], Sequence[Array]]
 
 
+class Layout(Protocol):
+    """How a side's arguments and results lie over the processes: what a partitioner gives."""
+
+    @property
+    def in_shardings(self) -> Sequence[ShardedType]: ...
+
+    @property
+    def out_shardings(self) -> Sequence[ShardedType]: ...
+
+
 @dataclass(frozen=True)
 class Side:
     """A program of one process, without calls, the grid that runs it, and the back ends, or a peer, that compute it.
 
-    `name` says which side it is, in messages.
+    `name` says which side it is, in messages; `layout`, of one that was partitioned, how its whole arrays are
+    cut, and `whole` the program that was.
     """
 
     name: str
@@ -35,6 +48,8 @@ class Side:
     grid: ProcessGrid
     backends: tuple[str, ...] = ("llvm", "numpy")
     peer: Peer | None = None
+    layout: Layout | None = None
+    whole: Module | None = None
 
     @classmethod
     def of(cls, name: str, module: Module, function: str, grid: ProcessGrid, way: tuple[str, ...] | Peer) -> Side:
@@ -68,7 +83,7 @@ class Side:
         body.ops = [copy_op(op, values) for op in block.ops[:-1]]
         returned = [values.get(value, value) for value in block.terminator.operands]
         body.ops.append(make_op("func.return", returned, []))
-        return replace(self, function=_function(body))
+        return replace(self, function=function_of(body))
 
     def _returning(self, values: Sequence[Value]) -> Module:
         """A module whose function `main` computes and returns `values` alone."""
@@ -79,10 +94,11 @@ class Side:
         remove_dead(body)
         kept = [op for op in self.module.body.ops if op.name != "func.func"]
         others = [function for function in self.module.functions if function.symbol != "main"]
-        return self.module.with_ops([*kept, *others, _function(body)])
+        return self.module.with_ops([*kept, *others, function_of(body)])
 
 
-def _function(body: Block) -> Function:
+def function_of(body: Block) -> Function:
+    """The function `main` of this body."""
     types = FunctionType(tuple(value.type for value in body.arguments), tuple(body.terminator.operand_types))
     attributes = {"sym_name": "main", "function_type": types}
     function = make_op("func.func", [], [], attributes, [Region([body])])

@@ -174,3 +174,20 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     np.savez(inputs, np.ones(4, np.float32), np.int32(2))
     assert main(["compare", str(left), str(right), "--inputs", str(inputs)]) == 1
     assert "b.mlir:17" in capsys.readouterr().out
+
+
+OTHER_LAYOUT = MODEL.replace('[{}, {"model"}]', '[{"data"}, {}]', 1).replace('[{"data"}, {}]>}) ->', '[{}, {}]>}) ->')
+
+
+def test_two_layouts_of_one_program() -> None:
+    """Each side's blocks are cut of the same whole arrays, and whole results are compared."""
+    assert OTHER_LAYOUT != MODEL
+    assert spmd.compare(spmd.parse(MODEL), spmd.parse(OTHER_LAYOUT), grid=GRID).equal
+    wrong = spmd.parse(OTHER_LAYOUT.replace("stablehlo.sine", "stablehlo.cosine"))
+    assert not spmd.compare(spmd.parse(MODEL), wrong, grid=GRID)
+
+
+def test_whole_inputs_are_cut(split: str) -> None:
+    shapes = ((8, 16), (16, 4), (6, 8))
+    inputs = [np.linspace(-1, 1, a * b, dtype=np.float32).reshape(a, b) for a, b in shapes]
+    assert spmd.compare(spmd.parse(MODEL), spmd.parse(split), inputs, GRID).equal
