@@ -37,6 +37,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="what runs the sides: llvm, numpy, and where JAX is installed xla and reference (default: %(default)s; "
         "two programs run under llvm both)",
     )
+    parser.add_argument(
+        "--exact",
+        action="store_true",
+        help="say whether a difference is rounding (then status 0), and which side is nearer to the right values",
+    )
     options.valued(parser, "--tolerance", float, "ULPS", "units in the last place of an array's largest element", 256.0)
 
 
@@ -62,6 +67,7 @@ def run(args: argparse.Namespace) -> int:
         args.function,
         seed=args.random,
         tolerance=args.tolerance,
+        exact=args.exact,
     )
     print(found)
     return 0 if found.equal else 1

@@ -12,6 +12,7 @@ from partitioner.sharding import shard_stacked, unshard_stacked
 from spmd.analysis.grid import grid_of
 from spmd.analysis.shardings import is_sharded
 from spmd.comparison.distance import ROUNDING, farthest
+from spmd.comparison.exact import Exactness, exactness
 from spmd.comparison.search import Difference, Search
 from spmd.comparison.sides import Peer, Side
 from spmd.errors import UsageError
@@ -36,19 +37,21 @@ class Comparison:
     compared: int
     observed: int
     ulps: float = 0.0
+    exact: Exactness | None = None
 
     @property
     def equal(self) -> bool:
         """Whether no difference was found that rounding does not explain."""
-        return self.first is None
+        return self.first is None or (self.exact is not None and self.exact.is_rounding)
 
     def __bool__(self) -> bool:
         return self.equal
 
     def __str__(self) -> str:
+        exact = "" if self.exact is None else f"\n{self.exact}"
         if self.first is not None:
-            return f"they part at {self.first}"
-        return f"they agree, within {self.ulps:.3g} units in the last place of the largest element"
+            return f"they part at {self.first}{exact}"
+        return f"they agree, within {self.ulps:.3g} units in the last place of the largest element{exact}"
 
 
 def compare(
@@ -60,6 +63,7 @@ def compare(
     *,
     seed: int = 0,
     tolerance: float = ROUNDING,
+    exact: bool = False,
 ) -> Comparison:
     """Runs two programs on the same inputs, and finds the first value at which they part.
 
@@ -71,13 +75,18 @@ def compare(
     element; integers and booleans by anything.
 
     Where results part, values inside are compared that correspond to each other, and the first is found whose ops are
-    given what agrees: in loops, in the first iteration in which it does. Raises UsageError for programs that do not
-    take the same arguments, and what compiling and running them raises.
+    given what agrees: in loops, in the first iteration in which it does. `exact` also runs both in integers modulo two
+    primes, where sums and products in any order are equal, and in 64-bit floats: the comparison's `exact` then says
+    whether what differs is rounding, which is no difference, and which side is nearer to the right values.
+
+    Raises UsageError for programs that do not take the same arguments, and what compiling and running them raises.
     """
     check_grid(grid, "spmd.compare")
     check_function(function, "spmd.compare")
     left, right = _sides(a, b, grid, function)
-    return _compare(left, right, *_inputs(left, right, inputs, seed), tolerance)
+    ours, theirs = _inputs(left, right, inputs, seed)
+    found = _compare(left, right, ours, theirs, tolerance)
+    return replace(found, exact=exactness(left, right, ours, theirs)) if exact else found
 
 
 def _sides(a: Program, b: Program | None, grid: ProcessGrid | None, function: str) -> tuple[Side, Side]:

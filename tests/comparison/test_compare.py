@@ -176,7 +176,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert "b.mlir:17" in capsys.readouterr().out
 
 
-OTHER_LAYOUT = MODEL.replace('[{}, {"model"}]', '[{"data"}, {}]', 1).replace('[{"data"}, {}]>}) ->', '[{}, {}]>}) ->')
+OTHER_LAYOUT = MODEL.replace('[{}, {"model"}]', '[{"data"}, {}]', 1).replace('[{"data"}, {}]>}) ->', "[{}, {}]>}) ->")
 
 
 def test_two_layouts_of_one_program() -> None:
