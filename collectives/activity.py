@@ -6,6 +6,7 @@ Whoever watches reads it while it goes on (`collectives.mpi_watch`), and whoever
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from time import monotonic
@@ -99,11 +100,14 @@ class Activity:
     few attribute stores, the clock is read twice a collective. ``waits`` counts what is no collective of a group.
     """
 
-    __slots__ = ("_resumed", "_turns", "last", "waits", "what")
+    __slots__ = ("_met", "_resumed", "_turns", "firsts", "last", "waits", "what")
 
     def __init__(self, kept: int = KEPT) -> None:
         self.what: Event | None = None
         self.waits = Turns()
+        #: The first call of each bound collective, with its turn, until somebody takes it from here.
+        self.firsts: deque[tuple[Waiting, int]] = deque(maxlen=KEPT)
+        self._met: set[int] = set()
         self._resumed = 0
         self._turns: dict[tuple[int, ...], Turns] = {(): self.waits}
         ring = [Event() for _ in range(kept)]
@@ -122,6 +126,9 @@ class Activity:
         event.waiting = waiting
         event.turn = turns.count = turns.count + 1
         event.began = monotonic()
+        if waiting.group and waiting.call is not None and id(waiting.call) not in self._met:
+            self._met.add(id(waiting.call))
+            self.firsts.append((waiting, event.turn))
         return event
 
     def begin(self, waiting: Waiting, turns: Turns) -> Event:

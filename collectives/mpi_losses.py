@@ -7,12 +7,15 @@ communicator that somebody has revoked raises MPI_ERR_REVOKED at every rank, so 
 from __future__ import annotations
 
 import os
+import time
 from functools import cache
 
 from mpi4py import MPI
 
 #: What Open MPI's launcher sets for ranks that may outlive others.
 _ENABLED = "OMPI_MCA_mpi_ft_enable"
+#: Seconds that MPI may learn of a loss later than of its effect.
+_MOMENT = 2.0
 _CLASSES = ("ERR_PROC_FAILED", "ERR_PROC_FAILED_PENDING", "ERR_REVOKED")
 
 
@@ -44,6 +47,16 @@ def tells_of_loss(error: BaseException, comm: MPI.Comm, known: BaseException | N
     the error ``known`` was dealt with, for another reason than that."""
     cause = _cause(error, known)
     return cause is not None and (cause.Get_error_class() in _codes() or is_loss(comm))
+
+
+def comes_of_loss(error: BaseException, comm: MPI.Comm, known: BaseException | None = None) -> bool:
+    """As `tells_of_loss`, where MPI may learn of the loss a moment later than of its effect: waits for that."""
+    if not tolerates_faults() or not comes_of_mpi(error, known):
+        return False
+    deadline = time.monotonic() + _MOMENT
+    while not (told := tells_of_loss(error, comm, known)) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return told
 
 
 def comes_of_mpi(error: BaseException, known: BaseException | None = None) -> bool:

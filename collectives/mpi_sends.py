@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mpi4py import MPI
 
-from collectives.mpi_losses import tells_of_loss
+from collectives.mpi_losses import comes_of_loss
 
 
 class PendingSends:
@@ -27,6 +27,6 @@ class PendingSends:
         try:
             return request.Test()
         except MPI.Exception as error:
-            if not tells_of_loss(error, self._comm):
+            if not comes_of_loss(error, self._comm):
                 raise
             return request == MPI.REQUEST_NULL

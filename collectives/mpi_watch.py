@@ -20,7 +20,8 @@ from mpi4py import MPI
 
 from collectives import failure
 from collectives.activity import Activity, Waiting
-from collectives.mpi_losses import tells_of_loss
+from collectives.first_calls import FirstCalls
+from collectives.mpi_losses import comes_of_loss
 from collectives.mpi_request import stop_progress, unfinished
 from collectives.mpi_sends import PendingSends
 from collectives.recorder import RECORDER
@@ -35,6 +36,7 @@ _ANSWER = 2.0  # seconds that a rank is given to answer
 _SUSPECT = 1.0  # seconds of waiting after which a checked rank asks whether it waits in vain, and as long again
 _SURE = 2.0  # seconds after which nothing that a rank had sent before it ended is still on its way
 _TIMES = 5
+_LAST_WORDS = 0.02  # seconds that what was sent before all had ended may be on its way
 _RECORDING = 0.6  # seconds that the others are given to write what they recorded
 _TAG = 0
 #: Those behind it are for other threads that use the communicator.
@@ -97,6 +99,7 @@ class Watcher:
         self._lock = threading.RLock()
         #: The ranks that have written what they recorded, since they were last told to.
         self._recorded: set[int] = set()
+        self._first_calls = FirstCalls(comm.rank)
         self._advised = False
         self._thread = threading.Thread(target=self._run, name="mpi-watch", daemon=True)
         self._thread.start()
@@ -121,7 +124,7 @@ class Watcher:
             while not self._stop.wait(_LOOK):
                 self._look()
         except MPI.Exception as error:
-            if not tells_of_loss(error, self.comm):
+            if not comes_of_loss(error, self.comm):
                 raise
 
     def _look(self) -> None:
@@ -129,6 +132,7 @@ class Watcher:
             self._serve()
             if reason := RECORDER.request():
                 RECORDER.write(reason, goes_on=True)
+            self._compare_first_calls()
             state = self.state()
             if state.waiting is None or self._ended:
                 return
@@ -183,11 +187,21 @@ class Watcher:
                     self._tell(status.Get_source(), ("ended", 0, self._activity.begun()))
             elif kind == "ended":
                 self._gone[status.Get_source()] = content
+            elif kind == "calls":
+                self._first_calls.hear(status.Get_source(), content)
             elif kind == "record":
                 RECORDER.write(content)
                 self._tell(status.Get_source(), ("recorded", 0, None))
             elif kind == "recorded":
                 self._recorded.add(status.Get_source())
+
+    def _compare_first_calls(self) -> None:
+        """Tells the next process of each group what this one has called for the first time, and ends the job where the
+        one before has called something else as the same of the group's collectives: what either got is wrong."""
+        for rank, calls in self._first_calls.new(self._activity.firsts).items():
+            self._tell(rank, ("calls", 0, calls))
+        if fault := self._first_calls.difference():
+            self.end_job(fault)
 
     def record(self, reason: str) -> Path | None:
         """Has all ranks write what they have recorded, and waits a moment for it: the folder of that, or None."""
@@ -287,19 +301,27 @@ class Watcher:
         try:
             self._outlast_others()
         except MPI.Exception as error:
-            if not tells_of_loss(error, self.comm):
+            if not comes_of_loss(error, self.comm):
                 raise
         stop_progress()
 
     def _outlast_others(self) -> None:
+        late = bool(self._activity.firsts)
+        self._compare_first_calls()
         everyone = self.comm.Ibarrier()
         since, told = time.monotonic(), 0.0
         while not everyone.Test():
             self._serve()
+            self._compare_first_calls()
             waited = time.monotonic() - since
             if self.timeout and waited - told > self.timeout:
                 told = waited
                 self._tell_of_others(waited)
+            time.sleep(0.001)
+        end = time.monotonic() + _LAST_WORDS * late
+        while time.monotonic() < end:
+            self._serve()
+            self._compare_first_calls()
             time.sleep(0.001)
         # Nobody is left to receive anything; what is on its way has a moment to arrive.
         end = time.monotonic() + _ANSWER

@@ -148,9 +148,12 @@ def main() -> None:
     """What such a Python does."""
     global _invitation, _briefing
     failure.leave_at_end()
-    peer = MPI.Comm.Get_parent().Merge(high=True)
-    signal.alarm(0)
-    briefing = admission.hear(peer)
+    try:
+        peer = MPI.Comm.Get_parent().Merge(high=True)
+        signal.alarm(0)
+        briefing = admission.hear(peer)
+    except MPI.Exception:  # rank 0 is lost: with another status than 0 the launcher would take the job for failed
+        leave()
     assert isinstance(briefing, Briefing)
     _briefing, _invitation = briefing, Invitation(peer, briefing.ranks)
     briefing.run()

@@ -23,7 +23,7 @@ from mpi4py import MPI
 
 from collectives import endings, failure
 from collectives.mpi import MpiCommunicator
-from collectives.mpi_losses import comes_of_mpi, is_loss, tells_of_loss, tolerates_faults
+from collectives.mpi_losses import comes_of_loss, is_loss, tolerates_faults
 from collectives.mpi_watch import Watcher
 from spmd.checkpoint import writing as checkpoint_writing
 from spmd.elastic import admission, newcomer
@@ -80,13 +80,8 @@ class Session:
         return self.ranks if self._invitation is None else self._invitation.ranks
 
     def tells_of_loss(self, error: BaseException) -> bool:
-        """Whether `error` comes of ranks that are lost. MPI may know of the loss a moment later than of its effect."""
-        if not self.is_elastic or not comes_of_mpi(error, self._known):
-            return False
-        deadline = time.monotonic() + _MOMENT
-        while not (told := tells_of_loss(error, world.base(), self._known)) and time.monotonic() < deadline:
-            time.sleep(0.01)
-        return told
+        """Whether `error` comes of ranks that are lost."""
+        return self.is_elastic and comes_of_loss(error, world.base(), self._known)
 
     def start(self, hand_over: HandOver) -> None:
         """Begins to watch over the ranks. Collective; `hand_over` as in `recover`."""
@@ -197,7 +192,7 @@ class Session:
         """
         while True:
             _await_quiet(comm)
-            comm = cast(MPI.Intracomm, comm.Shrink())
+            comm = _shrunken(comm)
             wider = self._widened(comm)
             if wider is not None and self._settle(wider, hand_over):
                 return
@@ -324,7 +319,19 @@ def _is_soon_lost(comm: MPI.Intracomm) -> bool:
 def _agree(comm: MPI.Intracomm, whether: bool) -> bool:
     try:
         return bool(comm.Agree(int(whether)))
-    except MPI.Exception:
-        if not is_loss(comm):
+    except MPI.Exception as error:
+        if not comes_of_loss(error, comm):
             raise
         return False
+
+
+def _shrunken(comm: MPI.Intracomm) -> MPI.Intracomm:
+    """The ranks of `comm` that live. Others may be lost while they come together."""
+    for _ in range(comm.size):
+        try:
+            return cast(MPI.Intracomm, comm.Shrink())
+        except MPI.Exception as error:
+            if not comes_of_loss(error, comm):
+                raise
+            _await_quiet(comm)
+    return cast(MPI.Intracomm, comm.Shrink())

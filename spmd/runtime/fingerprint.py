@@ -16,6 +16,7 @@ from collectives.agreement import Agreement
 from spmd.analysis.collectives import COMMUNICATING
 from spmd.compiler.pipeline.options import Options
 from spmd.ir import Function, Module, Value
+from spmd.ir.attributes import Attribute, DenseAttr
 from spmd.types import Type
 
 _ADVICE = (
@@ -65,6 +66,13 @@ class Fingerprint:
         return self._settings() | inputs | {"program": self.module.to_string()}
 
 
+def _written(value: Attribute) -> str:
+    """An attribute in few steps: NumPy takes long to print an array."""
+    if not isinstance(value, DenseAttr):
+        return str(value)
+    return f"{value.type} {value.array.tobytes().hex()}"
+
+
 def _structure(module: Module) -> Iterator[bytes]:
     """The ops in their order, with the numbers of their operands and of their results' types."""
     words: list[str] = []
@@ -85,7 +93,7 @@ def _structure(module: Module) -> Iterator[bytes]:
                 edges.append(number)
             edges.append(-1)
             if op.name in COMMUNICATING:
-                words.append(str(sorted((key, str(value)) for key, value in op.attributes.items())))
+                words += [f"{key} {_written(value)}" for key, value in sorted(op.attributes.items())]
     yield "\n".join(words).encode()
     yield "\n".join(map(str, types)).encode()
     yield array("q", edges).tobytes()
