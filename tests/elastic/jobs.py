@@ -76,7 +76,9 @@ class ElasticJob:
         faults = [f"processes stay behind: {left}"] if (left := processes_left(self.marker)) else []
         if shared := shared_files_left(self._shared):
             faults.append(f"shared memory stays behind: {shared}")
-        if files := [str(path) for path in Path(self._folder.name).rglob("*") if path.is_file()]:
+        # What ranks did last stays for the user.
+        files = [str(path) for path in Path(self._folder.name).rglob("*") if path.is_file()]
+        if files := [path for path in files if "/spmd-records-" not in path]:
             faults.append(f"files stay behind: {files}")
         self._folder.cleanup()
         return EndedElasticJob(self.process.returncode, said, screen, faults)

@@ -1,7 +1,10 @@
 """Ranks that join a job that runs: in the place of lost ones, or when somebody asks; failures while they do."""
 
+import os
+import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -34,6 +37,19 @@ def test_a_lost_rank_is_replaced(faults: str, lost: int, joined: int) -> None:
     assert ended.outcome["counted"] and ended.outcome["accuracy"] > ACCURACY, ended.screen
     assert ended.outcome["joined"] >= joined and len(ended.outcome["lost"]) <= lost, ended.screen
     assert ended.outcome["ranks"] == 3, ended.screen
+
+
+@pytest.mark.parametrize("number", [signal.SIGSTOP, signal.SIGKILL], ids=["stops", "is killed"])
+def test_rank_0_is_lost_while_a_new_rank_starts(number: signal.Signals) -> None:
+    """The new rank, whom nobody tells what to do any more, is no failure of the job."""
+    job = ElasticJob(3, ["--faults", "2:kill@step:5", "--pace", "0.1"], ["--replace", "--patience", "2"])
+    while 3 not in (processes := job.processes()):
+        assert job.process.poll() is None, job.finish().screen
+        time.sleep(0.01)
+    os.kill(processes[0], number)
+    ended = job.finish()
+    assert (ended.faults, ended.status) == ([], 0), ended.screen
+    assert ended.outcome["counted"] and ended.outcome["accuracy"] > ACCURACY, ended.screen
 
 
 def test_ranks_join_when_somebody_asks() -> None:
