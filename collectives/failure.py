@@ -18,7 +18,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NoReturn
@@ -139,9 +139,9 @@ def _meet_launcher() -> None:
         _launched_rank = None  # until it has joined, its failure is its own
 
 
-def launched_rank() -> int | None:
-    """The rank that the environment gives this process, if any."""
-    return next((int(os.environ[name]) for name in _RANK_VARIABLES if name in os.environ), None)
+def launched_rank(environment: Mapping[str, str] = os.environ) -> int | None:
+    """The rank that the environment gives a process, this one unless another's is given; None where it gives none."""
+    return next((int(environment[name]) for name in _RANK_VARIABLES if name in environment), None)
 
 
 def _mark_running() -> None:

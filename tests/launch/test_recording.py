@@ -48,6 +48,9 @@ def waited(tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
                 assert job.poll() is None, job.communicate()[1]
                 time.sleep(0.05)
             time.sleep(0.6)  # others wait long enough for it to count
+            top = subprocess.run(
+                [*SPMD, "top", str(job.pid)], capture_output=True, text=True, cwd=ROOT, timeout=60, check=False
+            )
             dumped = subprocess.run(
                 [*SPMD, "dump", str(job.pid)], capture_output=True, text=True, cwd=ROOT, timeout=60, check=False
             )
@@ -58,7 +61,26 @@ def waited(tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
             _, told = job.communicate(timeout=120)
         finally:
             job.kill()
-    return {"folder": folder / "own", "dump": dumped, "on_request": on_request, "contents": contents, "told": told}
+    return {
+        "folder": folder / "own",
+        "dump": dumped,
+        "on_request": on_request,
+        "contents": contents,
+        "told": told,
+        "top": top,
+    }
+
+
+def test_top_shows_what_each_rank_does_and_for_whom_it_waits(waited: dict[str, object]) -> None:
+    top = waited["top"]
+    assert isinstance(top, subprocess.CompletedProcess)
+    assert (top.returncode, top.stderr) == (0, "")
+    heading, columns, *rows = top.stdout.splitlines()
+    assert "4 of 4 ranks answer" in heading and re.search(r"rank \d comes last, \S+ \w+ after the first", heading)
+    assert columns.split() == ["rank", "steps/s", "late", "memory", "for", "does"]
+    for rank, row in enumerate(rows[:3]):
+        assert re.match(rf"\s*{rank}\s.*in all_reduce add of 4 float32, waits for 3 \(.*records_worker\.py:\d+\)", row)
+    assert re.match(r"\s*3\s.*computes", rows[3])
 
 
 def test_a_running_job_writes_on_request_and_the_rank_that_is_behind_is_named(waited: dict[str, object]) -> None:

@@ -1,0 +1,138 @@
+"""What the ranks of a running job do at this moment, told by what each has recorded when it is asked to write that."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from collectives.failure import REPORTS_VARIABLE, launched_rank
+from collectives.reading import Call, Record, RecordError, read
+from collectives.states import ranges_text
+from launch.recording import Job
+
+#: Seconds that ranks are given to write, and over which steps are counted.
+_ANSWER, _WINDOW = 2.0, 10.0
+_STEP = "step "
+
+
+@dataclass(frozen=True)
+class RankState:
+    """A rank now. `seconds`: how long it has done that; `waits_for`: ranks that have not come to where it waits.
+
+    `steps` are those of a second, `late` the seconds that it comes after the first at collectives, on average; None
+    where it is not known. `memory`: bytes of this machine's that it has, None of a rank elsewhere.
+    """
+
+    rank: int
+    doing: str
+    place: str
+    seconds: float
+    waits_for: tuple[int, ...]
+    steps: float | None
+    late: float | None
+    memory: int | None
+
+    @property
+    def text(self) -> str:
+        """`in all_reduce ..., waits for 2, 3`."""
+        waiting = f", waits for {ranges_text(self.waits_for)}" if self.waits_for else ""
+        return f"{self.doing}{waiting}"
+
+
+def look(job: Job) -> list[RankState]:
+    """The ranks of `job` that answer, in order."""
+    began = time.time()
+    job.request()
+    while len(written := job.written_since(began)) < job.ranks and time.time() < began + _ANSWER:
+        time.sleep(0.02)
+    records: dict[int, Record] = {}
+    for name in written:
+        with contextlib.suppress(OSError, RecordError):  # it was being replaced
+            assert job.records is not None
+            record = read(job.records / name)
+            records[record.rank] = record
+    return states(records, memory_of(job))
+
+
+def states(records: Mapping[int, Record], memory: Mapping[int, int]) -> list[RankState]:
+    """What the ranks do that recorded `records`; `memory` has bytes by rank."""
+    reached = {rank: _reached(record.calls) for rank, record in records.items()}
+    late = _lateness(records)
+    return [_state(record, reached, late.get(rank), memory.get(rank)) for rank, record in sorted(records.items())]
+
+
+def _state(
+    record: Record, reached: Mapping[int, Mapping[str, int]], late: float | None, memory: int | None
+) -> RankState:
+    now = record.written or time.time()
+    call = record.calls[-1] if record.calls else None
+    running = [activity for activity in record.activities if activity.ended is None]
+    if call is not None and call.state != "completed":
+        members = record.groups.get(call.group, ())
+        missing = tuple(r for r in members if r in reached and reached[r].get(call.group, 0) < call.number)
+        told, place, since = f"in {call.text}", call.place, call.started
+        return RankState(record.rank, told, place, _since(now, since), missing, _steps(record, now), late, memory)
+    last = max([_end(call), *(activity.began for activity in running)])
+    doing = f"computes, {running[-1].text}" if running else "computes, between steps"
+    return RankState(record.rank, doing, "", _since(now, last or None), (), _steps(record, now), late, memory)
+
+
+def _end(call: Call | None) -> float:
+    return 0.0 if call is None or call.completed is None else call.completed
+
+
+def _since(now: float, then: float | None) -> float:
+    return 0.0 if then is None else max(0.0, now - then)
+
+
+def _reached(calls: Sequence[Call]) -> dict[str, int]:
+    """The last collective of each group that has been called, also if it waits to begin."""
+    found: dict[str, int] = {}
+    for call in calls:
+        if not call.is_transfer:
+            found[call.group] = max(found.get(call.group, 0), call.number)
+    return found
+
+
+def _steps(record: Record, now: float) -> float | None:
+    """Steps a second, of those that ended lately."""
+    ends = [activity.ended for activity in record.activities if activity.text.startswith(_STEP)]
+    recent = [end for end in ends if end is not None and end > now - _WINDOW]
+    return (len(recent) - 1) / (recent[-1] - recent[0]) if len(recent) > 1 and recent[-1] > recent[0] else None
+
+
+def _lateness(records: Mapping[int, Record]) -> dict[int, float]:
+    """By rank, how long after the first of its group it came to collectives, on average."""
+    arrivals: dict[tuple[str, int], dict[int, float]] = {}
+    for rank, record in records.items():
+        for call in record.calls:
+            if not call.is_transfer and call.completed is not None and call.started is not None:
+                arrivals.setdefault((call.group, call.number), {})[rank] = call.started
+    late: dict[int, list[float]] = {}
+    for present in arrivals.values():
+        if len(present) > 1:
+            first = min(present.values())
+            for rank, came in present.items():
+                late.setdefault(rank, []).append(came - first)
+    return {rank: sum(each) / len(each) for rank, each in late.items()}
+
+
+def memory_of(job: Job) -> dict[int, int]:
+    """Bytes of memory that the ranks of `job` have on this machine; none where the system does not tell."""
+    found: dict[int, int] = {}
+    page = os.sysconf("SC_PAGE_SIZE") if "SC_PAGE_SIZE" in os.sysconf_names else 4096
+    marked = f"{REPORTS_VARIABLE}={job.reports}".encode()
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError, ValueError):  # somebody else's, or gone
+            entries = (folder / "environ").read_bytes().split(b"\0")
+            if marked not in entries:
+                continue
+            rank = launched_rank(dict(entry.decode("utf-8", "replace").partition("=")[::2] for entry in entries))
+            size = int((folder / "statm").read_text().split()[1]) * page
+            if rank is not None:
+                found[rank] = max(found.get(rank, 0), size)
+    return found
