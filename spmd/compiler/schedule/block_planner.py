@@ -13,7 +13,7 @@ from spmd.compiler.schedule.buffers import Buffer, Frame, Home, Memory, nbytes, 
 from spmd.compiler.schedule.collapse import collapse
 from spmd.compiler.schedule.conv_input_fusion import fused_images
 from spmd.compiler.schedule.costs import cost_of_unit
-from spmd.compiler.schedule.fusion import VIEWS, Unit, fuse
+from spmd.compiler.schedule.fusion import VIEWS, Unit
 from spmd.compiler.schedule.in_place import UnitsOfBlock, lent, may_overwrite, place_update, put_over_operand
 from spmd.compiler.schedule.row_groups import plan_rows
 from spmd.compiler.schedule.rows import row_groups
@@ -152,7 +152,7 @@ def _branches(memory: Memory, unit: Unit, frame: Frame) -> Branches:
     blocks = []
     for region in op.regions:
         results = region.block.terminator.operands
-        blocks.append(plan_results(memory, fuse(region.block, results), results, targets))
+        blocks.append(plan_results(memory, memory.units_of(region.block, results), results, targets))
     return Branches([unit], [], blocks)
 
 
@@ -163,7 +163,7 @@ class _LoopPlanner:
         self.memory, self.op, self.frame = memory, op, frame
         self.condition, self.body = (region.block for region in op.regions)
         results = self.body.terminator.operands
-        self.units = without_images(memory, fuse(self.body, results), results)
+        self.units = without_images(memory, memory.units_of(self.body, results), results)
         self.units_of_body = UnitsOfBlock(self.units, memory.last_reads(self.units, ()))
 
     def plan(self, unit: Unit) -> Loop:
@@ -173,7 +173,7 @@ class _LoopPlanner:
             for argument in (state.argument, self.condition.arguments[place]):
                 memory.buffer_of[argument] = Buffer(state.buffer.home, state.buffer.nbytes, alias=state.buffer)
         (holds,) = self.condition.terminator.operands
-        condition = plan_block(memory, fuse(self.condition, [holds]), [holds], {})
+        condition = plan_block(memory, memory.units_of(self.condition, [holds]), [holds], {})
         placed: dict[Value, Buffer] = {}
         for state in carried:
             if state.successor is not None:

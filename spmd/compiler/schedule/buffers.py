@@ -11,17 +11,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from math import prod
+from types import MappingProxyType
 
 from spmd.analysis.constants import constant_array
 from spmd.analysis.memory import over_memory
 from spmd.compiler.schedule.arena import Arena
 from spmd.compiler.schedule.conv_input_fusion import Images
-from spmd.compiler.schedule.fusion import Unit
+from spmd.compiler.schedule.fusion import Unit, fuse
 from spmd.compiler.schedule.target import Target
 from spmd.compiler.schedule.units import nests_of
 from spmd.compiler.schedule.updates import updated
 from spmd.errors import CompileError, Diagnostic
-from spmd.ir import Op, Value, captured_values
+from spmd.ir import Block, Op, Value, captured_values
 from spmd.support.arrays import Array
 from spmd.types import TokenType
 
@@ -93,10 +94,19 @@ class Frame:
 class Memory:
     """The buffers of a region while it is planned for `target`.
 
-    `runs_here`: they must fit into this process's memory; a CompileError names the op that needs too much.
+    `runs_here`: they must fit into this process's memory; a CompileError names the op that needs too much. `units_of`
+    are those of blocks inside whose ops are fused already.
     """
 
-    def __init__(self, inputs: Sequence[Value], target: Target, *, runs_here: bool = True) -> None:
+    def __init__(
+        self,
+        inputs: Sequence[Value],
+        target: Target,
+        *,
+        runs_here: bool = True,
+        units_of: Mapping[Block, Sequence[Unit]] = MappingProxyType({}),
+    ) -> None:
+        self._units_of = units_of
         self.target = target
         self.runs_here = runs_here
         self.arena = Arena()
@@ -165,7 +175,11 @@ class Memory:
             if buffer.owned and buffer.home is Home.ARENA:
                 self.arena.release(buffer.number)
 
-    # --- what units read ---
+    # --- units ---
+
+    def units_of(self, block: Block, results: Sequence[Value]) -> Sequence[Unit]:
+        """The units of a block inside, of which `results` are needed."""
+        return self._units_of[block] if block in self._units_of else fuse(block, results)
 
     def reads(self, unit: Unit) -> list[Value]:
         """The values that `unit` reads from memory."""

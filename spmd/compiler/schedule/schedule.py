@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
+from types import MappingProxyType
 
 from spmd.analysis.constants import constant_array
 from spmd.compiler.schedule.arena import Placement
@@ -157,9 +158,10 @@ def plan_region(
     donated: Sequence[Value] = (),
     *,
     runs_here: bool = True,
+    units_of: Mapping[Block, Sequence[Unit]] = MappingProxyType({}),
 ) -> NativeRegion:
-    """`units` as one native region. Of the inputs, `donated` may be written over. `runs_here`: see Memory."""
-    memory = Memory(inputs, target, runs_here=runs_here)
+    """`units` as one native region. Of the inputs, `donated` may be written over. For the others see Memory."""
+    memory = Memory(inputs, target, runs_here=runs_here, units_of=units_of)
     targets = [Buffer(Home.ARGUMENT, nbytes(v), len(inputs) + n, values=[v]) for n, v in enumerate(outputs)]
     units = without_images(memory, units, outputs)
     over = overwritten(memory, units, donated, outputs)

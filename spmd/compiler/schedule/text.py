@@ -2,7 +2,7 @@
 
     region (%0, %1) -> (%5), threads 1, arena 4096
       step 0: loop nests
-        unit reduction over 4x256 fold [1] -> %5 : reduce, multiply
+        unit reduction over 4x256 fold [1] of (%4) -> (%5) : reduce, multiply
         nest [i0 < 4, i1 < 256], lanes 64 of i1, tasks 2 of i0 by 2
           load f32 %0[256*i0 + i1]
           fold [i1] maximum.f32 -> f32 %5[i0]
@@ -10,7 +10,8 @@
         cost 1024 operations, 4096 bytes read, 16 bytes written
 
 Values are numbered as the program has them: arguments, then what ops give, those of regions behind their op's. Loops of
-a nest are i0, i1, ..., outermost first; an address counts elements of its buffer.
+a nest are i0, i1, ..., outermost first; an address counts elements of its buffer. A unit is of the ops that make the
+values in its first brackets, and gives those behind the arrow. parse.py reads it.
 """
 
 from __future__ import annotations
@@ -58,10 +59,10 @@ _KINDS: dict[type[Step], str] = {
 
 def schedule_text(schedule: Schedule, schedule_of: Callable[[Block], Schedule]) -> str:
     """`schedule` as text; `schedule_of` gives that of a block that Python runs."""
-    return "\n".join(_Printer(_numbered(schedule.block), schedule_of).parts(schedule, "")) + "\n"
+    return "\n".join(_Printer(numbered(schedule.block), schedule_of).parts(schedule, "")) + "\n"
 
 
-def _numbered(block: Block) -> dict[Value, str]:
+def numbered(block: Block) -> dict[Value, str]:
     """The names of a block's values, those of regions inside among them."""
     names: dict[Value, str] = {}
     pending: list[Block | Op] = [block]
@@ -124,12 +125,12 @@ class _Printer:
     def unit(self, unit: Unit) -> str:
         """What a unit goes over, gives, and is made of."""
         if not unit.fused:
-            (op,) = unit.outputs
-            return f"op {op.name} {self.list(op.operands)} -> {self.list(op.results)}"
+            return op_text(unit.outputs[0], self.names)
         kind = "update" if unit.is_update else "reduction" if unit.is_reduction else "points"
         fold = f" fold [{', '.join(map(str, unit.reduced))}]" if unit.reduced else ""
         results = self.list([value for op in unit.outputs for value in op.results])
-        return f"unit {kind} over {_shape(unit.shape)}{fold} -> {results} : {name_of(unit.ops)}"
+        taken = self.list([value for op in unit.taken for value in op.results])
+        return f"unit {kind} over {_shape(unit.shape)}{fold} of {taken} -> {results} : {name_of(unit.ops)}"
 
     # --- loop nests ---
 
@@ -187,8 +188,7 @@ class _Printer:
     # --- names ---
 
     def name(self, value: Value) -> str:
-        name = self.names.get(value)
-        return name if name is not None else "constant" if constant_array(value.defining_op) is not None else "%outer"
+        return _name(value, self.names)
 
     def list(self, values: Sequence[Value]) -> str:
         return f"({', '.join(map(self.name, values))})"
@@ -269,4 +269,15 @@ def _root(code: Expression) -> str:
 
 
 def _shape(extents: Sequence[int]) -> str:
-    return "x".join(map(str, extents)) or "1"
+    return "x".join(map(str, extents)) or "()"
+
+
+def _name(value: Value, names: dict[Value, str]) -> str:
+    name = names.get(value)
+    return name if name is not None else "constant" if constant_array(value.defining_op) is not None else "%outer"
+
+
+def op_text(op: Op, names: dict[Value, str]) -> str:
+    """An op that runs alone."""
+    operands, results = (", ".join(_name(value, names) for value in values) for values in (op.operands, op.results))
+    return f"op {op.name} ({operands}) -> ({results})"

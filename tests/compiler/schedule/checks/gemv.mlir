@@ -1,6 +1,6 @@
 // A product of a matrix and a vector reads the matrix once, as a fold, and calls no library.
 // CHECK-NOT: library call
-// CHECK: unit reduction over 512x256 fold [1] -> (%[[R:[0-9]+]]) : stablehlo.dot_general
+// CHECK: unit reduction over 512x256 fold [1] of () -> (%[[R:[0-9]+]]) : stablehlo.dot_general
 // CHECK-NEXT: nest [i0 < 512, i1 < 256], lanes 64 of i1
 // CHECK-NEXT: load f32 %0[256*i0 + i1]
 // CHECK-NEXT: load f32 %1[i1]
