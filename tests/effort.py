@@ -24,7 +24,7 @@ def profile() -> str:
 
 def examples(count: int) -> int:
     """As many examples as an ordinary run takes of `count`; `count` in a full one."""
-    return count if profile() == FULL else max(min(count, 5), count // 4)
+    return count if profile() == FULL else max(min(count, 3), count // 4)
 
 
 def some_slow(values: Sequence[Any], ordinary: int) -> list[Any]:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from functools import lru_cache
 from itertools import permutations
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import spmd
 from spmd.types import ELEMENT_TYPES
 from tests.backends.modules import assert_as_reference, here, ints, monoid, op, region, type_of, with_numpy
 from tests.effort import examples
@@ -341,8 +343,13 @@ def reduced_in_order(x: np.ndarray, init: np.ndarray, axes: list[int], name: str
 # --- one association -------------------------------------------------------------------------------------------------
 
 
+@lru_cache(maxsize=256)
+def compiled_for_numpy(text: str) -> spmd.Executable:
+    return spmd.compile(spmd.parse(text), backends=("numpy",))
+
+
 def by_numpy(x: np.ndarray, init: np.generic, axes: list[int], name: str, element: str) -> np.ndarray:
-    return reduced(x, init, axes, name, element, run=with_numpy)
+    return reduced(x, init, axes, name, element, run=lambda text, *arrays: compiled_for_numpy(text)(*arrays))
 
 
 def numpy_pairwise(x: np.ndarray) -> np.floating:

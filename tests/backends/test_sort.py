@@ -117,7 +117,7 @@ def test_types_whose_sign_is_not_the_top_bit(element: str, direction: str, partn
 @pytest.mark.parametrize("element", ["i8", "ui8", "i32", "ui32", "i64", "ui64", "i4", "i1", "f32"])
 @pytest.mark.parametrize("direction", ["LT", "GT", "LE", "GE"])
 @given(st.integers(0, 70), st.integers(0, 3), st.integers(0, 99))
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=examples(8), deadline=None)
 def test_values_of_any_type_and_their_partner(element: str, direction: str, size: int, height: int, seed: int) -> None:
     dtype = ELEMENT_TYPES[element].dtype
     rng = np.random.default_rng(seed)
@@ -139,7 +139,7 @@ def test_values_of_any_type_and_their_partner(element: str, direction: str, size
 @pytest.mark.parametrize("form", ["or and", "and or", "select", "select not equal"])
 @pytest.mark.parametrize(("first", "second"), [("i32", "f32"), ("i8", "i8"), ("f64", "i64")])
 @given(st.integers(0, 99))
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=examples(6), deadline=None)
 def test_several_keys(form: str, first: str, second: str, seed: int) -> None:
     """However the lexicographic order is written, and with one key ascending, the other descending."""
     lines = compare("%f", "LT", "%a0", "%b0", first) + "\n" + compare("%s", "GT", "%a1", "%b1", second) + "\n"

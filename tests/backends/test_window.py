@@ -179,7 +179,7 @@ def test_small_windows_are_combined_in_order(name: str, element: str, sizes: tup
 @pytest.mark.parametrize("element", ["i32", "f32"])
 @pytest.mark.parametrize("run", [here, with_numpy])
 @given(st.integers(0, 7), st.integers(2, 30), st.integers(1, 9), st.integers(1, 3), st.integers(0, 3))
-@settings(max_examples=8, deadline=None, derandomize=True)
+@settings(max_examples=examples(8), deadline=None, derandomize=True)
 def test_a_window_that_reaches_beyond_its_operand_is_nowhere(
     name: str, element: str, run: Callable[..., Any], length: int, size: int, dilation: int, stride: int, pad: int
 ) -> None:
