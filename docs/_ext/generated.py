@@ -95,7 +95,24 @@ def _served(op: OpDef) -> str:
     return ", ".join(filter(None, served)) or "rewritten when compiled"
 
 
+def _code_blocks(app: Sphinx, what: str, name: str, obj: object, options: object, lines: list[str]) -> None:
+    """Indented paragraphs of a docstring are code, as their author meant them."""
+    result: list[str] = []
+    inside = False
+    for line in lines:
+        indented = line.startswith("    ")
+        follows_paragraph = len(result) > 1 and not result[-1] and not result[-2].lstrip().startswith(":")
+        if indented and not inside and follows_paragraph:
+            result += ["::", ""]
+            inside = True
+        elif line and not indented:
+            inside = False
+        result.append(line)
+    lines[:] = result
+
+
 def setup(app: Sphinx) -> dict[str, Any]:
     app.add_directive("commands", Commands)
     app.add_directive("ops", Ops)
+    app.connect("autodoc-process-docstring", _code_blocks)
     return {"parallel_read_safe": True, "version": "1"}

@@ -68,13 +68,14 @@ def restore(
     needs: the whole arrays, or, with `shardings` (as `save` takes them, not necessarily those of the writers), its own
     block of each, with zeros where a block is padded.
 
+    Leaves that were saved with `per_rank` are this process's own: as many processes as wrote them have to restore them.
+    An ArrayBlock in `shardings` reads any part of the array of them all, whose first dimension is of processes.
+
     :param step: which; None is the newest whose bytes are whole, others are passed over with a warning. One that is
         removed or replaced while it is read is looked for again.
     :param like: a tree of the same structure, whose classes and static fields the result has, and whose array leaves
         (arrays, or anything with shape and dtype) are checked against the checkpoint's. Without it named tuples come
         back as new classes of the same name and fields, dataclasses as SimpleNamespaces.
-    Leaves that were saved with `per_rank` are this process's own: as many processes as wrote them have to restore them.
-    An ArrayBlock in `shardings` reads any part of the array of them all, whose first dimension is of processes.
 
     :raises CheckpointError: when there is no such checkpoint, it is damaged, or `like`, a sharding or the number of
         processes does not fit it.
