@@ -1,4 +1,4 @@
-"""Slurm on two nodes: ranks started by srun and by `spmd launch`, README's batch script, and how jobs end."""
+"""Slurm on two nodes: ranks started by srun and by `spmd launch`, the page's batch script, and how jobs end."""
 
 import json
 import re
@@ -109,9 +109,9 @@ def test_an_elastic_job_of_an_allocation_goes_on_without_ranks(
 
 
 @at_length
-def test_the_batch_script_of_the_readme_resumes_when_it_is_requeued(cluster: Slurm, tmp_path: Path) -> None:
+def test_the_batch_script_of_the_page_on_clusters_resumes_when_it_is_requeued(cluster: Slurm, tmp_path: Path) -> None:
     pytest.importorskip("sklearn")
-    (script,) = re.findall(r"```sh\n(#!/bin/bash\n#SBATCH.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    (script,) = re.findall(r"```sh\n(#!/bin/bash\n#SBATCH.*?)```", (ROOT / "docs/howto/cluster.md").read_text(), re.DOTALL)
     assert script.count("train.py --checkpoints") == 1
     (tmp_path / "job.sh").write_text(script.replace("train.py", "train.py --epochs 3"))
     (tmp_path / ".venv").symlink_to(sys.prefix)
