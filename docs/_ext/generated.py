@@ -22,7 +22,7 @@ import spmd.dialects  # noqa: F401  declares all ops
 from launch import cli
 from spmd.analysis.index_maps import INDEX_MAPS
 from spmd.analysis.scalar.rules import RULES
-from spmd.backends.numpy.core import KERNELS
+from spmd.backends.kernels import KERNELS, load_kernels
 from spmd.dialects.core import OPS, OpDef, Trait
 
 
@@ -112,6 +112,7 @@ def _code_blocks(app: Sphinx, what: str, name: str, obj: object, options: object
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
+    load_kernels()
     app.add_directive("commands", Commands)
     app.add_directive("ops", Ops)
     app.connect("autodoc-process-docstring", _code_blocks)
