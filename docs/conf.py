@@ -42,7 +42,8 @@ nb_execution_timeout = 600
 nb_execution_raise_on_error = True
 nb_execution_in_temp = True
 nb_merge_streams = True
-suppress_warnings = ["mystnb.unknown_mime_type"]
+# Programs are shown as text; a literal block is no Python for its highlighter.
+suppress_warnings = ["mystnb.unknown_mime_type", "misc.highlighting_failure"]
 
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
