@@ -81,7 +81,8 @@ def _names(declared: Any) -> str:
 
 
 def _labels(op: OpDef) -> str:
-    return ", ".join(op.labels) or "none"
+    labels = [label for label in dict.fromkeys(op.labels) if label]
+    return ", ".join(sorted(labels, key=lambda label: (label[0], int(label[1:]) if label[1:].isdigit() else 0))) or "none"
 
 
 def _served(op: OpDef) -> str:
