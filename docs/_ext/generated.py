@@ -52,9 +52,7 @@ class Commands(Generated):
 
 def _command(name: str) -> str:
     command = cli.load_command(name)
-    parser = argparse.ArgumentParser(
-        prog=f"spmd {name}", description=command.HELP, formatter_class=_width(96)
-    )
+    parser = argparse.ArgumentParser(prog=f"spmd {name}", description=command.HELP, formatter_class=_width(96))
     command.add_arguments(parser)
     return f"## spmd {name}\n\n```text\n{parser.format_help().rstrip()}\n```"
 
@@ -69,11 +67,11 @@ class Ops(Generated):
     def markdown(self) -> str:
         ops = sorted((op for op in OPS.values() if op.dialect == self.arguments[0]), key=lambda op: op.name)
         rows = [
-            f"| `{op.name.partition('.')[2]}` | {_names(op.operands)} | {_names(op.attributes)} | {_labels(op)} | {_served(op)} |"
+            [f"`{op.name.partition('.')[2]}`", _names(op.operands), _names(op.attributes), _labels(op), _served(op)]
             for op in ops
         ]
         head = "| op | operands | attributes | constraints | what serves it |\n| --- | --- | --- | --- | --- |"
-        return "\n".join([head, *rows])
+        return "\n".join([head, *("| " + " | ".join(row) + " |" for row in rows)])
 
 
 def _names(declared: Any) -> str:
@@ -81,8 +79,7 @@ def _names(declared: Any) -> str:
 
 
 def _labels(op: OpDef) -> str:
-    labels = [label for label in dict.fromkeys(op.labels) if label]
-    return ", ".join(sorted(labels, key=lambda label: (label[0], int(label[1:]) if label[1:].isdigit() else 0))) or "none"
+    return ", ".join(sorted(set(filter(None, op.labels)), key=lambda label: (label[0], len(label), label))) or "none"
 
 
 def _served(op: OpDef) -> str:

@@ -12,8 +12,9 @@ from collectives.arrays import Array
 from collectives.grid import ProcessGrid
 from collectives.operations import Operation, describe
 
-#: Colours of processes that people who do not tell red from green can tell apart (Okabe and Ito), light enough for text.
+#: Colours of processes that people who do not tell red from green can tell apart (Okabe and Ito), light under text.
 COLOURS = ("#56b4e9", "#e69f00", "#3dbf97", "#cc79a7", "#f0e442", "#7aa6d8", "#d98c5f", "#bbbbbb")
+COMPUTED = "#dddddd"
 CELL, GAP, ROW = 46, 18, 34
 
 
@@ -53,7 +54,7 @@ def groups_on_grid(grid: ProcessGrid, groupings: Mapping[str, Sequence[tuple[int
         for number, group in enumerate(groups):
             for rank in group:
                 row, column = divmod(rank, grid.num_partitions)
-                parts.append(_cell(column * CELL, top + 24 + row * ROW, number, str(rank)))
+                parts.append(_cell(column * CELL, top + 24 + row * ROW, _colour(number), str(rank)))
         top += height + 40
     return _picture(max(width, 380), top, parts, "process groups: " + ", ".join(groupings))
 
@@ -74,27 +75,29 @@ def blocks(arrays: Mapping[str, tuple[Sequence[int], Sequence[str | None]]], mes
             words = ",".join(map(str, held))
             parts.append(
                 f'<rect x="{left + column * width}" y="{22 + row * height}" width="{width - 2}" height="{height - 2}" '
-                f'rx="3" fill="{COLOURS[held[0] % len(COLOURS)]}"/><text x="{left + (column + 0.5) * width - 1}" '
+                f'rx="3" fill="{_colour(held[0])}"/><text x="{left + (column + 0.5) * width - 1}" '
                 f'y="{26 + (row + 0.5) * height}" text-anchor="middle" style="fill:#111">{words}</text>'
             )
         left += 200 + GAP
     return _picture(left, 146, parts, f"blocks of {', '.join(arrays)} and the processes that hold them")
 
 
-def _cell(x: float, y: float, colour: int, words: str) -> str:
+def _cell(x: float, y: float, colour: str, words: str) -> str:
     return (
-        f'<rect x="{x}" y="{y}" width="{CELL - 3}" height="{ROW - 6}" rx="3" fill="{COLOURS[colour % len(COLOURS)]}"/>'
+        f'<rect x="{x}" y="{y}" width="{CELL - 3}" height="{ROW - 6}" rx="3" fill="{colour}"/>'
         f'<text x="{x + CELL / 2 - 1.5}" y="{y + 19}" text-anchor="middle" style="fill:#111">{words}</text>'
     )
 
 
 def _row(x: int, y: int, array: Array, owner: dict[float, int]) -> list[str]:
     return [
-        f'<rect x="{x + i * CELL}" y="{y}" width="{CELL - 3}" height="{ROW - 6}" rx="3" '
-        f'fill="{COLOURS[owner[value] % len(COLOURS)] if value in owner else "#dddddd"}"/>'
-        f'<text x="{x + i * CELL + CELL / 2 - 1.5}" y="{y + 19}" text-anchor="middle" style="fill:#111">{value:g}</text>'
+        _cell(x + i * CELL, y, _colour(owner[value]) if value in owner else COMPUTED, f"{value:g}")
         for i, value in enumerate(array.ravel().tolist())
     ]
+
+
+def _colour(rank: int) -> str:
+    return COLOURS[rank % len(COLOURS)]
 
 
 def _text(x: float, y: float, words: str) -> str:

@@ -111,7 +111,8 @@ def test_an_elastic_job_of_an_allocation_goes_on_without_ranks(
 @at_length
 def test_the_batch_script_of_the_page_on_clusters_resumes_when_it_is_requeued(cluster: Slurm, tmp_path: Path) -> None:
     pytest.importorskip("sklearn")
-    (script,) = re.findall(r"```sh\n(#!/bin/bash\n#SBATCH.*?)```", (ROOT / "docs/howto/cluster.md").read_text(), re.DOTALL)
+    page = (ROOT / "docs" / "howto" / "cluster.md").read_text()
+    (script,) = re.findall(r"```sh\n(#!/bin/bash\n#SBATCH.*?)```", page, re.DOTALL)
     assert script.count("train.py --checkpoints") == 1
     (tmp_path / "job.sh").write_text(script.replace("train.py", "train.py --epochs 3"))
     (tmp_path / ".venv").symlink_to(sys.prefix)
