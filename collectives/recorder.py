@@ -21,8 +21,8 @@ import re
 import signal
 import threading
 import time
-from collections import deque
 from collections.abc import Iterator
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -64,9 +64,9 @@ class Note:
 
     __slots__ = ("began", "ended", "kind", "what")
 
-    def __init__(self, kind: str, what: str) -> None:
-        self.kind, self.what = kind, what
-        self.began, self.ended = time.monotonic(), -1.0
+    def __init__(self) -> None:
+        self.kind = self.what = ""
+        self.began, self.ended = 0.0, -1.0
 
     def end(self) -> None:
         self.ended = time.monotonic()
@@ -76,7 +76,8 @@ class Recorder:
     """What this process has recorded; there is one, ``RECORDER``."""
 
     def __init__(self) -> None:
-        self._notes: deque[Note] = deque(maxlen=KEPT)
+        self._notes = [Note() for _ in range(KEPT)]
+        self._next = cycle(self._notes).__next__
         self._activity: Activity | None = None
         self._rank, self._size = 0, 1
         self._timeout = 0.0
@@ -103,8 +104,8 @@ class Recorder:
 
     def begin(self, kind: str, what: str) -> Note:
         """Notes that something begins, which ends with ``end()``."""
-        note = Note(kind, what)
-        self._notes.append(note)
+        note = self._next()
+        note.kind, note.what, note.began = kind, what, time.monotonic()
         return note
 
     @contextlib.contextmanager
@@ -163,7 +164,8 @@ class Recorder:
             "recorded_ns": time.time_ns(),
             "notes": [
                 {"kind": note.kind, "what": note.what, **_times(note.began, note.ended, offset)}
-                for note in tuple(self._notes)
+                for note in sorted(self._notes, key=lambda note: note.began)
+                if note.kind
             ],
         }
 

@@ -92,6 +92,6 @@ class EndedElasticJob:
 
     @property
     def outcome(self) -> dict[str, Any]:
-        """What the last rank 0 has found; empty where it has found nothing."""
-        lines = [line for line in self.said.splitlines() if line.startswith("{")]
-        return dict(json.loads(lines[-1])) if lines else {}
+        """What the lowest of the ranks that told it has found; empty where none has."""
+        told = [json.loads(line) for line in self.said.splitlines() if line.startswith("{")]
+        return dict(min(told, key=lambda each: each.get("rank", 0))) if told else {}
