@@ -1,6 +1,7 @@
 """Every reduction of every element type, at many sizes, with values at both ends of the type: by the definition.
 
-``python -m tests.collectives.every_reduction`` holds the ranks of an MPI job against it, in groups of several sizes.
+``python -m tests.collectives.every_reduction`` holds the ranks of an MPI job against it, in groups of several sizes;
+with ``dense`` as a word, the group of two at every number of elements up to 100.
 """
 
 from __future__ import annotations
@@ -171,8 +172,8 @@ def differs(actual: Array, expected: Array, signs: bool = True) -> bool:
     return signs and bool((np.signbit(one) != np.signbit(two))[numbers].any())
 
 
-def faults(communicator: Communicator) -> Iterator[str]:
-    """What is wrong with the reductions of the group, as this process sees it."""
+def faults(communicator: Communicator, sizes: Sequence[int] = SPARSE_SIZES) -> Iterator[str]:
+    """What is wrong with the reductions of the group, as this process sees it; `sizes` are those of a group of two."""
     n, position = communicator.size, communicator.rank
     for dtype in DTYPES:
         for name in reductions(dtype):
@@ -185,7 +186,7 @@ def faults(communicator: Communicator) -> Iterator[str]:
                     operands = [np.where(keep, x, 1).astype(dtype) for keep, x in zip(small, operands, strict=True)]
                 expected = definition(name, operands)
                 signs = reproducible or dtype.kind != "c"
-                forms = [*_forms(communicator, name, operands[position], expected, reproducible, signs)]
+                forms = [*_forms(communicator, name, operands[position], expected, reproducible, signs, sizes)]
                 wrong = [form for form, right in forms if not right]
                 if wrong:
                     text = f"process {position} of {n}: {name} of {dtype}, {wrong[0]} and {len(wrong) - 1} more"
@@ -193,14 +194,20 @@ def faults(communicator: Communicator) -> Iterator[str]:
 
 
 def _forms(
-    communicator: Communicator, name: str, own: Array, expected: Array, reproducible: bool, signs: bool
+    communicator: Communicator,
+    name: str,
+    own: Array,
+    expected: Array,
+    reproducible: bool,
+    signs: bool,
+    sizes: Sequence[int],
 ) -> Iterator[tuple[str, bool]]:
     reduction, dtype, n = c.MONOIDS[name], own.dtype, communicator.size
     root = n - 1
     # All under way at once: where there are fewer cores than ranks, waiting is what takes time.
     started: list[tuple[str, c.Operation, int]] = [
         ("all_reduce", c.AllReduce((size,), dtype, reduction, reproducible), size)
-        for size in (SIZES if reproducible else DENSE_SIZES if n == 2 else SPARSE_SIZES)
+        for size in (SIZES if reproducible else sizes if n == 2 else SPARSE_SIZES)
     ]
     for size in SIZES:
         started.append(("collective_reduce", c.CollectiveReduce((size,), dtype, reduction, root, reproducible), size))
@@ -233,7 +240,8 @@ def main() -> int:
 
     world = MpiCommunicator.world()
     small = (0, 1) if world.rank < 2 else tuple(range(2, world.size))
-    all_faults = [*faults(world.group(small)), *faults(world)]
+    sizes = DENSE_SIZES if sys.argv[1:] == ["dense"] else SPARSE_SIZES
+    all_faults = [*faults(world.group(small), sizes), *faults(world)]
     everyone = [text for texts in world.allgather_object(all_faults) for text in texts]
     if world.rank == 0:
         print("\n".join(everyone) or f"{len(DTYPES)} element types agree")
