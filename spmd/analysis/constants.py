@@ -61,9 +61,3 @@ def constant_integer(value: Value) -> int | None:
     if array is None or array.ndim or array.dtype.kind not in "iu":
         return None
     return int(array)
-
-
-def never_zero(value: Value) -> bool:
-    """Whether `value` is known to hold no zero."""
-    elements = constant_elements(value)
-    return elements is not None and bool(elements.astype(np.bool_).all())

@@ -44,10 +44,6 @@ class Loop:
         return self.kind == "multiply" and self.compute.kind == "c"
 
     @property
-    def idempotent(self) -> bool:
-        return Monoid(self.kind, self.element).idempotent
-
-    @property
     def identity(self) -> Array:
         """The neutral element, a scalar of `compute`."""
         extreme = reducers.identity(self.kind, self.element)
