@@ -18,6 +18,7 @@ import spmd
 from spmd.backends.llvm.emit.text import FunctionText
 from spmd.backends.llvm.jit.jit import Library, compile_ir, compile_object, one_a_process
 from spmd.backends.llvm.jit.processor import host, target_machine
+from spmd.support.processor import Processor
 
 SQUARE = """
 define <16 x float> @square(<16 x float> %x) {
@@ -133,9 +134,9 @@ def test_registers_that_are_put_aside_lie_on_their_own_cache_lines(monkeypatch: 
     """Values that live across calls are kept on the stack, which the caller aligns to 16 bytes alone."""
     texts = []
 
-    def kept(text: str) -> Any:
+    def kept(text: str, processor: Processor) -> Any:
         texts.append(text)
-        return compile_object(text)
+        return compile_object(text, processor)
 
     monkeypatch.setattr("spmd.backends.llvm.native_region.compile_object", kept)
     lines = ["%0 = stablehlo.exponential %x", "%1 = stablehlo.tanh %x", "%2 = stablehlo.multiply %0, %1"]
