@@ -88,7 +88,8 @@ def _communication(subject: Subject, program: ProgramTables, origins: Origins) -
     prediction, flat = subject.prediction, subject.flat
     if flat is not None:
         timeline = prediction.timeline if prediction is not None else None
-        table.add(find_collectives(subject.lowering, flat.body), timeline)
+        found = subject.tried("no communication", lambda: list(find_collectives(subject.lowering, flat.body)))
+        table.add(found or (), timeline)
     return table.entries, table.groups.entries
 
 

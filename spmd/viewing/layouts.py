@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from partitioner.graph import DATA_FLOW, Spec
@@ -15,8 +16,10 @@ from spmd.viewing.tables import Json, Table, Texts
 
 
 def element_bytes(type: Type) -> float:
-    """Bytes of an element in memory; 0 of what is no tensor."""
-    return type.dtype.itemsize if isinstance(type, TensorType) else 0
+    """Bytes of an element in memory; 0 of what is no tensor, or of elements that no array holds."""
+    with suppress(TypeError):
+        return type.dtype.itemsize if isinstance(type, TensorType) else 0
+    return 0
 
 
 def static_shape(type: Type) -> list[int] | None:

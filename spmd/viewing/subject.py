@@ -86,14 +86,14 @@ class Subject:
     @cached_property
     def priced(self) -> PricedSchedule | None:
         """The schedule with what its steps take."""
-        return self._tried("no schedule", lambda: price_schedule(self.lowering, self.prepared.function, self.machine))
+        return self.tried("no schedule", lambda: price_schedule(self.lowering, self.prepared.function, self.machine))
 
     @cached_property
     def flat(self) -> Function | None:
         """The function as it is scheduled: calls inlined, collectives combined."""
         if self.priced is not None:
             return self.priced.function
-        return self._tried("not simplified", lambda: self.lowering.flatten(self.prepared.function))
+        return self.tried("not simplified", lambda: self.lowering.flatten(self.prepared.function))
 
     @cached_property
     def prediction(self) -> Prediction | None:
@@ -103,9 +103,10 @@ class Subject:
             return None
         # The notes of partitioning are told already.
         prepared = replace(self.prepared, notes=())
-        return self._tried("no prediction", lambda: predicted(prepared, priced, self.machine, self.network))
+        return self.tried("no prediction", lambda: predicted(prepared, priced, self.machine, self.network))
 
-    def _tried(self, what: str, make: Callable[[], T]) -> T | None:
+    def tried(self, what: str, make: Callable[[], T]) -> T | None:
+        """What `make` gives; None where it cannot, which a note says."""
         try:
             return make()
         except (SpmdError, ValueError, TypeError, AssertionError) as error:

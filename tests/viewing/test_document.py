@@ -199,3 +199,59 @@ def test_an_executable_is_shown_as_it_is_laid_out() -> None:
     assert wholes == ["tensor<8x6xf32>", "tensor<6x16xf32>", "tensor<16x5xf32>"]
     with pytest.raises(spmd.UsageError, match="compiled already"):
         spmd.view(executable, grid=spmd.ProcessGrid(4, 1))
+
+
+def test_a_long_program_is_a_small_page() -> None:
+    text = (EXAMPLES / "sharded" / "step.mlir").read_text()
+    view = shown(text)
+    ops = len(view.documents[0]["ops"])
+    assert ops > 1000 and len(view.to_html()) < 150_000 + 500 * ops  # a step of GPT-2 of 5,000 ops is within 3 MB
+
+
+@pytest.mark.parametrize("name", ["element types that no array holds", "a missing function"])
+def test_what_is_odd_is_shown_or_refused_in_a_sentence(name: str) -> None:
+    if name == "a missing function":
+        with pytest.raises(spmd.SpmdError, match="@other"):
+            spmd.view(spmd.parse(EMPTY), function="other")
+        return
+    text = "func.func @main(%x: tensor<2x!quant.uniform<i8:f32, 2.0:3>>) -> tensor<2x!quant.uniform<i8:f32, 2.0:3>> {"
+    assert spmd.view(spmd.parse(text + "return %x : tensor<2x!quant.uniform<i8:f32, 2.0:3>> }")).documents
+
+
+HLO = """HloModule m, num_partitions=2
+
+add { a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT s = f32[] add(a, b) }
+
+ENTRY main { x = f32[4]{0} parameter(0)
+  ROOT r = f32[4]{0} all-reduce(x), replica_groups={{0,1}}, channel_id=1, use_global_device_ids=true, to_apply=add }
+"""
+
+
+def test_hlo_text_is_shown() -> None:
+    data = spmd.view(spmd.parse(HLO)).documents[0]
+    assert data["grid"]["size"] == 2 and [each["kind"] for each in data["collectives"]] == ["all_reduce"]
+
+
+MANY = """
+func.func @part(%x: tensor<2xi64>) -> tensor<2xi64> {
+  %0 = "stablehlo.collective_permute"(%x) <{source_target_pairs = dense<[[0, 1], [1, 0]]> : tensor<2x2xi64>}>
+    : (tensor<2xi64>) -> tensor<2xi64>
+  return %0 : tensor<2xi64>
+}
+func.func @main(%x: tensor<2xi64>, %y: tensor<2xi64>) -> (tensor<2xi64>, tensor<2xi64>) {
+  %0:2 = "interpreter.run_parallel"(%x, %y) <{programs = [[@part], [@part]]}>
+    : (tensor<2xi64>, tensor<2xi64>) -> (tensor<2xi64>, tensor<2xi64>)
+  return %0#0, %0#1 : tensor<2xi64>, tensor<2xi64>
+}
+"""
+
+
+def test_functions_that_start_processes_are_shown_and_so_is_one_whose_groups_do_not_fit() -> None:
+    data = spmd.view(spmd.parse(MANY)).documents[0]
+    assert "interpreter.run_parallel" in {text_of(data, op[0]) for op in data["ops"]}
+    data = spmd.view(spmd.parse(MANY), function="part").documents[0]
+    assert data["collectives"] == [] and any("out of range" in note for note in data["notes"])
+    data = spmd.view(spmd.parse(MANY), function="part", grid=spmd.ProcessGrid(2, 1)).documents[0]
+    assert [each["kind"] for each in data["collectives"]] == ["collective_permute"]

@@ -105,8 +105,15 @@
     const { peak, totals, base } = profile(data);
     const step = state.step >= 0 ? state.step : peak;
     const lines = living(data, step);
+    const names = living(data, peak).slice(0, MOST_LAYERS - 1).map((line) => line.name);
+    // The colour of a line in the picture: those that need most at the peak have one of their own.
+    const swatch = (name, isLine) => {
+      const at = names.indexOf(name);
+      const colour = isLine ? view.categories[at < 0 ? names.length : at] : "var(--quiet)";
+      return el("i", { class: "swatch", style: `background:${colour}` });
+    };
     const row = (name, nbytes, what, op) =>
-      el("tr", op >= 0 ? view.selectable({ class: op === view.selection.op ? "selected" : "" }, { op }) : {}, el("td", { title: name }, view.shorten(view.near(name), 70)), el("td", { class: "number" }, view.bytes(nbytes)), el("td", { class: "number" }, view.share(nbytes, totals[step])), el("td", {}, what));
+      el("tr", op >= 0 ? view.selectable({ class: op === view.selection.op ? "selected" : "" }, { op }) : {}, el("td", { title: name }, swatch(name, !what.endsWith("arrays")), view.shorten(view.near(name), 70)), el("td", { class: "number" }, view.bytes(nbytes)), el("td", { class: "number" }, view.share(nbytes, totals[step])), el("td", {}, what));
     return el(
       "table", { class: "rows" },
       el("caption", {}, `step ${step + 1}${step === peak ? ", the peak" : ""}: ${data.memory.steps.length ? view.shorten(data.text(data.memory.steps[step]), 100) : "nothing runs"}; ${view.bytes(totals[step])} live`),

@@ -5,8 +5,8 @@
   const { el, svg } = view;
   const [WIDTH, HEIGHT, BOX_WIDTH, BOX_HEIGHT] = [204, 84, 184, 46];
   const MOST = 48;
-  // Ops that are not drawn: nearly every op has some of its own.
-  const QUIET = new Set(["constant", "iota", "return"]);
+  // Ops that are not drawn: constants, of which nearly every op has some of its own, and ends of blocks.
+  const QUIET = new Set(["constant", "iota", "return", "func.return", "sdy.return"]);
   const state = { path: [], colour: "kind", query: "" };
 
   // --- the tree of scopes: a node has the ops in it, and children made when they are asked for ---

@@ -155,7 +155,7 @@
       view.clear(
         node,
         el("h2", {}, `Time on ${data.grid.machine}`),
-        el("div", { class: "bar", onkeydown: keys }, button("−", "zoom out", () => zoom(1.6, (state.from + state.to) / 2)), button("+", "zoom in", () => zoom(0.6, (state.from + state.to) / 2)), button("◂", "earlier", () => move(-0.3)), button("▸", "later", () => move(0.3)), button("all", "the whole step", () => { Object.assign(state, { from: 0, to: range(data) }); redraw(); }), legend(data)),
+        el("div", { class: "bar", onkeydown: keys }, button("−", "zoom out", () => zoom(1.6, (state.from + state.to) / 2)), button("+", "zoom in", () => zoom(0.6, (state.from + state.to) / 2)), button("◂", "earlier", () => move(-0.3)), button("▸", "later", () => move(0.3)), button("all", "all of the time", () => { Object.assign(state, { from: 0, to: range(data) }); redraw(); }), data.measured && data.timeline && button("predicted", "as long as is predicted", () => { Object.assign(state, { from: 0, to: data.timeline.seconds * 1e9 }); redraw(); }), legend(data)),
         sampled, more, cut,
         el("div", { id: "time-picture", onkeydown: keys }, picture(data)),
         el("div", { class: "columns" }, data.timeline && shares(data), data.prediction && totals(data)),
