@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from collectives import CommunicationError, Reduction, mpi_host, mpi_large
+from collectives import CommunicationError, Reduction, mpi_host, mpi_large, shared_memory
 from collectives.communicator import Communicator
 from collectives.mpi import MpiCommunicator
 from collectives.mpi_host import HostMemory
@@ -95,7 +95,7 @@ def test_without_room_for_memory_to_share_mpi_reduces(
     through_memory: MpiCommunicator, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     if through_memory.rank == 0:
-        monkeypatch.setattr(mpi_host, "FOLDER", str(tmp_path / "missing"))
+        monkeypatch.setattr(shared_memory, "FOLDER", str(tmp_path / "missing"))
     assert through_memory.all_reduce((3,), np.int32)(np.ones(3, np.int32)).tolist() == [through_memory.size] * 3
 
 
@@ -174,7 +174,7 @@ def test_a_second_thread_in_the_same_group_is_an_error_at_once_and_for_all() -> 
 def test_memory_that_ranks_share_never_has_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from mpi4py import MPI
 
-    monkeypatch.setattr(mpi_host, "FOLDER", str(tmp_path))
+    monkeypatch.setattr(shared_memory, "FOLDER", str(tmp_path))
     listed: list[list[str]] = []
     allocate = os.posix_fallocate
 
