@@ -42,6 +42,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="say whether a difference is rounding (then status 0), and which side is nearer to the right values",
     )
+    parser.add_argument(
+        "--gradient",
+        action="store_true",
+        help="PROGRAM is FILE.py:FUNCTION, a JAX function of --inputs: compare its gradient with finite differences",
+    )
     options.valued(parser, "--tolerance", float, "ULPS", "units in the last place of an array's largest element", 256.0)
 
 
@@ -49,6 +54,8 @@ def run(args: argparse.Namespace) -> int:
     import spmd
     from spmd.io import arguments
 
+    if args.gradient:
+        return _gradient(args)
     if len(args.programs) > 2:
         raise spmd.UsageError(f"spmd compare takes one program or two, got {len(args.programs)}")
     modules = [spmd.load(path) for path in args.programs]
@@ -71,6 +78,38 @@ def run(args: argparse.Namespace) -> int:
     )
     print(found)
     return 0 if found.equal else 1
+
+
+def _gradient(args: argparse.Namespace) -> int:
+    """The exit status of comparing a JAX function's gradient with differences of its values."""
+    import runpy
+
+    import numpy as np
+
+    import spmd
+
+    path, colon, name = args.programs[0].rpartition(":")
+    if len(args.programs) > 1 or not colon or not args.inputs:
+        raise spmd.UsageError("--gradient takes FILE.py:FUNCTION, and --inputs of its arguments")
+    try:
+        from spmd.jax import compare_gradient
+    except ImportError:
+        raise spmd.UsageError("--gradient needs JAX: pip install 'spmd[jax]'") from None
+    try:
+        function = runpy.run_path(path, run_name="<compare>").get(name)
+    except OSError as error:
+        raise spmd.UsageError(f"--gradient: {error}") from None
+    if not callable(function):
+        raise spmd.UsageError(f"--gradient: {path} has no function {name}")
+    arrays = [array for file in args.inputs for array in _arrays(np.load(file))]
+    found = compare_gradient(function, *arrays, seed=args.random)
+    print(found)
+    return 0 if found else 1
+
+
+def _arrays(loaded: Any) -> list[Any]:
+    """The array of an .npy file, or those of an .npz file in their order."""
+    return list(loaded.values()) if hasattr(loaded, "values") else [loaded]
 
 
 def _way(name: str) -> str | Callable[..., Any]:

@@ -10,7 +10,9 @@ import numpy as np
 from spmd.comparison.distance import farthest
 from spmd.comparison.retyped import PRIMES, Residues, Rewriter, is_float
 from spmd.comparison.sides import Side, function_of
+from spmd.compiler.transforms.inline import inline
 from spmd.errors import CompileError
+from spmd.ir import Module
 from spmd.support.arrays import Array
 
 #: Units of the last place of 64-bit floats up to which programs in them agree: what single precision cannot see.
@@ -76,6 +78,12 @@ def exactness(left: Side, right: Side, inputs: Sequence[Array], beside: Sequence
     found = [farthest(ours, theirs) for ours, theirs in zip(*wide, strict=True)]
     same_wide = all(each is None or each[1].relative <= _WIDE_ROUNDING for each in found)
     return Exactness(same_formula, same_wide, _errors(left, right, (inputs, beside), wide), obstacle)
+
+
+def widened(module: Module) -> Module:
+    """`module`, of one process, with 64-bit floats in place of all others."""
+    flat = inline(module, module.function("main"))
+    return module.with_ops([function_of(Rewriter().block(flat.body, {}))])
 
 
 def _errors(

@@ -13,8 +13,16 @@ from spmd.jax import _installed as _installed
 from spmd.jax import trees as _trees  # noqa: F401  (checkpoints learn JAX's trees)
 from spmd.jax.checking import CommunicationWarning
 from spmd.jax.exporting import export
+from spmd.jax.gradients import compare_gradient
 from spmd.jax.jitting import jit
 from spmd.jax.local_arrays import make_array_from_process_local_data
 from spmd.jax.simulating import simulate
 
-__all__ = ["CommunicationWarning", "export", "jit", "make_array_from_process_local_data", "simulate"]
+__all__ = [
+    "CommunicationWarning",
+    "compare_gradient",
+    "export",
+    "jit",
+    "make_array_from_process_local_data",
+    "simulate",
+]
