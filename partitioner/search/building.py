@@ -127,7 +127,10 @@ class _Builder:
 
     # --- nodes ---
 
-    def _dimension(self, node: int, size: int) -> int:
+    def _dimension(self, node: int, size: int) -> int | None:
+        """A new dimension of a node; None for one of size 1, which nothing cuts."""
+        if size <= 1:
+            return None
         self.sizes.append(size)
         self.owners.append(node)
         return self.dimensions.new()
@@ -186,11 +189,11 @@ class _Builder:
     def _is_same(self, first: _Home, second: _Home) -> bool:
         if self.nodes.find(first.node) != self.nodes.find(second.node):
             return False
-        pairs = zip(first.dimensions, second.dimensions, strict=True)
-        return all(
-            one is not None and other is not None and self.dimensions.find(one) == self.dimensions.find(other)
-            for one, other in pairs
-        )
+
+        def root(dimension: int | None) -> int | None:
+            return None if dimension is None else self.dimensions.find(dimension)
+
+        return list(map(root, first.dimensions)) == list(map(root, second.dimensions))
 
     def _give_back(self, result: Spec, argument: Spec | None, end: int) -> None:
         self.home(result)
@@ -221,16 +224,16 @@ class _Builder:
             return
         rule, node = edge.rule, self.nodes.new()
         factors = [self._dimension(node, size) for size in rule.sizes]
-        for factor, kind in enumerate(rule.kinds):
-            if kind not in (PASS, REDUCE):
-                self.uncut.add(factors[factor])
+        for dimension, kind in zip(factors, rule.kinds, strict=True):
+            if kind not in (PASS, REDUCE) and dimension is not None:
+                self.uncut.add(dimension)
         for mapping in rule.tensors:
             for several in mapping:
-                wide = [factor for factor in several if rule.sizes[factor] > 1]
-                self.uncut.update(factors[factor] for factor in wide[1:])
+                wide = [found for factor in several if (found := factors[factor]) is not None]
+                self.uncut.update(wide[1:])
         follows = self._follows(edge)
         for spec, mapping in zip(edge.specs[: edge.count], rule.operands, strict=True):
-            home, dimensions = self.home(spec), _major(mapping, factors, rule.sizes)
+            home, dimensions = self.home(spec), _major(mapping, factors)
             if not (follows and home.soft and self._join(node, dimensions, home)):
                 self.uses.setdefault(spec, []).append(_Home(node, dimensions, (), False))
             if not edge.is_elementwise:
@@ -240,15 +243,16 @@ class _Builder:
             self.updated[edge.specs[edge.count]] = self.updated.get(edge.specs[0], edge.specs[0])
         if edge.op is not None:
             seconds = self.seconds(edge.op) * self._times(edge)
-            self.work.append((node, seconds, tuple(factors), edge.name))
+            self.work.append((node, seconds, tuple(each for each in factors if each is not None), edge.name))
 
-    def _results(self, edge: PropagationEdge, node: int, factors: list[int]) -> None:
+    def _results(self, edge: PropagationEdge, node: int, factors: list[int | None]) -> None:
         rule = edge.rule
         soft = (edge.is_elementwise and edge.name != CONSTRAINT) or edge.name in _SOFT
         for spec, mapping in zip(edge.specs[edge.count :], rule.results, strict=True):
             used = {factor for several in mapping for factor in several}
-            summed = tuple(factors[factor] for factor in rule.of_kind(REDUCE) if factor not in used)
-            made = _Home(node, _major(mapping, factors, rule.sizes), summed, soft)
+            reduced = [factors[factor] for factor in rule.of_kind(REDUCE) if factor not in used]
+            summed = tuple(dimension for dimension in reduced if dimension is not None)
+            made = _Home(node, _major(mapping, factors), summed, soft)
             if spec in self.homes:  # read before it is made: a carried value, or one of a sharding group
                 self.uses.setdefault(spec, []).append(made)
             else:
@@ -267,16 +271,18 @@ class _Builder:
 
     def _join(self, node: int, dimensions: tuple[int | None, ...], home: _Home) -> bool:
         """Makes one group of two nodes, dimension by dimension; False where two dimensions of one would become one."""
-        if not dimensions:
-            return False  # numbers are everywhere: they make nothing alike
         pairs = []
         for first, second in zip(dimensions, home.dimensions, strict=True):
             if first is None or second is None:
-                return False
+                if first is not second:
+                    return False
+                continue
             first, second = self.dimensions.find(first), self.dimensions.find(second)
             if self.sizes[first] != self.sizes[second]:
                 return False
             pairs.append((first, second))
+        if not pairs:
+            return False  # numbers are everywhere: they make nothing alike
         is_one = self.nodes.find(node) == self.nodes.find(home.node)
         if is_one and any(first != second for first, second in pairs):
             return False
@@ -398,10 +404,7 @@ def _count(block: Block, times: float, counts: dict[Op, float]) -> None:
                 _count(each, inner, counts)
 
 
-def _major(mapping: Factors, factors: list[int], sizes: Sequence[int]) -> tuple[int | None, ...]:
+def _major(mapping: Factors, factors: list[int | None]) -> tuple[int | None, ...]:
     """The dimension of a node that each of a tensor is: of several factors the first that is wider than 1."""
-    found: list[int | None] = []
-    for several in mapping:
-        wide = [factor for factor in several if sizes[factor] > 1] or list(several[:1])
-        found.append(factors[wide[0]] if wide else None)
-    return tuple(found)
+    wide = ([factors[factor] for factor in several if factors[factor] is not None] for several in mapping)
+    return tuple(found[0] if found else None for found in wide)

@@ -20,6 +20,8 @@ from spmd.support.arrays import Array
 
 #: How far from the best a solution may be, and how many nodes are looked at: no clock, so that all ranks find the same.
 _GAP, _NODES = 5e-3, 200
+#: The part of all computing below which it does not matter what laying a tensor out anew takes.
+_NEGLIGIBLE = 3e-5
 
 
 class Prices(Protocol):
@@ -124,6 +126,7 @@ class Problem:
             np.array([count * model.groups[first].seconds(choice, sizes) for choice in choices])
             for first, count, choices in zip(ties.first, ties.counts, self.choices, strict=True)
         ]
+        self.negligible = _NEGLIGIBLE * sum(float(costs.min()) for costs in self.unary)
         linked = list(filter(None, (self._flow(flow, times) for flow, times in ties.flows.items())))
         for costs in self.unary:
             self.starts.append(len(self.costs))
@@ -133,6 +136,8 @@ class Problem:
             self.rows.add(dict.fromkeys(range(start, start + len(choices)), 1.0), 1, 1)
         for flow, sources, uses in linked:
             self._link(flow, sources, uses)
+        #: Classes that matter to others; of the rest any choice is as good.
+        self.linked = {flow.source for flow, _, _ in linked} | {use.group for _, _, uses in linked for use in uses}
         self.peaks = self._peaks()
 
     def layouts(self, group: int, projection: tuple[int, ...]) -> list[Places]:
@@ -154,7 +159,7 @@ class Problem:
                 continue
             goals = list(dict.fromkeys(wanted))
             table = np.array([[times * self._seconds(flow, layout, goal) for goal in goals] for layout in distinct])
-            if table.max(initial=0.0) > 0.0:
+            if table.max(initial=0.0) > self.negligible:
                 uses.append(Wanted(group, projection, goals, table))
         return (flow, distinct, uses) if uses else None
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import prod
 
@@ -13,7 +13,7 @@ from collectives.operations import AllGather, AllReduce, AllToAll, Operation, Re
 from collectives.reduction import ADD
 from partitioner.mesh import Axes, DeviceMesh
 from spmd.compiler.schedule.costs import Work, work_of_op
-from spmd.ir import Op
+from spmd.ir import Op, Value
 from spmd.predict.machine import Machine
 from spmd.predict.timeline import TrafficPrices
 from spmd.types import TensorType
@@ -30,6 +30,14 @@ _DIVISIONS = frozenset(("stablehlo.divide", "stablehlo.sqrt", "stablehlo.rsqrt",
 _FREE = frozenset(
     ("stablehlo.reshape", "stablehlo.broadcast_in_dim", "stablehlo.iota", "stablehlo.constant", "stablehlo.while")
 )
+#: What an op goes over of a larger value.
+_TOUCHED: dict[str, Callable[[Op], Value]] = {
+    "stablehlo.slice": lambda op: op.results[0],
+    "stablehlo.dynamic_slice": lambda op: op.results[0],
+    "stablehlo.gather": lambda op: op.results[0],
+    "stablehlo.dynamic_update_slice": lambda op: op.operands[1],
+    "stablehlo.scatter": lambda op: op.operands[-1],
+}
 #: Bytes for which collectives are priced; in between by straight lines.
 _BYTES = [float(1 << power) for power in range(6, 40, 2)]
 
@@ -42,14 +50,17 @@ def op_seconds(machine: Machine, op: Op) -> float:
     works = work_of_op(op)
     if works:
         return sum(map(machine.seconds, works))
-    points = max((prod(value.tensor.static_shape) for value in (*op.operands, *op.results)), default=0)
+    touched = _TOUCHED.get(op.name)
+    values = (*op.operands, *op.results) if touched is None else (touched(op),)
+    points = max((prod(value.tensor.static_shape) for value in values), default=0)
     kind, each = "elementwise", 1.0
     if op.name in _FUNCTIONS or op.name.startswith("chlo."):
         kind, each = "function", _FUNCTION
     elif op.name in _DIVISIONS:
         kind, each = "division", 1.0
     computing = machine.seconds(Work(kind, points * each))
-    moved = sum(prod(value.tensor.static_shape) * value.tensor.dtype.itemsize for value in op.results)
+    written = op.results if touched is None else values
+    moved = sum(prod(value.tensor.static_shape) * value.tensor.dtype.itemsize for value in written)
     return computing + machine.writing(moved, moved) / 2
 
 

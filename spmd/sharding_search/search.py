@@ -26,7 +26,7 @@ from spmd.types import TensorType
 
 #: Ops whose pricing is worth it all told, and the least and the most layouts that are priced. No clock: all ranks and
 #: all runs find the same.
-_OPS, _LEAST, _MOST = 24_000, 6, 200
+_OPS, _LEAST, _MOST = 24_000, 4, 200
 #: By how much a layout must be better to be taken in place of another.
 _BETTER = 1e-3
 #: How often propagation is looked at again after what it lays out in another way was told; and the share of the largest
@@ -49,6 +49,8 @@ class Search:
     network: Network | None
     memory: float | None = None
     priced: list[PricedLayout] = field(default_factory=list)
+    #: Classes of groups that it matters how they are laid out.
+    linked: set[int] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         entry = self.module.function(self.function)
@@ -108,7 +110,9 @@ class Search:
 
     def solutions(self) -> Iterator[ProgramLayout]:
         """What the integer program finds, with the values told that need it, and without."""
-        for solution in self._solved_by_limits(Problem(self.model, self.ties, self.prices)):
+        problem = Problem(self.model, self.ties, self.prices)
+        self.linked = problem.linked
+        for solution in self._solved_by_limits(problem):
             if solution is not None:
                 yield self._constrained(solution)
                 yield self._solved(solution)
@@ -171,7 +175,7 @@ class Search:
     def _solved(self, solution: Solution) -> ProgramLayout:
         places: list[Places | None] = []
         for index, tensor in enumerate(self.model.arguments):
-            if tensor is None or index in self.given:
+            if tensor is None or index in self.given or self.ties.classes[tensor.group] not in self.linked:
                 places.append(None)
             else:
                 choice = solution.choices[self.ties.classes[tensor.group]]
