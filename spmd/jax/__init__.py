@@ -11,6 +11,7 @@ Only this package imports JAX (the extra ``jax``).
 
 from spmd.jax import _installed as _installed
 from spmd.jax import trees as _trees  # noqa: F401  (checkpoints learn JAX's trees)
+from spmd.jax.auto import AUTO
 from spmd.jax.checking import CommunicationWarning
 from spmd.jax.exporting import export
 from spmd.jax.gradients import compare_gradient
@@ -19,6 +20,7 @@ from spmd.jax.local_arrays import make_array_from_process_local_data
 from spmd.jax.simulating import simulate
 
 __all__ = [
+    "AUTO",
     "CommunicationWarning",
     "compare_gradient",
     "export",

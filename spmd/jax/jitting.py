@@ -31,6 +31,9 @@ class JitOptions(CompileOptions, total=False):
     replicated: Names
     replicated_results: bool | int | Sequence[int]
     as_jax: bool
+    mesh: Mapping[str, int] | None
+    in_shardings: Tree
+    memory: float | str | None
 
 
 @overload
@@ -53,6 +56,9 @@ def jit(
     replicated: Names = (),
     replicated_results: bool | int | Sequence[int] = (),
     as_jax: bool = False,
+    mesh: Mapping[str, int] | None = None,
+    in_shardings: Tree = None,
+    memory: float | str | None = None,
     **options: Unpack[CompileOptions],
 ) -> Tree:
     """Makes a JAX function run on the ranks of a job; also a decorator.
@@ -77,6 +83,11 @@ def jit(
         is suspected a CommunicationWarning.
     :param replicated_results: numbers of results that are to be the same on all processes, or True for all of them.
     :param as_jax: results are jax.Arrays; by default NumPy arrays, which JAX takes as well.
+    :param mesh: sizes of axes by name, major first, for a function of the global view that has no mesh of its own: how
+        it is laid out is searched for, as by `spmd.autoshard`; `step.plan` says what was chosen.
+    :param in_shardings: "auto", or a tree like the positional arguments with spmd.jax.AUTO for the leaves that the
+        search lays out, and a jax.sharding.PartitionSpec (None: whole on all processes) for others.
+    :param memory: bytes that a process has, a number or a text such as "16GB", which the layout must fit.
     :param options: those of spmd.compile.
     :raises UsageError: for axes, static arguments and leaves that are none, and a number of ranks that does not fit.
     """
@@ -84,9 +95,22 @@ def jit(
 
     def jitted(function: UserFunction) -> JittedFunction:
         plain, statics = function_and_statics(function, static_argnums, static_argnames, "spmd.jax.jit")
+        if mesh is None and in_shardings is not None:
+            raise UsageError(
+                "in_shardings is an option of jax.jit: spmd.jax.jit takes what jax.jit(f, in_shardings=...) gives, or "
+                "in_shardings with a mesh over which a layout is searched for"
+            )
+        if mesh is not None and (axes is not None or grid is not None):
+            raise UsageError("spmd.jax.jit takes a mesh, or the axes or the grid of the view of one process")
         _check_options(as_jax, options)
         declared = Declared(_arguments(replicated), replicated_results)
-        return JittedFunction(plain, _all_axes(axes, grid), statics, as_jax, options, donated, declared)
+        layout = None
+        if mesh is not None:
+            from spmd.jax.searched import searched  # imported late: only a search needs its solver
+
+            layout = searched(mesh, in_shardings, memory)
+        axes_of_all = _all_axes(axes, grid)
+        return JittedFunction(plain, axes_of_all, statics, as_jax, options, donated, declared, layout)
 
     return jitted if function is None else jitted(function)
 
@@ -105,7 +129,7 @@ def _check_options(as_jax: object, options: CompileOptions) -> None:
     """UsageError for what are no options of jit and of spmd.compile."""
     if not isinstance(as_jax, bool):
         raise UsageError(f"as_jax is True or False, got {as_jax!r}")
-    of_jax = sorted({"in_shardings", "out_shardings"}.intersection(options))
+    of_jax = sorted({"out_shardings"}.intersection(options))
     if of_jax:
         raise UsageError(
             f"{of_jax[0]} is an option of jax.jit: spmd.jax.jit takes what jax.jit(f, {of_jax[0]}=...) gives"

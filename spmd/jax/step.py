@@ -28,7 +28,9 @@ from spmd.support.arrays import Tree, UserFunction
 from spmd.support.usage import kind_of
 
 if TYPE_CHECKING:
+    from spmd.jax.searched import Searched
     from spmd.predict.prediction import Prediction
+    from spmd.sharding_search.plan import Plan
     from spmd.viewing.view import View
 
 _flatten = jax.tree_util.tree_flatten
@@ -57,6 +59,7 @@ class JittedFunction:
         options: Mapping[str, Tree],
         donated: Selected,
         declared: Declared | None = None,
+        searched: Searched | None = None,
     ) -> None:
         functools.update_wrapper(self, function)
         self._function = function
@@ -67,6 +70,8 @@ class JittedFunction:
         self._options = dict(options)
         self._donated = donated
         self._declared = declared or Declared()
+        self._searched = searched
+        self._plan: Plan | None = None
         self._programs = Programs(self._compile)
         self._last: Compiled | None = None
         self._last_generation = 0  # of the ranks, at the last call
@@ -165,6 +170,16 @@ class JittedFunction:
         """How the leaves of such a tree are cut, as `spmd.checkpoint` takes it: a tree of Layouts."""
         return self._programs.apply("shardings", tree)
 
+    @property
+    def plan(self) -> Plan:
+        """The layout that was searched for, of the program compiled last: see `spmd.autoshard`."""
+        if self._plan is None:
+            raise UsageError(
+                "there is a plan once a program was compiled, by a call or by `executable`, of a function that "
+                'spmd.jax.jit was given a mesh for and in_shardings="auto"'
+            )
+        return self._plan
+
     def __repr__(self) -> str:
         return described("spmd.jax.jit", self._function, self._axes)
 
@@ -201,7 +216,11 @@ class JittedFunction:
 
     def _compile(self, forms: tuple[AbstractLeaf, ...], tree: Tree, static: tuple[Tree, ...]) -> Compiled:
         insert = functools.partial(self._statics.insert, static)
-        lowered = lower(self._function, self.axes, insert, tree, forms)
+        searched = self._searched
+        processes = None if searched is None else searched.processes
+        lowered = lower(self._function, self.axes, insert, tree, forms, processes)
+        if searched is not None:
+            lowered, self._plan = searched.lay_out(lowered, tree)
         refuse_axes(self._function, self._axes, lowered.is_global, "spmd.jax.jit")
         replicated = self._statics.leaves_of(self._declared.arguments, tree)
         donated = self._statics.leaves_of(self._donated, tree)

@@ -54,19 +54,27 @@ class Lowered:
         return {"donate": places} if places else {}
 
 
-def lower(function: UserFunction, axes: Axes, insert: Insert, tree: Tree, forms: Sequence[AbstractLeaf]) -> Lowered:
+def lower(
+    function: UserFunction,
+    axes: Axes,
+    insert: Insert,
+    tree: Tree,
+    forms: Sequence[AbstractLeaf],
+    processes: int | None = None,
+) -> Lowered:
     """Lowers `function` for arguments whose tree (args, kwargs) is `tree` and whose leaves have `forms`.
 
-    `insert` puts what is static among the arguments.
+    `insert` puts what is static among the arguments. `processes`: of the global view of a function that has no mesh.
     """
     args, kwargs = jax.tree.unflatten(tree, [form.struct for form in forms])
-    is_cut = any(form.sharding is not None for form in forms)
+    is_cut = processes is not None or any(form.sharding is not None for form in forms)
     traced, is_global = _trace(function, axes, insert, args, kwargs, is_cut)
     lowered = lower_traced(traced)
     module = module_of(lowered, name_of(function))
     if not is_global:
         drop_shardings(module)
-    processes = mesh_size(module) if is_global else math.prod(size for _, size in axes)
+    if processes is None:
+        processes = mesh_size(module) if is_global else math.prod(size for _, size in axes)
     set_processes(module, processes)
     kept = lowered._lowering.compile_args.get("kept_var_idx", range(len(forms)))
     results, out_tree = jax.tree.flatten(traced.out_info)

@@ -80,6 +80,20 @@ def annotated(module: Module, mesh: Op, layout: ProgramLayout, function: str) ->
     return module.with_ops([mesh, copy, *others], discardable)
 
 
+def with_given(module: Module, mesh: Op, specs: Mapping[int, Spec], function: str) -> Module:
+    """`module` with shardings on those arguments of `function` that are told, and nothing else."""
+    if not specs:
+        return module
+    entry = module.function(function)
+    attributes = dict(entry.attributes)
+    attributes["arg_attrs"] = tuple(
+        DictAttr(_with_sharding(dict(entries), specs[index], type, mesh, False) if index in specs else dict(entries))
+        for index, (type, entries) in enumerate(zip(entry.type.inputs, entry.argument_attributes, strict=True))
+    )
+    copy = entry.clone((), attributes=attributes)
+    return module.with_ops([mesh, *(copy if op is entry else op for op in module.body.ops if not _is_mesh(op, mesh))])
+
+
 def _with_inner(module: Module, mesh: Op, inner: Sequence[tuple[Op, Spec]]) -> Module:
     """`module` with shardings on the results of some of its ops."""
     if not inner:

@@ -253,7 +253,7 @@ BAD: list[tuple[Any, dict[str, Any], tuple[Any, ...], str]] = [
     (lambda x: x, {"donate_argnames": "z"}, (ONES,), "donate_argnames has 'z', which is no parameter"),
     (lambda x, n: x, {"donate_argnames": "n", "static_argnums": 1}, (ONES, 1), "donate_argnames has 'n', .* static"),
     (lambda x: x, {"as_jax": "yes"}, (ONES,), "as_jax is True or False, got 'yes'"),
-    (lambda x: x, {"in_shardings": None}, (ONES,), "in_shardings is an option of jax.jit"),
+    (lambda x: x, {"in_shardings": "auto"}, (ONES,), "in_shardings is an option of jax.jit"),
     (lambda x: x, {"static_argnums": 3}, (ONES,), "static_argnums has 3, and the function takes 1 arguments"),
     (lambda x, n: x, {"static_argnums": -3}, (ONES, 1), "static_argnums has -3, and the function takes 2 arguments"),
     (lambda x: x, {"static_argnames": 3}, (ONES,), "static_argnames is a name or a sequence of names, got 3"),

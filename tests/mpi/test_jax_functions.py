@@ -222,3 +222,19 @@ def test_a_mesh_of_this_process_s_devices_is_explained() -> None:
     if SIZE > 1:
         with pytest.raises(spmd.UsageError, match=r"a mesh of jax\.devices\(\) .* jax\.sharding\.AbstractMesh\("):
             step(np.zeros(4))
+
+
+def test_a_layout_that_is_searched_for_is_the_same_on_all_ranks_and_right() -> None:
+    def step(params: Any, batch: Any) -> Any:
+        value, slopes = jax.value_and_grad(loss)(params, batch)
+        return sgd(params, slopes), value
+
+    rows = 8 * SIZE
+    auto = spmd.jax.jit(step, mesh={"x": SIZE}, in_shardings="auto") if SIZE > 1 else spmd.jax.jit(step)
+    given, _ = auto(params(), batch(rows))
+    given, _ = auto(given, batch(rows))  # the state comes back as it was given
+    first, _ = step(params(), batch(rows))
+    close(auto.unshard(given) if SIZE > 1 else given, step(first, batch(rows))[0])
+    if SIZE > 1:
+        plans = MPI.COMM_WORLD.allgather(auto.plan.explain())
+        assert set(plans) == {plans[0]}
