@@ -13,9 +13,10 @@
   };
 
   const bar = (x1, x2, row, kind, text, more) =>
-    svg("rect", { class: "bar", x: x1, y: TOP + row * ROW + 3, width: Math.max(0.3, x2 - x1), height: ROW - 10, fill: COLOURS[kind], ...more }, svg("title", {}, text));
+    svg("rect", { class: "bar", x: x1, y: TOP + row * ROW + 3, width: Math.max(kind === "compute" ? 0.3 : 1, x2 - x1), height: ROW - 10, fill: COLOURS[kind], "data-kind": kind, ...more }, svg("title", {}, text));
 
-  // Bars of a track in view; those too thin to be seen are drawn together with what is next to them.
+  // Bars of a track in view. Those too thin to be seen are drawn together with what is next to them, and communication
+  // above computing: there is little of it, and it is what one looks for.
   const bars = (moments, row, x) => {
     const drawn = [];
     let last = { end: -1, kind: "" };
@@ -26,7 +27,7 @@
       drawn.push(bar(x1, x2, row, kind, text, attributes));
       last = { end: x2, kind };
     }
-    return drawn;
+    return drawn.sort((a, b) => (a.dataset.kind !== "compute") - (b.dataset.kind !== "compute"));
   };
 
   const predicted = (data, track) =>
