@@ -75,8 +75,8 @@ _NAMED = {
         Processor("x86-64-v2", _X86_64, "x86-64-v2", _V2, has_fma=False, has_half=False),
         Processor("x86-64-v3", _X86_64, "x86-64-v3", _V3, 256),
         Processor("x86-64-v4", _X86_64, "x86-64-v4", (*_V4, "-prefer-256-bit"), 512, 32),
-        Processor("aarch64-linux-gnu", "aarch64-unknown-linux-gnu", "generic", ("+neon",), 128, 32),
-        Processor("arm64-apple-darwin", "arm64-apple-macosx11.0.0", "apple-m1", ("+neon",), 128, 32),
+        Processor("aarch64-linux-gnu", "aarch64-unknown-linux-gnu", "generic", (), 128, 32),
+        Processor("arm64-apple-darwin", "arm64-apple-macosx11.0.0", "apple-m1", (), 128, 32),
     )
 }
 #: Names of targets, for people to choose among.
