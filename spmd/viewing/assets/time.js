@@ -42,6 +42,20 @@
       return found;
     });
 
+  // A line under what the step's length hangs on.
+  const underline = (track, critical, row, x) => {
+    const y = TOP + row * ROW + ROW - 3;
+    const parts = [];
+    for (const [number, , begins, ends] of track.moments) {
+      if (!critical.has(number) || ends < state.from || begins > state.to) continue;
+      const [x1, x2] = [Math.max(LEFT, x(begins)), Math.min(LEFT + WIDTH, x(ends))];
+      const last = parts[parts.length - 1];
+      if (last && x1 - last[1] < 0.5) last[1] = x2;
+      else parts.push([x1, x2]);
+    }
+    return svg("path", { class: "critical", d: parts.map(([x1, x2]) => `M${x1} ${y}H${x2}`).join("") || "M0 0" });
+  };
+
   const measured = (data, track) =>
     track.events.map(([name, place, begins, duration, kind]) => {
       const told = `${data.text(name)}\n${data.text(place)}\n${view.seconds(duration / 1e9)}`;
@@ -78,7 +92,9 @@
       rows.push(...bars(moments, row, x));
       row++;
     };
+    const critical = new Set((data.timeline ? data.timeline.critical : []).map(([unit]) => unit));
     for (const track of data.timeline ? data.timeline.tracks : []) {
+      rows.push(underline(track, critical, row, x));
       const many = track.ranks.length > 1 ? ` and ${track.ranks.length - 1} like it` : "";
       add(`rank ${track.rank}${many}`, `predicted, ranks ${view.ranks(track.ranks)}`, predicted(data, track));
     }
@@ -136,7 +152,7 @@
   const legend = (data) => {
     const kinds = [["compute", "computing"], ["collective", "communicating"], ["start", "communication beside computing"], ["wait", "waiting for others"]];
     if (data.measured) kinds.push(["measured", "measured"]);
-    return el("p", { class: "legend" }, kinds.map(([kind, text]) => [el("i", { style: `background:${COLOURS[kind]}` }), `${text} `]));
+    return el("p", { class: "legend" }, kinds.map(([kind, text]) => [el("i", { style: `background:${COLOURS[kind]}` }), `${text} `]), el("i", { class: "underline" }), "what the step's length hangs on");
   };
 
   const panel = {
