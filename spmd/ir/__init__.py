@@ -1,9 +1,9 @@
 """The program as data: modules, functions, regions, blocks, ops, values.
 
-The shape is MLIR's: an op has operands, attributes, regions and results; a region has blocks; a block has arguments
-and ops. `Module` and `Function` are ops with names for their parts. Source: specification, "Programs".
+The structure is MLIR's: an op has operands, attributes, regions and results; a region has blocks; a block has arguments
+and ops. `Module` and `Function` are ops with named accessors for their parts. Source: specification, "Programs".
 
-One vocabulary, which the files of this folder define and everybody reads from here.
+The modules of this folder define these classes; other packages import them from `spmd.ir`.
 """
 
 from spmd.ir.copying import captured_values, copy_arguments, copy_block, copy_op

@@ -1,7 +1,7 @@
 """Attributes as MLIR has them: the generic constants an op's dictionary holds.
 
-An op's declaration decodes the ones it knows into plain Python values (dialects/core.py); everything else keeps
-this form, so that what nobody understands is still printed as it was read. Source: specification, "Constants";
+An op's declared attributes are decoded into plain Python values (dialects/core.py); all others keep this form, so
+that attributes of unknown dialects are printed as they were read. Source: specification, "Constants";
 MLIR's builtin attributes for the spelling.
 """
 
@@ -25,16 +25,20 @@ class Attribute:
 
 @dataclass(frozen=True, slots=True)
 class UnitAttr(Attribute):
-    """Present or absent; carries nothing."""
+    """A unit attribute: present or absent, without a value."""
 
 
 @dataclass(frozen=True, slots=True)
 class BoolAttr(Attribute):
+    """`true` or `false`."""
+
     value: bool
 
 
 @dataclass(frozen=True, slots=True)
 class IntegerAttr(Attribute):
+    """`value : type`, of an integer or index type."""
+
     value: int
     type: Type
 
@@ -48,6 +52,7 @@ class FloatAttr(Attribute):
 
     @property
     def value(self) -> float:
+        """The number that `bits` encodes in `type`."""
         width = self.type.dtype.itemsize
         raw = np.frombuffer(self.bits.to_bytes(width, "little"), dtype=self.type.dtype)
         return float(raw[0])
@@ -62,6 +67,7 @@ class StringAttr(Attribute):
 
     @property
     def value(self) -> str:
+        """The bytes decoded as UTF-8."""
         return self.data.decode("utf-8", "surrogateescape")
 
 
@@ -73,21 +79,28 @@ class SymbolRefAttr(Attribute):
 
     @property
     def root(self) -> str:
+        """The first symbol of the path."""
         return self.path[0]
 
 
 @dataclass(frozen=True, slots=True)
 class TypeAttr(Attribute):
+    """A type used as an attribute."""
+
     type: Type
 
 
 @dataclass(frozen=True, slots=True)
 class ArrayAttr(Attribute):
+    """`[...]`: a list of attributes."""
+
     elements: tuple[Attribute, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class DictAttr(Attribute):
+    """`{name = value, ...}`: attributes by name."""
+
     entries: Mapping[str, Attribute]
 
     def __hash__(self) -> int:
@@ -106,7 +119,7 @@ class DenseArrayAttr(Attribute):
 class DenseAttr(Attribute):
     """`dense<...> : tensor<...>`: a read-only array of the tensor type's dtype and shape.
 
-    A splat is a broadcast view of one element (all strides 0), which is how printing knows it.
+    A splat is a broadcast view of one element (all strides 0), by which the printer recognizes it.
     """
 
     array: Array
@@ -140,27 +153,27 @@ class EnumAttr(Attribute):
 
 @dataclass(frozen=True, slots=True)
 class OpaqueAttr(Attribute):
-    """An attribute of a dialect nobody here knows: its text."""
+    """An attribute of an unknown dialect, kept as its text."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class LocationAttr(Attribute):
-    """`loc(...)` where an attribute stands: its text."""
+    """`loc(...)` used as an attribute, kept as its text."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class AffineMapAttr(Attribute):
-    """`affine_map<...>` or `affine_set<...>`: its text."""
+    """`affine_map<...>` or `affine_set<...>`, kept as its text."""
 
     text: str
 
 
 def same_bits(left: Array, right: Array) -> bool:
-    """Whether two arrays of one dtype and shape hold the same bytes (NaN payloads and signed zeros told apart)."""
+    """Whether two arrays of one dtype and shape hold the same bytes (NaN payloads and signs of zeros count)."""
     if left.shape != right.shape or left.dtype != right.dtype:
         return False
     if is_splat(left) and is_splat(right):
@@ -169,9 +182,9 @@ def same_bits(left: Array, right: Array) -> bool:
 
 
 def aligned(array: Array) -> Array:
-    """`array` at an address that its elements ask for: a read-only copy when it is seen in a file, at any address.
+    """`array`, aligned for its dtype: a read-only copy when it is an unaligned view of a mapped file.
 
-    One element seen everywhere stays one.
+    A broadcast view of one element (a splat) stays one.
     """
     if array.flags.aligned:
         return array
@@ -183,7 +196,7 @@ def aligned(array: Array) -> Array:
 
 
 def is_splat(array: Array) -> bool:
-    """Whether all elements of `array` lie at one place in memory: it has one element, or sees one many times."""
+    """Whether all elements of `array` share one address: it has one element, or is a broadcast view of one."""
     return array.size == 1 or (array.size > 0 and not any(array.strides))
 
 

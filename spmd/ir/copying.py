@@ -1,4 +1,4 @@
-"""Copies of blocks and ops, and what of outside they use."""
+"""Copies of blocks and ops, and the outer values that they use."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from spmd.ir.values import Block, NumberedValue, Region, Value
 
 
 def copy_arguments(block: Block, values: dict[Value, Value]) -> Block:
-    """A block that has only the arguments of `block`; `values` is filled with them."""
+    """An empty block with copies of the arguments of `block`, which are added to `values`."""
     copy = Block(argument.type for argument in block.arguments)
     for old, new in zip(block.arguments, copy.arguments, strict=True):
         new.name_hint = old.name_hint
@@ -18,14 +18,14 @@ def copy_arguments(block: Block, values: dict[Value, Value]) -> Block:
 
 
 def copy_block(block: Block, values: dict[Value, Value]) -> Block:
-    """A deep copy of `block`; `values` maps outer values and is filled with the copies."""
+    """A deep copy of `block`; `values` maps outer values to their replacements, and the copies are added to it."""
     copy = copy_arguments(block, values)
     copy.ops = [copy_op(op, values) for op in block.ops]
     return copy
 
 
 def copy_op(op: Op, values: dict[Value, Value]) -> Op:
-    """A deep copy of `op`, its operands looked up in `values` (an unmapped one stays)."""
+    """A deep copy of `op`, its operands mapped by `values` (an unmapped operand stays)."""
     operands = [values.get(operand, operand) for operand in op.operands]
     regions = [Region(copy_block(block, values) for block in region.blocks) for region in op.regions]
     clone = op.clone(operands, regions=regions)

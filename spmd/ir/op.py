@@ -1,4 +1,4 @@
-"""Operations: what a program does, small enough that there may be millions. Source: specification, "Programs"."""
+"""Operations, stored compactly: a program may have millions. Source: specification, "Programs"."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ if TYPE_CHECKING:
     from spmd.dialects.core import OpDef
 
 
-#: What a declared attribute decodes to: the Python value that its kind says (spmd/dialects/kinds.py).
+#: The decoded value of a declared attribute, of the Python type that its kind defines (spmd/dialects/kinds.py).
 AttributeValue: TypeAlias = Any
 #: The attributes of an op that has none.
 NO_ATTRIBUTES: Mapping[str, AttributeValue] = MappingProxyType({})
 
 
 class SourcePage(Protocol):
-    """A stretch of the text or file that ops were read from: knows the places in it by small numbers."""
+    """A range of the text or file that ops were read from; maps token numbers to locations."""
 
     def location(self, token: int) -> Location:
-        """The place of token `token` of the page."""
+        """The location of token `token` of the page."""
 
     def name_hint(self, token: int) -> str | None:
-        """The name, without `%`, of the one result of the op whose own name is token `token`."""
+        """The name, without `%`, of the only result of the op whose name is token `token`."""
 
     def debug_location(self, token: int) -> str | None:
-        """The text of the op's `loc(...)`, where it is not kept with the op itself."""
+        """The text of the op's `loc(...)`, where the op itself does not hold it."""
 
 
 class OpPrinter(Protocol):
-    """What gives an op's text: see `Op.to_string`."""
+    """A function that prints an op: see `Op.to_string`."""
 
     def __call__(self, op: Op, *, generic: bool = False, keep_names: bool = False, debug_info: bool = False) -> str: ...
 
@@ -45,13 +45,13 @@ _printers: list[OpPrinter] = []
 
 
 def register_printer(printer: OpPrinter) -> None:
-    """Makes `printer` what prints ops: the syntax, which stands above, does so when it is loaded."""
+    """Registers `printer` as the printer of ops: `spmd.syntax`, a higher layer, calls this when it is imported."""
     _printers.append(printer)
 
 
 @dataclass(frozen=True, slots=True)
 class OpExtras:
-    """What few ops have. Equal ones may be shared: nothing in it changes."""
+    """The rarely used fields of an op. Immutable, so equal instances may be shared."""
 
     name: str = ""  # of an op without a declaration
     results: tuple[Value, ...] | None = None  # of an op that has not just one
@@ -64,7 +64,7 @@ class OpExtras:
 _NO_EXTRAS = OpExtras()
 _NO_RESULTS = OpExtras(results=())
 
-#: Classes of ops that have names for their parts, by the op's name: each is filed where it is defined.
+#: Subclasses of `Op` with named accessors, by op name; the module that defines one registers it here.
 OP_CLASSES: dict[str, type[Op]] = {}
 
 
@@ -73,15 +73,15 @@ class Op(Value):
 
     `attributes` holds the values of declared attributes, decoded to plain Python (int, str, tuple, array, ...);
     `discardable` every other attribute in MLIR's form. `definition` is the declaration, None for an op of an
-    unknown dialect, whose attributes are then all in `discardable`.
+    unknown dialect, all of whose attributes are in `discardable`.
 
-    Programs have very many ops, so an op is small: what it is made of is tuples and mappings that equal ops share.
-    They are never changed, only put in place of others. How the slots are packed is known in this class alone:
+    Programs have very many ops, so an op is small: it holds tuples and mappings that equal ops share, which are
+    replaced, never modified. The packing of the slots is private to this class:
 
-    _operands   the value of one operand itself, a tuple of any other number of them
-    _place      a Location; or, for an op that was read, the SourcePage that knows its places by numbers
+    _operands   the operand itself if there is one, else a tuple of operands
+    _place      a Location; or, for an op that was read, the SourcePage that maps its token number to a location
     _token      the number of the op's name on that page
-    _extras     None for most ops, which have one result and nothing else; what the others have besides
+    _extras     None for most ops, which have one result and no rarely used fields; those fields for the others
     """
 
     __slots__ = ("_extras", "_operands", "_place", "_token", "attributes", "definition")
@@ -105,7 +105,7 @@ class Op(Value):
     ) -> None:
         self.definition = definition
         values = tuple(operands)
-        self._operands: Value | tuple[Value, ...] = values[0] if len(values) == 1 else values  # one alone as it is
+        self._operands: Value | tuple[Value, ...] = values[0] if len(values) == 1 else values
         self.attributes = attributes or NO_ATTRIBUTES
         self._place: Location | SourcePage = location
         self._token = 0
@@ -132,7 +132,7 @@ class Op(Value):
         page: SourcePage,
         token: int,
     ) -> Op:
-        """A declared op with one result and nothing else, read at token `token` of `page`: what most ops are."""
+        """A declared op with one result and no regions, read at token `token` of `page`: the common case, made fast."""
         op = Op.__new__(Op)
         op.definition = definition
         op._operands = operands[0] if len(operands) == 1 else tuple(operands)
@@ -152,6 +152,7 @@ class Op(Value):
 
     @property
     def operands(self) -> tuple[Value, ...]:
+        """The values that the op uses, in order."""
         operands = self._operands
         return operands if type(operands) is tuple else (operands,)  # type: ignore[return-value]
 
@@ -161,6 +162,7 @@ class Op(Value):
 
     @property
     def regions(self) -> tuple[Region, ...]:
+        """The nested regions, in order."""
         return self._extras.regions if self._extras is not None else ()
 
     @regions.setter
@@ -169,6 +171,7 @@ class Op(Value):
 
     @property
     def discardable(self) -> Mapping[str, Attribute]:
+        """The attributes that the op's declaration does not name, in MLIR's form."""
         return self._extras.discardable if self._extras is not None else NO_ATTRIBUTES
 
     @discardable.setter
@@ -186,10 +189,10 @@ class Op(Value):
     def debug_location(self, text: str | None) -> None:
         self._extras = replace(self._extras or _NO_EXTRAS, debug_location=text)
 
-    # --- places ---
+    # --- locations ---
 
     def read_at(self, page: SourcePage, token: int) -> None:
-        """Says where the op was read: its name is token `token` of `page`."""
+        """Sets the op's location to token `token` of `page`, at which its name was read."""
         self._place, self._token = page, token
 
     @property
@@ -197,25 +200,25 @@ class Op(Value):
         return self._place if isinstance(self._place, Location) else self._place.location(self._token)
 
     def move(self, location: Location) -> None:
-        """Says that the op stands at `location`, which does not tell its result's name."""
+        """Sets the op's location to `location`, which carries no name for its result."""
         self._place, self._token = location, 0
 
     @property
     def place(self) -> tuple[int, int]:
-        """What ops that were read at one place have in common, as long as one of them lives."""
+        """A key equal for all ops read at one location, valid while one of them lives."""
         return id(self._place), self._token
 
     def stand_at(self, other: Op) -> None:
-        """Says that the op stands where `other` does."""
+        """Copies the location of `other` to this op."""
         self._place, self._token = other._place, other._token
 
     def _stand_for(self, other: Op) -> None:
-        """Takes the place of `other`, and the names of its results."""
+        """Copies the location of `other` and the names of its results to this op."""
         self.stand_at(other)
         if self.is_value and other.is_value:
             if other._extras is not None and other._extras.name_hint is not None:
                 self.name_hint = other._extras.name_hint
-            return  # any other name follows from the place
+            return  # any other name is derived from the location
         for old, new in zip(other.results, self.results, strict=False):
             new.name_hint = old.name_hint
 
@@ -223,7 +226,7 @@ class Op(Value):
 
     @property
     def is_value(self) -> bool:
-        """Whether the op has one result, which it then is."""
+        """Whether the op has one result, in which case the op is that value."""
         return self._extras is None or self._extras.results is None
 
     @property
@@ -241,13 +244,14 @@ class Op(Value):
 
     @property
     def result_types(self) -> list[Type]:
+        """The types of the results, in order."""
         return [value.type for value in self.results]
 
     @property
     def likeness(self) -> tuple[object, ...] | None:
-        """What an op has in common with its likes in one program: declaration, attributes as they are held, and types.
+        """A key that ops with the same declaration, attribute objects and types share within one program.
 
-        None for an op with more than that to it: no result or several, regions, or attributes of others.
+        None for an op with no result or several, with regions, or with discardable attributes.
         """
         if self._extras is not None:
             return None
@@ -258,10 +262,12 @@ class Op(Value):
 
     @property
     def owner(self) -> Op:
+        """The op itself, which defines the value that it is."""
         return self
 
     @property
     def name_hint(self) -> str | None:
+        """The source's name of the only result, without `%`; None where it has none."""
         if self._extras is not None and self._extras.name_hint is not None:
             return self._extras.name_hint
         return None if isinstance(self._place, Location) else self._place.name_hint(self._token)
@@ -270,7 +276,7 @@ class Op(Value):
     def name_hint(self, name: str | None) -> None:
         self._extras = replace(self._extras or _NO_EXTRAS, name_hint=name)
 
-    # --- by the declaration's names ---
+    # --- by declared name ---
 
     def __getitem__(self, name: str) -> AttributeValue:
         """The value of declared attribute `name`, or its declared default."""
@@ -292,7 +298,7 @@ class Op(Value):
         return values[0]
 
     def operand_group(self, name: str) -> tuple[Value, ...]:
-        """The operands declared as `name`, as many as there are."""
+        """The operands declared as variadic `name`."""
         assert self.definition is not None
         return self.operands[self.definition.operand_slice(self, name)]
 
@@ -303,16 +309,17 @@ class Op(Value):
 
     @property
     def operand_types(self) -> list[Type]:
+        """The types of the operands, in order."""
         return [value.type for value in self.operands]
 
     def replace_operands(self, values: Mapping[Value, Value]) -> None:
-        """Reads what `values` has in place of an operand; one that is not in it stays."""
+        """Replaces each operand by its entry in `values`; an operand without an entry stays."""
         operands = self.operands
         if values and not values.keys().isdisjoint(operands):
             self.operands = tuple([values.get(operand, operand) for operand in operands])
 
     def walk(self) -> Iterator[Op]:
-        """This op and all below it, each before what is inside it."""
+        """This op and all ops nested in it, in pre-order."""
         stack: list[Iterator[Op]] = [iter((self,))]
         while stack:
             op = next(stack[-1], None)
@@ -330,7 +337,7 @@ class Op(Value):
         regions: Iterable[Region] | None = None,
         attributes: Mapping[str, AttributeValue] | None = None,
     ) -> Op:
-        """The same op on other operands; result types, regions and attributes replaced where given."""
+        """A copy of the op with other operands; result types, regions and attributes replaced where given."""
         op = new_op(
             self.name,
             operands,
@@ -354,7 +361,7 @@ class Op(Value):
         """The op as text: pretty or generic form.
 
         `keep_names` keeps the source's value names, `debug_info` the `loc(...)` of ops and of blocks' arguments.
-        RuntimeError where no printer is registered: importing `spmd.syntax` does that.
+        RuntimeError where no printer is registered; importing `spmd.syntax` registers one.
         """
         if not _printers:
             raise RuntimeError("no printer of ops is registered: import spmd.syntax")
@@ -362,5 +369,5 @@ class Op(Value):
 
 
 def new_op(name: str, *args: Any, **kwargs: Any) -> Op:
-    """An `Op`, or the class made for ops of that name."""
+    """An `Op`, or an instance of the subclass registered for ops of that name."""
     return OP_CLASSES.get(name, Op)(name, *args, **kwargs)

@@ -1,4 +1,4 @@
-"""Ops that have a name, and names for their parts: functions and modules. Source: specification, "Programs"."""
+"""Symbol ops: functions and modules. Source: specification, "Programs"."""
 
 from __future__ import annotations
 
@@ -19,14 +19,16 @@ class Function(Op, op_name="func.func"):
     """`func.func`."""
 
     __slots__ = ()
-    may_be_value = False  # its type is the function's; a result, which it should not have, stands apart
+    may_be_value = False  # `type` is the function's type, so an (invalid) result cannot be the op itself
 
     @property
     def symbol(self) -> str:
+        """The name, without `@`."""
         return str(self.attributes["sym_name"])
 
     @property
-    def type(self) -> FunctionType:  # type: ignore[override]  # a function is no value
+    def type(self) -> FunctionType:  # type: ignore[override]  # a function is not a value
+        """The types of arguments and results."""
         declared = self.attributes["function_type"]
         assert isinstance(declared, FunctionType)
         return declared
@@ -42,22 +44,26 @@ class Function(Op, op_name="func.func"):
 
     @property
     def is_public(self) -> bool:
+        """Whether other modules may call the function."""
         return bool(self.attributes.get("sym_visibility", "public") == "public")
 
     @property
     def is_declaration(self) -> bool:
+        """Whether the function has no body."""
         return not self.regions or not self.regions[0].blocks
 
     @property
     def body(self) -> Block:
+        """The only block of the body; ValueError for a declaration."""
         return self.regions[0].block
 
     @property
     def arguments(self) -> tuple[Value, ...]:
+        """The arguments of the body."""
         return self.body.arguments
 
     def with_body(self, body: Block, attributes: Mapping[str, AttributeValue] | None = None) -> Function:
-        """A function of the same place and attributes (or these) that does what `body` does."""
+        """A function with the location and attributes of this one (or those given) and the body `body`."""
         function = self.clone((), (), [Region([body])], attributes)
         assert isinstance(function, Function)
         return function
@@ -69,6 +75,7 @@ class Function(Op, op_name="func.func"):
 
     @property
     def result_attributes(self) -> list[Mapping[str, Attribute]]:
+        """The attribute dictionary of each result, empty where it has none."""
         return self._dictionaries("res_attrs", len(self.type.results))
 
     def _dictionaries(self, name: str, count: int) -> list[Mapping[str, Attribute]]:
@@ -91,7 +98,7 @@ class Module(Op, op_name="builtin.module"):
 
     @property
     def advice(self) -> tuple[Diagnostic, ...]:
-        """What the specification's text has against the constants that the module was read with."""
+        """Constraints of the specification that the literals of the module's text break, though MLIR accepts them."""
         return getattr(self, "_advice", ())
 
     @advice.setter
@@ -100,23 +107,26 @@ class Module(Op, op_name="builtin.module"):
 
     @property
     def body(self) -> Block:
+        """The block of the module's ops."""
         return self.regions[0].block
 
     @property
     def symbol(self) -> str | None:
+        """The module's name, without `@`; None where it has none."""
         return self.attributes.get("sym_name")
 
     @property
     def functions(self) -> list[Function]:
+        """The functions at the top level, in order."""
         return [op for op in self.body.ops if isinstance(op, Function)]
 
     @property
     def symbols(self) -> dict[str, Op]:
-        """Ops of this module that have a symbol, by it."""
+        """Ops of this module that have a symbol, by that symbol."""
         return {op.attributes["sym_name"]: op for op in self.body.ops if op.attributes.get("sym_name") is not None}
 
     def with_ops(self, ops: Iterable[Op], discardable: Mapping[str, Attribute] | None = None) -> Module:
-        """A module of the same name, attributes (or these discardable ones) and place that has `ops`."""
+        """A module of `ops` with the name, location and attributes of this one (or these discardable attributes)."""
         module = self.clone((), (), [Region([Block((), ops)])])
         assert isinstance(module, Module)
         if discardable is not None:
@@ -137,7 +147,7 @@ class Module(Op, op_name="builtin.module"):
         return f"<module{name}: {'; '.join(shown) or 'no functions'}{f' on a {grid} grid' if any(counts) else ''}>"
 
     def function(self, name: str) -> Function:
-        """The function `name`; KeyError that lists the ones there are."""
+        """The function `name`; KeyError, which lists the module's functions, when it has none of that name."""
         for function in self.functions:
             if function.symbol == name:
                 return function

@@ -1,4 +1,4 @@
-"""Values, and the blocks and regions that they live in. Source: specification, "Programs"."""
+"""Values, and the blocks and regions that define them. Source: specification, "Programs"."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
 
 class Value:
-    """What an op gives or a block takes.
+    """An op's result or a block's argument.
 
     An op with one result is that result itself; a block's arguments, and the results of an op that has several, are
-    `NumberedValue`s. A plain `Value` is nobody's: it stands for an operand of some type.
+    `NumberedValue`s. A plain `Value` has no owner: it stands for an operand of some type.
     """
 
     __slots__ = ("type",)
@@ -30,7 +30,7 @@ class Value:
 
     @property
     def index(self) -> int:
-        """The place among the values that `owner` defines."""
+        """The index among the values that `owner` defines."""
         return 0
 
     @property
@@ -40,18 +40,18 @@ class Value:
 
     @name_hint.setter
     def name_hint(self, name: str | None) -> None:
-        raise TypeError("a value that nobody defines has no name")
+        raise TypeError("a value without an owner has no name")
 
     @property
     def tensor(self) -> TensorType:
-        """The type, known to be a tensor; TypeError otherwise."""
+        """The type as a `TensorType`; TypeError for any other type."""
         if not isinstance(self.type, TensorType):
             raise TypeError(f"value of type {self.type} where a tensor is needed")
         return self.type
 
     @property
     def defining_op(self) -> Op | None:
-        """The op that gives this value; None for a block argument."""
+        """The op that defines this value; None for a block argument."""
         owner = self.owner
         return None if owner is None or isinstance(owner, Block) else owner
 
@@ -60,7 +60,7 @@ class Value:
 
 
 class NumberedValue(Value):
-    """One of the values that a block takes, or that an op with several results gives."""
+    """An argument of a block, or a result of an op that has several."""
 
     __slots__ = ("_located", "index", "name_hint", "owner")
     owner: Op | Block | None
@@ -81,16 +81,16 @@ class NumberedValue(Value):
         return self._located() if callable(self._located) else self._located
 
     def locate(self, text: str | Callable[[], str | None] | None) -> None:
-        """Says what the text of the argument's `loc(...)` is, or how it is found out when somebody asks."""
+        """Sets the text of the argument's `loc(...)`, or the function that computes it on first use."""
         self._located = text
 
     def locate_like(self, other: NumberedValue) -> None:
-        """Says that the text of the argument's `loc(...)` is that of `other`."""
+        """Copies the `loc(...)` of `other` to this argument."""
         self._located = other._located
 
 
 class Block:
-    """Arguments and a list of ops, the last one the terminator."""
+    """Arguments and a list of ops, the last of which is the terminator."""
 
     __slots__ = ("arguments", "ops")
 
@@ -100,12 +100,13 @@ class Block:
         self.ops: list[Op] = list(ops)
 
     def add_argument(self, type: Type, name: str | None = None) -> NumberedValue:
+        """Appends an argument of `type`; `name`, without `%`, is its name hint."""
         value = NumberedValue(type, self, len(self.arguments), name)
         self.arguments += (value,)
         return value
 
     def set_arguments(self, arguments: Iterable[Value]) -> None:
-        """Makes `arguments` of this or another block all that the block takes."""
+        """Replaces the block's arguments by `arguments`, of this block or another."""
         self.arguments = tuple(arguments)
         for index, argument in enumerate(self.arguments):
             assert isinstance(argument, NumberedValue)
@@ -120,7 +121,7 @@ class Block:
 
 
 class Region:
-    """Blocks. Every region of StableHLO has one; a declaration's body has none."""
+    """A list of blocks: one in every region of StableHLO, none in the body of a declaration."""
 
     __slots__ = ("blocks",)
 

@@ -1,6 +1,6 @@
 """Types of the language: element types, tensors, quantized tensors, tokens, tuples, futures, functions.
 
-One vocabulary, which the files of this folder define and everybody reads from here.
+The modules of this folder define these classes; other packages import them from `spmd.types`.
 Source: StableHLO specification, "Types"; quantized types also "Quantized tensors" and the quant dialect's spelling.
 """
 

@@ -1,4 +1,4 @@
-"""What all types are: interned, and written as text.
+"""The base classes of types: interning and textual form.
 
 Types are interned: two equal types are one object, so equality is identity and a type is a cheap dictionary key.
 """
@@ -17,7 +17,7 @@ _T = TypeVar("_T")
 
 
 class _Interned(type):
-    """Makes a class hand out one instance for equal fields."""
+    """Metaclass that returns one instance for equal fields."""
 
     _table: ClassVar[dict[tuple[object, ...], Any]] = {}
 
@@ -27,17 +27,17 @@ class _Interned(type):
         return _Interned._table.setdefault(key, instance)  # type: ignore[no-any-return]
 
 
-#: What writes `str(type)` for types of many parts, which may share them (see `TypeOfTypes`).
+#: Prints types of many parts, in which equal parts may be shared (see `TypeOfTypes`).
 Speller = Callable[["TypeOfTypes"], "str | None"]
 _speller: ContextVar[Speller | None] = ContextVar("speller", default=None)
 
-#: Of how many parts, each counted wherever it stands, and how deep, a type is written out.
+#: The most parts, each occurrence counted, and the greatest nesting depth of a type that is printed in full.
 MOST_PARTS = 1 << 18
 DEEPEST = 200
 
 
 def spelled_by(speller: Speller) -> AbstractContextManager[None]:
-    """While the types that `speller` has a text for are written as that text."""
+    """A context in which types for which `speller` returns a text are printed as that text."""
     return holding(_speller, speller)
 
 
@@ -45,7 +45,7 @@ class Type(metaclass=_Interned):
     """A type of the language. `str(type)` is its textual form."""
 
     __slots__ = ()
-    #: How many types it is made of, each counted wherever it stands, and how deep they nest.
+    #: The number of component types, each occurrence counted, and their nesting depth.
     parts: ClassVar[int] = 1
     depth: ClassVar[int] = 1
 
@@ -60,7 +60,7 @@ class Type(metaclass=_Interned):
 
 
 class TypeOfTypes(Type):
-    """A type made of other types. They may be shared, so that few objects are a type of very many parts."""
+    """A type made of other types. They may be shared, so few objects can make a type of very many parts."""
 
     def __post_init__(self) -> None:
         inner = self.inner
@@ -69,11 +69,11 @@ class TypeOfTypes(Type):
 
     @property
     def inner(self) -> tuple[Type, ...]:
-        """The types that it is made of."""
+        """The component types."""
         raise NotImplementedError
 
     def written(self) -> str:
-        """The textual form, whatever the number of parts."""
+        """The full textual form, regardless of the number of parts."""
         raise NotImplementedError
 
     def __str__(self) -> str:

@@ -24,7 +24,7 @@ class ElementType(Type):
     kind: str
     bits: int
     numpy: DType | None = None
-    #: What `kind` says, of every type; i1 is no integer (specification: "Types", BooleanType is apart).
+    #: Predicates of element types by `kind`; i1 is not an integer (specification: "Types", BooleanType is separate).
     is_boolean: ClassVar[bool]
     is_signed: ClassVar[bool]
     is_unsigned: ClassVar[bool]
@@ -97,7 +97,7 @@ BF16 = ElementType("bf16", "float", 16, np.dtype(ml_dtypes.bfloat16))
 F16 = ElementType("f16", "float", 16, np.dtype(np.float16))
 F32 = ElementType("f32", "float", 32, np.dtype(np.float32))
 F64 = ElementType("f64", "float", 64, np.dtype(np.float64))
-TF32 = ElementType("tf32", "float", 19)  # names a precision in dot algorithms; no tensor has it
+TF32 = ElementType("tf32", "float", 19)  # a precision in dot algorithms, never a tensor's element type
 COMPLEX64 = ElementType("complex<f32>", "complex", 64, np.dtype(np.complex64))
 COMPLEX128 = ElementType("complex<f64>", "complex", 128, np.dtype(np.complex128))
 INDEX = ElementType("index", "index", 64, np.dtype(np.int64))

@@ -1,4 +1,4 @@
-"""Types that are no arrays: tokens, tuples, futures, functions, and what other dialects have.
+"""Types other than tensors: tokens, tuples, futures, functions, and types of other dialects.
 
 Source: StableHLO specification, "Types"; `future<...>`, the async ops.
 """
@@ -23,7 +23,7 @@ class TokenType(Type):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class _ListOfTypes(TypeOfTypes):
-    """Any number of types behind a keyword."""
+    """A keyword followed by a list of types."""
 
     keyword: ClassVar[str]
     types: tuple[Type, ...]
@@ -43,7 +43,7 @@ class TupleType(_ListOfTypes):
 
 
 class FutureType(_ListOfTypes):
-    """`!stablehlo.future<...>`: what async_start gives and async_done takes."""
+    """`!stablehlo.future<...>`: the result of async_start and operand of async_done."""
 
     keyword = "!stablehlo.future"
 
@@ -57,6 +57,7 @@ class FunctionType(TypeOfTypes):
 
     @property
     def inner(self) -> tuple[Type, ...]:
+        """The argument types, then the result types."""
         return self.inputs + self.results
 
     def written(self) -> str:
@@ -64,7 +65,7 @@ class FunctionType(TypeOfTypes):
 
 
 def format_results(types: tuple[Type, ...]) -> str:
-    """Result types as MLIR prints them: parentheses unless there is exactly one and it is no function."""
+    """Result types as MLIR prints them: parentheses unless there is exactly one and it is not a function type."""
     if len(types) == 1 and not isinstance(types[0], FunctionType):
         return str(types[0])
     return f"({', '.join(map(str, types))})"
@@ -72,7 +73,7 @@ def format_results(types: tuple[Type, ...]) -> str:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class OpaqueType(Type):
-    """A type of a dialect nobody here knows, or a builtin type no op uses: its text."""
+    """A type of an unknown dialect, or a builtin type that no op uses, kept as its text."""
 
     text: str
 

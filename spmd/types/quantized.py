@@ -15,7 +15,7 @@ class QuantizedType(Type):
 
     `scales` and `zero_points` hold one entry a slice along `quantization_dimension` (one entry in all when it is
     None). `block_sizes` maps dimension to block size for sub-channel quantization; entries are then in row-major
-    order of blocks, `block_shape` the shape they have. Scales are Python floats of the expressed type's value.
+    order of blocks, of shape `block_shape`. Scales are Python floats of the expressed type's value.
     """
 
     storage: ElementType
@@ -30,10 +30,12 @@ class QuantizedType(Type):
 
     @property
     def is_per_axis(self) -> bool:
+        """Whether scales and zero points vary along one dimension."""
         return self.quantization_dimension is not None
 
     @property
     def kind(self) -> str:
+        """The kind of an element type, here always the same."""
         return "quantized"
 
     @property
@@ -42,11 +44,12 @@ class QuantizedType(Type):
 
     @property
     def dtype(self) -> DType:
-        """Storage dtype: a quantized tensor is its storage array."""
+        """The storage dtype: a quantized tensor is represented by its storage array."""
         return self.storage.dtype
 
     @property
     def bits(self) -> int:
+        """The width of the storage type in bits."""
         return self.storage.bits
 
     is_boolean = is_signed = is_unsigned = is_integer = is_float = is_complex = is_index = False

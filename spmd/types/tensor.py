@@ -9,7 +9,7 @@ from spmd.types.base import Type
 from spmd.types.element import ElementType, element_type_of
 from spmd.types.quantized import QuantizedType
 
-#: What the elements of an array are: most tensors have such, and other dialects' types besides.
+#: Element types that arrays hold; tensors may also have element types of other dialects.
 ScalarType = ElementType | QuantizedType
 
 
@@ -28,15 +28,17 @@ class TensorType(Type):
 
     @property
     def rank(self) -> int:
+        """The number of dimensions."""
         return len(self.shape)
 
     @property
     def is_static(self) -> bool:
+        """Whether no dimension is dynamic."""
         return None not in self.shape
 
     @property
     def static_shape(self) -> tuple[int, ...]:
-        """The shape, known to be static; ValueError otherwise."""
+        """The shape of a static tensor; ValueError when a dimension is dynamic."""
         if None in self.shape:
             raise ValueError(f"{self} has dynamic dimensions")
         return self.shape  # type: ignore[return-value]
@@ -51,13 +53,14 @@ class TensorType(Type):
 
     @property
     def scalar_type(self) -> ScalarType:
-        """The element type, known to be one that arrays hold; TypeError otherwise."""
+        """The element type; TypeError when it is not one that arrays hold."""
         if isinstance(self.element_type, (ElementType, QuantizedType)):
             return self.element_type
         raise TypeError(f"no array holds elements of type {self.element_type}")
 
     @property
     def dtype(self) -> DType:
+        """The NumPy dtype of the elements; TypeError when no array holds them."""
         return self.scalar_type.dtype
 
     @property
@@ -67,13 +70,15 @@ class TensorType(Type):
 
     @property
     def is_quantized(self) -> bool:
+        """Whether the element type is quantized."""
         return isinstance(self.element_type, QuantizedType)
 
     def with_shape(self, shape: tuple[int | None, ...]) -> TensorType:
-        """Same element type, another shape; no bounds."""
+        """A tensor type with this element type and another shape, without bounds."""
         return TensorType(shape, self.element_type)
 
     def with_element_type(self, element_type: Type) -> TensorType:
+        """A tensor type with this shape and another element type."""
         return TensorType(self.shape, element_type, self.bounds, self.encoding)
 
     def __str__(self) -> str:
@@ -90,7 +95,7 @@ class TensorType(Type):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class UnrankedTensorType(Type):
-    """`tensor<*xf32>`: parses and prints; no StableHLO op takes it."""
+    """`tensor<*xf32>`: parsed and printed, though no StableHLO op takes it."""
 
     element_type: Type
 
