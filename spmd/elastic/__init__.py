@@ -1,4 +1,4 @@
-"""Training that outlives its ranks.
+"""Training that continues when ranks fail or join.
 
     training = spmd.elastic.Training(state, examples=len(labels), batch=64, epochs=30, build=step_for)
     for step in training:
@@ -6,10 +6,9 @@
             loss, *state = step.program(*step.state, images[step.rows], labels[step.rows], step.weights)
             step.commit(state)
 
-Started with ``spmd launch --elastic``, such a loop goes on when ranks are lost: the block of ``with`` ends early on
-those that live, they agree on the last step that all of them have finished, and the next turn of the loop is the one
-behind it, on the ranks that are left. Every example of an epoch is counted once. Started in any other way it is a loop
-as any other.
+Started with ``spmd launch --elastic``, such a loop continues when ranks fail: the ``with`` block ends early on the
+surviving ranks, they agree on the last step that all of them have finished, and the loop continues with the step after
+it on those ranks. Every example of an epoch is counted once. Started in any other way it is an ordinary loop.
 """
 
 from spmd.elastic.members import Change, Member

@@ -1,7 +1,7 @@
-"""A communicator of old ranks and new ones.
+"""Builds a communicator that contains the running ranks and the new ones.
 
-A new rank is started from rank 0 alone, so that no other waits for it; the two have a communicator, `peer`, in which
-the old one is rank 0 and the new one rank 1. By it the old ranks' communicator is widened, once for each new rank.
+Rank 0 alone spawns each new rank, so that the other ranks do not block. The two share a communicator, `peer`, with the
+old process as rank 0 and the new one as rank 1. `widen` uses it to merge each new rank into the job's communicator.
 """
 
 from __future__ import annotations
@@ -12,25 +12,25 @@ from contextlib import contextmanager
 from mpi4py import MPI
 
 OLD, NEW = 0, 1
-#: Tags: what the two say; that the new rank is not needed; how communicators are joined.
-WORDS, DISMISSAL, _JOINING = 1, 2, 3
+#: Message tags: an object; a request that the new process exit; the leader exchange of Create_intercomm.
+MESSAGE, DISMISSAL, _JOINING = 1, 2, 3
 
 
-def tell(peer: MPI.Intracomm, words: object, tag: int = WORDS) -> None:
-    """Tells the other of the two."""
-    peer.send(words, _other(peer), tag)
+def send(peer: MPI.Intracomm, message: object, tag: int = MESSAGE) -> None:
+    """Sends a pickled object to the other process of `peer`."""
+    peer.send(message, _other(peer), tag)
 
 
-def has_told(peer: MPI.Intracomm, tag: int = WORDS) -> bool:
-    """Whether the other has said something; raises MPI's error when it is lost."""
+def has_message(peer: MPI.Intracomm, tag: int = MESSAGE) -> bool:
+    """Whether a message with `tag` is pending on `peer`; raises MPI.Exception if the other process has failed."""
     if peer.Get_failed().size:
         raise MPI.Exception(MPI.ERR_PROC_FAILED)
     return bool(peer.Iprobe(_other(peer), tag))
 
 
-def hear(peer: MPI.Intracomm) -> object:
-    """Waits for what the other says."""
-    return peer.recv(source=_other(peer), tag=WORDS)
+def receive(peer: MPI.Intracomm) -> object:
+    """Blocks until the other process of `peer` sends an object, and returns it."""
+    return peer.recv(source=_other(peer), tag=MESSAGE)
 
 
 def _other(peer: MPI.Intracomm) -> int:
@@ -38,9 +38,10 @@ def _other(peer: MPI.Intracomm) -> int:
 
 
 def widen(comm: MPI.Intracomm, peers: Sequence[MPI.Intracomm]) -> MPI.Intracomm:
-    """Adds the ranks of `peers`, which rank 0 knows, behind those of `comm`; `comm` itself where there are none.
+    """Appends the new rank of each communicator in `peers` to `comm`; returns `comm` itself if `peers` is empty.
 
-    Collective among the ranks of `comm`; each new rank calls `enter`. When it fails on one rank, it does on all.
+    Only rank 0's `peers` is read. Collective over `comm`; each new rank calls `enter`. A failure on one rank revokes
+    the communicators, so the call fails on all ranks.
     """
     number: int = comm.bcast(len(peers), 0)
     with _revoked_on_failure([comm, *peers]) as used:
@@ -48,13 +49,13 @@ def widen(comm: MPI.Intracomm, peers: Sequence[MPI.Intracomm]) -> MPI.Intracomm:
             peer = MPI.COMM_SELF
             if comm.rank == 0:
                 peer = peers[index]
-                tell(peer, number - 1 - index)
+                send(peer, number - 1 - index)
             comm = _join(comm, peer, NEW, used)
     return comm
 
 
 def enter(peer: MPI.Intracomm, later: int) -> MPI.Intracomm:
-    """The communicator that this new rank belongs to from now on; so many `later` ones follow it."""
+    """Returns the widened communicator on a new rank, after whose own merge `later` more ranks are merged."""
     with _revoked_on_failure([peer]) as used:
         comm = _join(MPI.COMM_SELF, peer, OLD, used)
         for _ in range(later):
@@ -63,7 +64,7 @@ def enter(peer: MPI.Intracomm, later: int) -> MPI.Intracomm:
 
 
 def _join(comm: MPI.Intracomm, peer: MPI.Intracomm, other: int, used: list[MPI.Intracomm]) -> MPI.Intracomm:
-    """The ranks of `comm` and those behind rank `other` of `peer`; old ones come first."""
+    """Merges `comm` with the communicator led by rank `other` of `peer`; the old ranks come first."""
     both = comm.Create_intercomm(0, peer, other, _JOINING)
     wider = both.Merge(high=other == OLD)
     both.Free()
@@ -73,7 +74,7 @@ def _join(comm: MPI.Intracomm, peer: MPI.Intracomm, other: int, used: list[MPI.I
 
 @contextmanager
 def _revoked_on_failure(used: list[MPI.Intracomm]) -> Iterator[list[MPI.Intracomm]]:
-    """Whoever waits in one of them gets an error when this rank has one."""
+    """Revokes the communicators in `used` if the block raises, so that ranks blocked on them get an error."""
     try:
         yield used
     except BaseException:

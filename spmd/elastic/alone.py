@@ -1,4 +1,4 @@
-"""A job of one process, without MPI: what `Session` is for ranks."""
+"""The counterpart of `Session` for a job of one process without MPI."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from spmd.support.arrays import Tree
 
 
 class Alone:
-    """The one process that there is. Nobody can be lost."""
+    """`Session`'s interface for a single process, which has no other ranks that could fail or join."""
 
     is_elastic = False
     rank = 0
@@ -18,7 +18,7 @@ class Alone:
     expected = 1
 
     def start(self, hand_over: Callable[[Tree], None]) -> None:
-        """There is nobody to hand anything over to."""
+        """Does nothing: there are no other ranks."""
 
     def tells_of_loss(self, error: BaseException) -> bool:
         return False
@@ -32,7 +32,7 @@ class Alone:
         return False
 
     def end(self) -> None:
-        """There is nobody to be told."""
+        """Does nothing: there are no other ranks."""
 
     def agree(self, whether: bool) -> bool:
         return whether

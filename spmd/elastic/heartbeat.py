@@ -1,14 +1,13 @@
-"""Heartbeats: they find ranks that are silent without being dead, since they hang, are stopped, or cannot be reached.
+"""Heartbeats detect ranks that are unresponsive but not dead: hung, stopped, or unreachable.
 
-A thread of each rank sends a message to the next living rank every `patience / 8` seconds, and receives those of the
-one before. If nothing has come from that one for half of `patience`, the ranks of its host are asked for a sign of
-life. If nothing has come for all of it, the rank is killed, by this one or by a rank of its host; MPI then reports it
-as failed. Where no rank of its host has answered either, the launcher is told that the host cannot be reached, and it
-ends the ranks of one of the two hosts (`launch.silence`). A rank that was stopped itself does not judge others by the
-time in which it did not run.
+A thread of each rank sends a message to the next live rank every `patience / 8` seconds, and receives those of the
+previous one. After half of `patience` without a message it pings the ranks of that rank's host. After all of
+`patience` the silent rank is killed, by this process or by a rank on its host; MPI then reports it as failed. If no
+rank of its host replies either, the thread reports the host to the launcher as unreachable, which ends the ranks of one
+of the two hosts (`launch.silence`). The time for which this process itself was stopped does not count.
 
-The thread also passes on the exit status with which a rank ends the job: MPI_Abort does not reach ranks that were
-started at another time.
+The thread also forwards the exit status with which a rank ends the job: MPI_Abort does not reach ranks that were
+spawned later.
 """
 
 from __future__ import annotations
@@ -29,11 +28,14 @@ from spmd.runtime.silence import Silence
 
 _BEATS = 8  # in `patience` seconds
 _BEAT, _ASK, _END, _FAILED = _TAGS = range(LAST_TAG + 1, LAST_TAG + 5)
-_GRACE = 3  # times `patience`, after which the job ends because a silent rank can neither be killed nor is found failed
+_GRACE = 3  # multiple of `patience` after which the job fails: the rank was not killed and MPI reports no failure
 
 
 class Heartbeat:
-    """The thread of one rank. Messages go over `comm`, whose ranks are `members`, and which nobody revokes."""
+    """The heartbeat thread of one rank. Messages go over `comm`, whose ranks are `members` and which is never revoked.
+
+    `patience` is the timeout in seconds.
+    """
 
     def __init__(self, comm: MPI.Intracomm, members: Sequence[Member], patience: float) -> None:
         self._comm, self._members, self._patience = comm, members, patience
@@ -43,7 +45,7 @@ class Heartbeat:
         self._stop = threading.Event()
         self._lock = threading.Lock()
         self._watched = -1
-        #: When the last message of each rank came: of those that have sent any.
+        #: The arrival time of the last message of each rank that has sent any.
         self._last: dict[int, float] = {}
         self._since = self._looked = time.monotonic()
         self._reported = False
@@ -51,7 +53,7 @@ class Heartbeat:
         self._thread.start()
 
     def end_if_another_failed(self) -> None:
-        """Ends this rank where another, which may be lost by now, has sent the status with which the job ends."""
+        """Exits this rank if another one, which may have failed since, sent the status with which the job ends."""
         with self._lock:
             for rank in self._others():
                 self._receive(rank, (_FAILED,), time.monotonic())
@@ -62,7 +64,7 @@ class Heartbeat:
         self._thread.join()
 
     def send_failure(self, status: int) -> None:
-        """Has the other ranks end with `status`, and waits until they have, at most for `patience` seconds."""
+        """Sends exit status `status` to the other ranks and waits until they have ended, for at most `patience` s."""
         others = self._others()
         deadline = time.monotonic() + self._patience
         for rank in others:
@@ -93,7 +95,7 @@ class Heartbeat:
         self._judge(before, living, now)
 
     def _judge(self, rank: int, living: Sequence[int], now: float) -> None:
-        """Asks after `rank`, which is watched, or ends it, when it has been silent for long."""
+        """Pings the host of the watched `rank` after half of `patience` without a message; kills it after all of it."""
         silent = self._silence(rank, now)
         if silent <= self._patience / 2:
             self._reported = False
@@ -108,7 +110,7 @@ class Heartbeat:
             failure.fail(f"nothing has come from {member} for {silent:.0f} s, and MPI does not find it failed")
 
     def _end(self, member: Member, neighbours: Sequence[int], now: float) -> None:
-        """Ends a silent rank; `neighbours` are the other ranks of its host."""
+        """Kills a silent rank, or has `neighbours`, the other ranks on its host, kill it."""
         if member.is_here:
             member.end()
             return
@@ -120,7 +122,7 @@ class Heartbeat:
             Silence(own.number, own.place, member.number, member.place, member.process, member.started).report()
 
     def _silence(self, rank: int, now: float) -> float:
-        """For how many seconds nothing has come from `rank`, since this one has been listening to it."""
+        """Seconds since the last message of `rank`, or since this process began to watch it if that is later."""
         return now - max(self._since, self._last.get(rank, self._since))
 
     def _others(self) -> list[int]:
@@ -133,7 +135,7 @@ class Heartbeat:
         return [rank for rank in range(self._comm.size) if rank not in set(ranks)]
 
     def _receive(self, rank: int, tags: Sequence[int], now: float) -> None:
-        """Takes the messages of `rank` that have come. What a failed rank has sent cannot always be received."""
+        """Receives the pending messages of `rank`. Those of a failed rank cannot always be received."""
         if rank == self._comm.rank:
             return
         with suppress(MPI.Exception):

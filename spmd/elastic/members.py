@@ -1,4 +1,4 @@
-"""The ranks of an elastic job by what stays when they are numbered anew, the process that each is; how they change."""
+"""The processes of an elastic job, identified independently of their current rank, and the changes among them."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from collectives.processes import start_of
 
 @dataclass(frozen=True)
 class Member:
-    """A process: the `number` that its rank was when the job began (those that join count on), host, id and start.
+    """A process of the job: its `number`, host name, process id and start time.
 
-    `place` is what the launcher calls the host.
+    `number` is its rank when the job began; ranks that join get the next numbers. `place` is the launcher's name of the
+    host.
     """
 
     number: int
@@ -36,7 +37,8 @@ class Member:
         return self.host == os.uname().nodename
 
     def end(self) -> bool:
-        """Ends the process, which may be stopped; of this host alone. Whether there was one: an id may serve again."""
+        """Sends SIGKILL, which also ends a stopped process. Returns False if the process runs on another host or no
+        longer exists; comparing start times excludes a reused process id."""
         if not self.is_here or not self.started or start_of(self.process) != self.started:
             return False
         os.kill(self.process, signal.SIGKILL)
@@ -44,7 +46,7 @@ class Member:
 
 
 class Reason(Enum):
-    """Why ranks meet: some are `LOST`; so they have `AGREED` already; they were `CALLED`, as some are to join."""
+    """Why the ranks recover: `LOST`, some failed; `AGREED`, the same, found by an agreement; `CALLED`, some join."""
 
     LOST = auto()
     AGREED = auto()
@@ -53,9 +55,9 @@ class Reason(Enum):
 
 @dataclass(frozen=True)
 class Change:
-    """The ranks have changed: who was `lost`, who has `joined`, how many `ranks` there are now, which `step` comes
-    next, and how many `seconds` passed from the moment this rank found out. Where blocks of the state were lost, it is
-    that of a checkpoint."""
+    """A change of the ranks: processes `lost` and `joined`, the number of `ranks` now, the next `step`, and the
+    `seconds` since this rank detected it. `from_checkpoint` is set if blocks were lost and a checkpoint was restored.
+    """
 
     lost: tuple[Member, ...]
     joined: tuple[Member, ...]
@@ -72,7 +74,7 @@ class Change:
 
 
 def this_process(rank: int) -> Member:
-    """This process, which is `rank` of the ranks as the job began."""
+    """The `Member` for this process; `rank` is its rank when the job began, if the launcher does not pass one."""
     launched = failure.launched_rank()
     number = rank if launched is None else launched
     place = os.environ.get(failure.PLACE_VARIABLE, "")

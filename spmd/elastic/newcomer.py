@@ -1,7 +1,7 @@
-"""A process that is to join a job: it runs the job's script, until that comes to its `Training`.
+"""A process that joins a running job: it runs the job's script up to the construction of its `Training`.
 
-MPI begins before the script does, so that from the first moment on rank 0 and the new rank find out when the other is
-lost. Before that an alarm ends the process, should it wait for a rank 0 that is not there any more.
+MPI is initialized before the script runs, so that rank 0 and the new rank detect each other's failure from then on. If
+rank 0 fails earlier, SIGALRM ends the new process after `START_SECONDS`.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from collectives import failure
 from spmd.elastic import admission
 from spmd.elastic.members import this_process
 
-#: In which a process must have begun with MPI.
+#: Time limit for a new process to initialize MPI.
 START_SECONDS = 60
-_LOOK = 0.1  # seconds between two looks
+_LOOK = 0.1  # polling interval in seconds
 _OF_MPI = ("OMPI_", "PMIX_", "PRTE_", "PMI_")
 _FOLDER = os.getcwd()  # before the script may change it
-#: The invitation of this process, which is a new one.
+#: Set in a process that was spawned to join a job, until `invitation` takes it.
 _invitation: Invitation | None = None
-#: What it was told, where it is one.
+#: The briefing that such a process received from rank 0.
 _briefing: Briefing | None = None
 
 
 @dataclass(frozen=True)
 class Briefing:
-    """What rank 0 tells a new process: how Python was called (`options`, then ``-m``, ``-c`` or nothing, then what is
-    run), in which folder and environment, and how many `ranks` there will be."""
+    """The message that rank 0 sends to a new process: Python's command line (`options`, then `kind`, which is ``-m``,
+    ``-c`` or empty, then `what`), its working directory and environment, and the number of `ranks` after joining."""
 
     options: Sequence[str]
     kind: str
@@ -50,7 +50,7 @@ class Briefing:
 
     @classmethod
     def of_this_process(cls, ranks: int) -> Briefing:
-        """As this process was called, itself a new one or not."""
+        """The briefing that repeats this process's own command line; `ranks` is the number of ranks after joining."""
         own = {failure.NUMBER_VARIABLE, *failure.VARIABLES_OF_A_HOST}
         shared = os.environ.keys() - own
         variables = {name: os.environ[name] for name in shared if not name.startswith(_OF_MPI)}
@@ -61,7 +61,7 @@ class Briefing:
         return cls(options, kind, what, sys.argv, sys.path, _FOLDER, variables, ranks)
 
     def command(self, number: int) -> list[str]:
-        """The arguments of a Python that becomes rank `number`, and is told the rest when MPI has begun."""
+        """Python's arguments to start rank `number`, which receives the briefing once it has initialized MPI."""
         root = str(Path(__file__).parents[2])
         code = (
             f"import os, signal, sys; signal.alarm({START_SECONDS}); "
@@ -71,7 +71,7 @@ class Briefing:
         return [*self.options, "-c", code]
 
     def run(self) -> None:
-        """Does what Python was called to do."""
+        """Runs the script, module or command of the briefing as ``__main__`` in this process."""
         os.chdir(self.folder)
         os.environ.update(self.variables)
         sys.argv[:] = self.arguments
@@ -86,12 +86,12 @@ class Briefing:
 
 
 def assignment(number: int) -> str:
-    """What the command line of a Python that becomes rank `number` contains, and of what keeps it."""
+    """The text by which the command line of rank `number`'s process, and of its parent, is recognized."""
     return f"os.environ[{failure.NUMBER_VARIABLE!r}] = '{number}'"
 
 
 class Invitation:
-    """What a new process has of the job until it has joined: rank 0, by `peer`."""
+    """A new process's connection to rank 0, over `peer`, until it joins the job's communicator."""
 
     def __init__(self, peer: MPI.Intracomm, ranks: int) -> None:
         self._peer, self.ranks = peer, ranks
@@ -100,59 +100,59 @@ class Invitation:
         self._thread.start()
 
     def accept(self) -> MPI.Intracomm:
-        """Says that this process is ready, and waits until the ranks meet: their communicator. Where they do not, or
-        could not take it, the process ends here."""
-        admission.tell(self._peer, this_process(0))
+        """Reports to rank 0 that this process is ready, blocks until the ranks merge it, and returns the communicator
+        of all ranks. Exits the process if it is dismissed, rank 0 fails, or the merge fails."""
+        admission.send(self._peer, this_process(0))
         try:
             self._wait()
             self._arrived.set()
             self._thread.join()
-            later = admission.hear(self._peer)
+            later = admission.receive(self._peer)
             assert isinstance(later, int)
             comm = admission.enter(self._peer, later)
-            if admission.hear(self._peer) is True:
+            if admission.receive(self._peer) is True:
                 return comm
         except MPI.Exception:
             pass
         leave()
 
     def _wait(self) -> None:
-        while not admission.has_told(self._peer, admission.WORDS):
+        while not admission.has_message(self._peer, admission.MESSAGE):
             time.sleep(_LOOK / 100)
 
     def _watch(self) -> None:
-        """Ends this process when it is no longer needed, or rank 0 is lost."""
+        """Exits this process when rank 0 dismisses it or fails."""
         while not self._arrived.wait(_LOOK):
             try:
-                if admission.has_told(self._peer, admission.DISMISSAL):
+                if admission.has_message(self._peer, admission.DISMISSAL):
                     leave()
             except MPI.Exception:
                 leave()
 
 
 def invitation() -> Invitation | None:
-    """That of this process, to be accepted once."""
+    """Returns this process's invitation on the first call; None afterwards, and in processes that were not spawned."""
     global _invitation
     standing, _invitation = _invitation, None
     return standing
 
 
 def leave() -> NoReturn:
-    """Ends this process, which is not needed: nobody knows of it."""
+    """Exits with status 0 without finalizing MPI: the job does not count this process among its ranks."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)
 
 
 def main() -> None:
-    """What such a Python does."""
+    """The entry point of a spawned process: connects to rank 0, receives the briefing and runs the script."""
     global _invitation, _briefing
     failure.leave_at_end()
     try:
         peer = MPI.Comm.Get_parent().Merge(high=True)
         signal.alarm(0)
-        briefing = admission.hear(peer)
-    except MPI.Exception:  # rank 0 is lost: with another status than 0 the launcher would take the job for failed
+        briefing = admission.receive(peer)
+    except MPI.Exception:  # rank 0 failed; with a status other than 0 the launcher would report the job as failed
         leave()
     assert isinstance(briefing, Briefing)
     _briefing, _invitation = briefing, Invitation(peer, briefing.ranks)

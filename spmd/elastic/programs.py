@@ -1,4 +1,4 @@
-"""Programs by the number of ranks that they are for, made once, and ahead where they may be needed soon."""
+"""A cache of programs by number of ranks, which can build them ahead in a background thread."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ P = TypeVar("P")
 
 
 class ProgramsByRanks(Generic[P]):
-    """What `build(ranks)` makes, kept by `ranks`."""
+    """The results of `build(ranks)`, cached by `ranks`."""
 
     def __init__(self, build: Callable[[int], P]) -> None:
         self._build = build
@@ -22,13 +22,13 @@ class ProgramsByRanks(Generic[P]):
         self._lock = Lock()
 
     def __getitem__(self, ranks: int) -> P:
-        """That for `ranks` ranks; waits for it where it is being made. Raises what `build` raises."""
+        """The program for `ranks` ranks; blocks while another thread builds it. Raises what `build` raises."""
         if ranks not in self._programs:
             self._make_all([ranks])
         return self._programs[ranks].result()
 
     def make_ahead(self, numbers: Sequence[int]) -> None:
-        """Makes those for numbers of ranks, one after the other, behind the caller's back."""
+        """Builds the missing programs for `numbers` of ranks one after the other in a background thread."""
         missing = [ranks for ranks in numbers if ranks not in self._programs]
         if missing:
             Thread(target=self._make_all, args=(missing,), name=f"programs for {missing} ranks", daemon=True).start()
@@ -55,7 +55,7 @@ class ProgramsByRanks(Generic[P]):
 
 
 def _misunderstanding(program: object) -> str | None:
-    """What is wrong with what `build` has made, where it cannot be what computes a step."""
+    """The error text if the result of `build` is not a callable that computes a step; otherwise None."""
     if program is None:
         return "returned None: it is to return what computes a step, a function"
     if isinstance(program, Module) or hasattr(program, "as_text"):

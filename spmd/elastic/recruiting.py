@@ -1,7 +1,7 @@
-"""Starting new ranks for a job, from rank 0, behind its back: MPI starts a Python that runs the same script.
+"""Spawns new ranks for a running job from threads of rank 0; each runs the job's script in a new Python.
 
-Whoever has been started says so when its script has come to its `Training`, and its program is made: nobody waits for
-that. It is then one of `ready`, until the ranks meet.
+A new rank reports to rank 0 once its script has constructed its `Training` and built its program; the job continues
+meanwhile. It then waits until the ranks merge it into their communicator.
 """
 
 from __future__ import annotations
@@ -28,21 +28,20 @@ from spmd.elastic.newcomer import START_SECONDS, Briefing, assignment
 from spmd.elastic.settings import Settings
 from spmd.runtime.requests import JoinRequest, attend, open_requests
 
-_LOOK = 0.1  # seconds between two looks
+_LOOK = 0.1  # polling interval in seconds
 _STOP_SECONDS = 5.0
-_ATTEMPTS = 3  # to replace a rank, in a row, before it is given up
+_ATTEMPTS = 3  # consecutive failed replacements after which no more are started
 
 
-def tell(text: str) -> None:
-    """On stderr."""
+def _print(text: str) -> None:
+    """Prints a line to stderr."""
     print(f"spmd.elastic: {text}", file=sys.stderr, flush=True)
 
 
 @dataclass(eq=False)
 class Recruit:
-    """A rank that has been started: with `peer`, it and rank 0, it has begun; with `member` it is ready to join.
-
-    It runs on the host `place`; on one that MPI chooses, where that is empty.
+    """A rank that is being started. `peer`, its communicator with rank 0, is set once it has initialized MPI; `member`
+    once it is ready to join. It runs on the host `place`, or on one that MPI chooses if that is empty.
     """
 
     number: int
@@ -56,8 +55,8 @@ class Recruit:
     seen: bool = False
 
     def bring(self, own: MPI.Intracomm, briefing: Briefing, starter: Sequence[str]) -> None:
-        """Starts it, by `starter` if that is not MPI, and waits until it is ready or lost. `own` is a communicator of
-        this process alone."""
+        """Spawns the rank, through the command `starter` if there is one, and blocks until it is ready or has failed.
+        `own` is a communicator of this process alone."""
         try:
             info = MPI.Info.Create()
             info["map_by"], info["bind_to"] = "slot:OVERSUBSCRIBE", "none"
@@ -69,11 +68,11 @@ class Recruit:
             both = own.Spawn(command[0], command[1:], maxprocs=1, info=info)
             peer = both.Merge(high=False)
             both.Free()
-            admission.tell(peer, briefing)
+            admission.send(peer, briefing)
             self.peer = peer
-            while not admission.has_told(peer):
+            while not admission.has_message(peer):
                 time.sleep(_LOOK)
-            ready = admission.hear(peer)
+            ready = admission.receive(peer)
             assert isinstance(ready, Member)
             self.member = ready
         except MPI.Exception:
@@ -81,7 +80,7 @@ class Recruit:
 
     @property
     def is_late(self) -> bool:
-        """Whether it should have begun long ago, or its process has ended before: MPI does not report that."""
+        """Whether the process has ended or timed out before it initialized MPI, which MPI does not report."""
         if self.peer is not None:
             return False
         runs = is_child(os.getppid(), assignment(self.number))
@@ -90,7 +89,7 @@ class Recruit:
 
 
 class Recruiter:
-    """Rank 0's thread that starts ranks where some are missing, or asked for."""
+    """Rank 0's thread that spawns ranks to reach the target number and to serve `spmd join` requests."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -105,7 +104,7 @@ class Recruiter:
         self._thread = threading.Thread(target=self._run, name="elastic-recruiter", daemon=True)
 
     def go_on(self, members: Sequence[Member]) -> None:
-        """These are the ranks from now on."""
+        """Sets the current members, and starts the thread at the first call."""
         with self._lock:
             self._taken = []
             joined = {member.number for member in members} - {member.number for member in self._members}
@@ -113,13 +112,13 @@ class Recruiter:
             self._next = max(self._next, 1 + max(member.number for member in members))
         if not self._thread.is_alive():
             self._thread.start()
-            atexit.register(self.stop)  # before the end of MPI: who has been started must not wait for ever
+            atexit.register(self.stop)  # runs before MPI_Finalize, so that spawned ranks do not block forever
         elif joined:
             self._failures = 0
 
     @property
     def planned(self) -> int:
-        """How many ranks there will be when all that have begun have joined."""
+        """The number of ranks once all spawned ranks that have initialized MPI have joined."""
         return len(self._members) + sum(recruit.peer is not None for recruit in self._recruits)
 
     @property
@@ -127,14 +126,14 @@ class Recruiter:
         return any(recruit.member is not None for recruit in self._recruits)
 
     def take(self) -> list[Recruit]:
-        """Those that are ready; whoever takes them tells with `settle` what has become of them."""
+        """Removes and returns the ranks that are ready; the caller reports the outcome through `settle`."""
         with self._lock:
             self._taken = [recruit for recruit in self._recruits if recruit.member is not None]
             self._recruits = [recruit for recruit in self._recruits if recruit not in self._taken]
             return self._taken
 
     def settle(self, recruits: Sequence[Recruit], *, joined: bool) -> None:
-        """Answers who asked for them."""
+        """Answers the join requests behind `recruits`, and counts the failures."""
         for recruit in recruits:
             if joined:
                 self._answer(recruit, f"{recruit.member} joined", joined=True)
@@ -142,8 +141,9 @@ class Recruiter:
                 self._lose(recruit, "could not join")
 
     def stop(self) -> None:
-        """Starts no ranks any more, and ends those that have not joined. One on which MPI has not begun after some
-        seconds is left to its alarm, and to the launcher (`launch.stopped`): MPI may never answer for it."""
+        """Stops the thread and dismisses the ranks that have not joined. A rank that has not initialized MPI within
+        `_STOP_SECONDS` is ended by its own SIGALRM or by the launcher (`launch.stopped`): its MPI_Comm_spawn may never
+        return."""
         atexit.unregister(self.stop)
         self._stop.set()
         if self._thread.is_alive():
@@ -152,12 +152,12 @@ class Recruiter:
         for recruit in self._recruits:
             while recruit.peer is None and not recruit.failed and not recruit.is_late:
                 if time.monotonic() > deadline:
-                    failure.leave_at_end()  # a thread is inside of MPI_Comm_spawn
+                    failure.leave_at_end()  # a thread is still in MPI_Comm_spawn
                     break
                 time.sleep(_LOOK / 10)
             if recruit.peer is not None and not recruit.failed:
-                with suppress(MPI.Exception):  # it is lost
-                    admission.tell(recruit.peer, None, admission.DISMISSAL)
+                with suppress(MPI.Exception):  # it has failed
+                    admission.send(recruit.peer, None, admission.DISMISSAL)
             self._answer(recruit, "the job has ended", joined=False)
         for request in self._requests():
             request.answer("the job has ended", joined=False)
@@ -174,7 +174,7 @@ class Recruiter:
 
     def _start_missing(self) -> None:
         if self._taken or any(recruit.peer is None for recruit in self._recruits):
-            return  # one after the other
+            return  # start one rank at a time
         ranks = len(self._members) + len(self._recruits)
         waiting = [request for request in self._requests() if request not in [r.request for r in self._recruits]]
         if ranks < self._settings.target and self._failures < _ATTEMPTS:
@@ -192,7 +192,7 @@ class Recruiter:
         threading.Thread(target=recruit.bring, args=arguments, name=f"rank {recruit.number}", daemon=True).start()
 
     def _place(self, request: JoinRequest | None) -> str:
-        """The host that is named, or else, of those that are known to live, the one with the fewest ranks."""
+        """The host that `request` names, or else the host with live ranks that has the fewest."""
         if request is not None and request.host:
             return request.host
         places = Counter(member.place for member in self._members)
@@ -205,7 +205,7 @@ class Recruiter:
     def _lose(self, recruit: Recruit, how: str) -> None:
         self._failures += recruit.request is None
         given_up = f", and is the last of {_ATTEMPTS} to be started" if self._failures >= _ATTEMPTS else ""
-        tell(f"rank {recruit.number} was to join, and {how}{given_up}")
+        _print(f"rank {recruit.number} was to join, and {how}{given_up}")
         self._answer(recruit, f"rank {recruit.number} {how}", joined=False)
 
     @staticmethod

@@ -1,7 +1,7 @@
-"""Which examples a step takes, and who of the ranks takes which.
+"""The examples of each step, and their division among the ranks.
 
-The order of an epoch follows from its number and the seed alone, and a global batch is the same examples whoever
-computes it: ranks that are lost, or join, change the cut of a batch and nothing else.
+The order of an epoch depends only on its number and the seed, and a global batch has the same examples for any number
+of ranks: when ranks fail or join, only the division of a batch changes.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ Rows = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class RankShare:
-    """One rank's part of a global batch: `rows`, i64[n], are numbers of examples, `weights`, f32[n], 1 or 0.
+    """One rank's part of a global batch: `rows`, i64[n], are indices of examples; `weights`, f32[n], are 1 or 0.
 
-    All ranks' parts are of one length, so that one program serves them: where the batch does not fill them, rows of
-    weight 0 are repeated, which a sum with the weights leaves out.
+    All ranks' parts have the same length, so that one program serves them. Where the batch does not fill a part, its
+    last row is repeated with weight 0, so that a weighted sum excludes it.
     """
 
     rows: Rows
@@ -32,9 +32,9 @@ class RankShare:
 
 @dataclass(frozen=True)
 class Schedule:
-    """The global batches of all epochs: `examples` an epoch, in batches of `batch`, the last of which may be smaller.
+    """The global batches of all epochs: `examples` per epoch, in batches of `batch`, the last of which may be smaller.
 
-    UsageError for numbers that are no counts.
+    :raises UsageError: if `examples`, `batch` or `epochs` is not a positive integer.
     """
 
     examples: int
@@ -55,11 +55,11 @@ class Schedule:
 
     @property
     def steps(self) -> int:
-        """Of all epochs."""
+        """The number of steps of all epochs."""
         return self.steps_per_epoch * self.epochs
 
     def place(self, step: int) -> tuple[int, int]:
-        """The epoch of a step, and which of the epoch it is; all from 0."""
+        """The epoch of a step and the step's position in it, both from 0."""
         return divmod(step, self.steps_per_epoch)
 
     def rows(self, step: int) -> Rows:
@@ -75,7 +75,7 @@ class Schedule:
         return RankShare(chosen[np.minimum(positions, len(chosen) - 1)], (positions < len(chosen)).astype(np.float32))
 
     def length(self, ranks: int) -> int:
-        """Rows of each rank's part, of `ranks`."""
+        """The number of rows in each rank's part, for `ranks` ranks."""
         return -(-self.batch // ranks)
 
     def _order(self, epoch: int) -> Rows:

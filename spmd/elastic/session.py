@@ -1,9 +1,9 @@
-"""The ranks of an elastic job, as they are lost and others join.
+"""The set of ranks of an elastic job, and its recovery when ranks fail or join.
 
-Whoever finds that ranks are lost revokes all communicators, so that everybody finds out. All that live then meet: they
-shrink the communicator of all ranks, widen it by those that are to join, make what is needed on the new one, and agree
-whether everyone could. Where a rank is lost meanwhile, they meet again. When ranks are to join, rank 0 calls the others
-before it begins a step, and they meet before the next.
+A rank that detects a failure revokes all communicators, so that every rank gets an error. The surviving ranks then
+meet: they shrink the communicator of all ranks, merge the joining ranks into it, create the communicators that they
+need on the result, and agree whether this succeeded on all of them. If a rank fails meanwhile, they repeat this. When
+ranks are ready to join, rank 0 announces it before it begins a step, and the ranks meet before the next step.
 
 Source: MPI Forum, "User-Level Failure Mitigation": MPI_Comm_revoke, MPI_Comm_shrink, MPI_Comm_agree.
 """
@@ -37,13 +37,13 @@ from spmd.runtime import world
 HandOver = Callable[[MPI.Intracomm], None]
 
 _MOMENT = 2.0  # seconds
-_QUIET = 0.05  # seconds without further losses, after which the ranks meet
-_GRACE = 1.0  # seconds that who has come to a meeting waits for who has not heard of it
+_QUIET = 0.05  # seconds without further failures, after which the ranks shrink the communicator
+_GRACE = 1.0  # seconds for which rank 0 waits for the other ranks to arrive at a meeting
 _PLAN, _CALL, _HERE = 1, 2, 3  # tags, on the communicator of all ranks
 
 
 class Session:
-    """All ranks of this job that live; where MPI tolerates no faults they are all that there were."""
+    """The live ranks of this job; all of its ranks if MPI is not fault tolerant."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -54,37 +54,37 @@ class Session:
         self.is_elastic = tolerates_faults()
         self._invitation = newcomer.invitation() if self.is_elastic else None
         self._recruiter = Recruiter(settings) if self.is_elastic and settings.grows else None
-        #: The step before which the ranks are to meet, once this one knows.
+        #: The step before which the ranks meet, once rank 0 has announced it.
         self._meeting: int | None = None
-        #: How many ranks the others have been told that there will be.
+        #: The number of ranks after joining that rank 0 announced last.
         self._planned = 0
 
     @property
     def rank(self) -> int:
-        """This process's, among those that live."""
+        """This process's rank among the live ranks."""
         return world.base().rank
 
     @property
     def ranks(self) -> int:
-        """How many live."""
+        """The number of live ranks."""
         return world.base().size
 
     @property
     def is_new(self) -> bool:
-        """Whether this process is to join a job that runs."""
+        """Whether this process was spawned to join a running job and has not joined yet."""
         return self._invitation is not None
 
     @property
     def expected(self) -> int:
-        """How many ranks there will be when it has."""
+        """The number of ranks, counting those that are joining."""
         return self.ranks if self._invitation is None else self._invitation.ranks
 
     def tells_of_loss(self, error: BaseException) -> bool:
-        """Whether `error` comes of ranks that are lost."""
+        """Whether `error` was caused by a rank failure."""
         return self.is_elastic and comes_of_loss(error, world.base(), self._known)
 
     def start(self, hand_over: HandOver) -> None:
-        """Begins to watch over the ranks. Collective; `hand_over` as in `recover`."""
+        """Creates the communicators and starts the heartbeat. Collective; `hand_over` as in `recover`."""
         if self._invitation is not None:
             world.keep_share()
             comm = self._invitation.accept()
@@ -100,7 +100,7 @@ class Session:
             hand_over(world.base())
 
     def recover(self, hand_over: HandOver, reason: Reason) -> tuple[tuple[Member, ...], tuple[Member, ...]]:
-        """Goes on with the ranks that live, and returns who is lost and who has joined. Collective among them.
+        """Continues with the surviving ranks; returns the members lost and joined. Collective among those ranks.
 
         `hand_over(comm)` brings all ranks of `comm` to one state. It may be called more than once.
         """
@@ -119,13 +119,13 @@ class Session:
         return lost, tuple(member for member in self.members if member not in before)
 
     def agree(self, whether: bool) -> bool:
-        """Whether all ranks say so, and none is newly lost: the same answer at every rank that lives."""
+        """The logical and of `whether` over the ranks, False if one has newly failed; the same on all live ranks."""
         return _agree(world.base(), whether) if self.is_elastic else whether
 
     def is_called(self, number: int, prepare: Callable[[int], None]) -> bool:
-        """Whether the ranks meet before step `number`, which this one is about to begin, since some are to join.
+        """Whether the ranks meet before step `number`, which this rank is about to begin, so that new ones can join.
 
-        `prepare(ranks)` is called when it is known how many there are going to be.
+        Calls `prepare(ranks)` when rank 0 announces the number of ranks after joining.
         """
         if self._recruiter is None:
             return False
@@ -141,12 +141,13 @@ class Session:
         return self._meeting is not None and number >= self._meeting
 
     def end(self) -> None:
-        """Nobody is needed any more."""
+        """Stops starting ranks, and dismisses those that have not joined."""
         if self._recruiter is not None:
             self._recruiter.stop()
 
     def _call(self, recruiter: Recruiter, number: int, prepare: Callable[[int], None]) -> None:
-        """Rank 0 tells everybody once a rank has been started, and calls them once it is ready."""
+        """On rank 0: announces the planned number of ranks once a rank has been spawned, and the meeting once it is
+        ready."""
         if recruiter.planned > self._planned:
             self._planned = recruiter.planned
             prepare(self._planned)
@@ -168,8 +169,8 @@ class Session:
             self._meeting = comm.recv(source=0, tag=_CALL)
 
     def _wait_for_all(self) -> None:
-        """Waits until nobody is in a step any more. Who has not heard of the meeting may be in the next one, waiting
-        for the others: not for long."""
+        """Waits until no rank is in a step. A rank that has not received the announcement may be blocked in the next
+        step, so rank 0 waits for at most `_GRACE` seconds."""
         comm = world.base()
         try:
             if comm.rank:
@@ -187,8 +188,8 @@ class Session:
                 raise
 
     def _meet(self, comm: MPI.Intracomm, hand_over: HandOver) -> None:
-        """Makes all that is needed on a communicator of the ranks of `comm` that live, and of those that join, until
-        every one of them could. Until then the heart of before goes on beating.
+        """Sets up a communicator of the live ranks of `comm` and the joining ones; repeats this until it succeeds on
+        all of them. The previous heartbeat runs until then.
         """
         while True:
             _await_quiet(comm)
@@ -199,7 +200,7 @@ class Session:
             comm = wider or comm
 
     def _widened(self, comm: MPI.Intracomm) -> MPI.Intracomm | None:
-        """With those that join; None where they, or some of the ranks of `comm`, could not."""
+        """Merges the joining ranks into `comm`; None if that failed on any rank."""
         if self._recruiter is None:
             return comm
         recruits = self._recruiter.take() if comm.rank == 0 else []
@@ -216,14 +217,15 @@ class Session:
             failure.leave_at_end()
             could = _agree(comm, wider is not None)
         for peer in peers:
-            with suppress(MPI.Exception):  # it is lost, which everybody finds out soon
-                admission.tell(peer, could)
+            with suppress(MPI.Exception):  # it failed; the next collective reports that to all ranks
+                admission.send(peer, could)
         self._recruiter.settle(recruits, joined=could)
         return wider if could else None
 
     @contextmanager
     def _limited(self, recruits: Sequence[Recruit], used: Sequence[MPI.Intracomm]) -> Iterator[None]:
-        """Ends those that hang while they join, when nobody has got on for as long as a rank may be silent."""
+        """Kills `recruits` and revokes the communicators in `used` if the block takes longer than the heartbeat's
+        timeout, since a joining rank may hang."""
 
         def end() -> None:
             for recruit in recruits:
@@ -241,7 +243,8 @@ class Session:
             timer.cancel()
 
     def _settle(self, comm: MPI.Intracomm, hand_over: HandOver) -> bool:
-        """Whether all ranks of `comm` have made what is needed on it; where not, all of it is let go."""
+        """Creates the communicators, members and heartbeat on `comm` and hands the state over. Returns whether this
+        succeeded on all ranks; otherwise releases everything."""
         could, watcher = False, None
         try:
             watcher = world.renew(comm).watcher
@@ -251,7 +254,7 @@ class Session:
             hand_over(comm)
             could = True
         except Exception as error:
-            # What comes of a collective in which ranks were lost may be anything: so may the error be that it leads to.
+            # A collective in which ranks failed may return anything, which may then raise any error.
             if not self.tells_of_loss(error) and not _is_soon_lost(comm):
                 raise
             comm.Revoke()
@@ -265,8 +268,8 @@ class Session:
         return True
 
     def _renew_heartbeat(self, watcher: Watcher | None) -> None:
-        """On the watcher's communicator, which nobody revokes. One of its own would be one more to be made while ranks
-        may be lost."""
+        """Restarts the heartbeat on the watcher's communicator, which is never revoked. Its own communicator would have
+        to be created while ranks may fail."""
         if self._heartbeat is not None:
             self._heartbeat.stop()
             self._heartbeat = None
@@ -274,7 +277,7 @@ class Session:
             self._heartbeat = Heartbeat(watcher.comm, self.members, self._settings.patience)
 
     def _end_others(self, status: int) -> None:
-        """This rank fails, and the job with it: who waits for it finds out at once."""
+        """Ends the job when this rank fails: revoking the communicator wakes ranks that are blocked on it."""
         if self._heartbeat is not None:
             world.base().Revoke()
             self._heartbeat.send_failure(status)
@@ -284,7 +287,7 @@ class Session:
             failure.fail(f"{self.ranks} ranks are left, and the job goes on with {self._settings.minimum} or more")
 
     def _retire(self) -> None:
-        """Lets go of what the ranks have had in common: nobody waits there any longer."""
+        """Revokes and releases the current communicator, and abandons checkpoints that are being written."""
         comm = world.base()
         comm.Revoke()
         MpiCommunicator.retire(comm)
@@ -292,24 +295,24 @@ class Session:
 
 
 def _await_quiet(comm: MPI.Intracomm) -> None:
-    """Waits until nobody else is lost: those that go at once are heard of one after the other.
+    """Waits until no further failure is reported for `_QUIET` seconds: simultaneous failures are reported one by one.
 
-    Open MPI 5.0.11 crashes when it hears of a lost rank while it makes a communicator of which that is one:
-    ompi_comm_revoke_local calls the communicator's collectives before they have been chosen. So ranks that meet make
-    as few as can be: the shrunken one, one for collectives, one for messages of threads.
+    Open MPI 5.0.11 crashes if a failure is reported while it creates a communicator that contains the failed rank:
+    ompi_comm_revoke_local calls the communicator's collectives before they have been selected. So a meeting creates as
+    few communicators as possible: the shrunken one, one for collectives, one for messages of threads.
     """
     if not is_loss(comm):
         return
     lost, since = 0, time.monotonic()
     while time.monotonic() - since < _QUIET:
-        MPI.COMM_SELF.Iprobe()  # has MPI look at what it has been told
+        MPI.COMM_SELF.Iprobe()  # runs MPI's progress engine, which handles failure notices
         if comm.Get_failed().size != lost:
             lost, since = comm.Get_failed().size, time.monotonic()
         time.sleep(_QUIET / 10)
 
 
 def _is_soon_lost(comm: MPI.Intracomm) -> bool:
-    """Whether ranks are lost. MPI may know of it a moment later than of its effect."""
+    """Whether ranks have failed. Polls for `_MOMENT` seconds, since MPI may report the failure after its effects."""
     deadline = time.monotonic() + _MOMENT
     while not (lost := is_loss(comm)) and time.monotonic() < deadline:
         time.sleep(0.01)
@@ -326,7 +329,7 @@ def _agree(comm: MPI.Intracomm, whether: bool) -> bool:
 
 
 def _shrunken(comm: MPI.Intracomm) -> MPI.Intracomm:
-    """The ranks of `comm` that live. Others may be lost while they come together."""
+    """A communicator of the live ranks of `comm`; repeats the shrink if further ranks fail during it."""
     for _ in range(comm.size):
         try:
             return cast(MPI.Intracomm, comm.Shrink())

@@ -1,4 +1,4 @@
-"""What the launcher tells the ranks of an elastic job."""
+"""The settings of an elastic job, which the launcher passes to its ranks in environment variables."""
 
 from __future__ import annotations
 
@@ -15,16 +15,20 @@ from spmd.runtime.silence import PATIENCE_VARIABLE
 MINIMUM_VARIABLE = ELASTIC_VARIABLE
 TARGET_VARIABLE = "SPMD_ELASTIC_TARGET_RANKS"
 MOST_VARIABLE = "SPMD_ELASTIC_MAX_RANKS"
-#: What starts a rank on a host, as JSON, where the launcher knows of no other hosts than its own.
+#: The command that starts a rank on a host, as a JSON list, for hosts that are not in the launcher's allocation.
 STARTER_VARIABLE = "SPMD_ELASTIC_STARTER"
 DEFAULT_PATIENCE = 10.0
 
 
 @dataclass(frozen=True)
 class Settings:
-    """`minimum` ranks go on, fewer do not; a rank of which nothing is heard for `patience` seconds is declared dead
-    (0: never). Where there are fewer than `target`, others are started; up to `most` may join when somebody asks
-    (0: none). `starter`, before a host's name, a rank's number and a command, starts it there; empty where MPI does."""
+    """Limits of an elastic job.
+
+    The job fails with fewer than `minimum` ranks. A rank without a heartbeat for `patience` seconds is declared dead
+    (0: never). With fewer than `target` ranks, replacements are started; on request ranks may join up to `most` (0:
+    none). The command `starter`, followed by a host's name, a rank's number and a command, starts a rank there; if it
+    is empty, MPI does.
+    """
 
     minimum: int = 1
     patience: float = DEFAULT_PATIENCE
@@ -39,7 +43,7 @@ class Settings:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Settings:
-        """What the variables say. UsageError where one says nothing sensible."""
+        """Reads the variables of `environment`. UsageError if one has no valid value."""
         patience = environment.get(PATIENCE_VARIABLE, str(DEFAULT_PATIENCE))
         try:
             seconds = seconds_from(patience)
@@ -54,7 +58,7 @@ class Settings:
         )
 
     def variables(self) -> dict[str, str]:
-        """The environment that says so."""
+        """The environment variables that `from_environment` reads back as these settings."""
         return {
             MINIMUM_VARIABLE: str(self.minimum),
             PATIENCE_VARIABLE: str(self.patience),

@@ -1,8 +1,8 @@
-"""A state of which each rank holds a part: what is left of it when ranks are lost, and its new cut.
+"""Sharded training state: keeps copies of blocks, and reshards the surviving blocks when ranks fail or join.
 
-Each rank keeps what it has committed in the last few steps. With redundancy it also sends its blocks to the next rank,
-while the step after goes on, and holds those of the one before: where a rank is lost, and the next one is not, all
-blocks of some step are there. They are cut anew for the ranks that go on.
+Each rank keeps the blocks that it committed in the last `_KEPT` steps. With redundancy it also sends them to the next
+rank, overlapped with the following step, and holds the previous rank's. If a rank fails and the next one survives, all
+blocks of some step still exist; they are redistributed over the remaining ranks.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from spmd.checkpoint import tree as trees
 from spmd.checkpoint.blocks import Box, Place, places
 from spmd.support.arrays import Array, Tree
 
-#: What `shardings(rank, ranks)` gives: what `spmd.checkpoint.save` takes.
+#: `shardings(rank, ranks)` returns the tree of shardings that `spmd.checkpoint.save` takes.
 Shardings = Callable[[int, int], Tree]
 
-#: The rank that holds a block, and the rank of then whose it is.
+#: The rank that holds a block now, and the rank that owned it before the change.
 Source = tuple[int, int]
-#: Of blocks: the step, whose they are, and whether that is the rank which holds them.
+#: The step of a set of blocks, the rank that owned them, and whether the holder is that rank (not a copy).
 Label = tuple[int, int, bool]
 
-_KEPT = 3  # steps: a rank may be one further than another, and a copy one behind
+_KEPT = 3  # steps: a rank may be one step ahead of another, and a copy one step behind its original
 _COPY = 4  # tag, on the communicator of all ranks
 
 
 @dataclass(frozen=True)
 class Held:
-    """Blocks of the state behind `step` steps, those of rank `rank` of the ranks of then. A rank's `own` have all of
-    its leaves, and the state's structure; a copy of another's has None for whole arrays, which everybody has."""
+    """Rank `rank`'s blocks of the state after `step` steps, numbered as the ranks were at that step. With `own` set it
+    holds every leaf and the tree structure; a copy holds None for unsharded arrays, which every rank has."""
 
     step: int
     rank: int
@@ -49,7 +49,7 @@ class Held:
 
 @dataclass(frozen=True)
 class _Sending:
-    """A copy on its way: to the next rank, and from the one before."""
+    """Nonblocking transfers of copies: this rank's to the next rank, and the previous rank's to this one."""
 
     requests: list[MPI.Request]
     sent: list[Array]
@@ -57,7 +57,7 @@ class _Sending:
 
 
 class Shards:
-    """This rank's part of the state, cut by `shardings`; with `redundancy` the next rank holds a copy of it."""
+    """This rank's shard of the state, as `shardings` divides it; with `redundancy` the next rank holds a copy."""
 
     def __init__(self, state: object, shardings: Shardings, redundancy: bool) -> None:
         self._shardings, self._redundancy = shardings, redundancy
@@ -74,22 +74,23 @@ class Shards:
 
     @property
     def like(self) -> Tree:
-        """A tree of the state's classes, for `spmd.checkpoint.restore`; what stands for arrays says nothing."""
+        """A tree with the state's structure, for `spmd.checkpoint.restore`; its leaves are placeholder objects."""
         return trees.unflatten_like(self._structure, self._initial, lambda index, leaf: object())
 
     @property
     def is_empty(self) -> bool:
-        """Whether no state has been held yet."""
+        """Whether no state has been committed or received yet."""
         return not self._own
 
     def prepare(self, comm: MPI.Intracomm, step: int, state: Tree) -> None:
-        """Holds this rank's part of the state behind `step` steps, and copies, from `settle` on. Collective."""
+        """Stages this rank's shard of the state after `step` steps, and its copies; `settle` makes them current.
+        Collective."""
         own = self._held(comm, step, state)
         sending = self._sent(comm, own)
         self._prepared = comm.size, own, None if sending is None else _arrived(sending)
 
     def settle(self) -> None:
-        """What was prepared last is what there is: all ranks are agreed."""
+        """Replaces the blocks by those of the last `prepare`. Called once all ranks have agreed on the change."""
         assert self._prepared is not None
         self._ranks, own, copy = self._prepared
         self._own.clear()
@@ -100,8 +101,8 @@ class Shards:
             self._copies.append(copy)
 
     def keep(self, comm: MPI.Intracomm, step: int, state: object) -> None:
-        """Takes what this rank has committed, whose arrays are not written to again; the copy of the step before has
-        arrived when it returns, and that of this one is on its way."""
+        """Stores the state that this rank committed and makes its arrays read-only. On return the copy of the previous
+        step has arrived, and the transfer of this step's has started."""
         own = self._held(comm, step, state)
         self._own.append(own)
         sending, self._sending = self._sending, None
@@ -110,8 +111,8 @@ class Shards:
         self._sending = self._sent(comm, own)
 
     def hand_over(self, comm: MPI.Intracomm, new: bool) -> tuple[int, Tree] | None:
-        """The newest step whose blocks are all there, and this rank's part of the state behind it; None where there is
-        no such step. Collective among the ranks of `comm`, of which `new` ones hold nothing."""
+        """The newest step of which every block survives, and this rank's shard of the state after it; None if there is
+        no such step. Collective over `comm`; ranks with `new` set hold no blocks."""
         held = [] if new else [*self._own, *self._copies]
         told = comm.allgather(([part.label for part in held], 0 if new else self._ranks))
         labels = [parts for parts, _ in told]
@@ -128,7 +129,7 @@ class Shards:
         return None
 
     def shardings(self, comm: MPI.Intracomm) -> Tree:
-        """This rank's, as `spmd.checkpoint.restore` takes them."""
+        """This rank's shardings on `comm`, as `spmd.checkpoint.restore` takes them."""
         return self._shardings(comm.rank, comm.size)
 
     def _places(self, rank: int, ranks: int) -> list[Place]:
@@ -138,13 +139,13 @@ class Shards:
         structure, leaves = trees.flatten(state)
         arrays = [np.asarray(leaf) for _, leaf in leaves]
         for array in arrays:
-            array.flags.writeable = False  # it may be asked for later, and is being sent
+            array.flags.writeable = False  # a nonblocking send reads it, and a recovery may return it
         cut = self._places(comm.rank, comm.size)
         blocks = [_block(array, place) for array, place in zip(arrays, cut, strict=True)]
         return Held(step, comm.rank, True, blocks, structure)
 
     def _sent(self, comm: MPI.Intracomm, own: Held) -> _Sending | None:
-        """Begins to send this rank's blocks to the next one. Those that are whole arrays are everybody's, and stay."""
+        """Starts to send this rank's blocks to the next rank. Unsharded arrays are not sent: every rank has them."""
         if not self._redundancy or comm.size == 1:
             return None
         behind, before = (comm.rank + 1) % comm.size, (comm.rank - 1) % comm.size
@@ -162,7 +163,7 @@ class Shards:
         return _Sending(requests, sent, Held(own.step, before, False, received))
 
     def _sources(self, step: int, labels: Sequence[list[Label]], before: int) -> dict[tuple[int, Box], Source]:
-        """For each leaf and block of `step` who holds it: the rank now, and the rank of then whose block it is."""
+        """Maps each leaf and block of `step` to the rank that holds it now and the rank that owned it then."""
         sources: dict[tuple[int, Box], Source] = {}
         for holder, parts in enumerate(labels):
             for rank, own in [(rank, own) for its_step, rank, own in parts if its_step == step]:
@@ -181,7 +182,7 @@ class Shards:
     def _cut_anew(
         self, comm: MPI.Intracomm, structure: object, sources: dict[tuple[int, Box], Source], held: dict[int, Held]
     ) -> Tree:
-        """This rank's part for the ranks of `comm`: each sends the others what they need of its blocks."""
+        """Redistributes the blocks over the ranks of `comm` by one all-to-all; returns this rank's shard."""
         outgoing: list[list[tuple[int, Box, Array]]] = [[] for _ in range(comm.size)]
         for target in range(comm.size):
             for leaf, place in enumerate(self._places(target, comm.size)):
@@ -201,7 +202,7 @@ class Shards:
 def _needed(
     sources: dict[tuple[int, Box], Source], leaf: int, box_of_target: Box, holder: int
 ) -> Iterator[tuple[Box, Box, int]]:
-    """Of the blocks that `holder` holds, those that `box_of_target` meets: the block, what they share, whose it is."""
+    """Yields each block of `holder` that intersects `box_of_target`, the intersection, and the block's former owner."""
     for (its_leaf, box), (its_holder, rank) in sources.items():
         if its_leaf == leaf and its_holder == holder and box.meets(box_of_target):
             yield box, box.common(box_of_target), rank
@@ -217,7 +218,7 @@ def _is_whole_array(place: Place) -> bool:
 
 
 def _block(array: Array, place: Place) -> Array:
-    """Without the padding behind it."""
+    """The block without its trailing padding."""
     return array[tuple(slice(0, size) for size in place.box.shape)]
 
 

@@ -1,4 +1,4 @@
-"""The loop of a training script, whose ranks may be lost while it runs."""
+"""The training loop, which continues when ranks fail or join."""
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ if TYPE_CHECKING:
     from spmd.elastic.session import Session  # late: it needs MPI, which one process does not
     from spmd.elastic.shards import Shards  # late, as below
 
-_AHEAD = 3  # ranks that may be lost at once without anybody waiting for the program
-_NEW = sys.maxsize  # what a rank that joins has finished
+_AHEAD = 3  # programs are built ahead for up to this many ranks fewer
+_NEW = sys.maxsize  # the step count that a joining rank reports; it never is the minimum
 
 
 def print_change(change: Change) -> None:
-    """Tells of a change on stderr."""
+    """Prints a change to stderr."""
     print(f"spmd.elastic: {change}", file=sys.stderr, flush=True)
 
 
 class Step:
-    """One step of the loop, until its block of `with` ends.
+    """One step of the loop, valid until its `with` block ends.
 
-    `number` counts the steps of the `schedule` from 0, `epoch` and `index` say which of which epoch it is. `state` is
-    what the step before has committed. This rank's part of the global batch is `rows`, i64[n], and `weights`, f32[n]
-    (see `RankShare`); `batch`, i64[m], is all of it. `rank` and `ranks` are as they are in this step, and `program` is
-    what `build` made for so many ranks.
+    `number` counts the steps of the `schedule` from 0; `index` is the step's position in `epoch`. `state` is what the
+    previous step committed. This rank's part of the global batch is `rows`, i64[n], and `weights`, f32[n] (see
+    `RankShare`); `batch`, i64[m], is the whole batch. `rank` and `ranks` hold during this step; `program` is the result
+    of `build(ranks)`.
     """
 
     def __init__(self, training: Training, number: int) -> None:
@@ -77,7 +77,7 @@ class Step:
 
     @property
     def shardings(self) -> Tree:
-        """How this rank's part of the state is cut; None for a whole one."""
+        """This rank's shardings of the state; None if the state is not sharded."""
         return self._training.shardings(self.rank, self.ranks)
 
     @property
@@ -87,7 +87,8 @@ class Step:
         return self._cut
 
     def commit(self, state: object) -> None:
-        """Gives the state behind this step: the same on every rank. It counts when the block ends."""
+        """Sets the state after this step, which must be the same on every rank unless it is sharded. It takes effect
+        when the `with` block ends."""
         self._next, self._committed = state, True
 
     def __enter__(self) -> Step:
@@ -106,33 +107,33 @@ class Step:
 
 
 class Training:
-    """Iterates over the steps of a training, each to be taken in a block of `with`.
+    """Iterates over the steps of a training; the script runs each step in a `with` block.
 
-    When ranks are lost, the block ends early on every rank that lives. They agree on the last step that all of them
-    have finished, whoever is further takes the state from one that is not, and the loop goes on behind it: what a block
-    does is done again on the ranks that had done it already. Where the ranks are no elastic job's, a failure is what
-    it always is.
+    When ranks fail, the block ends early on every surviving rank. The ranks agree on the last step that all of them
+    have finished; ranks that are further ahead receive the state after that step, and the loop continues from there.
+    A rank that was ahead therefore runs the block of a step again. Outside of an elastic job errors propagate as usual.
 
     :param state: a tree of arrays (lists, tuples, dictionaries, ...), the same on every rank; any object that can be
-        pickled. It must hold all that the steps carry on.
-    :param examples: how many there are in an epoch; each is in one batch of the epoch.
-    :param batch: examples of a global batch.
-    :param epochs: how many.
-    :param seed: of the order of examples.
-    :param shuffle: False leaves them in their order.
-    :param start: the step to begin with, as from a checkpoint that holds the state behind that many steps.
-    :param build: `build(ranks)` makes what computes a step on so many ranks, `step.program`. It is kept by the number
-        of ranks. That for one rank fewer is made ahead, in a thread, so that nobody waits for it when a rank is lost:
-        `build` must not communicate.
-    :param on_change: called on every rank when ranks were lost; by default rank 0 prints it to stderr.
-    :param shardings: for a state that is cut: `shardings(rank, ranks)` says how, as `spmd.checkpoint.save` takes it;
-        `state(rank, ranks)` then makes this rank's part at the beginning. Arrays that are committed become read-only.
-    :param redundancy: 1 has the next rank hold a copy of each rank's blocks: where a rank is lost, and the next one is
-        not, the others take up its blocks. It is sent while the next step goes on.
-    :param checkpoints: the folder of what `spmd.checkpoint.save(folder, step.number + 1, state, step.shardings)` has
-        written, to whose newest all go back when blocks are lost.
-    :param settings: fewest ranks to go on with, and patience; by default as `spmd launch --elastic` was told.
-    :raises UsageError: for counts that are none.
+        pickled. It must hold everything that one step passes to the next.
+    :param examples: number of examples in an epoch; each is in one batch of the epoch.
+    :param batch: number of examples in a global batch.
+    :param epochs: number of epochs.
+    :param seed: seed of the shuffle.
+    :param shuffle: whether each epoch permutes the examples.
+    :param start: the first step, for instance the step count of a restored checkpoint.
+    :param build: `build(ranks)` returns the callable that computes a step on that many ranks, `step.program`. Results
+        are cached by number of ranks. Those for fewer ranks are built ahead in a background thread, so that a recovery
+        does not wait for them: `build` must not communicate.
+    :param on_change: called on every rank when ranks have failed or joined; by default rank 0 prints the change to
+        stderr.
+    :param shardings: for a sharded state: `shardings(rank, ranks)` returns what `spmd.checkpoint.save` takes, and
+        `state(rank, ranks)` returns the initial shard of a rank. Committed arrays become read-only.
+    :param redundancy: 1 keeps a copy of each rank's blocks on the next rank, so that they survive the failure of one of
+        the two. The copy is sent during the next step.
+    :param checkpoints: the folder that `spmd.checkpoint.save(folder, step.number + 1, state, step.shardings)` writes
+        to; all ranks restore its newest checkpoint when blocks are lost.
+    :param settings: minimum number of ranks and timeout; by default those that `spmd launch --elastic` passes.
+    :raises UsageError: if a count, `start` or `redundancy` is out of range.
     """
 
     def __init__(
@@ -163,7 +164,7 @@ class Training:
         self.state = state if shardings is None else None
         self.finished = self._start = start
         self.changes: list[Change] = []
-        #: The steps and the state that the ranks come to, once they are agreed.
+        #: The step count and state to adopt once all ranks have agreed.
         self._handed: tuple[int, object] | None = None
         self._comes_from_checkpoint = False
         self._programs = None if build is None else ProgramsByRanks(build)
@@ -171,32 +172,32 @@ class Training:
         self._settings = settings or Settings.from_environment()
         self._session = _session(self._settings)
         if self._programs is not None and self._session.is_new:
-            self.program(self._session.expected)  # nobody waits for that
+            self.program(self._session.expected)  # before joining: the other ranks do not wait for it
         self._shards = self._cut(redundancy)
         self._session.start(self._hand_over)
         self._settle()
 
     @property
     def rank(self) -> int:
-        """This process's, among those that live."""
+        """This process's rank among the live ranks."""
         return self._session.rank
 
     @property
     def ranks(self) -> int:
-        """How many live."""
+        """The number of live ranks."""
         return self._session.ranks
 
     @property
     def comm(self) -> MPI.Intracomm:
-        """MPI's communicator of the ranks that live: another one after each change."""
+        """The MPI communicator of the live ranks; replaced at each change."""
         return world.base()
 
     def shardings(self, rank: int, ranks: int) -> Tree:
-        """How the state is cut; None for a whole one."""
+        """The shardings of rank `rank` of `ranks`; None if the state is not sharded."""
         return None if self._shardings is None else self._shardings(rank, ranks)
 
     def program(self, ranks: int) -> UserFunction:
-        """What `build` makes for `ranks` ranks, made once."""
+        """The result of `build(ranks)`, built once. UsageError if there is no `build`."""
         if self._programs is None:
             raise UsageError("step.program is what build makes, and Training was given no build")
         return self._programs[ranks]
@@ -227,7 +228,7 @@ class Training:
                     raise
 
     def _survives(self, error: Exception) -> bool:
-        """Goes on with the ranks that live, if `error` is that some are lost."""
+        """Recovers with the surviving ranks if `error` was caused by a rank failure; otherwise returns False."""
         if not self._session.tells_of_loss(error):
             return False
         self._recover(Reason.LOST)
@@ -250,25 +251,25 @@ class Training:
         self._make_ahead()
 
     def _settle(self) -> None:
-        """All ranks are agreed on what was handed over: before, a rank may have been lost while it sent its state."""
+        """Adopts the state that was handed over. Only after all ranks have agreed: a sender may fail before that."""
         if self._handed is not None:
             (self.finished, self.state), self._handed = self._handed, None
         if self._shards is not None:
             self._shards.settle()
 
     def _prepare(self, ranks: int) -> None:
-        """There are going to be so many ranks: nobody is to wait for their program."""
+        """Builds the program for `ranks` ranks in a background thread, before the ranks join."""
         if self._programs is not None:
             self._programs.make_ahead([ranks])
 
     def _make_ahead(self) -> None:
-        """Has what fewer ranks would run made, so that nobody has to wait for it."""
+        """Builds the programs for fewer ranks in a background thread, so that a recovery does not wait for them."""
         if self._programs is not None and self._session.is_elastic:
             least = max(self._settings.minimum, self.ranks - _AHEAD)
             self._programs.make_ahead(range(self.ranks - 1, least - 1, -1))
 
     def _hand_over(self, comm: MPI.Intracomm) -> None:
-        """Brings all ranks to the last step that all of them have finished; new ones have finished none."""
+        """Brings all ranks to the last step that every old rank has finished; new ranks receive its state."""
         finished = comm.allgather(_NEW if self._session.is_new else self.finished)
         last = min(finished)
         if last == _NEW:
@@ -280,8 +281,8 @@ class Training:
             self._handed = last, broadcast(comm, self.state, finished.index(last))
 
     def _hand_blocks_over(self, comm: MPI.Intracomm, shards: Shards) -> None:
-        """Cuts anew what the ranks have of the state, from which they may fall back a step; where blocks are missing,
-        all go back to the newest checkpoint."""
+        """Reshards the newest complete state, possibly one step back. If blocks are missing, all ranks restore the
+        newest checkpoint."""
         self._comes_from_checkpoint = False
         if shards.is_empty and not self._session.is_new:
             part: tuple[int, Tree] | None = self._start, self._part(comm.rank, comm.size)
@@ -302,7 +303,7 @@ class Training:
         return newest, checkpoint.restore(self._checkpoints, newest, like, cut, communicator=comm)
 
     def _cut(self, redundancy: int) -> Shards | None:
-        """What holds the parts of the state, where it has parts. A process alone has the whole."""
+        """The holder of this rank's shards; None if the state is not sharded or the job is not elastic."""
         if self._shardings is None:
             return None
         if not self._session.is_elastic:
@@ -317,7 +318,7 @@ class Training:
 
 
 def _session(settings: Settings) -> Session | Alone:
-    """Loads MPI where this process is a rank."""
+    """The session of an MPI rank, or that of a process without MPI, for which MPI is not loaded."""
     if not world.under_mpi():
         return Alone()
     from spmd.elastic.session import Session  # late: it needs MPI, which one process does not
