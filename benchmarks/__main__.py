@@ -19,9 +19,10 @@ COMMANDS = {
     "train": "benchmarks.train",
     "collectives": "benchmarks.collectives",
     "simulation": "benchmarks.simulation",
+    "sharding": "benchmarks.sharding",
 }
 #: These run in this very process; the others start ranks, or are ranks, with threads of their own.
-LIMITED = ("programs", "peers", "ops", "language", "simulation")
+LIMITED = ("programs", "peers", "ops", "language", "simulation", "sharding")
 
 
 def main() -> int:

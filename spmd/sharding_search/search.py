@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain
+from itertools import chain, islice
 
 from collectives.network import Network
 from partitioner.program import Program, import_program
@@ -112,10 +112,13 @@ class Search:
         """What the integer program finds, with the values told that need it, and without."""
         problem = Problem(self.model, self.ties, self.prices)
         self.linked = problem.linked
+        found = []
         for solution in self._solved_by_limits(problem):
             if solution is not None:
+                found.append(solution)
                 yield self._constrained(solution)
-                yield self._solved(solution)
+        yield from islice(self.by_hand(), 1)
+        yield from map(self._solved, found)
 
     def _solved_by_limits(self, problem: Problem) -> Iterator[Solution | None]:
         """The quickest, with arguments used as they are laid out or not, and within the memory, or small."""
@@ -187,7 +190,6 @@ class Search:
         """Nothing cut; each dimension of each argument along all axes and each of them, the rest as it propagates."""
         count = len(self.model.axes)
         ways = [tuple(range(count)), *((axis,) for axis in range(count) if count > 1)]
-        yield self.layout([(NONE,) * count] * len(self.model.arguments))
         returned = set(self.model.returned)
         classes = sorted(self.classes, key=lambda members: (members[0] in returned, -self._tensor(members[0]).bytes))
         for axes in ways:
@@ -203,6 +205,7 @@ class Search:
                         for member in members:
                             places[member] = cut
                         yield self.layout(places)
+        yield self.layout([(NONE,) * count] * len(self.model.arguments))
 
     def _tensor(self, index: int) -> Tensor:
         tensor = self.model.arguments[index]
