@@ -17,6 +17,9 @@ from spmd.support.arrays import Array
 from spmd.support.rounding import narrowed
 from spmd.types import TensorType
 
+#: Elements of an iota that are counted at a time, in 64 bits each: compiling one takes little more than it holds.
+_BLOCK = 1 << 16
+
 
 def view(call: Callable[..., Array]) -> Kernel:
     """The kernel of an op whose result may share memory with its first operand."""
@@ -47,10 +50,13 @@ def iota_array(type: TensorType, dimension: int, shape: Sequence[int] | None = N
     """Each element its own index along `dimension`, wrapped or rounded to the element type; a broadcast view."""
     shape = type.static_shape if shape is None else tuple(shape)
     size = shape[dimension]
-    numbers = np.arange(size, dtype=np.int64)
-    if type.dtype.isbuiltin != 1 and type.dtype.name.startswith(("int", "uint")):
-        numbers = numbers.astype(np.int8)  # from which ml_dtypes' small integers wrap
-    steps = narrowed(numbers, type.dtype)
+    steps = np.empty(size, type.dtype)
+    for start in range(0, size, _BLOCK):
+        block = slice(start, min(start + _BLOCK, size))
+        numbers = np.arange(block.start, block.stop, dtype=np.int64)
+        if type.dtype.isbuiltin != 1 and type.dtype.name.startswith(("int", "uint")):
+            numbers = numbers.astype(np.int8)  # from which ml_dtypes' small integers wrap
+        steps[block] = narrowed(numbers, type.dtype)
     return np.broadcast_to(steps.reshape([-1] + [1] * (len(shape) - dimension - 1)), shape)
 
 
