@@ -118,6 +118,8 @@ class Search:
                 found.append(solution)
                 yield self._constrained(solution)
         yield from islice(self.by_hand(), 1)
+        if any(back is not None for back in self.model.returned):
+            yield self._fully_sharded()
         yield from map(self._solved, found)
 
     def _solved_by_limits(self, problem: Problem) -> Iterator[Solution | None]:
@@ -206,6 +208,19 @@ class Search:
                             places[member] = cut
                         yield self.layout(places)
         yield self.layout([(NONE,) * count] * len(self.model.arguments))
+
+    def _fully_sharded(self) -> ProgramLayout:
+        """Inputs cut by rows along all axes, and what comes back along its largest dimension that takes them all."""
+        count = len(self.model.axes)
+        returned = set(self.model.returned)
+        places: list[Places | None] = [None] * len(self.model.arguments)
+        for index in (index for members in self.classes for index in members):
+            tensor = self._tensor(index)
+            sizes = tensor.spec.shape
+            order = sorted(range(len(sizes)), key=lambda dimension: -sizes[dimension]) if index in returned else [0]
+            ways = [(dimension,) * count for dimension in order]
+            places[index] = next((way for way in ways if self._fits(tensor, way)), (NONE,) * count)
+        return self.layout(places)
 
     def _tensor(self, index: int) -> Tensor:
         tensor = self.model.arguments[index]
