@@ -1,7 +1,7 @@
 """Processes that are MPI ranks.
 
-Every bound closure is a transfer of four steps decided at binding: encode the operand (nothing, where it can be sent
-as it lies), post MPI's call, decode what came (nothing, where MPI writes into the result), return the result.
+Every bound closure is a transfer of four steps fixed at binding: encode the operand (no step if it can be sent as it
+is), post the MPI call, decode the received data (no step if MPI writes into the result), return the result.
 """
 
 from __future__ import annotations
@@ -54,12 +54,12 @@ from collectives.shapes import Shape
 
 _worlds: dict[int, MpiCommunicator] = {}
 
-# From here on the ranks may wait for each other.
+# From here on ranks may block on each other: a failing rank must end the job.
 failure.install()
 
 
 class MpiCommunicator(Communicator):
-    """A process group over an MPI communicator; ``MpiCommunicator.world()`` is where to begin."""
+    """A process group over an MPI communicator; create the first one with ``MpiCommunicator.world()``."""
 
     def __init__(
         self,
@@ -84,13 +84,13 @@ class MpiCommunicator(Communicator):
         self._always_checks = False
         self._double: Double | None = None
         self._twin: MpiCommunicator | None = None
-        self._memory: tuple[HostMemory | None] | None = None  # None before anybody asks
+        self._memory: tuple[HostMemory | None] | None = None  # None until the first use
 
     @classmethod
     def world(cls, comm: MPI.Intracomm = MPI.COMM_WORLD, what: str = "MpiCommunicator.world()") -> MpiCommunicator:
-        """All ranks of ``comm``, on a duplicate of it: no message of ours meets one of the caller's.
+        """All ranks of ``comm``, on a duplicate of it, which keeps messages apart from the caller's.
 
-        Collective at the first call, to which ``what`` brings this rank; the same object ever after.
+        Collective at the first call, which ``what`` names in messages; later calls return the same object.
         """
         communicator = _worlds.get(comm.handle)
         if communicator is None:
@@ -104,7 +104,7 @@ class MpiCommunicator(Communicator):
             if communicator.size > 1 and MPI.Query_thread() == MPI.THREAD_MULTIPLE:
                 communicator.watcher = Watcher(comm.Dup(), communicator.activity, settings)
                 communicator.watcher.suspicious = settings.check
-                failure.come_first()  # the watcher waits for the others in the end
+                failure.come_first()  # at exit the watcher waits for the other ranks
             if RECORDER.attach(activity, comm.rank, comm.size, settings.timeout):
                 failure.record = communicator.record
             _worlds[comm.handle] = communicator
@@ -112,14 +112,15 @@ class MpiCommunicator(Communicator):
 
     @staticmethod
     def made_of(comm: MPI.Intracomm) -> MpiCommunicator | None:
-        """What :meth:`world` has made of ``comm``, if it has."""
+        """The communicator that :meth:`world` has created for ``comm``, or None."""
         return _worlds.get(comm.handle)
 
     @staticmethod
     def retire(comm: MPI.Intracomm) -> None:
-        """Ends what :meth:`world` made of ``comm``, of whose ranks some are lost: whoever waits there gets an error.
+        """Revokes the communicator that :meth:`world` created for ``comm`` after a rank failure: blocked ranks get an
+        error.
 
-        Not collective. Needs an MPI with fault tolerance where there are others.
+        Not collective. Needs a fault-tolerant MPI if there is more than one rank.
         """
         retired = _worlds.pop(comm.handle, None)
         if retired is not None:
@@ -133,7 +134,8 @@ class MpiCommunicator(Communicator):
                     group._double.revoke()
 
     def record(self, reason: str) -> str:
-        """Writes what the processes have recorded, this one's alone where nobody watches; a line that tells of it."""
+        """Writes the flight recordings of all processes, or of this one alone if there is no watcher; returns a line of
+        text that says where."""
         return advice(RECORDER.write(reason) if self.watcher is None else self.watcher.record(reason))
 
     def checked(self) -> Communicator:
@@ -155,14 +157,14 @@ class MpiCommunicator(Communicator):
             self.watcher.abort = self.watcher.abort or abort
 
     def wait_for(self, done: Callable[[], bool], waiting: Waiting) -> None:
-        """Waits step by step; raises CommunicationError when the watcher finds that it is in vain."""
+        """Polls ``done`` until it returns True; raises CommunicationError if the watcher finds a deadlock."""
         watcher = self.watcher
         with self._inside(waiting, self.activity.waits):
             patiently(done, lambda: None if watcher is None else watcher.verdict)
 
     @contextmanager
     def _inside(self, waiting: Waiting, turns: Turns) -> Iterator[None]:
-        """The thread is in a communication of the group, the only one there; ``turns`` counts it."""
+        """A context for a communication of the group, one thread at a time; ``turns`` counts it."""
         threads, activity = self.threads, self.activity
         if not threads.enter(False):
             raise threads.crowded(waiting.text)
@@ -196,7 +198,7 @@ class MpiCommunicator(Communicator):
         return self.bind_unchecked(operation, where)
 
     def bind_unchecked(self, operation: Operation, where: str = "") -> BoundCollective:
-        """The closure without a check, whatever the environment says."""
+        """The closure without a check, even if the environment enables checks."""
         shape = operation.result_shape(self.size)
         if self._is_local(operation):
             return _local(operation, shape)
@@ -264,7 +266,8 @@ class MpiCommunicator(Communicator):
         return call
 
     def _on_host(self, operation: AllReduce, where: str) -> BoundCollective:
-        """Through memory where the ranks share it, which the first call finds out: binding is not collective."""
+        """Uses shared memory if all ranks are on one host; the first call determines that, as binding is not
+        collective."""
         chosen: BoundCollective | None = None
 
         def choose() -> BoundCollective:
@@ -334,7 +337,7 @@ class MpiCommunicator(Communicator):
         return start
 
     def _in_background(self, operation: AllReduce, where: str) -> Start:
-        """As the blocking call does it: MPI's nonblocking one would associate otherwise."""
+        """Runs the blocking call in the background thread: MPI's nonblocking one associates differently."""
         label = self.label(operation, where)
         if MPI.Query_thread() < MPI.THREAD_MULTIPLE:
             call = self.bind_unchecked(operation, where)
@@ -357,7 +360,7 @@ class MpiCommunicator(Communicator):
         return start
 
     def _in_thread(self) -> MpiCommunicator:
-        """The same group for the thread that runs what is started, which alone asks for it."""
+        """A duplicate of the group for the background thread, which alone uses it."""
         if self._twin is None:
             assert self._double is not None
             self._twin = MpiCommunicator(self._double.finish(), self.members, activity=Activity(kept=1))
@@ -376,19 +379,19 @@ class MpiCommunicator(Communicator):
             return self.comm.allgather(value)
 
     def meeting(self, text: str) -> AbstractContextManager[None]:
-        """A context for what all processes of the group do together by MPI's own calls, told as ``text``."""
+        """A context for direct MPI calls that are collective over the group; messages name them ``text``."""
         return self._inside(self._waiting(text), self.turns)
 
     def waiting(self, text: str) -> AbstractContextManager[None]:
-        """A context for what some processes do together elsewhere, told as ``text``."""
+        """A context for a wait on some processes outside of this group's calls; messages name it ``text``."""
         return self._inside(Waiting(text, ()), self.activity.waits)
 
     def _waiting(self, text: str) -> Waiting:
-        """That the process is in something with all others of the group."""
+        """The `Waiting` for a call that is collective over the group."""
         return Waiting(text, tuple(r for r in self.members if r != self.world_rank), self.members)
 
     def label(self, operation: Operation, where: str) -> Waiting:
-        """What the process is doing while in ``operation``, for whoever asks."""
+        """The `Waiting` for ``operation``, which the watcher reports to other ranks."""
         text = f"{describe(operation)} among {short_list(self.members)}" + (f" at {where}" if where else "")
         positions: Sequence[int | None] = range(self.size)
         if isinstance(operation, CollectivePermute):
@@ -400,7 +403,7 @@ class MpiCommunicator(Communicator):
         return Waiting(text, ranks, self.members, call=call)
 
     def _is_local(self, operation: Operation) -> bool:
-        """Nothing has to travel. An operation is empty on all its processes or on none."""
+        """Whether nothing has to be sent. An operation is empty on all its processes or on none."""
         return not isinstance(operation, Barrier) and (self.size == 1 or not prod(operation.shape))
 
     def _watched(self, call: BoundCollective, operation: Operation, where: str) -> BoundCollective:
@@ -417,7 +420,7 @@ class MpiCommunicator(Communicator):
 
 
 def _local(operation: Operation, shape: Shape) -> BoundCollective:
-    """A collective among one process, or of nothing."""
+    """A collective of one process, or of empty arrays."""
 
     def call(array: Array, out: Array | None = None) -> Array:
         if not array.size:

@@ -1,8 +1,8 @@
-"""Blocking collectives in a thread of their own, one after another.
+"""Runs blocking collectives one after another in a background thread.
 
-MPI's nonblocking reductions associate otherwise than its blocking ones. Where that shows, a collective that is started
-runs as the blocking one in this thread, so that it gives the same bits; it moves on as fast as a thread that has a
-processor to itself. Ranks start such collectives in one order, on communicators that are used for nothing else.
+MPI's nonblocking reductions associate differently from its blocking ones. Where the result depends on that, a started
+collective runs as the blocking one in this thread, so that it returns the same bits; it progresses as fast as a thread
+with a core of its own. All ranks start these collectives in the same order, on communicators with no other use.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from collectives.activity import Activity, Event
 from collectives.arrays import Array
 from collectives.communicator import BoundCollective
 
-#: Bytes from which on an all_reduce is worth a start, and the thread: smaller ones cost latency, which that adds to.
+#: Bytes from which on an all_reduce is started in the thread; smaller ones are bound by latency, which the thread adds.
 LEAST = 1 << 20
 
 
 class BackgroundRequest:
-    """A collective that the thread runs; ``wait`` returns its result, or raises what it failed with."""
+    """A collective that the thread runs; ``wait`` returns its result or raises its error."""
 
     def __init__(self, call: BoundCollective, array: Array, activity: Activity, event: Event) -> None:
         self._call, self._array, self._activity, self._begun = call, array, activity, event.key
@@ -30,7 +30,7 @@ class BackgroundRequest:
         self._error: BaseException | None = None
 
     def run(self) -> None:
-        """The thread's part."""
+        """Runs the collective and stores its result or error. Called in the background thread."""
         try:
             self._result = self._call(self._array)
         except BaseException as error:
@@ -51,7 +51,7 @@ class BackgroundRequest:
 
 
 def start(call: BoundCollective, array: Array, activity: Activity, event: Event) -> BackgroundRequest:
-    """Has the thread call ``call(array)`` after all that was started before."""
+    """Queues ``call(array)`` behind the collectives started before."""
     request = BackgroundRequest(call, array, activity, event)
     _requests().put(request)
     return request

@@ -1,4 +1,4 @@
-"""Each collective as MPI's call: what is encoded, which call carries it, what is decoded."""
+"""The MPI call of each collective, with its encoding and decoding steps."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PERMUTE_TAG = 0
 
 
 def transfer(comm: MPI.Intracomm, operation: Operation) -> Transfer:
-    """How ``operation`` goes through MPI among the ranks of ``comm``."""
+    """The MPI steps of ``operation`` among the ranks of ``comm``."""
     builder = _BUILDERS.get(type(operation))
     if builder is None:
         return gathered(comm, operation)
@@ -179,7 +179,7 @@ def _barrier(comm: MPI.Intracomm, operation: operations.Barrier) -> Transfer:
     return Transfer(_pass, _pass, lambda s, r: comm.Barrier(), lambda s, r: [comm.Ibarrier()])
 
 
-#: The collectives that MPI has a call of; any other goes as `gathered`.
+#: The collectives that have an MPI call; any other uses `gathered`.
 _BUILDERS: dict[type[Operation], Callable[[MPI.Intracomm, Any], Transfer]] = {
     operations.AllReduce: _all_reduce,
     operations.ReduceScatter: _reduce_scatter,
@@ -193,7 +193,7 @@ _BUILDERS: dict[type[Operation], Callable[[MPI.Intracomm, Any], Transfer]] = {
 
 
 def gathered(comm: MPI.Intracomm, operation: Operation) -> Transfer:
-    """Every process gathers all operands, and computes its own result when they are there."""
+    """Gathers all operands on every process, which then computes its own result."""
     gathering = operations.AllGather((1, *operation.shape), operation.dtype, 0)
     gather = transfer(comm, gathering)
     stacked, rank = (comm.size, *operation.shape), comm.rank

@@ -1,8 +1,8 @@
 """Transfers by channel between the ranks of an MPI communicator.
 
-A channel may have any 64-bit number, tags of MPI are sure to reach 32,767 only. Small numbers are tags of their own.
-Messages of all other channels share one tag and begin with their channel's number; a rank that finds one of another
-channel than it waits for keeps it until that one is received from.
+A channel may have any 64-bit number, but MPI guarantees tags only up to 32,767. Small numbers are used as tags.
+Messages of all other channels share one tag and begin with their channel's number; a rank that receives one of another
+channel than it waits for queues it until that channel is received from.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from collectives.mpi_request import MpiRequest
 from collectives.places import caller_of
 from collectives.shapes import Shape
 
-#: ``wait(done, waiting)`` waits step by step until ``done()``.
+#: ``wait(done, waiting)`` polls ``done()`` until it returns True.
 Wait = Callable[[Callable[[], bool], Waiting], None]
 _WaitUntil = Callable[[Callable[[], bool]], None]
 
 _SHARED_TAG = PERMUTE_TAG + 1
 _FIRST_TAG = _SHARED_TAG + 1
 _OWN_TAGS = 1 << 14
-#: Those behind it are for others who use a group's communicator.
+#: Higher tags are free for other users of a group's communicator.
 LAST_TAG = _FIRST_TAG + _OWN_TAGS - 1
 _HEADER = np.dtype(np.int64).itemsize
 
@@ -41,13 +41,13 @@ class MpiChannels:
 
     def __init__(self, comm: MPI.Intracomm, members: tuple[int, ...], activity: Activity) -> None:
         self._comm, self._members, self._activity = comm, members, activity
-        #: How many arrays have gone to and come from whom by which channel.
+        #: The number of arrays sent and received, by peer and channel.
         self._sent: Counter[tuple[int, int]] = Counter()
         self._received: Counter[tuple[int, int]] = Counter()
         self._early: dict[tuple[int, int], deque[Array]] = {}
 
     def send(self, array: Array, target: int, channel: int, where: str) -> None:
-        """Sends a copy of ``array`` without waiting for its receiver."""
+        """Starts to send a copy of ``array``; returns without waiting for the receiver."""
         text = f"process {self._members[self._comm.rank]} sends {_extent(array.shape, array.dtype)}{_at(where)}"
         text += f" to process {self._members[target]}, which does not receive it"
         if _has_tag(channel):
@@ -61,12 +61,12 @@ class MpiChannels:
         number = self._sent[target, channel]
         call = _call("send", array.shape, array.dtype, pair, where, channel, number)
         event = self._activity.start(Waiting(text, (), call=call), self._activity.waits)
-        # Synchronous: it is complete when it has been received, so that one that nobody receives is noticed.
+        # A synchronous send completes when it is received, so that a missing receive is detected.
         MpiRequest.detach(self._comm.Issend(data, target, tag), data, text)
         event.ended = monotonic()
 
     def receive(self, wait: Wait, shape: Shape, dtype: npt.DTypeLike, source: int, channel: int, where: str) -> Array:
-        """The next array from ``source`` on ``channel``; CommunicationError where its size is another."""
+        """The next array from ``source`` on ``channel``; CommunicationError if its size differs."""
         out, peer = np.empty(shape, dtype), self._members[source]
         label = f"receive of {_extent(shape, out.dtype)} from process {peer}{_at(where)}"
         self._received[source, channel] += 1
@@ -103,7 +103,7 @@ class MpiChannels:
         out.reshape(-1).view(np.uint8)[...] = data
 
     def _sort_in(self, source: int) -> None:
-        """Takes what ``source`` has sent under the shared tag, each message to its channel."""
+        """Receives a message of ``source`` with the shared tag and queues it for its channel."""
         status = MPI.Status()
         while (message := self._comm.Improbe(source, _SHARED_TAG, status)) is not None:
             data = np.empty(status.Get_count(MPI.BYTE), np.uint8)

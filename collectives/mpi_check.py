@@ -1,10 +1,10 @@
-"""Collectives that first make sure of each other.
+"""Collectives that compare their arguments across processes first.
 
-Before each collective the processes of the group tell the group's first process what they are about to do, which
-compares and answers. Where they differ, every one of them raises CommunicationError with what each does and where.
-Where they never meet, because they are in different groups or one has ended, the watcher finds out. The messages are
-half a kilobyte, point to point; waiting is step by step, so that it can end with an error, and so that a first process
-answers whatever it waits for itself. A collective that is started is checked while it is under way.
+Before each collective the processes of the group send a description of it to the group's first process, which compares
+them and replies. If they differ, every process raises CommunicationError with each process's operation and source
+location. If they never meet, because they are in different groups or one has exited, the watcher detects it. The
+messages are point to point, half a kilobyte each. Waits poll, so that they can end with an error, and so that a first
+process replies while it waits itself. A started (nonblocking) collective is checked while it is pending.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ from collectives.states import mismatch_text
 
 _TELL_TAG = LAST_TAG + 1
 _FIRST_ANSWER_TAG = _TELL_TAG + 1
-_ANSWERS = 4096  # checks between two processes that may be under way at a time
+_ANSWERS = 4096  # maximum number of pending checks between two processes
 _DIGEST = 16  # bytes
 _WORDS = _DIGEST + 1
 _DIFFER, _AGREE, _SAY_HOW = 0, 1, 2
 _MESSAGE = 512
-_SPIN = 2e-4  # seconds to look for messages without pause
+_SPIN = 2e-4  # seconds of polling without sleep
 _PAUSE = 2e-5
 
 
 class PlainCommunicator(Protocol):
-    """What a check needs of the communicator whose collectives it checks."""
+    """The interface that a check needs from the communicator whose collectives it checks."""
 
     rank: int
     channels: MpiChannels
@@ -64,8 +64,8 @@ class PlainCommunicator(Protocol):
 class CheckedCommunicator(Communicator):
     """The group ``members`` of ``world``, with a check before each collective.
 
-    MPI's communicator for the group is made only when its processes have agreed for the first time, since making it
-    is a collective call that a process in another group would never answer.
+    The group's MPI communicator is created only after its processes have passed their first check, since creating it is
+    a collective call that blocks if a process is in another group.
     """
 
     def __init__(self, world: PlainCommunicator, members: tuple[int, ...], comm: MPI.Intracomm) -> None:
@@ -144,15 +144,15 @@ class CheckedCommunicator(Communicator):
         return self._world.group(self.members)
 
     def answer_tag(self, other: int) -> int:
-        """The tag of the answer to the next check that this process has with ``other``; that of a fault is one more.
+        """The tag of the reply to this process's next check with ``other``; a fault uses the next higher tag.
 
-        Answers overtake each other: a check that was begun earlier may wait for a third process.
+        Replies may arrive out of order: a check that started earlier may wait for a third process.
         """
         self._counts[other] += 1
         return _FIRST_ANSWER_TAG + 2 * (self._counts[other] % _ANSWERS)
 
     def wait(self, done: Callable[[], bool], waiting: Waiting) -> None:
-        """Waits until ``done``, answering those who wait for this process meanwhile."""
+        """Polls until ``done``, replying to pending checks of other processes meanwhile."""
 
         def step() -> bool:
             self._led[:] = [lead for lead in self._led if not lead.step()]
@@ -161,14 +161,14 @@ class CheckedCommunicator(Communicator):
         self._world.wait_for(step, waiting)
 
     def refuse(self) -> None:
-        """What this process came for, and waited in last, does not come about."""
+        """Marks the collective that this process waited in last as not executed."""
         self._world.activity.last.ended = -1.0
 
     def _check(self, operation: Operation, where: str) -> Callable[[], _Check]:
-        """What begins the check of ``operation``."""
+        """A function that starts the check of ``operation``."""
         members, rank = self.members, self.rank
         if isinstance(operation, CollectivePermute):
-            # Only the ends of transfers meet; what they must agree on is the whole list of pairs.
+            # Only the sources and targets take part; they must agree on the whole list of pairs.
             ends = {end for pair in operation.pairs for end in pair}
             if rank not in ends:
                 return _Check
@@ -184,7 +184,7 @@ class CheckedCommunicator(Communicator):
         return lambda: self._begin(members, message, waiting)
 
     def _begin(self, members: tuple[int, ...], message: Array, waiting: Waiting) -> _Check:
-        """Begins a check among ``members``, of which this process is one."""
+        """Starts a check among ``members``, which include this process."""
         if self._world.rank != members[0]:
             return _Follow(self, self.comm, members[0], message, waiting)
         check = _Lead(self, self.comm, members, message, waiting)
@@ -193,7 +193,7 @@ class CheckedCommunicator(Communicator):
 
 
 def _message(identity: bytes, label: str, *, is_agreement: bool = False) -> Array:
-    """What a process tells: a digest of what must be equal, whether it is to agree, and what it does in words."""
+    """The message of a check: a digest of what must be equal, whether it is an agreement, and a description."""
     message = np.zeros(_MESSAGE, np.uint8)
     message[:_DIGEST] = np.frombuffer(hashlib.blake2b(identity, digest_size=_DIGEST).digest(), np.uint8)
     message[_DIGEST] = is_agreement
@@ -207,18 +207,18 @@ def _words(message: Array) -> str:
 
 
 class _DifferentAgreements(Exception):
-    """All processes have come to agree, on what differs."""
+    """All processes called an agreement, with values that differ."""
 
 
 class _Check:
-    """A check under way; this one of a process that has nobody to agree with."""
+    """A pending check; this base class is that of a group of one process."""
 
     def finish(self) -> None:
-        """Waits for the outcome; raises CommunicationError where the processes differ."""
+        """Waits for the outcome; raises CommunicationError if the processes differ."""
 
 
 class _Lead(_Check):
-    """The part of the group's first process."""
+    """The check on the group's first process."""
 
     def __init__(
         self,
@@ -239,7 +239,7 @@ class _Lead(_Check):
         self._fault: str | None = None
 
     def step(self) -> bool:
-        """Answers as soon as all have told; whether that is done."""
+        """Replies once all messages have arrived; returns whether it has."""
         if not self._answered and MPI.Request.Testall(self._requests):
             self._answered = True
             if (self._heard[:, :_DIGEST] == self._heard[0, :_DIGEST]).all():
@@ -266,7 +266,7 @@ class _Lead(_Check):
 
 
 class _Follow(_Check):
-    """The part of every other process."""
+    """The check on every other process."""
 
     def __init__(
         self, owner: CheckedCommunicator, comm: MPI.Intracomm, leader: int, message: Array, waiting: Waiting
@@ -287,7 +287,7 @@ class _Follow(_Check):
 
 
 class _CheckedRequest:
-    """A collective under way whose check is under way as well."""
+    """A pending collective with a pending check."""
 
     def __init__(self, check: _Check, request: Request) -> None:
         self._check, self._request = check, request
@@ -298,7 +298,7 @@ class _CheckedRequest:
 
 
 def patiently(done: Callable[[], bool], verdict: Callable[[], str | None]) -> None:
-    """Waits until ``done``, looking often at first; CommunicationError with the ``verdict`` when there is one."""
+    """Polls ``done``, often at first; raises CommunicationError with the text of ``verdict`` once it returns one."""
     start = time.perf_counter()
     while not done():
         if time.perf_counter() - start > _SPIN:

@@ -1,4 +1,4 @@
-"""A communicator's double, which nobody waits for but the thread that is to use it."""
+"""A duplicate of a communicator, created without blocking any thread but the one that uses it."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from mpi4py import MPI
 
 from collectives.mpi_losses import is_loss
 
-_LOOK = 2e-4  # seconds between two looks at a double that is on its way
+_LOOK = 2e-4  # polling interval in seconds of a pending duplication
 
 
 class Double:
-    """A double of ``comm``. Making one is collective, and begins here; ``finish`` waits for its end."""
+    """A duplicate of ``comm``. The constructor starts the collective MPI_Comm_idup; ``finish`` waits for its end."""
 
     def __init__(self, comm: MPI.Intracomm) -> None:
         self._original = comm
@@ -22,7 +22,7 @@ class Double:
         self._finished = self._revoked = False
 
     def finish(self) -> MPI.Intracomm:
-        """The double, once all ranks have begun it; raises MPI's error where ranks are lost meanwhile."""
+        """Returns the duplicate once all ranks have started it; raises MPI.Exception if ranks fail meanwhile."""
         while True:
             with self._lock:
                 if self._revoked or (not self._finished and is_loss(self._original)):
@@ -33,7 +33,7 @@ class Double:
             time.sleep(_LOOK)
 
     def revoke(self) -> None:
-        """Ranks are lost: whoever waits for the double, or in it, gets an error."""
+        """Revokes the duplicate after a rank failure: threads that wait for it, or on it, get an error."""
         with self._lock:
             self._revoked = True
             if self._finished:

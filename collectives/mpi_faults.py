@@ -1,7 +1,7 @@
-"""What MPI raises in a collective, told as what this process was doing.
+"""Converts errors that MPI raises in a collective to errors that name the collective.
 
-MPI compares nothing: where processes come with other shapes, element types, reductions or collectives, one of them may
-hear of a message that is too long, another go on with what came.
+MPI does not compare arguments: if processes pass different shapes, element types, reductions or collectives, one may
+get an error about a message that is too long, while another continues with the data it received.
 """
 
 from __future__ import annotations
@@ -17,11 +17,13 @@ from collectives.settings import CHECK_VARIABLE
 def fault_of(
     error: MPI.Exception, waiting: Waiting, comm: MPI.Intracomm, process: int
 ) -> CommunicationError | MPI.Exception:
-    """What to raise for ``error``, which MPI raised for ``process`` in a collective; itself where ranks are lost."""
+    """The exception to raise for ``error``, which MPI raised in a collective of ``process``; ``error`` itself if it was
+    caused by a rank failure."""
     if tells_of_loss(error, comm):
         return error
     return CommunicationError(
-        f"{waiting.text}: process {process} is told by MPI: {error.Get_error_string()}; another process may have come "
-        f"with another shape, element type, reduction or collective: {CHECK_VARIABLE}=1 in the environment (or "
-        "check_collectives=True, --check-collectives) has the processes compare them, and name both"
+        f"{waiting.text}: MPI reports to process {process}: {error.Get_error_string()}; another process may have "
+        "passed another shape, element type or reduction, or called another collective: "
+        f"{CHECK_VARIABLE}=1 in the environment (or check_collectives=True, --check-collectives) has the processes "
+        "compare them, and name both"
     )

@@ -1,8 +1,8 @@
 """Reductions as a left fold in group order, over MPI: custom folds, and reproducible reductions.
 
-Small operands are gathered by everyone and folded by everyone. Large ones are exchanged by parts (all-to-all), each
-process folds its part, and the parts are gathered: twice the operand's bytes travel whatever the number of
-processes, as in the best of MPI's own all-reduces.
+Small operands are all-gathered and folded redundantly by every process. Large ones are split into one slice per process
+and exchanged (all-to-all), each process folds its slice, and the results are all-gathered: each process sends about
+twice the operand's bytes whatever the number of processes, as in MPI's bandwidth-optimal all-reduces.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from collectives.element_types import element
 from collectives.operations import AllReduce, CollectiveReduce, ReduceScatter
 from collectives.shapes import Shape
 
-_SMALL = 1 << 15  # bytes that a process may gather rather than exchange by parts
+_SMALL = 1 << 15  # bytes: the largest all-gathered result; beyond it operands are exchanged in slices
 
 
 def bind_fold(
     comm: MPI.Intracomm, operation: AllReduce | ReduceScatter | CollectiveReduce, shape: Shape
 ) -> BoundCollective:
-    """The blocking closure of a reduction that MPI is not to reorder; ``shape`` is the result's."""
+    """The blocking closure of a reduction that MPI must not reorder; ``shape`` is the result's."""
     match operation:
         case ReduceScatter():
             steps = _scattered(comm, operation)
@@ -56,7 +56,7 @@ def bind_fold(
 
 
 def _in_pieces(comm: MPI.Intracomm, operation: AllReduce | CollectiveReduce) -> Callable[[Array], Array]:
-    """Counts and displacements beyond MPI's integers: the reduction is elementwise, so that parts go one by one."""
+    """Splits an operand whose counts and displacements exceed MPI's integers; the reduction is elementwise."""
     parts = mpi_large.slices(prod(operation.shape))
     pieces = [_by_parts(comm, replace(operation, shape=(part.stop - part.start,))) for part in parts]
 

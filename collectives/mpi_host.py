@@ -1,10 +1,10 @@
-"""All-reduces of large arrays among ranks of one machine, through memory that they share.
+"""All-reduces of large arrays among ranks of one host, through shared memory.
 
-An operand goes through the memory in chunks. Of each, a rank publishes what others fold and folds its own slice of
-all operands, in group order; then every rank collects the other slices. Chunks stay in cache, and two of them are
-under way at a time, so that each costs one barrier: while the slices of one are collected, the next one is folded and
-the one after it published. Measured on two ranks with a core each, it takes 0.85 of MPI_Allreduce's time for 4 MiB,
-0.6 to 0.75 for 16 MiB and more; in a training step, whose operands come from afar, 0.96 to 1.
+An operand passes through the memory in chunks. Of each chunk, a rank publishes the slices that other ranks fold and
+folds its own slice of all operands, in group order; then every rank collects the other slices. Chunks stay in cache,
+and two are in flight at a time, so that each costs one barrier: while the slices of one are collected, the next one is
+folded and the one after it published. Measured on two ranks with a core each, it takes 0.85 of MPI_Allreduce's time for
+4 MiB, 0.6 to 0.75 for 16 MiB and more; in a training step, whose operands are not in cache, 0.96 to 1.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ from collectives.arrays import Array, DType
 from collectives.errors import CommunicationError
 from collectives.operations import AllReduce, Operation, describe
 
-#: Bytes from which on an operand goes through shared memory: below, steps are as fast by MPI's own calls.
+#: Minimum bytes of an operand for shared memory: below, steps are as fast with MPI's own calls.
 LEAST = 1 << 22
-#: Ranks up to which it does: each has room of its own.
+#: Maximum number of ranks: each needs chunks of its own.
 MOST_RANKS = 16
-#: Bytes of an operand that travel at a time.
+#: Bytes of a chunk.
 CHUNK = 1 << 19
 _PAGE = 4096
 
 
 def goes_through_memory(operation: Operation, size: int) -> bool:
-    """Whether ``operation`` among ``size`` ranks is one for memory, where they share it."""
+    """Whether ``operation`` among ``size`` ranks uses shared memory if they are on one host."""
     nbytes = prod(operation.shape) * operation.dtype.itemsize
     return isinstance(operation, AllReduce) and 1 < size <= MOST_RANKS and nbytes >= LEAST
 
 
 @dataclass(frozen=True)
 class HostMemory:
-    """Memory that all ranks of ``comm`` share. Each has two chunks for operands; two more hold what is folded."""
+    """Memory shared by all ranks of ``comm``: two operand chunks per rank, and two chunks for results."""
 
     comm: MPI.Intracomm
     calls: Array
@@ -52,7 +52,8 @@ class HostMemory:
 
     @classmethod
     def of(cls, comm: MPI.Intracomm) -> HostMemory | None:
-        """Collective. None, on all ranks, where they are not on one machine or have no room there."""
+        """The shared memory of ``comm``; None on all ranks if they are on several hosts or it cannot be allocated.
+        Collective."""
         size = comm.size
         length = _PAGE + (2 * size + 2) * CHUNK
         path, key, descriptor = "", b"", -1
@@ -66,7 +67,7 @@ class HostMemory:
             with suppress(OSError, ImportError):
                 descriptor = shared_memory.attach(path)
         memory = np.frombuffer(mmap.mmap(descriptor, length), np.uint8) if descriptor >= 0 else None
-        # Another machine may have memory of that name, not with that content.
+        # Another host may have memory of that name, but not with that content.
         is_there = bool(told) and memory is not None and memory[: len(told)].tobytes() == told
         if not comm.allreduce(is_there, MPI.LAND):
             memory = None
@@ -80,7 +81,7 @@ class HostMemory:
         return cls(comm, memory[:_PAGE].view(np.uint64), chunks[:-2].reshape(size, 2, CHUNK), chunks[-2:])
 
     def all_reduce(self, operation: AllReduce) -> Callable[[Array, Array], None]:
-        """The closure ``(operand, out)``: C-contiguous arrays, which may be one."""
+        """The closure ``(operand, out)``; both are C-contiguous and may be the same array."""
         rank, barrier, fold = self.comm.rank, self.comm.Barrier, operation.arithmetic.fold_into
         chunks = self._chunks(prod(operation.shape), operation.dtype)
         calls, text = self.calls[: self.comm.size], describe(operation)
@@ -140,9 +141,9 @@ class HostMemory:
 
 @dataclass(frozen=True)
 class _Chunk:
-    """A chunk: which elements of the operand it has before a rank's own slice, in it, and after it, and their places.
+    """A chunk: the ranges of the operand before, in and after the rank's own slice, and their views in shared memory.
 
-    Those of the rank's operand are for the others; ``slabs`` are the places of its own slice in all operands.
+    The rank publishes the first and the last for the others; ``slabs`` are the views of its own slice in all operands.
     """
 
     before: slice
@@ -156,11 +157,11 @@ class _Chunk:
     total_after: Array
 
     def publish(self, operand: Array) -> None:
-        """Gives the others what they fold."""
+        """Copies the slices that other ranks fold to shared memory."""
         self.mine_before[...] = operand[self.before]
         self.mine_after[...] = operand[self.after]
 
     def collect(self, result: Array) -> None:
-        """Takes what the others have folded."""
+        """Copies the slices that other ranks have folded from shared memory."""
         result[self.before] = self.total_before
         result[self.after] = self.total_after

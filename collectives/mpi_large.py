@@ -1,7 +1,7 @@
-"""Counts beyond what MPI's integers hold: operands of 2^31 elements and more.
+"""Counts that exceed MPI's integers: operands of 2^31 elements and more.
 
-What is reduced elementwise, or goes from one process to others whole, is passed in pieces. What is gathered or
-exchanged by chunks is passed as one element of a datatype that is as large as the chunk.
+Elementwise reductions, and broadcasts or permutes of whole arrays, are split into several calls. Gathers and exchanges
+of chunks pass each chunk as one element of a derived datatype of the chunk's size.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ MOST = (1 << 31) - 1
 
 
 def within_limits(transfer: Transfer, operation: Operation, size: int) -> Transfer:
-    """``transfer``, in calls whose counts MPI can hold."""
+    """``transfer``, in calls whose counts fit in MPI's integers."""
     if prod(operation.shape) <= MOST or isinstance(operation, CollectiveBroadcast):
-        return transfer  # a broadcast sees to it itself, by piece_by_piece
+        return transfer  # a broadcast splits itself, by piece_by_piece
     if isinstance(operation, AllGather | AllToAll):
         return _by_large_elements(transfer, 1 if isinstance(operation, AllGather) else size, size)
     if isinstance(operation, ReduceScatter):
@@ -39,7 +39,7 @@ def within_limits(transfer: Transfer, operation: Operation, size: int) -> Transf
 
 
 def piece_by_piece(call: Callable[[Array], T], operation: Operation) -> Callable[[Array], list[T]]:
-    """``call`` on the parts of a buffer that is too large for one; what the calls return."""
+    """Splits a buffer that is too large for one call and applies ``call`` to the parts; returns its results."""
     if prod(operation.shape) <= MOST:
         return lambda buffer: [call(buffer)]
     return lambda buffer: [call(buffer.reshape(-1)[part]) for part in slices(buffer.size)]
@@ -64,11 +64,11 @@ def _in_pieces(whole: Transfer) -> Transfer:
 
 
 def _scattered_in_pieces(whole: Transfer, size: int) -> Transfer:
-    """Each piece takes the same part of every process's chunk."""
+    """Splits a reduce_scatter so that each call covers the same range of every process's chunk."""
 
     def pieces(send: Message, receive: Message) -> list[tuple[Message, Message]]:
         chunks = _array(send).reshape(size, -1)
-        # The piece of all chunks together must be small enough as well.
+        # The count over all chunks of a call must fit as well.
         parts = slices(chunks.shape[1], max(1, MOST // size))
         return [(_with(send, np.ascontiguousarray(chunks[:, part])), _cut(receive, part)) for part in parts]
 
@@ -102,7 +102,7 @@ def _large(message: Array, chunks: int) -> Message:
 
 @cache
 def _large_datatype(dtype: DType, count: int) -> MPI.Datatype:
-    """One element that is ``count`` of ``dtype``, side by side."""
+    """A contiguous derived datatype of ``count`` elements of ``dtype``."""
     element = dtlib.from_numpy_dtype(dtype)
     blocks, rest = divmod(count, MOST)
     block = element.Create_contiguous(MOST)
@@ -117,7 +117,7 @@ def _array(message: Message) -> Array:
 
 
 def _with(message: Message, array: Array) -> Message:
-    """``message`` about another array."""
+    """``message`` with its array replaced."""
     return [array, *message[1:]] if isinstance(message, list) else array
 
 

@@ -1,7 +1,7 @@
-"""Ranks that are lost while others live: what MPI tells of them, where it tolerates faults.
+"""Detection of failed ranks, as a fault-tolerant MPI reports them.
 
-Source: MPI Forum, "User-Level Failure Mitigation": a call that a lost rank has a part in raises MPI_ERR_PROC_FAILED; a
-communicator that somebody has revoked raises MPI_ERR_REVOKED at every rank, so that all of them learn of the loss.
+Source: MPI Forum, "User-Level Failure Mitigation": a call that involves a failed rank raises MPI_ERR_PROC_FAILED; calls
+on a revoked communicator raise MPI_ERR_REVOKED at every rank, which notifies all of them of the failure.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from functools import cache
 
 from mpi4py import MPI
 
-#: What Open MPI's launcher sets for ranks that may outlive others.
+#: Open MPI's launcher sets this variable when fault tolerance is enabled.
 _ENABLED = "OMPI_MCA_mpi_ft_enable"
-#: Seconds that MPI may learn of a loss later than of its effect.
+#: Seconds by which MPI may report a failure later than its effects.
 _MOMENT = 2.0
 _CLASSES = ("ERR_PROC_FAILED", "ERR_PROC_FAILED_PENDING", "ERR_REVOKED")
 
@@ -26,7 +26,7 @@ def _codes() -> frozenset[int]:
 
 @cache
 def tolerates_faults() -> bool:
-    """Whether this job's MPI goes on when a rank is lost: Open MPI, started with ``mpirun --with-ft ulfm``."""
+    """Whether this job's MPI continues when a rank fails: Open MPI, started with ``mpirun --with-ft ulfm``."""
     if os.environ.get(_ENABLED, "").lower() not in ("1", "true", "yes", "enabled"):
         return False
     try:
@@ -36,21 +36,21 @@ def tolerates_faults() -> bool:
 
 
 def is_loss(comm: MPI.Comm) -> bool:
-    """Whether MPI has found ranks of ``comm`` lost, or somebody has revoked it for that."""
+    """Whether MPI reports failed ranks of ``comm``, or a rank has revoked it."""
     if not tolerates_faults():
         return False
     return bool(comm.Is_revoked()) or comm.Get_failed().size > 0
 
 
 def tells_of_loss(error: BaseException, comm: MPI.Comm, known: BaseException | None = None) -> bool:
-    """Whether ``error`` was raised, at whatever remove, because ranks of ``comm`` are lost; where it was raised while
-    the error ``known`` was dealt with, for another reason than that."""
+    """Whether ``error``, or an error in its chain of causes, was raised because ranks of ``comm`` failed. ``known``, an
+    error that is being handled already, does not count as a cause."""
     cause = _cause(error, known)
     return cause is not None and (cause.Get_error_class() in _codes() or is_loss(comm))
 
 
 def comes_of_loss(error: BaseException, comm: MPI.Comm, known: BaseException | None = None) -> bool:
-    """As `tells_of_loss`, where MPI may learn of the loss a moment later than of its effect: waits for that."""
+    """As `tells_of_loss`, but polls for `_MOMENT` seconds, since MPI may report a failure after its effects."""
     if not comes_of_mpi(error, known):
         return False
     deadline = time.monotonic() + _MOMENT
@@ -60,7 +60,7 @@ def comes_of_loss(error: BaseException, comm: MPI.Comm, known: BaseException | N
 
 
 def comes_of_mpi(error: BaseException, known: BaseException | None = None) -> bool:
-    """Whether ``error`` was raised, at whatever remove, because a call of MPI failed; not the one ``known``."""
+    """Whether ``error``, or an error in its chain of causes other than ``known``, was raised by an MPI call."""
     return _cause(error, known) is not None
 
 

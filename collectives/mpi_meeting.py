@@ -1,9 +1,9 @@
-"""The first meeting of all ranks, before there is a communicator of our own to talk over.
+"""The initial barrier of all ranks, before the package has a communicator of its own.
 
-Every rank sends each other one record, by a nonblocking MPI_Ialltoallv on the communicator that is given; a rank that
-waits for the others looks at what has come so far. MPI's collectives have an order of their own and meet no message of
-the caller's, whatever tags that is received with. Where records of many ranks would be too many, a barrier does, and
-nobody is named.
+The ranks exchange one record each by a nonblocking MPI_Ialltoallv on the caller's communicator; while a rank waits, it
+reads from the records that have arrived which ranks are missing. MPI matches collectives separately from the caller's
+point-to-point messages, whatever their tags. With more than `MOST_NAMED` ranks a plain barrier is used instead, and
+messages do not name the missing ranks.
 """
 
 from __future__ import annotations
@@ -24,23 +24,25 @@ from collectives.failure import REPORTS_VARIABLE
 from collectives.settings import WatchSettings
 from collectives.states import ranks_text, states_text
 
-#: Ranks up to which each sends one record to each other.
+#: Maximum number of ranks for the exchange of records.
 MOST_NAMED = 1024
 _LENGTH = 256
 _MARK = np.dtype(np.int64)
-_PAUSES = 1e-5, 2e-3  # seconds between two looks, at first and after a while
-_LOOK = 0.5  # seconds between two looks for ranks that have ended
-#: Requests of meetings that have failed, which MPI may still write for.
+_PAUSES = 1e-5, 2e-3  # polling interval in seconds: initial and longest
+_LOOK = 0.5  # seconds between two checks for ranks that have exited
+#: Meetings that failed, kept alive because MPI may still write into their buffers.
 _abandoned: list[_Meeting] = []
 
 
 def meet(
     comm: MPI.Intracomm, what: str, activity: Activity, settings: WatchSettings, warn: Callable[[str], None]
 ) -> None:
-    """Returns once all ranks of ``comm`` have come here; ``what`` brings this one. Collective.
+    """Returns once all ranks of ``comm`` have called it; ``what`` names the call that this rank is in. Collective.
 
-    After every timeout of the ``settings``, ``warn`` is given the ranks that have come, what brought them, and those
-    that have not. CommunicationError where one of those has ended, as far as a launcher of ours tells.
+    After every timeout of the ``settings``, calls ``warn`` with a text that lists the ranks that have arrived, with
+    their calls, and those that have not.
+
+    :raises CommunicationError: if a missing rank has exited, as reported by the ``spmd`` launcher.
     """
     if comm.size == 1:
         return
@@ -94,7 +96,7 @@ class _Meeting:
                 self._tell(now - began)
 
     def _look(self, waited: float) -> None:
-        """Notes who has come, as far as it is known; who has ended will not."""
+        """Records which ranks have arrived; raises CommunicationError if one that has not has exited."""
         now = time.monotonic()
         for rank in self._marked():
             self._came.setdefault(rank, now)
@@ -106,12 +108,12 @@ class _Meeting:
                 raise CommunicationError(f"{text}\n{self._states(waited, set(ended))}")
 
     def _marked(self) -> list[int]:
-        """The ranks whose records have come. MPI may use the memory of others for what it is about meanwhile."""
+        """The ranks whose records have arrived. Until then MPI may use a record's memory for intermediate data."""
         marks: Array = np.ascontiguousarray(self._heard[:, : _MARK.itemsize]).view(_MARK)[:, 0]
         return [int(rank) for rank in np.flatnonzero(marks == np.arange(len(marks)) + 1)]
 
     def _tell(self, waited: float) -> None:
-        """One message is enough: that of the lowest rank, if it has waited as long."""
+        """Warns, unless a lower rank has waited as long as this one and therefore does."""
         self._look(waited)
         since = time.monotonic() - self._timeout
         if not any(rank < self._comm.rank and came < since for rank, came in self._came.items()):

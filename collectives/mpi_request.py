@@ -1,7 +1,7 @@
-"""Nonblocking MPI calls under way, and what keeps them moving.
+"""Pending nonblocking MPI calls, and the thread that progresses them.
 
-Open MPI moves a nonblocking collective on only while some thread is inside MPI. While requests are pending, a thread
-of ours looks in every now and then, so that communication advances behind the program's computing.
+Open MPI progresses a nonblocking collective only while some thread is inside an MPI call. While requests are pending, a
+background thread tests them periodically, so that communication overlaps with computation.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from mpi4py import MPI
 from collectives.activity import Activity, Event
 from collectives.arrays import Array
 
-_PERIOD = 2e-4  # seconds between two looks: short beside a transfer worth overlapping, long beside one look
+_PERIOD = 2e-4  # polling interval in seconds: short against a transfer worth overlapping, long against one test
 
 
 class MpiRequest:
@@ -33,19 +33,20 @@ class MpiRequest:
         event: Event | None = None,
         fault: Callable[[MPI.Exception], Exception] | None = None,
     ) -> None:
-        """``event`` is its start in the ``activity``; ``fault`` makes of what MPI raises what ``wait`` raises."""
+        """``event`` is its start in the ``activity``; ``fault`` converts MPI's exception to the one ``wait`` raises."""
         self._requests, self._kept, self._out, self._decode = list(requests), kept, out, decode
         self._activity, self._begun, self._fault = activity, None if event is None else event.key, fault
         _progress.add(self._requests)
 
     @classmethod
     def done(cls, out: Array) -> MpiRequest:
-        """A collective that needed no communication."""
+        """The completed request of a collective that needed no communication."""
         return cls((), None, out, None)
 
     @staticmethod
     def detach(request: MPI.Request, buffer: Array, text: str) -> None:
-        """Sees ``request`` to its end, keeping ``buffer`` until then; ``text`` says what it is if it has none."""
+        """Progresses ``request`` in the background, keeping ``buffer`` alive until it completes; ``text`` names it in
+        the report if it never does."""
         _progress.adopt(request, buffer, text)
 
     def wait(self) -> Array:
@@ -69,7 +70,7 @@ class MpiRequest:
 
 
 class _Progress:
-    """Tests pending requests now and then. A request is touched by one thread at a time, as MPI demands."""
+    """Tests pending requests periodically. Only one thread at a time accesses a request, as MPI requires."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -86,7 +87,7 @@ class _Progress:
         with self._lock:
             self._pending.update((id(request), request) for request in requests)
             if MPI.Query_thread() < MPI.THREAD_MULTIPLE:
-                self._look()  # MPI allows no second thread: requests move on when others are added
+                self._look()  # MPI allows no second thread: progress is made when requests are added
                 return
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="mpi-progress", daemon=True)
@@ -99,7 +100,7 @@ class _Progress:
         self.add([request])
 
     def remove(self, requests: Sequence[MPI.Request]) -> None:
-        """Leaves them to the caller; raises what one of them has failed with."""
+        """Stops testing ``requests``, which the caller completes; raises the error of one that has failed."""
         with self._lock:
             errors = [self._failed.pop(id(request), None) for request in requests]
             for request in requests:
@@ -109,14 +110,14 @@ class _Progress:
                 raise error
 
     def stop(self) -> None:
-        """No call into MPI after this."""
+        """Stops the thread; it makes no MPI call after this."""
         self._stopped = True
         self._wake.set()
         if self._thread is not None:
             self._thread.join()
 
     def unfinished(self) -> list[str]:
-        """What detached requests are that have not ended."""
+        """The texts of the detached requests that have not completed."""
         with self._lock:
             return [text for _, text in self._detached.values()]
 
@@ -136,7 +137,7 @@ class _Progress:
             try:
                 if not request.Test():
                     continue
-            except MPI.Exception as error:  # it is over; whoever waits for it is told
+            except MPI.Exception as error:  # the request has failed; `wait` raises the error
                 if key not in self._detached:
                     self._failed[key] = error
             del self._pending[key]
@@ -147,10 +148,10 @@ _progress = _Progress()
 
 
 def stop_progress() -> None:
-    """Ends the thread that moves requests on, before MPI ends."""
+    """Stops the progress thread. Must be called before MPI_Finalize."""
     _progress.stop()
 
 
 def unfinished() -> list[str]:
-    """What sends of this rank nobody has received so far."""
+    """The texts of this rank's sends that have not been received so far."""
     return _progress.unfinished()

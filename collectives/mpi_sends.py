@@ -1,4 +1,4 @@
-"""Messages that nobody waits for until they have gone."""
+"""Nonblocking sends that complete in the background."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from collectives.mpi_losses import comes_of_loss
 
 
 class PendingSends:
-    """The sends over `comm` that are under way.
+    """The pending sends over `comm`.
 
-    MPI may read a message later, where the ranks are not connected yet, and mpi4py holds it as long as its request
-    lives: each is kept until it has gone, or its receiver is lost.
+    If the ranks are not connected yet, MPI reads the buffer later; mpi4py's request object keeps it alive. So each
+    request is kept until it is complete or its receiver has failed.
     """
 
     def __init__(self, comm: MPI.Intracomm) -> None:
@@ -19,7 +19,7 @@ class PendingSends:
         self._requests: list[MPI.Request] = []
 
     def add(self, request: MPI.Request) -> None:
-        """Keeps `request`, and gives up those that are complete."""
+        """Keeps `request` alive, and drops the requests that are complete."""
         self._requests = [pending for pending in self._requests if not self._complete(pending)]
         self._requests.append(request)
 

@@ -1,4 +1,4 @@
-"""A collective on its way through MPI, in steps that are decided when it is bound."""
+"""A collective as a sequence of MPI steps, which is fixed when the collective is bound."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from collectives.mpi_types import Message
 
 @dataclass(frozen=True)
 class Transfer:
-    """A collective on its way through MPI.
+    """The MPI steps of a collective.
 
-    ``encode(array)`` gives the send buffer and ``receive_into(out)`` the receive buffer; ``post`` and ``start`` are
-    MPI's call, blocking and not; ``decode(received, out)`` completes ``out`` where the receive buffer is another.
-    ``in_place`` is the blocking call on a result that holds the operand already.
+    ``encode(array)`` returns the send buffer and ``receive_into(out)`` the receive buffer; ``post`` and ``start`` are
+    the blocking and the nonblocking MPI call; ``decode(received, out)`` fills ``out`` if the receive buffer is a
+    different one. ``in_place`` is the blocking call on a result buffer that already holds the operand.
     """
 
     encode: Callable[[Array], Message]

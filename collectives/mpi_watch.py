@@ -1,8 +1,8 @@
-"""Watching over ranks that wait: who waits too long, for whom, and whether in vain.
+"""Detection of blocked ranks: timeouts, and deadlocks.
 
-A thread of each rank answers questions about it, by messages on a communicator that threads alone use, while the main
-thread may be deep inside an MPI call. A rank that waits longer than the timeout asks all others and tells the whole
-picture in one message. Nothing of this runs between looks, and the path of a collective does not know of it.
+A thread of each rank replies to queries about the rank's state on a communicator that only these threads use, while the
+main thread may be blocked in an MPI call. A rank that waits longer than the timeout queries all others and prints all
+states in one message. The thread sleeps between polls, and adds no code to the path of a collective.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ from collectives.states import ranks_text, states_text
 
 log = logging.getLogger("collectives")
 
-_LOOK = 0.1  # seconds between two looks
-_ANSWER = 2.0  # seconds that a rank is given to answer
-_SUSPECT = 1.0  # seconds of waiting after which a checked rank asks whether it waits in vain, and as long again
-_SURE = 2.0  # seconds after which nothing that a rank had sent before it ended is still on its way
+_LOOK = 0.1  # polling interval in seconds
+_ANSWER = 2.0  # timeout in seconds of a query
+_SUSPECT = 1.0  # seconds of waiting after which a checked rank looks for a deadlock, and the interval of further checks
+_SURE = 2.0  # seconds after which every message that a rank sent before it exited has arrived
 _TIMES = 5
-_LAST_WORDS = 0.02  # seconds that what was sent before all had ended may be on its way
-_RECORDING = 0.6  # seconds that the others are given to write what they recorded
+_LAST_WORDS = 0.02  # seconds for which messages sent before all ranks exited may be in flight
+_RECORDING = 0.6  # timeout in seconds for the other ranks to write their flight recordings
 _TAG = 0
-#: Those behind it are for other threads that use the communicator.
+#: Higher tags are free for other threads that use the communicator.
 LAST_TAG = _TAG
 
 
 @dataclass(frozen=True)
 class State:
-    """What a rank says of itself: what it waits in (None: it computes), which communication that is, and how long."""
+    """The state that a rank reports: the call it waits in (None: it computes), which communication, and how long."""
 
     waiting: Waiting | None
     count: int
@@ -61,15 +61,15 @@ class State:
 
 
 def warn(text: str) -> None:
-    """Tells, and nothing else."""
+    """Prints a warning; the job continues."""
     log.warning("%s", text)
 
 
 class Watcher:
-    """The thread that watches one rank and answers for it.
+    """The thread that watches one rank and replies to queries about it.
 
-    ``verdict`` is set when the rank waits in vain, as far as all ranks together know; calls that wait step by step
-    raise it. ``end_job`` is called with the message when a timeout is to end the job.
+    ``verdict`` is set to a text when the states of all ranks show that this rank's wait cannot end; calls that poll
+    raise it. ``end_job`` is called with the message when a timeout has to end the job.
     """
 
     def __init__(self, comm: MPI.Intracomm, activity: Activity, settings: WatchSettings) -> None:
@@ -78,18 +78,18 @@ class Watcher:
         self.end_job: Callable[[str], None] = failure.fail
         self.verdict: str | None = None
         self.suspicious = False
-        #: A duplicate of the ranks' for messages of threads: it serves on while ranks are lost, until others are made.
+        #: A duplicate of the ranks' communicator for threads; it stays in use during a recovery from rank failures.
         self.comm = comm
         self._activity = activity
         self._count = -1
         self._since = time.monotonic()
         self._ended = False
         self._answers: dict[int, State] = {}
-        #: When the last round of questions about a wait that may be in vain was.
+        #: The time of the last round of queries about a possible deadlock.
         self._accused = 0.0
-        #: How many times ranks that are waited for have been asked whether they have ended.
+        #: The number of queries to awaited ranks about whether they have exited.
         self._probed = 0
-        #: What ranks that have ended had begun by then, by group.
+        #: The communications that exited ranks had begun, by group.
         self._gone: dict[int, Mapping[tuple[int, ...], int]] = {}
         self._sends = PendingSends(comm)
         self._round = 0
@@ -97,7 +97,7 @@ class Watcher:
         self._insisted: tuple[int, float] | None = None
         self._stop = threading.Event()
         self._lock = threading.RLock()
-        #: The ranks that have written what they recorded, since they were last told to.
+        #: The ranks that have written their recordings since the last request.
         self._recorded: set[int] = set()
         self._first_calls = FirstCalls(comm.rank)
         self._advised = False
@@ -106,14 +106,15 @@ class Watcher:
         atexit.register(self._farewell)
 
     def state(self) -> State:
-        """What this rank does at this moment."""
+        """The current state of this rank."""
         waiting, count = self._activity.waiting, self._activity.count
         if count != self._count or waiting is None:
             self._count, self._since, self._reported = count, time.monotonic(), 0.0
         return State(waiting, count, time.monotonic() - self._since, self._ended)
 
     def stop(self) -> None:
-        """Watches no longer, and waits for nobody in the end: ranks are lost, and others watch what goes on."""
+        """Stops watching, and does not wait for other ranks at exit. Called after a rank failure, when a new watcher
+        takes over."""
         atexit.unregister(self._farewell)
         self._stop.set()
         if threading.current_thread() is not self._thread:
@@ -145,13 +146,13 @@ class Watcher:
                 self._report()
 
     def _suspect(self, state: State, waiting: Waiting) -> None:
-        """Looks whether the wait is in vain, where that can be known."""
+        """Checks whether the wait cannot end, where that can be determined."""
         if state.seconds > _SURE and (ended := self._never_came(waiting)):
             text = f"process {self.comm.rank} waits in vain for {ranks_text(ended)}\n"
             self.verdict = text + states_text(self._texts(self._ask_all()))
             return
         if state.seconds > _SUSPECT and waiting.ranks:
-            self._probed += 1  # one at a look, each rank another one: many ranks that wait for one do not flood it
+            self._probed += 1  # one query per poll, each rank starting elsewhere: the awaited ranks share the load
             self._tell(waiting.ranks[(self.comm.rank + self._probed) % len(waiting.ranks)], ("probe", 0, None))
         if (self.suspicious or waiting.settles) and state.seconds > _SUSPECT:
             now = time.monotonic()
@@ -160,12 +161,12 @@ class Watcher:
                 self._accused = time.monotonic()
 
     def _never_came(self, waiting: Waiting) -> list[int]:
-        """The ranks that have ended, and had not begun what this one waits for them in."""
+        """The ranks that have exited without beginning the communication in which this rank waits for them."""
         awaited = self._gone.keys() & set(waiting.ranks)
         return sorted(r for r in awaited if not waiting.group or self._gone[r].get(waiting.group, 0) < waiting.turn)
 
     def _insist(self, state: State) -> None:
-        """Ends the job when the rank does not raise the verdict, since it waits deep inside MPI."""
+        """Ends the job if the main thread does not raise the verdict because it is blocked in an MPI call."""
         now = time.monotonic()
         if self._insisted is None or self._insisted[0] != state.count:
             self._insisted = state.count, now
@@ -196,15 +197,16 @@ class Watcher:
                 self._recorded.add(status.Get_source())
 
     def _compare_first_calls(self) -> None:
-        """Tells the next process of each group what this one has called for the first time, and ends the job where the
-        one before has called something else as the same of the group's collectives: what either got is wrong."""
+        """Sends the calls that this process made for the first time to the next process of each group. Ends the job if
+        the previous process called something else as the same collective of the group: both results are wrong."""
         for rank, calls in self._first_calls.new(self._activity.firsts).items():
             self._tell(rank, ("calls", 0, calls))
         if fault := self._first_calls.difference():
             self.end_job(fault)
 
     def record(self, reason: str) -> Path | None:
-        """Has all ranks write what they have recorded, and waits a moment for it: the folder of that, or None."""
+        """Requests all ranks to write their recordings, and waits up to `_RECORDING` seconds; returns the folder, or
+        None."""
         if not self._lock.acquire(timeout=_RECORDING):
             return RECORDER.write(reason)
         try:
@@ -219,7 +221,7 @@ class Watcher:
                 time.sleep(0.005)
             return folder
         except MPI.Exception:
-            return RECORDER.write(reason)  # ranks are lost
+            return RECORDER.write(reason)  # ranks have failed
         finally:
             self._lock.release()
 
@@ -227,7 +229,7 @@ class Watcher:
         self._sends.add(self.comm.isend(message, rank, _TAG))
 
     def _ask_all(self) -> Mapping[int, State]:
-        """The states of all ranks that answer in time."""
+        """The states of all ranks that reply within `_ANSWER` seconds."""
         self._round += 1
         others = [rank for rank in range(self.comm.size) if rank != self.comm.rank]
         self._answers = {self.comm.rank: self.state()}
@@ -249,15 +251,15 @@ class Watcher:
             return  # one message is enough
         own = self.state()
         if own.waiting is None or own.seconds < self.timeout:
-            return  # the wait ended while the others were asked
+            return  # the wait ended during the queries
         text = f"process {self.comm.rank} has waited {own.seconds:.0f} s\n" + states_text(self._texts(states))
         self._warn(text)
 
     def _tell_of_others(self, waited: float) -> None:
-        """This rank has ended and cannot leave before the others; the lowest such rank says so."""
+        """Reports that this rank waits at exit for others; only the lowest such rank prints the message."""
         states = self._ask_all()
         if len(states) == self.comm.size and all(state.ended for state in states.values()):
-            return  # they have ended meanwhile
+            return  # they have exited meanwhile
         if min(rank for rank, state in states.items() if state.ended) == self.comm.rank:
             text = f"process {self.comm.rank} has ended {waited:.0f} s ago and waits for the others to end\n"
             self._warn(text + states_text(self._texts(states)))
@@ -271,9 +273,10 @@ class Watcher:
             self._advised = True
 
     def _accuse(self) -> None:
-        """Asks again and again; when nothing moves and the waits can never end, says so to all who wait.
+        """Queries all ranks repeatedly; if nothing changes and the waits cannot end, sends the verdict to all waiting
+        ranks.
 
-        A rank may have been answered and not have had a processor to see it: it is given time.
+        A rank whose wait has ended may not have been scheduled yet, hence the repetition.
         """
         first = self._ask_all()
         stuck = waits_in_vain(self.comm.rank, first)
@@ -292,7 +295,7 @@ class Watcher:
         self.verdict = text
 
     def _farewell(self) -> None:
-        """Answers for this rank, which has ended, until all have."""
+        """Replies to queries about this rank, which has finished, until all ranks have."""
         if MPI.Is_finalized():
             return
         self._stop.set()
@@ -323,7 +326,7 @@ class Watcher:
             self._serve()
             self._compare_first_calls()
             time.sleep(0.001)
-        # Nobody is left to receive anything; what is on its way has a moment to arrive.
+        # No rank receives anything any more; messages in flight get a moment to arrive.
         end = time.monotonic() + _ANSWER
         while unfinished() and time.monotonic() < end:
             time.sleep(0.001)
@@ -332,10 +335,10 @@ class Watcher:
 
 
 def waits_in_vain(rank: int, states: Mapping[int, State]) -> frozenset[int]:
-    """The ranks that ``rank`` waits for, directly or not, when none of them can go on; else nothing.
+    """The ranks that ``rank`` waits for, directly or transitively, if none of them can progress; otherwise empty.
 
-    They can when one of them computes or does not answer, or when they all wait in one communication, which is
-    merely slow.
+    They can progress if one of them computes or does not reply, or if they all wait in the same communication, which
+    is merely slow.
     """
     waiting_in_vain: set[int] = set()
     pending: Iterable[int] = [rank]
