@@ -1,4 +1,4 @@
 """Programs and arrays, read from files and objects and written to them.
 
-Here belongs what recognizes a format and hands on to its reader. The readers stand in syntax, artifacts and builder.
+This package recognizes a format and calls its reader. The readers are in syntax, artifacts and builder.
 """

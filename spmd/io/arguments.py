@@ -19,9 +19,9 @@ CARRIERS = frozenset(f"stablehlo.{name}" for name in _CARRIERS.split())
 
 
 def load(paths: Sequence[str], function: Function, rank: int = 0) -> list[Array]:
-    """The arrays of ``.npy`` and ``.npz`` files, in order; ``{rank}`` in a name stands for the process's rank.
+    """The arrays of ``.npy`` and ``.npz`` files, in order; ``{rank}`` in a name is replaced by the process's rank.
 
-    :raises UsageError: when a file is no such file, or the arrays are not those that the function takes.
+    :raises UsageError: when a file is not of these formats, or the arrays do not match the function's arguments.
     """
     arrays: list[tuple[str, Array]] = []
     for path in (path.replace("{rank}", str(rank)) for path in paths):
@@ -40,9 +40,9 @@ def _listed(types: Sequence[Type]) -> str:
 
 
 def _as_declared(array: Array, type: Type, what: str) -> Array:
-    """``array`` in the machine's byte order, and in the element type that the program declares.
+    """``array`` in native byte order and in the element type that the program declares.
 
-    NumPy's files keep the bits of a bf16 and its kin, but not the type.
+    NumPy's files store the bits of ml_dtypes' types such as bf16, but not the type.
     """
     if not isinstance(type, TensorType):
         raise UsageError(f"{what} is of type {type}, which no file holds")
@@ -60,7 +60,7 @@ def _as_declared(array: Array, type: Type, what: str) -> Array:
 
 
 def make(module: Module, function: str = "main", seed: int = 0, scale: float = 1.0) -> list[Array]:
-    """One array an argument: normal floats of that deviation, integers in range of what they index, random keys."""
+    """One array per argument: normal floats of that deviation, integers in range of what they index, random keys."""
     main = module.function(function)
     generator = np.random.default_rng(seed)
     return [_array(generator, module, main, value, scale) for value in main.arguments]
@@ -87,7 +87,7 @@ def _array(generator: np.random.Generator, module: Module, main: Function, value
 
 
 def index_bound(module: Module, main: Function, value: Value) -> int:
-    """One more than the greatest index that ``value`` may hold, from the gathers and scatters it comes to."""
+    """One more than the greatest index that ``value`` may hold, from the gathers and scatters that use it."""
     bounds: list[int] = []
     reached, pending = {value}, [(main, value)]
     while pending:
@@ -103,7 +103,7 @@ def index_bound(module: Module, main: Function, value: Value) -> int:
 
 
 def _bounds_at(op: Op, position: int) -> list[int]:
-    """Sizes of the dimensions that operand ``position`` of ``op`` indexes; empty when it indexes none."""
+    """Sizes of the dimensions that operand ``position`` of ``op`` indexes; empty if it is not an index."""
     if op.name == "stablehlo.gather" and position == 1:
         dimensions = op["dimension_numbers"].start_index_map
     elif op.name == "stablehlo.scatter" and position == len(op.operands) // 2:

@@ -1,4 +1,4 @@
-"""What a file of a program holds: format, producer, versions, signature, ops by number, constants by size."""
+"""Summary of a program's file: format, producer, versions, signature, ops by count, constants by size."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def _module_rows(module: Module) -> Iterator[Row]:
 
 
 def _size(value: DenseAttr) -> int:
-    """The bytes that the elements take; one element that is seen everywhere takes its own."""
+    """Bytes of the elements; a splat counts as one element."""
     array = value.array
     return array.itemsize if array.size and not any(array.strides) else array.nbytes
 

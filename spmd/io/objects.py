@@ -1,4 +1,4 @@
-"""Programs that objects of other libraries hold, known by what they can do: nothing is imported for them.
+"""Programs held by objects of other libraries, recognized by their methods: no library is imported for them.
 
 `jax.stages.Traced` can be lowered, `Lowered` gives its module, `jax.export.Exported` serializes itself, an MLIR module
 of any binding writes its bytecode or its text, a file can be read.
@@ -24,7 +24,7 @@ def program_in(value: object) -> str | bytes | None:
         return _exported(value)
     compiler_ir = getattr(value, "compiler_ir", None)
     if callable(compiler_ir):
-        with suppress(TypeError, ValueError, NotImplementedError):  # its text is StableHLO all the same
+        with suppress(TypeError, ValueError, NotImplementedError):  # the text is StableHLO in any case
             value = compiler_ir("stablehlo")
     write_bytecode = getattr(getattr(value, "operation", value), "write_bytecode", None)
     if callable(write_bytecode):
@@ -40,7 +40,7 @@ def program_in(value: object) -> str | bytes | None:
 
 
 def _exported(value: Any) -> bytes:
-    """What the object writes of itself, trees and all; its module alone where it cannot write."""
+    """The object serialized, with its argument trees; the module alone where it cannot be serialized."""
     try:
         return bytes(value.serialize())
     except (ImportError, ValueError):

@@ -1,6 +1,6 @@
 """Reading programs: from a file, text or bytes, verified unless asked otherwise.
 
-What a file is, its first bytes tell, never its name.
+The format is recognized by the first bytes, never by the file's name.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from spmd.syntax import parse as _parse
 from spmd.syntax.parser import decode
 
 _HEADER_WITHIN = 4096
-#: Files at least as large are looked at where they lie: constants in them need not be copied.
+#: Files of at least this many bytes are memory-mapped, so that their constants are not copied.
 _MAPPED_FROM = 1 << 20
-#: What is more likely the name of a file than a program.
+#: Matches text that is more likely a file's name than a program.
 _FILE_NAME = re.compile(r"[^\s{}()<>\"%@]+\.\w{1,12}")
 
 
 def parse(text: object, name: str = "<string>", *, verify: bool = True) -> Module:
-    """The module that `text` is: StableHLO's or XLA's HLO text, MLIR bytecode, or what jax.export wrote.
+    """The module parsed from `text`: StableHLO's or XLA's HLO text, MLIR bytecode, or what jax.export wrote.
 
     `text` is a string, bytes, a file that is open for reading, or an object of another library that holds a program: a
     `jax.stages.Lowered` or `Traced`, a `jax.export.Exported`, an MLIR module. `name` stands for the file in errors.
 
-    Raises ParseError where the text is not the language's or the bytes no program, VerificationError where the program
-    breaks a constraint, UsageError for what is neither.
+    Raises ParseError where the text or bytes are not a valid program, VerificationError where the program
+    breaks a constraint, UsageError for other types of `text`.
     """
     if not isinstance(name, str):
         raise UsageError(f"spmd.parse takes the text's name as a string, got {kind_of(name)}")
@@ -45,13 +45,13 @@ def parse(text: object, name: str = "<string>", *, verify: bool = True) -> Modul
 def load(path: str | PathLike[str], *, verify: bool = True, vjp: int = 0) -> Module:
     """The module in the file at `path`, in any form that `parse` takes, or in a folder that PyTorch/XLA saved.
 
-    `vjp` asks for the gradient of that order, where the file is of jax.export and holds it. Raises what `parse` does,
+    `vjp` selects the gradient of that order, where the file is of jax.export and holds it. Raises what `parse` does,
     and MissingFileError (a FileNotFoundError) or FileError (an OSError) where there is no file to read.
     """
     if not isinstance(vjp, int) or vjp < 0:
         raise UsageError(f"vjp is the order of a gradient, 0 for the function itself, got {vjp!r}")
     if isinstance(path, str | PathLike) and looks_saved(Path(path)):
-        from spmd.artifacts.torch_saved import read_saved  # loaded late, as each reader but that of text is
+        from spmd.artifacts.torch_saved import read_saved  # imported lazily, as is each reader except that of text
 
         module = read_saved(Path(path))
         if verify:
@@ -61,16 +61,16 @@ def load(path: str | PathLike[str], *, verify: bool = True, vjp: int = 0) -> Mod
 
 
 def _parsed(text: str | bytes | memoryview, name: str, *, verify: bool, vjp: int = 0) -> Module:
-    with no_collection():  # around all of it: what is made stays, and need not be looked through in between
+    with no_collection():  # the objects made here all stay alive: collection in between would free nothing
         module = None if isinstance(text, str) else read_binary(text, name, vjp=vjp)
         scoped = True
         if module is None:
             if not isinstance(text, str):
-                from spmd.artifacts.other_kinds import other_kind  # late: most programs are text
+                from spmd.artifacts.other_kinds import other_kind  # imported lazily: most programs are text
 
                 if (kind := other_kind(text, name)) is not None:
                     raise ParseError(f"{name}: {kind}")
-                text = decode(bytes(text), name).text  # nobody needs the bytes any more
+                text = decode(bytes(text), name).text  # the bytes are not needed any more
             from_hlo = _parse_hlo(text, name)
             module = from_hlo or _parse(text, name=name)
             scoped = from_hlo is None
@@ -80,7 +80,7 @@ def _parsed(text: str | bytes | memoryview, name: str, *, verify: bool, vjp: int
 
 
 def read_file(path: str | PathLike[str]) -> bytes | memoryview:
-    """The bytes of a file; a large one that is not text is seen where it lies."""
+    """The bytes of a file; a large one that is not text is memory-mapped."""
     if not isinstance(path, str | PathLike):
         raise UsageError(f"spmd.load takes the path of a file, got {kind_of(path)}")
     try:
@@ -100,7 +100,7 @@ def read_file(path: str | PathLike[str]) -> bytes | memoryview:
 
 
 def _program(text: object) -> str | bytes | memoryview:
-    """The text or bytes in `text`; UsageError or ParseError, with what was perhaps meant, where there are none."""
+    """The text or bytes in `text`; UsageError or ParseError, with a suggestion, where there are none."""
     if isinstance(text, str):
         if len(text) < _HEADER_WITHIN and _FILE_NAME.fullmatch(text.strip()):
             raise ParseError(f"{text.strip()!r} is no program, but looks like a file's name: was spmd.load meant?")
@@ -120,9 +120,9 @@ def _program(text: object) -> str | bytes | memoryview:
 
 
 def _parse_hlo(text: str, name: str) -> Module | None:
-    """The module of HLO text; None when `text` is not that. The builder, which reads it, is loaded only if needed."""
+    """The module of HLO text; None for other text. The builder, which parses HLO, is imported only if needed."""
     if "HloModule" not in text[:_HEADER_WITHIN]:
         return None
-    from spmd.builder.hlo import looks_like_hlo, parse_hlo  # late: few texts are such
+    from spmd.builder.hlo import looks_like_hlo, parse_hlo  # imported lazily: few texts are HLO
 
     return parse_hlo(text, name) if looks_like_hlo(text) else None

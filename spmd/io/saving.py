@@ -1,4 +1,4 @@
-"""Writing programs: to bytes or to a file, in any of the forms that are read."""
+"""Writing programs to bytes or to a file, in any format that can be read."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def serialize(module: Module, *, version: str = "current") -> bytes:
     """The module as a portable artifact: bytecode of VHLO, which StableHLO's readers of that version or later read.
 
     `version` is a version of VHLO from 0.9.0 on, `"current"` or `"minimum"`. Raises ConversionError, which names the
-    op, where that version has no place for what the module holds. Source: StableHLO, docs/compatibility.md.
+    op, where that version cannot express it. Source: StableHLO, docs/compatibility.md.
     """
     check_module(module, "spmd.serialize")
     return write_portable(module, _version(version), _PRODUCER)
@@ -45,7 +45,7 @@ def _version(text: str) -> Version:
 
 
 def _hlo(module: Module) -> bytes:
-    from spmd.builder.hlo import print_hlo  # loaded late: the builder is large, and few write HLO
+    from spmd.builder.hlo import print_hlo  # imported lazily: the builder is large, and HLO is rarely written
 
     return print_hlo(module).encode("utf-8", "surrogateescape")
 
@@ -54,7 +54,7 @@ def _text(module: Module, *, generic: bool = False) -> bytes:
     return module.to_string(generic=generic).encode("utf-8", "surrogateescape")
 
 
-#: What a module can be written as.
+#: The formats that a module can be written in.
 FORMATS: dict[str, Callable[[Module], bytes]] = {
     "text": _text,
     "generic": lambda module: _text(module, generic=True),
@@ -62,7 +62,7 @@ FORMATS: dict[str, Callable[[Module], bytes]] = {
     "vhlo": serialize,
     "hlo": _hlo,
 }
-#: Formats by the ends of files' names; any other name is of a text.
+#: Formats by file extension; any other means text.
 _BY_NAME = {".mlirbc": "bytecode", ".bc": "bytecode", ".vhlo": "vhlo", ".hlo": "hlo"}
 
 
@@ -77,9 +77,9 @@ def render(module: Module, format: str) -> bytes:
 def save(module: Module, path: str | PathLike[str], *, format: str | None = None) -> None:
     """Writes the module to the file at `path`.
 
-    `format` is text, generic, bytecode, vhlo, vhlo@VERSION or hlo; by default what the name's end says: .mlirbc and
+    `format` is text, generic, bytecode, vhlo, vhlo@VERSION or hlo; the default follows the extension: .mlirbc and
     .bc are bytecode, .vhlo a portable artifact, .hlo XLA's text, any other StableHLO's text.
-    Raises OutputError, an OSError, where it cannot be written; a file that was there stays as it was then.
+    Raises OutputError, an OSError, where it cannot be written; an existing file is then unchanged.
     """
     check_module(module, "spmd.save")
     data = render(module, format or _BY_NAME.get(Path(fspath(path)).suffix, "text"))

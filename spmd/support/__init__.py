@@ -1,4 +1,4 @@
 """Small helpers that every package uses: arrays, context variables, registries, the machine, checks of arguments.
 
-Here belongs what is independent of programs. What reads or changes a program stands in a package of its own.
+These helpers are independent of programs; code that reads or changes programs is in other packages.
 """

@@ -1,4 +1,4 @@
-"""Large numbers for people."""
+"""Human-readable large numbers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _AMOUNT = re.compile(r"(\d{1,18}(?:\.\d{1,6})?) ?([kKMGTP]?)(i?)B?", re.ASCII)
 
 
 def read_amount(text: str) -> int | None:
-    """The bytes that `500000`, `4GB` or `1.5 GiB` stand for; None for what is no such text."""
+    """The number of bytes in a text such as `500000`, `4GB` or `1.5 GiB`; None for any other text."""
     found = _AMOUNT.fullmatch(text)
     if found is None:
         return None

@@ -1,4 +1,4 @@
-"""NumPy's files of arrays, `.npy` and `.npz`, read with suspicion: anything may be in a file."""
+"""NumPy's array files, `.npy` and `.npz`, read as untrusted input."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from spmd.support.signal_handlers import raised_in_handler
 
 
 def read_arrays(path: str | PathLike[str], *, mapped: bool = False) -> dict[str, Array]:
-    """The arrays of a file by name, in order; the one of an `.npy` file has the name "".
+    """The arrays of a file by name, in order; the array of an `.npy` file has the name "".
 
-    Where `mapped`, that one is seen in its file and cannot be written. Raises ArrayFileError for a file that cannot be
+    If `mapped`, that array is a read-only memory map. Raises ArrayFileError for a file that cannot be
     read, is damaged, or holds something other than arrays. Pickled objects are not read.
     """
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of what a damaged header holds: the error tells enough
+            warnings.simplefilter("ignore")  # about the contents of a damaged header: the error suffices
             content = np.load(path, mmap_mode="r" if mapped else None, allow_pickle=False)
         if isinstance(content, np.ndarray):
             return {"": content}
         with content:
             arrays = {name: content[name] for name in content.files}
-    except Exception as error:  # NumPy, zipfile, zlib and ast each raise their own at what is damaged
+    except Exception as error:  # NumPy, zipfile, zlib and ast each raise errors of their own for damaged files
         if raised_in_handler(error):
             raise
         raise ArrayFileError(f"{fspath(path)}: {_reason(error)}") from None

@@ -1,4 +1,4 @@
-"""The arrays that everything computes on."""
+"""Types of arrays and of nested arrays."""
 
 from __future__ import annotations
 
@@ -14,18 +14,17 @@ from collectives.arrays import DType as DType
 from collectives.arrays import bits_dtype as bits_dtype
 from collectives.arrays import numpy_has as numpy_has
 
-#: What a program takes: anything that NumPy makes an array of, a tuple for a tuple, None for a token.
+#: A program's argument: anything that NumPy converts to an array, a tuple for a tuple, None for a token.
 Argument: TypeAlias = "npt.ArrayLike | tuple[Argument, ...] | None"
 #: An array, or a tuple of such: a value of a shape that may be a tuple.
 Nested: TypeAlias = "Array | tuple[Nested, ...]"
-#: What stands for an op's results while a program runs: an array, None for a token, a tuple for a tuple or for several.
+#: An op's results while a program runs: an array, None for a token, a tuple for a tuple or for several.
 Results: TypeAlias = "Array | tuple[Results, ...] | None"
-#: Arrays, or what becomes one, in containers of any kind: dicts, lists, dataclasses, whatever JAX knows as a tree. The
-#: caller alone knows which.
+#: A pytree of arrays or array-likes: dicts, lists, dataclasses or any other container that JAX supports.
 Tree: TypeAlias = Any
-#: A function of a user's, of whatever arguments and results.
+#: A user's function, of any arguments and results.
 UserFunction: TypeAlias = Callable[..., Any]
-#: What a process's block is made from: a whole array, or what gives a block by one slice a dimension.
+#: The source of a process's shard: a whole array, or a function from one slice per dimension to that block.
 Source: TypeAlias = Array | Callable[[tuple[slice, ...]], Array]
 
 _SMALL_INTEGERS = {np.dtype(narrow) for narrow in (ml_dtypes.int2, ml_dtypes.int4, ml_dtypes.uint2, ml_dtypes.uint4)}
@@ -34,7 +33,7 @@ _integer_limits: Callable[[DType], Any] = ml_dtypes.iinfo
 
 
 def extreme(dtype: DType, *, largest: bool) -> Array:
-    """The largest or the least value of `dtype`, an array of rank 0; infinities where it has them.
+    """The largest or the least value of `dtype`, an array of rank 0; an infinity where it has them.
 
     ValueError for complex types, which have no order.
     """

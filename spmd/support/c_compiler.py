@@ -1,4 +1,4 @@
-"""The system's compiler of C, and what it makes, kept between runs."""
+"""The system's C compiler, and a cache of its output."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FLAGS = ("-std=c99", "-O2", "-ffp-contract=off", "-fno-strict-aliasing", "-fPIC"
 
 @cache
 def compiler() -> str:
-    """The compiler that $CC names, or the system's. CompileError where there is none."""
+    """The path of the compiler that $CC names, or of the system's. CompileError where there is none."""
     name = os.environ.get("CC") or "cc"
     found = shutil.which(name)
     if found is None:
@@ -29,13 +29,13 @@ def compiler() -> str:
 
 @cache
 def version() -> str:
-    """The first line that the compiler says of itself."""
+    """The first line of the compiler's version text."""
     told = subprocess.run([compiler(), "--version"], capture_output=True, text=True, check=False)
     return told.stdout.partition("\n")[0]
 
 
 def compiled(source: str, *how: str) -> bytes:
-    """What the compiler makes of `source` with the flags `how`, -c or -shared. CompileError with what it says."""
+    """The output of compiling `source` with the flags `how`, -c or -shared. CompileError with its message."""
     flags = (*FLAGS, *how)
     key = "c-" + hashlib.sha256("\n".join([compiler(), version(), *flags, source]).encode()).hexdigest()
     kept = user_cache()

@@ -1,4 +1,4 @@
-"""Names that a function of C may have, beside those that C's and C++'s compilers and libraries take for themselves."""
+"""Names that a C function may have: those that the compilers and libraries of C and C++ do not reserve."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _Imaginary _Noreturn _Static_assert _Thread_local
 _MACROS_TEXT = "linux unix i386 NULL EOF errno assert offsetof va_list complex imaginary I"
 #: Keywords of C23 and C++23.
 _KEYWORDS = frozenset(_KEYWORDS_TEXT.split())
-#: What headers and compilers define besides: macros and types, which no library exports.
+#: Macros and types that headers and compilers define, and that no library exports.
 _MACROS = frozenset(_MACROS_TEXT.split())
 _TYPES = re.compile(r"u?int(_fast|_least)?(8|16|32|64|max|ptr)_t|[A-Z]?INT\w*_(MAX|MIN|C)|size_t|ptrdiff_t|ssize_t")
 
 
 def why_taken(name: str) -> str | None:
-    """Why no function of C can have this name: None where one can."""
+    """Why no C function can have this name; None where one can."""
     if not _IDENTIFIER.fullmatch(name):
         return "is no identifier of C"
     if name in _KEYWORDS:
@@ -39,7 +39,7 @@ def why_taken(name: str) -> str | None:
 
 
 def free_name(text: str) -> str:
-    """A name that a function of C can have, as near to `text` as there is."""
+    """A valid name of a C function, as near to `text` as possible."""
     name = re.sub(r"^(?=\d)|\W", "_", text, flags=re.ASCII) or "_"
     while why_taken(name) is not None:
         name += "_"
@@ -52,11 +52,11 @@ def _is_exported(name: str) -> bool:
 
 @cache
 def _libraries() -> tuple[ctypes.CDLL, ...]:
-    """C's library and the mathematical one, where they are found by name."""
+    """The C library and the math library, where they are found by name."""
     found = []
     for name in ("libc.so.6", "libm.so.6"):
         try:
             found.append(ctypes.CDLL(name))
-        except OSError:  # of another system's C
+        except OSError:  # the name is that of another system's library
             found.append(ctypes.CDLL(None))
     return tuple(found)

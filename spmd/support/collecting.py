@@ -1,4 +1,4 @@
-"""Building a program makes hundreds of thousands of objects that all stay: looking for garbage among them is waste."""
+"""Pausing garbage collection while a program is built, which makes hundreds of thousands of lasting objects."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def no_collection() -> Iterator[None]:
-    """Pauses Python's search for cyclic garbage, where it was on."""
+    """Pauses Python's cyclic garbage collector, if it was enabled."""
     was_on = gc.isenabled()
     gc.disable()
     try:

@@ -1,7 +1,7 @@
-"""The packages that are installed beside `spmd`: whether a user's own file of the same name stands in their way.
+"""Checks that no user's file shadows the packages installed beside `spmd`.
 
-Python looks for `collectives` beside the script that it runs first. A user's `collectives.py` there would be found in
-place of ours, and what goes wrong then would name neither.
+Python looks for `collectives` beside the script that it runs first. A user's `collectives.py` there would be
+imported in place of ours, and the errors that follow would name neither.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _BESIDE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file
 
 
 def check(names: tuple[str, ...] = COMPANIONS) -> None:
-    """ImportError, naming the file that stands in the way, when `names` are not the packages beside `spmd`."""
+    """Raises ImportError, naming the file that shadows it, unless each of `names` is the package beside `spmd`."""
     for name in names:
         spec = find_spec(name)
         ours = os.path.join(_BESIDE, name, "__init__.py")

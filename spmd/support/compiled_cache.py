@@ -1,9 +1,9 @@
-"""What compiling made, kept on disk between runs by what it was made from: object files, and whole programs.
+"""An on-disk cache of compiled object files and programs, keyed by what they were compiled from.
 
-The folder is `$SPMD_CACHE_DIR`, or `spmd` in the user's cache folder; an empty `$SPMD_CACHE_DIR` keeps nothing. What
-lies in it is run as code, so it must belong to the user, and nobody else may write there; otherwise it is left alone.
-An entry appears whole or not at all, carries a checksum, and is ignored when damaged. What was not used for longest
-goes first when the entries grow beyond a bound. No failure here fails a program.
+The folder is `$SPMD_CACHE_DIR`, or `spmd` in the user's cache folder; an empty `$SPMD_CACHE_DIR` disables the
+cache. Its entries are run as code, so only the user may own it and write to it; otherwise it is not used. An entry is
+written atomically, carries a checksum, and is ignored when damaged. The least recently used entries are removed when
+the total exceeds a bound. No failure here fails a program.
 """
 
 from __future__ import annotations
@@ -21,33 +21,33 @@ from pathlib import Path
 _MAGIC = b"spmd entry 1\n"
 _DIGEST = hashlib.sha256().digest_size
 _SUFFIX = ".entry"
-#: What is being written, and stays where the writer is killed; after so many seconds nobody is writing it any more.
+#: Temporary files, which a killed writer leaves behind; they are stale after this many seconds.
 _UNFINISHED = ".tmp"
 _STALE = 600
-#: Bytes that all entries may take together, and of which so many are left when they took more.
+#: The most bytes of all entries, and the bytes that remain after eviction.
 LIMIT = 512 << 20
 _LEFT = LIMIT // 2
-#: Entries written by this process between two looks at the folder's size.
+#: Entries written by this process between two checks of the folder's size.
 _PUTS = 256
 
 
 @dataclass(frozen=True)
 class Usage:
-    """How many entries a cache has, and the bytes of its files."""
+    """The number of entries of a cache, and the bytes of its files."""
 
     entries: int
     size: int
 
 
 class Cache:
-    """The entries in a folder: bytes by keys, which are names of files."""
+    """The entries in a folder: bytes by key, which is the file's name."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._puts = 0
 
     def get(self, key: str) -> bytes | None:
-        """The entry of `key`, if there is a sound one."""
+        """The entry of `key`; None if there is none or it is damaged."""
         path = self._path(key)
         try:
             data = path.read_bytes()
@@ -55,11 +55,11 @@ class Cache:
             return None
         content = _decoded(data)
         with contextlib.suppress(OSError):
-            os.utime(path)  # read now: it goes last
+            os.utime(path)  # marks it as the most recently used
         return content
 
     def put(self, key: str, content: bytes) -> None:
-        """Keeps an entry, if that can be done."""
+        """Stores an entry; failures are ignored."""
         with contextlib.suppress(OSError):
             descriptor, name = tempfile.mkstemp(dir=self.folder, suffix=_UNFINISHED)
             try:
@@ -74,7 +74,7 @@ class Cache:
             self._puts += 1
 
     def usage(self) -> Usage:
-        """What the folder holds; nothing where there is none."""
+        """The number and size of the folder's entries; zero where there is no folder."""
         sizes = [entry.st_size for _, entry in self._entries()]
         return Usage(len(sizes), sum(sizes) + sum(entry.st_size for _, entry in self._unfinished()))
 
@@ -87,7 +87,7 @@ class Cache:
         return self.folder / (key + _SUFFIX)
 
     def is_private(self) -> bool:
-        """Whether the folder, made if need be, is the user's alone to write."""
+        """Whether only the user can write to the folder, which is created if missing."""
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             status = self.folder.stat()
@@ -99,13 +99,13 @@ class Cache:
         return self._files("*" + _SUFFIX)
 
     def _unfinished(self) -> list[tuple[Path, os.stat_result]]:
-        """What is being written, or was when its writer was killed; earlier versions named such files otherwise."""
+        """Temporary files of running or killed writers, by the names of this version and of earlier ones."""
         return [*self._files("*" + _UNFINISHED), *self._files("tmp????????")]
 
     def _files(self, pattern: str) -> list[tuple[Path, os.stat_result]]:
         files = []
         for path in self.folder.glob(pattern) if self.folder.is_dir() else ():
-            with contextlib.suppress(OSError):  # somebody else may remove it meanwhile
+            with contextlib.suppress(OSError):  # another process may have removed it
                 files.append((path, path.stat()))
         return files
 
@@ -130,7 +130,7 @@ def _cache_in(folder: Path) -> Cache:
 
 
 def user_cache() -> Cache | None:
-    """The user's cache; None where none is wanted, or its folder is not the user's alone."""
+    """The user's cache; None where it is disabled, or others can write to its folder."""
     told = os.environ.get("SPMD_CACHE_DIR")
     if told == "":
         return None

@@ -1,4 +1,4 @@
-"""Values that hold while a block of code runs."""
+"""Context variables set while a block of code runs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 @contextmanager
 def holding(variable: ContextVar[T], value: T) -> Iterator[None]:
-    """While `variable` has `value`, in this thread or task."""
+    """A context in which `variable` has `value`, in this thread or task."""
     token = variable.set(value)
     try:
         yield

@@ -1,4 +1,4 @@
-"""The control groups of Linux that this process is in: a limit of any of them, from its own up to the root, holds.
+"""Linux control groups of this process; the limits of all of them, from its own up to the root, apply.
 
 Sources: cgroups(7); the kernel's cgroup-v2 documentation, memory and cpu controllers.
 """
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from collectives.system import IS_LINUX
 
-#: Where the groups are, and where the kernel says which are this process's.
+#: The mount point of the groups, and the file that lists this process's.
 ROOT = Path("/sys/fs/cgroup")
 OF_PROCESS = Path("/proc/self/cgroup")
 
@@ -29,7 +29,7 @@ def folders(controller: str) -> Iterator[Path]:
         controllers, _, path = rest.partition(":")
         root = ROOT / controller if controller in controllers.split(",") else ROOT if not controllers else None
         if root is None or ".." in path.split("/"):
-            continue  # of another controller, or a group that this container does not see
+            continue  # another controller's, or a group outside this container
         inside = root / path.lstrip("/")
         while inside != root:
             if inside not in seen:

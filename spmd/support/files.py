@@ -1,4 +1,4 @@
-"""Writing files whole: a reader finds the old content or the new one, never a part, whatever happens in between."""
+"""Atomic writing of files: a reader finds the old content or the new one, never a part of it."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from spmd.errors import OutputError
 def writing(path: str | PathLike[str]) -> Iterator[IO[bytes]]:
     """A binary file whose content becomes that of `path` when the block ends without an exception.
 
-    It is written beside `path` and renamed; what was there keeps its mode, and stays as it was when writing fails. What
-    is no regular file (a pipe, a device) is written to directly, and so is a file in a folder that takes no new ones.
+    It is written beside `path` and renamed; an existing file keeps its mode, and its content when writing fails. A path
+    that is not a regular file (a pipe, a device) is written to directly, as is a file in a folder without write access.
     Raises OutputError, an OSError that names `path`.
     """
     target = os.path.realpath(path)
@@ -46,13 +46,13 @@ def write_file(path: str | PathLike[str], data: bytes) -> None:
 
 
 def _open(target: str) -> tuple[int, str]:
-    """A descriptor to write to, and the name of the file that is to replace `target`: none if it is `target` itself."""
+    """A descriptor to write to, and the name of the file that is to replace `target`: None if it is `target` itself."""
     try:
         mode = os.stat(target).st_mode
     except FileNotFoundError:
         mode = None
     if mode is not None:
-        existing = os.open(target, os.O_WRONLY | os.O_CLOEXEC)  # fails where it must not be written
+        existing = os.open(target, os.O_WRONLY | os.O_CLOEXEC)  # fails without write permission
         if not stat.S_ISREG(mode):
             return existing, ""
         os.close(existing)

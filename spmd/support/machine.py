@@ -1,4 +1,4 @@
-"""What the machine under this process offers to ranks: processors, and whose rights we have."""
+"""The machine's processors as ranks may use them, launchers' variables, and the user's privileges."""
 
 import os
 import subprocess
@@ -11,9 +11,9 @@ from spmd.support import control_groups
 
 CPU_TOPOLOGY = Path("/sys/devices/system/cpu")
 
-#: What launchers of MPI (Open MPI, MPICH and its kin, Slurm's PMI) set for every rank.
+#: Variables that MPI launchers (Open MPI, MPICH and derivatives, Slurm's PMI) set for every rank.
 RANK_VARIABLES = ("OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS")
-#: In which Open MPI and MPICH's kin say how many of them are on one machine.
+#: Variables with the number of ranks on this machine (Open MPI; MPICH and derivatives).
 LOCAL_SIZE_VARIABLES = ("OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS")
 
 
@@ -23,15 +23,15 @@ def is_rank() -> bool:
 
 
 def ranks_here() -> int:
-    """The ranks of this job on this machine; 0 where this process is none, or its launcher does not say."""
+    """The ranks of this job on this machine; 0 where this process is not a rank, or its launcher does not set it."""
     told = next((os.environ[name] for name in LOCAL_SIZE_VARIABLES if name in os.environ), "")
     return int(told) if told.isdigit() else 0
 
 
 def default_threads(processes: int = 1) -> int:
-    """The threads of native code that each of `processes` processes of a grid has, unless its user says otherwise.
+    """The default number of native threads of each of `processes` processes of a grid.
 
-    $OMP_NUM_THREADS says it for a process. A rank of a job has one; a process alone has the cores it may run on, and
+    $OMP_NUM_THREADS overrides it. A rank of a job has one; a process alone has the cores it may run on, and
     several that share a Python process share them.
     """
     named = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
@@ -47,12 +47,12 @@ def usable_cores() -> int:
 
 
 def is_root() -> bool:
-    """Whether this process runs as the superuser (containers usually do), for whom Open MPI wants a flag."""
+    """Whether this process runs as the superuser (containers usually do), for whom Open MPI requires a flag."""
     return hasattr(os, "geteuid") and os.geteuid() == 0
 
 
 def _physical_cores(processors: set[int]) -> int:
-    """Distinct (package, core) pairs behind the logical processors; where the system does not tell, their number."""
+    """Distinct (package, core) pairs behind the logical processors; where the topology is unknown, their number."""
     if not IS_LINUX:
         return _counted_by_sysctl() or len(processors)
     cores = {_core(CPU_TOPOLOGY / f"cpu{processor}" / "topology") for processor in processors}
@@ -61,7 +61,7 @@ def _physical_cores(processors: set[int]) -> int:
 
 @cache
 def _counted_by_sysctl() -> int:
-    """The cores that the system counts (sysctl(8) of macOS and BSD); 0 where it does not."""
+    """The number of cores by sysctl(8) of macOS and BSD; 0 where it is not available."""
     with suppress(OSError, ValueError):
         told = subprocess.run(["sysctl", "-n", "hw.physicalcpu"], capture_output=True, text=True, check=False)
         return int(told.stdout)
@@ -70,7 +70,7 @@ def _counted_by_sysctl() -> int:
 
 @cache
 def _core(topology: Path) -> tuple[str, str] | None:
-    """The package and the core in it of a logical processor, which stay as they are; None where it is not told."""
+    """The package and the core in it of a logical processor, which never change; None where unknown."""
     try:
         return (topology / "physical_package_id").read_text(), (topology / "core_id").read_text()
     except OSError:

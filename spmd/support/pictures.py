@@ -1,4 +1,4 @@
-"""What notebooks show of values: drawn by what stands above all of them, which is loaded when first asked."""
+"""HTML representations for notebooks, drawn by a higher layer that is imported on first use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Processors as values: what code is made for, said by whoever compiles and looked at nowhere else.
+"""Processors as values: the compilation target, passed explicitly and never queried elsewhere.
 
 Sources: the x86-64 psABI, section 3.1.1, has the levels of x86-64; LLVM's own names stand for processors and features.
 """
@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from spmd.errors import UsageError
 
-#: Says what native code is made for, unless the caller of spmd.compile does.
+#: The variable that sets the target of native code, unless the caller of spmd.compile does.
 VARIABLE = "SPMD_PROCESSOR"
 #: The processor that this process runs on.
 HOST = "host"
@@ -38,23 +38,23 @@ class Processor:
 
     @property
     def key(self) -> str:
-        """What tells the code for one processor from another's."""
+        """A key that differs for processors whose code differs."""
         return f"{self.triple} {self.cpu} {self.target_features} {self.vector_bits} {self.has_tiles}"
 
     @property
     def target_features(self) -> str:
-        """The features as LLVM takes them."""
+        """The features in LLVM's syntax."""
         return ",".join(self.features)
 
     @property
     def architecture(self) -> str:
-        """The family of instructions: x86_64, aarch64."""
+        """The instruction set: x86_64, aarch64."""
         family = self.triple.partition("-")[0]
         return {"arm64": "aarch64", "amd64": "x86_64"}.get(family, family)
 
     @property
     def pause(self) -> str:
-        """LLVM's name, with types, of the instruction by which a loop says that it waits; its argument follows."""
+        """LLVM's name, with types, of the intrinsic that hints at a spin loop; then its argument."""
         return _PAUSES[self.architecture]
 
     def __str__(self) -> str:
@@ -68,7 +68,7 @@ _V2 = ("+cx16", "+popcnt", "+sahf", "+sse3", "+sse4.1", "+sse4.2", "+ssse3")
 _V3 = (*_V2, "+avx", "+avx2", "+bmi", "+bmi2", "+f16c", "+fma", "+lzcnt", "+movbe", "+xsave")
 _V4 = (*_V3, "+avx512f", "+avx512bw", "+avx512cd", "+avx512dq", "+avx512vl")
 
-#: The processors that have a name of their own.
+#: The predefined processors, by name.
 _NAMED = {
     each.name: each
     for each in (
@@ -79,12 +79,12 @@ _NAMED = {
         Processor("arm64-apple-darwin", "arm64-apple-macosx11.0.0", "apple-m1", (), 128, 32),
     )
 }
-#: Names of targets, for people to choose among.
+#: The names that users can choose among.
 TARGETS = tuple(_NAMED)
 
 
 def named(name: str) -> Processor:
-    """The processor called `name`; UsageError, with the names there are, for what is none."""
+    """The processor called `name`; UsageError, which lists the known names, for any other."""
     found = _NAMED.get(name)
     if found is None:
         raise UsageError(f"a processor is {HOST!r} or one of {', '.join(TARGETS)}, got {name!r}")
@@ -92,12 +92,12 @@ def named(name: str) -> Processor:
 
 
 def requested() -> str:
-    """What $SPMD_PROCESSOR says, else the host's."""
+    """The processor that $SPMD_PROCESSOR names, else the host's."""
     return os.environ.get(VARIABLE) or HOST
 
 
 def runnable(processor: Processor, host: Processor) -> Processor:
-    """`processor` as code for `host`'s own system; UsageError, with what lacks, where `host` cannot run it."""
+    """`processor` as code for `host`'s own system; UsageError, naming missing features, where `host` cannot run it."""
     if processor.architecture != host.architecture:
         raise UsageError(
             f"code for {processor.name} does not run here, on {host.architecture}; spmd compile --target "
@@ -118,7 +118,7 @@ def for_linking(name: str, host: Processor) -> Processor:
 
 
 def common(processors: Sequence[Processor]) -> Processor | None:
-    """What all of `processors` can run; None where they are of different families."""
+    """The common subset of `processors`; None where they have different instruction sets."""
     first, *others = processors
     if all(each == first for each in others):
         return first
@@ -140,7 +140,7 @@ def common(processors: Sequence[Processor]) -> Processor | None:
     )
 
 
-#: What each processor of a family can run.
+#: The features common to all processors of an instruction set.
 _BASELINE = {"x86_64": "x86-64"}
 
 

@@ -1,4 +1,4 @@
-"""Python's stack, which a program that nests deep enough uses up: an error of ours instead of RecursionError."""
+"""Conversion of RecursionError, which deeply nested programs cause, into an SpmdError."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from spmd.errors import Diagnostic, Location, SpmdError
 
 @contextmanager
 def within_stack(error: type[SpmdError], location: Location, what: str) -> Iterator[None]:
-    """RecursionError becomes `error` at `location`: `what` nests too deep."""
+    """Converts RecursionError to `error` at `location`: `what` nests too deep."""
     try:
         yield
     except RecursionError:
-        # Told from here, where the stack is short again.
+        # Raised here, where the stack has been unwound.
         raise error(Diagnostic(location, f"{what} nests too deep")) from None

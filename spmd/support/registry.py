@@ -1,4 +1,4 @@
-"""Tables that functions are filed in by name, each by a decorator."""
+"""Registries of functions by name, filled by decorators."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 def filed(table: dict[str, T], names: Iterable[str], what: str) -> Callable[[T], T]:
-    """Decorator: files a function in `table` under `names`. ValueError where one of them has a `what` already."""
+    """Decorator: registers a function in `table` under `names`. ValueError where one of them has a `what` already."""
 
     def add(entry: T) -> T:
         for name in names:

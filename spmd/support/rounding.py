@@ -1,8 +1,8 @@
-"""Numbers rounded to narrower types: once, from the operand itself.
+"""Conversion to narrower types, rounded once from the operand itself.
 
-ml_dtypes takes everything to its types by way of f32, which rounds f64 and wide integers twice. Here that step is
-taken by rounding to odd: of the two neighbours in f32, the one whose last bit is set. It keeps what the last rounding
-has to know, on which side of a tie the number lies (Boldo and Melquiond, "Emulation of a FMA and correctly rounded
+ml_dtypes converts to its types through f32, which rounds f64 and wide integers twice. Here the step to f32 rounds to
+odd: of the two neighbours in f32 it takes the one whose last bit is set. This keeps the side of a tie on which the
+number lies, which the last rounding needs (Boldo and Melquiond, "Emulation of a FMA and correctly rounded
 sums: proved algorithms using rounding to odd", 2008).
 """
 
@@ -18,7 +18,7 @@ _SPARE = 11
 
 
 def rounds_twice(source: DType, target: DType) -> bool:
-    """Whether NumPy's conversion goes by way of an f32 that may have to round."""
+    """Whether NumPy's conversion goes through an f32 that may have to round."""
     ours = target.isbuiltin != 1 and target.kind not in "biu" and not target.name.startswith(("int", "uint"))
     return ours and (source == np.float64 or (source.kind in "iu" and source.itemsize >= 4))
 
@@ -35,7 +35,7 @@ def narrowed(values: Array, dtype: DType) -> Array:
 
 
 def _to_odd_single(values: Array) -> Array:
-    """f64 in f32, rounded to odd."""
+    """f64 to f32, rounded to odd."""
     with np.errstate(over="ignore"):
         near = values.astype(_F32)
     wide = near.astype(np.float64)
@@ -46,7 +46,7 @@ def _to_odd_single(values: Array) -> Array:
 
 
 def _to_odd_double(values: Array) -> Array:
-    """Integers in f64, those of more than 53 bits rounded to odd."""
+    """Integers to f64, those of more than 53 bits rounded to odd."""
     values = np.asarray(values)
     if values.dtype.itemsize < 8:
         return np.asarray(values.astype(np.float64))

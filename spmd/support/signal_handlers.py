@@ -1,4 +1,4 @@
-"""Telling exceptions of Python's signal handlers from those of the code that they interrupted."""
+"""Distinguishing exceptions of Python's signal handlers from those of the code that they interrupt."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What callers of the public functions gave, checked when they gave it: UsageError in a sentence."""
+"""Checks of the arguments of public functions, which raise UsageError."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def kind_of(value: object) -> str:
 
 
 def check_module(value: object, taker: str) -> None:
-    """UsageError, which tells how to make a module of it, unless `value` is one. `taker` is the function called."""
+    """UsageError, which says how to make a module of `value`, unless it is one. `taker` is the function called."""
     if isinstance(value, Module):
         return
     if isinstance(value, str | bytes):
