@@ -1,8 +1,8 @@
-"""Elastic jobs that cannot begin, since a rank is lost before MPI has begun on all of them.
+"""Restarts elastic jobs in which a rank fails before MPI_Init has completed on all ranks.
 
-MPI's start waits for all ranks, for ever for one that has ended. A job that is not elastic is ended by its launcher
-then. An elastic one goes on without lost ranks only from the moment on at which the ranks have met (`spmd.elastic`);
-before, nothing is lost if it is started again.
+MPI_Init waits for all ranks, forever if one has ended. The launcher ends a job that is not elastic in that case. An
+elastic job tolerates failures only after the first meeting of its ranks (`spmd.elastic`); before that, it can be
+started again without losing work.
 """
 
 import time
@@ -31,7 +31,7 @@ class Beginning:
         self._has_lost = False
 
     def missing(self) -> int | None:
-        """A rank that has ended, and that others wait for to begin with MPI; None while there is none."""
+        """A rank that has ended while others wait for it in MPI_Init; None if there is none."""
         ended = set() if self.is_over else self._ended()
         self._has_lost = self._has_lost or bool(ended & endings.ranks_without_ending(self._reports))
         missing = ended if endings.ranks_that_start(self._reports) - ended else set()
@@ -43,7 +43,7 @@ class Beginning:
 
     @property
     def is_over(self) -> bool:
-        """Whether the ranks have met: from now on the job goes on without those that are lost."""
+        """Whether the ranks have met, after which the job continues without failed ranks."""
         return endings.have_met(self._reports)
 
     def may_start_again(self, starts: int, missing: int | None) -> bool:

@@ -39,7 +39,7 @@ def load_command(name: str) -> Command:
 
 
 class _Parser(argparse.ArgumentParser):
-    """Tells what is wrong with a command line in one line."""
+    """Reports an invalid command line in one line."""
 
     def error(self, message: str) -> NoReturn:
         self.exit(EXIT_USAGE, f"{self.prog}: {message} ({self.prog} --help tells more)\n")
@@ -92,7 +92,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     except BrokenPipeError:
-        # The reader went away (`spmd print x | head`): not an error of ours, and nobody is left to tell.
+        # The reader closed the pipe (`spmd print x | head`): not an error, and no reader for a message.
         return EXIT_FAILURE
     except Exception as error:
         return _report(error)
@@ -120,7 +120,7 @@ def _environment_fault() -> str:
 
 
 def _report(error: Exception) -> int:
-    """Tell an expected error in its own words; anything else keeps its traceback, for it is a defect."""
+    """Print an expected error's message; any other error is a defect and keeps its traceback."""
     from collectives import failure
 
     message, status = explain(error)
@@ -129,7 +129,7 @@ def _report(error: Exception) -> int:
 
 
 def explain(error: Exception) -> tuple[str, int]:
-    """What to tell a user of an error that one can meet, and the exit status; raises any other error again."""
+    """The message and exit status of an expected error; raises any other error again."""
     from spmd import SpmdError, UsageError
 
     if isinstance(error, SpmdError):

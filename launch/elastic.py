@@ -1,4 +1,4 @@
-"""Jobs that go on when ranks are lost: whether the MPI at hand can run them."""
+"""Whether the installed MPI can run elastic jobs, which continue when ranks fail."""
 
 import shutil
 import subprocess
@@ -22,7 +22,7 @@ def refusal(launcher: Launcher) -> str | None:
 
 
 def _described(launcher: Launcher) -> list[str]:
-    """What Open MPI says of itself, a fact a line."""
+    """The lines of ``ompi_info``'s output."""
     program = shutil.which("ompi_info", path=str(Path(launcher.path).parent)) or shutil.which("ompi_info")
     if program is None:
         return []

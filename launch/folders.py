@@ -1,7 +1,7 @@
-"""The temporary folders of a job, which go with its launcher, however that ends.
+"""The temporary folders of a job, which are removed even if its launcher is killed.
 
-A launcher holds a lock on a file in each of its folders; the system gives it back when the launcher ends. Whoever makes
-a folder first removes those of the same user whose lock nobody holds: their launchers were killed.
+A launcher holds a lock on a file in each of its folders; the system releases it when the launcher ends. Creating a
+folder first removes the same user's folders whose lock is free: their launchers were killed.
 """
 
 import contextlib

@@ -55,7 +55,7 @@ class Growth:
     patience: float
 
     def watchers(self, launcher: int, reports: Path) -> "Sequence[RankWatcher]":
-        """What looks after the ranks while the process `launcher` runs; they report into the folder `reports`."""
+        """The watchers of the ranks while the process `launcher` runs; ranks write reports to the folder `reports`."""
         watchers: list[RankWatcher] = []
         if self.host:  # ranks of other hosts do not tell when MPI has begun
             watchers.append(UnneededRanks(launcher, reports, PATIENCE_SECONDS))
@@ -66,10 +66,10 @@ class Growth:
 
 
 class RankWatcher(Protocol):
-    """Looks now and then after the ranks of a job."""
+    """Checks the ranks of a job; polled by the launching process."""
 
     def look(self) -> list[str]:
-        """What the user is to be told."""
+        """Checks once; returns the messages for the user."""
 
 
 def run(
@@ -243,7 +243,7 @@ class _Job:
         return status < 0 and self._ended_by is None and self._missing is None and self._failed is None
 
     def _kill_orphans(self) -> None:
-        """Kills the ranks that a crashed launcher has left: those that are stopped do not hear of its end."""
+        """Kills the ranks that a crashed launcher has left: stopped ranks do not react to its end."""
         for process, started in self._children.items():
             if started and start_of(process) == started:
                 with contextlib.suppress(ProcessLookupError):
@@ -314,7 +314,7 @@ class _Job:
                     due = now + PATIENCE_SECONDS
 
     def _has_failed_long_ago(self, now: float) -> bool:
-        """Whether a rank said long ago why it failed, which ends a job otherwise."""
+        """Whether a rank wrote a failure report long ago, and the job has not ended since."""
         if self._failed is None and any(self._reports.glob("rank-*.txt")):
             self._failed = now
         return self._failed is not None and now - self._failed > _ENDING_SECONDS
@@ -344,7 +344,7 @@ class _Job:
         self._process.send_signal(number)
 
     def _last_message(self, ending: rank.Ending | None) -> str:
-        """Why the job ended early: the first failed rank's own words, or what the launcher knows of its end."""
+        """Why the job ended early: the first failed rank's report, or else the launcher's information."""
         if self._ended_by is not None:
             return f"spmd launch: ended by {signal.Signals(self._ended_by).name}"
         reports = sorted(self._reports.glob("rank-*.txt"), key=lambda path: path.stat().st_mtime_ns)

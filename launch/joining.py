@@ -9,7 +9,7 @@ from spmd.runtime import requests
 
 _LOOK = 0.05  # seconds between two looks
 _ENDED = "the job has ended"
-_DESERTED = "nobody takes requests any more: the first rank of the job runs on another host now"
+_DESERTED = "the job no longer takes requests here: its first rank runs on another host now"
 
 
 def run(args: argparse.Namespace) -> int:

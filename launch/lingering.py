@@ -1,7 +1,7 @@
-"""Launchers that outlive all that they have started: Open MPI's may hang when it takes note of its ranks' end.
+"""Detects launchers that outlive their ranks: Open MPI's may hang while it handles the end of its ranks.
 
-PRRTE 3.0 may give a job's record back twice when several ranks end while others are lost; its launcher then waits for
-a lock in memory that it has given back, hears no signal, and holds the streams of whoever started it.
+PRRTE 3.0 may free a job's record twice when several ranks end while others fail; its launcher then blocks on a lock in
+freed memory, handles no signals, and keeps the output streams of its parent open.
 """
 
 import shutil
@@ -24,7 +24,7 @@ class Lingering:
         self._since: float | None = None
 
     def lingers(self) -> bool:
-        """Whether the launcher has had ranks, and for some seconds has had none."""
+        """Whether the launcher has started ranks, and all of them have been gone for some seconds."""
         if running_children(self._launcher) != []:
             self._had_ranks, self._since = True, None
             return False

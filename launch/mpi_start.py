@@ -1,6 +1,6 @@
-"""Ranks that wait for MPI to begin, which it does when all of them have come to it.
+"""Reports ranks that wait in MPI_Init for ranks that have not called it.
 
-They cannot tell of it themselves: MPI's start keeps the interpreter to itself.
+The launcher does this because MPI_Init holds the interpreter lock, so that no thread of the rank can.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from collectives.states import ranges_text
 
 
 class MpiStart:
-    """Of a job of ``ranks`` ranks, all on this machine, that leave word in the folder ``reports``.
+    """Watches a job of ``ranks`` ranks, all on this machine, which write their state to the folder ``reports``.
 
-    ``environment`` says after how long a wait is told, and whether it then ends the job: by a report of the rank that
-    waits.
+    ``environment`` sets the timeout after which a wait is reported, and whether it then ends the job, by a failure
+    report of the waiting rank.
     """
 
     def __init__(self, ranks: int, reports: Path, environment: Mapping[str, str]) -> None:
@@ -32,7 +32,7 @@ class MpiStart:
         self._told = 0.0
 
     def look(self) -> list[str]:
-        """What the user is to be told, after each timeout."""
+        """The messages for the user, one after each timeout."""
         waiting = endings.ranks_that_start(self._reports) if self._settings.timeout else set()
         missing = sorted(set(range(self._ranks)) - waiting)
         now = time.monotonic()
@@ -52,7 +52,7 @@ class MpiStart:
         return [text]
 
     def _end(self, rank: int, text: str) -> None:
-        """A rank that reports a failure ends the job."""
+        """Writes a failure report for ``rank``, which ends the job."""
         unfinished = self._reports / f".rank-{rank}.txt"
         unfinished.write_text(f"rank {rank} on {os.uname().nodename} failed:\n{text}\n")
         unfinished.rename(self._reports / f"rank-{rank}.txt")

@@ -48,7 +48,7 @@ def add_timeout_arguments(parser: options.Arguments) -> None:
 
 
 def timeout_settings(args: argparse.Namespace) -> dict[str, str]:
-    """What tells the ranks' watcher, which starts with MPI: variables of the environment."""
+    """The environment variables that configure the ranks' watcher, which starts with MPI."""
     settings = {} if args.collective_timeout is None else {"COLLECTIVE_TIMEOUT": str(args.collective_timeout)}
     return settings | ({"COLLECTIVE_ABORT": "1"} if args.collective_abort else {})
 
@@ -107,7 +107,7 @@ def streams(args: argparse.Namespace, process: "Process") -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Ranks:
-    """What the ranks of a job know of each other's programs before they run them."""
+    """The programs of all ranks of a job, exchanged before they run."""
 
     world: "Communicator | None"
     different: bool = False
@@ -143,7 +143,7 @@ class Ranks:
         return cls(world, len(set(digests)) > 1, sends, receives)
 
     def connect(self, process: "Process") -> None:
-        """Tell ``process`` who is at the other end of its channels."""
+        """Give ``process`` the peers of its channels."""
         from spmd.runtime.endpoints import connect
 
         if any(self.sends) or any(self.receives):

@@ -35,7 +35,7 @@ class Progress:
 
     @property
     def is_watched(self) -> bool:
-        """Whether there is somebody to tell."""
+        """Whether there is a terminal to write to."""
         return self._stream is not None
 
     def text(self, seconds: float) -> str:
@@ -63,7 +63,7 @@ class Progress:
         try:
             self._stream.write(text)
             self._stream.flush()
-        except (OSError, ValueError):  # nobody is there to see it any more
+        except (OSError, ValueError):  # the terminal has been closed
             self._done.set()
 
 

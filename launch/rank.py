@@ -1,7 +1,8 @@
-"""Keeping one rank: what starts it where the launcher does not tell how a rank has ended (Hydra's do not).
+"""The parent process of a rank under launchers that do not report how a rank ended (Hydra's).
 
-``main`` runs the command as a child, passes signals on to it, notes how it ended if that was not well, and ends with
-its status. The note is a file ``end-<rank>.txt`` in the folder of failure reports. Neither outlives the other.
+``main`` runs the command as a child, forwards signals to it, records an abnormal end, and exits with its status. The
+record is a file ``end-<rank>.txt`` in the folder of failure reports. If one of the two processes ends, so does the
+other.
 """
 
 import contextlib
@@ -30,7 +31,7 @@ def command(root: Path) -> list[str]:
 
 @dataclass(frozen=True)
 class Ending:
-    """How a rank ended that did not end well: by a signal, or with a status (0: without ending MPI)."""
+    """An abnormal end of a rank: by a signal, or with a status (0: without MPI_Finalize)."""
 
     rank: int
     process: int
@@ -62,7 +63,7 @@ def signal_name(number: int) -> str:
 
 
 def first_ending(folder: Path) -> Ending | None:
-    """What the first rank that ended badly has left in ``folder``."""
+    """The recorded end in ``folder`` of the first rank that ended abnormally, or None."""
     notes = sorted(folder.glob("end-*.txt"), key=lambda path: path.stat().st_mtime_ns)
     return _read(notes[0]) if notes else None
 
@@ -105,10 +106,10 @@ def main(arguments: list[str]) -> None:
 
 
 def _part_from_launcher() -> None:
-    """Says on the rank's behalf that it has ended MPI.
+    """Sends PMI's finalize command to the launcher on the rank's behalf.
 
-    MPICH does so when its process ends, not in MPI_Finalize; of one that leaves too early for it Hydra takes the rank
-    for lost, and kills the others (PMI-1's wire protocol, command finalize).
+    MPICH sends it when the process ends, not in MPI_Finalize; if a process exits before that, Hydra treats the rank as
+    failed and kills the others (PMI-1's wire protocol, command finalize).
     """
     with contextlib.suppress(KeyError, OSError):  # no such launcher, or one that has been told
         launcher = int(os.environ["PMI_FD"])
@@ -118,7 +119,7 @@ def _part_from_launcher() -> None:
 
 
 def _close_listeners() -> None:
-    """Closes what the launcher listens on, which Hydra's ranks inherit: it is none of theirs."""
+    """Closes the launcher's listening sockets, which Hydra's ranks inherit but do not need."""
     for number, _ in listeners.sockets(os.getpid()):
         with contextlib.suppress(OSError), socket.socket(fileno=os.dup(number)) as ours:
             if listeners.listens(ours):

@@ -181,7 +181,7 @@ def _remote_shell() -> list[str]:
 
 
 def _end_as(status: int) -> NoReturn:
-    """Ends this process as the rank has ended; by SIGKILL where nobody knows how, since its host is lost."""
+    """Ends this process as the rank ended; by SIGKILL if that is unknown because its host is lost."""
     number = signal.SIGKILL if status < 0 or status == _LOST else max(status - 128, 0)
     if number:
         if number != signal.SIGKILL:
@@ -204,7 +204,7 @@ def keep() -> None:
 
 
 def _listen(lifeline: FileIO, patience: float) -> None:
-    """Passes signals on to the rank, and ends it when it has been stopped, or the launcher's host silent, for long."""
+    """Forwards signals to the rank, and ends it when it has been stopped, or no line has come, for `patience` s."""
     stopped = StoppedRanks(os.getpid(), patience, spare_all=False)
     heard, text = time.monotonic(), b""
     while time.monotonic() - heard <= _SILENT_SECONDS:

@@ -1,9 +1,9 @@
-"""Hosts of an elastic job that cannot reach each other, and which of them the job goes on without.
+"""Decides which host an elastic job drops when two of its hosts cannot reach each other.
 
-The ranks of a host that is to be left are ended from the launcher's own host, where each is represented by a process
-(`launch.remote`): that looks for a file ``lost-<host>`` in the folder of reports. MPI then finds the ranks failed, and
-the others go on. The launcher's own host is never left. Where a rank there is silent and no rank there reports the same
-of the other host, it is not the link: that one rank hangs, and is killed.
+On the launcher's host each remote rank has a local process (`launch.remote`), which ends when it finds a file
+``lost-<host>`` in the folder of reports. MPI then reports the ranks of that host as failed, and the others continue.
+The launcher's own host is never dropped. If a rank there is silent and no rank there reports the other host, the
+network link works: that one rank hangs, and is killed.
 """
 
 import os
@@ -30,7 +30,7 @@ class SilentHosts:
         self._left: dict[str, float] = {}
 
     def look(self) -> list[str]:
-        """Takes the reports that have come; the messages for the user."""
+        """Processes the new reports; returns the messages for the user."""
         now, told = time.monotonic(), []
         for report in take_reports(self._folder):
             if self._is_here(report.there):

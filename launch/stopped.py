@@ -1,4 +1,4 @@
-"""Ranks that hold the others up, or the end of their job: stopped ones, and new ones that nobody lets in any more."""
+"""Kills ranks that block the job or its end: stopped ranks, and new ranks that can no longer join."""
 
 import contextlib
 import os
@@ -15,9 +15,9 @@ _JOINING = re.compile(rb"SPMD_ELASTIC_RANK'\] = '(\d+)'")
 
 
 class StoppedRanks:
-    """Kills those of the children of `parent` that have been stopped for `patience` seconds.
+    """Kills children of `parent` that have been stopped for `patience` seconds.
 
-    With `spare_all` none is killed while all of them are stopped: then somebody has suspended the job.
+    With `spare_all` none is killed while all of them are stopped: the user has then suspended the job.
     """
 
     def __init__(self, parent: int, patience: float, *, spare_all: bool) -> None:
@@ -25,7 +25,7 @@ class StoppedRanks:
         self._since: dict[str, float] = {}
 
     def look(self) -> list[str]:
-        """Kills those that are due; no messages: that they are lost is known soon."""
+        """Kills the ranks that are due; returns no messages, since MPI reports the failures."""
         children = running_children(self._parent) or []
         stopped = [child for child in children if state_of(child) == "T"]
         if self._spare_all and len(stopped) == len(children):
@@ -40,15 +40,15 @@ class StoppedRanks:
 
 
 class UnneededRanks:
-    """Kills the new ranks among the children of `launcher` that wait for MPI to begin after others have come to their
-    end: the rank that started them is lost, and the launcher would wait for them. `reports` is the job's folder."""
+    """Kills new ranks among the children of `launcher` that still block in MPI_Init after other ranks have finished:
+    the rank that spawned them has failed, and the launcher would wait for them. `reports` is the job's folder."""
 
     def __init__(self, launcher: int, reports: Path, grace: float) -> None:
         self._launcher, self._reports, self._grace = launcher, reports, grace
         self._since: float | None = None
 
     def look(self) -> list[str]:
-        """Kills them, `grace` seconds after the first rank has ended."""
+        """Kills these ranks `grace` seconds after the first rank has ended."""
         if not endings.ranks_that_ended(self._reports):
             return []
         now = time.monotonic()

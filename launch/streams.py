@@ -1,4 +1,4 @@
-"""What a job writes, passed on to our own standard output and standard error, as far as these can be written."""
+"""Forwards a job's output to this process's standard output and standard error."""
 
 from __future__ import annotations
 
@@ -31,10 +31,9 @@ class Filter(Protocol):
 
 
 class Stream:
-    """What the job writes into a ``pipe``, passed on to ``target`` through filters by a thread of its own.
+    """Forwards a ``pipe`` of the job to ``target`` through filters, in a thread of its own.
 
-    The pipe is read to its end even when nothing can be written any longer: ranks would wait for their words to be
-    taken.
+    The pipe is read to its end even if ``target`` can no longer be written: ranks would block on a full pipe.
     """
 
     def __init__(self, pipe: int, target: TextIO | None, *filters: Filter) -> None:
@@ -53,7 +52,7 @@ class Stream:
 
     @property
     def is_deserted(self) -> bool:
-        """Whether nobody is left to read what is written: the reader of a pipe has gone."""
+        """Whether the reader of the target pipe has closed it."""
         return self._fault is not None and self._fault.errno == errno.EPIPE
 
     @property

@@ -1,4 +1,4 @@
-"""What the ranks of a running job do at this moment, told by what each has recorded when it is asked to write that."""
+"""The current state of a running job's ranks, read from the flight recordings that they write on request."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def look(job: Job) -> list[RankState]:
 
 
 def states(records: Mapping[int, Record], memory: Mapping[int, int]) -> list[RankState]:
-    """What the ranks do that recorded `records`; `memory` has bytes by rank."""
+    """The states of the ranks that wrote `records`; `memory` maps ranks to bytes."""
     reached = {rank: _reached(record.calls) for rank, record in records.items()}
     late = _lateness(records)
     return [_state(record, reached, late.get(rank), memory.get(rank)) for rank, record in sorted(records.items())]
