@@ -204,7 +204,8 @@ def keep() -> None:
 
 
 def _listen(lifeline: FileIO, patience: float) -> None:
-    """Forwards signals to the rank, and ends it when it has been stopped, or no line has come, for `patience` s."""
+    """Forwards signals to the rank. Ends it at the end of input, when no line has come for `_SILENT_SECONDS`, or when
+    it has been stopped for `patience` seconds (0: never)."""
     stopped = StoppedRanks(os.getpid(), patience, spare_all=False)
     heard, text = time.monotonic(), b""
     while time.monotonic() - heard <= _SILENT_SECONDS:

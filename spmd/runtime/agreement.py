@@ -1,8 +1,8 @@
-"""Whether different programs agree on their collectives, as far as their texts show it.
+"""A static check that different programs execute matching collectives.
 
-Each program is read as the sequence of collectives that it comes to whatever its inputs are: those outside of control
-flow, up to the first control flow that holds any. The sequences are played against each other; when every process that
-is not through waits for one that is at something else, they disagree.
+Each program yields the sequence of collectives that it executes for all inputs: those outside of control flow, up to
+the first control flow that contains any. The check simulates the sequences against each other; if every unfinished
+process waits for one that is in another collective, the programs disagree.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ _MOST_EVENTS = 100_000
 
 @dataclass(frozen=True)
 class CollectiveEvent:
-    """A collective that a process comes to: what it is, and where.
+    """A collective that a process executes, with its source location.
 
-    All `members` have to come to it together. A collective_permute has none: there a process waits for its `source`.
+    All `members` must execute it together. A collective_permute has none: there a process waits for its `source`.
     """
 
     what: str
@@ -41,14 +41,14 @@ class CollectiveEvent:
 
 @dataclass(frozen=True)
 class Trace:
-    """The events of one process; `known` is False when more may follow than its text tells."""
+    """The events of one process; `known` is False if more may follow that depend on control flow."""
 
     events: tuple[CollectiveEvent, ...]
     known: bool = True
 
 
 def trace(lowering: ModuleLowering, function: Function, rank: int) -> Trace:
-    """What the process of rank `rank` comes to when it runs `function`."""
+    """The collectives that rank `rank` executes when it runs `function`."""
     return _Tracer(lowering, rank).trace(function)
 
 
@@ -98,7 +98,7 @@ def _events(collective: Collective, rank: int) -> Iterator[CollectiveEvent]:
 
 
 def disagreement(traces: Sequence[Trace]) -> str | None:
-    """What each process is at when none can go on; None when all come through, or when their texts do not tell."""
+    """A text with each process's collective if no process can continue; None if all finish, or it cannot be decided."""
     play = _Play(traces)
     while any(play.advance(rank) for rank in range(len(traces))):
         pass
@@ -117,12 +117,12 @@ class _Play:
         self._received: Counter[tuple[int, str]] = Counter()
 
     def next(self, rank: int) -> CollectiveEvent | None:
-        """What the process is at; None when it is through."""
+        """The process's current event; None if it has finished."""
         events = self._traces[rank].events
         return events[self._at[rank]] if self._at[rank] < len(events) else None
 
     def advance(self, rank: int) -> bool:
-        """Takes the process, and those it meets, to what follows, if they are all there."""
+        """Advances the process and the others in its collective past it, if all of them have reached it."""
         event = self.next(rank)
         if event is None:
             return False
@@ -136,7 +136,7 @@ class _Play:
         return True
 
     def _permute(self, rank: int, event: CollectiveEvent) -> bool:
-        """A process sends as soon as it comes, and goes on when what it waits for has been sent."""
+        """Handles a permute: a process sends on arrival, and continues once its source has sent."""
         if self._posted[rank] != self._at[rank]:
             self._posted[rank] = self._at[rank]
             self._sent[rank, event.what] += 1

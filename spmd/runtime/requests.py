@@ -1,8 +1,8 @@
-"""What is asked of a running job from outside: that a rank more may join.
+"""Requests from other processes that ranks join a running elastic job.
 
-The launcher of an elastic job leaves a note in the folder of its reports, by which the job is found. Who asks leaves a
-file a rank there, ``join-<id>.json``; rank 0 answers each by putting ``joined-<id>`` or ``refused-<id>``, with a
-sentence, in its place. Where rank 0 is lost before it has answered, the next one finds the file.
+The launcher of an elastic job writes a note to its folder of reports, by which the job is found. A requester writes one
+file per rank there, ``join-<id>.json``; rank 0 replaces it by ``joined-<id>`` or ``refused-<id>`` with a message. If
+rank 0 fails before that, its successor finds the file.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ class RunningJob:
     folder: Path
 
     def leave_note(self) -> None:
-        """Lets the job be found."""
+        """Writes the note by which `running_jobs` finds the job."""
         note = {"process": self.process, "most": self.most, "host": self.host, "started": start_of(self.process)}
         _write(self.folder / _NOTE, json.dumps(note))
 
     @property
     def is_deserted(self) -> bool:
-        """Whether a rank has looked for requests, and none does any more: its successor may be on another host."""
+        """Whether a rank has polled for requests and none does any more: its successor may be on another host."""
         with contextlib.suppress(OSError):
             return time.time() - (self.folder / _SERVED).stat().st_mtime > _SILENT_SECONDS
         return False
@@ -54,13 +54,13 @@ class RunningJob:
 
 @dataclass(frozen=True)
 class JoinRequest:
-    """That a rank joins, on a host where one is named."""
+    """A request that one rank join, on a given host or any."""
 
     file: Path
     host: str
 
     def answer(self, sentence: str, *, joined: bool) -> None:
-        """Says what has come of it."""
+        """Replaces the request by its outcome and the message `sentence`."""
         with contextlib.suppress(OSError):  # who launched the job may be gone, and the folder with it
             _write(self.file.with_name(f"{'joined' if joined else 'refused'}-{self.name}"), sentence)
             self.file.unlink()
@@ -71,7 +71,7 @@ class JoinRequest:
 
     @property
     def answered(self) -> tuple[bool, str] | None:
-        """Whether it has joined, and the sentence; None before there is one."""
+        """Whether the rank has joined, and the message; None while the request is open."""
         for kind in ("joined", "refused"):
             with contextlib.suppress(OSError):
                 return kind == "joined", self.file.with_name(f"{kind}-{self.name}").read_text()
@@ -84,20 +84,20 @@ def running_jobs() -> list[RunningJob]:
 
 
 def ask(job: RunningJob, host: str = "") -> JoinRequest:
-    """Asks for a rank more."""
+    """Writes a request that one more rank join `job`, on `host` if given."""
     request = JoinRequest(job.folder / f"join-{uuid.uuid4().hex}.json", host)
     _write(request.file, json.dumps({"host": host}))
     return request
 
 
 def attend(folder: Path) -> None:
-    """Leaves a sign that somebody looks for requests."""
+    """Marks that a rank polls `folder` for requests."""
     with contextlib.suppress(OSError):  # the folder is of another host, or gone with who launched the job
         (folder / _SERVED).touch()
 
 
 def open_requests(folder: Path) -> list[JoinRequest]:
-    """Those that nobody has answered."""
+    """The requests in `folder` that have not been answered."""
     requests = []
     for file in sorted(folder.glob("join-*.json")):
         with contextlib.suppress(*_FOREIGN):  # answered meanwhile, or not one of ours
@@ -134,7 +134,7 @@ def _is_private(folder: Path) -> bool:
 
 
 def _write(file: Path, text: str) -> None:
-    """All at once, for those who look at any moment."""
+    """Writes `file` atomically, since other processes may read it at any time."""
     unfinished = file.with_name(f".{file.name}")
     unfinished.write_text(text)
     unfinished.rename(file)

@@ -1,8 +1,8 @@
-"""That a rank of one host receives nothing from any rank of another, as a report to the launcher.
+"""Reports to the launcher that a rank receives no messages from any rank of another host.
 
-Ranks cannot tell a host that is lost from a link that is cut, and those on either side of the link find the others
-silent. The launcher decides which of them go on (`launch.silence`). It gets a report as a file in its folder of
-reports, or, from a rank that cannot see the folder, in the stream of errors (`launch.report_filter`).
+Ranks cannot distinguish a failed host from a cut link, and with a cut link each side finds the other silent. The
+launcher decides which host's ranks continue (`launch.silence`). A report is a file in the launcher's folder of reports,
+or, from a rank that cannot access the folder, text on standard error (`launch.report_filter`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 
 from collectives.failure import REPORT_BEGINS, REPORT_ENDS, REPORTS_VARIABLE
 
-#: After how many seconds a rank of an elastic job that is silent, or stopped, is to be lost (0: never).
+#: Timeout in seconds after which a silent or stopped rank of an elastic job is killed (0: never).
 PATIENCE_VARIABLE = "SPMD_ELASTIC_PATIENCE"
 #: Names of reports.
 NAME = re.compile(r"silent-\d+-\d+", re.ASCII)
@@ -40,7 +40,7 @@ class Silence:
         return f"silent-{self.reporter}-{self.silent}"
 
     def report(self) -> None:
-        """Sends it to the launcher, if there is one."""
+        """Sends the report to the launcher, if there is one."""
         text, folder = json.dumps(asdict(self)), os.environ.get(REPORTS_VARIABLE)
         if not folder:
             return
