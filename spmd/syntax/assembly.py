@@ -1,4 +1,4 @@
-"""An op's pretty form: one notation, from which both its parser and its printer are made.
+"""An op's pretty form: one declaration from which both its parser and its printer are compiled.
 
 The notation is that of MLIR's declarative assembly formats:
 
@@ -10,7 +10,7 @@ The notation is that of MLIR's declarative assembly formats:
     attr-dict                     the attributes that the form does not name
     attr-dict-with-keyword        the same behind the word `attributes`
     custom<Name>(...)             a directive that spmd/syntax/forms defines by that name
-    ref($name)                    an argument of a custom directive that it looks at only
+    ref($name)                    a custom directive's argument that it reads but does not parse or print
     (...^...)?                    printed when the element marked ^ is there; (...):(...)? with an alternative
     `` ` ` ``, ``` `` ```         a space, or none
 
@@ -178,11 +178,11 @@ class AssemblyFormat:
         self.assembly = assembly
         elements = FormatCompiler(definition, assembly).elements()
         self.parsers = tuple(element.parse for element in elements)
-        #: A form that is one directive sees to its own spaces.
+        #: A form that is a single directive prints its own spaces.
         self.pieces = (elements[0].print,) if len(elements) == 1 else spaced(elements, Spacing())
 
     def print(self, printer: Printer, op: Op) -> str:
-        """The text behind the op's name."""
+        """The text after the op's name."""
         return "".join(piece(printer, op) for piece in self.pieces)
 
 

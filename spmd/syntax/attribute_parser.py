@@ -36,7 +36,7 @@ _Attribute = TypeVar("_Attribute", bound=Attribute)
 
 
 def attribute_parser(dialect: str, mnemonic: str) -> Callable[[_Parser], _Parser]:
-    """Decorator: files the parser of an attribute whose form is not `<field = value, ...>`.
+    """Decorator: registers the parser of an attribute whose form is not `<field = value, ...>`.
 
     The parser stands at whatever follows the mnemonic, usually `<`; the parser reads to the end of the body.
     """
@@ -52,7 +52,7 @@ class AttributeParser(LiteralParser):
     """Reads types and attributes."""
 
     def parse_attribute(self, type: t.Type | None = None, *, typed: bool = True) -> Attribute:
-        """Any attribute. `type` is a number's type where the place tells it; else `: type` follows if `typed`."""
+        """Any attribute. `type` is a number's type where the context has it; else `: type` follows if `typed`."""
         token = self.tokens[self.position]
         attribute = self.names.attributes.get(token)
         if attribute is not None:
@@ -65,7 +65,7 @@ class AttributeParser(LiteralParser):
         if first.isdigit() or first == "-":
             return self._number(token, type, typed)
         if token == "+" and self.tokens[self.position + 1][:1].isdigit():
-            self.position += 1  # the specification's sign; MLIR has none
+            self.position += 1  # the specification allows this sign; MLIR does not
             return self._number(self.tokens[self.position], type, typed)
         read = _BY_WORD.get(token.split("<", 1)[0])
         if read is not None:
@@ -80,7 +80,7 @@ class AttributeParser(LiteralParser):
         attribute = self._dialect_attribute(token)
         if not typed or not isinstance(attribute, OpaqueAttr) or self.tokens[self.position] != ":":
             return attribute
-        if self.tokens[self.position + 1].startswith(("tensor", "(")):  # that is what an op's form has next
+        if self.tokens[self.position + 1].startswith(("tensor", "(")):  # the type belongs to the op
             return attribute
         self.position += 1
         return OpaqueAttr(f"{attribute.text} : {self.parse_type()}")
@@ -89,7 +89,7 @@ class AttributeParser(LiteralParser):
         if "<" in token:
             attribute: Attribute = self.inside(token).parse_whole_dialect_attribute()
             self.position += 1
-            if not isinstance(attribute, OpaqueAttr):  # which a type may follow
+            if not isinstance(attribute, OpaqueAttr):  # an OpaqueAttr may be followed by a type
                 self.names.attributes[token] = attribute
             return attribute
         alias = self.names.attribute_aliases.get(token)
@@ -148,7 +148,7 @@ class AttributeParser(LiteralParser):
         return EnumAttr(dialect, mnemonic, case)
 
     def sound(self, attribute: _Attribute, position: int) -> _Attribute:
-        """`attribute`, which began at `position`, unless it breaks a constraint of its own: then a ParseError there."""
+        """`attribute`, which began at `position`, or a ParseError there if it violates its constraints."""
         fault = attribute.fault() if isinstance(attribute, StructAttribute) else None
         if fault is not None:
             label, message = fault
@@ -170,7 +170,7 @@ class AttributeParser(LiteralParser):
     def parse_struct_fields(
         self, cls: type[Attribute], readers: Mapping[str, FieldReader] = MappingProxyType({})
     ) -> dict[str, AttributeValue]:
-        """The fields that `<field = value, ...>` gives; `readers` read those whose form their type does not tell."""
+        """The fields of `<field = value, ...>`; `readers` parse those whose form does not follow from the type."""
         self.expect("<")
         declared = {field.name: field for field in fields(cls)}  # type: ignore[arg-type]
         values: dict[str, AttributeValue] = {}
@@ -241,5 +241,5 @@ _BY_WORD: dict[str, _Reader] = {
     "distinct": AttributeParser._kept,
     "strided": AttributeParser._kept,
 }
-_NUMBERS = frozenset("-+0123456789")  # what they begin with
+_NUMBERS = frozenset("-+0123456789")  # first characters of numbers
 _KNOWN_DIALECTS = frozenset({"stablehlo", "chlo", "sdy"})

@@ -15,17 +15,17 @@ from spmd.ir import attributes as attrs
 from spmd.support.arrays import Array, bits_dtype
 from spmd.syntax.literals import float_bits, mask
 
-#: Constants of more elements than this are printed as the bytes they have, in hexadecimal.
+#: Constants of more elements than this are printed as hexadecimal bytes.
 HEX_FROM = 100
 _BARE = re.compile(r"[A-Za-z_][\w$.]*", re.ASCII)
 _TRUE_OR_FALSE = ("false", "true")
 
-#: Bodies of structured attributes, as they stand behind `#dialect.mnemonic`, by class.
+#: Printers of structured attributes' bodies, the text after `#dialect.mnemonic`, by class.
 STRUCT_PRINTERS: dict[type, Callable[[AttributeValue], str]] = {}
 
 
 def struct_printer(cls: type) -> Callable[[Callable[[AttributeValue], str]], Callable[[AttributeValue], str]]:
-    """Decorator: the function gives the body of attributes of class `cls`, brackets included."""
+    """Decorator: registers the printer of the body, brackets included, of attributes of class `cls`."""
 
     def add(printer: Callable[[AttributeValue], str]) -> Callable[[AttributeValue], str]:
         STRUCT_PRINTERS[cls] = printer
@@ -65,7 +65,7 @@ def format_key(name: str) -> str:
 
 
 def format_float(value: float, bits: int, element: t.ElementType) -> str:
-    """The shortest usual decimal that is rounded to `bits`; the bits themselves for what no decimal is."""
+    """The shortest usual decimal that is rounded to `bits`; the bits in hexadecimal where no decimal is."""
     if not np.isfinite(value):
         return f"0x{bits:0{(element.bits + 3) // 4}X}"
     usual = f"{value:.6e}"
@@ -83,9 +83,9 @@ def _with_point(text: str) -> str:
 
 
 def _floats(array: Array, element: t.ElementType) -> list[str]:
-    """Each element's text, most of them found for all at once."""
+    """Each element's text, vectorized for most elements."""
     bits = array.view(bits_dtype(element.dtype)).tolist()
-    with np.errstate(invalid="ignore"):  # NaNs that signal
+    with np.errstate(invalid="ignore"):  # signaling NaNs
         values = array.astype(np.float64).tolist()
     return [format_float(value, pattern, element) for value, pattern in zip(values, bits, strict=True)]
 
@@ -110,7 +110,7 @@ def format_dense(attribute: attrs.DenseAttr) -> str:
 
 
 def dense_body(attribute: attrs.DenseAttr, *, hexadecimal: bool = True) -> str:
-    """The elements of a constant, as they stand in the brackets; many of them as their bytes if `hexadecimal`."""
+    """The text between a constant's brackets; many elements are printed as bytes if `hexadecimal`."""
     array, element = attribute.array, attribute.type.element_type
     if isinstance(element, t.QuantizedType):
         element = element.storage
@@ -164,7 +164,7 @@ def format_attribute(attribute: attrs.Attribute, *, typed: bool = True, nested: 
 
 
 def format_stripped(attribute: attrs.Attribute, *, typed: bool = True) -> str:
-    """The shortest text, for where the form's declaration tells the rest."""
+    """The shortest text, used where the declaration of the form determines the rest."""
     if isinstance(attribute, attrs.EnumAttr):
         return attribute.value
     if isinstance(attribute, attrs.DenseArrayAttr):
@@ -192,7 +192,7 @@ def _format_struct(attribute: attrs.Attribute) -> str:
 
 
 def struct_body(attribute: AttributeValue) -> str:
-    """What follows `#dialect.mnemonic`."""
+    """The text after `#dialect.mnemonic`."""
     printer = STRUCT_PRINTERS.get(type(attribute))
     if printer is not None:
         return printer(attribute)

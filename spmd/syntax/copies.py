@@ -14,7 +14,7 @@ from spmd.ir import Module
 from spmd.syntax.parser import parse
 from spmd.syntax.printer import print_op
 
-#: Of each op, in the order of `walk`: its place, and the names of its results.
+#: For each op, in the order of `walk`: its location, and the names of its results.
 _ArrayPlaces = list[tuple[Location, list[str | None]]]
 
 

@@ -78,7 +78,7 @@ def dense_raw(data: bytes | memoryview, type: TensorType) -> DenseAttr:
 
 
 def splat(scalar: Array, type: TensorType) -> DenseAttr:
-    """One element seen everywhere; ValueError when NumPy has no array of that shape."""
+    """A broadcast view of one element; ValueError when NumPy has no array of that shape."""
     try:
         return DenseAttr(np.broadcast_to(_frozen(scalar), type.static_shape), type)
     except ValueError:
@@ -86,7 +86,7 @@ def splat(scalar: Array, type: TensorType) -> DenseAttr:
 
 
 def checked_type(type: object) -> tuple[ElementType, tuple[int, ...]]:
-    """The element type that stands in memory, and the shape; ValueError for a type no constant has."""
+    """The storage element type and the shape; ValueError for a type that constants cannot have."""
     if not isinstance(type, TensorType):
         raise ValueError(f"elements literal must be a shaped type, got {type}")
     if not type.is_static:
@@ -148,7 +148,7 @@ def _numbers(text: str, element: ElementType, count: int, notes: Notes) -> Array
 
 
 def _many_numbers(text: str, element: ElementType, count: int, texts: Callable[[], list[str]]) -> Array | None:
-    """All numbers of a long list at once; None when the careful way must tell."""
+    """All numbers of a long list, parsed at once; None where the slower, exact parser is needed."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         try:

@@ -1,4 +1,4 @@
-"""Directives: the elements of an op's pretty form, and the table of those that forms of their own define.
+"""Directives: the elements of an op's pretty form, and the table of custom directives.
 
 A directive reads its element into an OperationState and prints it again. Spaces follow from punctuation.
 """
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from spmd.syntax.operand_parser import OperationState
     from spmd.syntax.printer import Printer
 
-#: Attributes that say how many values each variadic operand or result has; a pretty form shows it.
+#: Attributes with the number of values of each variadic operand or result, which a pretty form implies.
 SEGMENTS = ("operandSegmentSizes", "resultSegmentSizes")
 
 
@@ -50,7 +50,7 @@ class Directive:
 
 
 class PlainForm(Directive):
-    """A custom directive that needs to know neither the op's declaration nor arguments."""
+    """A custom directive that needs neither the op's declaration nor arguments."""
 
     def __init__(self, definition: OpDef, arguments: list[Argument]) -> None:
         pass
@@ -68,7 +68,7 @@ CUSTOM: dict[str, Callable[[OpDef, list[Argument]], Directive]] = {}
 
 
 def custom(name: str) -> Callable[[type[Directive]], type[Directive]]:
-    """Class decorator: files a directive as `custom<name>`. It is made as `cls(definition, arguments)`."""
+    """Class decorator: registers a directive as `custom<name>`. It is made as `cls(definition, arguments)`."""
 
     def add(cls: type[Directive]) -> type[Directive]:
         if name in CUSTOM:
@@ -178,7 +178,7 @@ class OptionalElement(Directive):
         if not self.first.begins(parser):
             return False
         tokens, position = parser.tokens, parser.position
-        # A second keyword tells apart groups that begin with the same comma.
+        # The second keyword distinguishes groups that begin with the same comma.
         if len(self.literals) > 1 and self.literals[1].isidentifier():
             return tokens[position + 1 : position + 2] == [self.literals[1]]
         return True

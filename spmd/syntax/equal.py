@@ -80,7 +80,7 @@ def _attributes(left: Op, right: Op) -> str | None:
 
 
 def _value(op: Op, name: str) -> AttributeValue:
-    """What the op says of attribute `name`, by its default if need be; None for a list of empty dictionaries."""
+    """The value or default of the op's attribute `name`; None for a list of empty dictionaries."""
     if name in op.attributes:
         value = op.attributes[name]
         if name in _DICTIONARIES and all(isinstance(entry, DictAttr) and not entry.entries for entry in value or ()):

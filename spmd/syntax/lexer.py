@@ -1,12 +1,12 @@
 """Text to tokens.
 
-One regular expression splits the text; what appears as one thing in most programs is one token: a whole type, a
+One regular expression splits the text; what most programs repeat as a unit is one token: a whole type, a
 function type, a list of integers, a constant without strings inside. The parser keeps tables from such a token's text
-to its meaning, so each distinct type is looked at once in a program. A composite token that stands where the grammar
-wants its parts is split into them (`Tokens.split`).
+to its meaning, so each distinct type is looked at once in a program. A composite token where the grammar
+expects its parts is split into them (`Tokens.split`).
 
-A token is its text, nothing else: places are worked out again from the token's number when somebody asks. The text is
-taken in pieces, so that what is wrong at the head of a huge file is told at once.
+A token is its text alone: locations are computed from the token's number on demand. The text is lexed in pieces, so
+that an error at the head of a huge file is reported at once.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def part_offsets(text: str) -> list[int]:
 
 
 class OutOfTokens(Exception):
-    """An op is longer than what was kept ready: the text must be taken in larger pieces."""
+    """An op is longer than the lookahead: the text must be lexed again with more tokens kept ready."""
 
 
 class Tokens:
@@ -157,7 +157,7 @@ class Tokens:
         return 0
 
     def forget(self) -> None:
-        """Forgets the tokens at hand; places are still known."""
+        """Drops the tokens at hand; locations can still be computed."""
         self.list = list(END)
 
     def _piece_end(self) -> int:
@@ -193,12 +193,12 @@ class Tokens:
         for match in _TOKEN.finditer(text, start, min(len(text), end + self.piece)):
             token = match[1]
             if token == '"':
-                # A string that ends behind what was looked at.
+                # A string that ends beyond this piece.
                 prior = match.start(1)
                 break
             if token:
                 prior, last = last, match.end()
-        # The last token may go on beyond what was looked at.
+        # The last token may continue beyond this piece.
         return len(text) if last >= len(text) or prior <= start else prior
 
     def _take(self, start: int, end: int) -> list[str]:
@@ -264,7 +264,7 @@ class Tokens:
 
 
 class TokenLocation(Location):
-    """The place of a token, found when asked for."""
+    """The location of a token, computed on demand."""
 
     __slots__ = ("_tokens", "number")
 
@@ -297,4 +297,4 @@ class TokenPage:
         return self._tokens.result_name(self.first + token)
 
     def debug_location(self, token: int) -> None:
-        """An op read from text keeps that itself."""
+        """Empty: an op read from text holds its own `loc(...)`."""

@@ -43,7 +43,7 @@ class LiteralParser(TypeParser):
     """Reads types and the attributes that no dialect defines."""
 
     def parse_attribute(self, type: t.Type | None = None, *, typed: bool = True) -> Attribute:
-        """Any attribute. `type` is a number's type where the place tells it; else `: type` follows if `typed`."""
+        """Any attribute. `type` is a number's type where the context has it; else `: type` follows if `typed`."""
         raise NotImplementedError
 
     # --- numbers and strings ---
@@ -53,7 +53,7 @@ class LiteralParser(TypeParser):
         if not _NUMBER.fullmatch(token):
             self.expected("a number")
         self.position += 1
-        # A tensor's type behind a colon is not the number's: it is what an op's form has next.
+        # A tensor's type after a colon is not the number's: it belongs to the op's form.
         following = self.tokens[self.position + 1]
         if typed and self.tokens[self.position] == ":" and not following.startswith(("tensor", "(")):
             self.position += 1
@@ -262,7 +262,7 @@ class LiteralParser(TypeParser):
     def _dense_of(self, body: str, type: t.Type, position: int) -> Attribute:
         element = type.element_type if isinstance(type, t.TensorType) else type
         if isinstance(element, t.OpaqueType | t.BufferType):
-            # Elements that nobody here computes with, strings say: only the text is kept.
+            # Elements that no op computes with, such as strings: only the text is kept.
             text = f'"0x{body.digits}"' if isinstance(body, LongHex) else body
             return OpaqueAttr(f"dense<{text}> : {type}")
         try:
@@ -312,7 +312,7 @@ class LiteralParser(TypeParser):
                 return AffineMapAttr(token + self._between(start, self.position))
 
     def _kept(self, token: str, type: t.Type | None, typed: bool) -> Attribute:
-        """`sparse<...> : type`, `distinct[0]<...>`, `strided<...>`: attributes that only their text is kept of."""
+        """`sparse<...> : type`, `distinct[0]<...>`, `strided<...>`: attributes kept as text."""
         self.position += 1
         text = token
         while self.tokens[self.position][:1] in ("<", "["):

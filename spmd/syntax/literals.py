@@ -61,7 +61,7 @@ def float_array(values: Array, texts: Callable[[], list[str]], element: ElementT
     if element.bits == 64:
         return values
     rounded = _round(values, element.dtype)
-    # A decimal that lies beside a tie of the narrow type may have become that tie in float64: ask the decimal itself.
+    # A decimal beside a tie of the narrow type may have become that tie in float64: compare the exact decimal.
     below = _round(np.nextafter(values, -np.inf), element.dtype)
     above = _round(np.nextafter(values, np.inf), element.dtype)
     width = bits_dtype(element.dtype)

@@ -251,7 +251,7 @@ class OperationParser(OperandParser):
         return block
 
     def parse_region(self, arguments: Iterable[Parameter] = (), *, isolated: bool = False, dialect: str = "") -> Region:
-        """`{...}`. `arguments` are the first block's where the op's own form tells them."""
+        """`{...}`. `arguments` are the first block's where the op's form lists them."""
         self.deeper()
         opened = self.position
         self.expect("{")
@@ -284,7 +284,7 @@ class OperationParser(OperandParser):
         while True:
             if len(self.tokens) - self.position < ahead:
                 if not self.tokens[self.position] and not self.stream.at_end:
-                    raise OutOfTokens  # what was read last may go on
+                    raise OutOfTokens  # the last token may be incomplete
                 self.ready()
             token = self.tokens[self.position]
             if token == "}" or token[:1] == "^" or not token:

@@ -58,7 +58,7 @@ class OperationState:
 
 
 class OperandParser(AttributeParser):
-    """Reads from a whole text; knows the values that have been named."""
+    """Parses operands, and keeps the table of named values."""
 
     def __init__(self, source: Source, ready: int, names: TextNames) -> None:
         self.stream = Tokens(source, ready)
@@ -120,7 +120,7 @@ class OperandParser(AttributeParser):
         return self.stream.base + self.position
 
     def ready(self) -> None:
-        """Sees to it that a good many tokens are at hand."""
+        """Refills the list of tokens at hand."""
         if len(self.tokens) - self.position < self.stream.ready and not self.stream.at_end:
             self.position = self.stream.fill(self.position)
             self.tokens = self.stream.list
@@ -135,7 +135,7 @@ class OperandParser(AttributeParser):
         raise ParseError(f"redefinition of SSA value '{name}'", location)
 
     def note(self, state: OperationState, message: str) -> None:
-        """Keeps an error that does not keep the rest of the text from being read."""
+        """Records an error after which the rest of the text can still be parsed."""
         state.doubtful = True
         self.diagnostics.append(Diagnostic(state.location, message, state.name))
 

@@ -42,7 +42,7 @@ class ModuleParser(OperationParser):
         location = TokenLocation(self.stream, 0)
         while True:
             if not self.tokens[self.position] and not self.stream.at_end:
-                raise OutOfTokens  # what was read last may go on
+                raise OutOfTokens  # the last token may be incomplete
             self.ready()
             token = self.tokens[self.position]
             if not token:
@@ -159,9 +159,9 @@ def decode(data: str | bytes, name: str) -> Source:
 
 
 def parse(text: str | bytes, name: str = "<text>") -> Module:
-    """The module that `text` is; bare ops get a module around them.
+    """The module parsed from `text`; bare ops are wrapped in a module.
 
-    Nothing but the form is checked: spmd.verify does the rest. Raises ParseError for the first thing that is not the
+    Only syntax is checked: spmd.verify checks the constraints. Raises ParseError for the first thing that is not the
     language's, or VerificationError for all attributes that are not what their op declares.
     """
     source = decode(text, name)

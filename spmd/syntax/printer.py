@@ -26,11 +26,11 @@ _NAME = re.compile(r"[A-Za-z_][\w$.\-]*|\d+", re.ASCII)
 
 
 class Declined(Exception):
-    """An op that its pretty form cannot tell: it is printed in the generic form."""
+    """Raised for an op that its pretty form cannot express: it is printed in the generic form."""
 
 
 class Printer:
-    """Prints ops; remembers the names given to values and blocks."""
+    """Prints ops, and records the names of values and blocks."""
 
     def __init__(self, *, generic: bool = False, keep_names: bool = False, debug_info: bool = False) -> None:
         self.generic = generic
@@ -67,7 +67,7 @@ class Printer:
         return "" if text is None else f" loc({text})"
 
     def decline(self) -> NoReturn:
-        """Says that the pretty form cannot tell this op."""
+        """Raises Declined: the pretty form cannot express this op."""
         raise Declined
 
     def _shown_name(self, op: Op) -> str:

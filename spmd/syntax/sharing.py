@@ -1,4 +1,4 @@
-"""What ops of a text have in common is kept once.
+"""Equal attributes and reducers of a text are stored once.
 
 A program says the same things again and again: the layers of a network have the same attributes, and sums the same
 reducer. Nothing changes an attribute or a reducer in place, so equal ones are one object.
@@ -23,7 +23,7 @@ _SIMPLE = (bool, int, str, tuple, DenseAttr)
 
 
 class Shared:
-    """What has been read of a text and may be met again."""
+    """The attributes and reducers read so far."""
 
     def __init__(self) -> None:
         self._dictionaries: dict[Hashable, Mapping[str, AttributeValue]] = {}
