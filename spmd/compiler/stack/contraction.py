@@ -1,7 +1,6 @@
 """Products. What differs on one side only is one more free dimension: one large product, not many small ones.
 
 How large a product is may decide in which order it sums. `reproducible` compilations multiply as each process does.
-Convolutions run process by process: together, as groups of features, they took longer.
 """
 
 from __future__ import annotations
@@ -11,8 +10,9 @@ from dataclasses import replace
 
 from spmd.compiler.stack.core import StackedValue, Stacker, Tree, rule
 from spmd.compiler.stack.data_movement import after
+from spmd.compiler.stack.one_by_one import one_by_one
 from spmd.dialects.make import make_op
-from spmd.dialects.structs import DotDimensionNumbersAttr
+from spmd.dialects.structs import ConvDimensionNumbersAttr, DotDimensionNumbersAttr
 from spmd.ir import AttributeValue, Op, Value
 from spmd.types import QuantizedType, TensorType, Type
 
@@ -79,3 +79,62 @@ def dot(stacker: Stacker, op: Op) -> Sequence[Tree]:
     attributes = {"dot_dimension_numbers": numbers, "precision_config": op["precision_config"]}
     general = make_op("stablehlo.dot_general", op.operands, op.result_types, attributes, location=op.location)
     return dot_general(stacker, general)
+
+
+@rule("stablehlo.einsum", "stablehlo.unary_einsum")
+def einsum(stacker: Stacker, op: Op) -> Sequence[Tree]:
+    """The processes are one more letter of what differs and of the result."""
+    operands = [stacker.leaf(value) for value in op.operands]
+    inputs, _, result = op["einsum_config"].partition("->")
+    letter = next(letter for letter in "PQRSTUVWXYZabcdefghijklmnopqrstuvwxyz" if letter not in op["einsum_config"])
+    terms = [(letter if leaf.stacked else "") + term for leaf, term in zip(operands, inputs.split(","), strict=True)]
+    config = f"{','.join(terms)}->{letter}{result}"
+    return stacker.lifted(op, [leaf.value for leaf in operands], {"einsum_config": config})
+
+
+@rule("stablehlo.convolution")
+def convolution(stacker: Stacker, op: Op) -> Sequence[Tree]:
+    """Processes join the batch, the output features, or both features as groups of their own."""
+    lhs, rhs = (stacker.leaf(value) for value in op.operands)
+    groups = op["batch_group_count"]
+    quantized = any(value.tensor.is_quantized for value in (*op.operands, op.result))
+    grouped = op["feature_group_count"] > 1 and not lhs.stacked
+    if quantized or groups > 1 or grouped or stacker.options.reproducible:
+        return one_by_one(stacker, op)
+    numbers: ConvDimensionNumbersAttr = op["dimension_numbers"]
+    inputs, kernel = numbers.input_batch_dimension, numbers.kernel_output_feature_dimension
+    attributes = dict(op.attributes)
+    place = numbers.output_feature_dimension
+    if lhs.stacked and rhs.stacked:
+        inputs = numbers.input_feature_dimension
+        attributes["feature_group_count"] = op["feature_group_count"] * stacker.size
+    elif lhs.stacked:
+        place = numbers.output_batch_dimension
+    operands = [
+        merge(stacker, lhs.value, inputs) if lhs.stacked else lhs.value,
+        merge(stacker, rhs.value, kernel) if rhs.stacked else rhs.value,
+    ]
+    shape = list(op.result.tensor.static_shape)
+    shape[place] *= stacker.size
+    convolved = op.clone(operands, [op.result.tensor.with_shape(tuple(shape))], attributes=attributes)
+    stacker.ops.append(convolved)
+    return [StackedValue(part(stacker, convolved.result, place), True)]
+
+
+def merge(stacker: Stacker, value: Value, dimension: int) -> Value:
+    """The leading axis moved before `dimension` (of one process's value) and joined with it."""
+    shape = value.tensor.static_shape
+    order = [*range(1, dimension + 1), 0, *range(dimension + 1, len(shape))]
+    moved = value if dimension == 0 else stacker.transpose(value, order)
+    joined = (*shape[1 : dimension + 1], shape[0] * shape[dimension + 1], *shape[dimension + 2 :])
+    return stacker.reshape(moved, joined)
+
+
+def part(stacker: Stacker, value: Value, dimension: int) -> Value:
+    """Undoes `merge`."""
+    shape, size = value.tensor.static_shape, stacker.size
+    split = (*shape[:dimension], size, shape[dimension] // size, *shape[dimension + 1 :])
+    parted = stacker.reshape(value, split)
+    if dimension == 0:
+        return parted
+    return stacker.transpose(parted, [dimension, *range(dimension), *range(dimension + 1, len(split))])
