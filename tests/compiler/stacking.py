@@ -46,7 +46,7 @@ def assert_stacks(
     `serial` tells whether an op may be run process by process (None: it must be, when all arguments differ).
     """
     module = spmd.parse(text)
-    alone = spmd.compile(module, spmd.ProcessGrid(1, 1))
+    alone = spmd.compile(module, spmd.ProcessGrid(1, 1), reproducible=reproducible)
     simulation = spmd.simulate(module, spmd.ProcessGrid(PROCESSES, 1), reproducible=reproducible)
     spmd.verify(simulation.module)
     spmd.parse(str(simulation.module))
