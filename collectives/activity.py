@@ -100,13 +100,15 @@ class Activity:
     few attribute stores, the clock is read twice a collective. ``waits`` counts what is no collective of a group.
     """
 
-    __slots__ = ("_met", "_resumed", "_turns", "firsts", "last", "waits", "what")
+    __slots__ = ("_met", "_resumed", "_turns", "compares", "firsts", "last", "waits", "what")
 
     def __init__(self, kept: int = KEPT) -> None:
         self.what: Event | None = None
         self.waits = Turns()
         #: The first call of each bound collective, with its turn, until somebody takes it from here.
         self.firsts: deque[tuple[Waiting, int]] = deque(maxlen=KEPT)
+        #: Whether first calls are kept there: not while a check of their own compares them.
+        self.compares = True
         self._met: set[int] = set()
         self._resumed = 0
         self._turns: dict[tuple[int, ...], Turns] = {(): self.waits}
@@ -128,7 +130,8 @@ class Activity:
         event.began = monotonic()
         if waiting.group and waiting.call is not None and id(waiting.call) not in self._met:
             self._met.add(id(waiting.call))
-            self.firsts.append((waiting, event.turn))
+            if self.compares:
+                self.firsts.append((waiting, event.turn))
         return event
 
     def begin(self, waiting: Waiting, turns: Turns) -> Event:

@@ -116,7 +116,12 @@ class CheckedCommunicator(Communicator):
             begun = check()
             if not starts:
                 starts.append(self._plain().bind_start_unchecked(operation, where))
-            return _CheckedRequest(begun, starts[0](array))
+            activity = self._plain().activity
+            activity.compares = False  # the check that has begun does
+            try:
+                return _CheckedRequest(begun, starts[0](array))
+            finally:
+                activity.compares = True
 
         return start
 
