@@ -79,8 +79,9 @@ def test_ranks_join_on_the_host_that_is_named(lasting: Hosts) -> None:
 
 def test_ranks_of_the_launcher_s_host_are_replaced_from_the_other(lasting: Hosts) -> None:
     command = ["python", str(WORKER), "--faults", "0:kill@step:5,1:kill@step:5", "--await-ranks", "4"]
-    answer = answer_of(ClusterJob(lasting, command, [*ELASTIC, "--replace"]).finish())
-    assert answer["ranks"] == 4 and answer["joined"] == 2
+    ended = ClusterJob(lasting, command, [*ELASTIC, "--replace"]).finish()
+    answer = answer_of(ended)
+    assert answer["ranks"] == 4 and answer["joined"] == 2, ended.screen
 
 
 @at_length
