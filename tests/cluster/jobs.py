@@ -121,6 +121,6 @@ class ClusterJob:
 
 
 def _files(host: NetworkHost) -> set[str]:
-    # MPICH leaves its shared memory when a job is aborted, on one machine, too; what ranks recorded is there to be read.
+    # MPICH leaves its shared memory when a job is aborted, on one machine, too; what ranks recorded is to be read.
     names = (name for name in host.files() if "/spmd-records-" not in name)
     return {name for name in names if not Path(name).name.startswith("mpich_shm_")}
