@@ -14,9 +14,9 @@ _MEETINGS = frozenset(
     ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier", "_all_gather_base", "_reduce_scatter_base")
 )
 _MOST_TOLD = 10
-#: A share of the waiting that one rank causes, and seconds, from which on it is worth a sentence.
 #: Seconds that a wait may take in a job that goes on.
 _MOMENT = 0.5
+#: A share of the waiting that one rank causes, and seconds, from which on it is worth a sentence.
 _NOTABLE_SHARE, _NOTABLE_SECONDS = 0.5, 1e-3
 
 
@@ -31,9 +31,9 @@ class Diagnosis:
         return "\n".join(self.sentences)
 
 
-def diagnose(records: Sequence[Record]) -> Diagnosis:
-    """What `records`, one a rank, say of the job."""
-    found = _Found({record.rank: record for record in records})
+def diagnose(records: Sequence[Record], moment: float = _MOMENT) -> Diagnosis:
+    """Return what `records`, one a rank, say of the job; of one that goes on, waits of `moment` seconds and more."""
+    found = _Found({record.rank: record for record in records}, moment)
     faults = [*found.mismatches(), *found.hangs(), *found.transfers()]
     sentences = [*found.overview(), *faults]
     if not faults:
@@ -58,8 +58,8 @@ class _Group:
 
 
 class _Found:
-    def __init__(self, records: Mapping[int, Record]) -> None:
-        self._records = records
+    def __init__(self, records: Mapping[int, Record], moment: float) -> None:
+        self._records, self._moment = records, moment
         members: dict[str, tuple[int, ...]] = {}
         for record in records.values():
             members.update(record.groups)
@@ -149,7 +149,7 @@ class _Found:
         written = self._records[rank].written
         if written is None or call.started is None or not all(record.goes_on for record in self._records.values()):
             return False
-        return written - call.started < _MOMENT
+        return written - call.started < self._moment
 
     def _since(self, rank: int, call: Call) -> str:
         written = self._records[rank].written

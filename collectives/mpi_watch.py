@@ -37,8 +37,9 @@ _SUSPECT = 1.0  # seconds of waiting after which a checked rank looks for a dead
 _SURE = 2.0  # seconds after which every message that a rank sent before it exited has arrived
 _TIMES = 5
 _LAST_WORDS = 0.02  # seconds for which messages sent before all ranks exited may be in flight
-_RECORDING = 0.6  # timeout in seconds for the other ranks to write their flight recordings
 _TAG = 0
+#: Timeout in seconds for the other ranks to write their flight recordings.
+RECORDING_SECONDS = 0.6
 #: Higher tags are free for other threads that use the communicator.
 LAST_TAG = _TAG
 
@@ -204,10 +205,10 @@ class Watcher:
         if fault := self._first_calls.difference():
             self.end_job(fault)
 
-    def record(self, reason: str) -> Path | None:
-        """Requests all ranks to write their recordings, and waits up to `_RECORDING` seconds; returns the folder, or
+    def record(self, reason: str, seconds: float = RECORDING_SECONDS) -> Path | None:
+        """Requests all ranks to write their recordings, and waits up to `seconds` for it; returns the folder, or
         None."""
-        if not self._lock.acquire(timeout=_RECORDING):
+        if not self._lock.acquire(timeout=seconds):
             return RECORDER.write(reason)
         try:
             self._recorded = set()
@@ -215,7 +216,7 @@ class Watcher:
             for rank in others:
                 self._tell(rank, ("record", 0, reason))
             folder = RECORDER.write(reason)
-            end = time.monotonic() + _RECORDING
+            end = time.monotonic() + seconds
             while folder is not None and len(self._recorded) < len(others) and time.monotonic() < end:
                 self._serve()
                 time.sleep(0.005)

@@ -147,7 +147,7 @@ class Recorder:
     def content(self, reason: str) -> dict[str, Any]:
         """All that is recorded, as PyTorch's flight recorder has it."""
         activity = self._activity
-        offset = time.time_ns() - time.monotonic_ns()
+        offset = _epoch_offset()
         groups = {_WORLD: list(range(self._size))}
         entries = [] if activity is None else list(self._entries(activity, groups, offset))
         return {
@@ -161,7 +161,7 @@ class Recorder:
             "world_size": self._size,
             "host": os.uname().nodename,
             "reason": reason,
-            "recorded_ns": time.time_ns(),
+            "recorded_ns": time.monotonic_ns() + offset,
             "notes": [
                 {"kind": note.kind, "what": note.what, **_times(note.began, note.ended, offset)}
                 for note in sorted(self._notes, key=lambda note: note.began)
@@ -233,6 +233,18 @@ class Recorder:
 
 
 RECORDER = Recorder()
+
+
+def _epoch_offset() -> int:
+    """Return what to add to `time.monotonic_ns` for nanoseconds since the epoch.
+
+    Ranks are compared by it: of several readings the one that was interrupted least is taken.
+    """
+    readings = []
+    for _ in range(3):
+        before, now, after = time.monotonic_ns(), time.time_ns(), time.monotonic_ns()
+        readings.append((after - before, now - before))
+    return min(readings)[1]
 
 
 def _dtype_name(dtype: DType) -> str:

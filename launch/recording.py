@@ -5,6 +5,7 @@ import json
 import os
 import stat
 import tempfile
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,7 @@ from collectives.records import PREFIX, REQUEST, replace
 from spmd.runtime.requests import FOLDER_PREFIX
 
 _NOTE = "job.json"
+_POLL_SECONDS = 0.02
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,14 @@ class Job:
     def request(self) -> None:
         """Has all ranks write; each request is another text, by which they see that it is new."""
         replace(self.reports / REQUEST, f"spmd dump, {os.urandom(4).hex()}".encode())
+
+    def records_on_request(self, seconds: float) -> list[str]:
+        """Request the records of all ranks, and return the names of the files that were written within `seconds`."""
+        began, end = time.time(), time.monotonic() + seconds
+        self.request()
+        while len(written := self.written_since(began)) < self.ranks and time.monotonic() < end:
+            time.sleep(_POLL_SECONDS)
+        return written
 
     def written_since(self, moment: float) -> list[str]:
         """The files that ranks have written since, in seconds since the epoch."""

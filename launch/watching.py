@@ -14,8 +14,8 @@ from collectives.reading import Call, Record, RecordError, read
 from collectives.states import ranges_text
 from launch.recording import Job
 
-#: Seconds that ranks are given to write, and over which steps are counted.
-_ANSWER, _WINDOW = 2.0, 10.0
+#: Seconds over which steps are counted.
+_WINDOW = 10.0
 _STEP = "step "
 
 
@@ -43,12 +43,9 @@ class RankState:
         return f"{self.doing}{waiting}"
 
 
-def look(job: Job) -> list[RankState]:
-    """The ranks of `job` that answer, in order."""
-    began = time.time()
-    job.request()
-    while len(written := job.written_since(began)) < job.ranks and time.time() < began + _ANSWER:
-        time.sleep(0.02)
+def look(job: Job, seconds: float) -> list[RankState]:
+    """Return the states of the ranks of `job` that answer within `seconds`, in order."""
+    written = job.records_on_request(seconds)
     records: dict[int, Record] = {}
     for name in written:
         with contextlib.suppress(OSError, RecordError):  # it was being replaced

@@ -2,11 +2,10 @@
 
 import argparse
 import sys
-import time
 
 HELP = "have the ranks of a running job write what they did last, for spmd diagnose"
 
-_SECONDS = 10.0  # for all ranks to write
+_SECONDS = 10.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -15,7 +14,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace, seconds: float = _SECONDS) -> int:
+    """Return the exit status; all ranks are given `seconds` to write."""
     from launch import recording
 
     jobs = [job for job in recording.running_jobs() if args.process in (None, job.process)]
@@ -31,12 +31,7 @@ def run(args: argparse.Namespace) -> int:
     if job.records is None:
         print("spmd dump: the job was started with COLLECTIVE_RECORDS= , which has nothing written", file=sys.stderr)
         return 2
-    began = time.time()
-    job.request()
-    written: list[str] = []
-    while len(written) < job.ranks and time.time() < began + _SECONDS:
-        time.sleep(0.05)
-        written = job.written_since(began)
+    written = job.records_on_request(seconds)
     if not written:
         print("spmd dump: no rank has written anything: none communicates, or none answers", file=sys.stderr)
         return 1

@@ -17,6 +17,7 @@ HELP = "show what each rank of a running job does: computing or waiting, for who
 _COLUMNS = ("rank", "steps/s", "late", "memory", "for", "does")
 #: Seconds between two looks, at least: a look costs the ranks something.
 _LEAST = 0.2
+_ANSWER = 2.0
 #: Puts the cursor at the top and clears what is below (ECMA-48, CUP and ED).
 _CLEAR = "\x1b[H\x1b[J"
 
@@ -30,7 +31,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.valued(parser, "--every", values.seconds, "SECONDS", use, 2.0)
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace, seconds: float = _ANSWER) -> int:
+    """Return the exit status; at each look all ranks are given `seconds` to answer."""
     from launch.recording import running_jobs
 
     jobs = sorted(running_jobs(), key=lambda job: job.process)
@@ -47,16 +49,16 @@ def run(args: argparse.Namespace) -> int:
     if chosen[0].records is None:
         print("spmd top: the job was started with COLLECTIVE_RECORDS= , which has nothing recorded", file=sys.stderr)
         return 2
-    return _watch(chosen[0], args)
+    return _watch(chosen[0], args, seconds)
 
 
-def _watch(job: "Job", args: argparse.Namespace) -> int:
+def _watch(job: "Job", args: argparse.Namespace, seconds: float) -> int:
     from launch.recording import running_jobs
     from launch.watching import look
 
     live = sys.stdout.isatty() and not args.once
     while True:
-        states = look(job)
+        states = look(job, seconds)
         if live:
             sys.stdout.write(_CLEAR)
         _show(_heading(job, states), _COLUMNS, list(map(_row, states)))

@@ -3,14 +3,24 @@
 import os
 import signal
 import sys
+import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
 import spmd
+from collectives import failure
 from collectives.mpi import MpiCommunicator
 from collectives.operations import AllToAll
+from collectives.records import advice
+
+#: For how long ranks are inside an all_reduce before others are let in: more than records may differ by.
+AGE = 0.05
+POLL_SECONDS = 0.005
+#: For all ranks to write what they recorded at an error: they may be kept waiting, but do write.
+WATCHDOG_SECONDS = 120.0
 
 PROGRAM = """module @step attributes {mhlo.num_replicas = 4 : i32} {
 func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
@@ -21,14 +31,52 @@ func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
 }"""
 
 
+class Stages:
+    """Named points of all ranks: a thread of each rank says in `folder` that the rank is inside a stage's all_reduce,
+    as its own activity shows it, and has been there for `AGE` seconds."""
+
+    def __init__(self, world: MpiCommunicator, folder: Path) -> None:
+        self._activity, self._folder, self._rank = world.activity, folder, world.rank
+        self._stage = ""
+        threading.Thread(target=self._watch, daemon=True).start()
+
+    def enter(self, stage: str) -> None:
+        """Names what this rank is about to do."""
+        self._stage = stage
+
+    def wait_for(self, stage: str, ranks: Sequence[int]) -> None:
+        """Returns when all of `ranks` are inside."""
+        await_all([self._folder / f"{stage}-{rank}" for rank in ranks])
+
+    def _watch(self) -> None:
+        while True:
+            stage, event = self._stage, self._activity.what
+            # A stage that is the same after the event was read is that event's.
+            if stage and event is not None and event.waiting is not None and stage == self._stage:
+                is_old = time.monotonic() - event.began >= AGE
+                if is_old and event.waiting.text.startswith("all_reduce"):
+                    (self._folder / f"{stage}-{self._rank}").touch()
+            time.sleep(POLL_SECONDS)
+
+
+def await_all(paths: Sequence[Path]) -> None:
+    while not all(path.exists() for path in paths):
+        time.sleep(POLL_SECONDS)
+
+
 def main(folder: Path, what: str) -> None:
     world = MpiCommunicator.world()
+    assert world.watcher is not None
+    watcher = world.watcher
+    failure.record = lambda reason: advice(watcher.record(reason, WATCHDOG_SECONDS))
+    stages = Stages(world, folder)
     x = np.ones(4, np.float32)
     everybody = world.all_reduce((4,), np.float32)
     half = world.group([0, 1] if world.rank < 2 else [2, 3]).all_gather((2, 3), np.int64, 0)
-    for _ in range(5):
+    for turn in range(5):
         if world.rank == 2:
-            time.sleep(0.05)
+            stages.wait_for(f"turn{turn}", (0, 1, 3))
+        stages.enter(f"turn{turn}")
         everybody(x)
         half(np.ones((2, 3), np.int64))
     world.bind_start(AllToAll((4,), np.dtype(np.float32), 0, 0, 4))(x).wait()
@@ -36,13 +84,13 @@ def main(folder: Path, what: str) -> None:
     world.receive((4,), np.float32, (world.rank - 1) % 4, 5)
     step = spmd.compile(spmd.parse(PROGRAM, name="step.mlir"))
     step(x)
+    stages.enter("last")
     if what == "wait" and world.rank == 3:
+        stages.wait_for("last", (0, 1, 2))
         (folder / "ready").touch()
-        while not (folder / "go").exists():
-            time.sleep(0.05)
+        await_all([folder / "go"])
         os.kill(os.getpid(), signal.SIGUSR1)
-        while not (folder / "own" / "rank_3").exists():
-            time.sleep(0.05)
+        await_all([folder / "own" / "rank_3"])
         raise ValueError("no cheese")
     if what == "other" and world.rank == 3:
         world.checked().all_gather((4,), np.float32, 0)(x)
