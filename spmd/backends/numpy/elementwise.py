@@ -98,11 +98,12 @@ def _single_in_double(function: Call) -> Call:
     return by_width(rounded(function), function)
 
 
+_cbrt_single = rounded(lambda x, dtype: on_float.cbrt(x.astype(dtype)))
 _logistic_single = rounded(lambda x, dtype: on_float.logistic(x.astype(dtype)))
 
 UNARY: dict[str, ElementwiseKernels] = {
     "stablehlo.abs": ElementwiseKernels(np.absolute, signed=np.absolute),
-    "stablehlo.cbrt": ElementwiseKernels(_single_in_double(np.cbrt), on_complex.cbrt),
+    "stablehlo.cbrt": ElementwiseKernels(by_width(_cbrt_single, on_float.cbrt), on_complex.cbrt),
     "stablehlo.ceil": ElementwiseKernels(np.ceil),
     "stablehlo.cosine": ElementwiseKernels(np.cos, np.cos),
     "stablehlo.exponential": ElementwiseKernels(_single_in_double(np.exp), np.exp),

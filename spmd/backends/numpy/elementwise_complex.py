@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from spmd.backends.numpy import elementwise_float as on_float
 from spmd.backends.numpy.pointwise import keep
 from spmd.support.arrays import Array
 
@@ -70,7 +71,8 @@ def rsqrt(z: Array, out: Array | None = None) -> Array:
 
 def cbrt(z: Array, out: Array | None = None) -> Array:
     """The principal cube root."""
-    size, angle = np.cbrt(np.abs(z)), np.angle(z) / 3
+    modulus, angle = np.abs(z), np.angle(z) / 3
+    size = on_float.cbrt(modulus.astype(np.float64)).astype(modulus.dtype)
     return keep(join(size * np.cos(angle), size * np.sin(angle)), out)
 
 

@@ -52,6 +52,37 @@ def rsqrt(x: Array, out: Array | None = None) -> Array:
     return np.reciprocal(np.sqrt(x, out=out), out=out)
 
 
+#: 2^27 + 1, which splits an f64 into two halves whose products are exact.
+_SPLITTER = 134217729.0
+
+
+def cbrt(x: Array, out: Array | None = None) -> Array:
+    """Return the cube root of f64 `x`, at most 0.51 ULP off; infinities, NaN and zeros stay as they are.
+
+    np.cbrt is the C library's or SVML's, by the processor: 1 to 3 ULP off. One of Newton's steps from it, with a
+    residual of twice the digits, rounds once, so that the result does not depend on where it began.
+    """
+    mantissa, exponent = np.frexp(x)
+    third = np.floor_divide(exponent, 3)
+    number = np.ldexp(mantissa, exponent - 3 * third)  # in [1/2, 4), so that no product below overflows or vanishes
+    root = np.cbrt(number)
+    square, square_low = _exact_product(root, root)
+    cube, cube_low = _exact_product(square, root)
+    with np.errstate(invalid="ignore"):  # 0 / 0, and infinity - infinity
+        residual = (number - cube) - cube_low - square_low * root
+        result = np.ldexp(root + residual / (3 * square), third)
+    return keep(np.where(np.isfinite(result) & (x != 0), result, x), out)
+
+
+def _exact_product(x: Array, y: Array) -> tuple[Array, Array]:
+    """Return the rounded product of f64 arrays and its rounding error (Dekker 1971)."""
+    with np.errstate(invalid="ignore"):
+        x_high, y_high = ((a * _SPLITTER) - (a * _SPLITTER - a) for a in (x, y))
+        x_low, y_low, product = x - x_high, y - y_high, x * y
+        error = ((x_high * y_high - product) + x_high * y_low + x_low * y_high) + x_low * y_low
+    return product, error
+
+
 def power(x: Array, y: Array, out: Array | None = None) -> Array:
     """x to the y, of f64; squares, reciprocals and square roots rounded once.
 
