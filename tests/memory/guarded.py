@@ -6,9 +6,11 @@ end with an SpmdError, and with no other exception.
 """
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import islice
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 from hypothesis import HealthCheck, Phase, given, seed, settings
@@ -20,55 +22,82 @@ from spmd.compiler.pipeline.lower import ModuleLowering
 from spmd.compiler.pipeline.options import Options
 from spmd.compiler.pipeline.refine import refine
 from spmd.types import TensorType
+from tests.backends import bit_programs
 from tests.backends.llvm.drawn import drawn_program
 from tests.memory.guards import Guards
 from tests.memory.programs import indexing_program, with_arguments, with_constant, with_wrong_sizes
 
 FOLDER = Path(__file__).parents[2].parent / "shared" / "conformance"
-#: A program's name, and what makes it: a module, the name of its function, and arguments.
-Program = tuple[str, Callable[[], tuple[spmd.Module, str, list[np.ndarray]] | None]]
+#: A module, the name of its function, and arguments; None of a program that runs nothing, or has no arguments.
+Made = tuple[spmd.Module, str, list[np.ndarray]] | None
+#: A program's name, and what makes it.
+Program = tuple[str, Callable[[], Made]]
 
 
-def conformance(begin: int, count: int) -> Iterator[Program]:
-    """The conformance programs, their constants arguments; `count` of them, spread over all, from number `begin` on."""
-    for name, case in _cases(begin, count):
-        yield name, lambda case=case: _of_case(case, symbolic=False)
+class Source(Protocol):
+    """Makes a program, of sizes that are known or not."""
+
+    def __call__(self, *, symbolic: bool) -> Made: ...
+
+
+def sized(begin: int, count: int) -> Iterator[Program]:
+    """Programs of every op, and the conformance programs with their constants as arguments, from number `begin` on.
+
+    `count` of them, spread over all.
+    """
+    for name, made in _sources(begin, count):
+        yield name, lambda made=made: made(symbolic=False)
 
 
 def symbolic(begin: int, count: int) -> Iterator[Program]:
     """The same, of unknown sizes."""
-    for name, case in _cases(begin, count):
-        yield name, lambda case=case: _of_case(case, symbolic=True)
+    for name, made in _sources(begin, count):
+        yield name, lambda made=made: made(symbolic=True)
 
 
 def refined(begin: int, count: int) -> Iterator[Program]:
-    """The same, once their arguments have told the sizes."""
-    for name, case in _cases(begin, count):
-        yield name, lambda case=case: _refined(case)
+    """The same, refined to the sizes of their arguments."""
+    for name, made in _sources(begin, count):
+        yield name, lambda made=made: _refined(made(symbolic=True))
 
 
 def mutants(begin: int, count: int) -> Iterator[Program]:
-    """The same, of which a size is not what it is said to be."""
-    for number, (name, case) in enumerate(_cases(begin, count)):
-        yield name, lambda case=case, number=number: _mutant(case, np.random.default_rng([begin, number]))
+    """The same, with a size that differs from the declared one."""
+    for number, (name, made) in enumerate(_sources(begin, count)):
+        yield (
+            name,
+            lambda made=made, number=number: _mutant(made(symbolic=True), np.random.default_rng([begin, number])),
+        )
 
 
-def _cases(begin: int, count: int) -> Iterator[tuple[str, Case]]:
-    cases = list(read_cases([FOLDER])) if FOLDER.is_dir() else []
-    return ((case.name, case) for case in cases[begin :: max(1, len(cases) // max(1, count))])
+def _sources(begin: int, count: int) -> list[tuple[str, Source]]:
+    sources: list[tuple[str, Source]] = [
+        (program.name, partial(_of_program, program)) for program in bit_programs.programs()
+    ]
+    if FOLDER.is_dir():
+        sources += [(case.name, partial(_of_case, case)) for case in read_cases([FOLDER])]
+    return sources[begin :: max(1, len(sources) // count)]
 
 
-def _of_case(case: Case, *, symbolic: bool) -> tuple[spmd.Module, str, list[np.ndarray]] | None:
+def _of_program(program: bit_programs.BitProgram, *, symbolic: bool) -> Made:
+    module = spmd.parse(program.text, name=program.name)
+    return _with_arguments(module, "main", program.arguments, symbolic)
+
+
+def _of_case(case: Case, *, symbolic: bool) -> Made:
     if case.expected():
         return None
     module = spmd.parse(case.text, name=str(case.path))
-    made = with_arguments(module, symbolic=symbolic)
     name = entry_point(module)
-    return None if made is None or name is None else (made[0], name, made[1])
+    return None if name is None else _with_arguments(module, name, (), symbolic)
 
 
-def _refined(case: Case) -> tuple[spmd.Module, str, list[np.ndarray]] | None:
-    made = _of_case(case, symbolic=True)
+def _with_arguments(module: spmd.Module, name: str, arrays: Sequence[np.ndarray], symbolic: bool) -> Made:
+    made = with_arguments(module, name, arrays, symbolic=symbolic)
+    return None if made is None else (made[0], name, made[1])
+
+
+def _refined(made: Made) -> Made:
     if made is None:
         return None
     module, name, arrays = made
@@ -82,8 +111,7 @@ def _refined(case: Case) -> tuple[spmd.Module, str, list[np.ndarray]] | None:
     return module, name, arrays
 
 
-def _mutant(case: Case, rng: np.random.Generator) -> tuple[spmd.Module, str, list[np.ndarray]] | None:
-    made = _of_case(case, symbolic=True)
+def _mutant(made: Made, rng: np.random.Generator) -> Made:
     if made is None:
         return None
     module, name, arrays = made
@@ -118,7 +146,7 @@ def drawn(begin: int, count: int) -> Iterator[Program]:
         yield f"drawn {number} from {begin}", lambda module=module, arrays=arrays: (module, "main", arrays)
 
 
-KINDS = {each.__name__: each for each in (conformance, symbolic, refined, mutants, indices, drawn)}
+KINDS = {each.__name__: each for each in (sized, symbolic, refined, mutants, indices, drawn)}
 
 
 def main(kind: str, placement: str, begin: str, count: str) -> None:

@@ -1,9 +1,10 @@
-"""Conformance programs as programs that depend on arguments: their constants are given when they run."""
+"""Programs whose constants are arguments, programs of unknown or wrong sizes, and programs of hostile indices."""
+
+from collections.abc import Sequence
 
 import numpy as np
 
 import spmd
-from launch.conformance import entry_point
 from spmd.analysis.constants import constant_array
 from spmd.compiler.pipeline.passes import with_function
 from spmd.compiler.transforms.inline import inline
@@ -31,19 +32,26 @@ _DYNAMIC = frozenset({f"stablehlo.{name}" for name in ("dynamic_iota", "dynamic_
                                                        "real_dynamic_slice", "rng")})  # fmt: skip
 
 
-def with_arguments(module: spmd.Module, *, symbolic: bool = False) -> tuple[spmd.Module, list[np.ndarray]] | None:
-    """The program whose constants are arguments, and these; None of one that runs nothing, or has none.
+def with_arguments(
+    module: spmd.Module, name: str, given: Sequence[np.ndarray] = (), *, symbolic: bool = False
+) -> tuple[spmd.Module, list[np.ndarray]] | None:
+    """Return the program whose constants are arguments, behind those of function `name`, and the arrays of all.
 
-    `symbolic`: sizes are not known, but where an op is nothing without them.
+    `given` holds those of the function's own arguments. None of a program that runs others, or has no arguments then.
+    `symbolic`: sizes are unknown, except those of values that ops take as shapes.
     """
-    name = entry_point(module)
-    if name is None or any(op.name == "interpreter.run_parallel" for op in module.walk()):
+    if any(op.name == "interpreter.run_parallel" for op in module.walk()):
         return None
     flat = inline(module, module.function(name), whole=True)
-    arrays: list[np.ndarray] = []
+    arrays = list(given)
     values: dict[Value, Value] = {}
     ops: list[Op] = []
     shapes = {value for op in flat.body.ops if op.name in _DYNAMIC for value in op.operands}
+    own = list(flat.body.arguments)
+    flat.body.set_arguments([])
+    for value in own:
+        is_loose = symbolic and value not in shapes
+        values[value] = flat.body.add_argument(_unsized(value.type) if is_loose else value.type)
     for op in flat.body.ops:
         array = constant_array(op)
         if array is not None:
@@ -55,7 +63,7 @@ def with_arguments(module: spmd.Module, *, symbolic: bool = False) -> tuple[spmd
     flat.body.ops = ops
     inputs = tuple(value.type for value in flat.body.arguments)
     results = tuple(flat.body.terminator.operand_types)
-    flat.attributes = {**flat.attributes, "function_type": FunctionType(inputs, results)}
+    flat.attributes = {"sym_name": name, "function_type": FunctionType(inputs, results)}
     return (with_function(module, flat), arrays) if arrays else None
 
 

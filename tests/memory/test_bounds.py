@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 #: Kinds of programs, from which one on, and how many at most.
-ALL = [("conformance", 0, 5000), ("indices", 0, 2000), ("drawn", 0, 300)]
+ALL = [("sized", 0, 5000), ("indices", 0, 2000), ("drawn", 0, 300)]
 
 
 def _run(kind: str, placement: str, begin: int, count: int) -> None:
@@ -43,7 +43,7 @@ print(array.sum(), flush=True); print(ctypes.c_char.from_address(array.ctypes.da
 
 
 @pytest.mark.parametrize("placement", ["end", "start"])
-@pytest.mark.parametrize(("kind", "count"), [("conformance", 30), ("mutants", 30), ("indices", 30), ("drawn", 10)])
+@pytest.mark.parametrize(("kind", "count"), [("sized", 30), ("mutants", 30), ("indices", 30), ("drawn", 10)])
 def test_a_sample_keeps_to_its_buffers(kind: str, count: int, placement: str) -> None:
     _run(kind, placement, 7, count)
 
