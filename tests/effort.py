@@ -1,4 +1,4 @@
-"""How much of a kind is tried: an ordinary run takes a part of it, the long one of .ci/run all.
+"""How much of a kind is tried: an ordinary run takes a part of it, the long one of .ci/full all.
 
 What hypothesis draws is as much as its profile says: ``pytest -m hypothesis --hypothesis-profile full`` draws all.
 """
@@ -13,7 +13,7 @@ from hypothesis import settings
 
 ORDINARY, FULL = "ordinary", "full"
 # No example is timed: ranks and other tests share the machine's cores.
-settings.register_profile(ORDINARY, deadline=None, max_examples=25)
+settings.register_profile(ORDINARY, deadline=None, max_examples=25, derandomize=True, database=None)
 settings.register_profile(FULL, deadline=None, max_examples=100)
 
 
