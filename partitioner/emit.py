@@ -23,7 +23,7 @@ from spmd.dialects.structs import (
 )
 from spmd.ir import AttributeValue, Op, Value
 from spmd.ir.attributes import ArrayAttr
-from spmd.types import I32, UI32, TensorType
+from spmd.types import I32, UI32, ElementType, TensorType
 
 #: How many elements of padding a value gets: (low, high) of each dimension.
 Padding = Sequence[tuple[int, int]]
@@ -32,8 +32,8 @@ Padding = Sequence[tuple[int, int]]
 class Emitter(OpBuilder):
     """A writer of one process's program; `prologue` is its start."""
 
-    def __init__(self, mesh: DeviceMesh, processes: ProcessLayout) -> None:
-        super().__init__()
+    def __init__(self, mesh: DeviceMesh, processes: ProcessLayout, index_type: ElementType = I32) -> None:
+        super().__init__(index_type)
         self.mesh = mesh
         self.processes = processes
         self.prologue: list[Op] = []
@@ -45,7 +45,7 @@ class Emitter(OpBuilder):
     # --- where this process is
 
     def per_device_constant(self, entries: Sequence[int] | NDArray[np.int64]) -> Value:
-        """The entry of this process in a table with one entry a device: a scalar of type i32, made once."""
+        """The entry of this process in a table with one entry a device: a position, a scalar made once."""
         table = np.asarray(entries, np.int64)
         if (table == table[0]).all():
             return self.index(int(table[0]))
@@ -58,13 +58,12 @@ class Emitter(OpBuilder):
         return self._tables[key]
 
     def _looked_up(self, table: NDArray[np.int64]) -> Value:
-        constant = self.constant(table.astype(np.int32))
-        one = self.one("dynamic_slice", [constant, self._device_id()], TensorType((1,), I32), slice_sizes=(1,))
-        return self.reshape(one, ())
+        constant = self.constant(table.astype(self.index_type.dtype))
+        return self.reshape(self.one("dynamic_slice", [constant, self._device_id()], slice_sizes=(1,)), ())
 
     def _counted(self, first: int, steps: list[_Step]) -> Value:
         """`first` and, for each step, its factor times the coordinate of this process."""
-        device = self.convert(self._device_id(), TensorType((), I32))
+        device = self.convert(self._device_id(), TensorType((), self.index_type))
         total = self.index(first)
         for step in steps:
             place = device if step.stride == 1 else self.binary("divide", device, self.index(step.stride))
@@ -92,7 +91,7 @@ class Emitter(OpBuilder):
         """Whether this process is `device`: a scalar of type i1, made once."""
         if device not in self._is_device:
             ops, self.ops = self.ops, self.prologue
-            own_id = self.convert(self._device_id(), TensorType((), I32))
+            own_id = self.convert(self._device_id(), TensorType((), self.index_type))
             self._is_device[device] = self.compare(own_id, self.index(device), "EQ")
             self.ops = ops
         return self._is_device[device]

@@ -15,7 +15,7 @@ from partitioner.record import PartitionRecord
 from partitioner.sharding import ShardedType, Sharding
 from spmd.dialects.make import make_op
 from spmd.ir import Block, Module, Op, Value
-from spmd.types import TensorType
+from spmd.types import I32, I64, ElementType, TensorType
 
 
 def assemble(
@@ -27,7 +27,7 @@ def assemble(
     record: PartitionRecord | None = None,
 ) -> Partitioned:
     """Lowers `program`, whose values are laid out as `layouts` say, to the program of one process."""
-    emitter = Emitter(reader.mesh, processes)
+    emitter = Emitter(reader.mesh, processes, _index_type(program))
     lowering = Lowering(program, reader, layouts, emitter, record)
     source = program.block
     targets = [lowering.target_sharding(value) if _is_tensor(value) else None for value in source.arguments]
@@ -55,6 +55,18 @@ def assemble(
         tuple(out_layouts),
         tuple(lowering.notes),
     )
+
+
+#: Positions of i32 reach as far. What is added to a position (padding, the length of a window) is no larger.
+_NARROW = 1 << 30
+
+
+def _index_type(program: Program) -> ElementType:
+    """Return i32 where every position in every value of `program` is below 2^30, else i64."""
+    inner = (op for outer in program.block.ops for op in outer.walk())
+    values = [*program.block.arguments, *(value for op in inner for value in op.results)]
+    types = [value.type for value in values if isinstance(value.type, TensorType)]
+    return I32 if all(size < _NARROW for type in types for size in type.static_shape) else I64
 
 
 def _as_asked(program: Program, value: Value, layout: Sharding | None) -> Sharding | None:

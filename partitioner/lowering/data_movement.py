@@ -39,18 +39,18 @@ def constant(lowering: Lowering, op: Op) -> None:
 
 @lowers("stablehlo.iota")
 def iota(lowering: Lowering, op: Op) -> None:
-    """Each process's iota starts at the offset of its block."""
+    """Each process counts from the offset of its block in the type of positions, and converts once."""
     emitter, dimension = lowering.emitter, op["iota_dimension"]
 
     def make(layout: Sharding) -> Value:
-        type = layout.local_type(op.result.tensor)
-        value = lowering.clone(op, (), [layout])[0]
         axes = layout.dimensions[dimension]
         if not axes:
-            return value
+            return lowering.clone(op, (), [layout])[0]
+        type = layout.local_type(op.result.tensor)
         starts = lowering.mesh.block_index(axes) * type.static_shape[dimension]
-        start = emitter.convert(emitter.per_device_constant(starts), type.with_shape(()))
-        return emitter.binary("add", value, emitter.broadcast(start, type.shape))
+        count = emitter.iota(type.static_shape, dimension)
+        start = emitter.broadcast(emitter.per_device_constant(starts), type.shape)
+        return emitter.convert(emitter.binary("add", count, start), type)
 
     lowering.set_rematerializable(op.result, make)
 
@@ -135,7 +135,7 @@ def slice_(lowering: Lowering, op: Op) -> None:
         block = -(-out[dimension] // blocks)
         step = strides[dimension]
         first = tuple(starts[dimension] + index * block * step for index in range(blocks))
-        return straight(size[dimension], blocks, first, (block - 1) * step + 1)
+        return straight(size[dimension], blocks, first, max(0, (block - 1) * step + 1))
 
     def local_form(local: Value, moved: list[int], layout: Sharding) -> Value:
         shape = local.tensor.static_shape

@@ -22,27 +22,26 @@ from partitioner.mesh import Axes
 from partitioner.rules.core import PASS, REDUCE, Rule, local_rule
 from partitioner.sharding import Sharding
 from spmd.ir import Op, Value
-from spmd.types import I1, I32, ElementType, TensorType, storage_range
+from spmd.types import I1, ElementType, TensorType, storage_range
 
 
 def _as_index(emitter: Emitter, value: Value) -> Value:
-    """An index as i32, in which all places of a tensor that fits a process are to be had; what is out of i32 stays out
-    of every tensor."""
+    """Return an index as a position; one beyond the positions' type stays outside of every tensor."""
     element = value.tensor.element_type
     assert isinstance(element, ElementType)
     low, high = storage_range(element)
-    limits = np.iinfo(np.int32)
+    limits = np.iinfo(emitter.index_type.dtype)
     if low < limits.min or high > limits.max:
         scalar = value.tensor.with_shape(())
         ends = [emitter.splat(end, scalar) for end in (max(low, limits.min), min(high, limits.max))]
         value = emitter.one("clamp", [ends[0], value, ends[1]], value.type)
-    return emitter.convert(value, TensorType(value.tensor.shape, I32))
+    return emitter.convert(value, TensorType(value.tensor.shape, emitter.index_type))
 
 
 def _clamped(emitter: Emitter, index: Value, limit: int) -> Value:
-    """A scalar index within [0, limit]."""
+    """Return a scalar index as a position within [0, limit]."""
     low, high = emitter.index(0), emitter.index(limit)
-    return emitter.one("clamp", [low, _as_index(emitter, index), high], TensorType((), I32))
+    return emitter.one("clamp", [low, _as_index(emitter, index), high], low.type)
 
 
 # --- dynamic_slice, dynamic_update_slice -----------------------------------------------------------------------------
@@ -75,14 +74,9 @@ def dynamic_slice(lowering: Lowering, op: Op) -> None:
         place = emitter.binary("subtract", begin, offset)
         # With as much padding as the slice is long, the slice of the block begins where it does in the whole.
         local = emitter.pad(local, dimension, extent, extent)
-        shifted = emitter.binary("add", place, emitter.index(extent))
-        starts[dimension] = emitter.convert(shifted, starts[dimension].tensor)
+        starts[dimension] = emitter.binary("add", place, emitter.index(extent))
         inside.append(_inside(emitter, dimension, place, begin, block, size[dimension]))
-    for dimension in range(len(size)):
-        if dimension in cut and op.operands[1:][dimension].type is not starts[dimension].type:
-            starts[dimension] = emitter.convert(starts[dimension], op.operands[1:][dimension].tensor)
-    unsigned = starts and not _is_signed(starts[0])
-    if cut and unsigned:
+    if cut:
         starts = [_as_index(emitter, start) for start in starts]
     shape = result.local_shape(taken)
     part = lowering.clone(op, [local, *starts], [result], {"slice_sizes": shape})[0]
@@ -92,11 +86,6 @@ def dynamic_slice(lowering: Lowering, op: Op) -> None:
     axes = reduced(rule, assignment)
     partial = tuple(sorted((*axes, *pending[0])))
     lowering.set(op.result, part, replace(result, partial=partial, reduction=sum_of(value.tensor)))
-
-
-def _is_signed(value: Value) -> bool:
-    element = value.tensor.element_type
-    return isinstance(element, ElementType) and element.is_signed
 
 
 def _linear_pending(lowering: Lowering, value: Value) -> tuple[Axes, str]:
@@ -306,7 +295,7 @@ def _without_padding(lowering: Lowering, indices: Value, value: Value, layout: S
     emitter = lowering.emitter
     for dimension, size in enumerate(value.tensor.static_shape):
         if dimension != vector and layout.is_padded(dimension, size):
-            outside = emitter.splat(-(1 << 30), TensorType((), I32))
+            outside = emitter.index(np.iinfo(emitter.index_type.dtype).min // 2)
             indices = _as_index(emitter, indices)
             axes = layout.dimensions[dimension]
             indices = win.mask_padding(emitter, indices, dimension, axes, size, outside)

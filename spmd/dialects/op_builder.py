@@ -14,15 +14,19 @@ from spmd.errors import UNKNOWN, Location
 from spmd.ir import AttributeValue, Op, Region, Value
 from spmd.ir.attributes import DenseAttr
 from spmd.support.arrays import Array
-from spmd.types import I1, I32, TensorType, Type, element_type_of
+from spmd.types import I1, I32, ElementType, TensorType, Type, element_type_of
 
 
 class OpBuilder:
-    """Appends ops to `ops`, the list of the block being written; `location` is what they are written for."""
+    """Appends ops to `ops`, the list of the block being written; `location` is what they are written for.
 
-    def __init__(self) -> None:
+    Positions (`index`, `iota`) are of `index_type`.
+    """
+
+    def __init__(self, index_type: ElementType = I32) -> None:
         self.ops: list[Op] = []
         self.location: Location = UNKNOWN
+        self.index_type = index_type
 
     def op(
         self,
@@ -58,7 +62,8 @@ class OpBuilder:
         return self.constant(np.broadcast_to(element, type.static_shape), type)
 
     def index(self, value: int) -> Value:
-        return self.constant(np.array(value, np.int32))
+        """Append a scalar constant of the type of positions."""
+        return self.constant(np.array(value, self.index_type.dtype))
 
     # --- elementwise
 
@@ -86,7 +91,8 @@ class OpBuilder:
         return self.one("broadcast_in_dim", [vector], type, broadcast_dimensions=(dimension,))
 
     def iota(self, shape: Sequence[int], dimension: int) -> Value:
-        return self.one("iota", (), TensorType(tuple(shape), I32), iota_dimension=dimension)
+        """Append the position of each element along `dimension`."""
+        return self.one("iota", (), TensorType(tuple(shape), self.index_type), iota_dimension=dimension)
 
     # --- placing elements
 
