@@ -70,9 +70,13 @@ class HaloTransfer:
     place: int
 
 
+#: Transfers that are carried out together: a block sends at most one of them, and receives at most one.
+Round = tuple[HaloTransfer, ...]
+
+
 @lru_cache(maxsize=1 << 6)
-def rounds(window: HaloWindow) -> tuple[tuple[HaloTransfer, ...], tuple[tuple[HaloTransfer, ...], ...]]:
-    """What stays on each block, and what travels, dealt out to rounds."""
+def rounds(window: HaloWindow) -> tuple[tuple[Round, ...], tuple[Round, ...]]:
+    """Return the transfers of a window in rounds: those within a block, and those between blocks."""
     local: list[HaloTransfer] = []
     moving: list[HaloTransfer] = []
     block = window.block
@@ -84,19 +88,24 @@ def rounds(window: HaloWindow) -> tuple[tuple[HaloTransfer, ...], tuple[tuple[Ha
                 halo = HaloTransfer(sender, receiver, source - sender * block, part, place)
                 (local if sender == receiver else moving).append(halo)
                 source, place, length = source + part, place + part, length - part
-    transfers: list[list[HaloTransfer]] = []
+    return _dealt(local, window.blocks), _dealt(moving, window.blocks)
+
+
+def _dealt(transfers: list[HaloTransfer], blocks: int) -> tuple[Round, ...]:
+    """Return rounds in which a block sends at most one transfer and receives at most one, the longest first."""
+    dealt: list[list[HaloTransfer]] = []
     # The rounds in which a block sends, and those in which it receives, as bits.
-    sends, receives = [0] * window.blocks, [0] * window.blocks
-    for transfer in sorted(moving, key=lambda t: (-t.length, t.receiver - t.sender)):
+    sends, receives = [0] * blocks, [0] * blocks
+    for transfer in sorted(transfers, key=lambda t: (-t.length, t.receiver - t.sender)):
         busy = sends[transfer.sender] | receives[transfer.receiver]
         first = ~busy & (busy + 1)
         sends[transfer.sender] |= first
         receives[transfer.receiver] |= first
         number = first.bit_length() - 1
-        if number == len(transfers):
-            transfers.append([])
-        transfers[number].append(transfer)
-    return tuple(local), tuple(map(tuple, transfers))
+        if number == len(dealt):
+            dealt.append([])
+        dealt[number].append(transfer)
+    return tuple(map(tuple, dealt))
 
 
 def _by_rounds(window: HaloWindow) -> int:
@@ -197,9 +206,8 @@ class _Slab:
 def _exchanged(emitter: Emitter, local: Value, dimension: int, axes: Axes, window: HaloWindow) -> Value:
     stays, moves = rounds(window)
     slabs = []
-    for group, travels in [(stays, False), *((round, True) for round in moves)]:
-        if group:
-            slabs.append(_slab(emitter, local, dimension, axes, window, group, travels))
+    for group, travels in [*((group, False) for group in stays), *((group, True) for group in moves)]:
+        slabs.append(_slab(emitter, local, dimension, axes, window, group, travels))
     shape = list(local.tensor.static_shape)
     shape[dimension] = window.width
     whole = local.tensor.with_shape(tuple(shape))
@@ -304,7 +312,7 @@ def _overlaid(
 
 
 def positions(emitter: Emitter, like: Value, dimension: int, start: Value) -> Value:
-    """The global place of each element of a block along one dimension: i32, of the block's shape."""
+    """Return the global position of each element of a block along one dimension, of the block's shape."""
     shape = like.tensor.static_shape
     iota = emitter.iota(shape, dimension)
     return emitter.binary("add", iota, emitter.broadcast(start, shape))

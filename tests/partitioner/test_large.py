@@ -298,16 +298,17 @@ def test_rounds_are_dealt_out_to_the_first_that_is_free(data: st.DataObject) -> 
     width = data.draw(st.integers(1, 8))
     starts = data.draw(st.lists(st.integers(-5, 25), min_size=blocks, max_size=blocks))
     stays, moves = rounds(straight(max(size, 1), blocks, starts, width))
-    assert all(transfer.sender == transfer.receiver for transfer in stays)
-    for number, group in enumerate(moves):
-        assert len({transfer.sender for transfer in group}) == len(group)
-        assert len({transfer.receiver for transfer in group}) == len(group)
-        for transfer in group:
-            assert all(
-                any(other.sender == transfer.sender or other.receiver == transfer.receiver for other in earlier)
-                for earlier in moves[:number]
-            )
+    assert all(transfer.sender == transfer.receiver for group in stays for transfer in group)
+    for dealt in (stays, moves):
+        for number, group in enumerate(dealt):
+            assert len({transfer.sender for transfer in group}) == len(group)
+            assert len({transfer.receiver for transfer in group}) == len(group)
+            for transfer in group:
+                assert all(
+                    any(other.sender == transfer.sender or other.receiver == transfer.receiver for other in earlier)
+                    for earlier in dealt[:number]
+                )
     held = [0] * blocks
-    for transfer in (*stays, *(transfer for group in moves for transfer in group)):
+    for transfer in (transfer for group in (*stays, *moves) for transfer in group):
         held[transfer.receiver] += transfer.length
     assert held == [max(0, min(start + width, max(size, 1)) - max(start, 0)) for start in starts]
