@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from collectives.monoids import LOGICAL_UFUNCS, UFUNCS
 from partitioner.mesh import Axes, DeviceMesh
 from spmd.analysis.reducers import identity
 from spmd.support.arrays import Array
@@ -193,15 +194,6 @@ def _partial_block(block: Array, layout: ShardedType, rank: int) -> Array:
     return np.full_like(block, nothing)
 
 
-#: How partial results are combined, by the op.
-_FOLDS: dict[str, np.ufunc] = {
-    "stablehlo.add": np.add,
-    "stablehlo.or": np.logical_or,
-    "stablehlo.maximum": np.maximum,
-    "stablehlo.minimum": np.minimum,
-}
-
-
 def join_blocks(blocks: Sequence[Array], layout: ShardedType) -> Array:
     """The global array from the blocks of all partitions, in order of rank; partial results are put together."""
     if layout.sharding is None or not isinstance(layout.type, TensorType) or layout.sharding.is_replicated:
@@ -209,7 +201,8 @@ def join_blocks(blocks: Sequence[Array], layout: ShardedType) -> Array:
     whole = np.empty(layout.type.static_shape, layout.type.dtype)
     part_of = layout.sharding.mesh.block_index(layout.sharding.partial)
     order = np.argsort(part_of, kind="stable").tolist() if layout.sharding.partial else range(len(blocks))
-    fold = _FOLDS[layout.sharding.reduction]
+    folds = LOGICAL_UFUNCS if whole.dtype == np.bool_ else UFUNCS
+    fold = folds[layout.sharding.reduction.removeprefix("stablehlo.")]
     for rank in order:
         index = layout.index(rank)
         block = blocks[rank][tuple(slice(0, part.stop - part.start) for part in index)]

@@ -92,7 +92,8 @@ def _check_parts(op: Op, outside: Value, inside: Value, whole: Sharding, part: S
 def _layouts(type: TensorType, outer: Sharding, free: Sharding, manual: frozenset[int]) -> tuple[Sharding, Sharding]:
     """The layouts of a whole value of `type`, of which `outer` says the manual part, and of its part, cut as `free`.
 
-    Free sub-axes cut a dimension where the blocks of its manual blocks are blocks of the whole.
+    Free sub-axes cut a dimension where the blocks of its manual blocks are blocks of the whole. What is unreduced over
+    manual sub-axes is each process's own share inside.
     """
     whole: list[Axes] = []
     part: list[Axes] = []
@@ -102,4 +103,8 @@ def _layouts(type: TensorType, outer: Sharding, free: Sharding, manual: frozense
         following = finer if nests(size, mesh.count(leading), mesh.count(leading + finer)) else ()
         whole.append(leading + following)
         part.append(following)
-    return Sharding(mesh, tuple(whole)), Sharding(mesh, tuple(part))
+    of_part = tuple(axis for axis in outer.partial if axis not in manual)
+    return (
+        Sharding(mesh, tuple(whole), outer.partial, outer.reduction),
+        Sharding(mesh, tuple(part), of_part, outer.reduction),
+    )
