@@ -2,6 +2,7 @@
 
 import ast
 import re
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -111,19 +112,40 @@ MODULES = {
 }
 
 
+@dataclass(frozen=True)
+class Import:
+    """An import statement: what it names, its first and last line, and where it stands."""
+
+    names: tuple[str, ...]
+    line: int
+    last_line: int
+    is_late: bool
+    is_for_types: bool
+
+
 @cache
+def imports(file: Path) -> list[Import]:
+    """All imports of a file, in their order, those in functions (late ones) and for types included."""
+    found: list[Import] = []
+
+    def visit(node: ast.AST, is_late: bool, is_for_types: bool) -> None:
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            prefix = f"{node.module}." if isinstance(node, ast.ImportFrom) else ""
+            names = tuple(prefix + alias.name for alias in node.names)
+            found.append(Import(names, node.lineno, node.end_lineno or node.lineno, is_late, is_for_types))
+        is_late |= isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        is_for_types |= isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+        for field in ("body", "handlers", "orelse", "finalbody", "cases"):  # imports stand in no expression
+            for child in getattr(node, field, ()):
+                visit(child, is_late, is_for_types)
+
+    visit(ast.parse(file.read_text()), False, False)
+    return found
+
+
 def imported(file: Path, for_types: bool = False) -> set[str]:
     """Modules of this repository that ``file`` imports, inside its functions too; `for_types`: for types alone, too."""
-    names = set()
-    waiting: list[ast.AST] = [ast.parse(file.read_text())]
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, ast.Import):
-            names |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            names |= {f"{node.module}.{alias.name}" for alias in node.names}
-        elif for_types or not (isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"):
-            waiting += ast.iter_child_nodes(node)
+    names = {name for each in imports(file) if for_types or not each.is_for_types for name in each.names}
     return {name for name in names if name.partition(".")[0] in OWN}
 
 
@@ -195,16 +217,14 @@ def silent_imports(file: Path) -> list[str]:
     """The imports in functions of ``file`` that do not say why they are late: imports in a row say it once."""
     lines = file.read_text().splitlines()
     silent = []
-    for function in ast.walk(ast.parse("\n".join(lines))):
-        if isinstance(function, ast.FunctionDef):
-            told = 0  # the last line of an import that says why, or stands below one that does
-            imports = [node for node in ast.walk(function) if isinstance(node, ast.Import | ast.ImportFrom)]
-            for node in sorted(imports, key=lambda node: node.lineno):
-                above = lines[node.lineno - 2].strip()
-                if told == node.lineno - 1 or above.startswith("#") or "#" in lines[node.lineno - 1]:
-                    told = node.end_lineno or 0
-                else:
-                    silent.append(f"{file.relative_to(ROOT)}:{node.lineno}: {lines[node.lineno - 1].strip()}")
+    told = 0  # the last line of an import that says why, or stands below one that does
+    for each in imports(file):
+        if each.is_late:
+            above, own = lines[each.line - 2].strip(), lines[each.line - 1]
+            if told == each.line - 1 or above.startswith("#") or "#" in own:
+                told = each.last_line
+            else:
+                silent.append(f"{file.relative_to(ROOT)}:{each.line}: {own.strip()}")
     return silent
 
 
