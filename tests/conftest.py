@@ -7,16 +7,19 @@ selected, run and reported like any other test.
 
 import gc
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import settings
 
-from tests import cache, effort, spreading
+from tests import cache, chance, effort, spreading
 from tests.mpi.ranks import inside_ranks
 
 settings.load_profile(effort.ORDINARY)
+effort.forget_constants_of_modules()
 
 #: JAX is what results are compared with: its programs run once, and to optimize them takes longer.
 os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true")
@@ -26,7 +29,12 @@ MPI_TESTS = Path(__file__).parent / "mpi"
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_cmdline_main(config: pytest.Config) -> None:
+    effort.choose_seed(config)
     spreading.spread(config)
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    return " ".join(["hypothesis:", *(effort.options(config) or ["the same examples at each run"])])
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -48,10 +56,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     spreading.longest_first(items)
 
 
-def pytest_collection_finish() -> None:
+def pytest_collection_finish(session: pytest.Session) -> None:
     """What is there until the end of the run is not gone through again by each garbage collection."""
+    chance.begin(session)
     gc.collect()
     gc.freeze()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """What its fixtures draw is found here, too."""
+    yield
+    chance.check(item.session)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -59,3 +75,10 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     if not inside_ranks() or collection_path in MPI_TESTS.parents:
         return None
     return None if collection_path == MPI_TESTS or MPI_TESTS in collection_path.parents else True
+
+
+@pytest.fixture
+def seeded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Generators that are to be seeded by the operating system, as that of stablehlo.rng, have a seed."""
+    generator = np.random.default_rng
+    monkeypatch.setattr(np.random, "default_rng", lambda seed=5: generator(seed))

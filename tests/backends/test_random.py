@@ -128,6 +128,7 @@ def drawn(distribution: str, a: object, b: object, element: str) -> np.ndarray:
     return drawing(distribution, element)(np.asarray(a), np.asarray(b))[0]
 
 
+@pytest.mark.usefixtures("seeded")
 @pytest.mark.parametrize(
     ("element", "dtype"), [("f16", np.float16), ("f32", np.float32), ("f64", np.float64), ("bf16", ml_dtypes.bfloat16)]
 )
@@ -140,12 +141,14 @@ def test_rng_of_floats(element: str, dtype: type) -> None:
     assert abs(normal.mean() - 1) < 0.1 and abs(normal.std() - 2) < 0.1
 
 
+@pytest.mark.usefixtures("seeded")
 def test_rng_of_integers_and_booleans() -> None:
     values = drawn("UNIFORM", np.int32(-2), np.int32(3), "i32")
     assert sorted(set(values.ravel().tolist())) == [-2, -1, 0, 1, 2]
     assert set(drawn("UNIFORM", np.False_, np.True_, "i1").ravel().tolist()) == {False, True}
 
 
+@pytest.mark.usefixtures("seeded")
 def test_rng_draws_anew_at_every_run() -> None:
     program = drawing("UNIFORM", "f64")
     bounds = np.float64(0), np.float64(1)

@@ -192,6 +192,7 @@ def test_random_bits_follow_from_the_state() -> None:
         assert abs(np.unpackbits(bits.view(np.uint8)).mean() - 0.5) < 0.02
 
 
+@pytest.mark.usefixtures("seeded")
 def test_random_numbers_have_their_distribution() -> None:
     shape = Shape("f32[20000]")
     uniform = evaluate(lambda b: b.RngUniform(b.ConstantR0(2.0), b.ConstantR0(5.0), shape), hlo=False)

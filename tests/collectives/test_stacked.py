@@ -12,7 +12,7 @@ from tests.collectives.cases import DTYPES, CollectiveCase, bits, cases
 from tests.effort import examples
 
 
-@settings(max_examples=examples(200), deadline=None)
+@settings(max_examples=examples(200))
 @given(cases(), st.integers(1, 3), st.integers(1, 3))
 def test_every_operation(case: CollectiveCase, outer: int, inner: int) -> None:
     size = case.grid.size if case.op == "collective_permute" else len(case.groups[0])

@@ -12,7 +12,7 @@ from tests.collectives.cases import CollectiveCase, cases, same
 from tests.effort import examples
 
 
-@settings(max_examples=examples(300), deadline=None)
+@settings(max_examples=examples(300))
 @given(cases())
 def test_collectives_mean_what_the_specification_says(case: CollectiveCase) -> None:
     expected = case.expected()

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests import effort
 from tests.mpi.ranks import HANG_SECONDS, REPORTS_VARIABLE, RankOutcome, RankVerdict, inside_ranks, run_on_ranks
 
 HERE = Path(__file__).parent
@@ -28,7 +29,8 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
         return None
     stash = item.session.stash
     if VERDICTS not in stash:
-        stash[VERDICTS] = run_on_ranks([other.nodeid for other in item.session.items if HERE in other.path.parents])
+        nodeids = [other.nodeid for other in item.session.items if HERE in other.path.parents]
+        stash[VERDICTS] = run_on_ranks(nodeids, effort.options(item.config))
     item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
     item.ihook.pytest_runtest_logreport(report=_report(item, stash[VERDICTS][item.nodeid]))
     item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)

@@ -15,8 +15,6 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from tests import effort
-
 REPORTS_VARIABLE = "SPMD_TEST_REPORTS"
 RANKS_VARIABLE = "SPMD_TEST_RANKS"
 DEFAULT_RANKS = 4
@@ -60,19 +58,19 @@ class RankVerdict:
     seconds: float
 
 
-def run_on_ranks(nodeids: Sequence[str]) -> dict[str, RankVerdict]:
-    """Run tests on ranks until each has a verdict."""
+def run_on_ranks(nodeids: Sequence[str], options: Sequence[str]) -> dict[str, RankVerdict]:
+    """Run tests on ranks, with these further options of pytest, until each has a verdict."""
     verdicts: dict[str, RankVerdict] = {}
     while remaining := [nodeid for nodeid in nodeids if nodeid not in verdicts]:
-        verdicts |= _run_job(remaining)
+        verdicts |= _run_job(remaining, options)
     return verdicts
 
 
-def _run_job(nodeids: Sequence[str]) -> dict[str, RankVerdict]:
+def _run_job(nodeids: Sequence[str], options: Sequence[str]) -> dict[str, RankVerdict]:
     """One job of ranks; gives a verdict to at least the first test."""
     ranks = number_of_ranks()
     with tempfile.TemporaryDirectory(prefix="spmd-tests-") as folder:
-        printed = _launch(nodeids, ranks, Path(folder))[-20000:]
+        printed = _launch(nodeids, options, ranks, Path(folder))[-20000:]
         heard = [_read(Path(folder) / f"rank-{rank}.jsonl") for rank in range(ranks)]
     if not any(heard):
         return dict.fromkeys(nodeids, RankVerdict("failed", f"The ranks ran no test; they printed:\n{printed}", 0.0))
@@ -89,10 +87,10 @@ def _run_job(nodeids: Sequence[str]) -> dict[str, RankVerdict]:
     return verdicts
 
 
-def _launch(nodeids: Sequence[str], ranks: int, folder: Path) -> str:
+def _launch(nodeids: Sequence[str], options: Sequence[str], ranks: int, folder: Path) -> str:
     """Start the ranks; return what they printed."""
     pytest_options = ["--with-mpi", "-q", "--color=no", "-p", "no:cacheprovider", "-m", ""]
-    pytest_options += ["--hypothesis-profile", effort.profile()]
+    pytest_options += options
     pytest_options += ["-o", f"faulthandler_timeout={STACKS_SECONDS}"]
     command = [sys.executable, "-m", "launch", "launch", "-n", str(ranks), "--"]
     command += [sys.executable, "-m", "pytest", *pytest_options, *nodeids]

@@ -137,7 +137,7 @@ def exact(value: object) -> Fraction:
     return Fraction(float(value))  # type: ignore[arg-type]
 
 
-@settings(max_examples=examples(200), deadline=None)
+@settings(max_examples=examples(200))
 @given(st.sampled_from(FLOATS), st.integers(0, 2**64 - 1), st.sampled_from([-1, 0, 1]), st.integers(60, 300))
 def test_a_decimal_is_rounded_once(element: t.ElementType, seed: int, side: int, digits: int) -> None:
     """Decimals beside the middle of two neighbours, nearer to it than float64 can tell, go to the right one."""
@@ -158,7 +158,7 @@ def test_a_decimal_is_rounded_once(element: t.ElementType, seed: int, side: int,
 
 
 @pytest.mark.parametrize("element", NUMBERS, ids=str)
-@settings(max_examples=examples(30), deadline=None)
+@settings(max_examples=examples(30))
 @given(data=st.data())
 def test_any_bits_print_and_read_back(element: t.ElementType, data: st.DataObject) -> None:
     """Short arrays as decimals, long ones as bytes; NaN payloads, infinities and signed zeros keep their bits."""

@@ -142,7 +142,7 @@ def test_hostile_text_is_an_error_and_nothing_else(text: str) -> None:
     with pytest.raises(spmd.ParseError) as caught:
         parse(text)
     assert caught.value.diagnostics[0].location.line >= 1
-    assert time.monotonic() - began < 60, "a hang"
+    assert time.monotonic() - began < 120, "a hang"
 
 
 @pytest.mark.parametrize("text", ["", " " * MANY, "\n" * MANY, "//" + "x" * MANY, "/" * MANY])

@@ -169,7 +169,6 @@ def _check(text: str) -> None:
 
 
 @settings(
-    deadline=None,
     max_examples=examples(600) if not SECONDS else 1,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
@@ -245,7 +244,7 @@ def _compiled(text: str) -> spmd.Executable | None:
     return None
 
 
-@settings(deadline=None, max_examples=examples(250) if not SECONDS else 1, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(250) if not SECONDS else 1, suppress_health_check=[HealthCheck.too_slow])
 @given(st.integers(0, 2**63 - 1))
 def test_a_mutated_program_is_compiled_or_refused_at_a_place(seed: int) -> None:
     _compiled(_mutated(RUNNABLE, random.Random(seed)))
@@ -265,7 +264,7 @@ def test_the_snippets_are_read_whole(snippet: str) -> None:
 
 
 @given(st.binary(max_size=300))
-@settings(deadline=None, max_examples=examples(200))
+@settings(max_examples=examples(200))
 def test_bytes_of_any_kind_are_refused_at_a_place(data: bytes) -> None:
     text = data.decode("utf-8", "surrogateescape")
     if not re.sub(r"//[^\n\udc80-\udcff]*|[ \t\r\n]+", "", text):

@@ -1,0 +1,40 @@
+"""What a test draws is the same at each run: in the order of its own generators, each of which has a seed."""
+
+import random
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests import chance, effort
+
+ROOT = Path(__file__).parents[1]
+UNSEEDED = re.compile(r"\b(default_rng|Random|RandomState|SeedSequence)\(\)")
+
+
+def test_each_generator_has_a_seed() -> None:
+    files = [file for folder in ("tests", "benchmarks", "examples") for file in (ROOT / folder).rglob("*.py")]
+    assert [str(file) for file in files if UNSEEDED.search(file.read_text())] == []
+
+
+@pytest.mark.parametrize("draw", [random.random, np.random.normal, lambda: random.seed(1), lambda: np.random.seed(1)])
+def test_a_draw_from_a_generator_that_all_share_is_found(draw: object, request: pytest.FixtureRequest) -> None:
+    states = random.getstate(), np.random.get_state()
+    chance.check(request.session)
+    draw()  # type: ignore[operator]
+    with pytest.raises(pytest.fail.Exception, match="a generator that all share"):
+        chance.check(request.session)
+    random.setstate(states[0])
+    np.random.set_state(states[1])
+    with pytest.raises(pytest.fail.Exception):
+        chance.check(request.session)
+    chance.check(request.session)
+
+
+def test_another_pytest_is_given_what_decides_the_examples(pytestconfig: pytest.Config) -> None:
+    """Ranks draw what the run draws that starts them."""
+    is_full = effort.profile() == effort.FULL
+    assert [option.partition("=")[0] for option in effort.options(pytestconfig)] == (
+        ["--hypothesis-profile", "--hypothesis-seed"] if is_full else []
+    )
