@@ -1,15 +1,18 @@
 """Every reduction of every element type, at many sizes, with values at both ends of the type: by the definition.
 
-``python -m tests.collectives.every_reduction`` holds the ranks of an MPI job against it, in groups of several sizes;
-with ``dense`` as a word, the group of two at every number of elements up to 100.
+``python -m tests.collectives.every_reduction`` compares the ranks of an MPI job with it, in groups of several sizes;
+with ``whole`` as a word, every form at every size, and the group of two at every number of elements up to 100.
 """
 
 from __future__ import annotations
 
 import math
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import cache
+from itertools import count
 from typing import Any
 
 import ml_dtypes
@@ -25,13 +28,30 @@ _ODD = (
 )
 _PLAIN = "bool i1 u1 i2 u2 i4 u4 i8 u8 f2 f4 f8 c8 c16"
 DTYPES = [*map(np.dtype, _PLAIN.split()), *(np.dtype(getattr(ml_dtypes, name)) for name in _ODD.split())]
-#: From one vector register to several, with what is left over.
-DENSE_SIZES = range(1, 101)
-#: Of them, for larger groups: what an operation does with a buffer has nothing to do with the number of ranks.
-SPARSE_SIZES = DENSE_SIZES[::7]
 #: Also what MPI cuts into pieces.
 SIZES = [1, 2, 31, 64, 70001]
 _PERIOD = 251  # values repeat, so that the definition need not be worked out for many elements
+
+
+@dataclass(frozen=True)
+class Extent:
+    """Which numbers of elements are tried of one reduction of one type.
+
+    ``of_two`` are those of an all_reduce in a group of two that need not be reproducible, from one vector register to
+    several, with what is left over; larger groups take the small `SIZES`: what an operation does with a buffer has
+    nothing to do with the number of ranks. A reproducible one takes `SIZES`; a collective_reduce and a reduce_scatter
+    take ``turns`` of them, others at each reduction.
+    """
+
+    of_two: Sequence[int]
+    turns: int
+
+    def of_parts(self, turn: int) -> list[int]:
+        return [SIZES[(turn + 2 * k) % len(SIZES)] for k in range(self.turns)]
+
+
+ORDINARY = Extent(range(1, 101, 7), 2)
+WHOLE = Extent(range(1, 101), len(SIZES))
 
 
 def is_integer(dtype: np.dtype[Any]) -> bool:
@@ -108,14 +128,13 @@ def _step(name: str, a: Array, b: Array) -> Array:
         return a | b if name in ("add", "or", "maximum") else a & b
     if is_integer(dtype):
         low = int(ml_dtypes.iinfo(dtype).min)
-        count = int(ml_dtypes.iinfo(dtype).max) - low + 1
-        exact = [(_INTEGER[name](x, y) - low) % count + low for x, y in zip(_integers(a), _integers(b), strict=True)]
-        return np.array(exact, object).astype(np.int64 if low < 0 else np.uint64).astype(dtype)
+        values = int(ml_dtypes.iinfo(dtype).max) - low + 1
+        exact = (_INTEGER[name](_integers(a), _integers(b)) - low) % values + low
+        return exact.astype(np.int64 if low < 0 else np.uint64).astype(dtype)
     if name in ("minimum", "maximum"):
         pick = _complex_extremum if dtype.kind == "c" else _extremum
         wide = a.astype(np.complex128 if dtype.kind == "c" else np.float64)
-        chosen = [pick(name, x, y) for x, y in zip(wide.tolist(), b.astype(wide.dtype).tolist(), strict=True)]
-        return np.array(chosen, wide.dtype).astype(dtype)
+        return pick(name, wide, b.astype(wide.dtype)).astype(dtype)
     if dtype.kind == "c" and name == "multiply":
         result = np.empty_like(a)
         result.real, result.imag = a.real * b.real - a.imag * b.imag, a.real * b.imag + a.imag * b.real
@@ -123,31 +142,33 @@ def _step(name: str, a: Array, b: Array) -> Array:
     return np.asarray(np.add(a, b) if name == "add" else np.multiply(a, b))
 
 
-_INTEGER: dict[str, Callable[[int, int], int]] = {
-    "add": lambda x, y: x + y, "multiply": lambda x, y: x * y, "minimum": min, "maximum": max,
+_INTEGER: dict[str, Callable[[Array, Array], Array]] = {
+    "add": lambda x, y: x + y, "multiply": lambda x, y: x * y,
+    "minimum": lambda x, y: np.where(x < y, x, y), "maximum": lambda x, y: np.where(x > y, x, y),
     "and": lambda x, y: x & y, "or": lambda x, y: x | y, "xor": lambda x, y: x ^ y,
 }  # fmt: skip
 
 
-def _integers(array: Array) -> list[int]:
-    numbers: list[int] = array.astype(np.uint64 if array.dtype == np.uint64 else np.int64).tolist()
-    return numbers
+def _integers(array: Array) -> Array:
+    """The elements as integers of Python, which have no end."""
+    return array.astype(np.uint64 if array.dtype == np.uint64 else np.int64).astype(object)
 
 
-def _extremum(name: str, x: float, y: float) -> float:
-    if math.isnan(x) or math.isnan(y):
-        return math.nan
-    if x == y:
-        has_sign = math.copysign(1, x) < 0
-        return (y if has_sign else x) if name == "maximum" else (x if has_sign else y)
-    return max(x, y) if name == "maximum" else min(x, y)
+def _extremum(name: str, x: Array, y: Array) -> Array:
+    """Of f64: NaN where there is one, and of zeros the positive one for the maximum, the negative one for the other."""
+    largest = name == "maximum"
+    of_equal = np.where(np.signbit(x) == largest, y, x)
+    of_different = np.where((x > y) == largest, x, y)
+    return np.where(np.isnan(x) | np.isnan(y), np.nan, np.where(x == y, of_equal, of_different))
 
 
-def _complex_extremum(name: str, x: complex, y: complex) -> complex:
-    first, second = (x.real, x.imag), (y.real, y.imag)
+def _complex_extremum(name: str, x: Array, y: Array) -> Array:
+    """Of c128, by real part, then by imaginary part; of equal ones the first."""
     if name == "maximum":
-        return x if first >= second else y
-    return x if first <= second else y
+        first = (x.real > y.real) | ((x.real == y.real) & (x.imag >= y.imag))
+    else:
+        first = (x.real < y.real) | ((x.real == y.real) & (x.imag <= y.imag))
+    return np.where(first, x, y)
 
 
 # --- the comparison --------------------------------------------------------------------------------------------------
@@ -172,9 +193,9 @@ def differs(actual: Array, expected: Array, signs: bool = True) -> bool:
     return signs and bool((np.signbit(one) != np.signbit(two))[numbers].any())
 
 
-def faults(communicator: Communicator, sizes: Sequence[int] = SPARSE_SIZES) -> Iterator[str]:
-    """What is wrong with the reductions of the group, as this process sees it; `sizes` are those of a group of two."""
-    n, position = communicator.size, communicator.rank
+def faults(communicator: Communicator, extent: Extent = ORDINARY) -> Iterator[str]:
+    """What is wrong with the reductions of the group, as this process sees it."""
+    n, position, turns = communicator.size, communicator.rank, count()
     for dtype in DTYPES:
         for name in reductions(dtype):
             for reproducible in (False, True):
@@ -186,49 +207,59 @@ def faults(communicator: Communicator, sizes: Sequence[int] = SPARSE_SIZES) -> I
                     operands = [np.where(keep, x, 1).astype(dtype) for keep, x in zip(small, operands, strict=True)]
                 expected = definition(name, operands)
                 signs = reproducible or dtype.kind != "c"
-                forms = [*_forms(communicator, name, operands[position], expected, reproducible, signs, sizes)]
+                of_all = SIZES if reproducible else extent.of_two if n == 2 else SIZES[:-1]
+                started = _operations(name, dtype, n, reproducible, of_all, extent.of_parts(next(turns)))
+                forms = [*_forms(communicator, started, operands[position], expected, signs)]
                 wrong = [form for form, right in forms if not right]
                 if wrong:
                     text = f"process {position} of {n}: {name} of {dtype}, {wrong[0]} and {len(wrong) - 1} more"
                     yield text + ", reproducible" * reproducible
 
 
-def _forms(
-    communicator: Communicator,
-    name: str,
-    own: Array,
-    expected: Array,
-    reproducible: bool,
-    signs: bool,
-    sizes: Sequence[int],
-) -> Iterator[tuple[str, bool]]:
-    reduction, dtype, n = c.MONOIDS[name], own.dtype, communicator.size
-    root = n - 1
-    # All under way at once: where there are fewer cores than ranks, waiting is what takes time.
-    started: list[tuple[str, c.Operation, int]] = [
-        ("all_reduce", c.AllReduce((size,), dtype, reduction, reproducible), size)
-        for size in (SIZES if reproducible else sizes if n == 2 else SPARSE_SIZES)
+def _operations(
+    name: str, dtype: np.dtype[Any], n: int, reproducible: bool, of_all: Sequence[int], of_parts: Sequence[int]
+) -> list[tuple[c.Operation, int]]:
+    """The operations that are tried, each with its number of elements."""
+    reduction, root = c.MONOIDS[name], n - 1
+    operations: list[tuple[c.Operation, int]] = [
+        (c.AllReduce((size,), dtype, reduction, reproducible), size) for size in of_all
     ]
-    for size in SIZES:
-        started.append(("collective_reduce", c.CollectiveReduce((size,), dtype, reduction, root, reproducible), size))
-        started.append(("reduce_scatter", c.ReduceScatter((n, size), dtype, reduction, 0, reproducible), size))
-    requests = [communicator.bind_start(operation)(np.resize(own, operation.shape)) for _, operation, _ in started]
-    for request, (form, operation, size) in zip(requests, started, strict=True):
-        yield f"{form} of {size}, started", _right(operation, request.wait(), expected, communicator.rank, signs)
-    blocking = [entry for entry in started if entry[2] == 31 or (n == 2 and entry[2] in (*SPARSE_SIZES, *SIZES))]
-    for form, operation, size in blocking:
-        array = np.resize(own, operation.shape)
-        result = communicator.bind(operation)(array)
-        yield f"{form} of {size}", _right(operation, result, expected, communicator.rank, signs)
-        if isinstance(operation, c.AllReduce) and size in SIZES:
-            result = communicator.bind(operation)(array, array)
-            yield f"{form} of {size} in place", _right(operation, result, expected, communicator.rank, signs)
+    for size in of_parts:
+        operations.append((c.CollectiveReduce((size,), dtype, reduction, root, reproducible), size))
+        operations.append((c.ReduceScatter((n, size), dtype, reduction, 0, reproducible), size))
+    return operations
+
+
+def _forms(
+    communicator: Communicator, operations: list[tuple[c.Operation, int]], own: Array, expected: Array, signs: bool
+) -> Iterator[tuple[str, bool]]:
+    """What each way to carry the operations out is called, and whether it gives what is expected."""
+    n, rank = communicator.size, communicator.rank
+    longest = max(math.prod(operation.shape) for operation, _ in operations)
+    own, expected = np.resize(own, longest), np.resize(expected, longest)
+    # All under way at once: where there are fewer cores than ranks, waiting is what takes time.
+    requests = [communicator.bind_start(each)(_shaped(own, each)) for each, _ in operations]
+    for request, (operation, size) in zip(requests, operations, strict=True):
+        yield f"{operation.name} of {size}, started", _right(operation, request.wait(), expected, rank, signs)
+    for operation, size in operations:
+        if size == 31 or n == 2:
+            call, array = communicator.bind(operation), _shaped(own, operation)
+            yield f"{operation.name} of {size}", _right(operation, call(array), expected, rank, signs)
+            if isinstance(operation, c.AllReduce) and size in SIZES:
+                array = array.copy()
+                result = call(array, array)
+                yield f"{operation.name} of {size} in place", _right(operation, result, expected, rank, signs)
+
+
+def _shaped(values: Array, operation: c.Operation) -> Array:
+    """The operand of an operation, the first of the values."""
+    return values[: math.prod(operation.shape)].reshape(operation.shape)
 
 
 def _right(operation: c.Operation, result: Array, expected: Array, rank: int, signs: bool) -> bool:
     if isinstance(operation, c.CollectiveReduce) and rank != operation.root:
         return True
-    shaped = np.resize(expected, operation.shape)
+    shaped = _shaped(expected, operation)
     if isinstance(operation, c.ReduceScatter):
         shaped = shaped[rank : rank + 1]
     return not differs(result, shaped, signs)
@@ -236,12 +267,18 @@ def _right(operation: c.Operation, result: Array, expected: Array, rank: int, si
 
 def main() -> int:
     """Groups of two, of three, and of all ranks."""
+    from mpi4py import MPI
+
     from collectives.mpi import MpiCommunicator
 
     world = MpiCommunicator.world()
+    extent = WHOLE if sys.argv[1:] == ["whole"] else ORDINARY
     small = (0, 1) if world.rank < 2 else tuple(range(2, world.size))
-    sizes = DENSE_SIZES if sys.argv[1:] == ["dense"] else SPARSE_SIZES
-    all_faults = [*faults(world.group(small), sizes), *faults(world)]
+    all_faults = [*faults(world.group(small), extent)]
+    arrived = MPI.COMM_WORLD.Ibarrier()
+    while not arrived.Test():  # without taking a core from those that still compute
+        time.sleep(0.005)
+    all_faults += faults(world, extent)
     everyone = [text for texts in world.allgather_object(all_faults) for text in texts]
     if world.rank == 0:
         print("\n".join(everyone) or f"{len(DTYPES)} element types agree")

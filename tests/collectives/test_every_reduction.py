@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from collectives.threads import run
-from tests.collectives.every_reduction import DENSE_SIZES, DTYPES, faults
+from tests.collectives.every_reduction import DTYPES, WHOLE, faults
 from tests.effort import some_slow
 
 ROOT = Path(__file__).parents[2]
@@ -20,13 +20,16 @@ def test_between_threads(size: int) -> None:
 
 
 @pytest.mark.slow
-def test_between_two_threads_at_every_size() -> None:
-    assert run(2, lambda communicator: list(faults(communicator, DENSE_SIZES))) == [[]] * 2
+@pytest.mark.parametrize("size", [2, 3])
+def test_between_threads_at_every_size(size: int) -> None:
+    assert run(size, lambda communicator: list(faults(communicator, WHOLE))) == [[]] * size
 
 
-@pytest.mark.parametrize("words", some_slow([[], ["dense"]], 1), ids=str)
-def test_over_mpi_in_groups_of_two_three_and_five(words: list[str]) -> None:
-    command = [sys.executable, "-m", "launch", "launch", "-n", "5", "--"]
+@pytest.mark.parametrize("ranks_and_words", some_slow(["3", "5 whole"], 1))
+def test_over_mpi_in_groups_of_two_and_of_all(ranks_and_words: str) -> None:
+    """Five ranks have a group of three, too."""
+    ranks, *words = ranks_and_words.split()
+    command = [sys.executable, "-m", "launch", "launch", "-n", ranks, "--"]
     command += [sys.executable, "-m", "tests.collectives.every_reduction", *words]
     done = subprocess.run(
         command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=400
