@@ -10,6 +10,7 @@ import pytest
 from tests import chance, effort
 
 ROOT = Path(__file__).parents[1]
+OWN = np.random.default_rng(0)
 UNSEEDED = re.compile(r"\b(default_rng|Random|RandomState|SeedSequence)\(\)")
 
 
@@ -38,3 +39,8 @@ def test_another_pytest_is_given_what_decides_the_examples(pytestconfig: pytest.
     assert [option.partition("=")[0] for option in effort.options(pytestconfig)] == (
         ["--hypothesis-profile", "--hypothesis-seed"] if is_full else []
     )
+
+
+@pytest.mark.parametrize("turn", range(2))
+def test_the_generator_of_a_module_begins_anew_for_each_test(turn: int) -> None:
+    assert OWN.integers(1000) == np.random.default_rng(0).integers(1000)
