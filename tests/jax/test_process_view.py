@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -93,48 +94,49 @@ PROGRAMS: dict[str, tuple[dict[str, int], Function]] = {
 }  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def stacked() -> np.ndarray[Any, Any]:
-    """Four processes' arrays of 4 x 3."""
-    return np.random.default_rng(0).normal(size=(4, 4, 3)).astype(np.float32)
+#: Four processes' arrays of 4 x 3.
+STACKED = np.random.default_rng(0).normal(size=(4, 4, 3)).astype(np.float32)
 
 
-def by_vmap(function: Function, axes: dict[str, int], stacked: np.ndarray[Any, Any]) -> list[np.ndarray[Any, Any]]:
-    for name in reversed(axes):
-        function = jax.vmap(function, axis_name=name)
-    results = jax.tree.leaves(function(stacked.reshape(*axes.values(), *stacked.shape[1:])))
+@cache
+def by_vmap(name: str) -> list[np.ndarray[Any, Any]]:
+    """What a program gives on `STACKED`; jitted, so that one program is compiled in place of one for each op."""
+    axes, function = PROGRAMS[name]
+    for axis in reversed(axes):
+        function = jax.vmap(function, axis_name=axis)
+    results = jax.tree.leaves(jax.jit(function)(STACKED.reshape(*axes.values(), *STACKED.shape[1:])))
     return [np.asarray(result).reshape(-1, *result.shape[len(axes) :]) for result in results]
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_stacked_it_is_vmap(name: str, stacked: np.ndarray[Any, Any]) -> None:
+def test_stacked_it_is_vmap(name: str) -> None:
     axes, function = PROGRAMS[name]
-    results = jax.tree.leaves(spmd.jax.simulate(function, axes=axes)(stacked))
-    for mine, other in zip(results, by_vmap(function, axes, stacked), strict=True):
+    results = jax.tree.leaves(spmd.jax.simulate(function, axes=axes)(STACKED))
+    for mine, other in zip(results, by_vmap(name), strict=True):
         assert close(mine, other)
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_each_process_for_itself_it_is_vmap(name: str, stacked: np.ndarray[Any, Any]) -> None:
+def test_each_process_for_itself_it_is_vmap(name: str) -> None:
     axes, function = PROGRAMS[name]
-    executable = spmd.jax.jit(function, axes=axes).executable(stacked[0])
-    results = spmd.run_parallel(executable, inputs=[[array] for array in stacked])
-    for mine, other in zip(zip(*results, strict=True), by_vmap(function, axes, stacked), strict=True):
+    executable = spmd.jax.jit(function, axes=axes).executable(STACKED[0])
+    results = spmd.run_parallel(executable, inputs=[[array] for array in STACKED])
+    for mine, other in zip(zip(*results, strict=True), by_vmap(name), strict=True):
         assert close(np.stack(mine), other)
 
 
-def test_what_vmap_cannot_is_what_the_collectives_say(stacked: np.ndarray[Any, Any]) -> None:
+def test_what_vmap_cannot_is_what_the_collectives_say() -> None:
     def function(x: Any) -> Any:
         gaps = lax.ppermute(x, "i", [(0, 3), (3, 1)])
         return gaps, lax.psum(x, "i", axis_index_groups=[[0, 2], [1, 3]])
 
-    gaps, sums = spmd.jax.simulate(function, axes=LINE)(stacked)
-    zero = np.zeros_like(stacked[0])
-    np.testing.assert_array_equal(gaps, [zero, stacked[3], zero, stacked[0]])
-    even, odd = stacked[0] + stacked[2], stacked[1] + stacked[3]
+    gaps, sums = spmd.jax.simulate(function, axes=LINE)(STACKED)
+    zero = np.zeros_like(STACKED[0])
+    np.testing.assert_array_equal(gaps, [zero, STACKED[3], zero, STACKED[0]])
+    even, odd = STACKED[0] + STACKED[2], STACKED[1] + STACKED[3]
     np.testing.assert_allclose(sums, [even, odd, even, odd], rtol=1e-6)
-    whole = spmd.jax.simulate(lambda x: lax.all_gather(x, ("a", "b")), axes=PLANE)(stacked)
-    np.testing.assert_array_equal(whole, [stacked] * 4)
+    whole = spmd.jax.simulate(lambda x: lax.all_gather(x, ("a", "b")), axes=PLANE)(STACKED)
+    np.testing.assert_array_equal(whole, [STACKED] * 4)
 
 
 def test_rank_is_the_first_axis_major() -> None:
