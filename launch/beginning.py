@@ -6,6 +6,7 @@ started again without losing work.
 """
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from collectives import endings
@@ -24,8 +25,8 @@ _RANK = b"OMPI_COMM_WORLD_RANK="
 class Beginning:
     """Of `ranks` ranks, all of which the process `launcher` starts on this machine, itself or to keep one elsewhere."""
 
-    def __init__(self, launcher: int, ranks: int, reports: Path) -> None:
-        self._launcher, self._ranks, self._reports = launcher, ranks, reports
+    def __init__(self, launcher: int, ranks: int, reports: Path, clock: Callable[[], float] = time.monotonic) -> None:
+        self._launcher, self._ranks, self._reports, self._clock = launcher, ranks, reports, clock
         self._missing: set[int] = set()
         self._since = 0.0
         self._has_lost = False
@@ -35,7 +36,7 @@ class Beginning:
         ended = set() if self.is_over else self._ended()
         self._has_lost = self._has_lost or bool(ended & endings.ranks_without_ending(self._reports))
         missing = ended if endings.ranks_that_start(self._reports) - ended else set()
-        now = time.monotonic()
+        now = self._clock()
         if missing != self._missing or not missing:
             self._missing, self._since = missing, now
         sure = _LONG_SECONDS if endings.ranks_that_have_begun(self._reports) else _SURE_SECONDS

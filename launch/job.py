@@ -24,7 +24,7 @@ from launch.beginning import LOOK_SECONDS, MOST_STARTS, Beginning
 from launch.connection_filter import ConnectionFilter
 from launch.folders import job_folder
 from launch.hydra_banners import HydraBannerFilter
-from launch.lingering import Lingering
+from launch.lingering import SURE_SECONDS, Lingering
 from launch.listeners import Listeners
 from launch.mpi_start import MpiStart
 from launch.mpirun import LOOPBACK_ALONE, WITHOUT_NETWORK, Kind
@@ -36,12 +36,21 @@ from spmd.runtime.requests import RunningJob
 
 FORWARDED = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2"))
 ENDING = frozenset(FORWARDED[:3])
-#: How long a job may take to end after one of its ranks has failed.
-_ENDING_SECONDS = 10.0
 #: The pause between two looks, and for how long, while the launcher begins to listen.
 _FIRST_LOOK_SECONDS, _FIRST_SECONDS = 0.02, 2.0
 SHARED_MEMORY = Path(FOLDER)
 SHARED_VARIABLE = "OMPI_MCA_btl_sm_backing_directory"
+
+
+@dataclass(frozen=True)
+class Patience:
+    """Seconds between two `look`s at a job, for how long it may take to end after one of its ranks has failed
+    (`ending`) and after each signal (`signal`), and its launcher after its last rank (`lingering`)."""
+
+    look: float = LOOK_SECONDS
+    ending: float = 10.0
+    signal: float = PATIENCE_SECONDS
+    lingering: float = SURE_SECONDS
 
 
 @dataclass(frozen=True)
@@ -80,6 +89,7 @@ def run(
     one_machine: bool = True,
     growth: Growth | None = None,
     ranks: int = 0,
+    patience: Patience = Patience(),
 ) -> int:
     """Run a launcher of ``kind``, all of whose ranks may be on ``one_machine``, and return the exit status.
 
@@ -89,7 +99,7 @@ def run(
     to the job. The message of a rank that failed comes last on stderr.
     """
     for starts in range(1, MOST_STARTS + 1):
-        status = _run_once(command, added_environment, kind, one_machine, growth, ranks, starts)
+        status = _run_once(command, added_environment, kind, one_machine, growth, ranks, starts, patience)
         if status is not None:
             return status
     return failure.EXIT_FAILURE
@@ -103,6 +113,7 @@ def _run_once(
     growth: Growth | None,
     ranks: int,
     starts: int,
+    patience: Patience,
 ) -> int | None:
     """The exit status; None where the job, started so many times, is to be started again."""
     grows = growth is not None and growth.most > 0
@@ -142,11 +153,11 @@ def _run_once(
         watchers: list[RankWatcher] = [*growth.watchers(process.pid, reports)] if growth is not None else []
         if ranks and one_machine and growth is None:
             watchers.append(MpiStart(ranks, reports, environment))
-        lingering = Lingering(process.pid) if kind == "openmpi" and one_machine else None
+        lingering = Lingering(process.pid, patience.lingering) if kind == "openmpi" and one_machine else None
         listeners = Listeners(process.pid, proxies=kind == "hydra") if one_machine else None
         banners = [HydraBannerFilter()] if kind == "hydra" else []
         output = Stream(printed, sys.stdout, *banners)
-        job = _Job(process, messages, output, reports, beginning, watchers, lingering, listeners, written)
+        job = _Job(process, messages, output, reports, beginning, watchers, lingering, listeners, written, patience)
         return job.finish(starts, elastic=ELASTIC_VARIABLE in added_environment, one_machine=one_machine)
 
 
@@ -180,8 +191,10 @@ class _Job:
         lingering: Lingering | None,
         listeners: Listeners | None,
         recorded: Path | None,
+        patience: Patience,
     ) -> None:
         self._process = process
+        self._patience = patience
         self._recorded = recorded
         self._reports = reports
         self._beginning = beginning
@@ -289,7 +302,7 @@ class _Job:
             try:
                 # A wait without end would outlast the signal.
                 soon = self._listeners is not None and now - began < _FIRST_SECONDS
-                return self._process.wait(_FIRST_LOOK_SECONDS if soon else LOOK_SECONDS)
+                return self._process.wait(_FIRST_LOOK_SECONDS if soon else self._patience.look)
             except subprocess.TimeoutExpired:
                 now = time.monotonic()
                 if self._listeners is not None:
@@ -308,16 +321,16 @@ class _Job:
                 if due is None and (self._missing is not None or self._has_failed_long_ago(now)):
                     due = now
                 elif due is None and self._ended_by is not None:
-                    due = now + PATIENCE_SECONDS
+                    due = now + self._patience.signal
                 if due is not None and now >= due:
                     self._insist(insistence.pop(0) if len(insistence) > 1 else insistence[0])
-                    due = now + PATIENCE_SECONDS
+                    due = now + self._patience.signal
 
     def _has_failed_long_ago(self, now: float) -> bool:
         """Whether a rank wrote a failure report long ago, and the job has not ended since."""
         if self._failed is None and any(self._reports.glob("rank-*.txt")):
             self._failed = now
-        return self._failed is not None and now - self._failed > _ENDING_SECONDS
+        return self._failed is not None and now - self._failed > self._patience.ending
 
     def _insist(self, number: signal.Signals) -> None:
         """Sends a signal to the launcher; where that kills it, to all that it has started here, too."""

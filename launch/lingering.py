@@ -7,6 +7,7 @@ freed memory, handles no signals, and keeps the output streams of its parent ope
 import shutil
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from collectives.processes import running_children
@@ -16,10 +17,13 @@ SURE_SECONDS = 5.0
 
 
 class Lingering:
-    """Watches the process `launcher`, all of whose ranks are on this machine: processes that it has started itself."""
+    """Watches the process `launcher`, all of whose ranks are on this machine: processes that it has started itself.
 
-    def __init__(self, launcher: int) -> None:
-        self._launcher = launcher
+    It lingers when all of them have been gone for `sure` seconds of `clock`.
+    """
+
+    def __init__(self, launcher: int, sure: float = SURE_SECONDS, clock: Callable[[], float] = time.monotonic) -> None:
+        self._launcher, self._sure, self._clock = launcher, sure, clock
         self._had_ranks = False
         self._since: float | None = None
 
@@ -28,9 +32,9 @@ class Lingering:
         if running_children(self._launcher) != []:
             self._had_ranks, self._since = True, None
             return False
-        now = time.monotonic()
+        now = self._clock()
         self._since = now if self._since is None else self._since
-        return self._had_ranks and now - self._since > SURE_SECONDS
+        return self._had_ranks and now - self._since > self._sure
 
     def clean_up(self) -> None:
         """Removes the folder that the launcher, killed by now, would have removed at its end."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from collectives import endings
@@ -22,8 +22,14 @@ class MpiStart:
     report of the waiting rank.
     """
 
-    def __init__(self, ranks: int, reports: Path, environment: Mapping[str, str]) -> None:
-        self._ranks, self._reports = ranks, reports
+    def __init__(
+        self,
+        ranks: int,
+        reports: Path,
+        environment: Mapping[str, str],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._ranks, self._reports, self._clock = ranks, reports, clock
         try:
             self._settings = WatchSettings.from_environment(environment)
         except SettingError:  # which the ranks tell
@@ -35,7 +41,7 @@ class MpiStart:
         """The messages for the user, one after each timeout."""
         waiting = endings.ranks_that_start(self._reports) if self._settings.timeout else set()
         missing = sorted(set(range(self._ranks)) - waiting)
-        now = time.monotonic()
+        now = self._clock()
         if not waiting or not missing:
             self._since = None
             return []

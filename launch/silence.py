@@ -21,17 +21,25 @@ _PREFIX = "lost-"
 
 class SilentHosts:
     """Decides on the reports in `folder`, of a job whose MPI launcher is the process `launcher`. `is_here` says whether
-    a host is its own; `grace` is how many seconds later the ranks there may report the silence of a host that has
-    reported theirs."""
+    a host is its own; `grace` is how many seconds of `clock` later the ranks there may report the silence of a host
+    that has reported theirs."""
 
-    def __init__(self, launcher: int, folder: Path, grace: float, is_here: Callable[[str], bool]) -> None:
+    def __init__(
+        self,
+        launcher: int,
+        folder: Path,
+        grace: float,
+        is_here: Callable[[str], bool],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._launcher, self._folder, self._grace, self._is_here = launcher, folder, grace, is_here
+        self._clock = clock
         self._waiting: list[tuple[float, Silence]] = []
         self._left: dict[str, float] = {}
 
     def look(self) -> list[str]:
         """Processes the new reports; returns the messages for the user."""
-        now, told = time.monotonic(), []
+        now, told = self._clock(), []
         for report in take_reports(self._folder):
             if self._is_here(report.there):
                 self._waiting.append((now, report))

@@ -5,6 +5,7 @@ import os
 import re
 import signal
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from collectives import endings
@@ -15,13 +16,15 @@ _JOINING = re.compile(rb"SPMD_ELASTIC_RANK'\] = '(\d+)'")
 
 
 class StoppedRanks:
-    """Kills children of `parent` that have been stopped for `patience` seconds.
+    """Kills children of `parent` that have been stopped for `patience` seconds of `clock`.
 
     With `spare_all` none is killed while all of them are stopped: the user has then suspended the job.
     """
 
-    def __init__(self, parent: int, patience: float, *, spare_all: bool) -> None:
-        self._parent, self._patience, self._spare_all = parent, patience, spare_all
+    def __init__(
+        self, parent: int, patience: float, *, spare_all: bool, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._parent, self._patience, self._spare_all, self._clock = parent, patience, spare_all, clock
         self._since: dict[str, float] = {}
 
     def look(self) -> list[str]:
@@ -30,7 +33,7 @@ class StoppedRanks:
         stopped = [child for child in children if state_of(child) == "T"]
         if self._spare_all and len(stopped) == len(children):
             stopped = []
-        now = time.monotonic()
+        now = self._clock()
         self._since = {child: self._since.get(child, now) for child in stopped}
         for child, since in self._since.items():
             if now - since > self._patience:
@@ -43,15 +46,15 @@ class UnneededRanks:
     """Kills new ranks among the children of `launcher` that still block in MPI_Init after other ranks have finished:
     the rank that spawned them has failed, and the launcher would wait for them. `reports` is the job's folder."""
 
-    def __init__(self, launcher: int, reports: Path, grace: float) -> None:
-        self._launcher, self._reports, self._grace = launcher, reports, grace
+    def __init__(self, launcher: int, reports: Path, grace: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._launcher, self._reports, self._grace, self._clock = launcher, reports, grace, clock
         self._since: float | None = None
 
     def look(self) -> list[str]:
         """Kills these ranks `grace` seconds after the first rank has ended."""
         if not endings.ranks_that_ended(self._reports):
             return []
-        now = time.monotonic()
+        now = self._clock()
         self._since = now if self._since is None else self._since
         if now - self._since > self._grace:
             begun = endings.ranks_that_have_begun(self._reports)

@@ -10,7 +10,7 @@ import select
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol, TextIO
 
 #: How long a process that has outlived the job may hold its stream open, writing nothing.
@@ -30,14 +30,28 @@ class Filter(Protocol):
     def flush(self) -> bytes: ...
 
 
+def _has_come(pipe: int, seconds: float) -> bool:
+    """Return whether bytes come through `pipe`, or its end, within `seconds`."""
+    return bool(select.select([pipe], [], [], seconds)[0])
+
+
 class Stream:
     """Forwards a ``pipe`` of the job to ``target`` through filters, in a thread of its own.
+
+    ``has_come`` waits for bytes of the pipe for so many seconds; ``clock`` tells the time, in seconds.
 
     The pipe is read to its end even if ``target`` can no longer be written: ranks would block on a full pipe.
     """
 
-    def __init__(self, pipe: int, target: TextIO | None, *filters: Filter) -> None:
-        self._pipe, self._filters = pipe, filters
+    def __init__(
+        self,
+        pipe: int,
+        target: TextIO | None,
+        *filters: Filter,
+        has_come: Callable[[int, float], bool] = _has_come,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._pipe, self._filters, self._has_come, self._clock = pipe, filters, has_come, clock
         self._to = -1  # a stream that is closed cannot be written
         with contextlib.suppress(OSError):
             self._to = -1 if target is None else target.fileno()
@@ -56,9 +70,14 @@ class Stream:
         return self._fault is not None and self._fault.errno == errno.EPIPE
 
     @property
+    def is_running(self) -> bool:
+        """Whether the end of the pipe has not come yet."""
+        return self._thread.is_alive()
+
+    @property
     def is_quiet(self) -> bool:
         """Whether nothing comes, and all that has come is passed on: its reader may take its time."""
-        return self._quiet_since is not None or not self._thread.is_alive()
+        return self._quiet_since is not None or not self.is_running
 
     @property
     def loss(self) -> str:
@@ -70,19 +89,18 @@ class Stream:
     def finish(self) -> None:
         """Waits until all is passed on, as long as its reader takes. A process that has outlived the job may hold the
         pipe open: not for long."""
-        while self._thread.is_alive():
+        while self.is_running:
             since = self._quiet_since
-            if since is not None and time.monotonic() - since > PATIENCE_SECONDS:
+            if since is not None and self._clock() - since > PATIENCE_SECONDS:
                 return
             self._thread.join(QUIET_SECONDS)
 
     def _pass(self) -> None:
         quiet = 0.0
         while True:
-            ready, _, _ = select.select([self._pipe], [], [], QUIET_SECONDS)
-            if not ready:
+            if not self._has_come(self._pipe, QUIET_SECONDS):
                 if self._quiet_since is None:
-                    self._quiet_since = time.monotonic()
+                    self._quiet_since = self._clock()
                 quiet += QUIET_SECONDS
                 self._flush(quiet)
                 continue

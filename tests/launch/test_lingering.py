@@ -11,8 +11,9 @@ import pytest
 from collectives.failure import ELASTIC_VARIABLE
 from collectives.processes import running_children
 from launch import job, lingering
+from tests.clocks import Clock
 
-#: Starts a process that ends as told, makes a folder as Open MPI's does, and hears no signal.
+#: Starts a process that ends as it is given, makes a folder as Open MPI's does, and hears no signal.
 LAUNCHER = """
 import os, signal, subprocess, sys, tempfile, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -21,6 +22,14 @@ subprocess.run([sys.executable, "-c", sys.argv[1]])
 print("its ranks have ended", file=sys.stderr, flush=True)
 time.sleep(600)
 """
+#: A rank ends when it has been seen.
+RANK = """
+import os, time
+{notes}
+while not os.path.exists(os.environ["SEEN"]):
+    time.sleep(0.005)
+"""
+AT_ONCE = job.Patience(look=0.02, lingering=0.0)
 REPORT = "open(os.environ['SPMD_FAILURE_REPORTS'] + '/rank-1.txt', 'w').write('rank 1 failed:\\nout of cheese\\n')"
 LOST = "open(os.environ['SPMD_FAILURE_REPORTS'] + '/.begun-1', 'w')"
 ENDED = "open(os.environ['SPMD_FAILURE_REPORTS'] + '/.ended-0', 'w')"
@@ -46,14 +55,39 @@ def test_a_launcher_that_hangs_is_ended(
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(lingering, "SURE_SECONDS", 0.2)
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    seen, temporary = tmp_path / "seen", tmp_path / "temporary"
+    temporary.mkdir()
+
+    def children(process: int) -> list[str] | None:
+        found = running_children(process)
+        if found:
+            seen.touch()
+        return found
+
+    monkeypatch.setattr(lingering, "running_children", children)
+    monkeypatch.setenv("TMPDIR", str(temporary))
     monkeypatch.setattr(tempfile, "tempdir", None)
-    rank = "\n".join(["import os, time", *notes, "time.sleep(1.2)"])
-    variables = {ELASTIC_VARIABLE: "1"} if elastic else {}
-    assert job.run([sys.executable, "-c", LAUNCHER, rank], variables) == status
+    rank = RANK.format(notes="\n".join(notes))
+    variables = {"SEEN": str(seen)} | ({ELASTIC_VARIABLE: "1"} if elastic else {})
+    assert job.run([sys.executable, "-c", LAUNCHER, rank], variables, patience=AT_ONCE) == status
     assert words in capfd.readouterr().err
-    assert not list(tmp_path.iterdir())
+    assert not list(temporary.iterdir())
+
+
+def test_a_launcher_may_take_its_time_after_its_last_rank(monkeypatch: pytest.MonkeyPatch) -> None:
+    children: list[str] = []
+    monkeypatch.setattr(lingering, "running_children", lambda launcher: children)
+    watch = lingering.Lingering(1, 5.0, clock := Clock())
+    clock.now += 100
+    assert not watch.lingers(), "no rank has been started"
+    children.append("2")
+    assert not watch.lingers()
+    children.clear()
+    assert not watch.lingers()
+    clock.now += 5
+    assert not watch.lingers()
+    clock.now += 1
+    assert watch.lingers()
 
 
 def test_children_that_run() -> None:

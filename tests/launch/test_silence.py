@@ -17,8 +17,9 @@ from launch.report_filter import ReportFilter
 from launch.silence import SilentHosts, is_left
 from launch.stopped import StoppedRanks
 from spmd.runtime.silence import Silence, take_reports
+from tests.clocks import Clock, until
 
-GRACE = 0.2
+GRACE = 30.0
 
 
 @pytest.fixture
@@ -41,22 +42,23 @@ def reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Silen
     return Silence.report
 
 
-def hosts(folder: Path) -> SilentHosts:
-    return SilentHosts(os.getpid(), folder, GRACE, {"a": True}.__contains__)
+def hosts(folder: Path, clock: Clock) -> SilentHosts:
+    return SilentHosts(os.getpid(), folder, GRACE, {"a": True}.__contains__, clock)
 
 
 def test_a_host_that_the_launcher_s_own_finds_silent_is_left(
     tmp_path: Path, reported: Callable[[Silence], None], rank: "subprocess.Popen[bytes]"
 ) -> None:
     """Though its ranks report the same of the launcher's host: that one stays, and all of its ranks."""
-    judge, before = hosts(tmp_path), time.time() - 1
+    clock = Clock()
+    judge, before = hosts(tmp_path, clock), time.time() - 1
     reported(silence("b", "a", rank.pid))
     assert judge.look() == [] and not is_left(tmp_path, "b", before)
     reported(silence("a", "b"))
     assert judge.look() == ["host b does not answer any longer; the job goes on without it"]
     assert is_left(tmp_path, "b", before) and not is_left(tmp_path, "a", before)
-    assert not is_left(tmp_path, "b", time.time() + 1), "ranks that join later are not ended"
-    time.sleep(1.5 * GRACE)
+    assert not is_left(tmp_path, "b", time.time() + 3600), "ranks that join later are not ended"
+    clock.now += 1.5 * GRACE
     reported(silence("a", "b"))
     assert judge.look() == [] and rank.poll() is None
 
@@ -64,11 +66,14 @@ def test_a_host_that_the_launcher_s_own_finds_silent_is_left(
 def test_a_rank_of_the_launcher_s_host_that_alone_is_silent_is_killed(
     tmp_path: Path, reported: Callable[[Silence], None], rank: "subprocess.Popen[bytes]"
 ) -> None:
-    judge = hosts(tmp_path)
+    clock = Clock()
+    judge = hosts(tmp_path, clock)
     reported(silence("b", "a", rank.pid))
     reported(Silence(3, "b", 0, "a", os.getpid(), "another start: an id that serves again"))
     assert judge.look() == []
-    time.sleep(1.5 * GRACE)
+    clock.now += 0.9 * GRACE
+    assert judge.look() == []
+    clock.now += 0.2 * GRACE
     assert judge.look() == ["rank 1 does not answer any longer; it was killed"]
     assert rank.wait() == -signal.SIGKILL
 
@@ -76,10 +81,11 @@ def test_a_rank_of_the_launcher_s_host_that_alone_is_silent_is_killed(
 def test_of_two_other_hosts_the_one_that_is_reported_first_is_left(
     tmp_path: Path, reported: Callable[[Silence], None]
 ) -> None:
-    judge = hosts(tmp_path)
-    reported(silence("b", "c"))
-    time.sleep(0.01)
-    reported(Silence(5, "c", 2, "b", 1, ""))
+    judge = hosts(tmp_path, Clock())
+    reports = silence("b", "c"), Silence(5, "c", 2, "b", 1, "")
+    for second, report in enumerate(reports):
+        reported(report)
+        os.utime(tmp_path / report.name, (second, second))
     assert judge.look() == ["host c does not answer any longer; the job goes on without it"]
 
 
@@ -103,21 +109,22 @@ def test_stopped_ranks_are_killed_unless_all_are() -> None:
     assert parent.stdout is not None
     ranks = [int(parent.stdout.readline()) for _ in range(2)]
     try:
-        watch = StoppedRanks(parent.pid, GRACE, spare_all=True)
-        for number in (0, 1):
-            os.kill(ranks[number], signal.SIGSTOP)
+        clock = Clock()
+        watch = StoppedRanks(parent.pid, GRACE, spare_all=True, clock=clock)
+        for process in ranks:
+            os.kill(process, signal.SIGSTOP)
+            until(lambda process=process: state_of(str(process)) == "T")  # type: ignore[misc]
         for _ in range(2):
             watch.look()
-            time.sleep(1.5 * GRACE)
+            clock.now += 1.5 * GRACE
         assert [state_of(str(process)) for process in ranks] == ["T", "T"], "somebody has suspended the job"
         os.kill(ranks[0], signal.SIGCONT)
+        until(lambda: state_of(str(ranks[0])) == "S")
         watch.look()
-        time.sleep(1.5 * GRACE)
+        clock.now += 1.5 * GRACE
         watch.look()
-        deadline = time.monotonic() + 10
-        while state_of(str(ranks[1])) not in "ZX" and time.monotonic() < deadline:
-            time.sleep(0.01)
-        assert state_of(str(ranks[0])) == "S" and state_of(str(ranks[1])) in "ZX"
+        until(lambda: state_of(str(ranks[1])) in "ZX")
+        assert state_of(str(ranks[0])) == "S"
     finally:
         for process in ranks:
             if state_of(str(process)) not in "ZX":
