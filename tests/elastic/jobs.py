@@ -13,12 +13,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.launch.failures import kill_processes_left, processes_left, shared_files_left, unused_shared_files
+from launch.job import SHARED_VARIABLE
+from tests.launch.failures import kill_processes_left, processes_left
 
 ROOT = Path(__file__).parents[2]
 WORKER, SHARDED_WORKER = (ROOT / "tests" / "elastic" / name for name in ("worker.py", "sharded_worker.py"))
 ACCURACY = 0.95  # of the worker's steps, of three epochs, without losses, less a percent
 MOST_SECONDS = 240.0  # on a machine that does much else
+#: Notes, in the folder $0, the job's folder in shared memory, and becomes the rank.
+NOTE = f'echo "${SHARED_VARIABLE}" > "$0/$$"; exec "$@"'
 #: In the command line of a rank that joins.
 JOINING = re.compile(rb"SPMD_ELASTIC_RANK'\] = '(\d+)'")
 
@@ -31,13 +34,13 @@ class ElasticJob:
     ) -> None:
         self.marker = uuid.uuid4().hex
         self._folder = tempfile.TemporaryDirectory(prefix="el-", dir="/tmp")
-        self._shared = unused_shared_files()
+        self._notes = tempfile.TemporaryDirectory(prefix="el-", dir="/tmp")
         command = [sys.executable, "-m", "launch", "launch", "--elastic", "-n", str(ranks), *options]
         environment = {**os.environ, "MARKER": self.marker, "PYTHONPATH": str(ROOT), "TMPDIR": self._folder.name}
         environment["PYTHONFAULTHANDLER"] = "1"
         self.environment = environment | variables
         self.process = subprocess.Popen(
-            [*command, "--", sys.executable, str(script), *arguments],
+            [*command, "--", "sh", "-c", NOTE, self._notes.name, sys.executable, str(script), *arguments],
             cwd=ROOT,
             env=self.environment,
             stdout=subprocess.PIPE,
@@ -74,13 +77,15 @@ class ElasticJob:
             said, screen = self.process.communicate()
             return EndedElasticJob(-1, said, screen, [f"did not end: ranks {sorted(left)} went on"])
         faults = [f"processes stay behind: {left}"] if (left := processes_left(self.marker)) else []
-        if shared := shared_files_left(self._shared):
+        noted = {Path(note.read_text().strip() or "/none") for note in Path(self._notes.name).iterdir()}
+        if shared := sorted(str(folder) for folder in noted if folder.exists()):
             faults.append(f"shared memory stays behind: {shared}")
         # What ranks did last stays for the user.
         files = [str(path) for path in Path(self._folder.name).rglob("*") if path.is_file()]
         if files := [path for path in files if "/spmd-records-" not in path]:
             faults.append(f"files stay behind: {files}")
         self._folder.cleanup()
+        self._notes.cleanup()
         return EndedElasticJob(self.process.returncode, said, screen, faults)
 
 
