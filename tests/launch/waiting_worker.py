@@ -3,16 +3,17 @@
 import sys
 import threading
 import time
-from collections.abc import Callable
 
 import numpy as np
 from mpi4py import MPI
 
-from collectives import ADD, AllReduce, CommunicationError
+from collectives import ADD, AllReduce
 from collectives.mpi import MpiCommunicator
 
 RANK, SIZE = MPI.COMM_WORLD.rank, MPI.COMM_WORLD.size
 LONG = 600.0
+#: More than a rank that waits for others takes to find that they have ended.
+PATIENCE = 4.0
 X = np.ones(8, np.float32)
 
 
@@ -31,11 +32,6 @@ def one_of_three_is_missing() -> None:
     if RANK != 1:
         total()
     time.sleep(LONG)
-
-
-def late() -> None:
-    time.sleep(2.5 * RANK)
-    assert total() == [float(SIZE)] * 8
 
 
 def ends_before_the_first_call() -> None:
@@ -79,7 +75,7 @@ def ends_while_others_have_much_to_do() -> None:
     if RANK:
         request.wait()
     if RANK == SIZE - 1:
-        time.sleep(4)
+        time.sleep(PATIENCE)  # ends are told by then: less could only hide a fault
         request.wait()
 
 
@@ -95,24 +91,6 @@ def ends_under_a_started_one() -> None:
 
 def a_message_is_too_long() -> None:
     MpiCommunicator.world().all_reduce(3 + RANK, np.float32, where="train.py:7")(np.ones(3 + RANK, np.float32))
-
-
-def compared() -> None:
-    """With COLLECTIVE_CHECK=1 each mistake is an error on all ranks, and what follows goes well."""
-    world = MpiCommunicator.world()
-    mistakes: list[Callable[[], object]] = [
-        lambda: world.all_reduce(3 + RANK, np.float32, where="a.py:1")([1] * (3 + RANK)),
-        lambda: world.all_reduce(4, (np.int32, np.float32)[RANK], where="a.py:2")([1] * 4),
-        lambda: world.all_reduce(4, np.float32, ("sum", "max")[RANK], where="a.py:3")([1] * 4),
-        lambda: world.barrier("a.py:4") if RANK else world.all_gather(4, np.int8, 0, where="a.py:4")([1] * 4),
-        lambda: world.bind_start(_sum() if RANK else _sum(9), "a.py:5")(np.ones(8 + (RANK == 0), np.float32)).wait(),
-    ]
-    for mistake in mistakes:
-        try:
-            mistake()
-        except CommunicationError as error:
-            say(f"rank {RANK}: {error}".replace("\n", " | "))
-        assert total() == [float(SIZE)] * 8
 
 
 def another_shape_at_the_last_batch() -> None:
