@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 import warnings
 import zlib
 from collections import namedtuple
@@ -16,6 +17,7 @@ import pytest
 from spmd import checkpoint
 from spmd.checkpoint import CheckpointError, DamagedCheckpointError
 from tests.checkpoint.kills import ROOT, kill_writers
+from tests.clocks import WATCHDOG_SECONDS
 
 named = namedtuple("named", ["field"])
 
@@ -36,12 +38,14 @@ def newest(folder: Path) -> int | None:
         return checkpoint.newest(folder)
 
 
-def test_each_flipped_bit_is_found_and_named_and_the_one_before_is_taken(tmp_path: Path) -> None:
+@pytest.mark.parametrize("every", [7, pytest.param(1, marks=pytest.mark.slow)])
+def test_each_flipped_bit_is_found_and_named_and_the_one_before_is_taken(tmp_path: Path, every: int) -> None:
+    """Of every seventh each place in a byte has its turn."""
     checkpoint.save(tmp_path, 1, {"w": np.zeros(1)})
     checkpoint.save(tmp_path, 2, {"w": np.arange(3, dtype=np.int16), "n": 1, "f": np.float32(0.5)})
     for path in files(tmp_path, 2):
         content = path.read_bytes()
-        for bit in range(8 * len(content)):
+        for bit in range(0, 8 * len(content), every):
             spoilt = bytearray(content)
             spoilt[bit // 8] ^= 1 << bit % 8
             path.write_bytes(spoilt)
@@ -187,16 +191,15 @@ def test_without_waiting_the_arrays_may_change_at_once(tmp_path: Path) -> None:
 
 
 def test_the_end_of_the_program_waits_for_what_is_being_written(tmp_path: Path) -> None:
-    code = "import sys, numpy as np; from spmd import checkpoint; {}"
-    save = "checkpoint.save(sys.argv[1], 1, np.zeros(3_000_000), wait=False)"
-    subprocess.run([sys.executable, "-c", code.format(save), tmp_path], cwd=ROOT, check=True)
-    assert checkpoint.newest(tmp_path) == 1
-    (tmp_path / "step-000000000001.json").unlink()
-    (tmp_path / "step-000000000001.json").mkdir()
-    ended = subprocess.run(
-        [sys.executable, "-c", code.format(save), tmp_path], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    assert "step-000000000001.json: the checkpoint was not written: " in ended.stderr
+    """And tells of what could not be."""
+    good, bad = tmp_path / "good", tmp_path / "bad"
+    (bad / "step-000000000001.json").mkdir(parents=True)  # nothing can be renamed to it
+    save = "[checkpoint.save(folder, 1, np.zeros(3_000_000), wait=False) for folder in sys.argv[1:]]"
+    command = [sys.executable, "-c", f"import sys, numpy as np; from spmd import checkpoint; {save}", good, bad]
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert checkpoint.newest(good) == 1
+    assert f"{bad}/step-000000000001.json: the checkpoint was not written: " in ended.stderr
+    assert str(good) not in ended.stderr
 
 
 def test_no_folder_holds_no_checkpoint(tmp_path: Path) -> None:
@@ -216,8 +219,13 @@ def test_a_step_that_is_none_is_refused(tmp_path: Path, step: object) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_writers_killed_at_any_moment_leave_whole_checkpoints_and_nothing_else(tmp_path: Path) -> None:
-    last = kill_writers(tmp_path, 6, seed=0)
+@pytest.mark.parametrize(
+    "points",
+    [range(1, 120, 13), pytest.param(range(1, 250), marks=pytest.mark.slow)],
+    ids=["some points", "all points"],
+)
+def test_writers_killed_at_any_point_leave_whole_checkpoints_and_nothing_else(tmp_path: Path, points: range) -> None:
+    last = kill_writers(tmp_path, points)
     assert last > 0
     checkpoint.save(tmp_path, last + 1, {"a": np.zeros(1)}, keep=1)
     manifest, part = files(tmp_path, last + 1)
@@ -245,7 +253,10 @@ def test_beside_a_job_that_writes_and_prunes_there_is_always_a_whole_one(tmp_pat
         last = -1
         with warnings.catch_warnings():
             warnings.simplefilter("error")  # what goes away is not damaged
-            for _ in range(60):
+            rounds, end = 0, time.monotonic() + WATCHDOG_SECONDS
+            while rounds < 60 or last <= 0:
+                rounds += 1
+                assert time.monotonic() < end, "the writer does not write on"
                 assert checkpoint.newest(tmp_path) is not None
                 restored = checkpoint.restore(tmp_path)
                 values = {float(value) for leaf in restored.values() for value in np.unique(leaf)}

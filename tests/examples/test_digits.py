@@ -70,7 +70,7 @@ def test_killed_and_resumed_it_ends_with_the_same_weights(
         assert job.poll() is None
         time.sleep(0.001)
     os.kill(rank, signal.SIGKILL)
-    _, err = job.communicate(timeout=60)
+    _, err = job.communicate(timeout=120)
     assert job.returncode != 0 and "SIGKILL" in err
     step = checkpoint.newest(tmp_path)
     assert step is not None and step < len(uninterrupted[1]["losses"]), "killed too late to have anything left to do"

@@ -48,7 +48,7 @@ def test_ranks_take_what_all_of_them_have_and_one_says_so(tmp_path: Path) -> Non
     done = subprocess.run(
         [launcher.path, *options, "-n", "2", sys.executable, str(script)],
         env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
-        capture_output=True, text=True, timeout=100, check=False,
+        capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     lines = sorted(line.split() for line in done.stdout.splitlines() if line.strip())

@@ -245,7 +245,7 @@ def test_drawn_programs_give_what_their_threads_give(first: int) -> None:
     """They communicate in groups, some of them in loops that the other programs do not have, or have ended before."""
     for seed in range(first, first + 10):
         table, inputs, texts = draw_programs(seed)
-        threads = spmd.run_parallel(table, None, inputs, mode="threads", timeout=30)
+        threads = spmd.run_parallel(table, None, inputs, mode="threads", timeout=120)
         stacked = spmd.run_parallel(table, None, inputs, mode="stacked")
         for left, right in zip(threads, stacked, strict=True):
             assert all(same_bits(a, b) for a, b in zip(left, right, strict=True)), f"seed {seed}\n{texts}"

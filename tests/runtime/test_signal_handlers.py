@@ -1,5 +1,6 @@
 """An exception of a signal handler goes through a running program as it was raised."""
 
+import contextlib
 import functools
 import signal
 from collections.abc import Callable, Iterator
@@ -46,12 +47,20 @@ class Clock:
 
 
 @pytest.fixture(autouse=True)
-def identity() -> Iterator[None]:
+def identity() -> None:
     spmd.register_custom_call("tests.forever", lambda x, attributes: x)
-    before = signal.getsignal(signal.SIGALRM)
-    yield
-    signal.setitimer(signal.ITIMER_REAL, 0)
-    signal.signal(signal.SIGALRM, before)
+
+
+@contextlib.contextmanager
+def alarmed(handler: Callable[[int, FrameType | None], object]) -> Iterator[None]:
+    """Has `handler` called after a moment, and again where its exception is lost in what ignores exceptions."""
+    before = signal.signal(signal.SIGALRM, handler)
+    signal.setitimer(signal.ITIMER_REAL, 0.1, 5.0)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 RUNS: dict[str, Callable[[spmd.Module], object]] = {
@@ -65,9 +74,7 @@ RUNS: dict[str, Callable[[spmd.Module], object]] = {
 @pytest.mark.parametrize("module", [FOREVER, NATIVE], ids=["callback", "native loop"])
 @pytest.mark.parametrize("run", RUNS.values(), ids=RUNS)
 def test_an_exception_of_a_handler_stays_what_it_is(run: Callable[[spmd.Module], object], module: spmd.Module) -> None:
-    signal.signal(signal.SIGALRM, raise_late)
-    signal.setitimer(signal.ITIMER_REAL, 0.2)
-    with pytest.raises(Late, match=r"^out of time$"):
+    with pytest.raises(Late, match=r"^out of time$"), alarmed(raise_late):
         run(module)
 
 
@@ -75,9 +82,7 @@ def test_an_exception_of_a_handler_stays_what_it_is(run: Callable[[spmd.Module],
     "handler", [Clock().ring, Clock(), functools.partial(raise_late)], ids=["method", "object", "partial"]
 )
 def test_handlers_of_every_kind(handler: Callable[[int, FrameType | None], object]) -> None:
-    signal.signal(signal.SIGALRM, handler)
-    signal.setitimer(signal.ITIMER_REAL, 0.1)
-    with pytest.raises(Late):
+    with pytest.raises(Late), alarmed(handler):
         spmd.compile(FOREVER)(X)
 
 

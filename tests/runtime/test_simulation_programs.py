@@ -21,7 +21,7 @@ def outcome(
 ) -> Outcome | None:
     """Results and what was written, process by process; None where the processes do not meet, or a stream ends."""
     outfeed: list[list[Any]] = [[] for _ in inputs]
-    options: Any = {"mode": mode, "timeout": 20.0, "abort": True, "reproducible": True}
+    options: Any = {"mode": mode, "timeout": 120.0, "abort": True, "reproducible": True}
     infeed = [list(entries) for entries in fed]
     try:
         return spmd.run_parallel(module, grid, inputs, infeed=infeed, outfeed=outfeed, **options), outfeed

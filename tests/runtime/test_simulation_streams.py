@@ -30,7 +30,7 @@ TRANSFER = """func.func @main(%p: tensor<i1>, %q: tensor<i1>, %x: tensor<2xf32>)
 def transferred(text: str, sends: list[bool], receives: list[bool], mode: str) -> list[list[float]]:
     module = spmd.parse(text, name="test.mlir")
     inputs = [[np.bool_(p), np.bool_(q), x] for p, q, x in zip(sends, receives, X, strict=True)]
-    options: Any = {"timeout": 5.0, "abort": True, "mode": mode}
+    options: Any = {"timeout": 120.0, "abort": True, "mode": mode}
     return [array.tolist() for (array,) in spmd.run_parallel(module, spmd.ProcessGrid(1, 4), inputs, **options)]
 
 

@@ -56,7 +56,7 @@ def run_blocks(text: str, arguments: list[Array]) -> list[Array]:
         ]
         for rank in range(sized.grid.size)
     ]
-    results = spmd.run_parallel(module, inputs=blocks, timeout=30)
+    results = spmd.run_parallel(module, inputs=blocks, timeout=120)
     layouts = enumerate(sized.out_shardings)
     return [partitioner.join_blocks([result[index] for result in results], layout) for index, layout in layouts]
 
@@ -258,7 +258,7 @@ def test_what_jax_exports_with_symbolic_shapes_and_shardings() -> None:
         [partitioner.shard_array(array, layout, rank) for array, layout in zip((a, w), sized.in_shardings, strict=True)]
         for rank in range(4)
     ]
-    results = spmd.run_parallel(executable, inputs=blocks, timeout=30)
+    results = spmd.run_parallel(executable, inputs=blocks, timeout=120)
     for index, correct in enumerate(jax.jit(function)(a, w)):
         layout = sized.out_shardings[index]
         np.testing.assert_allclose(

@@ -1,6 +1,6 @@
 """One trace of all processes."""
 
-import time
+import threading
 
 import numpy as np
 import pytest
@@ -8,6 +8,7 @@ import pytest
 import spmd
 from spmd.runtime.trace import merged
 from spmd.runtime.watch import Profile
+from tests.clocks import WATCHDOG_SECONDS
 
 PROGRAM = """func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> {
   %0 = "stablehlo.cross-replica-sum"(%x) {replica_groups = dense<[[0, 1]]> : tensor<1x2xi64>}
@@ -21,14 +22,21 @@ PROGRAM = """func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> {
 
 def test_a_track_a_process_with_waits_at_collectives() -> None:
     module, grid, profile = spmd.parse(PROGRAM, name="p.mlir"), spmd.ProcessGrid(2, 1), Profile()
+    inside = threading.Event()
 
     def watch(op, run):  # type: ignore[no-untyped-def]
-        if op.name == "stablehlo.all_gather":
-            import threading
+        """Process 1 comes to the all_gather when process 0 is inside."""
 
-            if threading.current_thread().name == "process-1":
-                time.sleep(0.05)
-        return profile(op, run)
+        def enter():  # type: ignore[no-untyped-def]
+            inside.set()
+            return run()
+
+        if op.name != "stablehlo.all_gather":
+            return profile(op, run)
+        if threading.current_thread().name == "process-1":
+            assert inside.wait(WATCHDOG_SECONDS)
+            return profile(op, run)
+        return profile(op, enter)
 
     spmd.run_parallel(module, grid, [(np.ones(2, np.float32),)] * 2, watch=watch)
     events = merged(profile.trace_events(), module, grid)
