@@ -335,11 +335,15 @@ def trained(step: Callable[..., Any], state: Any, batches_in: list[Any]) -> list
     import jax
 
     told = []
-    with jax.enable_x64(any(array.dtype == np.float64 for array in arrays(state))):
+    with jax.enable_x64(has_doubles(state)):
         for batch in batches_in:
             state, metrics = step(state, batch)
             told += arrays(metrics)
         return told + arrays(state)
+
+
+def has_doubles(state: Any) -> bool:
+    return any(array.dtype == np.float64 for array in arrays(state))
 
 
 def on_devices(count: int) -> None:
@@ -364,8 +368,12 @@ def _main() -> None:
         on_devices(count)
         import jax
 
+        place = jax.pmap(lambda state: state, axis_name=AXIS)
         for name, (state, step, shape) in trainers(count, names).items():
-            by_name[name] = trained(jax.pmap(step, axis_name=AXIS), stacked(state, count), batches(shape, count))
+            # On the devices from the first turn on: the step would be compiled anew for a state that has come there.
+            with jax.enable_x64(has_doubles(state)):
+                placed = place(stacked(state, count))
+            by_name[name] = trained(jax.pmap(step, axis_name=AXIS), placed, batches(shape, count))
     file.write_bytes(pickle.dumps(by_name))
 
 
