@@ -3,12 +3,10 @@
 import os
 import signal
 import sys
-import threading
-import time
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+from stages import Stages, await_all  # beside this script
 
 import spmd
 from collectives import failure
@@ -17,8 +15,7 @@ from collectives.operations import AllToAll
 from collectives.records import advice
 
 #: For how long ranks are inside an all_reduce before others are let in: more than records may differ by.
-AGE = 0.05
-POLL_SECONDS = 0.005
+AGE_SECONDS = 0.05
 #: For all ranks to write what they recorded at an error: they may be kept waiting, but do write.
 WATCHDOG_SECONDS = 120.0
 
@@ -31,45 +28,12 @@ func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
 }"""
 
 
-class Stages:
-    """Named points of all ranks: a thread of each rank says in `folder` that the rank is inside a stage's all_reduce,
-    as its own activity shows it, and has been there for `AGE` seconds."""
-
-    def __init__(self, world: MpiCommunicator, folder: Path) -> None:
-        self._activity, self._folder, self._rank = world.activity, folder, world.rank
-        self._stage = ""
-        threading.Thread(target=self._watch, daemon=True).start()
-
-    def enter(self, stage: str) -> None:
-        """Names what this rank is about to do."""
-        self._stage = stage
-
-    def wait_for(self, stage: str, ranks: Sequence[int]) -> None:
-        """Returns when all of `ranks` are inside."""
-        await_all([self._folder / f"{stage}-{rank}" for rank in ranks])
-
-    def _watch(self) -> None:
-        while True:
-            stage, event = self._stage, self._activity.what
-            # A stage that is the same after the event was read is that event's.
-            if stage and event is not None and event.waiting is not None and stage == self._stage:
-                is_old = time.monotonic() - event.began >= AGE
-                if is_old and event.waiting.text.startswith("all_reduce"):
-                    (self._folder / f"{stage}-{self._rank}").touch()
-            time.sleep(POLL_SECONDS)
-
-
-def await_all(paths: Sequence[Path]) -> None:
-    while not all(path.exists() for path in paths):
-        time.sleep(POLL_SECONDS)
-
-
 def main(folder: Path, what: str) -> None:
     world = MpiCommunicator.world()
     assert world.watcher is not None
     watcher = world.watcher
     failure.record = lambda reason: advice(watcher.record(reason, WATCHDOG_SECONDS))
-    stages = Stages(world, folder)
+    stages = Stages(world, folder, AGE_SECONDS)
     x = np.ones(4, np.float32)
     everybody = world.all_reduce((4,), np.float32)
     half = world.group([0, 1] if world.rank < 2 else [2, 3]).all_gather((2, 3), np.int64, 0)

@@ -12,6 +12,7 @@ import pytest
 import spmd
 from launch import mpirun
 from launch.cli import main
+from tests.clocks import WATCHDOG_SECONDS
 
 ROOT = Path(__file__).parents[2]
 SPMD = [sys.executable, "-m", "launch"]
@@ -46,10 +47,10 @@ def test_all_ranks_are_in_one_file_that_tells_who_waits_for_whom(
 ) -> None:
     worker = str(Path(__file__).with_name("profile_worker.py"))
     command = [*SPMD, "launch", "-n", "2", "--", sys.executable, worker, str(tmp_path / "part.json")]
-    subprocess.run(command, cwd=ROOT, check=True, timeout=120)
+    subprocess.run(command, cwd=ROOT, check=True, timeout=WATCHDOG_SECONDS)
     path = tmp_path / "part.json"
     assert ran(path, "stablehlo.cross-replica-sum") == ran(path, "stablehlo.sine") == ran(path, "@main") == {0: 2, 1: 2}
-    waits = [event for event in events(path) if event.get("cat") == "wait" and event["dur"] > 1.5e5]  # type: ignore[operator]
+    waits = [event for event in events(path) if event.get("cat") == "wait" and event["dur"] > 5e5]  # type: ignore[operator]
     assert (0, "wait for rank 1") in [(event["pid"], event["name"]) for event in waits]
     assert main(["diagnose", str(path)]) == 0
     told = capfd.readouterr().out
@@ -68,7 +69,7 @@ def test_a_whole_script_is_traced_without_a_word_of_it_in_the_script(tmp_path: P
     )
     command = [*SPMD, "launch", "-n", "2", "--profile", "trace.json", "--", sys.executable, str(script)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    subprocess.run(command, cwd=tmp_path, env=environment, check=True, timeout=120)
+    subprocess.run(command, cwd=tmp_path, env=environment, check=True, timeout=WATCHDOG_SECONDS)
     assert ran(tmp_path / "trace.json", "stablehlo.cross-replica-sum") == {0: 3, 1: 3}
 
 
