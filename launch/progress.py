@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TextIO, TypeVar
 
@@ -14,19 +14,31 @@ from collectives.failure import launched_rank
 T = TypeVar("T")
 
 #: Seconds after which a command says what it does, and between two looks at the clock.
-PATIENCE, _EVERY = 2.0, 0.5
+PATIENCE, EVERY = 2.0, 0.5
 #: Brings the cursor to the line's begin and clears what is there (ECMA-48, CR and EL).
 _CLEAR = "\r\x1b[K"
 
 
 class Progress:
-    """One thing that is being done; `at` and `total` say how far it is, where that can be counted."""
+    """One thing that is being done; `at` and `total` say how far it is, where that can be counted.
 
-    def __init__(self, what: str, stream: TextIO | None, total: int = 0) -> None:
+    `clock` tells the time, and `wait` waits for an event for so many seconds, and returns whether it has come.
+    """
+
+    def __init__(
+        self,
+        what: str,
+        stream: TextIO | None,
+        total: int = 0,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        wait: Callable[[threading.Event, float], bool] = threading.Event.wait,
+    ) -> None:
         self.what = what
         self.at, self.total = 0, total
         self._stream = stream
-        self._began = time.monotonic()
+        self._clock, self._wait = clock, wait
+        self._began = clock()
         self._shown = False
         self._done = threading.Event()
         self._thread = threading.Thread(target=self._run, name="progress", daemon=True)
@@ -44,11 +56,11 @@ class Progress:
         return f"{self.what} ... {far}{seconds:.0f} s"
 
     def _run(self) -> None:
-        wait = PATIENCE
-        while not self._done.wait(wait):
-            wait = _EVERY
+        seconds = PATIENCE
+        while not self._wait(self._done, seconds):
+            seconds = EVERY
             self._shown = True
-            self._write(_CLEAR + self.text(time.monotonic() - self._began))
+            self._write(_CLEAR + self.text(self._clock() - self._began))
 
     def end(self) -> None:
         """Takes the line away."""

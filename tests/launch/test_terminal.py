@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import io
+import queue
 import re
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +16,7 @@ import pytest
 from launch import progress, terminal
 from launch.cli import main
 from spmd.predict.report import duration
+from tests.clocks import WATCHDOG_SECONDS, Clock, until
 from tests.predict.programs import DATA_PARALLEL
 from tests.viewing.programs import LAYERS, shown
 
@@ -124,23 +128,61 @@ def test_arrays_are_shown_as_blocks(layers: str, capsys: pytest.CaptureFixture[s
 # --- progress ---
 
 
-def test_what_takes_long_is_told_and_taken_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    stream = Terminal()
-    monkeypatch.setattr(sys, "stderr", stream)
-    monkeypatch.setattr(progress, "PATIENCE", 0.0)
-    for _ in progress.counted("checking", iter("abc"), 3):
-        while "checking ... " not in stream.getvalue():
-            pass
-    assert re.search(r"checking \.\.\. [01] of 3, 0 s", stream.getvalue())
+@pytest.fixture
+def at_once(monkeypatch: pytest.MonkeyPatch) -> Callable[[], Terminal]:
+    """Makes standard error a terminal, when called in a test, on which progress is shown without waiting."""
+    hasty = functools.partial(progress.Progress, wait=lambda done, _: done.wait(0.001))
+    monkeypatch.setattr(progress, "Progress", hasty)
+
+    def replaced() -> Terminal:
+        stream = Terminal()
+        monkeypatch.setattr(sys, "stderr", stream)
+        return stream
+
+    return replaced
+
+
+class Waits:
+    """Waits of a line of progress, each of which ends when a test says so: with the end of what is done, or before."""
+
+    def __init__(self) -> None:
+        self.seconds: list[float] = []
+        self._ends: queue.Queue[bool] = queue.Queue()
+
+    def __call__(self, done: threading.Event, seconds: float) -> bool:
+        self.seconds.append(seconds)
+        return self._ends.get(timeout=WATCHDOG_SECONDS)
+
+    def end(self, *, done: bool) -> None:
+        self._ends.put(done)
+
+
+def test_what_takes_long_is_told_and_taken_away() -> None:
+    stream, clock, waits = Terminal(), Clock(), Waits()
+    told = progress.Progress("checking", stream, 3, clock=clock, wait=waits)
+    for told.at, seconds in enumerate((progress.PATIENCE, progress.EVERY), 1):
+        clock.now += seconds
+        waits.end(done=False)
+        until(lambda: f"checking ... {told.at} of 3, {clock.now - 1000:.0f} s" in stream.getvalue())
+    waits.end(done=True)
+    told.end()
     assert stream.getvalue().endswith("\r\x1b[K")
+    assert waits.seconds == [progress.PATIENCE, progress.EVERY, progress.EVERY]
 
 
-def test_what_is_quick_is_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    stream = Terminal()
-    monkeypatch.setattr(sys, "stderr", stream)
-    with progress.doing("reading"):
-        pass
-    assert stream.getvalue() == ""
+def test_what_is_quick_is_not_told() -> None:
+    stream, waits = Terminal(), Waits()
+    told = progress.Progress("reading", stream, wait=waits)
+    waits.end(done=True)
+    told.end()
+    assert stream.getvalue() == "" and waits.seconds == [progress.PATIENCE]
+
+
+def test_items_are_told_as_they_are_begun(at_once: Callable[[], Terminal]) -> None:
+    stream = at_once()
+    for number, _ in enumerate(progress.counted("checking", iter("abc"), 3), 1):
+        until(lambda number=number: f"checking ... {number} of 3" in stream.getvalue())  # type: ignore[misc]
+    assert stream.getvalue().endswith("\r\x1b[K")
 
 
 @pytest.mark.parametrize("where", ["another rank", "a pipe"])
@@ -151,12 +193,9 @@ def test_only_the_first_rank_on_a_terminal_tells(monkeypatch: pytest.MonkeyPatch
         assert not told.is_watched
 
 
-def test_what_fails_takes_its_line_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    stream = Terminal()
-    monkeypatch.setattr(sys, "stderr", stream)
-    monkeypatch.setattr(progress, "PATIENCE", 0.0)
+def test_what_fails_takes_its_line_away(at_once: Callable[[], Terminal]) -> None:
+    stream = at_once()
     with pytest.raises(ValueError, match="x"), progress.doing("reading"):
-        while not stream.getvalue():
-            pass
+        until(stream.getvalue)
         raise ValueError("x")
     assert stream.getvalue().endswith("\r\x1b[K")

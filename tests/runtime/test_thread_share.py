@@ -31,7 +31,7 @@ def test_a_share_is_of_those_that_may_run_on_the_same_processors() -> None:
     assert thread_share.share({0, 1}, [{1, 2}], 2) == 1
 
 
-@pytest.mark.parametrize("threads", [None, "2"])
+@pytest.mark.parametrize("threads", [None, pytest.param("2", marks=pytest.mark.slow)])
 def test_libraries_of_ranks_that_are_told_nothing_get_their_share(threads: str | None, tmp_path: Path) -> None:
     from launch import mpirun
 
