@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from partitioner.processes import ProcessLayout
 from partitioner.sharding import ShardedType
+from spmd.analysis.process_groups import inline_meshes
 from spmd.ir import Block, Function, Module, Op
 from spmd.ir.attributes import Attribute, DictAttr, IntegerAttr
 from spmd.types import I32, FunctionType
@@ -37,6 +38,7 @@ def strip(entries: Mapping[str, Attribute]) -> dict[str, Attribute]:
 def local_module(module: Module, function: Function, others: Iterable[Op], processes: ProcessLayout) -> Module:
     """A module of one process: `function` and the other ops of `module` that it refers to."""
     kept = [op for op in others if op.name != "sdy.mesh"]
+    inline_meshes([function, *kept], module)
     discardable = strip(module.discardable)
     discardable["mhlo.num_partitions"] = IntegerAttr(processes.grid.num_partitions, I32)
     if processes.by_replica:

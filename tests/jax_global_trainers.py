@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from tests.jax_meshes import abstract_mesh
 from tests.jax_trainers import on_devices, trained
 
 TURNS = 3
@@ -240,13 +241,6 @@ def trainers(count: int, mesh_of: Callable[..., Any]) -> dict[str, Trainer]:
 
     by_name["named_arguments"] = weights, jax.jit(named_arguments), [normal(16, 8) for _ in range(TURNS)]
     return by_name
-
-
-def abstract_mesh(sizes: tuple[int, ...], names: tuple[str, ...]) -> Any:
-    """A mesh of no devices."""
-    import jax
-
-    return jax.sharding.AbstractMesh(sizes, names, axis_types=(jax.sharding.AxisType.Auto,) * len(names))
 
 
 def made_whole(step: Any) -> Callable[[Any, Any], Any]:

@@ -5,6 +5,7 @@ Source: StableHLO specification, "Collective ops" (strategies, replica groups, m
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import lru_cache
 from itertools import pairwise
 from math import prod
@@ -16,11 +17,12 @@ from collectives.errors import GroupError
 from collectives.grid import Groups, ProcessGrid, cross_replica, permute_pairs
 from collectives.operations import strategy
 from spmd.dialects.sdy_attributes import Mesh as SdyMesh
-from spmd.dialects.structs import AxisRefAttr, MeshAttr, ReplicaGroupMeshAxesAttr
+from spmd.dialects.structs import AxisRefAttr, MeshAttr, MeshAxisAttr, ReplicaGroupMeshAxesAttr
 from spmd.errors import CollectiveError, Diagnostic
 from spmd.ir import Module, Op
-from spmd.ir.attributes import SymbolRefAttr
+from spmd.ir.attributes import DenseAttr, SymbolRefAttr
 from spmd.support.arrays import Array
+from spmd.types import I64, TensorType
 
 
 def process_groups(op: Op, grid: ProcessGrid, module: Module) -> Groups:
@@ -85,6 +87,24 @@ def given_groups(op: Op, module: Module) -> Array:
     """The groups that `op` is given, of int64, each a row (filled up with -1); those of mesh axes worked out."""
     groups = op["replica_groups"]
     return _mesh_groups(groups, module) if isinstance(groups, ReplicaGroupMeshAxesAttr) else groups
+
+
+def inline_meshes(ops: Iterable[Op], module: Module) -> None:
+    """Set the mesh itself in `replica_groups` that name one of `module`, in `ops` and in their regions.
+
+    Such groups mean the same in a module without that symbol. Raises CollectiveError for a mesh that `module` lacks.
+    """
+    for op in (inner for outer in ops for inner in outer.walk()):
+        groups = op.attributes.get("replica_groups")
+        if isinstance(groups, ReplicaGroupMeshAxesAttr) and isinstance(groups.mesh, SymbolRefAttr):
+            try:
+                axes, ids = _mesh(groups, module)
+            except GroupError as error:
+                raise CollectiveError(Diagnostic(op.location, f"replica_groups: {error}", op.name)) from None
+            in_order = np.array_equal(ids, np.arange(ids.size))
+            listed = None if in_order else DenseAttr(np.asarray(ids, np.int64), TensorType((ids.size,), I64))
+            mesh = MeshAttr(tuple(MeshAxisAttr(name, size) for name, size in axes), listed)
+            op.attributes = {**op.attributes, "replica_groups": ReplicaGroupMeshAxesAttr(mesh, groups.axes)}
 
 
 def _mesh_groups(groups: ReplicaGroupMeshAxesAttr, module: Module) -> Array:

@@ -11,6 +11,7 @@ from jax.stages import Lowered
 
 from partitioner.gspmd import parse_sharding
 from spmd.analysis.custom_calls import PYTHON_CALLBACK
+from spmd.analysis.process_groups import inline_meshes
 from spmd.analysis.shardings import GSPMD_NAME
 from spmd.backends.custom_calls import register_custom_call
 from spmd.dialects.sdy_attributes import SHARDING_NAME
@@ -43,6 +44,7 @@ def set_processes(module: Module, count: int) -> None:
 
 def drop_shardings(module: Module) -> None:
     """Removes what says nothing in the view of one process: JAX lays out keys and callbacks on a mesh without axes."""
+    inline_meshes(module.body.ops, module)
     kept: dict[Value, Value] = {}
     for op in list(module.walk()):
         op.replace_operands(kept)

@@ -14,7 +14,7 @@ from typing import Any
 import jax
 from jax.extend.core import ClosedJaxpr, Primitive
 from jax.interpreters import mlir
-from jax.sharding import AbstractMesh
+from jax.sharding import AbstractMesh, AxisType
 
 from spmd.errors import UsageError
 from spmd.support.arrays import Tree, UserFunction
@@ -50,7 +50,7 @@ def _types(*_: object, jaxpr: ClosedJaxpr, axes: Axes) -> tuple[Any, Any]:
 
 def _lower(ctx: Any, *operands: Any, jaxpr: ClosedJaxpr, axes: Axes) -> Any:
     names = tuple(name for name, _ in axes)
-    mesh: Any = AbstractMesh(tuple(size for _, size in axes), names)
+    mesh: Any = AbstractMesh(tuple(size for _, size in axes), names, axis_types=(AxisType.Auto,) * len(names))
     context = ctx.module_context.replace(axis_context=mlir.SPMDAxisContext(mesh, frozenset(names)))
     ordered = [effect for effect in ctx.tokens_in.effects() if effect in jaxpr.effects]
     results, tokens = _knowing(

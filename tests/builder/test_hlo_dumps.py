@@ -12,6 +12,7 @@ from jax import lax
 import spmd
 from spmd.builder.hlo import print_hlo
 from spmd.builder.hlo.groups import parse_groups
+from tests.jax_meshes import abstract_mesh
 from tests.partitioner.running import run_parts
 
 RNG = np.random.default_rng(0)
@@ -200,7 +201,7 @@ def test_what_is_partitioned_is_not_partitioned_again() -> None:
 @pytest.mark.parametrize("axes", [{"a"}, {"b"}, {"a", "b"}])
 def test_a_computation_that_is_manual_over_some_axes(axes: set[str]) -> None:
     """Inside, a value is a block along those axes; how it is cut along the others is free."""
-    mesh = jax.sharding.AbstractMesh((2, 2), ("a", "b"))
+    mesh = abstract_mesh((2, 2), ("a", "b"))
     spec = jax.sharding.PartitionSpec(*sorted(axes))
     mapped = jax.shard_map(
         lambda x: lax.psum(jnp.sin(x), sorted(axes)), mesh=mesh, in_specs=spec, out_specs=jax.sharding.PartitionSpec(),

@@ -10,8 +10,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.experimental import io_callback
-from jax.sharding import AbstractMesh, NamedSharding
+from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
+
+from tests.jax_meshes import abstract_mesh
 
 #: What was called so far, by this Python process.
 NOTES: list[Any] = []
@@ -120,7 +122,7 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
 def global_view(name: str, count: int) -> Any:
     """The function `name`, its argument cut over `count` devices along one or both dimensions."""
     minor = 2 if count % 4 == 0 else 1
-    mesh = AbstractMesh((count // minor, minor), ("a", "b"))
+    mesh = abstract_mesh((count // minor, minor), ("a", "b"))
     return jax.jit(FUNCTIONS[name], in_shardings=NamedSharding(mesh, P("a", "b")))
 
 

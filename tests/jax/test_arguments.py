@@ -17,8 +17,9 @@ from jax.sharding import AbstractMesh, AxisType, NamedSharding  # noqa: E402
 from jax.sharding import PartitionSpec as P  # noqa: E402
 
 import spmd.jax  # noqa: E402
+from tests.jax_meshes import abstract_mesh  # noqa: E402
 
-MESH = AbstractMesh((4,), ("data",))
+MESH = abstract_mesh((4,), ("data",))
 
 
 class Tensor:
@@ -107,6 +108,17 @@ def test_shardings_of_arguments_are_kept(kind: Any) -> None:
     np.testing.assert_allclose(blocks, np.sin(x).reshape(4, 2, 4), rtol=1e-6)
 
 
+@pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit])
+def test_whole_arguments_are_cut_by_in_shardings_of_either_kind_of_mesh(kind: Any) -> None:
+    mesh = AbstractMesh((2, 2), ("data", "model"), axis_types=(kind, kind))
+    rows, columns = NamedSharding(mesh, P("data")), NamedSharding(mesh, P(None, "model"))
+    x, w = np.arange(32, dtype=np.float32).reshape(8, 4), np.arange(24, dtype=np.float32).reshape(4, 6)
+    many = spmd.jax.simulate(jax.jit(lambda x, w: jnp.sin(x @ w), in_shardings=(rows, columns), out_shardings=rows))
+    blocks = many(x, w)
+    assert blocks.shape == (4, 4, 6)
+    np.testing.assert_allclose(many.unshard(blocks), np.sin(x @ w), rtol=1e-5)
+
+
 def test_an_array_of_a_typed_mesh_keeps_its_sharding() -> None:
     one = jax.sharding.Mesh(np.array(jax.devices()[:1]), ("data",), axis_types=(AxisType.Explicit,))
     x = jax.device_put(np.arange(8, dtype=np.float32), NamedSharding(one, P("data")))
@@ -116,7 +128,7 @@ def test_an_array_of_a_typed_mesh_keeps_its_sharding() -> None:
 
 def test_blocks_that_are_none_are_refused() -> None:
     make = spmd.jax.make_array_from_process_local_data
-    one = NamedSharding(AbstractMesh((1,), ("data",)), P("data"))
+    one = NamedSharding(abstract_mesh((1,), ("data",)), P("data"))
     with pytest.raises(spmd.UsageError, match="takes a NamedSharding, got"):
         make(P("data"), np.zeros(3))
     with pytest.raises(spmd.UsageError, match="the mesh of data=4 has 4 devices, and there are 1 ranks"):

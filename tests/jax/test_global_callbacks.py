@@ -13,11 +13,12 @@ import spmd
 
 jax = pytest.importorskip("jax")
 
-from jax.sharding import AbstractMesh, NamedSharding  # noqa: E402
+from jax.sharding import NamedSharding  # noqa: E402
 from jax.sharding import PartitionSpec as P  # noqa: E402
 
 import spmd.jax  # noqa: E402
 from tests.jax.global_callbacks import FUNCTIONS, NOTES, X, global_view, note, on_one_device  # noqa: E402
+from tests.jax_meshes import abstract_mesh  # noqa: E402
 
 
 @pytest.fixture(params=["shardy", "gspmd"])
@@ -83,7 +84,7 @@ def test_once_stacked(name: str, of_partitioner: str) -> None:
 
 
 def test_callbacks_of_manual_code_are_each_process_s_own(of_partitioner: str) -> None:
-    mesh = AbstractMesh((2, 2), ("a", "b"))
+    mesh = abstract_mesh((2, 2), ("a", "b"))
 
     def function(x: Any) -> Any:
         jax.debug.callback(lambda v: note("whole", v), x)
@@ -105,7 +106,7 @@ def test_callbacks_of_manual_code_are_each_process_s_own(of_partitioner: str) ->
 
 
 def test_callbacks_of_partly_manual_code_are_issued_once_for_each_part(of_partitioner: str) -> None:
-    mesh = AbstractMesh((2, 2), ("a", "b"))
+    mesh = abstract_mesh((2, 2), ("a", "b"))
 
     def own(v: Any) -> Any:
         jax.debug.callback(lambda v: note("part", v), v)

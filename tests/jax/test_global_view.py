@@ -12,12 +12,13 @@ import spmd
 jax = pytest.importorskip("jax")
 
 import jax.numpy as jnp  # noqa: E402
-from jax.sharding import AbstractMesh, NamedSharding  # noqa: E402
+from jax.sharding import NamedSharding  # noqa: E402
 from jax.sharding import PartitionSpec as P  # noqa: E402
 
 import spmd.jax  # noqa: E402
+from tests.jax_meshes import abstract_mesh  # noqa: E402
 
-MESH = AbstractMesh((2, 2), ("data", "model"))
+MESH = abstract_mesh((2, 2), ("data", "model"))
 X = np.arange(12, dtype=np.float32).reshape(6, 2)
 W = np.arange(8, dtype=np.float32).reshape(2, 4)
 

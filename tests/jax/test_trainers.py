@@ -18,6 +18,7 @@ pytest.importorskip("flax")
 import spmd.jax
 from tests import jax_global_trainers, jax_trainers
 from tests.effort import some_slow
+from tests.jax_meshes import abstract_mesh
 
 COUNT = 8
 FEWER = 4
@@ -115,7 +116,7 @@ def test_the_global_view_on_ranks(names: list[str], jaxs_of_the_global_view: Res
 
 @pytest.fixture(scope="module")
 def global_trainers() -> dict[str, jax_global_trainers.Trainer]:
-    return jax_global_trainers.trainers(FEWER, jax_global_trainers.abstract_mesh)
+    return jax_global_trainers.trainers(FEWER, abstract_mesh)
 
 
 @pytest.mark.parametrize("name", cases(jax_global_trainers))

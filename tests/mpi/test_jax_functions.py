@@ -15,11 +15,12 @@ jax = pytest.importorskip("jax")
 
 import jax.numpy as jnp  # noqa: E402
 from jax import lax  # noqa: E402
-from jax.sharding import AbstractMesh, NamedSharding  # noqa: E402
+from jax.sharding import NamedSharding  # noqa: E402
 from jax.sharding import PartitionSpec as P  # noqa: E402
 
 import spmd.jax  # noqa: E402
 from tests.jax.global_callbacks import FUNCTIONS, NOTES, X, global_view, on_one_device  # noqa: E402
+from tests.jax_meshes import abstract_mesh  # noqa: E402
 
 pytestmark = pytest.mark.mpi
 RANK, SIZE = MPI.COMM_WORLD.rank, MPI.COMM_WORLD.size
@@ -90,8 +91,8 @@ def test_each_rank_is_where_vmap_has_it() -> None:
     close(spmd.jax.jit(function, axes=axes)(whole[RANK]), expected)
 
 
-def mesh() -> AbstractMesh:
-    return AbstractMesh((2, SIZE // 2) if SIZE % 2 == 0 else (1, SIZE), ("data", "model"))
+def mesh() -> jax.sharding.AbstractMesh:
+    return abstract_mesh((2, SIZE // 2) if SIZE % 2 == 0 else (1, SIZE), ("data", "model"))
 
 
 def cut(*axes: str | None) -> NamedSharding:
@@ -172,7 +173,7 @@ def test_a_callback_of_the_global_view_is_issued_by_the_first_rank(name: str) ->
 
 def test_blocks_are_not_taken_for_whole_arrays() -> None:
     """At the first call arguments are whole, the same on all ranks, or are said to be blocks."""
-    cut = NamedSharding(AbstractMesh((SIZE,), ("data",)), P("data"))
+    cut = NamedSharding(abstract_mesh((SIZE,), ("data",)), P("data"))
     whole = {"x": np.arange(2 * SIZE * SIZE, dtype=np.float32), "scale": np.float32(3)}
     own = {"x": whole["x"][2 * SIZE * RANK : 2 * SIZE * (RANK + 1)], "scale": whole["scale"]}
 

@@ -15,8 +15,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.sharding import AbstractMesh, NamedSharding
+from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
+
+from tests.jax_meshes import abstract_mesh
 
 _MESHES = (
     {"a": 2, "b": 2}, {"a": 4, "b": 2}, {"a": 2, "b": 4}, {"a": 2, "b": 2, "c": 2}, {"a": 4}, {"a": 3, "b": 2},
@@ -172,7 +174,7 @@ def _constraint(d: _Draw, shape: tuple[int, ...], free: list[str], manual: list[
         if not cut and d.below(2):
             entries[index] = P.UNCONSTRAINED
     d.text.append(f"constraint {entries}")
-    mesh = AbstractMesh(tuple(d.sizes.values()), tuple(d.sizes))
+    mesh = abstract_mesh(tuple(d.sizes.values()), tuple(d.sizes))
 
     def constrained(v: Any) -> Any:
         wanted = P(*entries)
@@ -190,7 +192,7 @@ def _shard_map(d: _Draw, shape: tuple[int, ...], manual: list[str]) -> _Step:
     given = d.dealt(axes, tuple(1 << 10 for _ in inner))
     lost = tuple(axis for axis in axes if not any(axis in cut for cut in given))
     d.text.append(f"}} out {given}")
-    mesh = AbstractMesh(tuple(d.sizes.values()), tuple(d.sizes))
+    mesh = abstract_mesh(tuple(d.sizes.values()), tuple(d.sizes))
     ends = [lambda v, f=f: lax.pmax(f(v), lost) if lost else f(v) for f in (body, single)]
     mapped = jax.shard_map(
         ends[0], mesh=None if manual else mesh, in_specs=spec(taken), out_specs=spec(given),
@@ -238,7 +240,7 @@ def draw_shard_map(seed: int) -> DrawnMap:
     mapped, single_mapped, given = _shard_map(d, inner, [])
     after, single_after, last = _steps(d, given, [])
     names = list(d.sizes)
-    mesh = AbstractMesh(tuple(d.sizes.values()), tuple(names))
+    mesh = abstract_mesh(tuple(d.sizes.values()), tuple(names))
     options: dict[str, Any] = {"in_shardings": NamedSharding(mesh, spec(d.dealt(names, shape)))}
     if d.below(2):
         options["out_shardings"] = NamedSharding(mesh, spec(d.dealt(names, last)))

@@ -14,19 +14,20 @@ import spmd
 jax = pytest.importorskip("jax")
 
 from jax import lax  # noqa: E402
-from jax.sharding import AbstractMesh, NamedSharding  # noqa: E402
+from jax.sharding import NamedSharding  # noqa: E402
 from jax.sharding import PartitionSpec as P  # noqa: E402
 
 import spmd.jax  # noqa: E402
 from spmd.analysis.shardings import is_sharded  # noqa: E402
 from tests.effort import some_slow  # noqa: E402
+from tests.jax_meshes import abstract_mesh  # noqa: E402
 from tests.partitioner.drawn_shard_map import draw_shard_map  # noqa: E402
 from tests.partitioner.running import run_module  # noqa: E402
 
 _DRAWS = int(os.environ.get("SPMD_PROPERTY_DRAWS", "40")) // 2
 _BATCH = 5
 X = np.arange(16, dtype=np.float32).reshape(4, 4)
-MESH = AbstractMesh((2, 2), ("a", "b"))
+MESH = abstract_mesh((2, 2), ("a", "b"))
 
 
 def lowered(function: Any, *arguments: Any, shardy: bool) -> spmd.Module:

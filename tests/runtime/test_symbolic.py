@@ -10,6 +10,7 @@ import partitioner
 import spmd
 from spmd.runtime.symbolic import SymbolicExecutable
 from spmd.support.arrays import Array
+from tests.jax_meshes import abstract_mesh
 
 HEADER = """module attributes {mhlo.num_partitions = 4 : i32} {
   sdy.mesh @mesh = <["x"=2, "y"=2]>
@@ -236,9 +237,9 @@ def test_an_assertion_of_shapes_is_told_as_it_is_written() -> None:
 def test_what_jax_exports_with_symbolic_shapes_and_shardings() -> None:
     jax = pytest.importorskip("jax")
     from jax import export
-    from jax.sharding import AbstractMesh, NamedSharding, PartitionSpec
+    from jax.sharding import NamedSharding, PartitionSpec
 
-    mesh = AbstractMesh((2, 2), ("x", "y"))
+    mesh = abstract_mesh((2, 2), ("x", "y"))
 
     def function(a: Any, w: Any) -> Any:
         return jax.numpy.tanh(a @ w) * a.shape[0], jax.numpy.arange(a.shape[1]) + a.sum(0)

@@ -7,13 +7,14 @@ import pytest
 jax = pytest.importorskip("jax")
 
 import spmd.jax  # noqa: E402
+from tests.jax_meshes import abstract_mesh  # noqa: E402
 
 
 def test_a_function_of_one_process_and_one_of_the_whole_mesh_are_shown() -> None:
     form = jax.ShapeDtypeStruct((8, 4), "float32")
     summed = spmd.jax.jit(lambda x: jax.lax.psum(x, "data"), axes={"data": 4}).view(form).documents[0]
     assert summed["grid"]["size"] == 4 and [each["kind"] for each in summed["collectives"]] == ["all_reduce"]
-    mesh = jax.sharding.AbstractMesh((2, 2), ("x", "y"))
+    mesh = abstract_mesh((2, 2), ("x", "y"))
     spec = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("x", "y"))
 
     def total(x: jax.Array) -> jax.Array:
