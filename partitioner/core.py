@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from partitioner.processes import ProcessLayout
 from partitioner.sharding import ShardedType
-from spmd.analysis.process_groups import inline_meshes
+from spmd.dialects.mesh_groups import inline_meshes
 from spmd.ir import Block, Function, Module, Op
 from spmd.ir.attributes import Attribute, DictAttr, IntegerAttr
 from spmd.types import I32, FunctionType

@@ -9,8 +9,8 @@ from collectives.explain import cost
 from collectives.grid import ProcessGrid
 from spmd.analysis.collectives import DESCRIPTIONS
 from spmd.analysis.grid import grid_of
-from spmd.analysis.process_groups import given_groups
 from spmd.dialects.core import Trait, has_trait
+from spmd.dialects.mesh_groups import given_groups
 from spmd.ir import Module, Op
 from spmd.support.arrays import Array
 

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jax.sharding import AbstractMesh, NamedSharding
+from jax.sharding import AbstractMesh, AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 from mpi4py import MPI
 from tqdm import tqdm
@@ -23,7 +23,7 @@ import spmd.jax
 from spmd import checkpoint
 
 WORLD = MPI.COMM_WORLD
-MESH = AbstractMesh((2, 2), ("data", "model"))
+MESH = AbstractMesh((2, 2), ("data", "model"), axis_types=(AxisType.Auto,) * 2)
 LAYERS, WIDTH, HEADS, HIDDEN, LENGTH, BATCH = 2, 64, 4, 256, 64, 16
 
 TEXT = np.frombuffer((Path(__file__).parents[2] / "README.md").read_bytes(), np.uint8).astype(np.int32)

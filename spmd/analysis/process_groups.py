@@ -5,24 +5,16 @@ Source: StableHLO specification, "Collective ops" (strategies, replica groups, m
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from functools import lru_cache
-from itertools import pairwise
-from math import prod
-from typing import Any
 
 import numpy as np
 
 from collectives.errors import GroupError
 from collectives.grid import Groups, ProcessGrid, cross_replica, permute_pairs
 from collectives.operations import strategy
-from spmd.dialects.sdy_attributes import Mesh as SdyMesh
-from spmd.dialects.structs import AxisRefAttr, MeshAttr, MeshAxisAttr, ReplicaGroupMeshAxesAttr
+from spmd.dialects.mesh_groups import given_groups
 from spmd.errors import CollectiveError, Diagnostic
 from spmd.ir import Module, Op
-from spmd.ir.attributes import DenseAttr, SymbolRefAttr
-from spmd.support.arrays import Array
-from spmd.types import I64, TensorType
 
 
 def process_groups(op: Op, grid: ProcessGrid, module: Module) -> Groups:
@@ -81,73 +73,3 @@ def channel_id(op: Op) -> int:
     """The op's channel; 0 when it has none."""
     handle = op.attributes.get("channel_handle")
     return 0 if handle is None else int(handle.handle)
-
-
-def given_groups(op: Op, module: Module) -> Array:
-    """The groups that `op` is given, of int64, each a row (filled up with -1); those of mesh axes worked out."""
-    groups = op["replica_groups"]
-    return _mesh_groups(groups, module) if isinstance(groups, ReplicaGroupMeshAxesAttr) else groups
-
-
-def inline_meshes(ops: Iterable[Op], module: Module) -> None:
-    """Set the mesh itself in `replica_groups` that name one of `module`, in `ops` and in their regions.
-
-    Such groups mean the same in a module without that symbol. Raises CollectiveError for a mesh that `module` lacks.
-    """
-    for op in (inner for outer in ops for inner in outer.walk()):
-        groups = op.attributes.get("replica_groups")
-        if isinstance(groups, ReplicaGroupMeshAxesAttr) and isinstance(groups.mesh, SymbolRefAttr):
-            try:
-                axes, ids = _mesh(groups, module)
-            except GroupError as error:
-                raise CollectiveError(Diagnostic(op.location, f"replica_groups: {error}", op.name)) from None
-            in_order = np.array_equal(ids, np.arange(ids.size))
-            listed = None if in_order else DenseAttr(np.asarray(ids, np.int64), TensorType((ids.size,), I64))
-            mesh = MeshAttr(tuple(MeshAxisAttr(name, size) for name, size in axes), listed)
-            op.attributes = {**op.attributes, "replica_groups": ReplicaGroupMeshAxesAttr(mesh, groups.axes)}
-
-
-def _mesh_groups(groups: ReplicaGroupMeshAxesAttr, module: Module) -> Array:
-    """Rows of device ids that differ along the given axes alone, in the order of these axes (the last one minor)."""
-    axes, devices = _mesh(groups, module)
-    axis_refs = [axis for axis in groups.axes.elements if isinstance(axis, AxisRefAttr)]
-    parts = [part for name, size in axes for part in _parts(name, size, axis_refs)]
-    shape = [size for _, _, size in parts]
-    moved = []
-    for axis in axis_refs:
-        pre, size = (axis.sub_axis_info.pre_size, axis.sub_axis_info.size) if axis.sub_axis_info else (1, None)
-        if axis.name not in dict(axes):
-            raise GroupError(f"the mesh has no axis {axis.name!r}")
-        size = dict(axes)[axis.name] if size is None else size
-        moved += [i for i, (name, before, _) in enumerate(parts) if name == axis.name and pre <= before < pre * size]
-    kept = [i for i in range(len(parts)) if i not in moved]
-    count = prod(shape[i] for i in moved)
-    return devices.reshape(shape).transpose([*kept, *moved]).reshape(-1, count)
-
-
-def _parts(name: str, size: int, axis_refs: list[AxisRefAttr]) -> list[tuple[str, int, int]]:
-    """Axis `name` cut wherever a sub-axis begins or ends: (name, size of what is before, size) of each part."""
-    cuts = {1, size}
-    for axis in axis_refs:
-        if axis.name == name and axis.sub_axis_info is not None:
-            pre = axis.sub_axis_info.pre_size
-            cuts |= {pre, pre * axis.sub_axis_info.size}
-    ends = sorted(cuts)
-    if any(after % before for before, after in pairwise(ends)):
-        raise GroupError(f"the sub-axes of {name!r}, of size {size}, do not divide it")
-    return [(name, before, after // before) for before, after in pairwise(ends)]
-
-
-def _mesh(groups: ReplicaGroupMeshAxesAttr, module: Module) -> tuple[list[tuple[str, int]], Array]:
-    """The mesh's axes as (name, size), and its device ids."""
-    mesh: Any = groups.mesh
-    if isinstance(mesh, SymbolRefAttr):
-        mesh_op = module.symbols.get(mesh.root)
-        if mesh_op is None or not isinstance(mesh_op.attributes.get("mesh"), (MeshAttr, SdyMesh)):
-            raise GroupError(f"there is no mesh @{mesh.root}")
-        mesh = mesh_op.attributes["mesh"]
-    axes = [(axis.name, axis.size) for axis in getattr(mesh.axes, "elements", mesh.axes)]
-    ids = mesh.device_ids
-    count = prod(size for _, size in axes)
-    device_ids = np.ravel(() if ids is None else getattr(ids, "array", ids))
-    return axes, device_ids if device_ids.size else np.arange(count)

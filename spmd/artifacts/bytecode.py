@@ -42,8 +42,12 @@ def read_bytecode(data: Buffer, name: str = "<bytes>") -> Module:
 _FORMATS: tuple[tuple[Version, int], ...] = (((0, 15), 6), ((0, 14), 4), ((0, 12), 3), ((0, 10), 1), ((0, 9), 0))
 
 
-def write_bytecode(module: Module, *, version: int = s.NEWEST, producer: str = "spmd") -> bytes:
-    """The module as MLIR bytecode, in the ops that it has; `version` is that of the format, 0 to 6."""
+def write_bytecode(module: Module, *, version: int = s.DURABLE, producer: str = "spmd") -> bytes:
+    """Return the module as MLIR bytecode with its own ops; `version` is that of the format, 0 to 6.
+
+    Versions 5 and 6 are read by releases of StableHLO alone whose ops have the attributes that are declared here, those
+    of VHLO 1.20 and later.
+    """
     return _written(module, Numbering(version), producer)
 
 

@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 from spmd.artifacts import sections as s
 from spmd.artifacts.encodings.fields import ATTRIBUTE, OPTIONAL_ATTRIBUTE, Version
-from spmd.artifacts.kinds import ADDED
 from spmd.artifacts.numbering import MIXED, PLAIN, PORTABLE, Numbering
 from spmd.artifacts.stream import ByteWriter
 from spmd.artifacts.vhlo.convert import fault, to_vhlo
@@ -203,8 +202,6 @@ class IrWriter:
     def _properties(self, op: Op, spelled: _Spelled) -> bytes:
         entry = self._numbering.entry(spelled.spelling)
         names = sorted(spelled.inherent) if spelled.spelling else _declared_names(op)
-        late = () if spelled.spelling else ADDED.get(op.name, ())
-        names = [name for name in names if name in spelled.inherent or name not in late]
         segments = _segments(op)
         for name in names:
             if name in SEGMENTS:

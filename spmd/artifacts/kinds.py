@@ -160,9 +160,8 @@ def _declared(definition: OpDef, entry: EntryReader, version: int) -> dict[str, 
     return properties
 
 
-#: Attributes that ops have been given since they were first kept so, the latest first. Where one is left out, neither
-#: is it written, so that readers who do not know of it can read the others.
-ADDED: dict[str, tuple[str, ...]] = {
+#: Attributes that were added to ops after the first release with properties, the latest first: older files lack them.
+_ADDED: dict[str, tuple[str, ...]] = {
     "chlo.top_k": ("is_stable",),
     "sdy.all_reduce": ("reduction_op",),
     "sdy.reduce_scatter": ("reduction_op",),
@@ -173,7 +172,7 @@ ADDED: dict[str, tuple[str, ...]] = {
 
 def _absent(definition: OpDef, entry: EntryReader) -> tuple[str, ...]:
     """The attributes that the producer did not know of: there are as many references as it knew attributes."""
-    added = ADDED.get(definition.name)
+    added = _ADDED.get(definition.name)
     if added is None:
         return ()
     start, count = entry.position, 0

@@ -13,6 +13,9 @@ from spmd.errors import ByteLocation, ParseError
 
 MAGIC = b"ML\xefR"
 NEWEST = 6
+#: The newest version that does not depend on how a dialect declares its ops: from the next one on, an op's properties
+#: are written in the order of its declaration, and readers refuse those of a declaration with more or fewer attributes.
+DURABLE = 4
 DIALECT_VERSIONS, LAZY_REGIONS, USE_ORDERS, NO_UNKNOWN_LOCATIONS, PROPERTIES_APART = 1, 2, 3, 4, 5
 SEGMENTS_AS_PROPERTIES = 6
 

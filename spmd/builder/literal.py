@@ -168,7 +168,10 @@ _WORDS = {"true": "1", "false": "0"}
 def parse_values(text: str, shape: Shape) -> Array:
     """The array of `shape` that HLO's `text` gives; ValueError when the number of values or a value is wrong."""
     if "..." in text:
-        raise ValueError(f"the values of a constant of shape {shape} are left out ({{...}}): print large constants")
+        raise ValueError(
+            f"the values of a constant of shape {shape} are left out ({{...}}): print large constants, by XLA's "
+            "HloPrintOptions.print_large_constants or --xla_dump_large_constants"
+        )
     text = re.sub(r"/\*.*?\*/", "", text)
     dtype = shape.element_type()
     if dtype.kind == "c":

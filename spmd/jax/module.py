@@ -11,9 +11,9 @@ from jax.stages import Lowered
 
 from partitioner.gspmd import parse_sharding
 from spmd.analysis.custom_calls import PYTHON_CALLBACK
-from spmd.analysis.process_groups import inline_meshes
 from spmd.analysis.shardings import GSPMD_NAME
 from spmd.backends.custom_calls import register_custom_call
+from spmd.dialects.mesh_groups import inline_meshes
 from spmd.dialects.sdy_attributes import SHARDING_NAME
 from spmd.errors import UsageError
 from spmd.io.reading import parse

@@ -242,7 +242,7 @@ class JittedFunction:
         if compiled.is_global and compiled.processes < there:
             raise UsageError(
                 f"{misfit}: a mesh of jax.devices() is of this process's own devices; one of all ranks is made as "
-                "jax.sharding.AbstractMesh(sizes, names)"
+                "jax.sharding.AbstractMesh(sizes, names, axis_types)"
             )
         or_here = "" if compiled.is_global else ", or run all of them here with spmd.jax.simulate"
         raise UsageError(f"{misfit}; start it with `spmd launch -n {compiled.processes}`{or_here}")

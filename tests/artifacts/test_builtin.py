@@ -1,6 +1,8 @@
 """MLIR's own attributes and types: whatever the reference writes is read, and what is written it reads back."""
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 import spmd
 from spmd.artifacts.bytecode import write_bytecode
@@ -16,6 +18,14 @@ ATTRIBUTES = (
     "strided<[2, ?], offset: 3>",
     "affine_set<(d0) : (d0 - 1 == 0, d0 >= 0)>",
     "affine_map<(d0, d1)[s0] -> (d0 ceildiv 8, d1 - s0)>",
+    "affine_map<(d0, d1) -> (d0, d1)>",
+    "affine_map<(d0, d1, d2) -> (d2, d0)>",
+    "affine_map<(d0, d1) -> (d1, d0)>",
+    "affine_map<(d0, d1) -> (d0, 0)>",
+    "affine_map<() -> ()>",
+    "strided<[]>",
+    "strided<[?, -3], offset: ?>",
+    "affine_set<(d0)[s0, s1] : (d0 - s0 >= 0, s1 == 0, d0 mod 4 - 2 == 0)>",
     "array<f8E5M2: 1.000000e+00>",
     '"a string" : i32',
     "123456789012345678901234567890 : i128",
@@ -68,6 +78,35 @@ def test_elements_that_no_array_holds_are_kept(type: str) -> None:
     read = spmd.parse(reference.bytecode(program, 6))
     assert reference.text_of(write_bytecode(read)) == reference.text_of(program.encode())
     assert reference.text_of(write_bytecode(spmd.parse(program))) == reference.text_of(program.encode())
+
+
+_LEAF = st.sampled_from(["d0", "d1", "s0", "s1", "-2", "-1", "0", "1", "3"])
+_EXPRESSION = st.recursive(
+    _LEAF,
+    lambda part: st.one_of(
+        st.builds("({} {} {})".format, part, st.sampled_from("+-"), part),
+        st.builds("({} {} {})".format, part, st.sampled_from(["*", "mod", "floordiv", "ceildiv"]), st.integers(1, 9)),
+        st.builds("(-{} * {})".format, part, st.sampled_from(["s0", "-1", "3", "-4"])),
+    ),
+    max_leaves=8,
+)
+
+
+def _settled(program: str) -> str:
+    """The program as MLIR prints it, again and again until it stays: d0 + (d0 + d1), d0 + d0 + d1, d0 * 2 + d1."""
+    printed = reference.text_of(program.encode())
+    return program if printed == program else _settled(printed)
+
+
+@given(st.lists(_EXPRESSION, max_size=3))
+@example(["d0 + (d0 + d1)"])
+def test_affine_maps_are_printed_as_mlir_prints_them(results: list[str]) -> None:
+    """Parentheses stand where they are needed, and what is added with a minus is subtracted."""
+    program = _settled(f'"my.op"() {{x = affine_map<(d0, d1)[s0, s1] -> ({", ".join(results)})>}} : () -> ()')
+    data = reference.bytecode(program, 6)
+    printed, module = reference.text_of(data), spmd.parse(data)
+    assert printed.splitlines()[0] == f"#map = {attribute_of(module).text}"  # type: ignore[attr-defined]
+    assert reference.text_of(write_bytecode(module)) == printed
 
 
 def test_distinct_attributes_stay_distinct() -> None:

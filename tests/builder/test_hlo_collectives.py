@@ -75,21 +75,17 @@ def test_what_is_written_does_the_same(name: str, count: int) -> None:
         np.testing.assert_array_equal(one, other)
 
 
-@pytest.mark.parametrize(
-    ("name", "attributes", "reason"),
-    [
-        (
-            "collective_broadcast",
-            "{replica_groups = #stablehlo.replica_group_mesh_axes<mesh = #stablehlo.mesh<axes = "
-            '[<name = "x", size = 2>]>, axes = [#stablehlo.axis_ref<name = "x">]>}',
-            "axes of a mesh",
-        ),
-        ("collective_reduce", f"{ADD} {{{GROUPS}}}", "cannot express this op"),
-    ],
-)
-def test_what_hlo_text_has_not_is_refused(name: str, attributes: str, reason: str) -> None:
-    with pytest.raises(spmd.VerificationError, match=f"stablehlo.{name}.*{reason}"):
-        print_hlo(program(name, attributes, "tensor<4x6xf32>"))
+@pytest.mark.parametrize(("axes", "expected"), [("x", "{{0,2},{1,3}}"), ("y", "{{0,1},{2,3}}")])
+def test_groups_along_the_axes_of_a_mesh_are_written_as_lists(axes: str, expected: str) -> None:
+    mesh = '#stablehlo.mesh<axes = [<name = "x", size = 2>, <name = "y", size = 2>]>'
+    groups = f'#stablehlo.replica_group_mesh_axes<mesh = {mesh}, axes = [#stablehlo.axis_ref<name = "{axes}">]>'
+    text = print_hlo(program("collective_broadcast", f"{{replica_groups = {groups}}}", "tensor<4x6xf32>"))
+    assert f"replica_groups={expected}" in text
+
+
+def test_what_hlo_text_has_not_is_refused() -> None:
+    with pytest.raises(spmd.VerificationError, match=r"stablehlo.collective_reduce.*cannot express this op"):
+        print_hlo(program("collective_reduce", f"{ADD} {{{GROUPS}}}", "tensor<4x6xf32>"))
 
 
 def test_a_root_that_is_told_while_running_is_refused() -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import spmd
-from spmd.analysis.process_groups import given_groups
+from spmd.dialects.mesh_groups import given_groups
 from tests.jax_programs import close
 
 jax = pytest.importorskip("jax")

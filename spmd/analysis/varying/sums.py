@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from spmd.analysis.constants import constant_scalar
 from spmd.analysis.reducers import monoid_of
 from spmd.analysis.varying.analysis import Analysis
@@ -12,7 +10,8 @@ from spmd.analysis.varying.findings import Kind
 from spmd.analysis.varying.partitions import Partition
 from spmd.analysis.varying.reasons import argument_text
 from spmd.analysis.varying.sources import depends_on_data
-from spmd.ir import Op, Value
+from spmd.dialects.mesh_groups import given_groups
+from spmd.ir import Module, Op, Value
 
 #: Ops that hand a value's elements on, moved or in another type; the sum's share is found by way of them.
 _HANDING_ON = frozenset(
@@ -41,7 +40,8 @@ def check_sums(analysis: Analysis, events: list[Event]) -> None:
             if repeated is None:
                 continue
             users = _users(analysis) if users is None else users
-            if not (_is_share(repeated, size) or _is_divided(meeting.op.results[at], size, users)):
+            module, result = analysis.module, meeting.op.results[at]
+            if not (_is_share(repeated, size, module) or _is_divided(result, size, users, module)):
                 analysis.report(Kind.REPEATED_SUM, meeting.op, _text(analysis, operand, repeated, size), certain=False)
 
 
@@ -65,7 +65,8 @@ def _repeated(analysis: Analysis, meeting: Meeting, operand: Value, part: Partit
             terms += op.operands
     for term in terms[1:]:
         same = not meeting.groups.apart(analysis.fact(term).may, None)
-        if same and depends_on_data(term) and not _is_share(term, meeting.groups.members.shape[1]):
+        size = meeting.groups.members.shape[1]
+        if same and depends_on_data(term) and not _is_share(term, size, analysis.module):
             return term
     return None
 
@@ -77,7 +78,7 @@ def _handed_on(value: Value) -> Value:
     return value
 
 
-def _is_share(value: Value, size: int) -> bool:
+def _is_share(value: Value, size: int, module: Module) -> bool:
     """Whether `value` is one of `size` shares: then their sum is what was divided. A mean is no share."""
     op = _handed_on(value).defining_op
     if op is None or op.name not in ("stablehlo.divide", "stablehlo.multiply"):
@@ -85,8 +86,8 @@ def _is_share(value: Value, size: int) -> bool:
     if any(of is not None and of.name in _SUMS for of in (_handed_on(each).defining_op for each in op.operands)):
         return False
     if op.name == "stablehlo.divide":
-        return _is(op.operands[1], size)
-    return any(_is(operand, 1 / size) for operand in op.operands)
+        return _is(op.operands[1], size, module)
+    return any(_is(operand, 1 / size, module) for operand in op.operands)
 
 
 def _text(analysis: Analysis, operand: Value, repeated: Value, size: int) -> str:
@@ -107,29 +108,28 @@ def _users(analysis: Analysis) -> dict[Value, list[Op]]:
     return users
 
 
-def _is_divided(value: Value, size: int, users: dict[Value, list[Op]]) -> bool:
+def _is_divided(value: Value, size: int, users: dict[Value, list[Op]], module: Module) -> bool:
     """Whether each use of `value` divides it by `size`: then it is a mean."""
     uses = users.get(value, [])
-    return bool(uses) and all(_divides(op, value, size, users) for op in uses)
+    return bool(uses) and all(_divides(op, value, size, users, module) for op in uses)
 
 
-def _divides(op: Op, value: Value, size: int, users: dict[Value, list[Op]]) -> bool:
+def _divides(op: Op, value: Value, size: int, users: dict[Value, list[Op]], module: Module) -> bool:
     if op.name in _HANDING_ON:
-        return all(_is_divided(result, size, users) for result in op.results)
+        return all(_is_divided(result, size, users, module) for result in op.results)
     if op.name == "stablehlo.divide" and op.operands[0] is value:
-        return _is(op.operands[1], size)
+        return _is(op.operands[1], size, module)
     if op.name == "stablehlo.multiply":
-        return any(other is not value and _is(other, 1 / size) for other in op.operands)
+        return any(other is not value and _is(other, 1 / size, module) for other in op.operands)
     return False
 
 
-def _is(value: Value, number: float) -> bool:
+def _is(value: Value, number: float, module: Module) -> bool:
     """Whether `value` is the constant `number`, in its type's precision."""
     value, times = _handed_on(value), 1
     op = value.defining_op
     if op is not None and op.name == _SUMS[0]:  # of a constant: how many processes there are
-        groups = op["replica_groups"]
-        value, times = op.operands[0], groups.shape[1] if isinstance(groups, np.ndarray) and _is_sum(op) else 1
+        value, times = op.operands[0], given_groups(op, module).shape[1] if _is_sum(op) else 1
     scalar = constant_scalar(value)
     if scalar is None or scalar.dtype.kind not in "iuf":
         return False

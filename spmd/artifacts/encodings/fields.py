@@ -175,6 +175,11 @@ OPTIONAL_ATTRIBUTE = Simple(_read_optional_attribute, _write_optional_attribute)
 ATTRIBUTES = ListOf(ATTRIBUTE)
 
 
+def unwritten(writer: EntryWriter, value: object) -> None:
+    """Stand for the writing of a field that is only read."""
+    raise NotImplementedError("what is kept as text is written as text")
+
+
 def expect(value: object, *classes: type) -> FieldValue:
     """`value`, known to be of one of `classes`; ValueError otherwise."""
     if not isinstance(value, classes):

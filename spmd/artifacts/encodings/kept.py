@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from spmd import types as t
+from spmd.artifacts.encodings import affine
 from spmd.artifacts.encodings.fields import (
     ATTRIBUTE,
     BOOL,
@@ -11,10 +12,10 @@ from spmd.artifacts.encodings.fields import (
     VARINT,
     EncodingTable,
     EntryReader,
-    EntryWriter,
     ListOf,
     Simple,
     expect,
+    unwritten,
 )
 from spmd.artifacts.text import parse_type
 from spmd.ir.attributes import Attribute, DenseAttr, OpaqueAttr, UnitAttr
@@ -46,10 +47,6 @@ def _read_distinct(reader: EntryReader) -> Attribute:
     return OpaqueAttr(f"distinct[{number}]<{'' if isinstance(value, UnitAttr) else format_attribute(value)}>")
 
 
-def _unwritten(writer: EntryWriter, value: object) -> None:
-    raise NotImplementedError("what is kept as text is written as text")
-
-
 def _size(size: int | None) -> str:
     return "?" if size is None else str(size)
 
@@ -78,9 +75,10 @@ _FLOATS = (
 
 def declare(attributes: EncodingTable, types: EncodingTable) -> None:
     """Adds the codes to MLIR's own; none of them is written."""
-    attributes.reading(19, Simple(_read_strings, _unwritten), make=lambda text: text)
+    attributes.reading(19, Simple(_read_strings, unwritten), make=lambda text: text)
     attributes.reading(20, TYPE, ATTRIBUTE, ATTRIBUTE, make=_sparse)
-    attributes.reading(21, Simple(_read_distinct, _unwritten), make=lambda text: text)
+    attributes.reading(21, Simple(_read_distinct, unwritten), make=lambda text: text)
+    affine.declare(attributes)
     types.reading(16, TYPE, make=_unranked_buffer)
     types.reading(17, ATTRIBUTE, TYPE, make=_unranked_buffer_in)
     types.reading(19, SHAPE, TYPE, make=vector_of)

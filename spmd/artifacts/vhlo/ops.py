@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 from spmd.artifacts.encodings.fields import Version
 
-#: The versions that can be read and written.
+#: The versions that can be read and written. 1.21 and 1.22 (jaxlib 0.12) have the ops, attributes and types of 1.20.
 OLDEST: Version = (0, 9)
-CURRENT: Version = (1, 20)
+CURRENT: Version = (1, 22)
 
 _CONV = (
     "lhs_dilation rhs_dilation window_strides window_reversal input_batch_dimension input_feature_dimension "

@@ -5,8 +5,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 
-import numpy as np
-
 from collectives.operations import AllGather, AllToAll, Operation, ReduceScatter, ReducingOperation
 from spmd.builder import ops
 from spmd.builder.hlo.groups import Groups, parse_groups
@@ -16,7 +14,9 @@ from spmd.builder.hlo.reader import split
 from spmd.builder.shape import Shape
 from spmd.builder.xla_op import OPERATIONS, XlaOp
 from spmd.dialects import OPS
-from spmd.ir import AttributeValue, Op, Value
+from spmd.dialects.mesh_groups import given_groups
+from spmd.ir import Op, Value
+from spmd.support.arrays import Array
 
 # --- read ------------------------------------------------------------------------------------------------------------
 
@@ -123,7 +123,7 @@ def _attributes(body: Body, op: Op) -> list[str]:
     channel = op["channel_handle"]
     attributes = [] if channel is None else [f"channel_id={channel.handle}"]
     if "replica_groups" in declared:
-        attributes.append("replica_groups=" + _groups_text(op["replica_groups"]))
+        attributes.append("replica_groups=" + _groups_text(given_groups(op, body.printer.module)))
     if "source_target_pairs" in declared:
         attributes.append("source_target_pairs=" + pairs_text(op))
     if "use_global_device_ids" in declared and op["use_global_device_ids"]:
@@ -133,9 +133,7 @@ def _attributes(body: Body, op: Op) -> list[str]:
     return attributes
 
 
-def _groups_text(groups: AttributeValue) -> str:
-    if not isinstance(groups, np.ndarray):
-        raise ValueError("groups along the axes of a mesh cannot be written")
+def _groups_text(groups: Array) -> str:
     return "{" + ",".join(integers(n for n in row if n >= 0) for row in groups.tolist()) + "}"
 
 

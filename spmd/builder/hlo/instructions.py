@@ -45,7 +45,6 @@ _DIRECT: dict[str, Make] = {
     "transpose": lambda call: ops.Transpose(call.operand(), call.integers("dimensions")),
     "reverse": lambda call: ops.Rev(call.operand(), call.integers("dimensions")),
     "concatenate": lambda call: ops.Concatenate(call.operands(), call.dimension("dimensions")),
-    "topk": lambda call: ops.TopK(call.operand(), call.integer("k"), call.flag("largest")),
     "get-dimension-size": lambda call: ops.GetDimensionSize(call.operand(), call.dimension("dimensions")),
     "fft": lambda call: ops.Fft(call.operand(), call.attribute("fft_type"), call.integers("fft_length")),
     "cholesky": lambda call: ops.Cholesky(call.operand(), call.flag("lower")),
@@ -59,7 +58,7 @@ INSTRUCTIONS.update(_DIRECT)
 @instruction("compare")
 def _compare(call: Call) -> XlaOp:
     name = call.attribute("direction").capitalize()
-    total = call.attribute("type", "") == "TOTALORDER"
+    total = call.attribute("type", "") == "TOTALORDER" or call.attribute("order", "") == "TOTAL"
     return OPERATIONS[name + ("TotalOrder" if total else "")](*call.operands(2))
 
 
@@ -99,6 +98,12 @@ def _pad(call: Call) -> XlaOp:
     text = call.attribute("padding")
     config = PaddingConfig([[int(n) for n in part.split("_")] for part in text.split("x")] if text else [])
     return ops.Pad(operand, value, config)
+
+
+@instruction("topk")
+def _top_k(call: Call) -> XlaOp:
+    call.flag("is_stable")  # of equal values the first come first, whether or not that is required
+    return ops.TopK(call.operand(), call.integer("k"), call.flag("largest"))
 
 
 @instruction("sort")
