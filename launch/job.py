@@ -27,7 +27,7 @@ from launch.hydra_banners import HydraBannerFilter
 from launch.lingering import SURE_SECONDS, Lingering
 from launch.listeners import Listeners
 from launch.mpi_start import MpiStart
-from launch.mpirun import LOOPBACK_ALONE, WITHOUT_NETWORK, Kind
+from launch.mpirun import LOOPBACK_ALONE, SESSION_VARIABLE, SESSIONS_VARIABLE, WITHOUT_NETWORK, Kind
 from launch.report_filter import ReportFilter
 from launch.silence import SilentHosts
 from launch.stopped import StoppedRanks, UnneededRanks
@@ -122,6 +122,7 @@ def _run_once(
             RunningJob(os.getpid(), growth.most, growth.host, reports).leave_note()
         recorded = os.environ.get(records.RECORDS_VARIABLE, str(records.folder_of_launcher()))
         environment = {
+            **_session(kind, reports),
             **local,
             **os.environ,
             records.RECORDS_VARIABLE: recorded,
@@ -159,6 +160,15 @@ def _run_once(
         output = Stream(printed, sys.stdout, *banners)
         job = _Job(process, messages, output, reports, beginning, watchers, lingering, listeners, written, patience)
         return job.finish(starts, elastic=ELASTIC_VARIABLE in added_environment, one_machine=one_machine)
+
+
+def _session(kind: Kind, folder: Path) -> dict[str, str]:
+    """The variable that puts the folder of Open MPI's launcher into the job's own, with which it is removed.
+
+    In the system's folder for temporary files it is named by the launcher's process id alone. One that a killed
+    launcher has left there stops the next launcher with that id: "The PMIx server's listener thread failed to start".
+    """
+    return {SESSION_VARIABLE: str(folder)} if kind == "openmpi" and SESSIONS_VARIABLE not in os.environ else {}
 
 
 @contextlib.contextmanager
@@ -261,8 +271,6 @@ class _Job:
             if started and start_of(process) == started:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(process, signal.SIGKILL)
-        if self._lingering is not None:
-            self._lingering.clean_up()
 
     def _reason_to_start_again(self, starts: int, status: int, *, crashed: bool) -> str | None:
         """Why an elastic job that has failed may be started again, if it may."""
@@ -345,7 +353,6 @@ class _Job:
         assert self._lingering is not None
         self._process.kill()
         self._process.wait()
-        self._lingering.clean_up()
         self._untold = set() if elastic else endings.ranks_without_ending(self._reports)
         return failure.EXIT_FAILURE if self._untold or any(self._reports.glob("rank-*.txt")) else 0
 

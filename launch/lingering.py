@@ -4,11 +4,8 @@ PRRTE 3.0 may free a job's record twice when several ranks end while others fail
 freed memory, handles no signals, and keeps the output streams of its parent open.
 """
 
-import shutil
-import tempfile
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 from collectives.processes import running_children
 
@@ -35,7 +32,3 @@ class Lingering:
         now = self._clock()
         self._since = now if self._since is None else self._since
         return self._had_ranks and now - self._since > self._sure
-
-    def clean_up(self) -> None:
-        """Removes the folder that the launcher, killed by now, would have removed at its end."""
-        shutil.rmtree(Path(tempfile.gettempdir()) / f"ompi.{self._launcher}", ignore_errors=True)

@@ -10,14 +10,14 @@ import pytest
 
 from collectives.failure import ELASTIC_VARIABLE
 from collectives.processes import running_children
-from launch import job, lingering
+from launch import job, lingering, mpirun
 from tests.clocks import Clock
 
 #: Starts a process that ends as it is given, makes a folder as Open MPI's does, and hears no signal.
 LAUNCHER = """
-import os, signal, subprocess, sys, tempfile, time
+import os, signal, subprocess, sys, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
-os.makedirs(os.path.join(tempfile.gettempdir(), f"ompi.{os.getpid()}", "1"))
+os.makedirs(os.path.join(os.environ["PRTE_MCA_prte_local_tmpdir_base"], f"ompi.{os.getpid()}", "1"))
 subprocess.run([sys.executable, "-c", sys.argv[1]])
 print("its ranks have ended", file=sys.stderr, flush=True)
 time.sleep(600)
@@ -103,3 +103,27 @@ def test_children_that_run() -> None:
         assert running_children(running.pid) == []
         running.communicate(b"\n")
     assert running_children(running.pid) is None
+
+
+def test_the_folder_of_the_launcher_lies_in_the_job_s_own_and_goes_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beside others it is named by the process id alone: one that a killed launcher has left stops a later one."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    said = tmp_path / "told"
+    makes = ["sh", "-c", f'mkdir "${mpirun.SESSION_VARIABLE}/ompi.$$" && echo "${mpirun.SESSION_VARIABLE}" > {said}']
+    assert job.run(makes, {}) == 0
+    base = Path(said.read_text().strip())
+    assert base.parent == tmp_path and not base.exists()
+
+
+@pytest.mark.parametrize("variable", [mpirun.SESSION_VARIABLE, mpirun.SESSIONS_VARIABLE])
+def test_the_user_says_where_the_folder_of_the_launcher_lies(
+    variable: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(variable, str(tmp_path / "mine"))
+    said = tmp_path / "told"
+    assert job.run(["sh", "-c", f'echo "${mpirun.SESSION_VARIABLE} ${variable}" > {said}'], {}) == 0
+    other = "" if variable == mpirun.SESSIONS_VARIABLE else str(tmp_path / "mine")
+    assert said.read_text() == f"{other} {tmp_path / 'mine'}\n"
