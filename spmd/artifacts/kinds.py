@@ -115,6 +115,8 @@ class OpKinds:
 def _check_known(full: str, asking: Asking) -> None:
     if full.startswith("vhlo.") and full not in VHLO_OPS:
         asking.fail(f"{full} is no operation of any version of VHLO that is known")
+    if (fault := core.name_fault(full)) is not None:
+        asking.fail(fault)
 
 
 def _kind(full: str, row: VhloOp | None, in_function: bool, attributes: dict[str, Attribute]) -> OpKind:

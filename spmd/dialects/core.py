@@ -23,6 +23,7 @@ A broken constraint then reads `(C2) size(start_indices) = ... = rank(operand), 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from enum import Enum, auto
@@ -354,3 +355,21 @@ def has_trait(op: Op, trait: Trait) -> bool:
 def dialects() -> set[str]:
     """Names of the dialects that have declared ops."""
     return {definition.dialect for definition in OPS.values()}
+
+
+_NAME = re.compile(r"[A-Za-z_][\w$\-]*(?:\.[\w$.\-]+)?", re.ASCII)
+
+
+def is_op_name(name: str) -> bool:
+    """Return whether `name` is spelled as the name of an op."""
+    return _NAME.fullmatch(name) is not None
+
+
+def name_fault(name: str) -> str | None:
+    """Return what is wrong with the full name of an op; None of a declared op, and of one of an unknown dialect."""
+    if name in OPS:
+        return None
+    if not is_op_name(name):
+        return f"{name[:80]!r} is no operation name"
+    dialect = name.partition(".")[0]
+    return f"{name} is no operation of the {dialect} dialect" if dialect in dialects() else None

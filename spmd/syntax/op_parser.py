@@ -5,7 +5,6 @@ Source: MLIR's language reference for the structure; spmd/syntax/assembly.py for
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from sys import intern
 from typing import NamedTuple
@@ -20,7 +19,6 @@ from spmd.syntax.lexer import OutOfTokens, TokenLocation, TokenPage
 from spmd.syntax.operand_parser import OperandParser, OperationState
 from spmd.syntax.scope import Scope
 
-_OP_NAME = re.compile(r"[A-Za-z_][\w$\-]*(?:\.[\w$.\-]+)?", re.ASCII)
 _FORMS: dict[str, AssemblyFormat] = {}
 
 
@@ -79,7 +77,7 @@ class OperationParser(OperandParser):
         """The pretty form that op name `token` has; None for the generic form; an error for anything else."""
         if token[:1] == '"':
             return None
-        if not _OP_NAME.fullmatch(token):
+        if not core.is_op_name(token):
             self.expected("an operation name")
         for name in (token, f"{self.default_dialect}.{token}", f"func.{token}", f"builtin.{token}"):
             definition = core.OPS.get(name)
@@ -89,9 +87,8 @@ class OperationParser(OperandParser):
                     self.fail(f'{name} has only the generic form: "{name}"(...) : (...) -> ...')
                 _FORMS[token] = form
                 return form
-        dialect = token.partition(".")[0]
-        if "." in token and dialect in self.dialects:
-            self.fail(f"{token} is no operation of the {dialect} dialect")
+        if "." in token and (fault := core.name_fault(token)) is not None:
+            self.fail(fault)
         self.fail(f"custom form of unknown operation '{token}': only its generic form can be read")
 
     def _result_names(self) -> list[str]:
@@ -190,12 +187,8 @@ class OperationParser(OperandParser):
         """`"dialect.op"(operands)[successors] <{properties}> ({regions}) {attributes} : type`."""
         name = self.parse_string()
         definition = core.OPS.get(name)
-        if definition is None:
-            dialect = name.partition(".")[0]
-            if not _OP_NAME.fullmatch(name):
-                self.fail(f"'{name[:80]}' is no operation name", self.position - 1)
-            if dialect in self.dialects:
-                self.fail(f"{name} is no operation of the {dialect} dialect", self.position - 1)
+        if definition is None and (fault := core.name_fault(name)) is not None:
+            self.fail(fault, self.position - 1)
         state = OperationState(name, definition, page, at)
         self.expect("(")
         self.parse_operand_list(state)

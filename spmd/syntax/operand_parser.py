@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from spmd import types as t
-from spmd.dialects import core
 from spmd.dialects.core import OpDef
 from spmd.errors import Diagnostic, Location, ParseError, Source
 from spmd.ir import AttributeValue, Block, Region, Value
@@ -67,7 +66,6 @@ class OperandParser(AttributeParser):
         self.values = Scope()
         self.shared = Shared()
         self.diagnostics: list[Diagnostic] = []
-        self.dialects = core.dialects()
         self.default_dialect = "builtin"
         self.blocks: dict[str, tuple[Block, int]] = {}
         self.page = TokenPage(self.stream, 0)

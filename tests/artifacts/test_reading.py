@@ -145,3 +145,18 @@ def test_constants_may_lie_anywhere_in_a_file(shift: int, backends: tuple[str, .
     weights = np.arange(300000, dtype=np.float32).reshape(3, 100000)
     np.testing.assert_allclose(product, x @ weights, rtol=1e-6)
     np.testing.assert_array_equal(negative, -weights)
+
+
+@pytest.mark.parametrize(
+    ("name", "other", "dialect"),
+    [(b"return", b"retupn", "func"), (b"multiply", b"multipla", "stablehlo"), (b"multiply", b"mult\xffply", "stablehlo")],
+)
+def test_an_op_that_its_dialect_does_not_have_is_refused(name: bytes, other: bytes, dialect: str) -> None:
+    module = spmd.parse("""func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> {
+      %0 = stablehlo.multiply %x, %x : tensor<2xf32>
+      return %0 : tensor<2xf32>
+    }""")
+    data = write_bytecode(module)
+    assert name in data
+    with pytest.raises(spmd.ParseError, match=rf"no operation of the {dialect} dialect|no operation name|UTF-8"):
+        spmd.parse(data.replace(name, other))
