@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from partitioner import ShardedType
@@ -33,6 +34,10 @@ class Box:
 
     start: tuple[int, ...]
     shape: tuple[int, ...]
+
+    def __str__(self) -> str:
+        sides = zip(self.start, self.shape, strict=True)
+        return "[" + ", ".join(f"{begin}:{begin + size}" for begin, size in sides) + "]"
 
     @property
     def size(self) -> int:
@@ -140,10 +145,33 @@ def writers(held: Sequence[Sequence[Box]], itemsizes: Sequence[int]) -> list[dic
 
 
 def check_cover(names: Sequence[str], shapes: Sequence[tuple[int, ...]], held: Sequence[Sequence[Box]]) -> None:
-    """CheckpointError unless the blocks of all processes make each array whole."""
+    """CheckpointError unless the blocks of all processes make each array whole, the same block or none in common."""
+    faults: dict[tuple[Shape, frozenset[Box]], str | None] = {}
     for leaf, (name, shape) in enumerate(zip(names, shapes, strict=True)):
-        count = sum(box.size for box in {boxes[leaf] for boxes in held})
-        if count != math.prod(shape):
-            raise CheckpointError(
-                f"{name}: the blocks of all processes have {count} elements, its shape {shape} has {math.prod(shape)}"
-            )
+        boxes = frozenset(held_by_one[leaf] for held_by_one in held)
+        key = shape, boxes
+        if key not in faults:
+            faults[key] = cover_fault(shape, boxes)
+        if fault := faults[key]:
+            raise CheckpointError(f"{name}: {fault}")
+
+
+def cover_fault(shape: Shape, boxes: Iterable[Box]) -> str | None:
+    """Return why `boxes` do not hold each element of an array of `shape` exactly once; None where they do.
+
+    Boxes without a common element whose sizes add up to the array's leave nothing out.
+    """
+    filled = [box for box in boxes if box.size]
+    # Sorted along the dimension that is cut most, a box meets those alone that begin before it ends there.
+    most_cut = max(range(len(shape)), key=lambda d: len({box.start[d] for box in filled}), default=None)
+    if most_cut is not None:
+        filled.sort(key=lambda box: (box.start[most_cut], box.start, box.shape))
+    starts = [0 if most_cut is None else box.start[most_cut] for box in filled]
+    for place, box in enumerate(filled):
+        end = len(filled) if most_cut is None else bisect_left(starts, box.start[most_cut] + box.shape[most_cut])
+        if met := next((other for other in filled[place + 1 : end] if box.meets(other)), None):
+            return f"the blocks {box} and {met} overlap, and are not the same block"
+    count, whole = sum(box.size for box in filled), math.prod(shape)
+    if count != whole:
+        return f"the blocks of all processes have {count} elements, its shape {shape} has {whole}"
+    return None

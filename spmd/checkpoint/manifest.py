@@ -15,7 +15,7 @@ from pathlib import Path
 
 from spmd.checkpoint import safetensors
 from spmd.checkpoint import tree as trees
-from spmd.checkpoint.blocks import Box
+from spmd.checkpoint.blocks import Box, cover_fault
 from spmd.checkpoint.safetensors import FilePart, Stored, dtype_name, dtype_of
 from spmd.errors import CheckpointError, DamagedCheckpointError
 from spmd.support.arrays import Tree
@@ -162,15 +162,16 @@ def _check(manifest: Manifest, stem: str) -> None:
     for scalar in (scalar for scalars in manifest.scalars for scalar in scalars):
         trees.check_structure(scalar, 0, 0)
     sizes = [dtype_of(leaf.dtype).itemsize for leaf in manifest.leaves]
-    covered = [0] * len(sizes)
+    covered: list[list[Box]] = [[] for _ in sizes]
     for part in manifest.parts:
         _expect(_PART_FILE.fullmatch(part.file) is not None, f"it names a file {part.file!r}")
         _expect(_is_size(part.size) and _is_size(part.header), f"{part.file} is described by no numbers")
         for block in part.blocks:
             _check_block(manifest, part, block, sizes)
-            covered[block.leaf] += block.box.size
-    for leaf, count in zip(manifest.leaves, covered, strict=True):
-        _expect(count == math.prod(leaf.shape), f"the blocks of {leaf.name} are not the whole array")
+            covered[block.leaf].append(block.box)
+    for leaf, boxes in zip(manifest.leaves, covered, strict=True):
+        fault = cover_fault(leaf.shape, boxes)
+        _expect(fault is None, f"the blocks of {leaf.name} are not the whole array: {fault}")
 
 
 def _check_block(manifest: Manifest, part: FilePart, block: Stored, itemsizes: Sequence[int]) -> None:
