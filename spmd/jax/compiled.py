@@ -13,6 +13,7 @@ from collectives.grid import ProcessGrid
 from partitioner import ShardedType, shard_array, unshard_array
 from spmd.errors import UsageError
 from spmd.ir import Module
+from spmd.jax import settings
 from spmd.jax.layouts import Cuts, Side, layouts_of, local_shape
 from spmd.jax.leaves import AbstractLeaf, data_shape, form_of, from_array, to_array, with_data
 from spmd.jax.local_arrays import ProcessLocalArray, part_of
@@ -46,6 +47,7 @@ class Compiled:
         self.is_global = lowered.is_global
         self.tree = tree
         self.static = static
+        self.settings = settings.current()
         self.forms = forms
         self.out_tree = lowered.out_tree
         self.out_forms = lowered.results

@@ -1,4 +1,4 @@
-"""The programs of one function: one for each tree of arguments, their forms, values of static ones, and axes."""
+"""The programs of one function: one for each tree of arguments, forms, values of static ones, axes and settings."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Generic, TypeVar
 import jax
 
 from spmd.errors import UsageError
+from spmd.jax import settings
 from spmd.jax.compiled import Compiled
 from spmd.jax.leaves import AbstractLeaf, names_of
 from spmd.jax.process_view import Axes
@@ -28,7 +29,7 @@ class Programs(Generic[_Kind]):
 
     def of(self, forms: Forms, tree: Tree, static: tuple[Tree, ...], axes: Axes, names: Sequence[str]) -> _Kind:
         """The program for arguments of these forms, whole arrays or, in the global view, blocks of earlier ones."""
-        key = (tree, forms, static, axes)
+        key = (tree, forms, static, axes, settings.current())
         program = self._programs.get(key)
         if program is None:
             known = self._of_blocks(forms, tree, static, names)
@@ -58,7 +59,7 @@ class Programs(Generic[_Kind]):
         """What was compiled for whole arrays of which some of these are blocks."""
         for program in reversed(self._programs.values()):
             is_same = program.is_global and program.tree == tree and program.static == static
-            if is_same and program.cuts.fits(forms, names):
+            if is_same and program.settings == settings.current() and program.cuts.fits(forms, names):
                 return program
         return None
 

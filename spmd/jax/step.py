@@ -13,6 +13,7 @@ import numpy as np
 
 from spmd.errors import ExecutionError, UsageError
 from spmd.ir import Module
+from spmd.jax import settings
 from spmd.jax.checking import carried, check, result_leaves
 from spmd.jax.compiled import Compiled
 from spmd.jax.leaves import AbstractLeaf, form_of
@@ -47,7 +48,8 @@ class Declared:
 class JittedFunction:
     """What `spmd.jax.jit` makes of a function: call it with this process's trees.
 
-    It is compiled once for each tree of arguments, their shapes and dtypes, and each value of static arguments.
+    It is compiled once for each tree of arguments, their shapes and dtypes, each value of static arguments, and JAX's
+    settings (x64, promotion, precision, ...).
     """
 
     def __init__(
@@ -91,7 +93,7 @@ class JittedFunction:
         if self._has_statics:
             args, kwargs, static = self._statics.split(args, kwargs)
         last = self._last
-        if last is not None and static == last.static and self._last_generation == world.generation:
+        if last is not None and static == last.static and self._is_current(last):
             try:
                 leaves = last.flatten((args, kwargs))
             except OTHER_STRUCTURE:
@@ -106,6 +108,10 @@ class JittedFunction:
                     if last.is_for(leaves):
                         raise
         return self._anew(args, kwargs, static)
+
+    def _is_current(self, last: Compiled) -> bool:
+        """Whether ranks and settings of JAX are those that `last` was compiled with."""
+        return self._last_generation == world.generation and last.settings == settings.current()
 
     def __get__(self, instance: object, owner: type | None = None) -> Tree:
         """Binds the function as a method where it is defined in a class."""
