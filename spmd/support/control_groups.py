@@ -6,6 +6,7 @@ Sources: cgroups(7); the kernel's cgroup-v2 documentation, memory and cpu contro
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 
 from collectives.system import IS_LINUX
@@ -15,29 +16,36 @@ ROOT = Path("/sys/fs/cgroup")
 OF_PROCESS = Path("/proc/self/cgroup")
 
 
-def folders(controller: str) -> Iterator[Path]:
+def folders(controller: str) -> tuple[Path, ...]:
     """The folder of each group that this process is in for `controller`, from its own up, of either version."""
     if not IS_LINUX:
-        return
+        return ()
     try:
-        lines = OF_PROCESS.read_text().splitlines()
+        text = OF_PROCESS.read_text()
     except OSError:
-        lines = []
-    seen = {ROOT, ROOT / controller}
-    for line in lines:
+        text = ""
+    return _folders(ROOT, text, controller)
+
+
+@lru_cache(maxsize=16)
+def _folders(mount: Path, of_process: str, controller: str) -> tuple[Path, ...]:
+    """The folders below `mount` of a process that `of_process`, the text of its file, is of: each compilation reads
+    the limits of them several times."""
+    found = dict.fromkeys(_inner(mount, of_process, controller))
+    return (*(folder for folder in found if folder not in (mount, mount / controller)), mount, mount / controller)
+
+
+def _inner(mount: Path, of_process: str, controller: str) -> Iterator[Path]:
+    for line in of_process.splitlines():
         _, _, rest = line.partition(":")
         controllers, _, path = rest.partition(":")
-        root = ROOT / controller if controller in controllers.split(",") else ROOT if not controllers else None
+        root = mount / controller if controller in controllers.split(",") else mount if not controllers else None
         if root is None or ".." in path.split("/"):
             continue  # another controller's, or a group outside this container
         inside = root / path.lstrip("/")
         while inside != root:
-            if inside not in seen:
-                seen.add(inside)
-                yield inside
+            yield inside
             inside = inside.parent
-    yield ROOT
-    yield ROOT / controller
 
 
 def number(file: Path) -> int | None:
