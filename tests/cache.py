@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import shutil
 import sys
 import tempfile
 from collections.abc import Callable
@@ -20,6 +21,10 @@ from spmd.compiler.pipeline import cache_key
 
 #: The folder of this run, for the processes that its tests start.
 RUN_VARIABLE = "SPMD_TEST_CACHE"
+PREFIX = "spmd-tests-cache-"
+#: A file system in memory, and the bytes that are free in it where it is used: ranks share it. To write thousands of
+#: small files to a disk and remove them takes minutes on some.
+_IN_MEMORY, _LEAST_FREE = "/dev/shm", 4 << 30
 _FOLDER: pytest.StashKey[tempfile.TemporaryDirectory[str]] = pytest.StashKey()
 _NUMBERS = itertools.count()
 #: By the MonkeyPatch that did it: what stands in place of attributes of the project's modules and classes.
@@ -29,7 +34,7 @@ _replaced: dict[int, list[str]] = {}
 def begin(config: pytest.Config) -> None:
     """Makes the folder of this run, unless this pytest was started by one that has; notes what tests replace."""
     if RUN_VARIABLE not in os.environ:
-        config.stash[_FOLDER] = folder = tempfile.TemporaryDirectory(prefix="spmd-tests-cache-")
+        config.stash[_FOLDER] = folder = tempfile.TemporaryDirectory(prefix=PREFIX, dir=_place())
         os.environ[RUN_VARIABLE] = folder.name
     programs, bytecode = (os.path.join(os.environ[RUN_VARIABLE], name) for name in ("programs", "bytecode"))
     os.environ["SPMD_CACHE_DIR"] = programs
@@ -39,6 +44,13 @@ def begin(config: pytest.Config) -> None:
     cache_key.PARTS["replaced by a test"] = lambda module, function, options: list(_replaced.values())
     pytest.MonkeyPatch.setattr = _noting(pytest.MonkeyPatch.setattr)  # type: ignore[method-assign]
     pytest.MonkeyPatch.undo = _forgetting(pytest.MonkeyPatch.undo)  # type: ignore[method-assign]
+
+
+def _place() -> str | None:
+    """The folder for the run's own; None for the usual one of temporary files."""
+    if not os.access(_IN_MEMORY, os.W_OK) or shutil.disk_usage(_IN_MEMORY).free < _LEAST_FREE:
+        return None
+    return _IN_MEMORY
 
 
 def end(config: pytest.Config) -> None:

@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from collectives.processes import end_with_parent
+from tests.cache import PREFIX
 from tests.cluster import remote
 
 ROOT = Path(__file__).parents[2]
@@ -96,9 +97,10 @@ class NetworkHost:
         self._shell.wait()
 
     def files(self) -> set[str]:
-        """What stands in the host's folders for temporary files and shared memory."""
+        """What stands in the host's folders for temporary files and shared memory, but for what tests keep there."""
+        kept = ("-name", f"{PREFIX}*", "-prune", "-o", "-type", "f", "-print")
         listed = subprocess.run(
-            self.shell("find", "/dev/shm", str(self._folder / "tmp"), "-type", "f"), capture_output=True, text=True
+            self.shell("find", "/dev/shm", str(self._folder / "tmp"), *kept), capture_output=True, text=True
         )
         return set(listed.stdout.split())
 
