@@ -59,7 +59,14 @@ def reference(text: str, *arrays: np.ndarray) -> list[np.ndarray]:
 
 def assert_as_reference(text: str, *arrays: np.ndarray, tolerance: float = 0.0) -> None:
     """The program gives what the reference interpreter gives: the same, or relatively within `tolerance`."""
-    for got, want in zip(here(text, *arrays), reference(text, *arrays), strict=True):
+    assert_are_of_reference(here(text, *arrays), text, *arrays, tolerance=tolerance)
+
+
+def assert_are_of_reference(
+    results: Sequence[np.ndarray], text: str, *arrays: np.ndarray, tolerance: float = 0.0
+) -> None:
+    """`results` are what the reference interpreter gives for the program: the same, or within `tolerance`."""
+    for got, want in zip(results, reference(text, *arrays), strict=True):
         assert got.dtype == want.dtype
         assert got.shape == want.shape
         np.testing.assert_allclose(got, want, rtol=tolerance, atol=tolerance)
