@@ -6,15 +6,13 @@ from string import ascii_letters
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import spmd
 from spmd.types import ELEMENT_TYPES
 from tests.backends.modules import here, main, op, type_of
+from tests.backends.together import Cases, Program, drawn, together
 from tests.effort import examples
-
-SOME = settings(max_examples=examples(40), deadline=None)
 
 
 def dot_text(numbers: tuple[list[int], ...], more: str = "") -> str:
@@ -39,9 +37,9 @@ def draw_dot(data: st.DataObject) -> tuple[tuple[list[int], ...], tuple[int, ...
 
 
 @pytest.mark.parametrize("element", ["f32", "f64", "bf16", "f16", "complex<f32>", "i8", "i32", "ui16", "i4", "i1"])
-@given(st.data())
-@SOME
-def test_dot_general(element: str, data: st.DataObject) -> None:
+@together
+@drawn(examples(40), data=st.data())
+def test_dot_general(element: str, data: st.DataObject) -> Cases:
     numbers, lhs_shape, rhs_shape, equation = draw_dot(data)
     dtype = ELEMENT_TYPES[element].dtype
     rng = np.random.default_rng(0)
@@ -53,7 +51,7 @@ def test_dot_general(element: str, data: st.DataObject) -> None:
         want = want > 0
     elif element == "i4":
         want = (want + 8) % 16 - 8
-    (got,) = here(op(dot_text(numbers), [x, y], (element, want.shape)), x, y)
+    (got,) = yield Program(op(dot_text(numbers), [x, y], (element, want.shape)), [x, y])
     np.testing.assert_array_equal(got.astype(want.dtype), want)
 
 
@@ -63,13 +61,15 @@ MATRIX = ([], [], [1], [0])
 @pytest.mark.parametrize("real", ["f32", "f64", "bf16", "f16"])
 @pytest.mark.parametrize("whole", ["i8", "ui16", "i64"])
 @pytest.mark.parametrize("size", [3, 70])
-def test_integers_that_meet_floats_are_widened(whole: str, real: str, size: int) -> None:
+@together
+def test_integers_that_meet_floats_are_widened(whole: str, real: str, size: int) -> Cases:
     """As in JAX's programs for TPUs, on either side."""
     rng = np.random.default_rng(0)
     x = rng.integers(0, 9, (size, size)).astype(ELEMENT_TYPES[whole].dtype)
     y = (rng.integers(-4, 5, (size, size)) / 4).astype(ELEMENT_TYPES[real].dtype)
-    for operands in ((x, y), (y, x)):
-        (got,) = here(op(dot_text(MATRIX), list(operands), (real, (size, size))), *operands)
+    sides = [(x, y), (y, x)]
+    products = [Program(op(dot_text(MATRIX), operands, (real, (size, size))), operands) for operands in sides]
+    for operands, (got,) in zip(sides, (yield products), strict=True):
         exact = operands[0].astype(np.float64) @ operands[1].astype(np.float64)
         np.testing.assert_array_equal(got.astype(np.float64), exact.astype(y.dtype).astype(np.float64))
 
@@ -80,7 +80,8 @@ def test_integers_that_meet_floats_are_widened(whole: str, real: str, size: int)
      ("i32", "i64"), ("i4", "i32")],
 )  # fmt: skip
 @pytest.mark.parametrize("size", [3, 70])
-def test_integers_wrap_in_the_width_of_the_result(operand: str, result: str, size: int) -> None:
+@together
+def test_integers_wrap_in_the_width_of_the_result(operand: str, result: str, size: int) -> Cases:
     """Of all bit patterns, small products and ones large enough for other ways."""
     rng = np.random.default_rng(0)
     bits = ELEMENT_TYPES[operand].bits
@@ -93,7 +94,7 @@ def test_integers_wrap_in_the_width_of_the_result(operand: str, result: str, siz
     )
     want = (exact - start) % width + start
     arrays = [array.astype(ELEMENT_TYPES[operand].dtype) for array in (x, y)]
-    (got,) = here(op(dot_text(MATRIX), arrays, (result, (size, size))), *arrays)
+    (got,) = yield Program(op(dot_text(MATRIX), arrays, (result, (size, size))), arrays)
     assert (got.astype(object) == want).all()
 
 

@@ -6,10 +6,11 @@ from itertools import permutations
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume
 from hypothesis import strategies as st
 
 from tests.backends.modules import dense, here, ints, op, type_of
+from tests.backends.together import Cases, Program, drawn, together
 from tests.effort import examples
 
 
@@ -37,8 +38,11 @@ class Convolution:
             dimension_numbers = #stablehlo.conv<{lhs}x{rhs}->{result}>,
             feature_group_count = {self.feature_groups} : i64, batch_group_count = {self.batch_groups} : i64"""
 
+    def program(self, x: np.ndarray, w: np.ndarray, result: tuple[str, Sequence[int]]) -> Program:
+        return Program(op(f'"stablehlo.convolution"(%0, %1) {{{self.text()}}}', [x, w], result), [x, w])
+
     def run(self, x: np.ndarray, w: np.ndarray, result: tuple[str, Sequence[int]]) -> np.ndarray:
-        return here(op(f'"stablehlo.convolution"(%0, %1) {{{self.text()}}}', [x, w], result), x, w)[0]
+        return self.program(x, w, result).run()[0]
 
 
 def two_dimensional(lhs: list[object], rhs: list[object], result: list[object]) -> Convolution:
@@ -109,13 +113,14 @@ def draw_convolution(data: st.DataObject) -> tuple[Convolution, np.ndarray, np.n
     return c, x, w
 
 
-@given(st.data())
-@settings(max_examples=examples(200), deadline=None)
-def test_any_geometry(data: st.DataObject) -> None:
+@together
+@drawn(examples(200), data=st.data())
+def test_any_geometry(data: st.DataObject) -> Cases:
     """Exactly what the definition gives."""
     c, x, w = draw_convolution(data)
     want = defined(c, x, w)
-    np.testing.assert_array_equal(c.run(x, w, ("f32", want.shape)), want)
+    (got,) = yield c.program(x, w, ("f32", want.shape))
+    np.testing.assert_array_equal(got, want)
 
 
 def plain(x: np.ndarray, w: np.ndarray, result: str) -> np.ndarray:

@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.backends.modules import here, ints, op
+from tests.backends.together import Cases, Program, drawn, together
 from tests.effort import examples
 
 TYPES = {"f32": np.float32, "f64": np.float64, "complex<f32>": np.complex64, "complex<f64>": np.complex128}
@@ -27,7 +27,8 @@ def tolerance(element: str) -> float:
 @pytest.mark.parametrize("double", [False, True])
 @pytest.mark.parametrize("rank", [1, 2, 3])
 @pytest.mark.parametrize("lengths", [(4, 6, 8), (3, 5, 7), (2, 1, 1)])
-def test_fft(kind: str, double: bool, rank: int, lengths: tuple[int, int, int]) -> None:
+@together
+def test_fft(kind: str, double: bool, rank: int, lengths: tuple[int, int, int]) -> Cases:
     real, complex_ = ("f64", "complex<f64>") if double else ("f32", "complex<f32>")
     size = lengths[-rank:]
     half = (*size[:-1], size[-1] // 2 + 1)
@@ -42,20 +43,21 @@ def test_fft(kind: str, double: bool, rank: int, lengths: tuple[int, int, int]) 
     }
     want = functions[kind]()
     text = f'"stablehlo.fft"(%0) {{fft_type = #stablehlo<fft_type {kind}>, fft_length = {ints(size)}}}'
-    (got,) = here(op(text, [x], (real if kind == "IRFFT" else complex_, want.shape)), x)
+    (got,) = yield Program(op(text, [x], (real if kind == "IRFFT" else complex_, want.shape)), [x])
     np.testing.assert_allclose(got, want, rtol=tolerance(real), atol=tolerance(real))
 
 
 @pytest.mark.parametrize("element", TYPES)
 @pytest.mark.parametrize("lower", [True, False])
 @pytest.mark.parametrize("batch", [(), (3,), (2, 0), (2, 3)])
-def test_cholesky_reads_one_triangle(element: str, lower: bool, batch: tuple[int, ...]) -> None:
+@together
+def test_cholesky_reads_one_triangle(element: str, lower: bool, batch: tuple[int, ...]) -> Cases:
     a = random(element, *batch, 4, 4)
     a = (a @ a.conj().swapaxes(-1, -2) + 4 * np.eye(4)).astype(a.dtype)
     spoiled = np.tril(a) + 99 * np.triu(np.ones((4, 4)), 1) if lower else np.triu(a) + 99 * np.tril(np.ones((4, 4)), -1)
     text = f'"stablehlo.cholesky"(%0) {{lower = {str(lower).lower()}}}'
     spoiled = spoiled.astype(a.dtype)
-    (got,) = here(op(text, [spoiled], (element, a.shape)), spoiled)
+    (got,) = yield Program(op(text, [spoiled], (element, a.shape)), [spoiled])
     factor = np.tril(got) if lower else np.triu(got).conj().swapaxes(-1, -2)
     eps = tolerance(element) * 10
     np.testing.assert_allclose(factor @ factor.conj().swapaxes(-1, -2), a, rtol=eps, atol=eps)
@@ -68,9 +70,9 @@ def test_cholesky_of_what_has_none_is_nan_and_of_its_neighbours_is_not() -> None
     assert np.isnan(got[1][np.tril_indices(3)]).all()
 
 
-@given(st.data())
-@settings(max_examples=examples(60), deadline=None)
-def test_triangular_solve(data: st.DataObject) -> None:
+@together
+@drawn(examples(60), data=st.data())
+def test_triangular_solve(data: st.DataObject) -> Cases:
     element = data.draw(st.sampled_from(list(TYPES)))
     left, lower, unit = (data.draw(st.booleans()) for _ in range(3))
     transpose = data.draw(st.sampled_from(["NO_TRANSPOSE", "TRANSPOSE", "ADJOINT"]))
@@ -82,7 +84,7 @@ def test_triangular_solve(data: st.DataObject) -> None:
         f"{k} = {str(v).lower()}" for k, v in {"left_side": left, "lower": lower, "unit_diagonal": unit}.items()
     )
     text = f'"stablehlo.triangular_solve"(%0, %1) <{{{flags}, transpose_a = #stablehlo<transpose {transpose}>}}>'
-    (x,) = here(op(text, [a, b], (element, b.shape)), a, b)
+    (x,) = yield Program(op(text, [a, b], (element, b.shape)), [a, b])
     m = np.tril(a) if lower else np.triu(a)
     if unit:
         m = m - m * np.eye(size) + np.eye(size)
@@ -93,7 +95,8 @@ def test_triangular_solve(data: st.DataObject) -> None:
 
 @pytest.mark.parametrize("feature", [0, 1, 2])
 @pytest.mark.parametrize("name", ["inference", "training", "grad"])
-def test_batch_norm(feature: int, name: str) -> None:
+@together
+def test_batch_norm(feature: int, name: str) -> Cases:
     rng = np.random.default_rng(0)
     shape = (3, 4, 2)
     x, gradient = (rng.standard_normal(shape).astype(np.float32) for _ in range(2))
@@ -108,7 +111,7 @@ def test_batch_norm(feature: int, name: str) -> None:
     names = ", ".join(f"%{k}" for k in range(len(arrays)))
     text = f'"stablehlo.batch_norm_{name}"({names}) {{epsilon = 1.0e-3 : f32, feature_index = {feature} : i64}}'
     results = [whole] if name == "inference" else [whole, features, features]
-    got = here(op(text, arrays, *results), *arrays)
+    got = yield Program(op(text, arrays, *results), arrays)
     for ours, theirs in zip(got, normalized(name, feature, *arrays), strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=2e-5, atol=2e-5)
 

@@ -8,15 +8,24 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import spmd
 from spmd.types import ELEMENT_TYPES
-from tests.backends.modules import assert_as_reference, here, ints, monoid, op, region, type_of, with_numpy
+from tests.backends.modules import (
+    assert_are_of_reference,
+    assert_as_reference,
+    here,
+    ints,
+    monoid,
+    op,
+    region,
+    type_of,
+)
+from tests.backends.together import Cases, Program, drawn, for_numpy, together
 from tests.effort import examples
 
-SOME = settings(max_examples=examples(30), deadline=None, derandomize=True)
+SOME = examples(30)
 SHAPES = st.lists(st.integers(0, 5), max_size=4).map(tuple)
 LARGE = (
     st.lists(st.sampled_from([1, 2, 7, 40, 130]), min_size=1, max_size=4)
@@ -44,40 +53,47 @@ def axes_of(shape: tuple[int, ...], data: st.DataObject) -> list[int]:
     return sorted(data.draw(st.sets(st.integers(0, len(shape) - 1)))) if shape else []
 
 
+def reduction(x: np.ndarray, init: np.generic, axes: list[int], name: str, element: str) -> Program:
+    """The reduction of `x` over `axes` by op `name`."""
+    shape = tuple(size for axis, size in enumerate(x.shape) if axis not in axes)
+    arrays = [x, np.asarray(init)]
+    return Program(op(reduce_text(axes, monoid(name, element)), arrays, (element, shape)), arrays)
+
+
 def reduced(
     x: np.ndarray, init: np.generic, axes: list[int], name: str, element: str, run: Callable[..., Any] = here
 ) -> np.ndarray:
-    shape = tuple(size for axis, size in enumerate(x.shape) if axis not in axes)
-    return run(
-        op(reduce_text(axes, monoid(name, element)), [x, np.asarray(init)], (element, shape)), x, np.asarray(init)
-    )[0]
+    program = reduction(x, init, axes, name, element)
+    return run(program.text, *program.arrays)[0]
 
 
 @pytest.mark.parametrize("name", UFUNCS)
-@given(st.one_of(SHAPES, LARGE), st.data())
-@SOME
-def test_integers(name: str, shape: tuple[int, ...], data: st.DataObject) -> None:
+@together
+@drawn(SOME, shape=st.one_of(SHAPES, LARGE), data=st.data())
+def test_integers(name: str, shape: tuple[int, ...], data: st.DataObject) -> Cases:
     axes = axes_of(shape, data)
     element = data.draw(st.sampled_from(["i8", "i32", "ui16", "i64"]))
     dtype = ELEMENT_TYPES[element].dtype
     x = np.random.default_rng(0).integers(-100, 100, shape).astype(dtype)
     init = dtype.type(data.draw(st.integers(0, 5)))
+    (got,) = yield reduction(x, init, axes, name, element)
     with np.errstate(over="ignore"):
         want = UFUNCS[name].reduce(x, axis=tuple(axes), initial=init, dtype=dtype) if axes else UFUNCS[name](x, init)
-    np.testing.assert_array_equal(reduced(x, init, axes, name, element), want)
+    np.testing.assert_array_equal(got, want)
 
 
 @pytest.mark.parametrize("element", ["f32", "f64", "bf16", "f16", "complex<f32>"])
-@given(st.one_of(SHAPES, LARGE), st.data())
-@SOME
-def test_sums_of_floats_are_accurate(element: str, shape: tuple[int, ...], data: st.DataObject) -> None:
+@together
+@drawn(SOME, shape=st.one_of(SHAPES, LARGE), data=st.data())
+def test_sums_of_floats_are_accurate(element: str, shape: tuple[int, ...], data: st.DataObject) -> Cases:
     """Within two roundings of the result's type of the exact sum of magnitudes."""
     axes = axes_of(shape, data)
     dtype = ELEMENT_TYPES[element].dtype
     x = np.random.default_rng(1).standard_normal(shape).astype(dtype)
+    (result,) = yield reduction(x, dtype.type(0), axes, "add", element)
     exact = x.astype(np.complex128 if dtype.kind == "c" else np.float64)
     want, size = exact.sum(axis=tuple(axes)), np.abs(exact).sum(axis=tuple(axes))
-    got = reduced(x, dtype.type(0), axes, "add", element).astype(exact.dtype)
+    got = result.astype(exact.dtype)
     bits = {"f32": 24, "f64": 53, "bf16": 8, "f16": 11, "complex<f32>": 24}[element]
     assert (np.abs(got - want) <= size * 2.0 ** (2 - bits)).all()
 
@@ -96,19 +112,21 @@ def test_a_long_sum_keeps_its_digits() -> None:
 @pytest.mark.parametrize("name", ["maximum", "minimum"])
 @pytest.mark.parametrize("shape", [(6, 7), (700, 9), (700, 200)])
 @pytest.mark.parametrize("axis", [0, 1])
-def test_nan_wins_maximum_and_minimum(name: str, shape: tuple[int, int], axis: int) -> None:
+@together
+def test_nan_wins_maximum_and_minimum(name: str, shape: tuple[int, int], axis: int) -> Cases:
     x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
     x[3, 4] = np.nan
-    got = reduced(x, np.float32(-np.inf if name == "maximum" else np.inf), [axis], name, "f32")
+    (got,) = yield reduction(x, np.float32(-np.inf if name == "maximum" else np.inf), [axis], name, "f32")
     np.testing.assert_array_equal(got, UFUNCS[name].reduce(x, axis=axis))
     assert np.isnan(got).sum() == 1
 
 
 @pytest.mark.parametrize("size", [97, 128, 131, 192])
 @pytest.mark.parametrize(("name", "start"), [("maximum", 0), ("minimum", 2**32 - 1), ("and", 2**32 - 1), ("xor", 0)])
-def test_many_rows_of_middling_length(name: str, start: int, size: int) -> None:
+@together
+def test_many_rows_of_middling_length(name: str, start: int, size: int) -> Cases:
     x = np.random.default_rng(size).integers(0, 2**32, (700, size), dtype=np.uint32)
-    got = reduced(x, np.uint32(start), [1], name, "ui32")
+    (got,) = yield reduction(x, np.uint32(start), [1], name, "ui32")
     np.testing.assert_array_equal(got, UFUNCS[name].reduce(x, axis=1))
 
 
@@ -121,7 +139,8 @@ def test_booleans_add_as_or_and_multiply_as_and() -> None:
 @pytest.mark.parametrize("order", list(permutations(range(3))))
 @pytest.mark.parametrize("axes", [[0], [1], [2], [0, 2], [0, 1, 2]])
 @pytest.mark.parametrize("step", [1, 2])
-def test_a_view_is_reduced_where_it_lies(order: tuple[int, ...], axes: list[int], step: int) -> None:
+@together
+def test_a_view_is_reduced_where_it_lies(order: tuple[int, ...], axes: list[int], step: int) -> Cases:
     """Transposed operands, and strided ones, whose memory no reshape can group."""
     x = np.random.default_rng(0).integers(-9, 9, (20, 30, 24)).astype(np.float32)
     view = x[::step].transpose(order)
@@ -134,7 +153,8 @@ def test_a_view_is_reduced_where_it_lies(order: tuple[int, ...], axes: list[int]
         : ({type_of(view)}, tensor<f32>) -> {type_of(("f32", kept))}
       return %r : {type_of(("f32", kept))}
     }}"""
-    np.testing.assert_array_equal(here(text, x)[0], view.sum(tuple(axes)))
+    (got,) = yield Program(text, [x])
+    np.testing.assert_array_equal(got, view.sum(tuple(axes)))
 
 
 # --- the largest or smallest, and where ------------------------------------------------------------------------------
@@ -162,9 +182,9 @@ def extremum(direction: str, element: str, *, nan: bool) -> str:
 
 @pytest.mark.parametrize("direction", ["GT", "LT"])
 @pytest.mark.parametrize("nan", [True, False])
-@given(st.lists(st.integers(1, 6), min_size=1, max_size=3).map(tuple), st.data())
-@SOME
-def test_largest_and_its_place(direction: str, nan: bool, shape: tuple[int, ...], data: st.DataObject) -> None:
+@together
+@drawn(SOME, shape=st.lists(st.integers(1, 6), min_size=1, max_size=3).map(tuple), data=st.data())
+def test_largest_and_its_place(direction: str, nan: bool, shape: tuple[int, ...], data: st.DataObject) -> Cases:
     """Any indices, ties and NaNs, over any dimensions: as the reference interpreter."""
     axes = axes_of(shape, data)
     x = np.random.default_rng(data.draw(st.integers(0, 99))).integers(0, 4, shape).astype(np.float32)
@@ -177,13 +197,16 @@ def test_largest_and_its_place(direction: str, nan: bool, shape: tuple[int, ...]
     kept = tuple(size for axis, size in enumerate(shape) if axis not in axes)
     arrays = [x, places, np.asarray(init), np.asarray(np.int32(0))]
     text = reduce_text(axes, extremum(direction, "f32", nan=nan), 2)
-    assert_as_reference(op(text, arrays, ("f32", kept), ("i32", kept)), *arrays)
+    program = Program(op(text, arrays, ("f32", kept), ("i32", kept)), arrays)
+    results = yield program
+    assert_are_of_reference(results, program.text, *arrays)
 
 
 @pytest.mark.parametrize("axis", [0, 1])
 @pytest.mark.parametrize("rows", [50, 20_000])
 @pytest.mark.parametrize("element", ["f32", "bf16", "i8", "ui32"])
-def test_argmax_of_an_iota(axis: int, rows: int, element: str) -> None:
+@together
+def test_argmax_of_an_iota(axis: int, rows: int, element: str) -> Cases:
     """The first of equals and the first NaN, in any layout."""
     dtype = ELEMENT_TYPES[element].dtype
     shape = (rows, 7 if rows > 50 else 70)
@@ -203,7 +226,7 @@ def test_argmax_of_an_iota(axis: int, rows: int, element: str) -> None:
     } : ({whole}, {places}, tensor<{element}>, tensor<i32>) -> ({kept}, {place_type})
       return %r#0, %r#1 : {kept}, {place_type}
     }}"""
-    best, where = here(text, x)
+    best, where = yield Program(text, [x])
     np.testing.assert_array_equal(where, np.argmax(x.astype(np.float64), axis))
     np.testing.assert_array_equal(best.astype(np.float64), np.max(x.astype(np.float64), axis))
 
@@ -269,15 +292,16 @@ def test_nothing_to_reduce_gives_the_initial_value() -> None:
     assert places.tolist() == [7, 7, 7]
 
 
-@pytest.mark.parametrize("run", [here, with_numpy])
+@pytest.mark.parametrize("options", [{}, {"backends": ("numpy",)}], ids=["here", "with_numpy"])
 @pytest.mark.parametrize("element", ["f32", "bf16", "complex<f32>", "i16"])
 @pytest.mark.parametrize("name", ["add", "multiply"])
-def test_rows_of_no_columns(run: Callable[..., Any], element: str, name: str) -> None:
+@together
+def test_rows_of_no_columns(options: dict[str, Any], element: str, name: str) -> Cases:
     dtype = ELEMENT_TYPES[element].dtype
-    for size in (0, 1, 17, 120, 2500):
-        for axis in (0, 1):
-            shape = (size, 0) if axis == 0 else (0, size)
-            assert reduced(np.zeros(shape, dtype), dtype.type(0), [axis], name, element, run).shape == (0,)
+    shapes = [((size, 0) if axis == 0 else (0, size), axis) for size in (0, 1, 17, 120, 2500) for axis in (0, 1)]
+    empty = [reduction(np.zeros(shape, dtype), dtype.type(0), [axis], name, element) for shape, axis in shapes]
+    for (got,) in (yield [Program(each.text, each.arrays, options) for each in empty]):
+        assert got.shape == (0,)
 
 
 def test_what_is_reduced_is_not_written_over() -> None:
@@ -301,7 +325,8 @@ def test_what_is_reduced_is_not_written_over() -> None:
 @pytest.mark.parametrize("name", ["add", "multiply"])
 @pytest.mark.parametrize("element", ["f32", "f64", "f16", "bf16"])
 @pytest.mark.parametrize("axes", [[0], [1], [0, 2], [2, 1]])
-def test_few_floats_are_combined_in_order(name: str, element: str, axes: list[int]) -> None:
+@together
+def test_few_floats_are_combined_in_order(name: str, element: str, axes: list[int]) -> Cases:
     """From the initial value on, in row-major order; narrow types in f32, rounded once."""
     dtype = ELEMENT_TYPES[element].dtype
     rng = np.random.default_rng(0)
@@ -309,8 +334,7 @@ def test_few_floats_are_combined_in_order(name: str, element: str, axes: list[in
     init = np.asarray(1.25, dtype)
     wide = np.float64 if element == "f64" else np.float32
     want = reduced_in_order(x.astype(wide), init.astype(wide), axes, name).astype(dtype)
-    text = op(reduce_text(axes, monoid(name, element)), [x, init], (element, want.shape))
-    (got,) = here(text, x, init)
+    (got,) = yield reduction(x, init[()], axes, name, element)
     np.testing.assert_array_equal(got, want)
 
 
@@ -483,18 +507,19 @@ def arg_text(direction: str, order: str, counted: bool, shape: tuple[int, ...]) 
 @pytest.mark.parametrize("counted", [True, False])
 @pytest.mark.parametrize("order", ["FLOAT", "TOTALORDER"])
 @pytest.mark.parametrize("direction", ["GT", "GE", "LT", "LE"])
-def test_extrema_among_zeros_and_nans(direction: str, order: str, counted: bool, shape: tuple[int, ...]) -> None:
+@together
+def test_extrema_among_zeros_and_nans(direction: str, order: str, counted: bool, shape: tuple[int, ...]) -> Cases:
     """As the region folds them from the first to the last."""
     rng = np.random.default_rng(0)
     values = np.array([-0.0, 0.0, 1.0, -1.0, np.nan, -np.nan, np.inf, -np.inf], np.float32)
     several = [values[:2], values[:4], values[[0, 1, 3]]]
     if order == "TOTALORDER" or shape[-1] < 100:  # with NaN the others' order of folding, which is free, shows
         several.append(values)
-    for choice in several:
-        x = rng.choice(choice, shape).astype(np.float32)
-        places = np.broadcast_to(np.arange(shape[-1], dtype=np.int32), shape)
-        start = np.float32(-np.inf if direction[0] == "G" else np.inf)
-        got = with_numpy(arg_text(direction, order, counted, shape), x, np.ascontiguousarray(places), np.asarray(start))
+    drawn_values = [rng.choice(choice, shape).astype(np.float32) for choice in several]
+    places = np.ascontiguousarray(np.broadcast_to(np.arange(shape[-1], dtype=np.int32), shape))
+    start, text = np.float32(-np.inf if direction[0] == "G" else np.inf), arg_text(direction, order, counted, shape)
+    results = yield [for_numpy(text, x, places, np.asarray(start)) for x in drawn_values]
+    for x, got in zip(drawn_values, results, strict=True):
         best, where = np.full(shape[:-1], start), np.zeros(shape[:-1], np.int32)
         for k in range(shape[-1]):
             first = beyond(direction, order, best, x[..., k])

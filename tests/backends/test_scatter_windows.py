@@ -9,6 +9,7 @@ import pytest
 import spmd
 from spmd.builder import ScatterDimensionNumbers, XlaBuilder, XlaOp, ops
 from spmd.support.arrays import Array
+from tests.backends.together import Cases, Program, together
 from tests.builder.support import evaluate, f32, s32, scalars
 
 #: What a module of XLA's front ends says, and what one of nobody's does.
@@ -32,10 +33,10 @@ class Case:
     inserted: tuple[int, ...]
     windows: tuple[int, ...]
 
-    def text(self, kind: str, attributes: str) -> str:
+    def text(self, kind: str) -> str:
         arrays = (self.operand, self.indices, self.updates)
         x, i, u = ("tensor<" + "".join(f"{size}x" for size in array.shape) + "i32>" for array in arrays)
-        return f"""module attributes {{{attributes}}} {{ func.func @main(%x: {x}, %i: {i}, %u: {u}) -> {x} {{
+        return f"""func.func @main(%x: {x}, %i: {i}, %u: {u}) -> {x} {{
           %r = "stablehlo.scatter"(%x, %i, %u) <{{scatter_dimension_numbers = #stablehlo.scatter<
             update_window_dims = {list(self.windows)}, inserted_window_dims = {list(self.inserted)},
             scatter_dims_to_operand_dims = {list(self.mapped)}, index_vector_dim = {self.indices.ndim - 1}>}}> ({{
@@ -43,7 +44,7 @@ class Case:
               {BODIES[kind]}
           }}) : ({x}, {i}, {u}) -> {x}
           return %r : {x}
-        }} }}"""
+        }}"""
 
     def expected(self, kind: str, whole: bool) -> Array:
         """Window by window, each in row-major order."""
@@ -94,19 +95,23 @@ def drawn(seed: int) -> Case:
 
 @pytest.mark.parametrize("kind", BODIES)
 @pytest.mark.parametrize("origin", ORIGINS)
-def test_windows_partly_outside_and_overlapping(origin: str, kind: str) -> None:
+@together
+def test_windows_partly_outside_and_overlapping(origin: str, kind: str) -> Cases:
     """Drawn scatters in native code, by NumPy, and stacked."""
-    for seed in range(12):
-        case = drawn(seed)
-        module = spmd.parse(case.text(kind, ORIGINS[origin]))
-        want = case.expected(kind, origin == "xla")
+    cases, programs, wanted = [drawn(seed) for seed in range(12)], [], []
+    for case in cases:
+        text, want, attributes = case.text(kind), case.expected(kind, origin == "xla"), ORIGINS[origin]
         arrays = case.operand, case.indices, case.updates
-        for backends in (("llvm", "numpy"), ("numpy",)):
-            (got,) = spmd.compile(module, backends=backends)(*arrays)
-            np.testing.assert_array_equal(got, want, err_msg=f"{case} by {backends}")
-        simulation = spmd.simulate(module, spmd.ProcessGrid(num_replicas=2, num_partitions=1))
-        (stacked,) = simulation(np.stack([case.operand] * 2), case.indices[None], np.stack([case.updates] * 2))
-        np.testing.assert_array_equal(stacked, np.stack([want] * 2))
+        stacked = np.stack([case.operand] * 2), case.indices[None], np.stack([case.updates] * 2)
+        programs += [
+            Program(text, arrays, {"backends": ("llvm", "numpy")}, attributes=attributes),
+            Program(text, arrays, {"backends": ("numpy",)}, attributes=attributes),
+            Program(text, stacked, processes=2, attributes=attributes),
+        ]
+        wanted += [want, want, np.stack([want] * 2)]
+    results = yield programs
+    for program, (got,), want in zip(programs, results, wanted, strict=True):
+        np.testing.assert_array_equal(got, want, err_msg=str(program))
 
 
 def test_windows_that_overlap_are_done_one_after_another() -> None:
@@ -119,7 +124,7 @@ def test_windows_that_overlap_are_done_one_after_another() -> None:
         (),
         (0,),
     )
-    (got,) = spmd.compile(spmd.parse(case.text("set", "")))(case.operand, case.indices, case.updates)
+    (got,) = spmd.compile(spmd.parse(case.text("set")))(case.operand, case.indices, case.updates)
     assert got.tolist() == [1, 5, 6, 7, 9]
 
 

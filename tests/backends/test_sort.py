@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 import spmd
 from spmd.backends.numpy.sort_unstable import order_of_ranks
 from spmd.types import ELEMENT_TYPES
-from tests.backends.modules import assert_as_reference, here, main, op, type_of
+from tests.backends.modules import assert_are_of_reference, here, main, op, type_of
+from tests.backends.together import Cases, Program, drawn, together
 from tests.effort import examples
 
 SOME = settings(max_examples=examples(25), deadline=None)
@@ -40,11 +41,15 @@ def canonical(value: str, element: str) -> str:
       {v}k = stablehlo.select {v}q, {v}n, {v}s : tensor<i1>, tensor<{element}>\n"""
 
 
-def run_sort(body: str, dimension: int, *arrays: np.ndarray) -> list[np.ndarray]:
+def sort(body: str, dimension: int, *arrays: np.ndarray, stable: bool = True) -> Program:
     names = ", ".join(f"%{k}" for k in range(len(arrays)))
-    text = f'"stablehlo.sort"({names}) <{{dimension = {dimension} : i64, is_stable = true}}> {body}'
+    text = f'"stablehlo.sort"({names}) <{{dimension = {dimension} : i64, is_stable = {str(stable).lower()}}}> {body}'
     results = [(type_of(array)[7:-1].split("x")[-1], array.shape) for array in arrays]
-    return here(op(text, arrays, *results), *arrays)
+    return Program(op(text, arrays, *results), arrays)
+
+
+def run_sort(body: str, dimension: int, *arrays: np.ndarray) -> list[np.ndarray]:
+    return sort(body, dimension, *arrays).run()
 
 
 def specials(dtype: np.dtype, shape: tuple[int, ...], seed: int) -> np.ndarray:
@@ -61,7 +66,8 @@ def bits(array: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("direction", ["LT", "GT"])
 @pytest.mark.parametrize("axis", [0, 1])
 @pytest.mark.parametrize("values", ["special", "usual"])
-def test_canonical_order_is_stable(element: str, direction: str, axis: int, values: str) -> None:
+@together
+def test_canonical_order_is_stable(element: str, direction: str, axis: int, values: str) -> Cases:
     """NaNs last (first when descending) and zeros equal, each in their first order, to the bit."""
     dtype = ELEMENT_TYPES[element].dtype
     x = specials(dtype, (30, 40), 0)
@@ -69,7 +75,7 @@ def test_canonical_order_is_stable(element: str, direction: str, axis: int, valu
         x = np.random.default_rng(0).standard_normal((30, 40)).astype(dtype)
     lines = canonical("%a0", element) + canonical("%b0", element)
     lines += compare("%r", direction, "%a0k", "%b0k", element, "TOTALORDER")
-    (got,) = run_sort(comparator([element], lines, "%r"), axis, x)
+    (got,) = yield sort(comparator([element], lines, "%r"), axis, x)
     key = np.where(np.isnan(x), np.inf, x.astype(np.float64)) + 0.0
     order = [np.isnan(x), key] if direction == "LT" else [~np.isnan(x), -key]
     places = np.lexsort(order[::-1], axis=axis)
@@ -78,10 +84,12 @@ def test_canonical_order_is_stable(element: str, direction: str, axis: int, valu
 
 @pytest.mark.parametrize("element", NAN)
 @pytest.mark.parametrize("direction", ["LT", "GT"])
-def test_total_order(element: str, direction: str) -> None:
+@together
+def test_total_order(element: str, direction: str) -> Cases:
     """-NaN < -inf < ... < -0 < +0 < ... < inf < NaN."""
     x = specials(ELEMENT_TYPES[element].dtype, (50,), 1)
-    (got,) = run_sort(comparator([element], compare("%r", direction, "%a0", "%b0", element, "TOTALORDER"), "%r"), 0, x)
+    body = comparator([element], compare("%r", direction, "%a0", "%b0", element, "TOTALORDER"), "%r")
+    (got,) = yield sort(body, 0, x)
     signed = bits(x).astype(np.int64)
     sign = 1 << (8 * x.dtype.itemsize - 1)
     if element == "f64":
@@ -96,7 +104,8 @@ def test_total_order(element: str, direction: str) -> None:
 @pytest.mark.parametrize("element", ["f4E2M1FN", "f6E2M3FN", "f6E3M2FN", "f8E8M0FNU", "f8E4M3FNUZ", "f8E5M2FNUZ"])
 @pytest.mark.parametrize("direction", ["LT", "GT"])
 @pytest.mark.parametrize("partners", [0, 1])
-def test_types_whose_sign_is_not_the_top_bit(element: str, direction: str, partners: int) -> None:
+@together
+def test_types_whose_sign_is_not_the_top_bit(element: str, direction: str, partners: int) -> Cases:
     """Total order is by value; the one NaN of the FNUZ types is negative, that of f8E8M0FNU positive."""
     type = ELEMENT_TYPES[element]
     x = np.random.default_rng(0).permutation(np.arange(1 << type.bits, dtype=np.uint8)).view(type.dtype)
@@ -104,7 +113,7 @@ def test_types_whose_sign_is_not_the_top_bit(element: str, direction: str, partn
     body = comparator(
         [element, "i32"][: 1 + partners], compare("%r", direction, "%a0", "%b0", element, "TOTALORDER"), "%r"
     )
-    got = run_sort(body, 0, *arrays)
+    got = yield sort(body, 0, *arrays)
     values = x.astype(np.float64)
     values[np.isnan(values)] = np.inf if element == "f8E8M0FNU" else -np.inf
     order = np.lexsort([~np.signbit(values), values])
@@ -116,9 +125,9 @@ def test_types_whose_sign_is_not_the_top_bit(element: str, direction: str, partn
 
 @pytest.mark.parametrize("element", ["i8", "ui8", "i32", "ui32", "i64", "ui64", "i4", "i1", "f32"])
 @pytest.mark.parametrize("direction", ["LT", "GT", "LE", "GE"])
-@given(st.integers(0, 70), st.integers(0, 3), st.integers(0, 99))
-@settings(max_examples=examples(8), deadline=None)
-def test_values_of_any_type_and_their_partner(element: str, direction: str, size: int, height: int, seed: int) -> None:
+@together
+@drawn(examples(8), size=st.integers(0, 70), height=st.integers(0, 3), seed=st.integers(0, 99))
+def test_values_of_any_type_and_their_partner(element: str, direction: str, size: int, height: int, seed: int) -> Cases:
     dtype = ELEMENT_TYPES[element].dtype
     rng = np.random.default_rng(seed)
     low, high = (0, 2) if element == "i1" else (0, 9) if element.startswith("ui") else (-8, 8)
@@ -127,20 +136,20 @@ def test_values_of_any_type_and_their_partner(element: str, direction: str, size
         x[..., 0] = np.iinfo(dtype).max
     places = np.broadcast_to(np.arange(size, dtype=np.int32), x.shape).copy()
     body = comparator([element, "i32"], compare("%r", direction, "%a0", "%b0", element), "%r")
-    values, partner = run_sort(body, 1, x, places)
+    one = comparator([element], compare("%r", direction, "%a0", "%b0", element), "%r")
+    (values, partner), (alone,) = yield sort(body, 1, x, places), sort(one, 1, x)
     key = x.astype(object if "64" in element else np.int64)
     order = np.argsort(-key if direction[0] == "G" else key, axis=1, kind="stable")
     np.testing.assert_array_equal(partner, order)
     np.testing.assert_array_equal(values, np.take_along_axis(x, order, 1))
-    (alone,) = run_sort(comparator([element], compare("%r", direction, "%a0", "%b0", element), "%r"), 1, x)
     np.testing.assert_array_equal(alone, values)
 
 
 @pytest.mark.parametrize("form", ["or and", "and or", "select", "select not equal"])
 @pytest.mark.parametrize(("first", "second"), [("i32", "f32"), ("i8", "i8"), ("f64", "i64")])
-@given(st.integers(0, 99))
-@settings(max_examples=examples(6), deadline=None)
-def test_several_keys(form: str, first: str, second: str, seed: int) -> None:
+@together
+@drawn(examples(6), seed=st.integers(0, 99))
+def test_several_keys(form: str, first: str, second: str, seed: int) -> Cases:
     """However the lexicographic order is written, and with one key ascending, the other descending."""
     lines = compare("%f", "LT", "%a0", "%b0", first) + "\n" + compare("%s", "GT", "%a1", "%b1", second) + "\n"
     lines += compare("%e", "EQ", "%a0", "%b0", first) + "\n" + compare("%d", "NE", "%b0", "%a0", first) + "\n"
@@ -154,7 +163,7 @@ def test_several_keys(form: str, first: str, second: str, seed: int) -> None:
     x = rng.integers(0, 4, 60).astype(ELEMENT_TYPES[first].dtype)
     y = rng.integers(0, 4, 60).astype(ELEMENT_TYPES[second].dtype)
     places = np.arange(60, dtype=np.int32)
-    got = run_sort(comparator([first, second, "i32"], lines, "%r"), 0, x, y, places)
+    got = yield sort(comparator([first, second, "i32"], lines, "%r"), 0, x, y, places)
     order = np.lexsort((-y, x))
     for result, operand in zip(got, (x, y, places), strict=True):
         np.testing.assert_array_equal(result, operand[order])
@@ -168,9 +177,9 @@ def test_a_key_that_is_computed() -> None:
     np.testing.assert_array_equal(got, x[np.argsort(np.abs(x), kind="stable")])
 
 
-@given(st.integers(1, 200), st.integers(1, 3), st.integers(0, 99))
-@SOME
-def test_any_comparator(size: int, height: int, seed: int) -> None:
+@together
+@drawn(examples(25), size=st.integers(1, 200), height=st.integers(1, 3), seed=st.integers(0, 99))
+def test_any_comparator(size: int, height: int, seed: int) -> Cases:
     """Even numbers before odd ones, the even ones ascending, the odd ones by descending partner: as a list's sort."""
     rng = np.random.default_rng(seed)
     x, y = rng.integers(0, 20, (height, size)).astype(np.int32), rng.integers(0, 5, (height, size)).astype(np.int32)
@@ -185,7 +194,7 @@ def test_any_comparator(size: int, height: int, seed: int) -> None:
       %inner = stablehlo.select %odd, %down, %up : tensor<i1>, tensor<i1>
       %both = stablehlo.and %same, %inner : tensor<i1>
       %r = stablehlo.or %less, %both : tensor<i1>"""
-    values, partners = run_sort(comparator(["i32", "i32"], lines, "%r"), 1, x, y)
+    values, partners = yield sort(comparator(["i32", "i32"], lines, "%r"), 1, x, y)
 
     def before(left: tuple[int, int], right: tuple[int, int]) -> bool:
         if left[0] % 2 != right[0] % 2:
@@ -218,14 +227,16 @@ def test_sorting_an_iota_gives_the_order() -> None:
 @pytest.mark.parametrize("shape", [(5,), (16,), (17,), (100,), (256,), (3, 40), (40, 17)])
 @pytest.mark.parametrize("distinct", [1, 2, 30])
 @pytest.mark.parametrize("direction", ["LT", "GT"])
+@together
 def test_ties_of_a_small_unstable_sort_are_left_as_by_the_reference(
     shape: tuple[int, ...], distinct: int, direction: str
-) -> None:
+) -> Cases:
     keys = np.random.default_rng(0).integers(0, distinct, shape).astype(np.int32)
     places = np.arange(keys.size, dtype=np.int32).reshape(shape)
     body = comparator(["i32", "i32"], compare("%c", direction, "%a0", "%b0", "i32"), "%c")
-    text = f'"stablehlo.sort"(%0, %1) <{{dimension = {len(shape) - 1} : i64, is_stable = false}}> {body}'
-    assert_as_reference(op(text, [keys, places], ("i32", shape), ("i32", shape)), keys, places)
+    program = sort(body, len(shape) - 1, keys, places, stable=False)
+    results = yield program
+    assert_are_of_reference(results, program.text, keys, places)
 
 
 def test_ties_hang_on_the_length_of_a_row_alone() -> None:
@@ -234,7 +245,7 @@ def test_ties_hang_on_the_length_of_a_row_alone() -> None:
     body = comparator(["i32", "i32"], compare("%c", "LT", "%a0", "%b0", "i32"), "%c")
     text = f'"stablehlo.sort"(%0, %1) <{{dimension = 1 : i64, is_stable = false}}> {body}'
 
-    def sort(rows: int) -> list[np.ndarray]:
+    def of_rows(rows: int) -> list[np.ndarray]:
         module = spmd.parse(op(text, [keys[:rows], places[:rows]], ("i32", (rows, 30)), ("i32", (rows, 30))))
         stacked = spmd.simulate(module, spmd.ProcessGrid(3, 1))(keys[None, :rows], places[None, :rows])
         results = spmd.compile(module)(keys[:rows], places[:rows])
@@ -242,7 +253,7 @@ def test_ties_hang_on_the_length_of_a_row_alone() -> None:
             np.testing.assert_array_equal(several, np.broadcast_to(one, several.shape))
         return [np.asarray(result) for result in results]
 
-    for few, many in zip(sort(2), sort(50), strict=True):
+    for few, many in zip(of_rows(2), of_rows(50), strict=True):
         np.testing.assert_array_equal(few, many[:2])
 
 

@@ -1,19 +1,27 @@
 """reduce_window and select_and_scatter of random geometry, against the reference interpreter; running totals."""
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from spmd.backends.numpy.window import scan
 from spmd.types import ELEMENT_TYPES
-from tests.backends.modules import assert_as_reference, dense, here, ints, monoid, op, pair_kept, region, with_numpy
+from tests.backends.modules import (
+    assert_are_of_reference,
+    assert_as_reference,
+    dense,
+    here,
+    ints,
+    monoid,
+    op,
+    pair_kept,
+    region,
+)
+from tests.backends.together import Cases, Program, drawn, together
 from tests.effort import examples
-
-SOME = settings(max_examples=examples(40), deadline=None, derandomize=True)
 
 HYPOT = region(
     2, "f32",
@@ -35,9 +43,9 @@ def window_text(
      (monoid("minimum", "i32"), "i32", 2), (monoid("multiply", "i32"), "i32", 1), (HYPOT, "f32", 0)],
     ids=["sum", "sum and initial value", "max", "min and initial value", "product", "any"],
 )  # fmt: skip
-@given(st.data())
-@SOME
-def test_reduce_window(body: str, element: str, init: int, data: st.DataObject) -> None:
+@together
+@drawn(examples(40), data=st.data())
+def test_reduce_window(body: str, element: str, init: int, data: st.DataObject) -> Cases:
     rank = data.draw(st.integers(0, 3))
     draw = lambda low, high: [data.draw(st.integers(low, high)) for _ in range(rank)]  # noqa: E731
     shape, strides, base, dilations = draw(1, 6), draw(1, 3), draw(1, 2), draw(1, 2)
@@ -52,14 +60,16 @@ def test_reduce_window(body: str, element: str, init: int, data: st.DataObject) 
     x = np.random.default_rng(0).integers(-5, 6, shape).astype(dtype)
     arrays = [x, np.asarray(dtype(init))]
     text = op(window_text(body, sizes, strides, base, dilations, padding), arrays, (element, counts))
-    assert_as_reference(text, *arrays, tolerance=1e-6 if element == "f32" else 0.0)
+    results = yield Program(text, arrays)
+    assert_are_of_reference(results, text, *arrays, tolerance=1e-6 if element == "f32" else 0.0)
 
 
 @pytest.mark.parametrize("name", ["add", "multiply", "maximum", "minimum"])
 @pytest.mark.parametrize("backwards", [False, True])
 @pytest.mark.parametrize("axis", [0, 1, 2])
 @pytest.mark.parametrize("element", ["i32", "f32", "bf16", "complex<f32>"])
-def test_running_totals(name: str, backwards: bool, axis: int, element: str) -> None:
+@together
+def test_running_totals(name: str, backwards: bool, axis: int, element: str) -> Cases:
     if element.startswith("complex") and name in ("maximum", "minimum"):
         return
     dtype = ELEMENT_TYPES[element].dtype
@@ -72,7 +82,8 @@ def test_running_totals(name: str, backwards: bool, axis: int, element: str) -> 
     sizes = [1] * 3
     sizes[axis] = shape[axis]
     text = window_text(monoid(name, element), sizes, [1] * 3, [1] * 3, [1] * 3, padding)
-    (got,) = here(op(text, [x, np.asarray(init, dtype)], (element, shape)), x, np.asarray(init, dtype))
+    arrays = [x, np.asarray(init, dtype)]
+    (got,) = yield Program(op(text, arrays, (element, shape)), arrays)
     wide = x.astype(np.complex128 if dtype.kind == "c" else np.float64)
     flipped = np.flip(wide, axis) if backwards else wide
     want = ufunc.accumulate(flipped, axis=axis)
@@ -130,9 +141,9 @@ def test_two_operands_in_one_window() -> None:
 
 @pytest.mark.parametrize("direction", ["GE", "GT", "LE", "LT"])
 @pytest.mark.parametrize("scatter", ["add", "maximum"])
-@given(st.data())
-@settings(max_examples=examples(15), deadline=None, derandomize=True)
-def test_select_and_scatter(direction: str, scatter: str, data: st.DataObject) -> None:
+@together
+@drawn(examples(15), data=st.data())
+def test_select_and_scatter(direction: str, scatter: str, data: st.DataObject) -> Cases:
     rank = data.draw(st.integers(1, 3))
     draw = lambda low, high: [data.draw(st.integers(low, high)) for _ in range(rank)]  # noqa: E731
     shape, strides = draw(1, 6), draw(1, 3)
@@ -151,13 +162,16 @@ def test_select_and_scatter(direction: str, scatter: str, data: st.DataObject) -
     text = f""""stablehlo.select_and_scatter"(%0, %1, %2) <{{window_dimensions = {ints(sizes)},
         window_strides = {ints(strides)}, padding = {dense(padding)}}}>
         ({region(2, "f32", compare, "%p", "i1")[1:-1]}, {monoid(scatter, "f32")[1:-1]})"""
-    assert_as_reference(op(text, arrays, ("f32", shape)), *arrays)
+    text = op(text, arrays, ("f32", shape))
+    results = yield Program(text, arrays)
+    assert_are_of_reference(results, text, *arrays)
 
 
 @pytest.mark.parametrize("name", ["add", "multiply"])
 @pytest.mark.parametrize("element", ["f32", "f16", "bf16"])
 @pytest.mark.parametrize("sizes", [(3, 2), (4, 4)])
-def test_small_windows_are_combined_in_order(name: str, element: str, sizes: tuple[int, int]) -> None:
+@together
+def test_small_windows_are_combined_in_order(name: str, element: str, sizes: tuple[int, int]) -> Cases:
     """From the initial value on, in row-major order; narrow types in f32, rounded once."""
     dtype = ELEMENT_TYPES[element].dtype
     rng = np.random.default_rng(0)
@@ -165,7 +179,7 @@ def test_small_windows_are_combined_in_order(name: str, element: str, sizes: tup
     arrays, padding = [x, np.asarray(1.0625, dtype)], [(4, 5), (6, 7)]
     shape = [(12 + sum(pad) - size) // 5 + 1 for size, pad in zip(sizes, padding, strict=True)]
     text = op(window_text(monoid(name, element), sizes, [5, 5], [1, 1], [1, 1], padding), arrays, (element, shape))
-    (got,) = here(text, *arrays)
+    (got,) = yield Program(text, arrays)
     wide = np.float32 if element != "f64" else np.float64
     padded = np.pad(x.astype(wide), padding, constant_values=arrays[1].astype(wide))
     for place in np.ndindex(*shape):
@@ -177,16 +191,18 @@ def test_small_windows_are_combined_in_order(name: str, element: str, sizes: tup
 
 @pytest.mark.parametrize("name", ["add", "multiply", "maximum", "subtract"])
 @pytest.mark.parametrize("element", ["i32", "f32"])
-@pytest.mark.parametrize("run", [here, with_numpy])
-@given(st.integers(0, 7), st.integers(2, 30), st.integers(1, 9), st.integers(1, 3), st.integers(0, 3))
-@settings(max_examples=examples(8), deadline=None, derandomize=True)
+@pytest.mark.parametrize("options", [{}, {"backends": ("numpy",)}], ids=["here", "with_numpy"])
+@together
+@drawn(examples(8), length=st.integers(0, 7), size=st.integers(2, 30), dilation=st.integers(1, 9),
+       stride=st.integers(1, 3), pad=st.integers(0, 3))  # fmt: skip
 def test_a_window_that_reaches_beyond_its_operand_is_nowhere(
-    name: str, element: str, run: Callable[..., Any], length: int, size: int, dilation: int, stride: int, pad: int
-) -> None:
+    name: str, element: str, options: dict[str, Any], length: int, size: int, dilation: int, stride: int, pad: int
+) -> Cases:
     assume((size - 1) * dilation + 1 > length + pad)
     x, init = np.ones((length, 3), ELEMENT_TYPES[element].dtype), np.asarray(0, ELEMENT_TYPES[element].dtype)
     text = window_text(monoid(name, element), [size, 2], [stride, 1], [1, 1], [dilation, 1], [(0, pad), (0, 0)])
-    assert run(op(text, [x, init], (element, (0, 2))), x, init)[0].shape == (0, 2)
+    (got,) = yield Program(op(text, [x, init], (element, (0, 2))), [x, init], options)
+    assert got.shape == (0, 2)
 
 
 def test_select_and_scatter_computes_in_the_type_of_its_region() -> None:

@@ -11,8 +11,9 @@ from itertools import product
 import numpy as np
 import pytest
 
+from tests.backends.together import Cases, Program, together
 from tests.partitioner.drawing import integers, tensor
-from tests.partitioner.running import Array, run_parts, run_whole
+from tests.partitioner.running import Array, run_parts
 
 _MESH = 'sdy.mesh @mesh = <["x"=2, "y"=2]>\n'
 _BATCH = 5
@@ -128,7 +129,9 @@ def _same(actual: Array, expected: Array) -> None:
 
 @pytest.mark.parametrize("part", _PARTS, ids=lambda part: "-".join(map(str, part)))
 @pytest.mark.parametrize("size", [4, 5])
-def test_gather(part: tuple[str, int | None, bool], size: int) -> None:
+@together
+def test_gather(part: tuple[str, int | None, bool], size: int) -> Cases:
+    whole, parts = [], []
     for (cuts, vector), index in zip(
         product(_CUTS, (1, 0)), ("i32", "i64", "ui8", "i8", "ui64", "i32", "i64", "ui32", "i16", "i64", "i32", "i8"),
         strict=True,
@@ -136,14 +139,18 @@ def test_gather(part: tuple[str, int | None, bool], size: int) -> None:
         case = _IndexedProgram(part, size, vector)
         dtype = np.dtype(index.replace("ui", "uint") if index[0] == "u" else index.replace("i", "int")).type
         arguments = [_values(*case.operand), _places(case, dtype)]
-        (expected,) = run_whole(case.text("gather", cuts, index, False), arguments)
-        (actual,) = run_parts(case.text("gather", cuts, index, True), arguments, 4)
+        whole.append(Program(case.text("gather", cuts, index, False), arguments))
+        parts.append(case.text("gather", cuts, index, True))
+    for text, program, (expected,) in zip(parts, whole, (yield whole), strict=True):
+        (actual,) = run_parts(text, program.arrays, 4)
         _same(actual, expected)
 
 
 @pytest.mark.parametrize("part", _PARTS, ids=lambda part: "-".join(map(str, part)))
 @pytest.mark.parametrize("size", [4, 5])
-def test_scatter(part: tuple[str, int | None, bool], size: int) -> None:
+@together
+def test_scatter(part: tuple[str, int | None, bool], size: int) -> Cases:
+    whole, parts = [], []
     kinds = ("add", "maximum", "set", "multiply", "minimum", "subtract")
     for (cuts, kind), vector, index in zip(
         zip(_CUTS, kinds, strict=True), (1, 0, 1, 0, 1, 0), ("i32", "i64", "ui8", "i8", "ui64", "i16"), strict=True
@@ -153,8 +160,10 @@ def test_scatter(part: tuple[str, int | None, bool], size: int) -> None:
         random = np.random.default_rng(1)
         operand, updates = (random.integers(1, 4, shape).astype(np.float32) for shape in (case.operand, case.slices))
         arguments = [operand, _places(case, dtype, apart=kind in ("set", "subtract")), updates]
-        (expected,) = run_whole(case.text(kind, cuts, index, False), arguments)
-        (actual,) = run_parts(case.text(kind, cuts, index, True), arguments, 4)
+        whole.append(Program(case.text(kind, cuts, index, False), arguments))
+        parts.append(case.text(kind, cuts, index, True))
+    for text, program, (expected,) in zip(parts, whole, (yield whole), strict=True):
+        (actual,) = run_parts(text, program.arrays, 4)
         _same(actual, expected)
 
 

@@ -9,6 +9,7 @@ from spmd.backends.llvm.emit import math_library as functions
 from spmd.backends.llvm.fft import transforms as native_fft
 from spmd.backends.llvm.target import LlvmTarget
 from tests.backends.modules import type_of
+from tests.backends.together import Cases, Program, for_numpy, together
 
 LENGTHS = [2, 3, 4, 5, 6, 8, 9, 10, 12, 15, 16, 25, 30, 48, 64, 75, 96, 100, 128, 243, 250, 360, 512, 1000, 4096]
 #: Factors of 7, 11 and 13, and those that no stage takes out.
@@ -45,12 +46,13 @@ def in_f64(kind: str, x: np.ndarray, length: int) -> np.ndarray:
 @pytest.mark.parametrize("kind", ["FFT", "IFFT", "RFFT", "IRFFT"])
 @pytest.mark.parametrize("double", [False, True])
 @pytest.mark.parametrize("length", LENGTHS)
-def test_transforms_are_the_sums_of_the_definition(kind: str, double: bool, length: int) -> None:
+@together
+def test_transforms_are_the_sums_of_the_definition(kind: str, double: bool, length: int) -> Cases:
     text, x = fft(kind, length, 3, double)
     complex_native = kind in ("FFT", "IFFT") or (length % 2 == 0 and length >= 4)
-    module = spmd.parse(text)
-    assert LlvmTarget().supports(module.functions[0].body.ops[0]) is complex_native
-    got, want = spmd.compile(module)(x)[0], in_f64(kind, x, length)
+    (got,) = yield Program(text, [x])
+    assert LlvmTarget().supports(spmd.parse(text).functions[0].body.ops[0]) is complex_native
+    want = in_f64(kind, x, length)
     eps = np.finfo(got.real.dtype).eps * 2 * np.log2(2 * length)
     np.testing.assert_allclose(got, want, rtol=0, atol=eps * np.sqrt(np.mean(np.abs(want) ** 2)) * 2)
 
@@ -58,7 +60,8 @@ def test_transforms_are_the_sums_of_the_definition(kind: str, double: bool, leng
 @pytest.mark.parametrize("kind", ["FFT", "IFFT", "RFFT", "IRFFT"])
 @pytest.mark.parametrize("lengths", [(6, 10), (16, 30), (1, 4), (5, 1), (3, 4, 8), (7, 9)])
 @pytest.mark.parametrize("element", ["f32", "f64"])
-def test_dimensions_are_transformed_one_after_another(kind: str, lengths: tuple[int, ...], element: str) -> None:
+@together
+def test_dimensions_are_transformed_one_after_another(kind: str, lengths: tuple[int, ...], element: str) -> Cases:
     rng = np.random.default_rng(0)
     x = rng.standard_normal((2, *lengths))
     if kind == "IRFFT":  # of what is the transform of real numbers
@@ -78,10 +81,8 @@ def test_dimensions_are_transformed_one_after_another(kind: str, lengths: tuple[
     }}"""
     narrow = {"f32": {"f": np.float32, "c": np.complex64}, "f64": {"f": np.float64, "c": np.complex128}}[element]
     x = x.astype(narrow[x.dtype.kind])
-    results = [
-        spmd.compile(spmd.parse(text), backends=back_ends)(x)[0] for back_ends in (("llvm", "numpy"), ("numpy",))
-    ]
-    for got in results:
+    results = yield Program(text, [x], {"backends": ("llvm", "numpy")}), for_numpy(text, x)
+    for (got,) in results:
         assert got.dtype == narrow[want.dtype.kind]
         np.testing.assert_allclose(got, want, rtol=0, atol=np.abs(want).max() * (1e-6 if element == "f32" else 1e-14))
 

@@ -1,5 +1,7 @@
 """Products of 8-bit integers in native code: sums of 32 bits, which wrap; every size, signed and not."""
 
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 
 import numpy as np
@@ -12,33 +14,42 @@ from spmd.backends.llvm.jit.processor import chosen, host
 from spmd.backends.llvm.matmul import products
 from spmd.backends.llvm.matmul.integer_products import IntegerProduct
 from spmd.backends.llvm.matmul.matrices import integer_product_of
+from tests.backends.together import Cases, Program, together
 
 TYPES = {"i8": np.int8, "ui8": np.uint8}
 
 
-def product(left: str, right: str, rows: int, depth: int, columns: int) -> spmd.Module:
+def product_text(left: str, right: str, rows: int, depth: int, columns: int) -> str:
     a, b, c = f"{rows}x{depth}x{left}", f"{depth}x{columns}x{right}", f"{rows}x{columns}xi32"
-    return spmd.parse(f"""func.func @main(%a: tensor<{a}>, %b: tensor<{b}>) -> tensor<{c}> {{
+    return f"""func.func @main(%a: tensor<{a}>, %b: tensor<{b}>) -> tensor<{c}> {{
       %r = stablehlo.dot_general %a, %b, contracting_dims = [1] x [0] : (tensor<{a}>, tensor<{b}>) -> tensor<{c}>
       return %r : tensor<{c}>
-    }}""")
+    }}"""
+
+
+def product(left: str, right: str, rows: int, depth: int, columns: int) -> spmd.Module:
+    return spmd.parse(product_text(left, right, rows, depth, columns))
 
 
 @pytest.mark.parametrize(("left", "right"), [("i8", "i8"), ("ui8", "ui8"), ("i8", "ui8"), ("ui8", "i8")])
 @pytest.mark.parametrize(
     ("rows", "depth", "columns"), [(1, 2, 1), (3, 1, 5), (13, 33, 33), (12, 64, 32), (25, 127, 70), (2, 3000, 17)]
 )
-def test_integer_products_are_exact(left: str, right: str, rows: int, depth: int, columns: int) -> None:
-    module = product(left, right, rows, depth, columns)
+@together
+def test_integer_products_are_exact(left: str, right: str, rows: int, depth: int, columns: int) -> Cases:
+    text = product_text(left, right, rows, depth, columns)
+    module = spmd.parse(text)
     assert integer_product_of(module.functions[0].body.ops[0], chosen()) is not None or 1 in (rows, depth, columns)
     rng = np.random.default_rng(depth)
+    drawn = []
     for extreme in (False, True):
         inputs = []
         for name, shape in ((left, (rows, depth)), (right, (depth, columns))):
             least, most = np.iinfo(TYPES[name]).min, np.iinfo(TYPES[name]).max
             array = rng.integers(least, most, shape, TYPES[name], endpoint=True)
             inputs.append(rng.choice(np.array([least, most], TYPES[name]), shape) if extreme else array)
-        (native,) = spmd.compile(module)(*inputs)
+        drawn.append(inputs)
+    for inputs, (native,) in zip(drawn, (yield [Program(text, inputs) for inputs in drawn]), strict=True):
         np.testing.assert_array_equal(native, inputs[0].astype(np.int32) @ inputs[1].astype(np.int32))
 
 
@@ -56,14 +67,20 @@ FORMS = {
 }  # fmt: skip
 
 
-@pytest.fixture(params=["tiles", "pairs"])
-def kernel(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """With the tile registers of processors that have them, and without."""
-    if request.param == "pairs":
-        monkeypatch.setattr(products, "suits_tiles", lambda product: False)
-    elif not host().has_tiles:
-        pytest.skip("no tile registers")
-    return str(request.param)
+@contextmanager
+def without_tiles() -> Iterator[None]:
+    """Products compiled without the tile registers that some processors have."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(products, "suits_tiles", lambda product: False)
+        yield
+
+
+#: With those registers where there are any, and without.
+KERNELS = [
+    pytest.param(nullcontext, id="tiles", marks=pytest.mark.skipif(not host().has_tiles, reason="no tile registers")),
+    pytest.param(without_tiles, id="pairs"),
+]
+Kernel = Callable[[], AbstractContextManager[None]]
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -71,8 +88,11 @@ def kernel(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
 @pytest.mark.parametrize(
     ("rows", "depth", "columns"), [(1, 1, 1), (5, 7, 9), (13, 6, 33), (12, 64, 32), (30, 131, 70), (200, 300, 90)]
 )
-@pytest.mark.usefixtures("kernel")
-def test_forms_of_integer_products(form: str, left: str, right: str, rows: int, depth: int, columns: int) -> None:
+@pytest.mark.parametrize("kernel", KERNELS)
+@together
+def test_forms_of_integer_products(
+    form: str, left: str, right: str, rows: int, depth: int, columns: int, kernel: Kernel
+) -> Cases:
     """One thread and three give the exact sums."""
     lhs, rhs, numbers, formula = FORMS[form]
     f, g = (text.format(m=rows, k=depth, n=columns) for text in (lhs, rhs))
@@ -83,33 +103,36 @@ def test_forms_of_integer_products(form: str, left: str, right: str, rows: int, 
         arrays.append(rng.integers(ends.min, ends.max, [*map(int, shape.split("x"))], TYPES[name], endpoint=True))
     exact = np.einsum(formula, *(array.astype(np.int32) for array in arrays))
     c = "x".join(map(str, exact.shape))
-    module = spmd.parse(f"""func.func @main(%a: tensor<{f}x{left}>, %b: tensor<{g}x{right}>) -> tensor<{c}xi32> {{
+    text = f"""func.func @main(%a: tensor<{f}x{left}>, %b: tensor<{g}x{right}>) -> tensor<{c}xi32> {{
       %r = stablehlo.dot_general %a, %b, {numbers} : (tensor<{f}x{left}>, tensor<{g}x{right}>) -> tensor<{c}xi32>
       return %r : tensor<{c}xi32>
-    }}""")
-    assert integer_product_of(module.functions[0].body.ops[0], chosen()) is not None
-    for threads in (1, 3):
-        (native,) = spmd.compile(module, threads=threads)(*arrays)
+    }}"""
+    assert integer_product_of(spmd.parse(text).functions[0].body.ops[0], chosen()) is not None
+    results = yield [Program(text, arrays, {"threads": threads}, kernel) for threads in (1, 3)]
+    for (native,) in results:
         np.testing.assert_array_equal(native, exact)
 
 
 @pytest.mark.parametrize("depth", [133_200, 0])
 @pytest.mark.parametrize(("rows", "columns"), [(2, 3), (17, 20)])
-@pytest.mark.usefixtures("kernel")
-def test_sums_wrap_and_those_of_nothing_are_zero(rows: int, depth: int, columns: int) -> None:
+@pytest.mark.parametrize("kernel", KERNELS)
+@together
+def test_sums_wrap_and_those_of_nothing_are_zero(rows: int, depth: int, columns: int, kernel: Kernel) -> Cases:
     a, b = np.full((rows, depth), -128, np.int8), np.full((depth, columns), -128, np.int8)
-    (native,) = spmd.compile(product("i8", "i8", rows, depth, columns))(a, b)
+    (native,) = yield Program(product_text("i8", "i8", rows, depth, columns), [a, b], {}, kernel)
     assert native.tolist() == [[(128 * 128 * depth + 2**31) % 2**32 - 2**31] * columns] * rows
 
 
-@pytest.mark.usefixtures("kernel")
 @pytest.mark.parametrize(("rows", "depth", "columns"), [(32, 64, 32), (96, 192, 80), (12, 16, 12), (700, 1000, 500)])
-def test_whole_tiles_and_parts_of_them(rows: int, depth: int, columns: int) -> None:
+@pytest.mark.parametrize("kernel", KERNELS)
+@together
+def test_whole_tiles_and_parts_of_them(rows: int, depth: int, columns: int, kernel: Kernel) -> Cases:
     """Rows of one size and of several, and as many that several threads share them."""
     rng = np.random.default_rng(depth)
     a, b = rng.integers(-128, 128, (rows, depth), np.int8), rng.integers(-128, 128, (depth, columns), np.int8)
-    for threads in (1, 2):
-        (native,) = spmd.compile(product("i8", "i8", rows, depth, columns), threads=threads)(a, b)
+    text = product_text("i8", "i8", rows, depth, columns)
+    results = yield [Program(text, [a, b], {"threads": threads}, kernel) for threads in (1, 2)]
+    for (native,) in results:
         np.testing.assert_array_equal(native, a.astype(np.float64) @ b.astype(np.float64))  # exact, and by BLAS
 
 

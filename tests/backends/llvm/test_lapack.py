@@ -8,7 +8,8 @@ import pytest
 
 import spmd
 from spmd.backends.llvm.target import LlvmTarget
-from tests.backends.modules import here, op, with_numpy
+from tests.backends.modules import here, op
+from tests.backends.together import Cases, Program, for_numpy, together
 
 ELEMENTS = {"f32": (np.float32, "s", 2e-5), "f64": (np.float64, "d", 1e-12)}
 
@@ -24,11 +25,11 @@ def call(routine: str, element: str, operands: int, **options: str) -> str:
     )
 
 
-def native(text: str, *arrays: np.ndarray) -> list[np.ndarray]:
-    """Results of a program whose one op must have a native form."""
+def native(text: str, *arrays: np.ndarray) -> Program:
+    """A program whose one op must have a native form."""
     first = spmd.parse(text).functions[0].body.ops[0]
     assert LlvmTarget().supports(first)
-    return here(text, *arrays)
+    return Program(text, arrays)
 
 
 def random(element: str, *shape: int) -> np.ndarray:
@@ -37,13 +38,14 @@ def random(element: str, *shape: int) -> np.ndarray:
 
 @pytest.mark.parametrize("element", ELEMENTS)
 @pytest.mark.parametrize("shape", [(1, 1), (2, 2), (5, 5), (70, 70), (3, 7), (9, 4), (6, 3, 3), (2, 3, 4, 6)])
-def test_lu(element: str, shape: tuple[int, ...]) -> None:
+@together
+def test_lu(element: str, shape: tuple[int, ...]) -> Cases:
     a = random(element, *shape)
     *batch, rows, columns = shape
     steps = min(rows, columns)
     text = op(call("getrf", element, 1), [a], (element, shape), ("i32", (*batch, steps)), ("i32", batch))
-    lu, pivots, info = native(text, a)
-    ours, theirs = (lu, pivots, info), with_numpy(text, a)
+    ours, theirs = yield native(text, a), for_numpy(text, a)
+    lu, pivots, _ = ours
     np.testing.assert_array_equal(ours[1], theirs[1])
     np.testing.assert_array_equal(ours[2], np.zeros(batch))
     lower, upper = np.tril(lu[..., :steps], -1) + np.eye(rows, steps), np.triu(lu[..., :steps, :])
@@ -58,20 +60,21 @@ def test_lu(element: str, shape: tuple[int, ...]) -> None:
 def test_lu_of_a_singular_matrix_reports_the_first_pivot_that_is_zero() -> None:
     a = np.array([[[1, 2], [2, 4]], [[0, 0], [0, 0]], [[1, 0], [0, 1]]], np.float32)
     text = op(call("getrf", "f32", 1), [a], ("f32", a.shape), ("i32", (3, 2)), ("i32", (3,)))
-    np.testing.assert_array_equal(native(text, a)[2], [2, 1, 0])
+    np.testing.assert_array_equal(native(text, a).run()[2], [2, 1, 0])
 
 
 @pytest.mark.parametrize("element", ELEMENTS)
 @pytest.mark.parametrize("uplo", ["L", "U"])
 @pytest.mark.parametrize("shape", [(1, 1), (4, 4), (65, 65), (5, 3, 3)])
-def test_cholesky_leaves_the_other_triangle(element: str, uplo: str, shape: tuple[int, ...]) -> None:
+@together
+def test_cholesky_leaves_the_other_triangle(element: str, uplo: str, shape: tuple[int, ...]) -> Cases:
     size = shape[-1]
     a = random(element, *shape)
     a = a @ a.swapaxes(-1, -2) + np.eye(size, dtype=a.dtype)
     triangle = np.tril if uplo == "L" else np.triu
     spoiled = np.where(triangle(np.ones((size, size), bool)), a, np.nan).astype(a.dtype)
     text = op(call("potrf", element, 1, uplo=uplo), [a], (element, shape), ("i32", shape[:-2]))
-    factor, info = native(text, spoiled)
+    factor, info = yield native(text, spoiled)
     assert not info.any()
     assert np.isnan(factor[..., ~triangle(np.ones((size, size), bool))]).all()
     half = triangle(np.nan_to_num(factor))
@@ -83,21 +86,22 @@ def test_cholesky_leaves_the_other_triangle(element: str, uplo: str, shape: tupl
 def test_cholesky_reports_the_minor_that_is_not_positive() -> None:
     a = np.stack([np.diag([1.0, -1.0, 1.0]), np.eye(3), np.diag([0.0, 1.0, 1.0])]).astype(np.float32)
     text = op(call("potrf", "f32", 1, uplo="L"), [a], ("f32", a.shape), ("i32", (3,)))
-    np.testing.assert_array_equal(native(text, a)[1], [2, 0, 1])
+    np.testing.assert_array_equal(native(text, a).run()[1], [2, 0, 1])
 
 
 @pytest.mark.parametrize("element", ELEMENTS)
 @pytest.mark.parametrize("shape", [(1, 1), (3, 3), (7, 4), (70, 66), (5, 4, 2)])
-def test_qr(element: str, shape: tuple[int, ...]) -> None:
+@together
+def test_qr(element: str, shape: tuple[int, ...]) -> Cases:
     a = random(element, *shape)
     *batch, rows, columns = shape
     text = op(call("geqrf", element, 1), [a], (element, shape), (element, (*batch, columns)))
-    factored, tau = native(text, a)
+    (factored, tau), by_numpy = yield native(text, a), for_numpy(text, a)
     eps = ELEMENTS[element][2] * rows
-    for ours, theirs in zip((factored, tau), with_numpy(text, a), strict=True):
+    for ours, theirs in zip((factored, tau), by_numpy, strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=eps, atol=eps)
     text = op(call("orgqr", element, 2), [factored, tau], (element, shape))
-    (q,) = native(text, factored, tau)
+    (q,) = yield native(text, factored, tau)
     np.testing.assert_allclose(q @ np.triu(factored[..., :columns, :]), a, rtol=eps, atol=eps)
     np.testing.assert_allclose(q.swapaxes(-1, -2) @ q, np.broadcast_to(np.eye(columns), (*batch, columns, columns)),
                                rtol=eps, atol=eps)  # fmt: skip
@@ -106,12 +110,13 @@ def test_qr(element: str, shape: tuple[int, ...]) -> None:
 @pytest.mark.parametrize("width", [1, 3])
 @pytest.mark.parametrize("batch", [(), (4,)])
 @pytest.mark.parametrize(("side", "uplo", "trans_x", "diag"), [*product("LR", "LU", "NTC", "NU")])
-def test_triangular_systems(side: str, uplo: str, trans_x: str, diag: str, batch: tuple[int, ...], width: int) -> None:
+@together
+def test_triangular_systems(side: str, uplo: str, trans_x: str, diag: str, batch: tuple[int, ...], width: int) -> Cases:
     size = 6
     a = random("f64", *batch, size, size) + 3 * np.eye(size)
     b = random("f64", *batch, *((size, width) if side == "L" else (width, size)))
     options = {"side": side, "uplo": uplo, "trans_x": trans_x, "diag": diag}
-    (x,) = native(op(call("trsm", "f64", 2, **options), [a, b], ("f64", b.shape)), a, b)
+    (x,) = yield native(op(call("trsm", "f64", 2, **options), [a, b], ("f64", b.shape)), a, b)
     triangle = np.tril(a) if uplo == "L" else np.triu(a)
     if diag == "U":
         triangle = triangle - triangle * np.eye(size) + np.eye(size)

@@ -5,6 +5,8 @@ import numpy as np
 import pytest
 
 import spmd
+from spmd.types import ELEMENT_TYPES
+from tests.backends.together import Cases, Program, for_numpy, together
 from tests.loops import counted_loop
 
 
@@ -30,9 +32,10 @@ def test_rows_turn_round_in_a_loop(shape: tuple[int, ...]) -> None:
 
 @pytest.mark.parametrize("element", ["f32", "f64", "ui8", "i16"])
 @pytest.mark.parametrize(("rows", "columns"), [(16, 16), (15, 40), (17, 16), (33, 47), (160, 331)])
-def test_transposed_operands(element: str, rows: int, columns: int) -> None:
+@together
+def test_transposed_operands(element: str, rows: int, columns: int) -> Cases:
     """Blocks that are turned, what is left of both loops, masks, and parts for threads."""
-    module = spmd.parse(f"""func.func @main(%x: tensor<{rows}x3x{columns}x{element}>, %p: tensor<{element}>)
+    text = f"""func.func @main(%x: tensor<{rows}x3x{columns}x{element}>, %p: tensor<{element}>)
         -> (tensor<{columns}x3x{rows}x{element}>, tensor<{columns + 3}x3x{rows + 1}x{element}>) {{
       %t = stablehlo.transpose %x, dims = [2, 1, 0]
         : (tensor<{rows}x3x{columns}x{element}>) -> tensor<{columns}x3x{rows}x{element}>
@@ -41,12 +44,13 @@ def test_transposed_operands(element: str, rows: int, columns: int) -> None:
       %q = stablehlo.pad %t, %p, low = [2, 0, 1], high = [1, 0, 0], interior = [0, 0, 0]
         : (tensor<{columns}x3x{rows}x{element}>, tensor<{element}>) -> tensor<{columns + 3}x3x{rows + 1}x{element}>
       return %s, %q : tensor<{columns}x3x{rows}x{element}>, tensor<{columns + 3}x3x{rows + 1}x{element}>
-    }}""")
-    dtype = module.functions[0].arguments[0].tensor.dtype
+    }}"""
+    dtype = ELEMENT_TYPES[element].dtype
     x = (np.random.default_rng(0).standard_normal((rows, 3, columns)) * 50).astype(dtype)
-    plain = spmd.compile(module, backends=("numpy",))(x, dtype.type(7))
-    for threads in (1, 2, 3):
-        for mine, other in zip(spmd.compile(module, threads=threads)(x, dtype.type(7)), plain, strict=True):
+    arrays = [x, dtype.type(7)]
+    plain, *native = yield for_numpy(text, *arrays), *(Program(text, arrays, {"threads": n}) for n in (1, 2, 3))
+    for results in native:
+        for mine, other in zip(results, plain, strict=True):
             np.testing.assert_array_equal(mine, other)
 
 

@@ -6,6 +6,7 @@ import pytest
 
 import spmd
 from spmd.backends.llvm.target import LlvmTarget
+from tests.backends.together import Cases, Program, together
 from tests.compiler.schedule.test_schedule import units_of
 
 DTYPES = {"f32": np.float32, "f64": np.float64, "bf16": ml_dtypes.bfloat16, "f16": np.float16}
@@ -34,23 +35,22 @@ def product(equation: str, sizes: dict[str, int], element: str) -> str:
     }}"""
 
 
-def check(equation: str, sizes: dict[str, int], element: str) -> None:
+def check(equation: str, sizes: dict[str, int], element: str) -> Cases:
     operands, _ = equation.split("->")
     rng = np.random.default_rng(0)
-    module = spmd.parse(product(equation, sizes, element))
-    assert all(unit.fused or LlvmTarget().supports(unit.outputs[0]) for unit in units_of(str(module)))
+    text = product(equation, sizes, element)
+    assert all(unit.fused or LlvmTarget().supports(unit.outputs[0]) for unit in units_of(text))
     shapes = [[sizes[d] for d in side] for side in operands.split(",")]
     if np.dtype(DTYPES[element]).kind in "iu":
         ends = np.iinfo(DTYPES[element])
         x, y = (rng.integers(ends.min, ends.max, shape, DTYPES[element], endpoint=True) for shape in shapes)
-        (got,) = spmd.compile(module)(x, y)
+        (got,) = yield Program(text, [x, y])
         np.testing.assert_array_equal(got, np.einsum(equation, x, y))  # which wraps
         return
     x, y = (rng.standard_normal(shape).astype(DTYPES[element]) for shape in shapes)
-    executable = spmd.compile(module)
     wide = np.einsum(equation, x.astype(np.float64), y.astype(np.float64))
     tolerance = {"f32": 1e-5, "f64": 1e-13}.get(element, 1e-2)
-    (got,) = executable(x, y)
+    (got,) = yield Program(text, [x, y])
     assert got.dtype == DTYPES[element]
     np.testing.assert_allclose(got.astype(np.float64), wide, rtol=tolerance, atol=tolerance * 10)
 
@@ -61,27 +61,31 @@ VECTORS = ["mk,k->m", "km,k->m", "k,km->m", "k,mk->m", "k,k->", "bmk,bk->bm", "b
 
 @pytest.mark.parametrize("equation", VECTORS)
 @pytest.mark.parametrize(("m", "k"), [(5, 7), (1, 100), (70, 300), (3, 0)])
-def test_products_of_matrices_and_vectors(equation: str, m: int, k: int) -> None:
-    check(equation, {"m": m, "k": k, "l": 3, "a": 2, "b": 4, "o": 1}, "f32")
+@together
+def test_products_of_matrices_and_vectors(equation: str, m: int, k: int) -> Cases:
+    return check(equation, {"m": m, "k": k, "l": 3, "a": 2, "b": 4, "o": 1}, "f32")
 
 
 @pytest.mark.parametrize("element", DTYPES)
-def test_elements_are_summed_in_the_accumulator(element: str) -> None:
-    check("mk,k->m", {"m": 20, "k": 100}, element)
+@together
+def test_elements_are_summed_in_the_accumulator(element: str) -> Cases:
+    return check("mk,k->m", {"m": 20, "k": 100}, element)
 
 
 @pytest.mark.parametrize("equation", ["bi,oij->boj", "ikm,kn->imn", "bqhd,bkhd->bhqk", "kml,lnk->mn", "ami,bin->ambn"])
 @pytest.mark.parametrize("element", ["f32", "bf16", "i64"])
-def test_operands_whose_dimensions_lie_apart_become_matrices(equation: str, element: str) -> None:
+@together
+def test_operands_whose_dimensions_lie_apart_become_matrices(equation: str, element: str) -> Cases:
     sizes = {"b": 2, "i": 5, "o": 4, "j": 6, "m": 7, "k": 3, "n": 9, "q": 11, "h": 2, "d": 8, "l": 10, "a": 3}
-    check(equation, sizes, element)
+    return check(equation, sizes, element)
 
 
 @pytest.mark.parametrize("element", ["i32", "ui64"])
 @pytest.mark.parametrize("equation", ["mk,kn->mn", "mk,nk->mn", "km,kn->mn", "abmk,abkn->abmn"])
 @pytest.mark.parametrize(("m", "k", "n"), [(13, 5, 33), (100, 64, 70), (3, 0, 2)])
-def test_integers_are_multiplied_in_tiles(equation: str, element: str, m: int, k: int, n: int) -> None:
-    check(equation, {"m": m, "k": k, "n": n, "a": 2, "b": 3}, element)
+@together
+def test_integers_are_multiplied_in_tiles(equation: str, element: str, m: int, k: int, n: int) -> Cases:
+    return check(equation, {"m": m, "k": k, "n": n, "a": 2, "b": 3}, element)
 
 
 @pytest.mark.parametrize(

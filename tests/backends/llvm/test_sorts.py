@@ -7,7 +7,8 @@ import spmd
 from spmd.compiler.pipeline.lower import ModuleLowering
 from spmd.compiler.pipeline.options import chosen_options
 from spmd.types import ELEMENT_TYPES
-from tests.backends.modules import main, type_of, with_numpy
+from tests.backends.modules import main, type_of
+from tests.backends.together import Cases, Program, for_numpy, together
 from tests.effort import some_slow
 
 HARD = [0.0, -0.0, np.inf, -np.inf, np.nan, -np.nan, 1, 1, -1]
@@ -47,14 +48,14 @@ def elements(element: str, shape: tuple[int, ...]) -> np.ndarray:
 @pytest.mark.parametrize(
     ("shape", "dimension"), [((2,), 0), ((5, 33), 1), ((9, 7, 3), 0), ((2, 256), 1), ((3, 40, 2), 1)]
 )
-def test_short_sorts_are_those_of_numpy(element: str, order: str, shape: tuple[int, ...], dimension: int) -> None:
+@together
+def test_short_sorts_are_those_of_numpy(element: str, order: str, shape: tuple[int, ...], dimension: int) -> Cases:
     floats = ELEMENT_TYPES[element].is_float
     if "total" in order and not floats:
         return
     text, x = sort_text(element, shape, dimension, COMPARATORS[order]), elements(element, shape)
-    want = with_numpy(text, x)
-    for threads in (1, 2):
-        results = spmd.compile(spmd.parse(text), threads=threads)(x)
+    want, *native = yield for_numpy(text, x), *(Program(text, [x], {"threads": threads}) for threads in (1, 2))
+    for results in native:
         for ours, theirs in zip(results, want, strict=True):
             assert ours.tobytes() == theirs.tobytes()
 

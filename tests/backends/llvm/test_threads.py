@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import threading
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ import spmd
 from spmd.compiler.schedule import rates, tasks
 from spmd.support.machine import RANK_VARIABLES, default_threads, usable_cores
 from tests.backends.llvm.drawn import drawn_program
+from tests.backends.together import Cases, Program, together
 from tests.effort import examples
 
 THREADS = (1, 2, 3, 5)
@@ -34,7 +36,12 @@ def all_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(rates.RATES, "operations", 1)
 
 
-def bits(results: tuple) -> list[bytes]:
+def by_threads(text: str, *arrays: np.ndarray, counts: Sequence[int] = THREADS) -> list[Program]:
+    """The program for each number of threads."""
+    return [Program(text, arrays, {"threads": threads}) for threads in counts]
+
+
+def bits(results: Sequence[np.ndarray]) -> list[bytes]:
     return [np.asarray(result).tobytes() for result in results]
 
 
@@ -49,12 +56,13 @@ def test_random_programs_give_the_same_bits_for_any_number_of_threads(data: st.D
 
 @pytest.mark.usefixtures("all_are_cut")
 @pytest.mark.parametrize("shape", [(3, 3), (4, 4), (17, 1), (2, 9), (16, 8), (33, 2), (33, 5), (5, 33, 3)], ids=str)
-def test_what_is_written_over_its_operand_is_written_once(shape: tuple[int, ...]) -> None:
+@together
+def test_what_is_written_over_its_operand_is_written_once(shape: tuple[int, ...]) -> Cases:
     """A loop that is cut is run in parts, however few points the stage has once its loops are merged."""
     full = f"tensor<{'x'.join(map(str, shape))}xf32>"
     axes, order = list(range(len(shape))), [*range(1, len(shape)), 0]
     turned = f"tensor<{'x'.join(str(shape[axis]) for axis in order)}xf32>"
-    module = spmd.parse(f"""func.func @main(%x: {full}) -> (tensor<f32>, {full}, {turned}) {{
+    text = f"""func.func @main(%x: {full}) -> (tensor<f32>, {full}, {turned}) {{
       %zero = stablehlo.constant dense<0.0> : tensor<f32>
       %c = stablehlo.cosine %x : {full}
       %s = stablehlo.reduce(%c init: %zero) applies stablehlo.add across dimensions = {axes}
@@ -63,18 +71,19 @@ def test_what_is_written_over_its_operand_is_written_once(shape: tuple[int, ...]
       %t = stablehlo.transpose %x, dims = {order} : ({full}) -> {turned}
       %u = stablehlo.negate %t : {turned}
       return %s, %n, %u : tensor<f32>, {full}, {turned}
-    }}""")
+    }}"""
     array = np.random.default_rng(1).standard_normal(shape).astype(np.float32)
-    alone, *others = [bits(spmd.compile(module, threads=threads)(array)) for threads in THREADS]
-    assert others == [alone] * len(others)
-    np.testing.assert_array_equal(spmd.compile(module, threads=2)(array)[2], -array.transpose(order))
+    alone, *others = yield by_threads(text, array)
+    assert list(map(bits, others)) == [bits(alone)] * len(others)
+    np.testing.assert_array_equal(others[0][2], -array.transpose(order))
 
 
 @pytest.mark.usefixtures("all_are_cut")
 @pytest.mark.parametrize("count", [127, 8192, 65537, 300_001])
-def test_a_fold_of_everything_has_one_association(count: int) -> None:
+@together
+def test_a_fold_of_everything_has_one_association(count: int) -> Cases:
     array = np.random.default_rng(count).standard_normal(count).astype(np.float32)
-    totals = [spmd.compile(spmd.parse(SUM.format(n=count)), threads=threads)(array) for threads in THREADS]
+    totals = yield by_threads(SUM.format(n=count), array)
     assert [bits(results) for results in totals] == [bits(totals[0])] * len(totals)
     np.testing.assert_allclose(totals[0][1], np.exp(array.astype(np.float64)).sum(), rtol=1e-6)
 
@@ -82,7 +91,8 @@ def test_a_fold_of_everything_has_one_association(count: int) -> None:
 @pytest.mark.usefixtures("all_are_cut")
 @pytest.mark.parametrize("shape", [(3, 1000), (1000, 3), (64, 64), (17, 513), (1, 70_000)])
 @pytest.mark.parametrize("axis", [0, 1])
-def test_folds_of_one_dimension_are_cut_along_the_other(shape: tuple[int, int], axis: int) -> None:
+@together
+def test_folds_of_one_dimension_are_cut_along_the_other(shape: tuple[int, int], axis: int) -> Cases:
     left = shape[1 - axis]
     text = f"""func.func @main(%x: tensor<{shape[0]}x{shape[1]}xf64>) -> tensor<{left}xf64> {{
       %zero = stablehlo.constant dense<0.0> : tensor<f64>
@@ -91,16 +101,17 @@ def test_folds_of_one_dimension_are_cut_along_the_other(shape: tuple[int, int], 
       return %s : tensor<{left}xf64>
     }}"""
     array = np.random.default_rng(5).standard_normal(shape)
-    totals = [bits(spmd.compile(spmd.parse(text), threads=threads)(array)) for threads in THREADS]
+    totals = [bits(results) for results in (yield by_threads(text, array))]
     assert totals == [totals[0]] * len(totals)
 
 
 @pytest.mark.usefixtures("all_are_cut")
 @pytest.mark.parametrize("columns", [1, 3, 16, 64, 77])
 @pytest.mark.parametrize("rows", [128, 1001, 40_000])
-def test_folds_of_a_few_columns_are_cut_at_their_blocks(rows: int, columns: int) -> None:
+@together
+def test_folds_of_a_few_columns_are_cut_at_their_blocks(rows: int, columns: int) -> Cases:
     full, row = f"tensor<{rows}x{columns}xf32>", f"tensor<{columns}xf32>"
-    module = spmd.parse(f"""func.func @main(%x: {full}) -> ({full}, {row}, {row}) {{
+    text = f"""func.func @main(%x: {full}) -> ({full}, {row}, {row}) {{
       %zero = stablehlo.constant dense<0.0> : tensor<f32>
       %low = stablehlo.constant dense<0xFF800000> : tensor<f32>
       %y = stablehlo.exponential %x : {full}
@@ -109,10 +120,10 @@ def test_folds_of_a_few_columns_are_cut_at_their_blocks(rows: int, columns: int)
       %m = stablehlo.reduce(%x init: %low) applies stablehlo.maximum across dimensions = [0]
         : ({full}, tensor<f32>) -> {row}
       return %y, %s, %m : {full}, {row}, {row}
-    }}""")
+    }}"""
     array = np.random.default_rng(rows + columns).standard_normal((rows, columns)).astype(np.float32)
     array[-1, 0], array[rows // 2, -1] = 9.0, np.nan
-    results = [spmd.compile(module, threads=threads)(array) for threads in THREADS]
+    results = yield by_threads(text, array)
     assert [bits(each) for each in results] == [bits(results[0])] * len(results)
     sums = np.exp(array.astype(np.float64)).sum(0)
     np.testing.assert_allclose(results[0][1], sums, rtol=1e-5)
@@ -197,9 +208,10 @@ def test_a_number_of_threads_that_is_none_is_refused(threads: object) -> None:
         ((1003, 30), (30, 31), (1, 0)),
     ],
 )
+@together
 def test_products_are_cut_by_rows_or_columns(
     element: str, lhs: tuple[int, int], rhs: tuple[int, int], contracted: tuple[int, int]
-) -> None:
+) -> Cases:
     rows, columns = lhs[1 - contracted[0]], rhs[1 - contracted[1]]
     types = [f"tensor<{a}x{b}x{element}>" for a, b in (lhs, rhs, (rows, columns))]
     text = f"""func.func @main(%x: {types[0]}, %y: {types[1]}) -> {types[2]} {{
@@ -210,14 +222,15 @@ def test_products_are_cut_by_rows_or_columns(
     rng = np.random.default_rng(2)
     arrays = [rng.standard_normal(shape).astype("f4" if element == "f32" else "f8") for shape in (lhs, rhs)]
     expected = np.tensordot(*(array.astype("f8") for array in arrays), axes=contracted)
-    for threads in THREADS:
-        (product,) = spmd.compile(spmd.parse(text), threads=threads)(*arrays)
+    results = yield by_threads(text, *arrays)
+    for (product,) in results:
         np.testing.assert_allclose(product, expected, rtol=1e-4, atol=1e-3)
 
 
 @pytest.mark.parametrize("batch", [(2,), (3, 2), (40,), (5, 8)])
 @pytest.mark.parametrize("columns", [64, 300])
-def test_batches_of_products_are_cut(batch: tuple[int, ...], columns: int) -> None:
+@together
+def test_batches_of_products_are_cut(batch: tuple[int, ...], columns: int) -> Cases:
     shape = "x".join(map(str, batch))
     axes = ", ".join(str(axis) for axis in range(len(batch)))
     left, right, result = (f"tensor<{shape}x{size}xf32>" for size in ("150x64", f"{columns}x64", f"150x{columns}"))
@@ -230,8 +243,9 @@ def test_batches_of_products_are_cut(batch: tuple[int, ...], columns: int) -> No
     rng = np.random.default_rng(2)
     x, y = (rng.standard_normal((*batch, size, 64)).astype("f4") for size in (150, columns))
     expected = np.matmul(x.astype("f8"), np.swapaxes(y.astype("f8"), -1, -2))
-    for threads in (1, 2, 5):
-        np.testing.assert_allclose(spmd.compile(spmd.parse(text), threads=threads)(x, y)[0], expected, atol=1e-4)
+    results = yield by_threads(text, x, y, counts=(1, 2, 5))
+    for (product,) in results:
+        np.testing.assert_allclose(product, expected, atol=1e-4)
 
 
 def test_blas_has_its_threads_back_after_a_product() -> None:

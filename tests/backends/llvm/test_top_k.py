@@ -7,6 +7,7 @@ import spmd
 from spmd.backends.llvm.emit import math_library as functions
 from spmd.backends.llvm.ops.top_k import TopK
 from spmd.backends.llvm.target import LlvmTarget
+from tests.backends.together import Cases, Program, for_numpy, together
 
 TEXT = """func.func @main(%x: tensor<{rows}x{size}x{element}>)
     -> (tensor<{rows}x{k}x{element}>, tensor<{rows}x{k}xi32>) {{
@@ -37,13 +38,16 @@ def elements(dtype: np.dtype, shape: tuple[int, int]) -> np.ndarray:
 
 @pytest.mark.parametrize("element", ["f32", "f16", "bf16", "i32", "ui32", "i16", "ui16", "i8", "ui8"])
 @pytest.mark.parametrize(("size", "k"), [(1, 1), (5, 5), (16, 3), (33, 8), (100, 17), (257, 64), (300, 128)])
-def test_top_k_is_that_of_numpy(element: str, size: int, k: int) -> None:
-    module = spmd.parse(TEXT.format(rows=9, size=size, k=k, element=element))
+@together
+def test_top_k_is_that_of_numpy(element: str, size: int, k: int) -> Cases:
+    text = TEXT.format(rows=9, size=size, k=k, element=element)
+    module = spmd.parse(text)
     assert native_form(module)
     x = elements(module.functions[0].arguments[0].tensor.dtype, (9, size))
-    native, plain = spmd.compile(module), spmd.compile(module, backends=("numpy",))
-    for rows in (x, np.sort(x, axis=-1)):
-        for mine, other in zip(native(rows), plain(rows), strict=True):
+    several = [x, np.sort(x, axis=-1)]
+    results = yield [*(Program(text, [rows]) for rows in several), *(for_numpy(text, rows) for rows in several)]
+    for native, plain in zip(results[:2], results[2:], strict=True):
+        for mine, other in zip(native, plain, strict=True):
             np.testing.assert_array_equal(mine.view(np.uint8), other.view(np.uint8))
 
 

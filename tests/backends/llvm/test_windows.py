@@ -8,7 +8,8 @@ import spmd
 from spmd.compiler.pipeline.lower import ModuleLowering
 from spmd.compiler.pipeline.options import chosen_options
 from spmd.types import ELEMENT_TYPES
-from tests.backends.modules import dense, ints, main, monoid, op, region, with_numpy
+from tests.backends.modules import dense, ints, main, monoid, op, region
+from tests.backends.together import Cases, Program, for_numpy, together
 from tests.effort import some_slow
 
 Shape = tuple[int, ...]
@@ -30,6 +31,10 @@ def run(text: str, *arrays: np.ndarray, threads: int = 1) -> list[np.ndarray]:
     return [np.asarray(result) for result in executable(*arrays)]
 
 
+def native(text: str, *arrays: np.ndarray, threads: int = 1) -> Program:
+    return Program(text, arrays, {"threads": threads, "backends": ("llvm", "numpy")})
+
+
 LAYOUTS = {
     "features last": ((2, 21, 18, 5), [1, 3, 2, 1], [1, 2, 2, 1], [(0, 0), (1, 1), (1, 0), (0, 0)]),
     "features first": ((2, 5, 21, 37), [1, 1, 3, 3], [1, 1, 2, 2], [(0, 0), (0, 0), (1, 1), (0, 1)]),
@@ -42,7 +47,8 @@ LAYOUTS = {
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("name", ["maximum", "minimum", "add", "multiply"])
 @pytest.mark.parametrize("element", ["f32", "bf16", "f64", "i8", "ui32"])
-def test_windows_are_those_of_numpy(layout: str, name: str, element: str) -> None:
+@together
+def test_windows_are_those_of_numpy(layout: str, name: str, element: str) -> Cases:
     shape, sizes, strides, padding = LAYOUTS[layout]
     dtype = ELEMENT_TYPES[element].dtype
     rng = np.random.default_rng(0)
@@ -51,9 +57,7 @@ def test_windows_are_those_of_numpy(layout: str, name: str, element: str) -> Non
         x = np.where(rng.random(shape) < 0.1, rng.choice(HARD, shape), x / 4).astype(dtype)
     init = np.asarray({"maximum": 0, "minimum": 0, "add": 0, "multiply": 1}[name], dtype)
     text = pooled(name, element, x, init, sizes, strides, padding)
-    with np.errstate(all="ignore"):
-        (want,) = with_numpy(text, x, init)
-    (got,) = run(text, x, init)
+    (want,), (got,) = yield for_numpy(text, x, init), native(text, x, init)
     exact = element.lstrip("u").startswith("i") or name in ("maximum", "minimum")
     wide = np.float64
     if exact:
@@ -97,11 +101,12 @@ CONVOLUTIONS = {
 
 @pytest.mark.parametrize("case", CONVOLUTIONS)
 @pytest.mark.parametrize("element", ["f32", "bf16", "f64"])
-def test_grouped_convolutions_are_those_of_numpy(case: str, element: str) -> None:
+@together
+def test_grouped_convolutions_are_those_of_numpy(case: str, element: str) -> Cases:
     text = grouped(element, *CONVOLUTIONS[case])
     rng, dtype = np.random.default_rng(0), ELEMENT_TYPES[element].dtype
     x, w = (rng.standard_normal(shape).astype(dtype) for shape in CONVOLUTIONS[case][:2])
-    (got,), (want,) = run(text, x, w), with_numpy(text, x, w)
+    (got,), (want,) = yield native(text, x, w), for_numpy(text, x, w)
     eps = {"f32": 1e-4, "bf16": 2e-2, "f64": 1e-11}[element]
     np.testing.assert_allclose(got.astype(np.float64), want.astype(np.float64), rtol=eps, atol=eps)
 
@@ -130,7 +135,8 @@ def test_no_bit_depends_on_the_number_of_threads() -> None:
 
 @pytest.mark.parametrize("element", ["f32", "bf16", "i32"])
 @pytest.mark.parametrize(("size", "stride", "padding"), [(2, 2, (0, 0)), (3, 2, (1, 0)), (3, 1, (2, 2))])
-def test_selecting_and_scattering_is_that_of_numpy(element: str, size: int, stride: int, padding: Shape) -> None:
+@together
+def test_selecting_and_scattering_is_that_of_numpy(element: str, size: int, stride: int, padding: Shape) -> Cases:
     """Ties, NaN and windows that overlap: the gradient of max pooling."""
     rng, dtype = np.random.default_rng(0), ELEMENT_TYPES[element].dtype
     x = rng.integers(-2, 3, (3, 9, 11)).astype(dtype)
@@ -147,9 +153,9 @@ def test_selecting_and_scattering_is_that_of_numpy(element: str, size: int, stri
         [x, source, np.asarray(1, dtype)], (element, x.shape),
     )  # fmt: skip
     arrays = (x, source, np.asarray(1, dtype))
-    (want,) = with_numpy(text, *arrays)
-    for threads in (1, 2):
-        np.testing.assert_array_equal(run(text, *arrays, threads=threads)[0].astype(float), want.astype(float))
+    (want,), *ours = yield for_numpy(text, *arrays), *(native(text, *arrays, threads=threads) for threads in (1, 2))
+    for (got,) in ours:
+        np.testing.assert_array_equal(got.astype(float), want.astype(float))
 
 
 @pytest.mark.parametrize("element", some_slow(["f32", "bf16", "i8", "i1", "f64", "ui32"], 3))
@@ -158,7 +164,8 @@ def test_selecting_and_scattering_is_that_of_numpy(element: str, size: int, stri
     ("shape", "axis"), [((3, 70), 1), ((2, 530, 3), 1), ((40, 37), 0), ((1,), 0), ((2, 16, 16), 1)]
 )
 @pytest.mark.parametrize("backwards", [False, True])
-def test_running_totals_are_those_of_numpy(element: str, name: str, shape: Shape, axis: int, backwards: bool) -> None:
+@together
+def test_running_totals_are_those_of_numpy(element: str, name: str, shape: Shape, axis: int, backwards: bool) -> Cases:
     rng, dtype = np.random.default_rng(0), ELEMENT_TYPES[element].dtype
     x = rng.integers(0, 2, shape).astype(dtype) if name == "multiply" else rng.integers(-3, 4, shape).astype(dtype)
     if dtype.kind not in "iub" and name == "maximum":
@@ -173,7 +180,7 @@ def test_running_totals_are_those_of_numpy(element: str, name: str, shape: Shape
     lines.append(f'%r = "stablehlo.reduce_window"(%0, %1) <{{{windows}}}> {monoid(name, element)}'
                  f" : ({type_}, tensor<{element}>) -> {type_}")  # fmt: skip
     text = main("\n".join(lines), [x], f"%r : {type_}")
-    (want,), one, two = with_numpy(text, x), run(text, x), run(text, x, threads=2)
+    (want,), one, two = yield for_numpy(text, x), native(text, x), native(text, x, threads=2)
     np.testing.assert_array_equal(one[0].astype(float), want.astype(float))
     np.testing.assert_array_equal(two[0].astype(float), one[0].astype(float))
     plain = not element.lstrip("u").startswith("i")
