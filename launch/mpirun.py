@@ -32,8 +32,8 @@ HOST_VARIABLES = {
 WITHOUT_NETWORK = {"OMPI_MCA_btl": "^tcp", "UCX_TLS": "self,sm"}
 #: Open MPI has shared memory for ranks that were started together, and TCP for those that come later; here alone.
 LOOPBACK_ALONE = {"OMPI_MCA_btl_tcp_if_include": "127.0.0.0/8"}
-#: Where Open MPI's launcher makes its folder, ompi.PID, on its own host, and the variable by which a user says it for all
-#: hosts, which excludes the first.
+#: Where Open MPI's launcher makes its folder, ompi.PID, on its own host, and the variable by which a user says it for
+#: all hosts, which excludes the first.
 SESSION_VARIABLE, SESSIONS_VARIABLE = "PRTE_MCA_prte_local_tmpdir_base", "PRTE_MCA_prte_tmpdir_base"
 #: After how many seconds the launcher and its daemons find that a host is silent (by default eight minutes): the
 #: launcher then ends the job, and a daemon the ranks of its host. That is 2 + 3 * 2 seconds, as with `launch.remote`.

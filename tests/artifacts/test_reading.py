@@ -149,7 +149,11 @@ def test_constants_may_lie_anywhere_in_a_file(shift: int, backends: tuple[str, .
 
 @pytest.mark.parametrize(
     ("name", "other", "dialect"),
-    [(b"return", b"retupn", "func"), (b"multiply", b"multipla", "stablehlo"), (b"multiply", b"mult\xffply", "stablehlo")],
+    [
+        (b"return", b"retupn", "func"),
+        (b"multiply", b"multipla", "stablehlo"),
+        (b"multiply", b"mult\xffply", "stablehlo"),
+    ],
 )
 def test_an_op_that_its_dialect_does_not_have_is_refused(name: bytes, other: bytes, dialect: str) -> None:
     module = spmd.parse("""func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> {

@@ -1,8 +1,8 @@
 """Runs programs with all memory that native code is given between pages that must not be touched.
 
-`python -m tests.memory.guarded KIND end|start BEGIN COUNT`: programs BEGIN to BEGIN + COUNT of a kind; the last line is
-`sound: COUNT`, and before it stands the name of each program that begins, so that a crash tells where. A program may
-end with an SpmdError, and with no other exception.
+`python -m tests.memory.guarded end|start KIND:BEGIN:COUNT ...`: programs BEGIN to BEGIN + COUNT of each kind; the last
+line of a kind is `KIND, sound: COUNT`, and before it stands the name of each program that begins, so that a crash tells
+where. A program may end with an SpmdError, and with no other exception.
 """
 
 import sys
@@ -149,11 +149,19 @@ def drawn(begin: int, count: int) -> Iterator[Program]:
 KINDS = {each.__name__: each for each in (sized, symbolic, refined, mutants, indices, drawn)}
 
 
-def main(kind: str, placement: str, begin: str, count: str) -> None:
+def main(placement: str, *kinds: str) -> None:
     guards = Guards(at_end=placement == "end")
     guards.install()
+    for each in kinds:
+        kind, begin, count = each.split(":")
+        guards.results = guards.constants = guards.arenas = 0
+        print(f"{kind}, sound: {_run(kind, guards, int(begin), int(count))}", flush=True)
+
+
+def _run(kind: str, guards: Guards, begin: int, count: int) -> int:
+    """Runs programs of a kind; how many there were."""
     sound = 0
-    for name, make in islice(KINDS[kind](int(begin), int(count)), int(count)):
+    for name, make in islice(KINDS[kind](begin, count), count):
         print(name, flush=True)
         made = None
         try:
@@ -170,7 +178,7 @@ def main(kind: str, placement: str, begin: str, count: str) -> None:
         sound += made is not None
     assert guards.results > 0 or kind in ("symbolic", "mutants"), "native code was given no memory"
     assert min(guards.constants, guards.arenas) > 0 or kind != "drawn", "some memory was not guarded"
-    print(f"sound: {sound}")
+    return sound
 
 
 if __name__ == "__main__":
