@@ -51,7 +51,7 @@ def test_attributes_that_double_are_refused() -> None:
 
 @pytest.mark.parametrize("escape", ["\\\\", '\\"', "\\n", "\\22", "\\t\\n"])
 def test_strings_of_escapes_take_memory_in_proportion(escape: str) -> None:
-    count = 300_000
+    count = 100_000
     text = f'module attributes {{a.b = "{escape * count}"}} {{}}'
     module, used = with_peak_memory(lambda: spmd.parse(text))
     data = {"\\\\": b"\\", '\\"': b'"', "\\n": b"\n", "\\22": b'"', "\\t\\n": b"\t\n"}[escape]

@@ -8,7 +8,12 @@ from spmd.ir import Value
 from spmd.syntax.scope import Scope
 from spmd.types import F32
 
-NAMES = st.from_regex(r"%([a-c]{0,2}(0|[1-9][0-9]{0,3}|00|01)?[a-c]{0,2}[0-9]{0,2}(#[0-3])?)", fullmatch=True)
+_LETTERS = st.sampled_from(["", *"abc", *(first + second for first in "abc" for second in "abc")])
+_NUMBERS = st.one_of(st.just(""), st.integers(0, 9999).map(str), st.sampled_from(["00", "01"]))
+_DIGITS = st.sampled_from(["", *"0123456789", *(f"{number:02}" for number in range(100))])
+_PARTS = st.sampled_from(["", "#0", "#1", "#2", "#3"])
+#: As the expression `%[a-c]{0,2}(0|[1-9][0-9]{0,3}|00|01)?[a-c]{0,2}[0-9]{0,2}(#[0-3])?` says.
+NAMES = st.tuples(st.just("%"), _LETTERS, _NUMBERS, _LETTERS, _DIGITS, _PARTS).map("".join)
 
 
 @given(st.lists(st.tuples(NAMES, st.booleans())))
