@@ -10,6 +10,8 @@ import re
 from os import PathLike, fspath, fstat
 from pathlib import Path
 
+import numpy as np
+
 from spmd import dialects as _dialects  # noqa: F401  (declares the ops)
 from spmd.artifacts.formats import HEAD, TEXT, format_of, looks_saved, read_binary
 from spmd.compiler.pipeline.verify import verify as _verify
@@ -61,7 +63,9 @@ def load(path: str | PathLike[str], *, verify: bool = True, vjp: int = 0) -> Mod
 
 
 def _parsed(text: str | bytes | memoryview, name: str, *, verify: bool, vjp: int = 0) -> Module:
-    with no_collection():  # the objects made here all stay alive: collection in between would free nothing
+    # The objects made here all stay alive: collection in between would free nothing. What the user has NumPy raise is
+    # meant for results, and not for constants that are read.
+    with no_collection(), np.errstate(all="ignore"):
         module = None if isinstance(text, str) else read_binary(text, name, vjp=vjp)
         scoped = True
         if module is None:

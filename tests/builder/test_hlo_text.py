@@ -467,3 +467,10 @@ def test_words_behind_a_value_are_no_part_of_it(behind: str) -> None:
     """An instruction that stands on the line of another is not lost in that one's attribute."""
     with pytest.raises(spmd.ParseError, match=r"<string>:3:.*: expected ',' or a new line behind an attribute's value"):
         spmd.parse(f"HloModule m\nENTRY e {{\n  ROOT p = f32[4] parameter(0), {behind}\n}}")
+
+
+@pytest.mark.parametrize("count", ["0", "9" * 5000, "2147483648", "-1", "two"])
+def test_a_number_of_processes_is_one(count: str) -> None:
+    text = f"HloModule m, replica_count={count}\n\nENTRY main {{\n  ROOT p = f32[2] parameter(0)\n}}\n"
+    with pytest.raises(spmd.ParseError, match="replica_count is a number of processes, got"):
+        spmd.parse(text)

@@ -263,3 +263,14 @@ def test_no_integer_of_its_type_is_warned_of(name: str, data: st.DataObject) -> 
     value = data.draw(st.integers(low, high))
     spelled = data.draw(st.sampled_from([str(value), hex(value)] if value >= 0 else [str(value)]))
     assert warnings(spmd.parse(f"module attributes {{x.a = dense<{spelled}> : tensor<{name}>}} {{}}")) == []
+
+
+@pytest.mark.parametrize("text", ["0.0", "1.0e-45", "3.5e38", "0x7FC00000", "[1.0e-310, 0.0]"])
+def test_constants_are_read_whatever_numpy_is_set_to_raise(text: str) -> None:
+    """As users have it who look for NaN in their results."""
+    type = f"tensor<{'2x' if text[0] == '[' else ''}f32>"
+    program = f"func.func @main() -> {type} {{ %c = stablehlo.constant dense<{text}> : {type} return %c : {type} }}"
+    plain = spmd.parse(program)
+    with np.errstate(all="raise"):
+        read = spmd.parse(program)
+    assert str(read) == str(plain)

@@ -60,9 +60,8 @@ def parse_hlo(text: str, name: str = "<hlo>") -> Module:
     for attribute, symbol in (("replica_count", "mhlo.num_replicas"), ("num_partitions", "mhlo.num_partitions")):
         count = module.attributes.get(attribute)
         if count is not None:
-            if not count.text.isdecimal() or not 0 < int(count.text) < _MOST_PROCESSES:
-                raise ParseError(f"{attribute} is a number of processes, got {count.text}", count.location)
-            converted.discardable = {**converted.discardable, symbol: IntegerAttr(int(count.text), t.I32)}
+            number = IntegerAttr(_process_count(attribute, count), t.I32)
+            converted.discardable = {**converted.discardable, symbol: number}
     aliases = module.attributes.get("input_output_alias")
     if aliases is not None:
         _keep_aliases(converted.function("main"), aliases)
@@ -78,6 +77,15 @@ def _is_partitioned(module: ModuleText) -> bool:
 
 
 _MOST_PROCESSES = 1 << 31
+
+
+def _process_count(name: str, count: AttributeText) -> int:
+    """Return the number of processes that attribute `name` of a module says; ParseError where it says none."""
+    # Python refuses to convert thousands of digits.
+    if not count.text.isdecimal() or len(count.text) > 10 or not 0 < int(count.text) < _MOST_PROCESSES:
+        raise ParseError(f"{name} is a number of processes, got {count.text[:80]}", count.location)
+    return int(count.text)
+
 
 #: `{1}: (0, {}, may-alias)`: result 1 may lie where argument 0 lies.
 _ALIAS = re.compile(r"\{(\d*)\}\s*:\s*\((\d+),\s*\{\}")
@@ -201,7 +209,8 @@ class _ComputationScope:
     def group_size(self, instruction: Instruction, *, partitions: bool) -> int:
         """How many processes a collective without groups joins: what the header says, 1 where it says nothing else."""
         header = self.header
-        counts = {name: int(header[name].text) for name in ("replica_count", "num_partitions") if name in header}
+        names = ("replica_count", "num_partitions")
+        counts = {name: _process_count(name, header[name]) for name in names if name in header}
         if not counts:
             raise instruction.fail(
                 "replica_groups is empty, and the header has neither replica_count nor num_partitions"
