@@ -28,7 +28,6 @@ from collectives.mpi_background import LEAST, BackgroundRequest
 from collectives.mpi_background import start as start_in_background
 from collectives.mpi_channels import MpiChannels
 from collectives.mpi_check import CheckedCommunicator, patiently
-from collectives.mpi_double import Double
 from collectives.mpi_faults import fault_of
 from collectives.mpi_fold import bind_fold
 from collectives.mpi_host import HostMemory, goes_through_memory
@@ -68,7 +67,9 @@ class MpiCommunicator(Communicator):
         root: MpiCommunicator | None = None,
         *,
         activity: Activity | None = None,
+        apart: MPI.Intracomm | None = None,
     ) -> None:
+        """``apart`` is the duplicate of ``comm`` that only the background thread uses, where there is one."""
         self.comm = comm
         self.rank = comm.rank
         self.size = comm.size
@@ -82,7 +83,7 @@ class MpiCommunicator(Communicator):
         self.watcher: Watcher | None = root.watcher if root else None
         self._checked: CheckedCommunicator | None = None
         self._always_checks = False
-        self._double: Double | None = None
+        self._apart = apart
         self._twin: MpiCommunicator | None = None
         self._memory: tuple[HostMemory | None] | None = None  # None until the first use
 
@@ -98,7 +99,7 @@ class MpiCommunicator(Communicator):
             keep_freed_memory()
             activity = Activity()
             meet(comm, what, activity, settings, failure.fail if settings.abort else warn)
-            communicator = cls(comm.Dup(), range(comm.size), activity=activity)
+            communicator = cls(comm.Dup(), range(comm.size), activity=activity, apart=_apart(comm))
             communicator._checked = CheckedCommunicator(communicator, communicator.members, communicator.comm)
             communicator._always_checks = settings.check
             if communicator.size > 1 and MPI.Query_thread() == MPI.THREAD_MULTIPLE:
@@ -130,8 +131,8 @@ class MpiCommunicator(Communicator):
             groups = (retired, *retired._groups.values())
             for group in groups:
                 group.comm.Revoke()
-                if group._double is not None:
-                    group._double.revoke()
+                if group._apart is not None:
+                    group._apart.Revoke()
 
     def record(self, reason: str) -> str:
         """Writes the flight recordings of all processes, or of this one alone if there is no watcher; returns a line of
@@ -188,7 +189,8 @@ class MpiCommunicator(Communicator):
             with_members = root.comm.Get_group().Incl(list(members))
             others = tuple(rank for rank in members if rank != root.rank)
             with root._inside(Waiting(f"the making of group {short_list(members)}", others), root.activity.waits):
-                communicator = MpiCommunicator(root.comm.Create_group(with_members), members, root)
+                comm = root.comm.Create_group(with_members)
+                communicator = MpiCommunicator(comm, members, root, apart=_apart(comm))
             root._groups[members] = communicator
         return communicator
 
@@ -339,7 +341,7 @@ class MpiCommunicator(Communicator):
     def _in_background(self, operation: AllReduce, where: str) -> Start:
         """Runs the blocking call in the background thread: MPI's nonblocking one associates differently."""
         label = self.label(operation, where)
-        if MPI.Query_thread() < MPI.THREAD_MULTIPLE:
+        if self._apart is None:
             call = self.bind_unchecked(operation, where)
             return lambda array: MpiRequest.done(call(array))
         bound: BoundCollective | None = None
@@ -351,19 +353,16 @@ class MpiCommunicator(Communicator):
             return bound(array, out)
 
         def start(array: Array) -> BackgroundRequest:
-            if self._double is None:
-                with self._inside(label, self.activity.waits):
-                    self._double = Double(self.comm)
             event = self.activity.start(label, self.turns)
             return start_in_background(reduce, array, self.activity, event)
 
         return start
 
     def _in_thread(self) -> MpiCommunicator:
-        """A duplicate of the group for the background thread, which alone uses it."""
+        """The group for the background thread, which alone uses it."""
         if self._twin is None:
-            assert self._double is not None
-            self._twin = MpiCommunicator(self._double.finish(), self.members, activity=Activity(kept=1))
+            assert self._apart is not None
+            self._twin = MpiCommunicator(self._apart, self.members, activity=Activity(kept=1))
         return self._twin
 
     def send(self, array: Array, target: int, tag: int, where: str = "") -> None:
@@ -417,6 +416,15 @@ class MpiCommunicator(Communicator):
                     raise fault_of(error, label, self.comm, self.world_rank) from error
 
         return watched
+
+
+def _apart(comm: MPI.Intracomm) -> MPI.Intracomm | None:
+    """A duplicate of ``comm`` for collectives in the background thread, or None where none run there. Collective.
+
+    It is made with the group: MPI_Comm_idup would let the first of them start without waiting, but in Open MPI its
+    steps and other nonblocking collectives on ``comm`` take each other's messages.
+    """
+    return comm.Dup() if comm.size > 2 and MPI.Query_thread() == MPI.THREAD_MULTIPLE else None
 
 
 def _local(operation: Operation, shape: Shape) -> BoundCollective:

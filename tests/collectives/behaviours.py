@@ -56,6 +56,16 @@ def several_are_under_way_and_done_in_any_order(c: Communicator) -> None:
     assert first.wait().tolist() == [total]
 
 
+def the_first_large_sum_of_a_group_passes_small_ones(c: Communicator) -> None:
+    """In groups that are new: nothing that a large sum needs of its own meets the messages of the others."""
+    large = np.ones(LEAST // F32.itemsize, np.float32)
+    for turn in range(1, c.size):
+        group = c.group((*range(turn, c.size), *range(turn)))
+        starts = [(count, group.bind_start(AllReduce((count,), F32, ADD))) for count in (1, large.size, 2, 31)]
+        for count, request in [(count, start(large[:count])) for count, start in starts * 3]:
+            np.testing.assert_array_equal(request.wait(), np.full(count, c.size, np.float32))
+
+
 def permutes_under_way_keep_their_places(c: Communicator) -> None:
     """Whichever is awaited first, and whatever its shape."""
     after, before = [(i, (i + 1) % c.size) for i in range(c.size)], (c.rank - 1) % c.size
@@ -207,6 +217,7 @@ def what_does_not_fit_is_told_when_it_is_bound(c: Communicator) -> None:
 BEHAVIOURS: list[Callable[[Communicator], None]] = [
     starting_does_not_wait,
     several_are_under_way_and_done_in_any_order,
+    the_first_large_sum_of_a_group_passes_small_ones,
     permutes_under_way_keep_their_places,
     nothing_arrives_as_the_same_zero,
     channels_of_any_number,

@@ -207,7 +207,7 @@ def faults(communicator: Communicator, extent: Extent = ORDINARY) -> Iterator[st
                     operands = [np.where(keep, x, 1).astype(dtype) for keep, x in zip(small, operands, strict=True)]
                 expected = definition(name, operands)
                 signs = reproducible or dtype.kind != "c"
-                of_all = SIZES if reproducible else extent.of_two if n == 2 else SIZES[:-1]
+                of_all = extent.of_two if n == 2 and not reproducible else SIZES
                 started = _operations(name, dtype, n, reproducible, of_all, extent.of_parts(next(turns)))
                 forms = [*_forms(communicator, started, operands[position], expected, signs)]
                 wrong = [form for form, right in forms if not right]
