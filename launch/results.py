@@ -13,43 +13,46 @@ from spmd.support.files import writing
 _MOST_RUNS = 8
 
 
-def write(path: str, processes: Sequence[Sequence[Array]], rank: int = 0) -> None:
-    """Writes the results of each process into one file; where `{rank}` stands in `path`, into a file a process.
+def write(path: str, owners: Sequence[Sequence[Array]], owner: str = "rank", *, first: int = 0) -> None:
+    """Writes the results of each owner, a rank or a replica, into one file; where `{rank}` stands in `path`, into a
+    file each.
 
-    One process's are `result0`, `result1`, ... there, of several `rank0.result0`, ...; `rank` is the first one's.
+    Those of one owner are `result0`, `result1`, ... there, of several `rank0.result0`, ...; `first` is the first's
+    number.
     """
     if "{rank}" in path:
-        for number, results in enumerate(processes, rank):
-            _write(path.replace("{rank}", str(number)), [results])
+        for number, results in enumerate(owners, first):
+            _write(path.replace("{rank}", str(number)), [results], owner)
     else:
-        _write(path, processes)
+        _write(path, owners, owner)
 
 
-def _write(path: str, processes: Sequence[Sequence[Array]]) -> None:
+def _write(path: str, owners: Sequence[Sequence[Array]], owner: str) -> None:
     named: dict[str, Any] = {
-        f"result{index}" if len(processes) == 1 else f"rank{rank}.result{index}": _as_numpy_keeps(array)
-        for rank, results in enumerate(processes)
+        f"result{index}" if len(owners) == 1 else f"{owner}{number}.result{index}": _as_numpy_keeps(array)
+        for number, results in enumerate(owners)
         for index, array in arrays_of(results)
     }
     with writing(path) as file:  # of a name without .npz NumPy would make one with it
         np.savez(file, **named)
 
 
-def show(processes: Sequence[Sequence[Array]]) -> None:
-    """Prints each result, those of several processes with their ranks: what is equal on some of them once."""
-    for ranks, index, array in _distinct(processes):
-        owner = "" if len(processes) == 1 else f"rank{'s' * (len(ranks) > 1)} {listed(ranks)}, "
+def show(owners: Sequence[Sequence[Array]], owner: str = "rank") -> None:
+    """Prints each result, those of several owners (ranks or replicas) with their numbers: what is equal on some of
+    them once."""
+    for numbers, index, array in _distinct(owners):
+        named = "" if len(owners) == 1 else f"{owner}{'s' * (len(numbers) > 1)} {listed(numbers)}, "
         shape = "x".join(map(str, (*array.shape, array.dtype.name)))
-        print(f"{owner}result {index}: {shape}\n{np.array2string(array, separator=', ')}")
+        print(f"{named}result {index}: {shape}\n{np.array2string(array, separator=', ')}")
 
 
-def _distinct(processes: Sequence[Sequence[Array]]) -> list[tuple[list[int], str, Array]]:
-    """The distinct arrays of each result with the ranks that have them, in the order of the first of these."""
+def _distinct(owners: Sequence[Sequence[Array]]) -> list[tuple[list[int], str, Array]]:
+    """The distinct arrays of each result with the owners that have them, in the order of the first of these."""
     found: dict[tuple[object, ...], tuple[list[int], str, Array]] = {}
-    for rank, results in enumerate(processes):
+    for number, results in enumerate(owners):
         for index, array in arrays_of(results):
             key = (index, array.shape, array.dtype, hashlib.sha256(array.tobytes()).digest())
-            found.setdefault(key, ([], index, array))[0].append(rank)
+            found.setdefault(key, ([], index, array))[0].append(number)
     return list(found.values())
 
 

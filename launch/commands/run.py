@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from spmd.runtime.executable import Executable
     from spmd.runtime.trace import TraceEvent
 
+#: The results of each replica, whole, where the program has shardings, else of each rank; and which of these two.
+Returned = tuple[list[tuple[Array, ...]], str]
+
 HELP = "run a program: alone, under MPI, or with --grid 4x2 on processes inside this one"
 
 
@@ -56,18 +59,18 @@ def run(args: argparse.Namespace) -> int:
             raise spmd.UsageError(f"{path}: a folder, and no file to write")
     module = programs.load(args.program, args.function)
     watcher = _watcher(args)
-    results: list[tuple[Array, ...]] | None
+    returned: Returned | None
     if args.grid is not None and not _on_ranks():
-        results = _in_this_process(args, module, args.grid, watcher)
+        returned = _in_this_process(args, module, args.grid, watcher)
     else:
-        results = _as_this_rank(args, module, args.grid, watcher)
-    if results is not None:
-        from launch import results as told  # late: it needs NumPy
+        returned = _as_this_rank(args, module, args.grid, watcher)
+    if returned is not None:
+        from launch import results  # late: it needs NumPy
 
         if args.output:
-            told.write(args.output, results)
+            results.write(args.output, *returned)
         else:
-            told.show(results)
+            results.show(*returned)
     return 0
 
 
@@ -114,8 +117,8 @@ def _arguments_of_all(args: argparse.Namespace, module: "Module", count: int) ->
 
 def _as_this_rank(
     args: argparse.Namespace, module: "Module", grid: "ProcessGrid | None", watcher: Any
-) -> list[tuple[Array, ...]] | None:
-    """Run as the process that this rank is; rank 0 gets the results of all, or the one global result, to show."""
+) -> Returned | None:
+    """Run as the process that this rank is; rank 0 gets what all returned, to show."""
     import spmd
 
     settings = parallel.compile_options(args)
@@ -138,12 +141,17 @@ def _as_this_rank(
     if _each_its_own(args):
         from launch.results import write
 
-        write(args.output, [results], process.rank)
+        write(args.output, [results], first=process.rank)
         return None
-    if executable.out_shardings is not None:
-        whole = executable.unshard(*results)
-        return [whole] if process.rank == 0 else None
-    return plan.gather(results)
+    if executable.out_shardings is None:
+        return _owned(plan.gather(results), "rank")
+    whole = executable.unshard(*results)
+    gathered = plan.gather(whole if process.id.partition_id == 0 else None)
+    return _owned(None if gathered is None else [whole for whole in gathered if whole is not None], "replica")
+
+
+def _owned(results: list[tuple[Array, ...]] | None, owner: str) -> Returned | None:
+    return None if results is None else (results, owner)
 
 
 def _check_ranks(program: str, grid: "ProcessGrid", ranks: int) -> None:
@@ -161,10 +169,8 @@ def _check_ranks(program: str, grid: "ProcessGrid", ranks: int) -> None:
     )
 
 
-def _in_this_process(
-    args: argparse.Namespace, module: "Module", grid: "ProcessGrid", watcher: Any
-) -> list[tuple[Array, ...]]:
-    """Run every process of the grid; without shardings, the results of each."""
+def _in_this_process(args: argparse.Namespace, module: "Module", grid: "ProcessGrid", watcher: Any) -> Returned:
+    """Run every process of the grid."""
     import spmd
 
     settings = parallel.compile_options(args)
@@ -177,12 +183,15 @@ def _in_this_process(
     if args.profile:
         _tell_profile(args, watcher, executable, [watcher.trace_events()])
     if executable.out_shardings is None or _each_its_own(args):
-        return list(results)
+        return list(results), "rank"
     from partitioner import join_blocks
 
-    columns = zip(*results[: grid.num_partitions], strict=True)
-    pairs = zip(columns, executable.out_shardings, strict=True)
-    return [tuple(join_blocks(list(blocks), sharding) for blocks, sharding in pairs)]
+    wholes = []
+    for first in range(0, grid.size, grid.num_partitions):
+        columns = zip(*results[first : first + grid.num_partitions], strict=True)
+        pairs = zip(columns, executable.out_shardings, strict=True)
+        wholes.append(tuple(join_blocks(list(blocks), sharding) for blocks, sharding in pairs))
+    return wholes, "replica"
 
 
 def _shard(executable: "Executable", arrays: Sequence[Array], rank: int) -> list[Array]:

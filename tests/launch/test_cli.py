@@ -449,6 +449,34 @@ def test_equal_results_are_shown_once_with_their_ranks(folder: Path, capsys: pyt
     assert capsys.readouterr().out == shown
 
 
+#: A global program over two partitions whose result depends on the replica.
+REPLICAS = """
+sdy.mesh @mesh = <["x"=2]>
+func.func @main(%a: tensor<3xui32> {sdy.sharding = #sdy.sharding<@mesh, [{"x"}]>}) -> tensor<5xui32> {
+  %0 = stablehlo.replica_id : tensor<ui32>
+  %1 = stablehlo.pad %a, %0, low = [1], high = [1], interior = [0] : (tensor<3xui32>, tensor<ui32>) -> tensor<5xui32>
+  return %1 : tensor<5xui32>
+}
+"""
+
+
+def test_each_replica_of_a_global_program_has_whole_results(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("replicas.mlir").write_text(REPLICAS)
+    np.save("a.npy", np.array([7, 8, 9], np.uint32))
+    assert cli.main(["run", "replicas.mlir", "a.npy", "--grid", "2x2"]) == 0
+    shown = capsys.readouterr().out
+    assert shown == "".join(
+        f"replica {replica}, result 0: 5xuint32\n[{replica}, 7, 8, 9, {replica}]\n" for replica in range(2)
+    )
+    assert cli.main(["run", "replicas.mlir", "a.npy", "--grid", "1x2"]) == 0
+    assert capsys.readouterr().out == "result 0: 5xuint32\n[0, 7, 8, 9, 0]\n"
+    assert cli.main(["run", "replicas.mlir", "a.npy", "--grid", "2x2", "--output", "o.npz"]) == 0
+    assert {name: array[0] for name, array in read_arrays("o.npz").items()} == {
+        "replica0.result0": 0,
+        "replica1.result0": 1,
+    }
+
+
 def test_ranks_are_listed_in_runs() -> None:
     assert listed([3]) == "3"
     assert listed([0, 1, 2, 5, 7, 8]) == "0-2, 5, 7-8"

@@ -17,6 +17,7 @@ from mpi4py import MPI
 
 from collectives import failure
 from launch.cli import main
+from tests.launch.test_cli import REPLICAS
 
 pytestmark = pytest.mark.mpi
 WORLD = MPI.COMM_WORLD
@@ -128,6 +129,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """One folder for all ranks, in which they are."""
     folder = Path(WORLD.bcast(os.fspath(tmp_path)))
     programs = {"stream": STREAM, "sender": SENDER, "receiver": RECEIVER, "sum": SUM, "rank": RANK}
+    programs["replicas"] = REPLICAS
     programs |= {"idle": IDLE.replace("RANKS", str(WORLD.size)), "three": IDLE.replace("RANKS", "3")}
     if WORLD.rank == 0:
         for name, text in programs.items():
@@ -135,6 +137,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         for rank in RANKS:
             np.savez(folder / f"feed-{rank}.npz", np.full(2, rank + 1, np.float32))
             np.save(folder / f"rank{rank}.npy", np.array(10.0**rank, np.float32))
+        np.save(folder / "a.npy", np.array([7, 8, 9], np.uint32))
     WORLD.Barrier()
     monkeypatch.chdir(folder)
     monkeypatch.setattr(failure, "fail", tell)
@@ -171,6 +174,14 @@ def test_each_rank_writes_its_own_results(folder: Path) -> None:
     for rank in RANKS:
         with np.load(folder / f"o-{rank}.npz") as written:
             assert (written["result0"], written["result1"]) == (1.5, rank)
+
+
+def test_each_replica_of_a_global_program_has_whole_results(folder: Path) -> None:
+    replicas = WORLD.size // 2
+    done = said("run", "replicas.mlir", "a.npy", "--grid", f"{replicas}x2")
+    assert (set(done.statuses), done.err) == ({0}, "")
+    wholes = [f"[{replica}, 7, 8, 9, {replica}]" for replica in range(replicas)]
+    assert [line for line in done.out.splitlines() if line[0] == "["] == wholes
 
 
 def test_ranks_may_run_different_programs(folder: Path) -> None:
