@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +14,8 @@ from collectives.states import ranges_text
 _MEETINGS = frozenset(
     ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier", "_all_gather_base", "_reduce_scatter_base")
 )
+#: A transfer's name, as PyTorch writes it: `send 0->1`, `recv 1<-0`.
+_TRANSFER = re.compile(r"(send|recv) (0(?:->|<-)1|1(?:->|<-)0)")
 _MOST_TOLD = 10
 #: Seconds that a wait may take in a job that goes on.
 _MOMENT = 0.5
@@ -185,7 +188,10 @@ class _Found:
         for group in self._transfers.values():
             if len(group.members) != 2:
                 continue
-            source, target = _ends(group)
+            ends_of = _ends(group)
+            if ends_of is None:
+                continue
+            source, target = ends_of
             for number in sorted(group.calls):
                 sent, received = group.calls[number].get(source), group.calls[number].get(target)
                 if sent is not None and received is not None and sent.signature[2] != received.signature[2]:
@@ -225,7 +231,7 @@ class _Found:
                 own = {rank: max(0.0, min(arrival, b) - a) for rank, (a, b) in times.items()}
                 for rank, seconds in own.items():
                     waited[rank] += seconds
-                spent += sum(b - a for a, b in times.values())
+                spent += sum(max(0.0, b - a) for a, b in times.values())
                 caused[last] += sum(own.values())
                 times_last[last] += 1
                 count += 1
@@ -250,13 +256,14 @@ class _Found:
             yield "The ranks ran on several hosts: times are as exact as their clocks are equal."
 
 
-def _ends(group: _Group) -> tuple[int, int]:
-    """Source and target of the transfers of a group."""
+def _ends(group: _Group) -> tuple[int, int] | None:
+    """Return source and target of the transfers of a group of two; None where their name does not say them."""
     name = next(iter(next(iter(group.calls.values())).values())).name
-    ranks = sorted(group.members)
-    first, second = (int(each) for each in name.split(" ")[1].replace("<-", "->").split("->"))
-    source, target = (first, second) if name.startswith("send") else (second, first)
-    return ranks[source], ranks[target]
+    match = _TRANSFER.match(name)
+    if match is None:
+        return None
+    first, second = sorted(group.members)
+    return (first, second) if (match[2][0] == "0") is (match[1] == "send") else (second, first)
 
 
 def _call(call: Call) -> str:

@@ -1,13 +1,15 @@
 """Files of what processes recorded, ours and those of PyTorch's flight recorder, as plain values.
 
 A pickle may name any function of any module to be called. Here it makes dicts, lists, tuples, numbers and strings, and
-nothing else; PyTorch's own way to write a list of integers is one of those.
+nothing else; PyTorch's own way to write a list of integers is one of those. It may also name one list again and again:
+what it stands for written out is bounded by its length.
 """
 
 from __future__ import annotations
 
 import io
 import json
+import math
 import pickle
 import re
 from collections.abc import Callable, Sequence
@@ -28,6 +30,9 @@ _PLAIN: dict[tuple[str, str], Callable[..., Any]] = {
 }
 _NUMPY_NAMES = {theirs: name for name, theirs in DTYPES.items()}
 _STATES = "completed", "started", "scheduled"
+#: Values, and each 64 characters of strings, that a file may hold for each of its bytes.
+_MOST_PER_BYTE = 16
+_LEAST_NUMBER, _END_OF_NUMBERS = -(2**63), 2**64
 
 
 class RecordError(CommunicationError, ValueError):
@@ -103,6 +108,7 @@ def read(path: Path) -> Record:
     data = path.read_bytes()
     try:
         content = json.loads(data) if data[:1] in (b"{", b"[") else _Unpickler(io.BytesIO(data)).load()
+        _check_plain(content, 1024 + _MOST_PER_BYTE * len(data))
         return _record(path, content)
     except RecordError as error:
         raise RecordError(f"{path}: {error}") from None
@@ -110,7 +116,8 @@ def read(path: Path) -> Record:
         raise RecordError(f"{path}: neither a pickle nor JSON of a flight recorder: {error!r}") from None
 
 
-class _Unpickler(pickle.Unpickler):
+# The C implementation would make room for as many objects as the highest number that a file gives one: gigabytes.
+class _Unpickler(pickle._Unpickler):
     """Makes plain containers, and calls nothing that is not one of `_PLAIN`."""
 
     def find_class(self, module: str, name: str) -> Callable[..., Any]:
@@ -119,14 +126,37 @@ class _Unpickler(pickle.Unpickler):
         return _PLAIN[module, name]
 
 
+def _check_plain(content: Any, most: int) -> None:
+    """Raise RecordError where `content` holds other values than a record's, or more than `most`, each use counted."""
+    left, count = [content], 1
+    while left:
+        value = left.pop()
+        if isinstance(value, dict):
+            inner = [*value.keys(), *value.values()]
+        elif isinstance(value, list | tuple):
+            inner = list(value)
+        else:
+            inner = []
+            if isinstance(value, str | bytes):
+                count += len(value) // 64
+            elif isinstance(value, int) and not _LEAST_NUMBER <= value < _END_OF_NUMBERS:
+                raise RecordError("a number of more than 64 bits, which records do not have")
+            elif not isinstance(value, int | float | None):
+                raise RecordError(f"a {type(value).__name__}, which records do not have")
+        count += len(inner)
+        if count > most:
+            raise RecordError("it says the same again and again, as records do not")
+        left += inner
+
+
 def _record(path: Path, content: Any) -> Record:
     if not isinstance(content, dict) or not isinstance(content.get("entries"), list):
         raise RecordError("no records of a rank: a dict with a list of 'entries' is needed")
     entries = content["entries"]
     config = content.get("pg_config") or {}
-    groups = {str(name): _ranks(each.get("ranks")) for name, each in config.items()}
+    groups = {_text(name): _ranks(each.get("ranks")) for name, each in config.items()}
     rank = content.get("rank")
-    if not isinstance(rank, int):
+    if not isinstance(rank, int) or rank < 0:
         found = re.search(r"(\d+)$", path.stem)
         if found is None:
             raise RecordError("whose records these are is told by a number at the end of the name, such as rank_3")
@@ -134,16 +164,16 @@ def _record(path: Path, content: Any) -> Record:
     return Record(
         path,
         rank,
-        str(content.get("host", "")),
-        str(content.get("reason", "")),
+        _text(content.get("host", "")),
+        _text(content.get("reason", "")),
         bool(content.get("goes_on", False)),
         _seconds(content.get("recorded_ns")),
         groups,
         tuple(_call(number, entry) for number, entry in enumerate(entries)),
         tuple(
             Activity(
-                f"{note['kind']} {note['what']}",
-                note["time_created_ns"] / 1e9,
+                f"{_text(note['kind'])} {_text(note['what'])}",
+                _seconds(note["time_created_ns"]) or 0.0,
                 _seconds(note["time_discovered_completed_ns"]),
             )
             for note in content.get("notes", ())
@@ -151,26 +181,34 @@ def _record(path: Path, content: Any) -> Record:
     )
 
 
+def _text(value: Any) -> str:
+    """Return what stands for a string; RecordError where it is of other values."""
+    if isinstance(value, dict | list | tuple):
+        raise RecordError(f"a {type(value).__name__} where records have a name")
+    return str(value)
+
+
 def _call(number: int, entry: Any) -> Call:
     missing = {"profiling_name", "collective_seq_id", "process_group", "state"} - set(entry)
     if missing:
         raise RecordError(f"entry {number} has no {', '.join(sorted(missing))}")
-    name = str(entry["profiling_name"]).rpartition(":")[2]
+    name = _text(entry["profiling_name"]).rpartition(":")[2]
     inputs, outputs = (_sizes(entry.get(key)) for key in ("input_sizes", "output_sizes"))
-    dtypes = tuple(_NUMPY_NAMES.get(each, str(each)) for each in entry.get("input_dtypes", ()))
+    dtypes = tuple(_NUMPY_NAMES.get(each, each) for each in map(_text, entry.get("input_dtypes", ())))
     is_transfer = bool(entry.get("is_p2p", False))
-    text = str(entry.get("op") or f"{name} of {_extent(inputs)} {', '.join(dtypes)}".rstrip())
+    op = entry.get("op") and _text(entry["op"])
+    text = op or f"{name} of {_extent(inputs)} {', '.join(dtypes)}".rstrip()
     # PyTorch's gloo notes only that a call is retired.
-    state = "completed" if entry.get("retired") and entry["state"] == "scheduled" else str(entry["state"])
+    state = "completed" if entry.get("retired") and entry["state"] == "scheduled" else _text(entry["state"])
     return Call(
-        str(entry["process_group"][0]),
+        _text(entry["process_group"][0]),
         int(entry["p2p_seq_id"] if is_transfer else entry["collective_seq_id"]),
         name,
         text,
         # Sizes may differ by rank where each gives or gets what it likes, or one alone has any.
         (
             name.split(" ")[0],
-            entry.get("op"),
+            op,
             inputs if name not in ("all_to_all", "scatter") else (),
             outputs if name not in ("all_to_all", "gather") else (),
             dtypes if name not in ("scatter", "broadcast") else (),
@@ -186,7 +224,7 @@ def _call(number: int, entry: Any) -> Call:
 def _place(frames: Sequence[Any]) -> str:
     """The innermost line of the program, which is none of PyTorch's own."""
     own = [frame for frame in frames if "/torch/" not in frame["filename"]] or frames
-    return f"{own[0]['filename']}:{own[0]['line']}" if own else ""
+    return f"{own[0]['filename']}:{_text(own[0]['line'])}" if own else ""
 
 
 def _sizes(value: Any) -> tuple[tuple[int, ...], ...]:
@@ -203,4 +241,8 @@ def _ranks(text: Any) -> tuple[int, ...]:
 
 
 def _seconds(nanoseconds: Any) -> float | None:
-    return None if nanoseconds is None else nanoseconds / 1e9
+    if nanoseconds is None:
+        return None
+    if not math.isfinite(nanoseconds):
+        raise RecordError(f"{nanoseconds} where records have a time")
+    return float(nanoseconds) / 1e9

@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from spmd.runtime.requests import FOLDER_PREFIX
+from spmd.runtime.notes import FOLDER_PREFIX
 
 _LOCK = ".launcher"
 

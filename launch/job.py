@@ -27,7 +27,7 @@ from launch.hydra_banners import HydraBannerFilter
 from launch.lingering import SURE_SECONDS, Lingering
 from launch.listeners import Listeners
 from launch.mpi_start import MpiStart
-from launch.mpirun import LOOPBACK_ALONE, SESSION_VARIABLE, SESSIONS_VARIABLE, WITHOUT_NETWORK, Kind
+from launch.mpirun import LOOPBACK_ALONE, RANK_PORTS, SESSION_VARIABLE, SESSIONS_VARIABLE, WITHOUT_NETWORK, Kind
 from launch.report_filter import ReportFilter
 from launch.silence import SilentHosts
 from launch.stopped import StoppedRanks, UnneededRanks
@@ -155,7 +155,8 @@ def _run_once(
         if ranks and one_machine and growth is None:
             watchers.append(MpiStart(ranks, reports, environment))
         lingering = Lingering(process.pid, patience.lingering) if kind == "openmpi" and one_machine else None
-        listeners = Listeners(process.pid, proxies=kind == "hydra") if one_machine else None
+        ports = RANK_PORTS if LOOPBACK_ALONE.items() <= environment.items() else None
+        listeners = Listeners(process.pid, proxies=kind == "hydra", rank_ports=ports) if one_machine else None
         banners = [HydraBannerFilter()] if kind == "hydra" else []
         output = Stream(printed, sys.stdout, *banners)
         job = _Job(process, messages, output, reports, beginning, watchers, lingering, listeners, written, patience)

@@ -1,9 +1,9 @@
-"""Keeping what a launcher listens on from the network, where all of its job is on this machine.
+"""Keeping what a launcher and MPI in its ranks listen on from the network, where all of its job is on this machine.
 
-PRRTE and Hydra listen on all of a machine's addresses, and cannot be told another (see `launch.mpirun`). Their sockets
-are bound to the loopback interface from outside, then: pidfd_getfd(2) gives a process a descriptor of its child's
-socket, and SO_BINDTODEVICE, of socket(7), has Linux drop what comes over other interfaces. Both are Linux's, and a
-container may forbid the first: there the launcher listens on as before.
+PRRTE, Hydra and Open MPI's TCP listen on all of a machine's addresses, and cannot be told another (see
+`launch.mpirun`). Their sockets are bound to the loopback interface from outside, then: pidfd_getfd(2) gives a process a
+descriptor of its child's socket, and SO_BINDTODEVICE, of socket(7), has Linux drop what comes over other interfaces.
+Both are Linux's, and a container may forbid the first: there they listen on as before.
 """
 
 import contextlib
@@ -22,10 +22,13 @@ _PROXIES = "hydra"  # how the names begin of processes that Hydra starts its ran
 
 
 class Listeners:
-    """Those of the process `launcher`, a child of this one; with `proxies` that it starts ranks by, theirs too."""
+    """Those of the process `launcher`, a child of this one; with `proxies` that it starts ranks by, theirs too.
 
-    def __init__(self, launcher: int, *, proxies: bool) -> None:
-        self._launcher, self._proxies = launcher, proxies
+    Of the ranks, those on ports from `rank_ports` on: others are the program's.
+    """
+
+    def __init__(self, launcher: int, *, proxies: bool, rank_ports: int | None = None) -> None:
+        self._launcher, self._proxies, self._rank_ports = launcher, proxies, rank_ports
         self._kept: set[str] = set()
 
     def keep_local(self) -> None:
@@ -33,13 +36,28 @@ class Listeners:
 
         Hydra's proxies call its launcher by the machine's name: nothing is bound until there are ranks.
         """
-        for process in self._processes() if IS_LINUX else ():
-            with contextlib.suppress(OSError):  # it has ended
-                handle = os.pidfd_open(process)
-                try:
-                    self._bind(process, handle)
-                finally:
-                    os.close(handle)
+        if not IS_LINUX:
+            return
+        for process in self._processes():
+            self._keep_local(process, 0)
+        if self._rank_ports is not None:
+            for process in self._ranks():
+                self._keep_local(process, self._rank_ports)
+
+    def _ranks(self) -> list[int]:
+        """Return the processes that the launcher has started, and those that these have: a rank may be a script's."""
+        started = [str(self._launcher)]
+        for process in started:  # which grows
+            started += running_children(int(process)) or ()
+        return list(map(int, started[1:]))
+
+    def _keep_local(self, process: int, least: int) -> None:
+        with contextlib.suppress(OSError):  # it has ended
+            handle = os.pidfd_open(process)
+            try:
+                self._bind(process, handle, least)
+            finally:
+                os.close(handle)
 
     def _processes(self) -> list[int]:
         if not self._proxies:
@@ -53,11 +71,11 @@ class Listeners:
                     begun = True
         return list(map(int, launchers)) if begun else []
 
-    def _bind(self, process: int, handle: int) -> None:
+    def _bind(self, process: int, handle: int, least: int) -> None:
         for number, link in sockets(process):
             if link not in self._kept:
                 with contextlib.suppress(OSError), socket.socket(fileno=_fetch(handle, number)) as ours:
-                    if listens(ours) and _is_open_to_others(ours):
+                    if listens(ours) and _is_open_to_others(ours) and ours.getsockname()[1] >= least:
                         ours.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, _LOOPBACK)
                         self._kept.add(link)
 

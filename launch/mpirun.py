@@ -30,8 +30,15 @@ HOST_VARIABLES = {
 #: Hydra's HYDU_sock_listen ends in mpl_sockaddr.c (MPL_listen_anyport), whose loopback flag it never sets, whatever
 #: -iface and -localhost say.
 WITHOUT_NETWORK = {"OMPI_MCA_btl": "^tcp", "UCX_TLS": "self,sm"}
-#: Open MPI has shared memory for ranks that were started together, and TCP for those that come later; here alone.
-LOOPBACK_ALONE = {"OMPI_MCA_btl_tcp_if_include": "127.0.0.0/8"}
+#: The first of the ports that such ranks listen on, up to the last one: no system gives them to others that name none.
+RANK_PORTS = 61000
+#: Open MPI has shared memory for ranks that were started together, and TCP for those that come later; here alone. They
+#: listen on all addresses nevertheless (btl_tcp_component.c, create_listen): `launch.listeners` knows them by the port.
+LOOPBACK_ALONE = {
+    "OMPI_MCA_btl_tcp_if_include": "127.0.0.0/8",
+    **{f"OMPI_MCA_btl_tcp_port_min_v{version}": str(RANK_PORTS) for version in (4, 6)},
+    **{f"OMPI_MCA_btl_tcp_port_range_v{version}": str(65536 - RANK_PORTS) for version in (4, 6)},
+}
 #: Where Open MPI's launcher makes its folder, ompi.PID, on its own host, and the variable by which a user says it for
 #: all hosts, which excludes the first.
 SESSION_VARIABLE, SESSIONS_VARIABLE = "PRTE_MCA_prte_local_tmpdir_base", "PRTE_MCA_prte_tmpdir_base"

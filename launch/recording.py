@@ -1,10 +1,7 @@
 """Finding the jobs that run on this machine, to have their ranks write what they did last."""
 
-import contextlib
 import json
 import os
-import stat
-import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,7 +9,7 @@ from pathlib import Path
 
 from collectives.processes import start_of
 from collectives.records import PREFIX, REQUEST, replace
-from spmd.runtime.requests import FOLDER_PREFIX
+from spmd.runtime.notes import notes_of_running_jobs
 
 _NOTE = "job.json"
 _POLL_SECONDS = 0.02
@@ -47,19 +44,14 @@ class Job:
         return written
 
     def written_since(self, moment: float) -> list[str]:
-        """The files that ranks have written since, in seconds since the epoch."""
+        """Return the files that ranks have written since, in seconds since the epoch: no pipes, which have no end."""
         files = self.records.glob(f"{PREFIX}*") if self.records is not None else ()
-        return [path.name for path in files if path.stat().st_mtime >= moment - 0.01]
+        return [path.name for path in files if path.is_file() and path.stat().st_mtime >= moment - 0.01]
 
 
 def running_jobs() -> Iterator[Job]:
     """This user's jobs that run on this machine."""
-    for note in Path(tempfile.gettempdir()).glob(f"{FOLDER_PREFIX}*/{_NOTE}"):
-        with contextlib.suppress(OSError, ValueError, TypeError, KeyError):  # gone meanwhile, or damaged
-            status = note.parent.lstat()
-            is_own = status.st_uid == os.geteuid() and stat.S_ISDIR(status.st_mode) and not status.st_mode & 0o022
-            content = json.loads(note.read_text())
-            os.kill(content["process"], 0)
-            if is_own and content["started"] == start_of(content["process"]):
-                records = content["records"]
-                yield Job(content["process"], note.parent, content["ranks"], None if records is None else Path(records))
+    for folder, content in notes_of_running_jobs(_NOTE):
+        ranks, records = content.get("ranks"), content.get("records")
+        if type(ranks) is int and isinstance(records, str | None):  # else a damaged note
+            yield Job(content["process"], folder, ranks, None if records is None else Path(records))

@@ -130,12 +130,10 @@ class XlaBuilder(Builder):
         result = self._return or self._last
         numbers = sorted(self._parameters)
         if result is None:
-            raise self._error("Build", "the computation has no operations", self._caller())
+            raise self._error("Build", "the computation has no operations", self._place())
         if numbers != list(range(len(numbers))):
             missing = next(number for number in range(len(numbers)) if number not in self._parameters)
-            raise self._error(
-                "Build", f"parameter {missing} is missing: there are parameters {numbers}", self._caller()
-            )
+            raise self._error("Build", f"parameter {missing} is missing: there are parameters {numbers}", self._place())
         entries = [self._parameters[number] for number in numbers]
         arguments = [value for value, _, _ in entries]
         finished = Block()
@@ -179,7 +177,7 @@ class XlaBuilder(Builder):
         if any(not operand.is_valid for operand in _operands([*args, *kwargs.values()])):
             return self._nothing()  # type: ignore[no-any-return]
         if self._location is UNKNOWN:
-            with self.at(self._caller()):
+            with self.at(self._place()):
                 return self.perform(name, function, args, kwargs)
         length = len(self.block.ops)
         self._depth += 1
@@ -216,6 +214,10 @@ class XlaBuilder(Builder):
 
     def _error(self, name: str, message: str, location: Location) -> BuilderError:
         return BuilderError(Diagnostic(location, message, name))
+
+    def _place(self) -> Location:
+        """Return the place that `at` gave, else the caller's."""
+        return self._caller() if self._location is UNKNOWN else self._location
 
     def _caller(self) -> Location:
         """The innermost Python line outside of the builder."""

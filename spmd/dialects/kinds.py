@@ -30,6 +30,7 @@ from spmd.ir.attributes import (
     SymbolRefAttr,
     TypeAttr,
     UnitAttr,
+    is_splat,
 )
 from spmd.support.arrays import Array, bits_dtype
 
@@ -147,6 +148,23 @@ def _decode_type(attribute: Attribute) -> t.Type:
 TYPE: AttributeKind[t.Type] = AttributeKind("type", _decode_type, TypeAttr)
 
 
+#: The most elements of an attribute that one written element may stand for. Sizes of windows have one a dimension, and
+#: process groups list different processes: only constant tensors are larger.
+_LARGEST_SPLAT = 1 << 16
+
+
+class _TooLargeError(ValueError):
+    """The attribute is of the right kind, and no other kind takes it."""
+
+
+def _written_out(attribute: DenseAttr) -> Array:
+    """Return the array. _TooLargeError where one element stands for more than constraints can look at."""
+    array = attribute.array
+    if array.size > _LARGEST_SPLAT and is_splat(array):
+        raise _TooLargeError(f"{attribute.type} is too large: one element stands for {_LARGEST_SPLAT} at most here")
+    return array
+
+
 def _array_kind(element: t.ElementType, text: str) -> AttributeKind[tuple[Any, ...]]:
     """`array<element: ...>`, also in the old spelling `dense<...> : tensor<Nxelement>`."""
 
@@ -154,7 +172,7 @@ def _array_kind(element: t.ElementType, text: str) -> AttributeKind[tuple[Any, .
         if isinstance(attribute, DenseArrayAttr) and attribute.element_type is element:
             return attribute.values
         if isinstance(attribute, DenseAttr) and attribute.array.ndim == 1 and attribute.type.element_type is element:
-            return tuple(attribute.array.tolist())
+            return tuple(_written_out(attribute).tolist())
         raise _expected(f"array<{element}: ...>", attribute)
 
     return AttributeKind(text, decode, lambda value: DenseArrayAttr(element, tuple(value)), element)
@@ -170,7 +188,7 @@ def _dense_kind(element: t.ElementType, text: str) -> AttributeKind[Array]:
 
     def decode(attribute: Attribute) -> Array:
         if isinstance(attribute, DenseAttr) and attribute.type.element_type is element:
-            return attribute.array
+            return _written_out(attribute)
         raise _expected(f"dense<...> : tensor<...x{element}>", attribute)
 
     def encode(value: Array) -> Attribute:
@@ -257,6 +275,8 @@ def either(*kinds: AttributeKind[Any]) -> AttributeKind[Any]:
         for kind in kinds:
             try:
                 return kind.decode(attribute)
+            except _TooLargeError:
+                raise
             except ValueError:
                 continue
         raise _expected(text, attribute)

@@ -9,9 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
-import stat
-import tempfile
 import time
 import uuid
 from collections.abc import Iterator
@@ -19,14 +16,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from collectives.processes import start_of
+from spmd.runtime.notes import FOREIGN, notes_of_running_jobs, read_note
 
-#: The folders of jobs' reports are called so, among the temporary files.
-FOLDER_PREFIX = "spmd-launch-"
 _NOTE = "elastic.json"
 _SERVED = ".served"
 _SILENT_SECONDS = 10.0
-#: What comes of reading a file that is gone, or holds something else.
-_FOREIGN = (OSError, ValueError, TypeError, KeyError, RecursionError, OverflowError)
 
 
 @dataclass(frozen=True)
@@ -100,37 +94,18 @@ def open_requests(folder: Path) -> list[JoinRequest]:
     """The requests in `folder` that have not been answered."""
     requests = []
     for file in sorted(folder.glob("join-*.json")):
-        with contextlib.suppress(*_FOREIGN):  # answered meanwhile, or not one of ours
-            host = json.loads(file.read_text())["host"]
+        with contextlib.suppress(*FOREIGN):  # answered meanwhile, or not one of ours
+            host = read_note(file)["host"]
             if isinstance(host, str):
                 requests.append(JoinRequest(file, host))
     return requests
 
 
 def _running_jobs() -> Iterator[RunningJob]:
-    for note in Path(tempfile.gettempdir()).glob(f"{FOLDER_PREFIX}*/{_NOTE}"):
-        with contextlib.suppress(*_FOREIGN):  # gone meanwhile, or damaged
-            if _is_private(note.parent):
-                job = _job_of(note)
-                os.kill(job.process, 0)
-                yield job
-
-
-def _job_of(note: Path) -> RunningJob:
-    """The job that left a note; ValueError, or what comes of other content, where its launcher has ended."""
-    content = json.loads(note.read_text())
-    process, most, host = content["process"], content["most"], content["host"]
-    if not (type(process) is type(most) is int and process > 0 and most >= 0 and isinstance(host, str)):
-        raise ValueError("a damaged note")
-    if content["started"] != start_of(process):
-        raise ValueError("the launcher has ended, and another process has its id")
-    return RunningJob(process, most, host, note.parent)
-
-
-def _is_private(folder: Path) -> bool:
-    """Whether `folder` is this user's, no link, and nobody else can write there."""
-    status = folder.lstat()
-    return status.st_uid == os.geteuid() and not stat.S_ISLNK(status.st_mode) and not status.st_mode & 0o022
+    for folder, content in notes_of_running_jobs(_NOTE):
+        most, host = content.get("most"), content.get("host")
+        if type(most) is int and most >= 0 and isinstance(host, str):  # else a damaged note
+            yield RunningJob(content["process"], most, host, folder)
 
 
 def _write(file: Path, text: str) -> None:

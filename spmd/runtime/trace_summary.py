@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from spmd.dialects import OPS
 from spmd.dialects.core import Trait
-from spmd.errors import UsageError
+from spmd.runtime.trace_reading import TraceEvent, read_trace
 
 _UNITS = 15
 _RANKS = 16
@@ -43,11 +41,7 @@ _TRANSFERS = frozenset(("stablehlo.send", "stablehlo.recv", "stablehlo.async_sta
 
 def summary(path: Path) -> str:
     """What the trace in a file says. UsageError where it is none of ours."""
-    try:
-        entries = json.loads(path.read_bytes())["traceEvents"]
-        events = [event for track in _tracks(entries).values() for event in _with_own_times(track)]
-    except (ValueError, TypeError, KeyError) as error:
-        raise UsageError(f"{path}: no trace of spmd run --profile or spmd launch --profile: {error!r}") from None
+    events = [event for track in _tracks(read_trace(path).events).values() for event in _with_own_times(track)]
     waits = [event for event in events if event.category == _WAIT]
     units = [event for event in events if event.category not in (_WAIT, _PROGRAM)]
     if not units:
@@ -55,15 +49,13 @@ def summary(path: Path) -> str:
     return "\n".join([*_by_unit(units), *_by_rank(units, waits), *_overlap(units)])
 
 
-def _tracks(entries: Sequence[dict[str, Any]]) -> dict[tuple[int, bool], list[_Event]]:
+def _tracks(read: Sequence[TraceEvent]) -> dict[tuple[int, bool], list[_Event]]:
     """Events by rank; waits, which lie over others, apart."""
     tracks: dict[tuple[int, bool], list[_Event]] = defaultdict(list)
-    for entry in entries:
-        if entry["ph"] == "X":
-            category, place = entry.get("cat", ""), str(entry.get("args", {}).get("place", ""))
-            times = entry["ts"] / 1e6, entry["dur"] / 1e6
-            event = _Event(entry["pid"], entry["name"], category, place, *times, times[1])
-            tracks[event.rank, category == _WAIT].append(event)
+    for each in read:
+        times = each.began / 1e6, each.took / 1e6
+        event = _Event(each.rank, each.name, each.category, each.place, *times, times[1])
+        tracks[event.rank, event.category == _WAIT].append(event)
     return tracks
 
 
@@ -102,7 +94,7 @@ def _by_unit(units: Sequence[_Event]) -> Iterator[str]:
 
 
 def _by_rank(units: Sequence[_Event], waits: Sequence[_Event]) -> Iterator[str]:
-    ranks = sorted({event.rank for event in units})
+    ranks = sorted({event.rank for event in (*units, *waits)})
     spent = {rank: [0.0, 0.0, 0.0] for rank in ranks}
     for event in units:
         spent[event.rank][1 if event.communicates else 0] += event.own

@@ -35,6 +35,8 @@ from spmd.syntax.type_parser import TypeParser
 A = TypeVar("A", bound=Attribute)
 
 _MOST_NUMBERS = 10_000
+#: Of an integer that no array holds: Python converts no decimal of more than 4300.
+_MOST_DIGITS = 4000
 _NUMBER = re.compile(r"-?\d+(?:\.\d*)?(?:[eE][-+]?\d+)?|-?0x[\da-fA-F]+", re.ASCII)
 _SYMBOL_PART = re.compile(r'@("(?:[^"\\]|\\.)*"|[A-Za-z_][\w$.]*)', re.ASCII)
 
@@ -76,9 +78,10 @@ class LiteralParser(TypeParser):
         if type is t.TF32 or str(type) in ("f80", "f128"):  # of which there are no arrays
             return OpaqueAttr(f"{token} : {type}")
         if not isinstance(type, t.ElementType):
-            if not fractional and isinstance(type, t.OpaqueType):
-                return IntegerAttr(int(token, 0) if len(token) < 400 else _too_long(token), type)
-            raise ValueError(f"a number has no type {type}")
+            wide = t.wide_integer(type)
+            if wide is None or fractional:
+                raise ValueError(f"a number has no type {type}")
+            return IntegerAttr(_wide_integer(token, type, *wide), type)
         if not type.is_float and (fractional or type.is_complex):
             raise ValueError(f"{token} is no literal of type {type}")
         notes: Notes = []
@@ -370,5 +373,11 @@ class LiteralParser(TypeParser):
         return attribute
 
 
-def _too_long(token: str) -> int:
-    raise ValueError(f"the integer of {len(token)} digits is too large")
+def _wide_integer(token: str, type: t.Type, bits: int, unsigned: bool) -> int:
+    """Return the integer of a type that no array holds; ValueError where it is out of the type's range."""
+    if len(token) > _MOST_DIGITS:
+        raise ValueError(f"the integer of {len(token)} digits is too large")
+    value = int(token, 16 if "x" in token else 10)
+    if not (0 if unsigned else -(1 << (bits - 1))) <= value < 1 << bits:
+        raise ValueError(f"integer constant {token} is out of range for {type}")
+    return value - (1 << bits) if not unsigned and value >> (bits - 1) > 0 else value

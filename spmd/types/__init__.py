@@ -31,7 +31,16 @@ from spmd.types.element import (
     ElementType,
     element_type_of,
 )
-from spmd.types.other import TOKEN, FunctionType, FutureType, OpaqueType, TokenType, TupleType, format_results
+from spmd.types.other import (
+    TOKEN,
+    FunctionType,
+    FutureType,
+    OpaqueType,
+    TokenType,
+    TupleType,
+    format_results,
+    wide_integer,
+)
 from spmd.types.quantized import QuantizedType, storage_range
 from spmd.types.tensor import BufferType, ScalarType, TensorType, UnrankedTensorType, tensor_of
 
@@ -78,4 +87,5 @@ __all__ = [
     "spelled_by",
     "storage_range",
     "tensor_of",
+    "wide_integer",
 ]

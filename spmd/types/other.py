@@ -5,6 +5,7 @@ Source: StableHLO specification, "Types"; `future<...>`, the async ops.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -84,3 +85,12 @@ class OpaqueType(Type):
 
 
 TOKEN = TokenType()
+
+
+_WIDE_INTEGER = re.compile(r"([su]?)i(\d{1,8})", re.ASCII)
+
+
+def wide_integer(type: Type) -> tuple[int, bool] | None:
+    """Return (bits, whether unsigned) of an integer type that no array holds, such as `i128`; None for any other."""
+    match = _WIDE_INTEGER.fullmatch(type.text) if isinstance(type, OpaqueType) else None
+    return None if match is None else (int(match[2]), match[1] == "u")

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
-from os import PathLike, fspath
-from pathlib import Path
+from os import PathLike
 
-from spmd.errors import UsageError
+from spmd.runtime.trace_reading import TraceEvent, read_trace
 from spmd.viewing.tables import Json, Texts, short
 
 #: Events, and tracks, that a page holds.
@@ -20,16 +17,8 @@ def read_profile(path: str | PathLike[str], texts: Texts) -> dict[str, Json]:
     Time begins with the first event. Of a long trace the longest events are kept; `left` says how many are not.
     UsageError for a file that holds no trace.
     """
-    name = fspath(path)
-    try:
-        events = json.loads(Path(path).read_bytes())["traceEvents"]
-        timed = [event for event in events if event.get("ph") == "X" and event.get("cat") not in _PREDICTED]
-        named = {event["pid"]: str(event["args"]["name"]) for event in events if event.get("name") == "process_name"}
-        rows = [_row(event, texts) for event in timed]
-    except OSError as error:
-        raise UsageError(f"{name}: error: {error.strerror}") from None
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise UsageError(f"{name}: error: is no trace, as `spmd run --profile` writes it: {error!r}") from None
+    trace = read_trace(path)
+    rows = [_row(event, texts) for event in trace.events if event.category not in _PREDICTED]
     begin = min((row[2] for _, row in rows), default=0)
     for _, row in rows:
         row[2] -= begin
@@ -39,7 +28,7 @@ def read_profile(path: str | PathLike[str], texts: Texts) -> dict[str, Json]:
     for number in numbers:
         own = sorted((row for of, row in kept if of == number), key=lambda row: row[2])
         end = max(row[2] + row[3] for row in own)
-        tracks.append({"name": short(named.get(number, f"process {number}")), "events": own, "end": end})
+        tracks.append({"name": short(trace.names.get(number, f"process {number}")), "events": own, "end": end})
     return {"tracks": tracks, "left": len(rows) - sum(len(track["events"]) for track in tracks)}
 
 
@@ -47,8 +36,7 @@ def read_profile(path: str | PathLike[str], texts: Texts) -> dict[str, Json]:
 _PREDICTED = ("compute", "communication")
 
 
-def _row(event: Mapping[str, Json], texts: Texts) -> tuple[int, list[Json]]:
-    place = texts.of(str(event.get("args", {}).get("place", "")))
-    begin, duration = round(event["ts"] * 1e3), round(event["dur"] * 1e3)
-    kind = "wait" if event.get("cat") == "wait" else "measured"
-    return int(event["pid"]), [texts.of(str(event["name"])), place, begin, duration, kind]
+def _row(event: TraceEvent, texts: Texts) -> tuple[int, list[Json]]:
+    begin, duration = round(event.began * 1e3), round(event.took * 1e3)
+    kind = "wait" if event.category == "wait" else "measured"
+    return event.rank, [texts.of(event.name), texts.of(event.place), begin, duration, kind]

@@ -82,3 +82,22 @@ def test_rows_go_where_they_are_sent(case: str, index: str, channel: bool) -> No
 def test_numbers_that_do_not_fit_the_group_are_told() -> None:
     with pytest.raises(spmd.SpmdError, match="vectors of a multiple of 2 integers"):
         spmd.compile(spmd.parse(text(2, 3, "{{0,1}}")))
+
+
+@pytest.mark.parametrize(
+    ("name", "number"), [("rhs_group_dims", 5), ("lhs_ragged_dims", 7), ("lhs_contracting_dims", -1)]
+)
+def test_a_dimension_of_a_ragged_dot_that_is_not_there_is_refused_at_its_place(name: str, number: int) -> None:
+    dimensions = {"lhs_contracting_dims": 1, "rhs_contracting_dims": 1, "lhs_ragged_dims": 0, "rhs_group_dims": 0}
+    attributes = ", ".join(f"{key}={{{value}}}" for key, value in (dimensions | {name: number}).items())
+    with pytest.raises(spmd.SpmdError) as refused:
+        spmd.parse(f"""HloModule m
+
+ENTRY e {{
+  a = f32[11,5] parameter(0)
+  b = f32[3,5,7] parameter(1)
+  g = s64[3] parameter(2)
+  ROOT r = f32[11,7] ragged-dot(a, b, g), {attributes}
+}}
+""")
+    assert refused.value.diagnostics[0].location.line == 7

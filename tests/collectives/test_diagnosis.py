@@ -4,6 +4,7 @@ import json
 import os
 import pickle
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from collectives.diagnosis import Diagnosis, diagnose
 from collectives.reading import RecordError, read, read_all
+from tests.mutants import mutate_values, mutated_bytes
 
 SECOND = 10**9
 #: What a job of four calls in turn: name, sizes and element type.
@@ -236,3 +238,68 @@ def test_two_files_of_one_rank_are_refused(tmp_path: Path) -> None:
     empty.mkdir()
     with pytest.raises(RecordError, match="no records of ranks here"):
         read_all([empty])
+
+
+def job() -> dict[int, dict[str, Any]]:
+    """Three ranks: the last is behind, two of them exchange a message, and all have noted a step."""
+    of_ranks = {}
+    for rank in range(3):
+        calls = [entry(number, ("all_reduce", [4], "Float")) for number in range(1, 5 - rank)]
+        name = ("send 0->1", "recv 1<-0", "barrier")[rank]
+        calls.append(entry(9, (name, [4], "Float"), "started", is_p2p=rank < 2, p2p_seq_id=1, process_group=["p", "p"]))
+        note = {"kind": "step", "what": "1", "time_created_ns": 1, "time_discovered_completed_ns": None}
+        of_ranks[rank] = content(calls, 3, recorded_ns=20 * SECOND, host=f"h{rank}", reason="r", notes=[note])
+        of_ranks[rank]["pg_config"]["p"] = {"ranks": "[0, 1]"}
+    return json.loads(json.dumps(of_ranks), object_pairs_hook=lambda pairs: {_rank(key): value for key, value in pairs})
+
+
+def _rank(key: str) -> Any:
+    return int(key) if key in ("0", "1", "2") else key
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_mutants_of_records_are_diagnosed_or_refused(tmp_path: Path, as_json: bool) -> None:
+    random = Random(f"records {as_json}")
+    refused = 0
+    for _ in range(400):
+        of_ranks, spoilt = job(), random.randrange(3)
+        if bytes_alone := random.random() < 0.4:
+            data = json.dumps(of_ranks[spoilt]).encode() if as_json else pickle.dumps(of_ranks[spoilt], 2)
+            data = mutated_bytes(data, random)
+        else:
+            mutate_values(of_ranks[spoilt], random)
+        folder = written(tmp_path, of_ranks, as_json=as_json)
+        if bytes_alone:
+            (folder / f"nccl_trace_rank_{spoilt}").write_bytes(data)
+        try:
+            assert str(diagnose(read_all([folder])))
+        except RecordError:
+            refused += 1
+    assert 100 < refused < 390
+
+
+def _doubled(times: int) -> list[Any]:
+    """A list that stands for 2 ** `times` elements."""
+    value: list[Any] = [1]
+    for _ in range(times):
+        value = [value, value]
+    return value
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (pickle.dumps({"entries": [], "host": _doubled(60)}), "again and again"),
+        (pickle.dumps({"entries": [entry(1, ("x", [4], "Float"), op="a" * 100_000)] * 100_000}), "again and again"),
+        (b"\x80\x02]r\xff\xff\xff\x7f.", "'entries' is needed"),  # memory for 2**31 objects, none of which is there
+        (json.dumps({"entries": [], "recorded_ns": 10**300}).encode(), "more than 64 bits"),
+        (b'{"entries": [], "recorded_ns": 1e999}', "where records have a time"),
+        (b"[" * 100_000, "neither a pickle nor JSON"),
+    ],
+    ids=["doubled", "shared", "memo", "large", "infinite", "deep"],
+)
+def test_a_small_file_that_stands_for_much_is_refused(tmp_path: Path, data: bytes, words: str) -> None:
+    path = tmp_path / "rank_0"
+    path.write_bytes(data)
+    with pytest.raises(RecordError, match=words):
+        read(path)

@@ -10,7 +10,7 @@ import pytest
 
 from launch import mpirun
 from launch.folders import job_folder, remove_abandoned
-from spmd.runtime.requests import FOLDER_PREFIX
+from spmd.runtime.notes import FOLDER_PREFIX
 from tests.launch.failures import ROOT
 
 HOLD = """

@@ -213,6 +213,25 @@ def test_nothing_of_a_job_of_one_machine_listens_to_the_network_and_a_signal_end
     end_by(job, signal.SIGTERM)
 
 
+def test_an_elastic_job_of_one_machine_listens_to_nothing_but_what_its_program_opens(start: Start) -> None:
+    """Ranks that may get company listen, by MPI, to this machine; a server of the program is the program's matter."""
+    if not ends_are_told():
+        pytest.skip("elastic jobs are Open MPI's")
+    server = "import socket\nserver = socket.create_server(('0.0.0.0', 0))\nport = server.getsockname()[1]\n"
+    told = "world.Barrier()\nif world.rank == 0: print(port, flush=True)\ntime.sleep(600)"
+    job = start(server + told, [*LAUNCH[:4], "--elastic", "--replace", *LAUNCH[4:]])
+    assert job.stdout is not None
+    port = int(job.stdout.readline())
+    processes = [job.pid]
+    for process in processes:
+        processes += map(int, Path(f"/proc/{process}/task/{process}/children").read_text().split())
+    assert len(processes) >= 5, "ranks and launchers"
+    until(lambda: len(open_to_others(processes)) == 3, "a process listens to the network")
+    assert ("0.0.0.0", port) in open_to_others(processes)
+    job.send_signal(signal.SIGTERM)
+    assert finish(job)[0] == 128 + signal.SIGTERM
+
+
 def end_by(job: subprocess.Popen[str], number: signal.Signals) -> None:
     """A signal ends the job with its status."""
     job.send_signal(number)

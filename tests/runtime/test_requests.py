@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from collectives.processes import start_of
-from spmd.runtime.requests import FOLDER_PREFIX, RunningJob, ask, open_requests, running_jobs
+from launch import recording
+from spmd.runtime.notes import FOLDER_PREFIX
+from spmd.runtime.requests import RunningJob, ask, open_requests, running_jobs
 
 
 @pytest.fixture
@@ -73,3 +75,27 @@ def test_a_damaged_request_is_passed_over(temporary: Path, text: str) -> None:
     (job.folder / "join-1.json").write_bytes(text.encode(errors="surrogateescape"))
     request = ask(job, "a")
     assert open_requests(job.folder) == [request]
+
+
+def test_notes_that_are_pipes_links_or_endless_are_passed_over(temporary: Path) -> None:
+    os.mkfifo(folder_of(temporary, "pipe") / "elastic.json")
+    (folder_of(temporary, "zero") / "elastic.json").symlink_to("/dev/zero")
+    (folder_of(temporary, "long") / "elastic.json").write_text(note(host="x" * 10**6))
+    job = RunningJob(os.getpid(), 1, "", folder_of(temporary, "sound"))
+    job.leave_note()
+    assert running_jobs() == [job]
+
+
+@pytest.mark.parametrize("text", ["3", "[]", note(), note(ranks="x", records=None), note(ranks=2, records=[])])
+def test_a_damaged_note_of_a_job_without_growth_is_passed_over(temporary: Path, text: str) -> None:
+    (folder_of(temporary, "damaged") / "job.json").write_text(text)
+    os.mkfifo(folder_of(temporary, "pipe", 0o777) / "job.json")  # of a folder that others may write to
+    job = recording.Job(os.getpid(), folder_of(temporary), 2, None)
+    job.leave_note()
+    assert list(recording.running_jobs()) == [job]
+
+
+def test_records_that_are_pipes_are_none(temporary: Path) -> None:
+    os.mkfifo(temporary / "rank_0")
+    (temporary / "rank_1").touch()
+    assert recording.Job(os.getpid(), temporary, 2, temporary).written_since(0.0) == ["rank_1"]

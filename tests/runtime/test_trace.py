@@ -1,14 +1,22 @@
 """One trace of all processes."""
 
+import json
 import threading
+from pathlib import Path
+from random import Random
+from typing import Any
 
 import numpy as np
 import pytest
 
 import spmd
 from spmd.runtime.trace import merged
+from spmd.runtime.trace_summary import summary
 from spmd.runtime.watch import Profile
+from spmd.viewing.profile import read_profile
+from spmd.viewing.tables import Texts
 from tests.clocks import WATCHDOG_SECONDS
+from tests.mutants import mutate_values, mutated_bytes
 
 PROGRAM = """func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> {
   %0 = "stablehlo.cross-replica-sum"(%x) {replica_groups = dense<[[0, 1]]> : tensor<1x2xi64>}
@@ -48,3 +56,45 @@ def test_a_track_a_process_with_waits_at_collectives() -> None:
     assert (wait["pid"], wait["name"], wait["ts"]) == (0, "wait for rank 1", gather["ts"])
     assert wait["dur"] == pytest.approx(later["ts"] - gather["ts"])
     assert 0 < wait["dur"] <= gather["dur"]
+
+
+def trace() -> dict[str, Any]:
+    """Three ranks that compute, with a collective that was started ahead, and wait."""
+    events: list[dict[str, Any]] = []
+    for rank in range(3):
+        events.append({"ph": "M", "pid": rank, "name": "process_name", "args": {"name": f"rank {rank}"}})
+        units = [
+            ("@main", "program"), ("stablehlo.async_start", "unit"), ("stablehlo.add", "unit"),
+            ("stablehlo.async_done", "unit"), ("wait for rank 1", "wait"),
+        ]  # fmt: skip
+        for number, (name, category) in enumerate(units):
+            times = {"ts": number * 10.0 + rank, "dur": 5.0}
+            events.append({"ph": "X", "pid": rank, "name": name, "cat": category, **times, "args": {"place": "f:1"}})
+    return {"traceEvents": events}
+
+
+def test_mutants_of_traces_are_summed_up_and_shown_or_refused(tmp_path: Path) -> None:
+    random, path = Random("traces"), tmp_path / "trace.json"
+    refused = 0
+    for _ in range(400):
+        content = trace()
+        if random.random() < 0.4:
+            path.write_bytes(mutated_bytes(json.dumps(content).encode(), random))
+        else:
+            mutate_values(content, random)
+            path.write_text(json.dumps(content))
+        try:
+            assert summary(path)
+            assert read_profile(path, Texts())
+        except spmd.UsageError as error:
+            assert str(path) in str(error)
+            refused += 1
+    assert 100 < refused < 390
+
+
+def test_a_rank_that_only_waited_is_among_the_ranks(tmp_path: Path) -> None:
+    path = tmp_path / "trace.json"
+    content = trace()
+    content["traceEvents"] = [e for e in content["traceEvents"] if e["pid"] != 1 or e.get("cat") == "wait"]
+    path.write_text(json.dumps(content))
+    assert "rank 1: 0.000000 s, 0.000000 s, 0.000005 s" in summary(path)

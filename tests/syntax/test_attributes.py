@@ -5,6 +5,7 @@ import pytest
 
 import spmd
 from spmd import types as t
+from spmd.artifacts.bytecode import write_bytecode
 from spmd.dialects import structs
 from spmd.ir.attributes import (
     ArrayAttr,
@@ -192,3 +193,48 @@ def test_a_float_may_be_written_without_a_point(text: str, bits: int) -> None:
     attribute = read(text)
     assert isinstance(attribute, FloatAttr) and attribute.bits == bits
     assert read(format_attribute(attribute)) == attribute
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("1 : none", "a number has no type none"),
+        ("1 : f80x", "expected"),
+        ("1 : !a.b", "a number has no type !a.b"),
+        ("1.5 : i128", "a number has no type i128"),
+        ("1 : tuple<>", "a number has no type tuple<>"),
+        (f"{2**128} : i128", "out of range for i128"),
+        ("-1 : ui48", "out of range for ui48"),
+        ("9" * 4100 + " : i999999", "the integer of 4100 digits is too large"),
+    ],
+)
+def test_a_number_of_a_type_that_cannot_hold_it_is_refused(text: str, words: str) -> None:
+    with pytest.raises(spmd.ParseError, match=words):
+        read(text)
+
+
+@pytest.mark.parametrize("text", ["7 : i5", "-1 : i128", f"{2**100} : ui128", f"{-(2**127)} : i128"])
+def test_integers_of_types_that_no_array_holds_survive_bytecode(text: str) -> None:
+    module = parse(f'"a.b"() {{x = {text}}} : () -> ()')
+    assert format_attribute(spmd.parse(write_bytecode(module)).body.ops[0].discardable["x"]) == text
+
+
+@pytest.mark.parametrize(
+    "attribute",
+    [
+        'all_reduce"(%x) <{replica_groups = dense<0> : tensor<100000x100000xi64>}> ({{{sum}}})',
+        'all_gather"(%x) <{all_gather_dim = 0 : i64, replica_groups = dense<-1> : tensor<1x9000000000xi64>}>',
+        'collective_permute"(%x) <{source_target_pairs = dense<0> : tensor<4294967296x2xi64>}>',
+        'slice"(%x) <{start_indices = dense<0> : tensor<9000000000xi64>, limit_indices = array<i64: 1>, strides = array<i64: 1>}>',
+        'reverse"(%x) <{dimensions = dense<0> : tensor<9000000000xi64>}>',
+    ],
+)
+def test_one_element_does_not_stand_for_more_of_an_attribute_than_can_be_looked_at(attribute: str) -> None:
+    """They are refused at once, in little memory."""
+    text = "stablehlo." + attribute.replace(
+        "{{{sum}}}", "{^bb0(%a: tensor<f32>, %b: tensor<f32>): stablehlo.return %a : tensor<f32>}"
+    )
+    with pytest.raises(spmd.SpmdError, match=r"tensor<[0-9x]+i64> is too large"):
+        spmd.parse(
+            f'func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> {{ %0 = "{text} : (tensor<2xf32>) -> tensor<2xf32> return %0 : tensor<2xf32> }}'
+        )

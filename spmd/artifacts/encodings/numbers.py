@@ -6,8 +6,6 @@ as an unsigned number, a wider one a list of such words.
 
 from __future__ import annotations
 
-import re
-
 import numpy as np
 
 from spmd import types as t
@@ -29,11 +27,12 @@ from spmd.support.arrays import Array
 from spmd.syntax.dense import dense_raw
 from spmd.syntax.literals import mask, raw_array
 
-_INTEGER = re.compile(r"([su]?)i(\d{1,8})", re.ASCII)
 #: The bits of floats that no array holds.
 _WIDE_FLOATS = {"tf32": 19, "f80": 80, "f128": 128}
 #: Constants at least as large are seen in the file wherever they lie; smaller ones are copied, aligned.
 _SEEN_FROM = 1 << 20
+#: Of an integer: Python writes no decimal of more than 4300 digits.
+_MOST_BITS = 13_000
 _MOST_WORDS = 1 << 18  # of the widest integer that MLIR has, 2**24 - 1 bits
 
 
@@ -41,10 +40,10 @@ def _width(type: t.Type) -> tuple[int, bool]:
     """(bits, whether unsigned) of an integer type; ValueError for any other."""
     if isinstance(type, t.ElementType) and (type.is_integer or type.is_boolean or type.is_index):
         return type.bits if not type.is_boolean else 1, not (type.is_signed or type.is_index)
-    match = _INTEGER.fullmatch(str(type))
-    if match is None:
+    wide = t.wide_integer(type)
+    if wide is None:
         raise ValueError(f"an integer is of an integer type, got {type}")
-    return int(match[2]), match[1] == "u"
+    return wide
 
 
 def _read_bits(reader: EntryReader, width: int) -> int:
@@ -75,7 +74,10 @@ def _read_integer(reader: EntryReader) -> Attribute:
     bits = _read_bits(reader, width)
     if type is t.I1:
         return TRUE if bits else FALSE
-    return IntegerAttr(bits - (1 << width) if not unsigned and bits >> (width - 1) else bits, type)
+    value = bits - (1 << width) if not unsigned and bits >> (width - 1) else bits
+    if value.bit_length() > _MOST_BITS:
+        raise ValueError(f"the integer of {value.bit_length()} bits is too large")
+    return IntegerAttr(value, type)
 
 
 def _write_integer(writer: EntryWriter, value: FieldValue) -> None:

@@ -20,6 +20,7 @@ from spmd.builder.hlo.reader import (
 )
 from spmd.builder.shape import Shape
 from spmd.builder.xla_op import XlaOp
+from spmd.dialects.core import InferenceError
 from spmd.errors import ParseError
 from spmd.ir.attributes import DictAttr, IntegerAttr
 from spmd.support.registry import filed
@@ -159,7 +160,7 @@ class _ComputationScope:
             if sharding is not None and not sharding.text.startswith("{{"):
                 self.builder.set_sharding(sharding.text)
             result = make(call)
-        except (ValueError, LookupError, TypeError, OverflowError) as error:
+        except (InferenceError, ValueError, LookupError, TypeError, OverflowError) as error:
             raise instruction.fail(str(error)) from None
         finally:
             self.builder.clear_sharding()

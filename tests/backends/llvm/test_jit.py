@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+import weakref
 from typing import Any
 
 import llvmlite.binding as llvm
@@ -16,7 +17,7 @@ import pytest
 
 import spmd
 from spmd.backends.llvm.emit.text import FunctionText
-from spmd.backends.llvm.jit.jit import Library, compile_ir, compile_object, one_a_process
+from spmd.backends.llvm.jit.jit import Library, compile_ir, compile_object, load_object, one_a_process
 from spmd.backends.llvm.jit.processor import host, target_machine
 from spmd.support.processor import Processor
 
@@ -150,3 +151,15 @@ def test_registers_that_are_put_aside_lie_on_their_own_cache_lines(monkeypatch: 
     assert not [line for line in stack if re.search(r"vmovu\w+\s.*[yz]mm", line)]
     if host().vector_bits == 512:
         assert [line for line in stack if "vmovaps" in line and "zmm" in line]
+
+
+def test_nothing_of_libraries_that_were_unloaded_stays() -> None:
+    """LLVM keeps something of every library as long as the session that it was loaded in."""
+    code = compile_object("define i64 @f(i64 %x) {\n  ret i64 %x\n}\n")
+    sessions = []
+    for _ in range(200):
+        library = load_object(code, {})
+        sessions.append(weakref.ref(library._session))
+    gc.collect()
+    assert library.address("f")
+    assert len({id(session()) for session in sessions if session() is not None}) <= 2

@@ -12,7 +12,7 @@ import itertools
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, wraps
+from functools import cache, lru_cache, wraps
 
 import llvmlite
 import llvmlite.binding as llvm
@@ -25,6 +25,7 @@ from spmd.support.processor import Processor
 #: LLVM's own tables are not made for several threads, and libraries are named one after another.
 _LOCK = threading.RLock()
 _NUMBERS = itertools.count()
+_LIBRARIES = 64
 #: Counts the ways in which modules were ever compiled: code that was kept is of the one way.
 _PASSES = 4
 
@@ -40,8 +41,11 @@ class ObjectCode:
 class Library:
     """Code loaded into this process. It is unloaded with the object: who calls an address keeps the library."""
 
-    def __init__(self, tracker: llvm.ResourceTracker, functions: Iterable[str], used: Iterable[Library]) -> None:
-        self._tracker = tracker
+    def __init__(
+        self, session: llvm.LLJIT, tracker: llvm.ResourceTracker, functions: Iterable[str], used: Iterable[Library]
+    ) -> None:
+        self._tracker = tracker  # first: attributes go in their order, and the session after what is loaded in it
+        self._session = session
         self._used = tuple(used)
         self._addresses = {name: int(tracker[name]) for name in functions}
 
@@ -143,7 +147,9 @@ def load_object(code: ObjectCode, symbols: Mapping[str, int], *, uses: Iterable[
             builder.import_symbol(symbol, address)
         for name in code.functions:
             builder.export_symbol(name)
-        return Library(builder.link(_session(), f"spmd.{next(_NUMBERS)}"), code.functions, uses)
+        number = next(_NUMBERS)
+        session = _session(number // _LIBRARIES)
+        return Library(session, builder.link(session, f"spmd.{number}"), code.functions, uses)
 
 
 def _exported(module: llvm.ModuleRef) -> Iterator[str]:
@@ -171,9 +177,12 @@ def _machine(processor: Processor, *, optimizing: bool) -> llvm.TargetMachine:
     return target_machine(processor, optimizing=optimizing)
 
 
-@cache
-def _session() -> llvm.LLJIT:
-    """Where all libraries are loaded.
+@lru_cache(maxsize=1)
+def _session(number: int) -> llvm.LLJIT:
+    """Return where libraries are loaded: one after another, each for `_LIBRARIES` of them.
+
+    LLVM keeps 12 KB of every library that was unloaded for as long as its session lives, and llvmlite has no way to
+    have it forget them. A session lives until the last of its libraries is unloaded.
 
     JITLink lays the sections of an object side by side. The older linker lets each lie where there is room, and ends
     the process when they come to lie more than 2 GiB apart, as happens in processes with many mappings.

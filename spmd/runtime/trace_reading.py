@@ -1,0 +1,76 @@
+"""Events of traces in Chrome's format, as `spmd run`, `spmd launch` and `spmd predict` write them."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from os import PathLike, fspath
+from pathlib import Path
+from typing import Any
+
+from spmd.errors import UsageError
+
+#: Microseconds: times beyond are none that anything took.
+_LONGEST = 1e18
+
+
+@dataclass(frozen=True)
+class TraceEvent:
+    """What ran on a rank; `began` and `took` are in microseconds."""
+
+    rank: int
+    name: str
+    category: str
+    place: str
+    began: float
+    took: float
+
+
+@dataclass(frozen=True)
+class Trace:
+    """The events of a file, in its order, and the names that it gives to ranks."""
+
+    events: list[TraceEvent]
+    names: dict[int, str]
+
+
+def read_trace(path: str | PathLike[str]) -> Trace:
+    """Return the trace at `path`. UsageError, which names it, where there is none."""
+    try:
+        entries = json.loads(Path(path).read_bytes())["traceEvents"]
+        events = [_event(entry) for entry in entries if entry.get("ph") == "X"]
+        named = [entry for entry in entries if entry.get("name") == "process_name"]
+        return Trace(events, {_rank(entry): str(entry["args"]["name"]) for entry in named})
+    except OSError as error:
+        raise UsageError(f"{fspath(path)}: error: {error.strerror}") from None
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError, OverflowError) as error:
+        message = "error: is no trace, as `spmd run --profile` writes it"
+        raise UsageError(f"{fspath(path)}: {message}: {repr(error)[:200]}") from None
+
+
+def _event(entry: Mapping[str, Any]) -> TraceEvent:
+    place = entry.get("args", {}).get("place", "")
+    name, category = _text(entry["name"]), _text(entry.get("cat", ""))
+    return TraceEvent(_rank(entry), name, category, _text(place), _time(entry["ts"]), _time(entry["dur"]))
+
+
+def _rank(entry: Mapping[str, Any]) -> int:
+    rank = entry["pid"]
+    if type(rank) is not int:
+        raise TypeError(f"pid must be an integer, got {rank!r}")
+    return rank
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"names, categories and places must be strings, got {value!r}")
+    return value
+
+
+def _time(value: Any) -> float:
+    time = float(value) if isinstance(value, int | float) else math.nan
+    if not -_LONGEST < time < _LONGEST:
+        raise ValueError(f"times must be numbers of microseconds, got {value!r}")
+    return time
