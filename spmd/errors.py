@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from collectives.errors import CommunicationError as _TransportError
 from collectives.errors import GroupError, refuse_grids_with
+from spmd.support.editions import edition_note
 
 _QUOTED_WIDTH = 160
 _MOST_SHOWN = 20
@@ -171,7 +172,7 @@ class Diagnostic:
     def headline(self) -> str:
         op = f"{self.op}: " if self.op else ""
         label = f"({self.label}) " if self.label else ""
-        return f"{self.location}: {op}{label}{self.message}"
+        return f"{self.location}: {op}{label}{self.message}{edition_note(self.op, self.label)}"
 
     def __str__(self) -> str:
         return "\n".join(part for part in (self.headline, self.location.quote(), *self.notes) if part)

@@ -21,6 +21,7 @@ BASE = {
     "spmd.support.c_names",
     "spmd.support.collecting",
     "spmd.support.context",
+    "spmd.support.editions",
     "spmd.support.control_groups",
     "spmd.support.pictures",
     "spmd.support.recursion_guard",

@@ -28,7 +28,7 @@ from collectives.operations import (
     ReduceScatter,
 )
 from collectives.reduction import ADD, MONOIDS, Reduction
-from spmd.analysis.process_groups import process_groups, process_pairs
+from spmd.analysis.process_groups import label_of_ids, process_groups, process_pairs
 from spmd.analysis.reducers import monoid_of
 from spmd.errors import CollectiveError, Diagnostic
 from spmd.ir import Module, Op, Value, captured_values
@@ -90,12 +90,8 @@ class Collective:
         if group is not None:
             return world.group(group)
         if self.outsider is None:
-            raise CommunicationError(f"process {rank} is in none of the process groups {self.groups!r}")
+            raise left_out(self.op, f"process {rank}", repr(self.groups))
         return None
-
-    def sizes(self, grid: ProcessGrid) -> tuple[int, ...]:
-        """The sizes that the groups have on `grid`, each once."""
-        return (grid.size,) if self.groups is None else self.groups.sizes
 
     @cached_property
     def packed(self) -> AllReduce | None:
@@ -136,14 +132,20 @@ def _reduce_scatter(op: Op, context: CollectiveContext) -> Collective:
 
 
 def _all_gather(op: Op, context: CollectiveContext) -> Collective:
-    operations = tuple(AllGather(_shape(v), v.tensor.dtype, op["all_gather_dim"]) for v in op.operands)
-    return Collective(op, operations, _groups(op, context))
+    return Collective(op, _gathers(op), _groups(op, context))
+
+
+def _gathers(op: Op) -> tuple[AllGather, ...]:
+    return tuple(AllGather(_shape(v), v.tensor.dtype, op["all_gather_dim"]) for v in op.operands)
 
 
 def _all_to_all(op: Op, context: CollectiveContext) -> Collective:
+    return Collective(op, _exchanges(op), _groups(op, context))
+
+
+def _exchanges(op: Op) -> tuple[AllToAll, ...]:
     split, concat, count = op["split_dimension"], op["concat_dimension"], op["split_count"]
-    operations = tuple(AllToAll(_shape(v), v.tensor.dtype, split, concat, count) for v in op.operands)
-    return Collective(op, operations, _groups(op, context))
+    return tuple(AllToAll(_shape(v), v.tensor.dtype, split, concat, count) for v in op.operands)
 
 
 def _collective_permute(op: Op, context: CollectiveContext) -> Collective:
@@ -189,25 +191,64 @@ ROOTED: dict[str, Callable[[Op, CollectiveContext, int], Collective]] = {
 }
 
 
-def check_shapes(collective: Collective, sizes: Iterable[int]) -> None:
-    """CollectiveError where results of a group of one of `sizes` processes are not what the op declares.
+def left_out(op: Op, who: str, groups: str) -> CollectiveError:
+    """Return the error of a process, `who`, that comes to `op` and is in none of its `groups`."""
+    text = f"{who} is in none of the process groups {groups}"
+    return CollectiveError(Diagnostic(op.location, text, op.name, label_of_ids(op)))
 
-    What a transport writes has the group's size in it, which the op's types alone do not tell. Source: StableHLO
-    specification, all_gather C6, reduce_scatter C1 and C8, all_to_all C2, C8 and C9.
+
+def takes_all_processes(op: Op) -> bool:
+    """Return whether `op` has no result for a process that is in none of its groups."""
+    return op.name in DESCRIPTIONS.keys() - ROOTED.keys() - {"stablehlo.collective_permute"}
+
+
+#: Ops whose results have another shape in a group of another size: the label of what operands must be, and of results.
+_LABELS = {
+    "stablehlo.all_gather": ("C1", "C6"),
+    "stablehlo.all_to_all": ("C8", "C9"),
+    "stablehlo.reduce_scatter": ("C1", "C8"),
+}
+
+
+def shape_fault(op: Op, sizes: Iterable[int]) -> Diagnostic | None:
+    """Return what is wrong where results of a group of one of `sizes` processes are not what `op` declares.
+
+    What a transport writes has the group's size in it, which the op's types alone do not tell. Sizes that are values
+    are right. Source: StableHLO specification, all_gather C6, reduce_scatter C1 and C8, all_to_all C2, C8 and C9.
     """
-    op = collective.op
+    labels = _LABELS.get(op.name)
+    if labels is None or not all(value.tensor.is_static for value in op.operands):
+        return None
     for size in sizes:
-        for operation, result in zip(collective.operations, op.results, strict=True):
+        for operation, result in zip(_resized(op), op.results, strict=True):
             try:
                 shape = operation.result_shape(size)
             except CommunicationError as error:
-                raise CollectiveError(Diagnostic(op.location, str(error), op.name)) from None
+                return Diagnostic(op.location, str(error), op.name, labels[0])
             declared = result.tensor
             if len(shape) != declared.rank or any(
                 d not in (None, s) for d, s in zip(declared.shape, shape, strict=True)
             ):
                 text = f"a process group of {size} processes gives a result of shape {shape}, declared {declared}"
-                raise CollectiveError(Diagnostic(op.location, text, op.name))
+                return Diagnostic(op.location, text, op.name, labels[1])
+    return None
+
+
+def check_shapes(op: Op, sizes: Iterable[int]) -> None:
+    """Raise CollectiveError for a `shape_fault`."""
+    fault = shape_fault(op, sizes)
+    if fault is not None:
+        raise CollectiveError(fault)
+
+
+def _resized(op: Op) -> tuple[Operation, ...]:
+    """Return the operation of each operand of an op of `_LABELS`."""
+    if op.name == "stablehlo.all_gather":
+        return _gathers(op)
+    if op.name == "stablehlo.all_to_all":
+        return _exchanges(op)
+    operand = op.operands[0]
+    return (ReduceScatter(_shape(operand), operand.tensor.dtype, ADD, op["scatter_dimension"]),)
 
 
 def _groups(op: Op, context: CollectiveContext) -> Groups:

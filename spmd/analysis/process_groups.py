@@ -16,6 +16,24 @@ from spmd.dialects.mesh_groups import given_groups
 from spmd.errors import CollectiveError, Diagnostic
 from spmd.ir import Module, Op
 
+#: The labels of the constraints that need the grid: how many ids there are, and that global ids need a channel.
+_OF_GRID = {
+    "stablehlo.all_gather": ("C3", "C5"),
+    "stablehlo.all_reduce": ("C2", "C4"),
+    "stablehlo.all_to_all": ("C6", ""),
+    "stablehlo.collective_broadcast": ("C2", ""),
+    "stablehlo.collective_permute": ("C4", ""),
+    "stablehlo.collective_reduce": ("C2", ""),
+    "stablehlo.recv": ("C4", ""),
+    "stablehlo.reduce_scatter": ("C4", "C6"),
+    "stablehlo.send": ("C4", ""),
+}
+
+
+def label_of_ids(op: Op) -> str:
+    """Return the label of the constraint on which ids the groups, or pairs, of `op` have; empty where it has none."""
+    return _OF_GRID.get(op.name, ("", ""))[0]
+
 
 def process_groups(op: Op, grid: ProcessGrid, module: Module) -> Groups:
     """The groups of ranks of `op`. CollectiveError for ids that the grid does not have, or that are given twice."""
@@ -26,7 +44,9 @@ def process_groups(op: Op, grid: ProcessGrid, module: Module) -> Groups:
         return _grouped(family, channel_id(op) > 0, global_ids, grid, ids.shape, ids.tobytes())
     except GroupError as error:
         text = f"replica_groups, on a {grid} process grid: {error}"
-        raise CollectiveError(Diagnostic(op.location, text, op.name)) from None
+        lacks_channel = op.attributes.get("use_global_device_ids") and channel_id(op) <= 0
+        label = _OF_GRID.get(op.name, ("", ""))[1] if lacks_channel else label_of_ids(op)
+        raise CollectiveError(Diagnostic(op.location, text, op.name, label)) from None
 
 
 def process_pairs(op: Op, grid: ProcessGrid) -> tuple[tuple[int, int], ...]:
@@ -35,7 +55,8 @@ def process_pairs(op: Op, grid: ProcessGrid) -> tuple[tuple[int, int], ...]:
         pairs = np.asarray(op["source_target_pairs"], np.int64)
         return _paired(grid, pairs.tobytes(), channel_id(op) > 0)
     except GroupError as error:
-        raise CollectiveError(Diagnostic(op.location, f"on a {grid} process grid: {error}", op.name)) from None
+        text = f"on a {grid} process grid: {error}"
+        raise CollectiveError(Diagnostic(op.location, text, op.name, label_of_ids(op))) from None
 
 
 def transfer_ends(op: Op, grid: ProcessGrid) -> dict[int, int] | None:
@@ -50,7 +71,8 @@ def transfer_ends(op: Op, grid: ProcessGrid) -> dict[int, int] | None:
     try:
         ranks = permute_pairs(grid, pairs, 1 if grid.num_partitions > 1 else 0)
     except GroupError as error:
-        raise CollectiveError(Diagnostic(op.location, f"on a {grid} process grid: {error}", op.name)) from None
+        text = f"on a {grid} process grid: {error}"
+        raise CollectiveError(Diagnostic(op.location, text, op.name, label_of_ids(op))) from None
     return dict(ranks) if op.name == "stablehlo.send" else {target: source for source, target in ranks}
 
 

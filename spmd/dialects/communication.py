@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from spmd.dialects import kinds, type_sets
 from spmd.dialects.checks import at_least, listed
 from spmd.dialects.core import OpDef, attribute, define, operand, result
@@ -10,6 +12,7 @@ from spmd.dialects.process_groups import check_pairs
 from spmd.dialects.structs import ChannelHandleAttr
 from spmd.ir import Op
 from spmd.ir.attributes import ArrayAttr, IntegerAttr
+from spmd.support.editions import of_earlier_edition
 from spmd.types import TOKEN, TensorType
 
 _CHANNEL = attribute("channel_handle", kinds.struct(ChannelHandleAttr))
@@ -18,7 +21,7 @@ _PAIRS = attribute("source_target_pairs", kinds.I64_DENSE, optional=True)
 _RECEIVED = type_sets.STATIC_TENSOR | type_sets.TOKEN
 
 
-def _check_received(declared: OpDef, labels: tuple[str, str, str]) -> None:
+def _check_received(declared: OpDef, labels: Sequence[str]) -> None:
     """Results are tensors and, last, a token."""
     declared.constraint(labels[0], "0 < size(results)", on_results=True)(lambda op: at_least(len(op.results), 1))
     declared.constraint(labels[1], "is_tensor(type(results[:-1]))", on_results=True)(
@@ -88,9 +91,9 @@ RECV = define(
     "stablehlo.recv",
     operands=[operand("token", type_sets.TOKEN)],
     attributes=[_CHANNEL, _HOST, _PAIRS],
-    results=[result("results", _RECEIVED, variadic=True)],
+    results=[result("results", _RECEIVED, variadic=True, label=of_earlier_edition("C3"))],
 )
 
 _check_channel_type(RECV, 3, "HOST_TO_DEVICE")
 check_pairs(RECV, ("C1", "C2", "C3", "C4"), meaningless=True)
-_check_received(RECV, ("", "", ""))
+_check_received(RECV, [of_earlier_edition(label) for label in ("C2", "C3", "C4")])

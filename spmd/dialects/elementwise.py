@@ -35,15 +35,20 @@ _ALL_SAME_BASELINE = "baseline_type(lhs) = baseline_type(rhs) = baseline_type(re
 _ALL_SAME_TYPE = "type(lhs) = type(rhs) = type(result)"
 
 
-def _unary(name: str, types: TypeSet, results: TypeSet | None = None, *, accuracy: bool = False) -> OpDef:
-    """A unary elementwise op; `accuracy` for those that take `result_accuracy`."""
+def _unary(
+    name: str, types: TypeSet, results: TypeSet | None = None, *, accuracy: bool = False, result_label: str = ""
+) -> OpDef:
+    """A unary elementwise op; `accuracy` for those that take `result_accuracy`.
+
+    `result_label` is that of the constraint on the result's element type.
+    """
     op_def = define(
         f"stablehlo.{name}",
         operands=[operand("operand", types)],
         attributes=[attribute("result_accuracy", kinds.struct(ResultAccuracyAttr), default=ResultAccuracyAttr())]
         if accuracy
         else [],
-        results=[result("result", results or types)],
+        results=[result("result", results or types, label=result_label)],
         assembly="$operand " + one_type("operand", "result"),
         traits=(*_ELEMENTWISE, *(() if results else (Trait.SAME_TYPE,))),
     )
@@ -81,7 +86,7 @@ def _as_boolean(op: Op) -> list[Type]:
     return [with_element(op.operands[0].type, I1)]
 
 
-ABS = _unary("abs", _SIGNED_NUMBER, tensor_of_kinds("signed", "float", "quantized"))
+ABS = _unary("abs", _SIGNED_NUMBER, tensor_of_kinds("signed", "float", "quantized"), result_label="C2")
 ABS.infers("C1, C2", "the result has the operand's shape and the real part of its element type")(
     lambda op: [_real(op.operands[0].type)]
 )
@@ -91,8 +96,8 @@ CONVERT.constraint("C1", "shape(operand) = shape(result)", on_results=True)(
     lambda op: same_shape(op.operands[0].type, op.results[0].type)
 )
 
-IMAG = _unary("imag", type_sets.FLOAT_OR_COMPLEX, type_sets.FLOAT)
-REAL = _unary("real", type_sets.FLOAT_OR_COMPLEX, type_sets.FLOAT)
+IMAG = _unary("imag", type_sets.FLOAT_OR_COMPLEX, type_sets.FLOAT, result_label="C2")
+REAL = _unary("real", type_sets.FLOAT_OR_COMPLEX, type_sets.FLOAT, result_label="C2")
 for _part in (IMAG, REAL):
     _part.infers("C1, C2", "the result has the operand's shape and the real part of its element type")(
         lambda op: [_real(op.operands[0].type)]

@@ -104,7 +104,7 @@ def _type_faults(op: Op, definition: OpDef) -> Iterator[Fault]:
     for kind in ("operand", "result"):
         for position, entry, type in mistyped(op, definition, kind):
             labelled = kind == "operand" and definition.dialect == "stablehlo"
-            label = (entry.label or f"I{position}") if labelled else ""
+            label = (entry.label or f"I{position}") if labelled else entry.label
             name = kind if entry.name == kind else f"{kind} {entry.name}"
             yield label, f"{name} is a {entry.types.text}, got {type}"
 

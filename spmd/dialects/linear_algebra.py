@@ -121,6 +121,21 @@ def _(op: Op) -> str | None:
     return None if sound else f"{op['fft_type']} of {element}"
 
 
+@FFT.constraint("C2", "RFFT gives complex elements of the operand's, IRFFT the operand's real part", on_results=True)
+def _(op: Op) -> str | None:
+    given, element = op.result.tensor.element_type, _transformed(op)
+    return None if given is element else f"{given} of {op.operands[0].tensor.element_type} by {op['fft_type']}"
+
+
+def _transformed(op: Op) -> ElementType:
+    """Return the element type of the result of a transform."""
+    element = op.operands[0].tensor.element_type
+    assert isinstance(element, ElementType)
+    if op["fft_type"] == "RFFT":
+        return element.complex
+    return element.real if op["fft_type"] == "IRFFT" else element
+
+
 @FFT.constraint("C4", "the last dimensions, of the real tensor for RFFT and IRFFT, are fft_length")
 def _(op: Op) -> str | None:
     length, kind, shape = op["fft_length"], op["fft_type"], op.operands[0].tensor.shape
@@ -140,18 +155,14 @@ def _(op: Op) -> str | None:
 @FFT.infers("C5", "shape(result) = shape(operand) but for the last dimension of RFFT and IRFFT")
 def _(op: Op) -> list[Type]:
     operand, length, kind = op.operands[0].tensor, op["fft_length"], op["fft_type"]
-    element = operand.element_type
-    assert isinstance(element, ElementType)
     shape, bounds = list(operand.shape), list(bounds_of(operand))
     if kind in ("RFFT", "IRFFT"):
         bounds[-1] = None
     if kind == "RFFT":
         shape[-1] = length[-1] // 2 + 1 if length[-1] else shape[-1]
-        element = element.complex
     elif kind == "IRFFT":
         shape[-1] = length[-1]
-        element = element.real
-    return [tensor(shape, element, bounds)]
+    return [tensor(shape, _transformed(op), bounds)]
 
 
 _FEATURES = tensor_of_kinds("float", "quantized", rank=1)

@@ -5,8 +5,8 @@ are written. XLA leaves out the whole update, and what JAX and PyTorch/XLA lower
 (`x.at[3:].set(y)` with a start known at run time, `mode="drop"`). Both hold: a scatter of a program that XLA's front
 ends have made is marked as one that leaves out whole windows, and so are those of XlaBuilder and HLO text. All others
 are the specification's. Of front ends, an attribute of the `jax` dialect on the module, a function, its arguments or
-results is a sign, and one of `mhlo` on the module, but for the number of replicas and partitions: that is the process
-grid, which programs written by hand declare as well.
+results is a sign, and one of `mhlo` on the module, but for the number of replicas and partitions (the process grid,
+which programs written by hand declare as well) and frontend_attributes, which change no meaning.
 Source: StableHLO specification, "scatter"; XLA's operation semantics, "Scatter".
 """
 
@@ -21,12 +21,13 @@ SCATTER = "stablehlo.scatter"
 #: The mark of a scatter that leaves out whole windows.
 WHOLE_WINDOWS = "spmd.whole_windows"
 _JAX, _MHLO = "jax.", "mhlo."
-_GRID = frozenset(("mhlo.num_replicas", "mhlo.num_partitions"))
+#: Attributes that say nothing of who made a program: its process grid, and what front ends keep in it for themselves.
+_NO_SIGN = frozenset(("mhlo.num_replicas", "mhlo.num_partitions", "mhlo.frontend_attributes"))
 
 
 def is_of_xla(module: Module) -> bool:
     """Whether one of XLA's front ends has made the program."""
-    if any(name.startswith((_JAX, _MHLO)) and name not in _GRID for name in module.discardable):
+    if any(name.startswith((_JAX, _MHLO)) and name not in _NO_SIGN for name in module.discardable):
         return True
     return any(
         name.startswith(_JAX)

@@ -11,8 +11,10 @@ from functools import lru_cache
 
 import numpy as np
 
+from spmd.support.editions import edition_note
 from spmd.types import (
     BufferType,
+    ElementType,
     FunctionType,
     FutureType,
     OpaqueType,
@@ -34,7 +36,7 @@ _NONE = OpaqueType("none")
 def type_fault(type: Type) -> tuple[str, str] | None:
     """(constraint label, what is wrong) of a type that breaks the constraints of its kind; None for a sound one."""
     if isinstance(type, QuantizedType):
-        return _quantized_fault(type)
+        return _of_both_editions(_quantized_fault(type))
     if isinstance(type, (TensorType, UnrankedTensorType, BufferType)):
         fault = element_fault(type.element_type, in_buffer=isinstance(type, BufferType))
         if fault is not None:
@@ -56,6 +58,24 @@ def element_fault(element: Type, *, in_buffer: bool) -> str | None:
     if isinstance(element, (*_NO_ELEMENTS, *shut_out)) or element is _NONE:
         return f"a {holder} does not have elements of type {element}"
     return None
+
+
+def array_fault(type: Type) -> str | None:
+    """Return what is wrong with a type of values that arrays hold, which this one's elements are none of; else None."""
+    if isinstance(type, (TupleType, FutureType)):
+        return next(filter(None, map(array_fault, type.types)), None)
+    if not isinstance(type, (TensorType, UnrankedTensorType, BufferType)):
+        return None
+    element = type.element_type
+    held = element.storage if isinstance(element, QuantizedType) else element
+    if isinstance(held, ElementType) and held.numpy is not None:
+        return None
+    return f"no array holds elements of type {element}"
+
+
+def _of_both_editions(fault: tuple[str, str] | None) -> tuple[str, str] | None:
+    """Return the fault of a quantized type with the earlier edition's label behind it."""
+    return None if fault is None else (fault[0], fault[1] + edition_note("!quant.uniform", fault[0]))
 
 
 def _quantized_fault(type: QuantizedType) -> tuple[str, str] | None:
@@ -113,7 +133,8 @@ def value_fault(type: Type) -> tuple[str, str] | None:
     for zero_point in element.zero_points:
         if not element.storage_min <= zero_point <= element.storage_max:
             low, high = element.storage_min, element.storage_max
-            return "C7", f"storage_min <= zero_points <= storage_max, got {zero_point} for {low} to {high}"
+            text = f"storage_min <= zero_points <= storage_max, got {zero_point} for {low} to {high}"
+            return _of_both_editions(("C7", text))
     return _quantized_dimension_fault(type, element) if isinstance(type, TensorType) else None
 
 

@@ -154,3 +154,10 @@ def test_results_that_jax_names_are_a_sign_of_its_programs() -> None:
     for name, expected in ((' {jax.result_info = "result"}', [0, 0, 0]), ("", [0, 0, 7])):
         (result,) = spmd.compile(spmd.parse(text.replace("NAMED", name)))(*arrays)
         assert result.tolist() == expected
+
+
+def test_frontend_attributes_are_no_sign_of_a_front_end() -> None:
+    case = Case(np.int32([0, 0, 0]), np.int32([[2]]), np.int32([[7, 8]]), (0,), (), (1,))
+    text = f'module attributes {{mhlo.frontend_attributes = {{a = "b"}}}} {{ {case.text("set")} }}'
+    (result,) = spmd.compile(spmd.parse(text))(case.operand, case.indices, case.updates)
+    assert result.tolist() == [0, 0, 7]

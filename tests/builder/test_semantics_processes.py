@@ -206,3 +206,14 @@ def test_random_numbers_have_their_distribution() -> None:
     assert coins.dtype == np.uint32
     assert set(coins.tolist()) == {0, 1}
     assert abs(coins.mean() - 0.25) < 0.02
+
+
+def test_groups_of_replicas_with_a_channel_are_joined_over_partitions() -> None:
+    """On 1x2 the group {0} is of two processes: as many shards, which only the grid tells."""
+    x = f32([1.0, 2.0])
+    gathered = build(lambda _, x: ops.AllGather(x, 0, 2, [[0]], channel_id=1), x)
+    scattered = build(lambda _, x: ops.ReduceScatter(x, ADD, 0, 2, [[0]], channel_id=1), x)
+    grid = ProcessGrid(1, 2)
+    for built, want in ((gathered, [[1, 2, 3, 4]] * 2), (scattered, [[4], [6]])):
+        got = spmd.run_parallel(sound(built), grid, [(x,), (f32([3.0, 4.0]),)])
+        np.testing.assert_array_equal([result for (result,) in got], want)

@@ -167,3 +167,44 @@ def test_a_signed_spelling_without_a_zero_point_is_mlirs_and_refused_by_ops() ->
       %r = stablehlo.uniform_dequantize %a : (tensor<2x!quant.uniform<si8:f32, 0.5>>) -> tensor<2xf32>
       return %r : tensor<2xf32>
     }""")
+
+
+@pytest.mark.parametrize(
+    "element",
+    ["complex<f16>", "complex<i32>", "i128", "si7", "string", "f80", "tf32", "!a.b", "!quant.uniform<si8:f32, 0.5>"],
+)
+@pytest.mark.parametrize("type", ["tensor<2x{}>", "tensor<?x{}>", "tuple<tensor<2x{}>>"])
+def test_elements_that_no_array_holds_are_refused_where_they_are_compiled(element: str, type: str) -> None:
+    """They are read, since programs may have them that nobody runs."""
+    spelled = type.format(element)
+    module = spmd.parse(f"func.func @main(%x: {spelled}) -> {spelled} {{ return %x : {spelled} }}")
+    with pytest.raises(
+        spmd.CompileError, match=r"argument 0 of @main is .*: no array holds elements of type"
+    ) as refused:
+        spmd.compile(module)
+    assert refused.value.diagnostics[0].location.line == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "scale"),
+    [
+        ("i8:f32, 0x3F000000", 0.5), ("i8:bf16, 0x3F00:3", 0.5), ("i8:f64, 0x3FE0000000000000", 0.5),
+        ("i8:f32:0, {0x3F000000, 0.5}", 0.5), ("i8:f16, +0x3800 : f16", 0.5),
+    ],
+)  # fmt: skip
+def test_a_scale_may_be_the_bits_of_the_expressed_type(text: str, scale: float) -> None:
+    module = spmd.parse(f"func.func @main(%x: tensor<2x!quant.uniform<{text}>>) {{ return }}")
+    assert set(module.functions[0].type.inputs[0].element_type.scales) == {scale}  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("scale", "words"),
+    [
+        ("0x3F0000000", "expected a scale"), ("-0x3F000000", "expected a scale"),
+        ("0x7F800000", r"\(C6\) is_finite\(scales...\), got inf \(C7 of StableHLO 0.16\)"),
+        ("0xBF000000", r"\(C5\) 0 < scales, got -0.5 \(C6 of StableHLO 0.16\)"),
+    ],
+)  # fmt: skip
+def test_bits_that_are_no_scale_are_refused(scale: str, words: str) -> None:
+    with pytest.raises(spmd.ParseError, match=words):
+        spmd.parse(f"func.func @main(%x: tensor<2x!quant.uniform<i8:f32, {scale}>>) {{ return }}")

@@ -246,13 +246,13 @@ class Analysis:
         for key in list(self._called)[called:]:
             del self._called[key]
 
-    def report(self, kind: Kind, op: Op, text: str, certain: bool, notes: Sequence[str] = ()) -> None:
+    def report(self, kind: Kind, op: Op, text: str, certain: bool, notes: Sequence[str] = (), label: str = "") -> None:
         """Adds a finding at `op`, once an op and kind, unless its line silences it."""
         location = self.place(op)
         if (op, kind) in self._reported or is_ignored(kind, location):
             return
         self._reported.add((op, kind))
-        self.findings.append(Finding(kind, certain, Diagnostic(location, text, op.name, notes=tuple(notes)), op))
+        self.findings.append(Finding(kind, certain, Diagnostic(location, text, op.name, label, tuple(notes)), op))
 
     def place(self, op: Op) -> Location:
         """Where `op` stands; inside of a library's function, which has no lines of its own, where that is called."""
@@ -285,7 +285,8 @@ class Analysis:
             try:
                 known = self._groups[key] = groups_of(op, self.grid, self.module)
             except CollectiveError as error:
-                self.report(Kind.GROUPS, op, error.diagnostics[0].message, certain=True)
+                fault = error.diagnostics[0]
+                self.report(Kind.GROUPS, op, fault.message, certain=True, label=fault.label)
         return known
 
 

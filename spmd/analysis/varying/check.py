@@ -16,6 +16,7 @@ from spmd.analysis.varying.events import transfers
 from spmd.analysis.varying.facts import Fact
 from spmd.analysis.varying.findings import Finding, Kind
 from spmd.analysis.varying.matching import match
+from spmd.analysis.varying.membership import check_membership
 from spmd.analysis.varying.results import check_result
 from spmd.analysis.varying.sums import check_sums
 from spmd.errors import CompileError, Diagnostic, UsageError
@@ -72,6 +73,7 @@ def check_processes(
         if index not in replicated_arguments:
             analysis.set(argument, Fact(partitions.distinct, partitions.uniform))
     analysis.block(entry.body)
+    check_membership(analysis, analysis.collected, np.ones(partitions.size, np.int64))
     if any(transfers(analysis.collected)):
         analysis.findings += match([analysis.collected], [0] * partitions.size, [f"@{function}"])
     for index in sorted({*replicated_results, *_carried(entry, replicated_arguments)}):
@@ -111,6 +113,8 @@ def check_programs(
             if index not in replicated_arguments:
                 analysis.set(argument, Fact(analysis.partitions.distinct, analysis.partitions.uniform))
         analysis.block(entry.body)
+        everybody = np.ones(analysis.partitions.size, np.int64)
+        check_membership(analysis, analysis.collected, everybody if analysis.active is None else analysis.active)
         findings += [finding for finding in analysis.findings if finding.kind in _MEETING]
         events.append(analysis.collected)
     return findings + match(events, program_of, [name for name, _ in programs])

@@ -45,7 +45,8 @@ def rooted(op: Op, context: Context) -> Kernel:
 def _described(op: Op, context: Context) -> Collective:
     """What `op` asks of the communicator, its results' shapes those that groups of their sizes give."""
     collective = DESCRIPTIONS[op.name](op, context)
-    check_shapes(collective, collective.sizes(context.options.grid))
+    if collective.groups is not None:
+        check_shapes(op, collective.groups.sizes)
     return collective
 
 

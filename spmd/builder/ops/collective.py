@@ -55,14 +55,26 @@ def channel(channel_id: Channel) -> dict[str, AttributeValue]:
     return {"channel_handle": structs.ChannelHandleAttr(int(handle.handle), int(handle.type))}
 
 
-def _sized(attributes: dict[str, AttributeValue], count: object, argument: str) -> int:
-    """The number of shards, which is the size of every group that is given."""
+def _sized(attributes: dict[str, AttributeValue], count: object, argument: str, *, joined: bool = False) -> int:
+    """Return the number of shards, which is the size of every group that is given.
+
+    Where groups of replicas are `joined` over all partitions, of which a builder does not have the number, it is a
+    multiple of that size.
+    """
     shards = checks.integer(count, argument, 1)
     groups = attributes["replica_groups"]
-    if groups.size and (groups.shape[1] != shards or (groups < 0).any()):
+    if groups.size:
         sizes = [int((row >= 0).sum()) for row in groups]
-        raise ArgumentError(argument, f"{shards} must be the size of every replica group, they have {sizes}")
+        if len(set(sizes)) > 1 or not sizes[0] or (shards % sizes[0] if joined else shards != sizes[0]):
+            what = "a multiple of the size" if joined else "the size"
+            raise ArgumentError(argument, f"{shards} must be {what} of every replica group, they have {sizes}")
     return shards
+
+
+def _is_joined(attributes: dict[str, AttributeValue]) -> bool:
+    """Return whether the groups of an all_gather or reduce_scatter are of replicas, with all of their partitions."""
+    handle: structs.ChannelHandleAttr | None = attributes.get("channel_handle")
+    return handle is not None and handle.handle > 0 and not attributes.get("use_global_device_ids", False)
 
 
 @operation
@@ -121,7 +133,7 @@ def AllGather(
     value = checks.array(builder, operand, "operand")
     number = checks.dimension(all_gather_dim, value.tensor.rank, "all_gather_dim")
     attributes = {"all_gather_dim": number, **_common(replica_groups, channel_id, use_global_device_ids)}
-    shards = _sized(attributes, shard_count, "shard_count")
+    shards = _sized(attributes, shard_count, "shard_count", joined=_is_joined(attributes))
     kind = value.tensor.with_shape(scale_shape(value.tensor.static_shape, number, shards))
     return builder.emit_one("stablehlo.all_gather", [value], attributes, kind)
 
@@ -174,7 +186,7 @@ def ReduceScatter(
     if not leaves:
         raise ArgumentError("operand", "an array or a tuple of at least one array is needed")
     attributes = _common(replica_groups, channel_id, use_global_device_ids)
-    shards = _sized(attributes, shard_count, "shard_count")
+    shards = _sized(attributes, shard_count, "shard_count", joined=_is_joined(attributes))
     results: list[Value] = []
     for leaf in leaves:
         part = checks.array(builder, XlaOp(builder, leaf), "operand")

@@ -11,6 +11,7 @@ from spmd.analysis.grid import grid_of
 from spmd.analysis.shardings import is_sharded
 from spmd.compiler.pipeline.options import CompileOptions, Options, chosen_options
 from spmd.compiler.pipeline.verify import check_meaning
+from spmd.dialects.type_rules import array_fault
 from spmd.errors import CompileError, Diagnostic
 from spmd.ir import Function, Module
 from spmd.support.usage import check_function, check_grid, check_module
@@ -66,11 +67,14 @@ def prepare(
 
 
 def _check_types(function: Function) -> None:
-    """CompileError for arguments or results of more parts than anybody hands over."""
+    """Raise CompileError for arguments or results of too many parts to be handed over, or of elements that none are."""
     for kind, types in (("argument", function.type.inputs), ("result", function.type.results)):
         for index, type in enumerate(types):
             if type.parts > MOST_PARTS:
                 text = f"{kind} {index} of @{function.symbol} is {type}; at most {MOST_PARTS:,} are supported"
+                raise CompileError(Diagnostic(function.location, text, function.name))
+            if (fault := array_fault(type)) is not None:
+                text = f"{kind} {index} of @{function.symbol} is {type}: {fault}"
                 raise CompileError(Diagnostic(function.location, text, function.name))
 
 

@@ -15,14 +15,13 @@ from numpy.typing import NDArray
 from collectives.operations import AllReduce, CollectivePermute, CollectiveReduce, Operation, short_list
 from collectives.reduction import Arithmetic
 from collectives.stacked import Stacks
-from spmd.analysis.collectives import DESCRIPTIONS, ROOTED, Collective, check_shapes
+from spmd.analysis.collectives import DESCRIPTIONS, ROOTED, Collective, check_shapes, left_out
 from spmd.analysis.reducers import identity
 from spmd.compiler.stack.core import StackedValue, Stacker, Tree, refuse, rule
 from spmd.compiler.stack.members import Members
 from spmd.compiler.stack.placing import filled, gather_rows, inverse, repeat, take_rows
 from spmd.compiler.stack.products import summed_product
 from spmd.dialects.make import make_reducer
-from spmd.errors import CollectiveError, Diagnostic
 from spmd.ir import Op, Region, Value
 from spmd.ir.attributes import DenseAttr, DictAttr, StringAttr
 from spmd.support.arrays import Array
@@ -99,7 +98,7 @@ def _carried_out(stacker: Stacker, described: Collective) -> list[Tree]:
         meet(stacker, op, Members(first.pairs, stacker.size))
     else:
         meet(stacker, op, members)
-    check_shapes(described, members.sizes)
+    check_shapes(described.op, members.sizes)
     results: list[Tree] = []
     for index, operation in enumerate(described.operations):
         leaf = _promoted(stacker, stacker.leaf(op.operands[index]), described, index)
@@ -129,8 +128,7 @@ def check_members(stacker: Stacker, described: Collective, members: Members) -> 
     missing = next((rank for rank in members.missing if rank not in stacker.absent), None)
     if missing is not None and described.outsider is None:
         who, shown = stacker.grid.process_id(missing), short_list([row.tolist() for row in members.rows], _MOST_SHOWN)
-        text = f"process {missing} {who} is in none of the process groups {shown}"
-        raise CollectiveError(Diagnostic(described.op.location, text, described.op.name))
+        raise left_out(described.op, f"process {missing} {who}", str(shown))
 
 
 def meet(stacker: Stacker, op: Op, members: Members) -> None:

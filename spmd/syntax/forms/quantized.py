@@ -12,6 +12,8 @@ from __future__ import annotations
 import re
 
 from spmd import types as t
+from spmd.ir.attributes import FloatAttr
+from spmd.syntax.literals import scalar_bits
 from spmd.syntax.type_parser import TypeParser, dialect_type
 
 _STORAGE = re.compile(r"(u|ui|i|si)(\d+)", re.ASCII)
@@ -77,6 +79,13 @@ def _storage_type(parser: TypeParser) -> tuple[str, t.ElementType]:
         at = parser.position - 1
         parser.fail(f"illegal storage type {token}: an integer of 2, 4, 8, 16 or 32 bits is needed", at)
     return token, storage
+
+
+def _scale(token: str, expressed: t.ElementType) -> float:
+    """Return the scale that a decimal is, or the bits of the expressed type in hexadecimal; ValueError for another."""
+    if "x" not in token:
+        return float(token)
+    return FloatAttr(scalar_bits(token, expressed), expressed).value
 
 
 class _Parameters:
@@ -167,7 +176,7 @@ class _Parameters:
         parser = self.parser
         parser.consume_if("+")
         try:
-            scale = float(parser.tokens[parser.position])
+            scale = _scale(parser.tokens[parser.position], self.expressed)
         except ValueError:
             parser.expected("a scale")
         parser.position += 1
