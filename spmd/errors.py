@@ -252,6 +252,10 @@ class InternalError(SpmdError):
     """Something inside of spmd is not as it must be: a fault of spmd, and not of the program."""
 
 
+class NativeCodeError(InternalError, RuntimeError):
+    """LLVM does not take the native code that was written for a program."""
+
+
 class ConversionError(SpmdError):
     """The program cannot be written so: the form, or that version of it, has no place for something in it."""
 

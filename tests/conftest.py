@@ -24,6 +24,9 @@ effort.forget_constants_of_modules()
 #: JAX is what results are compared with: its programs run once, and to optimize them takes longer.
 os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true")
 
+#: LLVM verifies what is written for it, also where the code of an earlier test is used.
+os.environ.setdefault("SPMD_CHECK_IR", "1")
+
 MPI_TESTS = Path(__file__).parent / "mpi"
 
 

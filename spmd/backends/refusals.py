@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import NoReturn
 
 from spmd.analysis.collectives import COMMUNICATING
 from spmd.compiler.schedule.fusibility import is_plain
-from spmd.errors import CompileError, Diagnostic
+from spmd.errors import CompileError, Diagnostic, NativeCodeError
 from spmd.ir import Block, Op, Value
 from spmd.types import TensorType, TupleType, Type
+
+#: Ops that an error of their native code names, beside the first.
+_MOST_NAMED = 7
 
 
 def check_types(inputs: Sequence[Value], outputs: Sequence[Value], block: Block) -> None:
@@ -32,6 +36,21 @@ def _unlike_c(type: Type) -> str:
 def refuse(op: Op, alone: str = "an object file holds native code alone") -> NoReturn:
     """CompileError that says why `op` has no native form; `alone`: what holds what has one."""
     raise CompileError(Diagnostic(op.location, f"{_why_not_native(op)}; {alone}", op.name))
+
+
+@contextmanager
+def naming(ops: Sequence[Op]) -> Iterator[None]:
+    """Have a NativeCodeError of the code of `ops` say which ops these are, and where, and what to do."""
+    try:
+        yield
+    except NativeCodeError as error:
+        first, *others = dict.fromkeys(ops)
+        shown = [f"  with {op.name} at {op.location}" for op in others[:_MOST_NAMED]]
+        if len(others) > _MOST_NAMED:
+            shown.append(f"  and {len(others) - _MOST_NAMED} more ops")
+        advice = 'This is a fault of spmd, not of the program; backends=("numpy",) runs it meanwhile.'
+        text = error.diagnostics[0].message
+        raise NativeCodeError(Diagnostic(first.location, text, first.name, notes=(*shown, advice))) from None
 
 
 def _why_not_native(op: Op) -> str:

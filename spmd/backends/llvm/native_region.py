@@ -23,14 +23,7 @@ def compile_region(region: NativeRegion, make_callback: MakeCallback, *, clocked
     `make_callback` gives what Python runs in place of an op without a native form. `clocked`: the function times its
     steps.
     """
-    clock = NativeClock() if clocked else None
-    writer = RegionWriter("stretch", region, make_callback, clock=clock)
-    writer.write(region.body)
-    text = writer.finish()
-    if writer.may_raise:
-        text += POLL_TEXT
-    if writer.callbacks:
-        text += CALL_TEXT
+    writer, text = write_region(region, make_callback, clocked=clocked)
     inputs, outputs, over = region.inputs, region.outputs, region.overwrites
     code = StretchCode(
         compile_object(text, region.target.processor),
@@ -47,6 +40,18 @@ def compile_region(region: NativeRegion, make_callback: MakeCallback, *, clocked
         uses_workers=writer.uses_workers,
     )
     return CompiledRegion(code, writer.callbacks, writer.clock)
+
+
+def write_region(region: NativeRegion, make_callback: MakeCallback, *, clocked: bool) -> tuple[RegionWriter, str]:
+    """Return `region` as a module of LLVM's text, and the writer, which has what the text needs from outside."""
+    writer = RegionWriter("stretch", region, make_callback, clock=NativeClock() if clocked else None)
+    writer.write(region.body)
+    text = writer.finish()
+    if writer.may_raise:
+        text += POLL_TEXT
+    if writer.callbacks:
+        text += CALL_TEXT
+    return writer, text
 
 
 def _array_type(value: Value) -> ArrayType | None:

@@ -45,6 +45,7 @@ VARIABLES: Mapping[str, str | None] = {
     **dict.fromkeys(("MPI_LOCALNRANKS", "OMPI_COMM_WORLD_LOCAL_SIZE"), "overlap"),
     **dict.fromkeys(_OF_LIBRARIES, "environment"),
     **dict.fromkeys(("SPMD_CACHE_DIR", "XDG_CACHE_HOME", "HOME", "COLLECTIVE_TIMEOUT", "COLLECTIVE_ABORT"), None),
+    "SPMD_CHECK_IR": None,  # it verifies code and changes none
 }
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from spmd.analysis.constants import constant_array
 from spmd.backends.kernels import Kernel
 from spmd.backends.native import Callback, CompiledRegion, NativeBackend
+from spmd.backends.refusals import naming
 from spmd.compiler.plan.emit import emit
 from spmd.compiler.plan.steps import NativePart, Plan, PlanStep
 from spmd.compiler.schedule.schedule import NativeRegion, Schedule
@@ -48,8 +49,9 @@ def _region_step(
         called.append(op)
         return callback_of(make_step(op), watch)
 
-    compiled = backend.compile(region, call_back, clocked=times_parts(watch))
-    step = native_step(backend, region.first_op, compiled, list(region.inputs), list(region.outputs), called)
+    with naming(region.ops):
+        compiled = backend.compile(region, call_back, clocked=times_parts(watch))
+        step = native_step(backend, region.first_op, compiled, list(region.inputs), list(region.outputs), called)
     if watch is not None:
         step.ops = _in_order(block, region.ops)
         step.replay = _replay(step, make_step)

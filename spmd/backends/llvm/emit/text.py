@@ -88,16 +88,20 @@ class FunctionText:
         self.innermost.lines.append(f"{label}:")
         self.innermost.label = label
 
-    def find(self, key: Hashable) -> Any:
-        """What was written for `key` where it can still be used; None where nothing was."""
-        for scope in reversed(self.scopes):
-            register = scope.known.get(key)
+    def find(self, key: Hashable, depth: int | None = None) -> Any:
+        """Return what was kept for `key` in the scope at `depth` (the innermost one by default) or further out.
+
+        That stands before all that is written next into the scope at `depth`. What was kept further in does not, though
+        it may be of the same numbers: it is not found. None where nothing is.
+        """
+        for place in range(self.depth if depth is None else depth, -1, -1):
+            register = self.scopes[place].known.get(key)
             if register is not None:
                 return register
         return None
 
     def keep(self, key: Hashable, value: object, depth: int) -> None:
-        """Remembers what was written for `key` into the scope at `depth`."""
+        """Keep what was written for `key` into the scope at `depth`, to be used again there and further in."""
         self.scopes[depth].known[key] = value
 
     # --- loops ---
@@ -134,6 +138,7 @@ class FunctionText:
                 self.start_block(label)
                 with self.part():
                     body()
+                self.innermost.known.clear()  # it does not stand before the other body
                 self.line(f"br label %{after}")
             self.start_block(after)
 

@@ -13,7 +13,7 @@ from spmd.backends.llvm.jit.jit import compile_module
 from spmd.backends.llvm.matmul.blas import linked
 from spmd.backends.llvm.target import LlvmTarget
 from spmd.backends.native import ObjectFile
-from spmd.backends.refusals import check_types, refuse
+from spmd.backends.refusals import check_types, naming, refuse
 from spmd.compiler.schedule.fusion import fuse
 from spmd.compiler.schedule.schedule import plan_region
 from spmd.ir import Block
@@ -43,7 +43,8 @@ def object_file(block: Block, name: str, processor: Processor) -> ObjectFile:
     text.append(_entry(name, len(inputs) + len(outputs) + 1, len(writer.constants)))
     if writer.may_raise:
         text.append(_POLL_TEXT)
-    image = compile_module("\n".join(text), target.processor).image
+    with naming(region.ops):
+        image = compile_module("\n".join(text), target.processor).image
     return ObjectFile(image, region.placement.size, tuple(writer.symbols), f"{processor.triple}, {processor.cpu}")
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ import llvmlite.binding as llvm
 
 from spmd.backends.llvm.jit import half
 from spmd.backends.llvm.jit.processor import chosen, host, target_machine
+from spmd.errors import NativeCodeError
 from spmd.support.compiled_cache import user_cache
 from spmd.support.processor import Processor
 
@@ -28,6 +30,8 @@ _NUMBERS = itertools.count()
 _LIBRARIES = 64
 #: Counts the ways in which modules were ever compiled: code that was kept is of the one way.
 _PASSES = 4
+#: The variable that has each text verified as it is written, also where its code is kept from an earlier time.
+CHECK_VARIABLE = "SPMD_CHECK_IR"
 
 
 @dataclass(frozen=True)
@@ -72,7 +76,7 @@ def compile_ir(text: str, symbols: Mapping[str, int], *, uses: Iterable[Library]
 
     `symbols` are the addresses of what the text declares and does not define; what is not among them is looked for in
     the process (the C library's functions). `uses` are libraries that must live as long as this one.
-    RuntimeError, with LLVM's message, for a text that is no module or a symbol that is nowhere; LLVM
+    NativeCodeError, with LLVM's message, for a text that is no module, RuntimeError for a symbol that is nowhere; LLVM
     names that one on stderr.
     """
     return load_object(compile_object(text), symbols, uses=uses)
@@ -91,6 +95,9 @@ def compile_together(texts: Sequence[str], processor: Processor | None = None) -
     """
     processor = processor or chosen()
     kept = user_cache()
+    if os.environ.get(CHECK_VARIABLE) == "1":
+        for text in texts:
+            verify(text, processor)
     keys = [_key(text, processor) for text in texts]
     contents = [None if kept is None else kept.get(key) for key in keys]
     missing = [text for text, content in zip(texts, contents, strict=True) if content is None]
@@ -127,16 +134,31 @@ def made_by(processor: Processor) -> str:
 
 def compile_module(text: str, processor: Processor) -> ObjectCode:
     """The object file of a module of LLVM's text, for `processor`; made anew."""
-    if not processor.has_half and "half" in text:
-        text += half.FUNCTIONS
     with _LOCK:
-        module = llvm.parse_assembly(text)
+        module = _verified(text, processor)
         machine = _machine(processor, optimizing=_is_optimized(module))
         module.triple = processor.triple
         module.data_layout = str(machine.target_data)
-        module.verify()
         _simplify(module, machine)
         return ObjectCode(bytes(machine.emit_object(module)), tuple(_exported(module)))
+
+
+def verify(text: str, processor: Processor) -> None:
+    """Raise NativeCodeError, with LLVM's message, for a text that is no module; no code is made of it."""
+    with _LOCK:
+        _verified(text, processor)
+
+
+def _verified(text: str, processor: Processor) -> llvm.ModuleRef:
+    """Return the module of LLVM's `text`, as `processor` needs it, once LLVM has verified it."""
+    if not processor.has_half and "half" in text:
+        text += half.FUNCTIONS
+    try:
+        module = llvm.parse_assembly(text)
+        module.verify()
+    except RuntimeError as error:
+        raise NativeCodeError(f"LLVM does not take the native code: {str(error).strip()}") from None
+    return module
 
 
 def load_object(code: ObjectCode, symbols: Mapping[str, int], *, uses: Iterable[Library] = ()) -> Library:

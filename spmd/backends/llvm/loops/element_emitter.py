@@ -115,11 +115,11 @@ class PointWriter:
         if node is not None and node.primitive is Primitive.CONSTANT:
             return constant_text(node, width)
         key = ("splat", value.name, type, width)
-        register = self.text.find(key)
+        depth = value.depth if value.name.startswith("%") else self.base  # a number is one everywhere
+        register = self.text.find(key, depth)
         if register is not None:
             return register  # type: ignore[no-any-return]
         scalar, vector = llvm_type(type, 1), llvm_type(type, width)
-        depth = value.depth if value.name.startswith("%") else self.base  # a number is one everywhere
         one = self.text.value(f"insertelement {vector} poison, {scalar} {value.name}, i64 0", depth)
         name = self.text.value(f"shufflevector {vector} {one}, {vector} poison, <{width} x i32> zeroinitializer", depth)
         self.text.keep(key, name, depth)
@@ -177,7 +177,7 @@ class PointWriter:
                 continue
             added += 1
             key = (self, "sum", total, name, coefficient)
-            register = self.text.find(key)
+            register = self.text.find(key, depth)
             if register is None:
                 scaled = name
                 if coefficient != 1:
@@ -190,7 +190,7 @@ class PointWriter:
     def _opaque(self, number: str, depth: int) -> str:
         """`number`, of which LLVM is not to know what it is made of."""
         key = (self, "opaque", number)
-        register: str | None = self.text.find(key)
+        register: str | None = self.text.find(key, depth)
         if register is None:
             register = self.text.value(f"freeze i64 {number}", depth)
             self.text.keep(key, register, depth)

@@ -60,10 +60,11 @@ def load_pieces(point: PointContext, load: Load, pointer: str, depth: int) -> st
 
 
 def _chunk(point: PointContext, load: Load, pointer: str, start: str, chunk: int, count: int, depth: int) -> str:
-    """`count` neighbours from `chunk` places after `start` on; the same for all that reads them."""
+    """`count` neighbours from `chunk` places after `start` on; the same for all that reads them at `depth`, or further
+    in."""
     text, width = point.text, point.width
     key = (point.stage, "chunk", load.value, load.type, start, chunk, count)
-    kept_chunk: str | None = text.find(key)
+    kept_chunk: str | None = text.find(key, depth)
     if kept_chunk is not None and load.value not in point.written:
         return kept_chunk
     scalar, vector, align = llvm_type(load.type, 1), llvm_type(load.type, width), load.type.bits // 8
