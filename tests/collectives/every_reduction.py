@@ -38,19 +38,31 @@ class Extent:
     """Which numbers of elements are tried of one reduction of one type.
 
     ``of_two`` are those of an all_reduce in a group of two that need not be reproducible, from one vector register to
-    several, with what is left over; larger groups take the small `SIZES`: what an operation does with a buffer has
-    nothing to do with the number of ranks. A reproducible one takes `SIZES`; a collective_reduce and a reduce_scatter
-    take ``turns`` of them, others at each reduction.
+    several, with what is left over. Others take ``turns_of_all`` of `SIZES`, a collective_reduce and a reduce_scatter
+    ``turns`` of them, others at each reduction: what an operation does with a buffer has nothing to do with the number
+    of ranks.
     """
 
     of_two: Sequence[int]
     turns: int
+    turns_of_all: int = len(SIZES)
+
+    def of_all(self, n: int, reproducible: bool, turn: int) -> Sequence[int]:
+        """The numbers of elements of an all_reduce between n processes."""
+        return self.of_two if n == 2 and not reproducible else _turns(turn, self.turns_of_all)
 
     def of_parts(self, turn: int) -> list[int]:
-        return [SIZES[(turn + 2 * k) % len(SIZES)] for k in range(self.turns)]
+        """Those of the other operations."""
+        return _turns(turn, self.turns)
+
+
+def _turns(turn: int, count: int) -> list[int]:
+    return [SIZES[(turn + 2 * k) % len(SIZES)] for k in range(count)]
 
 
 ORDINARY = Extent(range(1, 101, 7), 2)
+#: Over MPI the same operations compute: of each type and reduction, one whose message is short, or in pieces.
+OVER_MPI = Extent(SIZES[:-1], 1, 2)
 WHOLE = Extent(range(1, 101), len(SIZES))
 
 
@@ -207,8 +219,9 @@ def faults(communicator: Communicator, extent: Extent = ORDINARY) -> Iterator[st
                     operands = [np.where(keep, x, 1).astype(dtype) for keep, x in zip(small, operands, strict=True)]
                 expected = definition(name, operands)
                 signs = reproducible or dtype.kind != "c"
-                of_all = extent.of_two if n == 2 and not reproducible else SIZES
-                started = _operations(name, dtype, n, reproducible, of_all, extent.of_parts(next(turns)))
+                turn = next(turns)
+                of_all = extent.of_all(n, reproducible, turn)
+                started = _operations(name, dtype, n, reproducible, of_all, extent.of_parts(turn))
                 forms = [*_forms(communicator, started, operands[position], expected, signs)]
                 wrong = [form for form, right in forms if not right]
                 if wrong:
@@ -272,7 +285,7 @@ def main() -> int:
     from collectives.mpi import MpiCommunicator
 
     world = MpiCommunicator.world()
-    extent = WHOLE if sys.argv[1:] == ["whole"] else ORDINARY
+    extent = WHOLE if sys.argv[1:] == ["whole"] else OVER_MPI
     small = (0, 1) if world.rank < 2 else tuple(range(2, world.size))
     all_faults = [*faults(world.group(small), extent)]
     arrived = MPI.COMM_WORLD.Ibarrier()
