@@ -25,6 +25,9 @@ FEW = ["data_parallel", "two_axes", "fully_sharded", "mapped_ring", "convolution
 REST = [
     "transformer", "mapped", "partly_mapped", "dropout", "vocabulary", "experts", "accumulated", "analysis",
 ]  # fmt: skip
+#: Those that an ordinary run tries on ranks, too, each of which traces, partitions and compiles all of them: a mesh of
+#: two axes and moments, a state that is given away, and shifts inside shard_map. All are simulated.
+ON_RANKS = ["two_axes", "fully_sharded", "mapped_ring"]
 
 #: A state, a jitted step of (state, batch) to (state, metrics), and the global batch of each turn.
 Trainer = tuple[Any, Callable[[Any, Any], Any], list[Any]]
@@ -63,6 +66,11 @@ def trainers(count: int, mesh_of: Callable[..., Any]) -> dict[str, Trainer]:
 
         return add
 
+    def first_moments(optimizer: Any, weights: Any) -> Any:
+        """Return what `optimizer`, all of zeros, begins with; JAX would compile the zeros of each shape."""
+        shapes = jax.eval_shape(optimizer.init, weights)
+        return jax.tree.map(lambda shape: np.zeros(shape.shape, shape.dtype), shapes)
+
     def descend(loss: Callable[[Any], Any], weights: Any, rate: float = 0.1) -> tuple[Any, Any]:
         value, slopes = jax.value_and_grad(loss)(weights)
         return jax.tree.map(lambda weight, slope: weight - rate * slope, weights, slopes), value
@@ -82,7 +90,7 @@ def trainers(count: int, mesh_of: Callable[..., Any]) -> dict[str, Trainer]:
         adam, lambda _, spec: spec, jax.eval_shape(adam.init, weights), specs, transform_non_params=lambda _: P()
     )
 
-    @trainer((weights, jax.tree.map(np.asarray, adam.init(weights))), (16, 8), grid, (specs, of_state), P("data"))
+    @trainer((weights, first_moments(adam, weights)), (16, 8), grid, (specs, of_state), P("data"))
     def two_axes(state: Any, x: Any) -> Any:
         weights, moments = state
         value, slopes = jax.value_and_grad(lambda weights: ((mlp(weights, x) - x) ** 2).mean())(weights)
@@ -175,7 +183,7 @@ def trainers(count: int, mesh_of: Callable[..., Any]) -> dict[str, Trainer]:
     adafactor = optax.adafactor(1e-2, min_dim_size_to_factor=4)
     table = normal(16, 8)
 
-    @trainer((table, jax.tree.map(np.asarray, adafactor.init(table))), (8, 5), grid, (P("model", None), P()), P("data"))
+    @trainer((table, first_moments(adafactor, table)), (8, 5), grid, (P("model", None), P()), P("data"))
     def vocabulary(state: Any, x: Any) -> Any:
         table, moments = state
         tokens = jnp.clip(jnp.round(x * 4 + 8), 0, 15).astype(jnp.int32)

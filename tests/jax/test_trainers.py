@@ -104,7 +104,13 @@ def jaxs_of_the_global_view(tmp_path_factory: pytest.TempPathFactory) -> Results
     return TrainedByJax(jax_global_trainers, FEWER, tmp_path_factory.mktemp("global"))
 
 
-@pytest.mark.parametrize("names", some_slow([jax_global_trainers.FEW, jax_global_trainers.REST], 1), ids=",".join)
+def on_ranks() -> list[Any]:
+    """Return the names of what ranks train together: those of an ordinary run, and all that is left."""
+    left = [name for name in jax_global_trainers.FEW if name not in jax_global_trainers.ON_RANKS]
+    return some_slow([jax_global_trainers.ON_RANKS, left, jax_global_trainers.REST], 1)
+
+
+@pytest.mark.parametrize("names", on_ranks(), ids=",".join)
 def test_the_global_view_on_ranks(names: list[str], jaxs_of_the_global_view: Results, tmp_path: Path) -> None:
     run(jax_global_trainers, FEWER, tmp_path / "results", names, "ranks")
     for rank in range(FEWER):
