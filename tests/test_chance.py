@@ -12,11 +12,19 @@ from tests import chance, effort
 ROOT = Path(__file__).parents[1]
 OWN = np.random.default_rng(0)
 UNSEEDED = re.compile(r"\b(default_rng|Random|RandomState|SeedSequence)\(\)")
+#: Settings that profiles give, and what runs without them: a process of its own, which draws by a seed.
+OF_PROFILES = re.compile(r"\b(derandomize|deadline|database)=")
+WITHOUT_PROFILES = {"tests/effort.py", "tests/memory/guarded.py"}
 
 
 def test_each_generator_has_a_seed() -> None:
     files = [file for folder in ("tests", "benchmarks", "examples") for file in (ROOT / folder).rglob("*.py")]
     assert [str(file) for file in files if UNSEEDED.search(file.read_text())] == []
+
+
+def test_settings_of_tests_leave_to_the_profile_whether_they_draw_anew() -> None:
+    files = {str(file.relative_to(ROOT)): file.read_text() for file in (ROOT / "tests").rglob("*.py")}
+    assert {name for name, text in files.items() if OF_PROFILES.search(text)} == WITHOUT_PROFILES
 
 
 @pytest.mark.parametrize("draw", [random.random, np.random.normal, lambda: random.seed(1), lambda: np.random.seed(1)])

@@ -125,7 +125,7 @@ def test_next_after() -> None:
 
 
 @given(st.integers(-(2**63), 2**63 - 1), st.integers(-(2**63), 2**63 - 1))
-@settings(max_examples=examples(40), deadline=None)
+@settings(max_examples=examples(40))
 def test_mulhi_is_the_upper_half_of_the_product(x: int, y: int) -> None:
     with np.errstate(all="ignore"):
         assert int(high_product(np.dtype(np.int64))(np.int64([x]), np.int64([y]))[0]) == (x * y) >> 64

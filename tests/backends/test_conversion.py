@@ -35,7 +35,7 @@ def test_every_float_to_integers_goes_by_way_of_the_double(source: ElementType) 
 
 
 @given(st.integers(-(2**63), 2**63 - 1))
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(60))
 def test_integers_wrap(value: int) -> None:
     for target in INTEGERS:
         lowest, highest = storage_range(target)
@@ -171,7 +171,7 @@ def test_bitcast_to_wider_takes_the_last_dimension_in() -> None:
 
 
 @given(seed=st.integers(0, 2**32 - 1), shape=st.lists(st.integers(0, 3), max_size=2).map(tuple))
-@settings(max_examples=examples(20), deadline=None)
+@settings(max_examples=examples(20))
 def test_bitcast_there_and_back(seed: int, shape: tuple[int, ...]) -> None:
     rng = np.random.default_rng(seed)
     for wide in ("ui16", "i32", "f64", "bf16", "complex<f32>"):
@@ -204,7 +204,7 @@ def test_bitcast_of_a_strided_view() -> None:
 
 
 @given(seed=st.integers(0, 2**32 - 1), exponent=st.integers(1, 11), mantissa=st.integers(0, 23))
-@settings(max_examples=examples(25), deadline=None)
+@settings(max_examples=examples(25))
 def test_reduce_precision_against_the_reference(seed: int, exponent: int, mantissa: int) -> None:
     rng = np.random.default_rng(seed)
     attributes = f"exponent_bits = {exponent} : i32, mantissa_bits = {mantissa} : i32"

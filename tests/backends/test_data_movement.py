@@ -10,7 +10,7 @@ from tests.backends.modules import assert_as_reference, here, ints, op
 from tests.effort import examples
 
 SHAPES = st.lists(st.integers(0, 4), max_size=4).map(tuple)
-SOME = settings(max_examples=examples(40), deadline=None)
+SOME = settings(max_examples=examples(40))
 
 
 def counted(shape: tuple[int, ...], dtype: str = "i4") -> np.ndarray:

@@ -11,7 +11,7 @@ import spmd
 from tests.backends.modules import here, type_of
 from tests.effort import examples
 
-SOME = settings(max_examples=examples(30), deadline=None)
+SOME = settings(max_examples=examples(30))
 
 
 def dynamic(text: str, arrays: list[Any], result: str) -> np.ndarray:

@@ -74,7 +74,7 @@ def like(name: str, *operands: np.ndarray, element: ElementType) -> Case:
 
 def drawn(test: Callable[..., None]) -> Callable[..., None]:
     """Decorator: a test of a few shapes, and of the values that a seed gives."""
-    return settings(max_examples=3, deadline=None)(given(shape=SHAPES, seed=st.integers(0, 2**32 - 1))(test))
+    return settings(max_examples=3)(given(shape=SHAPES, seed=st.integers(0, 2**32 - 1))(test))
 
 
 def elements_of(kernels: Mapping[str, ElementwiseKernels], name: str, arity: int) -> Iterator[ElementType]:
@@ -133,7 +133,7 @@ def test_compare_against_reference(direction: str, shape: tuple[int, ...], seed:
     check_against_reference(cases)
 
 
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=5)
 @given(shape=SHAPES, seed=st.integers(0, 2**32 - 1), scalar=st.booleans())
 def test_select_and_clamp_against_reference(shape: tuple[int, ...], seed: int, scalar: bool) -> None:
     rng = np.random.default_rng(seed)
@@ -149,7 +149,7 @@ def test_select_and_clamp_against_reference(shape: tuple[int, ...], seed: int, s
     check_against_reference(cases)
 
 
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=5)
 @given(shape=SHAPES, seed=st.integers(0, 2**32 - 1))
 def test_bits_against_reference(shape: tuple[int, ...], seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -187,7 +187,7 @@ def test_the_smallest_integer_divided_by_minus_one_is_itself(dtype: type) -> Non
 
 
 @given(st.integers(-128, 127), st.integers(-128, 127).filter(bool))
-@settings(max_examples=examples(50), deadline=None)
+@settings(max_examples=examples(50))
 def test_division_rounds_towards_zero(x: int, y: int) -> None:
     quotient = abs(x) // abs(y) * (1 if (x < 0) == (y < 0) else -1)
     wrapped = (quotient + 128) % 256 - 128

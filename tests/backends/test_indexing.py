@@ -12,7 +12,7 @@ from spmd.types import ELEMENT_TYPES
 from tests.backends.modules import assert_as_reference, here, ints, monoid, op, pair_kept, region
 from tests.effort import examples
 
-SOME = settings(max_examples=examples(60), deadline=None, derandomize=True)
+SOME = settings(max_examples=examples(60))
 
 
 @dataclass
@@ -111,7 +111,7 @@ ORDERED = region(
     ids=["add", "maximum", "subtract", "assign", "any"],
 )
 @given(st.data())
-@settings(max_examples=examples(30), deadline=None, derandomize=True)
+@settings(max_examples=examples(30))
 def test_scatter_skips_what_is_outside_and_keeps_the_order(body: str, data: st.DataObject) -> None:
     n = draw_numbers(data)
     assume(n.in_one_order)
@@ -122,7 +122,7 @@ def test_scatter_skips_what_is_outside_and_keeps_the_order(body: str, data: st.D
 
 
 @given(st.data())
-@settings(max_examples=examples(25), deadline=None, derandomize=True)
+@settings(max_examples=examples(25))
 def test_scatter_of_two_operands(data: st.DataObject) -> None:
     """The region sees the elements of both: the larger first element takes the second along."""
     n = draw_numbers(data)

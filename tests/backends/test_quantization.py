@@ -48,7 +48,7 @@ def numbers(seed: int, *shape: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize("type", PARAMETERS)
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=5)
 @given(seed=st.integers(0, 2**32 - 1))
 def test_quantize_and_back(type: str, seed: int) -> None:
     x = numbers(seed, 50)

@@ -14,7 +14,7 @@ from tests.backends.modules import assert_are_of_reference, here, main, op, type
 from tests.backends.together import Cases, Program, drawn, together
 from tests.effort import examples
 
-SOME = settings(max_examples=examples(25), deadline=None)
+SOME = settings(max_examples=examples(25))
 NAN = {"f64": "0x7FF8000000000000", "f32": "0x7FC00000", "f16": "0x7E00", "bf16": "0x7FC0"}
 
 

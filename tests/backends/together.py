@@ -255,7 +255,7 @@ def drawn(count: int, **strategies: st.SearchStrategy[Any]) -> Callable[[Callabl
                 if (own := _begin(test, {**values, **example})) is not None:
                     own.finish()
 
-            sound = settings(max_examples=count, deadline=None, derandomize=True, database=None)
+            sound = settings(max_examples=count)
             settings(sound, phases=[Phase.generate])(given(**strategies)(begin))()
             results = yield [program for each in begun for program in each.several]
             _share(begun, results)

@@ -38,7 +38,7 @@ def roundtrip(folder: Path, tree: Any, **options: Any) -> Any:
     return checkpoint.restore(folder, 1, **options)
 
 
-@settings(max_examples=examples(40), deadline=None)
+@settings(max_examples=examples(40))
 @given(st.data())
 def test_any_array_comes_back_bit_for_bit(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     dtype = np.dtype(data.draw(st.sampled_from(DTYPES)))

@@ -13,7 +13,7 @@ from tests.backends.test_indexing import draw_gather, draw_numbers, scatter_text
 from tests.compiler.stacking import assert_stacks
 from tests.effort import examples
 
-SOME = settings(max_examples=examples(25), deadline=None, derandomize=True)
+SOME = settings(max_examples=examples(25))
 HURTING = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1e-42, 3.4e38, -1.5, 0.1, 7.0, 2.5, -0.5], np.float32)
 
 

@@ -29,7 +29,7 @@ def outcome(
         return None
 
 
-@settings(max_examples=examples(40), deadline=None, derandomize=True)
+@settings(max_examples=examples(40))
 @given(st.data())
 def test_a_program(data: st.DataObject) -> None:
     text, program, inputs = draw_program(data)

@@ -111,7 +111,7 @@ def drawn_program(data: st.DataObject) -> tuple[str, spmd.ProcessGrid, str, tupl
     return text, grid, element, tuple(shape)
 
 
-@settings(max_examples=examples(150), deadline=None)
+@settings(max_examples=examples(150))
 @given(st.data())
 def test_one_collective(data: st.DataObject) -> None:
     text, grid, element, shape = drawn_program(data)

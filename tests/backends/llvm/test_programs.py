@@ -10,7 +10,7 @@ from tests.effort import examples
 
 
 @given(st.data())
-@settings(max_examples=examples(60), deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(60), suppress_health_check=list(HealthCheck))
 def test_native_code_and_numpy_agree(data: st.DataObject) -> None:
     module, arrays = drawn_program(data, 14)
     kept = [array.copy() for array in arrays]

@@ -107,7 +107,7 @@ def values(dtype: type, shape: tuple[int, ...]) -> np.ndarray:
 
 @pytest.mark.parametrize("threads", [1, 3])
 @given(st.data())
-@settings(max_examples=examples(40), deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(40), suppress_health_check=list(HealthCheck))
 def test_short_last_dimensions(monkeypatch: pytest.MonkeyPatch, threads: int, data: st.DataObject) -> None:
     for name in ("_LEAST_UNIT", "_LEAST_TASK", "_LEAST_POINTS"):
         monkeypatch.setattr(tasks, name, 1)

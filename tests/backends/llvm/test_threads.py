@@ -47,7 +47,7 @@ def bits(results: Sequence[np.ndarray]) -> list[bytes]:
 
 @pytest.mark.usefixtures("all_are_cut")
 @given(st.data())
-@settings(max_examples=examples(25), deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(25), suppress_health_check=list(HealthCheck))
 def test_random_programs_give_the_same_bits_for_any_number_of_threads(data: st.DataObject) -> None:
     module, arrays = drawn_program(data, 12)
     alone, *others = [bits(spmd.compile(module, threads=threads)(*arrays)) for threads in THREADS]

@@ -31,17 +31,13 @@ def world() -> MpiCommunicator:
     return MpiCommunicator.world()
 
 
-@settings(
-    max_examples=examples(300), deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck)
-)
+@settings(max_examples=examples(300), suppress_health_check=list(HealthCheck))
 @given(cases(most=number_of_ranks()))
 def test_collectives_mean_what_the_specification_says(case: CollectiveCase) -> None:
     check(case)
 
 
-@settings(
-    max_examples=examples(100), deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck)
-)
+@settings(max_examples=examples(100), suppress_health_check=list(HealthCheck))
 @given(cases(most=number_of_ranks()))
 def test_so_do_operands_too_large_for_one_call(case: CollectiveCase) -> None:
     """As if MPI could count to five only."""
@@ -60,9 +56,7 @@ def through_memory(monkeypatch: pytest.MonkeyPatch) -> MpiCommunicator:
     return MpiCommunicator(MPI.COMM_WORLD.Dup(), range(world().size))
 
 
-@settings(
-    max_examples=examples(200), deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck)
-)
+@settings(max_examples=examples(200), suppress_health_check=list(HealthCheck))
 @given(case=cases(most=number_of_ranks()))
 def test_so_do_operands_that_go_through_shared_memory(case: CollectiveCase, through_memory: MpiCommunicator) -> None:
     check(case, through_memory)
