@@ -49,9 +49,9 @@ def test_attributes_that_double_are_refused() -> None:
         spmd.parse(f"#a0 = [1]\n{aliases}\nmodule attributes {{x.y = #a4000}} {{}}")
 
 
+@pytest.mark.parametrize("count", [100_000, pytest.param(300_000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("escape", ["\\\\", '\\"', "\\n", "\\22", "\\t\\n"])
-def test_strings_of_escapes_take_memory_in_proportion(escape: str) -> None:
-    count = 100_000
+def test_strings_of_escapes_take_memory_in_proportion(escape: str, count: int) -> None:
     text = f'module attributes {{a.b = "{escape * count}"}} {{}}'
     module, used = with_peak_memory(lambda: spmd.parse(text))
     data = {"\\\\": b"\\", '\\"': b'"', "\\n": b"\n", "\\22": b'"', "\\t\\n": b"\t\n"}[escape]

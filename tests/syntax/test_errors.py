@@ -111,33 +111,39 @@ def test_the_line_quoted_of_a_huge_file_is_short() -> None:
     assert len(str(caught.value)) < 1000
 
 
-MANY = 200_000
-HOSTILE = {
-    "parentheses": "(" * MANY,
-    "pairs": "()" * MANY,
-    "brackets in a constant": "func.func @f() { %0 = stablehlo.constant dense<" + "[" * MANY,
-    "nested arrays": "module attributes {a = " + "[" * MANY,
-    "nested dictionaries": "module attributes {a = " + "{b = " * MANY,
-    "nested types": "func.func @f(%a: " + "tuple<" * MANY,
-    "nested regions": '"a.b"() ({\n' * MANY,
-    "angles": "func.func @f(%a: tensor" + "<" * MANY,
-    "one string": '"' + "a" * MANY,
-    "quotes": '"' * MANY,
-    "dimensions": "func.func @f(%a: tensor<" + "4x" * MANY + "f32>)",
-    "digits": "module attributes {a = " + "1" * MANY + "} {}",
-    "an exponent": "func.func @f() { %0 = stablehlo.constant dense<1.0e-99999999> : tensor<f32> return",
-    "truncated hex": 'func.func @f() { %0 = stablehlo.constant dense<"0x' + "ab" * MANY,
-    "types without end": "func.func @f(%a: (" + "tensor<f32>, " * MANY,
-    "operands without end": '"a.b"(' + ", ".join(["%a"] * MANY),
-    "results": '%a:4294967296 = "a.b"() : () -> ()',
-    "nulls": "\0" * MANY,
-    "dashes": "#a<" + "-" * MANY,
-    "one slash behind slashes": "/" * MANY + "\n/",
-}
+MANY = [200_000, pytest.param(500_000, marks=pytest.mark.slow)]
 
 
-@pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE.keys())
-def test_hostile_text_is_an_error_and_nothing_else(text: str) -> None:
+def hostile(many: int) -> dict[str, str]:
+    """Return texts that are no program, in which something stands `many` times."""
+    return {
+        "parentheses": "(" * many,
+        "pairs": "()" * many,
+        "brackets in a constant": "func.func @f() { %0 = stablehlo.constant dense<" + "[" * many,
+        "nested arrays": "module attributes {a = " + "[" * many,
+        "nested dictionaries": "module attributes {a = " + "{b = " * many,
+        "nested types": "func.func @f(%a: " + "tuple<" * many,
+        "nested regions": '"a.b"() ({\n' * many,
+        "angles": "func.func @f(%a: tensor" + "<" * many,
+        "one string": '"' + "a" * many,
+        "quotes": '"' * many,
+        "dimensions": "func.func @f(%a: tensor<" + "4x" * many + "f32>)",
+        "digits": "module attributes {a = " + "1" * many + "} {}",
+        "an exponent": "func.func @f() { %0 = stablehlo.constant dense<1.0e-99999999> : tensor<f32> return",
+        "truncated hex": 'func.func @f() { %0 = stablehlo.constant dense<"0x' + "ab" * many,
+        "types without end": "func.func @f(%a: (" + "tensor<f32>, " * many,
+        "operands without end": '"a.b"(' + ", ".join(["%a"] * many),
+        "results": '%a:4294967296 = "a.b"() : () -> ()',
+        "nulls": "\0" * many,
+        "dashes": "#a<" + "-" * many,
+        "one slash behind slashes": "/" * many + "\n/",
+    }
+
+
+@pytest.mark.parametrize("many", MANY)
+@pytest.mark.parametrize("kind", hostile(0))
+def test_hostile_text_is_an_error_and_nothing_else(kind: str, many: int) -> None:
+    text = hostile(many)[kind]
     began = time.monotonic()
     with pytest.raises(spmd.ParseError) as caught:
         parse(text)
@@ -145,10 +151,11 @@ def test_hostile_text_is_an_error_and_nothing_else(text: str) -> None:
     assert time.monotonic() - began < 120, "a hang"
 
 
-@pytest.mark.parametrize("text", ["", " " * MANY, "\n" * MANY, "//" + "x" * MANY, "/" * MANY])
-def test_nothing_is_the_program_of_no_functions(text: str) -> None:
+@pytest.mark.parametrize("many", [0, *MANY])
+@pytest.mark.parametrize(("begin", "repeated"), [("", " "), ("", "\n"), ("//", "x"), ("//", "/")])
+def test_nothing_is_the_program_of_no_functions(begin: str, repeated: str, many: int) -> None:
     """Specification, "Programs": Program ::= {Func}."""
-    module = spmd.parse(text)
+    module = spmd.parse((begin + repeated * many) if many else "")
     assert module.functions == [] and same_program(module, spmd.parse("module {}"))
 
 

@@ -2,6 +2,7 @@
 
 import gc
 import tracemalloc
+from collections.abc import Callable
 
 import pytest
 
@@ -9,8 +10,10 @@ import spmd
 from benchmarks.language import layers, numbered
 
 
-@pytest.mark.parametrize("text", [layers(5_000), numbered(layers(5_000))], ids=["named", "numbered"])
-def test_reading_takes_three_times_the_text(text: str) -> None:
+@pytest.mark.parametrize("count", [5_000, pytest.param(10_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("named", [str, numbered])
+def test_reading_takes_three_times_the_text(named: Callable[[str], str], count: int) -> None:
+    text = named(layers(count))
     spmd.parse(text)
     gc.collect()
     tracemalloc.start()
