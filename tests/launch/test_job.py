@@ -12,6 +12,7 @@ import pytest
 
 from tests.clocks import WATCHDOG_SECONDS, until
 from tests.launch.sockets import open_to_others
+from tests.plain_mpirun import own_session
 
 ROOT = Path(__file__).parents[2]
 LAUNCH = [sys.executable, "-m", "launch", "launch", "-n", "3", "--"]
@@ -51,7 +52,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
         return subprocess.Popen(
             [*command, sys.executable, str(script)],
             cwd=ROOT,
-            env=environment,
+            env=environment if command is LAUNCH else {**environment, **own_session(tmp_path)},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             stdin=subprocess.DEVNULL,

@@ -1,19 +1,15 @@
 """Ranks on unlike processors take what all of them have, and say so."""
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from launch import mpirun
 from spmd.backends.llvm.jit.processor import host
 from spmd.runtime.processor_agreement import _note
-from spmd.support import machine
 from spmd.support.processor import common, named
+from tests import plain_mpirun
 
-ROOT = Path(__file__).parents[2]
 PROGRAM = """
 import hashlib, os, sys
 rank = next(os.environ[name] for name in ("OMPI_COMM_WORLD_RANK", "PMI_RANK") if name in os.environ)
@@ -38,18 +34,7 @@ sys.stdout.write(f"{before} {chosen().name} {chosen().vector_bits} {digest}\\n")
 
 @pytest.mark.skipif(host().architecture != "x86_64", reason="another family of processors")
 def test_ranks_take_what_all_of_them_have_and_one_says_so(tmp_path: Path) -> None:
-    launcher = mpirun.find()
-    if launcher is None or launcher.kind == "srun":
-        pytest.skip("ranks are started with mpirun here")
-    script = tmp_path / "program.py"
-    script.write_text(PROGRAM)
-    root = ["--allow-run-as-root"] * machine.is_root()
-    options = [*root, "--oversubscribe", "--bind-to", "none"] if launcher.kind == "openmpi" else []
-    done = subprocess.run(
-        [launcher.path, *options, "-n", "2", sys.executable, str(script)],
-        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
-        capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
+    done = plain_mpirun.run(PROGRAM, 2, tmp_path, {**os.environ, "OMP_NUM_THREADS": "1"})
     assert done.returncode == 0, done.stderr
     lines = sorted(line.split() for line in done.stdout.splitlines() if line.strip())
     assert sorted(line[0] for line in lines) == sorted([host().name, "x86-64-v2"])
