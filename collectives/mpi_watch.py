@@ -32,7 +32,7 @@ from collectives.states import ranks_text, states_text
 log = logging.getLogger("collectives")
 
 _LOOK = 0.1  # polling interval in seconds
-_ANSWER = 2.0  # timeout in seconds of a query
+_PATIENCE = 2.0  # seconds that are left to calls that are about to end by themselves
 _SUSPECT = 1.0  # seconds of waiting after which a checked rank looks for a deadlock, and the interval of further checks
 _SURE = 2.0  # seconds after which every message that a rank sent before it exited has arrived
 _TIMES = 5
@@ -72,6 +72,9 @@ class Watcher:
     ``verdict`` is set to a text when the states of all ranks show that this rank's wait cannot end; calls that poll
     raise it. ``end_job`` is called with the message when a timeout has to end the job.
     """
+
+    #: Timeout in seconds of a query.
+    answer_seconds = 2.0
 
     def __init__(self, comm: MPI.Intracomm, activity: Activity, settings: WatchSettings) -> None:
         self.timeout = settings.timeout
@@ -171,7 +174,7 @@ class Watcher:
         now = time.monotonic()
         if self._insisted is None or self._insisted[0] != state.count:
             self._insisted = state.count, now
-        elif now - self._insisted[1] > _ANSWER and self.verdict is not None:
+        elif now - self._insisted[1] > _PATIENCE and self.verdict is not None:
             self.end_job(self.verdict)
 
     def _serve(self) -> None:
@@ -230,13 +233,13 @@ class Watcher:
         self._sends.add(self.comm.isend(message, rank, _TAG))
 
     def _ask_all(self) -> Mapping[int, State]:
-        """The states of all ranks that reply within `_ANSWER` seconds."""
+        """The states of all ranks that reply within `answer_seconds`."""
         self._round += 1
         others = [rank for rank in range(self.comm.size) if rank != self.comm.rank]
         self._answers = {self.comm.rank: self.state()}
         for rank in others:
             self._tell(rank, ("ask", self._round, None))
-        end = time.monotonic() + _ANSWER
+        end = time.monotonic() + self.answer_seconds
         while len(self._answers) <= len(others) and time.monotonic() < end:
             self._serve()
             time.sleep(0.005)
@@ -328,7 +331,7 @@ class Watcher:
             self._compare_first_calls()
             time.sleep(0.001)
         # No rank receives anything any more; messages in flight get a moment to arrive.
-        end = time.monotonic() + _ANSWER
+        end = time.monotonic() + _PATIENCE
         while unfinished() and time.monotonic() < end:
             time.sleep(0.001)
         if lost := unfinished():

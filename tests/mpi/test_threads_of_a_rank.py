@@ -1,7 +1,6 @@
 """Several Python threads of one rank: programs that communicate run in one at a time."""
 
 import threading
-import time
 
 import numpy as np
 import pytest
@@ -9,6 +8,7 @@ import pytest
 import spmd
 from collectives.one_thread import OneThread
 from spmd.runtime import world
+from tests.clocks import until
 
 pytestmark = pytest.mark.mpi
 
@@ -71,18 +71,23 @@ def test_programs_of_all_grids_share_their_ranks() -> None:
 
 
 def test_threads_that_come_first_at_the_same_time_start_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    ranks, started, processes = world.ranks, [], []
+    ranks, came, started, processes = world.ranks, [], [], []
 
-    def slow() -> object:
+    def when_all_came() -> object:
         started.append(threading.current_thread())
-        time.sleep(0.05)
+        until(lambda: len(came) == 3)
         return ranks()
 
     exe = executable(SUM)
     exe.process  # noqa: B018
     monkeypatch.setattr(world, "_processes", {})
-    monkeypatch.setattr(world, "ranks", slow)
-    threads = [threading.Thread(target=lambda: processes.append(world.process_of(exe.grid))) for _ in range(3)]
+    monkeypatch.setattr(world, "ranks", when_all_came)
+
+    def ask() -> None:
+        came.append(threading.current_thread())
+        processes.append(world.process_of(exe.grid))
+
+    threads = [threading.Thread(target=ask) for _ in range(3)]
     for thread in threads:
         thread.start()
     for thread in threads:

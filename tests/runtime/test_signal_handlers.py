@@ -2,7 +2,9 @@
 
 import contextlib
 import functools
+import itertools
 import signal
+import threading
 from collections.abc import Callable, Iterator
 from types import FrameType
 
@@ -14,18 +16,19 @@ import spmd
 TEXT = """
 func.func @main(%x: tensor<10xf32>) -> tensor<10xf32> {
   %true = stablehlo.constant dense<true> : tensor<i1>
-  %0:2 = stablehlo.while(%go = %true, %v = %x) : tensor<i1>, tensor<10xf32>
+  %first = stablehlo.custom_call @tests.begin(%x) : (tensor<10xf32>) -> tensor<10xf32>
+  %0:2 = stablehlo.while(%go = %true, %v = %first) : tensor<i1>, tensor<10xf32>
   cond {
     stablehlo.return %go : tensor<i1>
   } do {
-    %w = stablehlo.custom_call @tests.forever(%v) : (tensor<10xf32>) -> tensor<10xf32>
+    %w = stablehlo.custom_call @tests.ring(%v) : (tensor<10xf32>) -> tensor<10xf32>
     %u = stablehlo.cosine %w : tensor<10xf32>
     stablehlo.return %go, %u : tensor<i1>, tensor<10xf32>
   }
   return %0#1 : tensor<10xf32>
 }"""
 FOREVER = spmd.parse(TEXT)
-NATIVE = spmd.parse(TEXT.replace("stablehlo.custom_call @tests.forever(%v)", '"stablehlo.sine"(%v)'))
+NATIVE = spmd.parse(TEXT.replace("stablehlo.custom_call @tests.ring(%v)", '"stablehlo.sine"(%v)'))
 GRID = spmd.ProcessGrid(2, 1)
 X = np.ones(10, np.float32)
 
@@ -46,16 +49,28 @@ class Clock:
         self.ring()
 
 
-@pytest.fixture(autouse=True)
-def identity() -> None:
-    spmd.register_custom_call("tests.forever", lambda x, attributes: x)
-
-
 @contextlib.contextmanager
-def alarmed(handler: Callable[[int, FrameType | None], object]) -> Iterator[None]:
-    """Has `handler` called after a moment, and again where its exception is lost in what ignores exceptions."""
+def alarmed(handler: Callable[[int, FrameType | None], object], *, by_timer: bool) -> Iterator[None]:
+    """Call `handler` in the main thread while FOREVER runs, by a signal that the program sends in its third turn.
+
+    A loop of native code sends none: for NATIVE a timer begins with the program, which then never ends by itself. The
+    signal comes again, in case its exception was lost in what ignores exceptions.
+    """
+    turns = itertools.count()
+
+    def begin(x: np.ndarray, attributes: object) -> np.ndarray:
+        if by_timer:
+            signal.setitimer(signal.ITIMER_REAL, 0.1, 5.0)
+        return x
+
+    def ring(x: np.ndarray, attributes: object) -> np.ndarray:
+        if next(turns) % 20_000 == 2:
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGALRM)
+        return x
+
+    spmd.register_custom_call("tests.begin", begin)
+    spmd.register_custom_call("tests.ring", ring)
     before = signal.signal(signal.SIGALRM, handler)
-    signal.setitimer(signal.ITIMER_REAL, 0.1, 5.0)
     try:
         yield
     finally:
@@ -74,7 +89,7 @@ RUNS: dict[str, Callable[[spmd.Module], object]] = {
 @pytest.mark.parametrize("module", [FOREVER, NATIVE], ids=["callback", "native loop"])
 @pytest.mark.parametrize("run", RUNS.values(), ids=RUNS)
 def test_an_exception_of_a_handler_stays_what_it_is(run: Callable[[spmd.Module], object], module: spmd.Module) -> None:
-    with pytest.raises(Late, match=r"^out of time$"), alarmed(raise_late):
+    with pytest.raises(Late, match=r"^out of time$"), alarmed(raise_late, by_timer=module is NATIVE):
         run(module)
 
 
@@ -82,7 +97,7 @@ def test_an_exception_of_a_handler_stays_what_it_is(run: Callable[[spmd.Module],
     "handler", [Clock().ring, Clock(), functools.partial(raise_late)], ids=["method", "object", "partial"]
 )
 def test_handlers_of_every_kind(handler: Callable[[int, FrameType | None], object]) -> None:
-    with pytest.raises(Late), alarmed(handler):
+    with pytest.raises(Late), alarmed(handler, by_timer=False):
         spmd.compile(FOREVER)(X)
 
 
@@ -90,6 +105,7 @@ def test_an_exception_of_the_program_still_names_its_op() -> None:
     def fail(x: np.ndarray, attributes: object) -> np.ndarray:
         raise Late("of a callback")
 
-    spmd.register_custom_call("tests.forever", fail)
+    spmd.register_custom_call("tests.begin", lambda x, attributes: x)
+    spmd.register_custom_call("tests.ring", fail)
     with pytest.raises(spmd.ExecutionError, match=r"Late: of a callback"):
         spmd.compile(FOREVER)(X)

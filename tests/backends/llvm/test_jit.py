@@ -7,7 +7,6 @@ import re
 import subprocess
 import sys
 import threading
-import time
 import weakref
 from typing import Any
 
@@ -20,6 +19,7 @@ from spmd.backends.llvm.emit.text import FunctionText
 from spmd.backends.llvm.jit.jit import Library, compile_ir, compile_object, load_object, one_a_process
 from spmd.backends.llvm.jit.processor import host, target_machine
 from spmd.support.processor import Processor
+from tests.clocks import until
 
 SQUARE = """
 define <16 x float> @square(<16 x float> %x) {
@@ -110,15 +110,21 @@ def test_vectors_are_as_wide_as_registers() -> None:
 def test_there_is_one_library_whichever_threads_ask_first() -> None:
     """One that nobody keeps is unloaded, under who has its addresses."""
     made: list[Library] = []
+    came: list[None] = []
 
     def make() -> Library:
-        time.sleep(0.05)
+        until(lambda: len(came) == 4)
         made.append(compile_ir("define i32 @f() {\n  ret i32 1\n}", {}))
         return made[-1]
 
     library = one_a_process(make)
     got: list[Library] = []
-    threads = [threading.Thread(target=lambda: got.append(library())) for _ in range(4)]
+
+    def ask() -> None:
+        came.append(None)
+        got.append(library())
+
+    threads = [threading.Thread(target=ask) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:

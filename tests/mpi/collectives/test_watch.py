@@ -1,11 +1,12 @@
 """Who waits in vain, as far as the states of all ranks tell."""
 
 import gc
-import time
 import weakref
 from typing import Any
 
 import pytest
+
+from tests.clocks import until
 
 pytestmark = pytest.mark.mpi
 
@@ -63,22 +64,17 @@ def test_an_answer_is_kept_until_it_has_gone() -> None:
     comm: Any = Asked()
     watcher = Watcher(comm, Activity(), WatchSettings())
     try:
-        _until(lambda: len(comm.sent) == 1)
+        until(lambda: len(comm.sent) == 1)
         comm.questions = 2
-        _until(lambda: len(comm.sent) == 2)
+        until(lambda: len(comm.sent) == 2)
         gc.collect()
         first = comm.sent[0]()
         assert first is not None and comm.sent[1]() is not None
         first.gone = True
         del first
         comm.questions = 3
-        _until(lambda: len(comm.sent) == 3)
+        until(lambda: len(comm.sent) == 3)
     finally:
         watcher.stop()
     gc.collect()
     assert comm.sent[0]() is None and comm.sent[1]() is not None
-
-
-def _until(condition: Any) -> None:
-    while not condition():
-        time.sleep(0.01)
