@@ -86,7 +86,11 @@ def test_notes_that_are_pipes_links_or_endless_are_passed_over(temporary: Path) 
     assert running_jobs() == [job]
 
 
-@pytest.mark.parametrize("text", ["3", "[]", note(), note(ranks="x", records=None), note(ranks=2, records=[])])
+@pytest.mark.parametrize(
+    "text",
+    ["3", "[]", note(), note(ranks="x", records=None), note(ranks=2, records=[])],
+    ids=["number", "list", "no ranks", "ranks in letters", "records in a list"],
+)
 def test_a_damaged_note_of_a_job_without_growth_is_passed_over(temporary: Path, text: str) -> None:
     (folder_of(temporary, "damaged") / "job.json").write_text(text)
     os.mkfifo(folder_of(temporary, "pipe", 0o777) / "job.json")  # of a folder that others may write to
