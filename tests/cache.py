@@ -1,18 +1,24 @@
 """What is compiled while tests run is kept for all processes of the run, in one folder.
 
 These are programs, of which none is found that a test has altered, and bytecode where Python is not to write any beside
-the sources (`PYTHONDONTWRITEBYTECODE`): hundreds of processes would compile all that they import anew.
+the sources (`PYTHONDONTWRITEBYTECODE`): hundreds of processes would compile all that they import anew. What was made of
+packages when they were installed is linked there, and the project's sources are compiled before workers begin, each of
+which would compile all of them.
 """
 
 from __future__ import annotations
 
+import compileall
 import itertools
 import os
 import shutil
 import sys
+import sysconfig
 import tempfile
 from collections.abc import Callable
+from contextlib import suppress
 from functools import wraps
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,6 +31,8 @@ PREFIX = "spmd-tests-cache-"
 #: A file system in memory, and the bytes that are free in it where it is used: ranks share it. To write thousands of
 #: small files to a disk and remove them takes minutes on some.
 _IN_MEMORY, _LEAST_FREE = "/dev/shm", 4 << 30
+ROOT = Path(__file__).parents[1]
+PACKAGES = ("collectives", "launch", "partitioner", "spmd")
 _FOLDER: pytest.StashKey[tempfile.TemporaryDirectory[str]] = pytest.StashKey()
 _NUMBERS = itertools.count()
 #: By the MonkeyPatch that did it: what stands in place of attributes of the project's modules and classes.
@@ -33,7 +41,7 @@ _replaced: dict[int, list[str]] = {}
 
 def begin(config: pytest.Config) -> None:
     """Makes the folder of this run, unless this pytest was started by one that has; notes what tests replace."""
-    if RUN_VARIABLE not in os.environ:
+    if is_first := RUN_VARIABLE not in os.environ:
         config.stash[_FOLDER] = folder = tempfile.TemporaryDirectory(prefix=PREFIX, dir=_place())
         os.environ[RUN_VARIABLE] = folder.name
     programs, bytecode = (os.path.join(os.environ[RUN_VARIABLE], name) for name in ("programs", "bytecode"))
@@ -41,9 +49,26 @@ def begin(config: pytest.Config) -> None:
     if os.environ.pop("PYTHONDONTWRITEBYTECODE", None):
         sys.dont_write_bytecode = False
         os.environ["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix = bytecode
+        if is_first:
+            for name in {sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")}:
+                _link_bytecode(name, bytecode)
+    if is_first and getattr(config.option, "numprocesses", None):
+        for package in PACKAGES:
+            compileall.compile_dir(ROOT / package, quiet=2)
     cache_key.PARTS["replaced by a test"] = lambda module, function, options: list(_replaced.values())
     pytest.MonkeyPatch.setattr = _noting(pytest.MonkeyPatch.setattr)  # type: ignore[method-assign]
     pytest.MonkeyPatch.undo = _forgetting(pytest.MonkeyPatch.undo)  # type: ignore[method-assign]
+
+
+def _link_bytecode(folder: str, prefix: str) -> None:
+    """Have Python find the bytecode that lies beside the sources in `folder` below `prefix`, too."""
+    for path, _, files in os.walk(folder):
+        if os.path.basename(path) == "__pycache__":
+            place = prefix + os.path.dirname(path)
+            os.makedirs(place, exist_ok=True)
+            for file in files:
+                with suppress(FileExistsError):  # one folder of packages lies in another
+                    os.symlink(os.path.join(path, file), os.path.join(place, file))
 
 
 def _place() -> str | None:

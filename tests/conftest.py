@@ -59,6 +59,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     spreading.longest_first(items)
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """What is collected stays: to look for garbage among it again and again takes a sixth of the time."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+
+
 def pytest_collection_finish(session: pytest.Session) -> None:
     """What is there until the end of the run is not gone through again by each garbage collection."""
     chance.begin(session)
