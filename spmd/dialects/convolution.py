@@ -1,4 +1,9 @@
-"""Convolution. Source: StableHLO specification, convolution; what it shares with dynamic_conv."""
+"""Convolution. Source: StableHLO specification, convolution; what it shares with dynamic_conv.
+
+The zeros of the padding and those between the elements of a dilated lhs are multiplied as elements are: where a weight
+is infinite or NaN, their product is NaN. The specification defines the op so, by pad and dot_general, and its
+interpreter does so; XLA on CPUs leaves zeros out for some shapes and groups of features, and multiplies others.
+"""
 
 from __future__ import annotations
 

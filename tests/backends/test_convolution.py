@@ -1,6 +1,6 @@
 """Convolutions of random geometry against the specification's sums, and of every layout against one another."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import permutations
 
@@ -9,8 +9,9 @@ import pytest
 from hypothesis import assume
 from hypothesis import strategies as st
 
+from spmd.types import ELEMENT_TYPES
 from tests.backends.modules import dense, here, ints, op, type_of
-from tests.backends.together import Cases, Program, drawn, together
+from tests.backends.together import Cases, Program, drawn, for_numpy, together
 from tests.effort import examples
 
 
@@ -123,6 +124,52 @@ def test_any_geometry(data: st.DataObject) -> Cases:
     np.testing.assert_array_equal(got, want)
 
 
+def along_one_dimension(padding: tuple[int, int] = (0, 0), spread: int = 1) -> Convolution:
+    return Convolution(["b", 0, "f"], [0, "i", "o"], ["b", 0, "f"], [1], [padding], [spread], [1], [False])
+
+
+@pytest.mark.parametrize("element", ["f16", "bf16", "f32", "f64"])
+@pytest.mark.parametrize("make", [Program, for_numpy], ids=["native", "numpy"])
+@together
+def test_zeros_between_and_around_elements_are_multiplied(make: Callable[..., Program], element: str) -> Cases:
+    """spmd/dialects/convolution.py: 0 times infinity is NaN."""
+    x = np.ones((1, 3, 1), ELEMENT_TYPES[element].dtype)
+    w = np.array([np.inf, 1], x.dtype).reshape(2, 1, 1)
+    geometries = along_one_dimension(spread=2), along_one_dimension(padding=(1, 0)), along_one_dimension((0, 3), 3)
+    programs = [c.program(x, w, (element, (1, size, 1))) for c, size in zip(geometries, (4, 3, 9), strict=True)]
+    results = yield [make(program.text, *program.arrays) if make is for_numpy else program for program in programs]
+    inf, nan = np.inf, np.nan
+    wanted = [inf, nan, inf, nan], [nan, inf, inf], [inf, nan, nan, inf, nan, nan, inf, nan, nan]
+    for (got,), want in zip(results, wanted, strict=True):
+        np.testing.assert_array_equal(got.reshape(-1).astype(np.float64), want)
+
+
+def draw_not_finite(data: st.DataObject) -> tuple[Convolution, np.ndarray, np.ndarray]:
+    """A convolution of dilated images, some of whose elements, or weights, are infinite or NaN."""
+    c, x, w = draw_convolution(data)
+    c.lhs_dilation = [data.draw(st.integers(1, 4)) for _ in c.lhs_dilation]
+    sizes = [x.shape[c.lhs.index(d)] for d in range(len(c.padding))]
+    assume(all((s - 1) * d + 1 + sum(p) > 0 for s, d, p in zip(sizes, c.lhs_dilation, c.padding, strict=True)))
+    for array in (w, data.draw(st.sampled_from([x, w]))):
+        place = data.draw(st.integers(0, array.size - 1))
+        array.reshape(-1)[place] = data.draw(st.sampled_from([np.inf, -np.inf, np.nan]))
+    return c, x, w
+
+
+@pytest.mark.parametrize("element", ["f16", "f32", "f64"])
+@together
+@drawn(examples(60), data=st.data())
+def test_infinity_and_nan_in_any_geometry(element: str, data: st.DataObject) -> Cases:
+    """Both back ends give what the definition gives, as they do of numbers."""
+    c, x, w = draw_not_finite(data)
+    x, w = x.astype(ELEMENT_TYPES[element].dtype), w.astype(ELEMENT_TYPES[element].dtype)
+    with np.errstate(invalid="ignore"):
+        want = defined(c, x.astype(np.float64), w.astype(np.float64))
+    program = c.program(x, w, (element, want.shape))
+    for (got,) in (yield [program, for_numpy(program.text, x, w)]):
+        np.testing.assert_array_equal(got.astype(np.float64), want)
+
+
 def plain(x: np.ndarray, w: np.ndarray, result: str) -> np.ndarray:
     c = two_dimensional(["b", 0, 1, "f"], [0, 1, "i", "o"], ["b", 0, 1, "f"])
     return c.run(x, w, (result, (*x.shape[:3], w.shape[-1])))
@@ -130,8 +177,6 @@ def plain(x: np.ndarray, w: np.ndarray, result: str) -> np.ndarray:
 
 @pytest.mark.parametrize("element", ["bf16", "f16", "f64", "complex<f32>", "i8", "i32", "ui8"])
 def test_every_element_type(element: str) -> None:
-    from spmd.types import ELEMENT_TYPES
-
     dtype = ELEMENT_TYPES[element].dtype
     rng = np.random.default_rng(0)
     x, w = (rng.integers(0, 3, shape) for shape in ((2, 6, 5, 3), (3, 3, 3, 4)))

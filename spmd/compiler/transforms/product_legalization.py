@@ -25,7 +25,7 @@ from spmd.dialects.op_builder import OpBuilder
 from spmd.dialects.structs import ConvDimensionNumbersAttr, DotAlgorithmAttr, DotDimensionNumbersAttr
 from spmd.ir import AttributeValue, Block, Op, Value
 from spmd.ir.attributes import UNIT
-from spmd.types import F32, F64, I32, I64, ElementType, TensorType, storage_range
+from spmd.types import F32, F64, I1, I32, I64, ElementType, TensorType, storage_range
 
 DOTS = ("stablehlo.dot_general", "stablehlo.dot")
 #: Dimensions of operands of floats that become matrices by a copy: activations have more, and live long.
@@ -292,6 +292,7 @@ class _Windows:
         self.numbers: ConvDimensionNumbersAttr = op["dimension_numbers"]
         self.groups = {name: op[name] for name in ("feature_group_count", "batch_group_count")}
         self.precision = {"precision_config": op["precision_config"]} if op["precision_config"] else {}
+        self.has_infinities = accumulator_of(op) is not None
         self.batch = op.result.tensor.static_shape[self.numbers.output_batch_dimension]
 
     def convolved(self, lhs: Value, rhs: Value, windows: Sequence[_Window]) -> Value:
@@ -326,12 +327,17 @@ class _Windows:
         return self.builder.op(CONVOLUTION, [lhs, rhs], [result], attributes).results[0]
 
     def _in_phases(self, lhs: Value, rhs: Value, windows: Sequence[_Window], split: int) -> Value:
-        """Convolutions of the image as it is, whose places take turns along dimension `split`."""
+        """Convolutions of the image as it is, whose places take turns along dimension `split`.
+
+        The kernel's places that meet zeros alone are not multiplied, so that what they add is added here: nothing,
+        or NaN where the kernel is infinite or NaN.
+        """
         builder, window = self.builder, windows[split]
         axis = split + 1
-        parts = []
+        parts, chosen = [], []
         for number in range(window.spread):
             phase, first, count = window.phase(number, rhs.tensor.static_shape[split])
+            chosen.append((first, count))
             others = [*windows[:split], phase, *windows[split + 1 :]]
             if count:
                 part = self.convolved(lhs, self._every(rhs, split, first, window.spread, count), others)
@@ -345,6 +351,10 @@ class _Windows:
         stacked = (*shape[: axis + 1], window.spread, *shape[axis + 1 :])
         type = TensorType(stacked, lhs.tensor.element_type)
         value = builder.one("concatenate", parts, type, dimension=axis + 1)
+        if self.has_infinities:
+            zeros = self._zeros(rhs, split, chosen)
+            zeros = builder.one("broadcast_in_dim", [zeros], type, broadcast_dimensions=(axis + 1, type.rank - 1))
+            value = builder.one("add", [value, zeros], type)
         merged = (*shape[:axis], shape[axis] * window.spread, *shape[axis + 1 :])
         value = builder.one("reshape", [value], type.with_shape(merged))
         limits = (*shape[:axis], window.places, *shape[axis + 1 :])
@@ -355,6 +365,26 @@ class _Windows:
         return builder.one(
             "slice", [value], type.with_shape(limits), start_indices=starts, limit_indices=limits, strides=ones
         )
+
+    def _zeros(self, rhs: Value, split: int, chosen: Sequence[tuple[int, int]]) -> Value:
+        """Sums of the products with zero of those kernel places that a phase leaves out, [phases, o].
+
+        `chosen` are the first of the places of each phase along `split`, and their count.
+        """
+        kernel, phases = rhs.tensor, len(chosen)
+        left_out = np.ones((phases, kernel.static_shape[split]), np.bool_)
+        for number, (first, count) in enumerate(chosen):
+            left_out[number, first : first + count * phases : phases] = False
+        builder, last = self.builder, kernel.rank - 1
+        nothing = builder.splat(0, kernel.with_shape(()))
+        products = builder.one("multiply", [rhs, builder.splat(0, kernel)], kernel)
+        sums = builder.reduce("stablehlo.add", products, nothing, [axis for axis in range(last) if axis != split])
+        type = kernel.with_shape((phases, *sums.tensor.static_shape))
+        mask = builder.one(
+            "broadcast_in_dim", [builder.constant(left_out)], type.with_element_type(I1), broadcast_dimensions=(0, 1)
+        )
+        spread = builder.one("broadcast_in_dim", [sums], type, broadcast_dimensions=(1, 2))
+        return builder.reduce("stablehlo.add", builder.select(mask, spread, builder.splat(0, type)), nothing, (1,))
 
     def _every(self, rhs: Value, axis: int, first: int, step: int, count: int) -> Value:
         """The kernel's `count` places `step` apart along `axis`."""
