@@ -193,6 +193,19 @@ def test_a_singular_tridiagonal_system_has_a_finite_solution_when_perturbed() ->
     np.testing.assert_allclose(got, solve(*rows, b), rtol=1e-3)
 
 
+@pytest.mark.parametrize("size", [1, 2, 3, 5])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_perturbed_tridiagonal_systems_of_zeros(size: int, dtype: type) -> None:
+    """Pivots are at least the smallest normal number: the solution is 0 where the right side is, and finite."""
+    jax = pytest.importorskip("jax", reason="programs are lowered by JAX")
+    with jax.enable_x64(True):
+        solve = jax.jit(lambda *a: jax.lax.linalg.tridiagonal_solve(*a, perturb_singular=True))
+        rows, b = [np.zeros(size, dtype)] * 3, np.tile(np.array([0, 1], dtype), (size, 1))
+        (got,) = here(solve.lower(*rows, b).as_text(), *rows, b)
+        np.testing.assert_array_equal(got, solve(*rows, b))
+    assert (got[:, 0] == 0).all() and np.isfinite(got).all()
+
+
 def test_eigenvalues_of_what_is_not_finite_are_nan(capfd: pytest.CaptureFixture[str]) -> None:
     jax = pytest.importorskip("jax", reason="programs are lowered by JAX")
     x = np.eye(3, dtype=np.float32)

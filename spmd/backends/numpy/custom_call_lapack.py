@@ -283,7 +283,7 @@ def gtsv(prefix: str, options: Options) -> Routine:
 
 @target("tridiagonal_solve_perturbed_ffi")
 def perturbed(op: Op, context: Context) -> Kernel:
-    """Tridiagonal systems that may be singular: tiny pivots of the LU decomposition become eps * max |U|.
+    """Tridiagonal systems that may be singular: pivots of the LU decomposition are at least eps * max |U|, and normal.
 
     Source: jax.lax.linalg.tridiagonal_solve, `perturb_singular`.
     """
@@ -291,12 +291,15 @@ def perturbed(op: Op, context: Context) -> Kernel:
     factor, solve = _function(prefix, "gttrf"), _function(prefix, "gttrs")
 
     def run(below: Array, diagonal: Array, above: Array, b: Array) -> tuple[Array | int | None, ...]:
-        if len(diagonal) == 1:  # SciPy takes no empty diagonals
-            return (b / diagonal[0],)
-        lower, pivots, *upper, swaps, _ = factor(below[1:], diagonal, above[:-1])
-        least = np.finfo(diagonal.dtype).eps * max(np.abs(row).max(initial=0) for row in (pivots, *upper))
+        size = len(diagonal)
+        more = max(0, 3 - size)  # SciPy's gttrs takes no fewer equations: others follow, 0 x = 0
+        diagonal, b = np.pad(diagonal, (0, more)), np.pad(b, ((0, more), (0, 0)))
+        below, above = np.pad(below[1:], (0, more)), np.pad(above[:-1], (0, more))
+        lower, pivots, *upper, swaps, _ = factor(below, diagonal, above)
+        info = np.finfo(diagonal.dtype)
+        least = max(info.eps * max(np.abs(row).max(initial=0) for row in (pivots, *upper)), info.smallest_normal)
         tiny = np.abs(pivots) < least
         pivots[tiny] = np.where(pivots[tiny].real < 0, -least, least)
-        return (solve(lower, pivots, *upper, swaps, b)[0],)
+        return (solve(lower, pivots, *upper, swaps, b)[0][:size],)
 
     return _batched(op, run, 1)
