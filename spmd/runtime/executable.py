@@ -246,15 +246,23 @@ class Executable:
 
 
 def _finisher(type: Type, copied: bool) -> Check:
-    """What a result needs before the caller owns it: rank 0 becomes an array, memory of another a copy."""
+    """What a result needs before the caller owns it: rank 0 becomes an array, memory of another a copy.
+
+    So does a view that repeats elements, which cannot be written to.
+    """
     if isinstance(type, TokenType):
         return lambda value: None
     if isinstance(type, TupleType):
         parts = [_finisher(part, copied) for part in type.types]
         return lambda value: tuple(part(entry) for part, entry in zip(parts, value, strict=True))
     if copied:
-        return lambda value: np.array(value)
-    return np.asarray
+        return np.array
+    return _writeable
+
+
+def _writeable(value: Array) -> Array:
+    array = np.asarray(value)
+    return array if array.flags.writeable else np.array(array)
 
 
 def _explained(error: Exception) -> SpmdError:

@@ -73,8 +73,8 @@ class Simulation:
         """Runs all processes.
 
         `arrays` are one an argument, of the argument's dtype and its shape behind the leading axis. A result that is
-        known to be equal everywhere is stored once: it comes as a view that repeats it, or, with `collapse`, with a
-        leading axis of size 1. `infeed` and `outfeed` have an entry a process (see spmd.runtime.streams).
+        known to be equal everywhere is stored once: it comes as a read-only view that repeats it, or, with `collapse`,
+        with a leading axis of size 1. `infeed` and `outfeed` have an entry a process (see spmd.runtime.streams).
         ExecutionError names the argument, or the op and its source line, that something is wrong with.
         """
         if len(arrays) != len(self.in_types):
