@@ -111,9 +111,11 @@ _EXACT_POWERS: dict[float, Call] = {
 
 
 def logistic(x: Array, out: Array | None = None) -> Array:
-    """1 / (1 + exp(-x))."""
+    """1 / (1 + exp(-x)), and exp(x) where that is the same and exp(-x) may overflow."""
+    tail = x < -700.0
+    small = np.exp(x) if np.any(tail) else None  # before `out`, which may be x, is written
     result: Array = np.reciprocal(np.exp(np.negative(x)) + 1, out=out)
-    return result
+    return result if small is None else keep(np.where(tail, small, result), out)
 
 
 def round_half_away(x: Array, out: Array | None = None) -> Array:
