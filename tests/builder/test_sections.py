@@ -16,7 +16,11 @@ FRAMEWORK_TESTS, BROADCASTING_TESTS, OPERATIONS = "test_framework", "test_broadc
 
 SEMANTICS: dict[str, list[str]] = {
     "AfterAll": [f"{PROCESSES}.test_after_all_joins_tokens"],
-    "AllGather": [f"{PROCESSES}.test_all_gather", f"{PROCESSES}.test_all_gather_in_groups"],
+    "AllGather": [
+        f"{PROCESSES}.test_all_gather",
+        f"{PROCESSES}.test_all_gather_in_groups",
+        f"{PROCESSES}.test_groups_of_replicas_with_a_channel_are_joined_over_partitions",
+    ],
     "AllReduce": [
         f"{PROCESSES}.test_all_reduce",
         f"{PROCESSES}.test_all_reduce_of_a_tuple",
