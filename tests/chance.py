@@ -6,8 +6,8 @@ The generators of a module of tests begin anew for each test, so that what one d
 from __future__ import annotations
 
 import random
+import sys
 from collections.abc import Callable
-from contextlib import suppress
 from functools import partial
 from types import ModuleType
 from typing import Any
@@ -15,15 +15,17 @@ from typing import Any
 import numpy as np
 import pytest
 
+#: Modules that draw when they are imported, which the first test that needs them may do.
+DRAWING_IMPORTS = frozenset({"rich.style", "jax._src.clusters.k8s_cluster"})
+
 _STATE: pytest.StashKey[tuple[Any, ...]] = pytest.StashKey()
+_IMPORTED: pytest.StashKey[frozenset[str]] = pytest.StashKey()
 _RESTARTS: pytest.StashKey[dict[ModuleType, list[Callable[[], None]]]] = pytest.StashKey()
 
 
 def begin(session: pytest.Session) -> None:
     """Note how the generators stand that Python and NumPy share among all callers."""
-    with suppress(ImportError):  # it draws when it is imported
-        import rich.style  # noqa: F401
-    session.stash[_STATE] = _state()
+    session.stash[_STATE], session.stash[_IMPORTED] = _state(), _imported()
     modules = {item.module for item in session.items if isinstance(item, pytest.Function)}
     restarts = {module: [_restart_of(each) for each in vars(module).values()] for module in modules}
     session.stash[_RESTARTS] = {module: list(filter(None, each)) for module, each in restarts.items()}
@@ -49,8 +51,13 @@ def check(session: pytest.Session) -> None:
     One that is seeded by a test would hide that the next draws from it.
     """
     before, session.stash[_STATE] = session.stash[_STATE], _state()
-    if session.stash[_STATE] != before:
+    known, session.stash[_IMPORTED] = session.stash[_IMPORTED], _imported()
+    if session.stash[_STATE] != before and session.stash[_IMPORTED] <= known:
         pytest.fail("drew from, or seeded, a generator that all share: take random.Random(seed) or default_rng(seed)")
+
+
+def _imported() -> frozenset[str]:
+    return DRAWING_IMPORTS & sys.modules.keys()
 
 
 def _state() -> tuple[Any, ...]:

@@ -2,7 +2,9 @@
 
 import random
 import re
+import sys
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -39,6 +41,20 @@ def test_a_draw_from_a_generator_that_all_share_is_found(draw: object, request: 
     with pytest.raises(pytest.fail.Exception):
         chance.check(request.session)
     chance.check(request.session)
+
+
+def test_what_is_drawn_when_a_library_is_imported_is_no_draw_of_the_test(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state = random.getstate()
+    chance.check(request.session)
+    monkeypatch.setattr(chance, "DRAWING_IMPORTS", chance.DRAWING_IMPORTS | {"tests.drawing"})
+    monkeypatch.setitem(sys.modules, "tests.drawing", ModuleType("tests.drawing"))
+    random.random()
+    chance.check(request.session)
+    random.setstate(state)
+    with pytest.raises(pytest.fail.Exception, match="a generator that all share"):
+        chance.check(request.session)
 
 
 def test_another_pytest_is_given_what_decides_the_examples(pytestconfig: pytest.Config) -> None:
