@@ -49,6 +49,37 @@ VIEW_IN_LOOP = """func.func @main(%x: tensor<4x4xf32>) -> (tensor<4x4xf32>, tens
     }
   return %r#1, %r#2 : tensor<4x4xf32>, tensor<4x4xf32>
 }"""
+#: A loop that adds READ to FIRST in each of its turns, and hands OTHER on.
+ADDING = """func.func @main(%x: tensor<6144xf32>, %c: tensor<6144xf32>, %n: tensor<i32>)
+    -> (tensor<6144xf32>, tensor<6144xf32>) {
+  %zero = stablehlo.constant dense<0> : tensor<i32>
+  %one = stablehlo.constant dense<1> : tensor<i32>
+  %r:3 = stablehlo.while(%i = %zero, %v = FIRST, %u = OTHER) : tensor<i32>, tensor<6144xf32>, tensor<6144xf32>
+  cond {
+    %go = stablehlo.compare LT, %i, %n : (tensor<i32>, tensor<i32>) -> tensor<i1>
+    stablehlo.return %go : tensor<i1>
+  } do {
+    %j = stablehlo.add %i, %one : tensor<i32>
+    %w = stablehlo.add %v, READ : tensor<6144xf32>
+    stablehlo.return %j, %w, %u : tensor<i32>, tensor<6144xf32>, tensor<6144xf32>
+  }
+  LAST
+}"""
+#: It reads what it begins with outside of its arguments, too.
+CAPTURED = {
+    "FIRST": "%x",
+    "OTHER": "%c",
+    "READ": "%x",
+    "LAST": "return %r#1, %r#2 : tensor<6144xf32>, tensor<6144xf32>",
+}
+#: What it hands on is a name of the donated array, which is read for the last time by its own name behind the loop.
+HANDED_ON = {
+    "FIRST": "%c",
+    "OTHER": "%x",
+    "READ": "%u",
+    "LAST": """%y = stablehlo.add %x, %r#1 : tensor<6144xf32>
+  return %y, %r#2 : tensor<6144xf32>, tensor<6144xf32>""",
+}
 BACKENDS = [("llvm", "numpy"), ("numpy",)]
 
 
@@ -94,6 +125,21 @@ def test_what_is_read_later_is_not_written_over(backends: tuple[str, ...], text:
     results = spmd.compile(module, backends=backends, donate=(0,))(array.copy())
     for mine, other in zip(results, expected, strict=True):
         np.testing.assert_allclose(mine, other, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("backends", BACKENDS)
+@pytest.mark.parametrize("parts", [CAPTURED, HANDED_ON], ids=["captured", "handed on"])
+def test_an_array_of_a_loop_that_has_other_names_is_not_written_over(
+    parts: dict[str, str], backends: tuple[str, ...]
+) -> None:
+    text = ADDING
+    for name, part in parts.items():
+        text = text.replace(name, part)
+    x, c = np.arange(6144, dtype=np.float32), np.full(6144, 2, np.float32)
+    expected = [c + 3 * x + x, x] if parts is HANDED_ON else [4 * x, c]
+    results = compiled(text, backends, donate=(0,))(x.copy(), c, np.int32(3))
+    for mine, other in zip(results, expected, strict=True):
+        np.testing.assert_array_equal(mine, other)
 
 
 def test_a_loop_runs_in_the_memory_of_what_it_begins_with() -> None:
