@@ -16,6 +16,10 @@ from collectives.shapes import Shape
 
 #: Communications of a process that are kept.
 KEPT = 2000
+#: Sources and targets of a permutation, as ranks.
+Pairs = tuple[tuple[int, int], ...]
+#: Whose communications are counted together: the ranks of a process group, or the pairs of a permutation.
+Counted = tuple[int, ...] | Pairs
 
 
 @dataclass(frozen=True)
@@ -24,7 +28,8 @@ class Call:
 
     ``name`` is the operation's without the dialect, or ``send`` or ``recv``; ``text`` describes it; ``where`` is its
     place in the source. ``members`` are the ranks of the process group, or a transfer's source and target, of which
-    it is number ``number`` in ``channel``.
+    it is number ``number`` in ``channel``. ``pairs`` are the sources and targets of a permutation, as ranks, and
+    ``members`` their ends.
     """
 
     name: str
@@ -36,6 +41,7 @@ class Call:
     where: str
     channel: int | None = None
     number: int = 0
+    pairs: Pairs = ()
 
 
 @dataclass(frozen=True)
@@ -43,9 +49,11 @@ class Waiting:
     """A communication to wait in: what it is, and the ranks without which it does not end.
 
     ``group`` are the ranks of the process group whose collective it is; ``turn`` is the collective's number in the
-    group's order. ``settles`` is set where the ranks of the job come to terms: all of them are about to come, and a
-    rank that does anything else that waits will not. ``call`` is what the program calls, where it is that; it does
-    not travel to other processes.
+    group's order, or a permutation's among those of the same pairs. ``settles`` is set where the ranks of the job come
+    to terms: all of them are about to come, and a rank that does anything else that waits will not. ``finished`` is set
+    where the rank has come to the end of its program: it comes to none of the program's communications. ``links`` are
+    the pairs of a permutation in which this rank stands itself. ``call`` is what the program calls, where it is that;
+    it does not travel to other processes.
     """
 
     text: str
@@ -54,17 +62,19 @@ class Waiting:
     turn: int = 0
     settles: bool = False
     call: Call | None = None
+    finished: bool = False
+    links: Pairs = ()
 
     def at(self, turn: int) -> Waiting:
         """The same, of the collective of that number."""
         return replace(self, turn=turn)
 
     def __reduce__(self) -> tuple[type[Waiting], tuple[object, ...]]:
-        return Waiting, (self.text, self.ranks, self.group, self.turn, self.settles)
+        return Waiting, (self.text, self.ranks, self.group, self.turn, self.settles, None, self.finished, self.links)
 
 
 class Turns:
-    """How many collectives of one process group a process has begun."""
+    """How many collectives of one process group, or permutations of the same pairs, a process has begun."""
 
     __slots__ = ("count",)
 
@@ -111,16 +121,16 @@ class Activity:
         self.compares = True
         self._met: set[int] = set()
         self._resumed = 0
-        self._turns: dict[tuple[int, ...], Turns] = {(): self.waits}
+        self._turns: dict[Counted, Turns] = {(): self.waits}
         ring = [Event() for _ in range(kept)]
         for event, following in pairwise(ring):
             event.next = following
         ring[-1].next = ring[0]
         self.last = ring[-1]
 
-    def turns(self, group: tuple[int, ...]) -> Turns:
-        """The counter of the group of these ranks."""
-        return self._turns.setdefault(group, Turns())
+    def turns(self, counted: Counted) -> Turns:
+        """The counter of the group of these ranks, or of the permutations of these pairs."""
+        return self._turns.setdefault(counted, Turns())
 
     def start(self, waiting: Waiting, turns: Turns) -> Event:
         """A communication begins, for which the process does not wait so far."""
@@ -166,9 +176,9 @@ class Activity:
         """How many communications have begun."""
         return sum(turns.count for turns in tuple(self._turns.values()))
 
-    def begun(self) -> dict[tuple[int, ...], int]:
-        """How many collectives have begun in each group."""
-        return {group: turns.count for group, turns in tuple(self._turns.items()) if group}
+    def begun(self) -> dict[Counted, int]:
+        """How many collectives have begun in each group, and permutations of the same pairs."""
+        return {counted: turns.count for counted, turns in tuple(self._turns.items()) if counted}
 
     def events(self) -> list[tuple[Waiting, int, float, float]]:
         """What was communicated last, the oldest first: what, its turn, and when it began and ended.

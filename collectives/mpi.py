@@ -18,9 +18,10 @@ import numpy.typing as npt
 from mpi4py import MPI
 
 from collectives import failure, layout, mpi_calls
-from collectives.activity import Activity, Call, Turns, Waiting
+from collectives.activity import Activity, Turns, Waiting
 from collectives.agreement import Agreement
 from collectives.arrays import Array
+from collectives.calls import call_of, text_of
 from collectives.communicator import SET_UP, BoundCollective, Communicator, Start, V
 from collectives.errors import GroupError
 from collectives.memory import keep_freed_memory
@@ -42,10 +43,9 @@ from collectives.operations import (
     CollectiveReduce,
     Operation,
     ReduceScatter,
-    describe,
+    filled,
     short_list,
 )
-from collectives.places import caller_of
 from collectives.recorder import RECORDER
 from collectives.records import advice
 from collectives.settings import WatchSettings
@@ -203,7 +203,7 @@ class MpiCommunicator(Communicator):
         """The closure without a check, even if the environment enables checks."""
         shape = operation.result_shape(self.size)
         if self._is_local(operation):
-            return _local(operation, shape)
+            return _local(operation, shape, self.rank)
         if isinstance(operation, AllReduce) and goes_through_memory(operation, self.size):
             return self._on_host(operation, where)
         return self._by_mpi(operation, where)
@@ -214,8 +214,9 @@ class MpiCommunicator(Communicator):
             return self._watched(bind_fold(self.comm, operation, shape), operation, where)
         transfer = mpi_calls.transfer(self.comm, operation)
         encode, receive_into, post, decode = transfer.encode, transfer.receive_into, transfer.post, transfer.decode
-        in_place, empty, activity, turns = transfer.in_place, np.empty, self.activity, self.turns
+        in_place, empty, activity = transfer.in_place, np.empty, self.activity
         label, comm, rank = self.label(operation, where), self.comm, self.world_rank
+        turns = self._turns_of(label)
         threads, enter = self.threads, self.threads.enter
         is_first = True
 
@@ -308,7 +309,7 @@ class MpiCommunicator(Communicator):
         """The nonblocking closure without a check, as above."""
         shape, dtype = operation.result_shape(self.size), operation.dtype
         if self._is_local(operation):
-            call = _local(operation, shape)
+            call = _local(operation, shape, self.rank)
             return lambda array: MpiRequest.done(call(array))
         large = prod(shape) * dtype.itemsize >= LEAST
         if isinstance(operation, AllReduce) and operation.associates and self.size > 2 and large:
@@ -317,8 +318,8 @@ class MpiCommunicator(Communicator):
             transfer = mpi_calls.gathered(self.comm, operation)
         else:
             transfer = mpi_calls.transfer(self.comm, operation)
-        label, activity, threads, turns = self.label(operation, where), self.activity, self.threads, self.turns
-        comm, rank = self.comm, self.world_rank
+        label, activity, threads = self.label(operation, where), self.activity, self.threads
+        comm, rank, turns = self.comm, self.world_rank, self._turns_of(label)
 
         def start(array: Array) -> MpiRequest:
             out = np.empty(shape, dtype)
@@ -391,18 +392,23 @@ class MpiCommunicator(Communicator):
 
     def label(self, operation: Operation, where: str) -> Waiting:
         """The `Waiting` for ``operation``, which the watcher reports to other ranks."""
-        text = f"{describe(operation)} among {short_list(self.members)}" + (f" at {where}" if where else "")
         positions: Sequence[int | None] = range(self.size)
         if isinstance(operation, CollectivePermute):
             positions = (operation.source(self.rank), operation.target(self.rank))
         ranks = tuple(self.members[i] for i in positions if i is not None and i != self.rank)
-        result = operation.result_shape(self.size)
-        place = where or caller_of(__package__)
-        call = Call(operation.name, describe(operation), operation.shape, result, operation.dtype, self.members, place)
-        return Waiting(text, ranks, self.members, call=call)
+        call = call_of(operation, self.members, self.rank, where)
+        links = tuple(pair for pair in call.pairs if self.world_rank in pair)
+        return Waiting(text_of(call, self.members, where), ranks, call.members, call=call, links=links)
+
+    def _turns_of(self, label: Waiting) -> Turns:
+        """The counter for what ``label`` names: a permutation counts for the processes of its pairs alone."""
+        return self.activity.turns(label.call.pairs) if label.call and label.call.pairs else self.turns
 
     def _is_local(self, operation: Operation) -> bool:
         """Whether nothing has to be sent. An operation is empty on all its processes or on none."""
+        if isinstance(operation, CollectivePermute):
+            ends = {operation.source(self.rank), operation.target(self.rank)}
+            return ends <= {None, self.rank} or not prod(operation.shape)
         return not isinstance(operation, Barrier) and (self.size == 1 or not prod(operation.shape))
 
     def _watched(self, call: BoundCollective, operation: Operation, where: str) -> BoundCollective:
@@ -427,13 +433,17 @@ def _apart(comm: MPI.Intracomm) -> MPI.Intracomm | None:
     return comm.Dup() if comm.size > 2 and MPI.Query_thread() == MPI.THREAD_MULTIPLE else None
 
 
-def _local(operation: Operation, shape: Shape) -> BoundCollective:
-    """A collective of one process, or of empty arrays."""
+def _local(operation: Operation, shape: Shape, rank: int) -> BoundCollective:
+    """A collective of one process, or of empty arrays, or a permutation that takes nothing from here or to here."""
+    is_outside = isinstance(operation, CollectivePermute) and operation.source(rank) is None
 
     def call(array: Array, out: Array | None = None) -> Array:
         if not array.size:
             return np.empty(shape, operation.dtype) if out is None else out
-        result = operation.evaluate([array])[0]
+        if isinstance(operation, CollectivePermute):
+            result = filled(operation) if is_outside else array
+        else:
+            result = operation.evaluate([array])[0]
         if out is not None:
             np.copyto(out, result)
             return out

@@ -19,14 +19,14 @@ import numpy as np
 import numpy.typing as npt
 from mpi4py import MPI
 
-from collectives.activity import Activity, Call, Waiting
+from collectives.activity import Activity, Waiting
 from collectives.agreement import Agreement, Side, difference_text
 from collectives.arrays import Array
+from collectives.calls import call_of, part_of, text_of
 from collectives.communicator import SET_UP, BoundCollective, Communicator, Request, Start, V
 from collectives.errors import CommunicationError, GroupError
 from collectives.mpi_channels import LAST_TAG, MpiChannels
-from collectives.operations import CollectivePermute, Operation, describe, short_list
-from collectives.places import caller_of
+from collectives.operations import Operation
 from collectives.shapes import Shape
 from collectives.states import mismatch_text
 
@@ -171,20 +171,12 @@ class CheckedCommunicator(Communicator):
 
     def _check(self, operation: Operation, where: str) -> Callable[[], _Check]:
         """A function that starts the check of ``operation``."""
-        members, rank = self.members, self.rank
-        if isinstance(operation, CollectivePermute):
-            # Only the sources and targets take part; they must agree on the whole list of pairs.
-            ends = {end for pair in operation.pairs for end in pair}
-            if rank not in ends:
-                return _Check
-            members = tuple(self.members[i] for i in sorted(ends))
-        if len(members) == 1:
+        call = call_of(operation, self.members, self.rank, where)
+        members = call.members
+        if len(members) <= 1:
             return _Check
-        own = self.members[rank]
-        label = f"{describe(operation)} among {short_list(members)}" + (f" at {where}" if where else "")
-        message = _message(f"{operation!r} {members}".encode(), label)
-        result, place = operation.result_shape(self.size), where or caller_of(__package__)
-        call = Call(operation.name, describe(operation), operation.shape, result, operation.dtype, self.members, place)
+        own, label = self.members[self.rank], text_of(call, members, where)
+        message = _message(f"{part_of(operation, self.rank)!r} {members}".encode(), label)
         waiting = Waiting(label, tuple(r for r in members if r != own), call=call)
         return lambda: self._begin(members, message, waiting)
 

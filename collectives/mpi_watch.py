@@ -19,7 +19,7 @@ from typing import Any
 from mpi4py import MPI
 
 from collectives import failure
-from collectives.activity import Activity, Waiting
+from collectives.activity import Activity, Counted, Waiting
 from collectives.first_calls import FirstCalls
 from collectives.mpi_losses import comes_of_loss
 from collectives.mpi_request import stop_progress, unfinished
@@ -93,8 +93,10 @@ class Watcher:
         self._accused = 0.0
         #: The number of queries to awaited ranks about whether they have exited.
         self._probed = 0
-        #: The communications that exited ranks had begun, by group.
-        self._gone: dict[int, Mapping[tuple[int, ...], int]] = {}
+        #: The communications that ranks had begun before they ended or finished their programs, by group and by pairs.
+        self._gone: dict[int, Mapping[Counted, int]] = {}
+        #: How many times this rank has come to the end of a program.
+        self._finishes = 0
         self._sends = PendingSends(comm)
         self._round = 0
         self._reported = 0.0
@@ -165,9 +167,8 @@ class Watcher:
                 self._accused = time.monotonic()
 
     def _never_came(self, waiting: Waiting) -> list[int]:
-        """The ranks that have exited without beginning the communication in which this rank waits for them."""
-        awaited = self._gone.keys() & set(waiting.ranks)
-        return sorted(r for r in awaited if not waiting.group or self._gone[r].get(waiting.group, 0) < waiting.turn)
+        """The ranks that are through without having begun the communication in which this rank waits for them."""
+        return never_came(self.comm.rank, waiting, self._activity.begun(), self._gone)
 
     def _insist(self, state: State) -> None:
         """Ends the job if the main thread does not raise the verdict because it is blocked in an MPI call."""
@@ -336,6 +337,32 @@ class Watcher:
             time.sleep(0.001)
         if lost := unfinished():
             self.end_job("\n".join(lost))
+
+
+def never_came(
+    rank: int, waiting: Waiting, begun: Mapping[Counted, int], gone: Mapping[int, Mapping[Counted, int]]
+) -> list[int]:
+    """Return the ranks that are through without having begun the communication in which ``rank`` waits for them.
+
+    ``begun`` are the communications that ``rank`` has begun, and ``gone`` those of each rank that is through. Of
+    permutations those between two ranks are counted: each rank may name its own pairs alone.
+    """
+    return sorted(r for r in gone.keys() & set(waiting.ranks) if not _has_come(rank, waiting, begun, r, gone[r]))
+
+
+def _has_come(
+    rank: int, waiting: Waiting, begun: Mapping[Counted, int], other: int, begun_there: Mapping[Counted, int]
+) -> bool:
+    """Whether ``other`` has begun the communication in which ``rank`` waits for it."""
+    if waiting.links:
+        return _between(rank, other, begun_there) >= _between(rank, other, begun)
+    return bool(waiting.group) and begun_there.get(waiting.group, 0) >= waiting.turn
+
+
+def _between(rank: int, other: int, begun: Mapping[Counted, int]) -> int:
+    """The number of permutations that have begun in which one of two ranks sends to the other."""
+    links = {(rank, other), (other, rank)}
+    return sum(count for counted, count in begun.items() if not links.isdisjoint(counted))
 
 
 def waits_in_vain(rank: int, states: Mapping[int, State]) -> frozenset[int]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import ClassVar, TypeVar
 
@@ -279,6 +279,19 @@ class CollectivePermute(
     def target(self, position: int) -> int | None:
         """To whom ``position`` sends."""
         return self._ends.targets.get(position)
+
+    def linked(self, position: int) -> CollectivePermute:
+        """Return what ``position`` takes part in: the pairs that link it to others, directly or through each other.
+
+        Each pair is a process group of its own (StableHLO specification, collective_permute): a process whose pairs
+        are others is not waited for, and counts nothing. Without pairs where ``position`` is in none.
+        """
+        return replace(self, pairs=self._ends.linked(position))
+
+    @property
+    def ends(self) -> tuple[int, ...]:
+        """The positions that are a source or a target, in their order."""
+        return tuple(sorted({end for pair in self.pairs for end in pair}))
 
     @cached_property
     def _ends(self) -> Ends:

@@ -27,6 +27,22 @@ class Ends:
             self._orders[size] = order
         return self._orders[size]
 
+    def linked(self, id: int) -> tuple[tuple[int, int], ...]:
+        """Return the pairs that link ``id`` to others, directly or through each other; they need nobody else's.
+
+        Sources are unique, and targets are: these pairs are a chain or a ring.
+        """
+        first = id
+        while (source := self.sources.get(first)) is not None and source != id:
+            first = source
+        pairs, at = [], first
+        while (target := self.targets.get(at)) is not None:
+            pairs.append((at, target))
+            at = target
+            if at == first:
+                break
+        return tuple(sorted(pairs))
+
 
 @lru_cache(maxsize=64)
 def ends_of(pairs: tuple[tuple[int, int], ...]) -> Ends:

@@ -25,6 +25,7 @@ from collections.abc import Iterator
 from itertools import cycle
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 from collectives import records
 from collectives.activity import KEPT, Activity, Waiting
@@ -54,6 +55,9 @@ DTYPES = {
     "complex64": "ComplexFloat",
     "complex128": "ComplexDouble",
 }
+
+#: Pairs of a permutation that its group's name lists.
+_MOST_PAIRS = 16
 
 Entry = dict[str, Any]
 _Group = tuple[str, str]
@@ -179,7 +183,8 @@ class Recorder:
             if not waiting.group and (waiting.call is None or waiting.call.channel is None):
                 if state == "completed":
                     continue  # a check, or a meeting that is no collective of a group
-                turn, state = begun.get(members, 0) + 1, "scheduled"
+                pairs = () if waiting.call is None else waiting.call.pairs
+                turn, state = begun.get(pairs or members, 0) + 1, "scheduled"
             groups.setdefault(group, list(members))
             yield self._entry(waiting, turn, group) | {
                 "record_id": first + number,
@@ -194,8 +199,13 @@ class Recorder:
         return waiting.group or tuple(sorted({*waiting.ranks, self._rank}))
 
     def _group(self, waiting: Waiting, members: tuple[int, ...]) -> _Group:
-        """The name of a group; a transfer has one of its own, where no two have one number."""
+        """The name of a group; a transfer has one of its own, where no two have one number, as permutations of the
+        same pairs have."""
         call = waiting.call
+        if call is not None and call.pairs:
+            rest = f", of {len(call.pairs)} {crc32(repr(call.pairs).encode()):08x}" * (len(call.pairs) > _MOST_PAIRS)
+            listed = ", ".join(f"{source}->{target}" for source, target in call.pairs[:_MOST_PAIRS])
+            return f"permutation {listed}{rest}", "undefined"
         if call is not None and call.channel is not None:
             return f"{members[0]}->{members[1]} by channel {call.channel}", "undefined"
         if members == tuple(range(self._size)):

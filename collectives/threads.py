@@ -118,7 +118,7 @@ class ThreadCommunicator(Communicator):
 
     def _permute(self, operation: CollectivePermute, where: str) -> Start:
         source, target = operation.source(self.rank), operation.target(self.rank)
-        label = describe(operation)
+        label = describe(operation.linked(self.rank))
 
         def start(array: Array) -> _PendingReceive | Completed[Array]:
             self.world.scheduler.turn(self.world_rank, label)

@@ -92,7 +92,8 @@ def _events(collective: Collective, rank: int) -> Iterator[CollectiveEvent]:
     for operation in collective.messages:
         if isinstance(operation, CollectivePermute):
             if rank in (end for pair in operation.pairs for end in pair):
-                yield CollectiveEvent(describe(operation), collective.where, source=operation.source(rank))
+                what = describe(operation.linked(rank))
+                yield CollectiveEvent(what, collective.where, source=operation.source(rank))
         elif group is not None:
             yield CollectiveEvent(describe(operation), collective.where, group)
 

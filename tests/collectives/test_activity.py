@@ -44,5 +44,5 @@ def test_who_waits_for_what_it_started_waits_as_that_number() -> None:
 
 
 def test_what_waits_travels_without_the_call() -> None:
-    waiting = Waiting("text", (1,), (0, 1), 3, settles=True, call=CALL)
-    assert pickle.loads(pickle.dumps(waiting)) == Waiting("text", (1,), (0, 1), 3, settles=True)
+    waiting = Waiting("text", (1,), (0, 1), 3, settles=True, call=CALL, finished=True)
+    assert pickle.loads(pickle.dumps(waiting)) == Waiting("text", (1,), (0, 1), 3, settles=True, finished=True)

@@ -18,6 +18,7 @@ from mpi4py import MPI
 from collectives import failure
 from launch.cli import main
 from tests.launch.test_cli import REPLICAS
+from tests.runtime import branches
 
 pytestmark = pytest.mark.mpi
 WORLD = MPI.COMM_WORLD
@@ -190,6 +191,22 @@ def test_ranks_may_run_different_programs(folder: Path) -> None:
     assert not any(done.statuses), done.err
     values = [line for line in done.out.splitlines() if "rank" not in line]
     assert sorted(values, key=float) == ["1.", "5.", "10."], "equal results are printed once"
+
+
+@pytest.mark.parametrize("checks", [False, True])
+@pytest.mark.parametrize("op", branches.OPS)
+def test_groups_of_a_replica_meet_in_a_branch_of_their_own(folder: Path, op: str, checks: bool) -> None:
+    replicas = WORLD.size // 2
+    if WORLD.size % 2:
+        pytest.skip("replicas of two partitions")
+    if WORLD.rank == 0:
+        (folder / "branch.mlir").write_text(branches.program(op, replicas))
+    WORLD.Barrier()
+    line = ["run", "branch.mlir", "rank{rank}.npy", "--grid", f"{replicas}x2", "--output", "branch.npz"]
+    done = said(*line, *["--check-collectives"] * checks)
+    assert (set(done.statuses), done.err) == ({0}, "")
+    with np.load(folder / "branch.npz") as written:
+        assert [float(written[f"rank{rank}.result0"]) for rank in RANKS] == [branches.total(op, replicas)] * WORLD.size
 
 
 def test_a_channel_without_its_other_end_is_told_before_the_programs_run(folder: Path) -> None:
