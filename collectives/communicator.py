@@ -132,6 +132,21 @@ class Communicator(ABC):
         ``what`` says what for, to whoever asks why a process waits.
         """
 
+    def finish(self, what: str) -> None:  # noqa: B027 (processes that are threads have met when they are through)
+        """Return once all processes of the grid have come here, at the end of their programs.
+
+        A process that waits in its program for one that has come here waits in vain: that ends the job. ``what`` says
+        what follows, for messages.
+        """
+
+    def exchange_results(self, value: V, what: str) -> list[V]:
+        """Return every process's ``value``, in group order, once the programs of all have ended.
+
+        The group is the whole grid. ``what`` says what for, for messages.
+        """
+        self.finish(what)
+        return self.allgather_object(value, what)
+
     def all_reduce(
         self,
         shape: AnyShape,

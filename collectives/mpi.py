@@ -378,6 +378,14 @@ class MpiCommunicator(Communicator):
         with self.meeting(what):
             return self.comm.allgather(value)
 
+    def finish(self, what: str) -> None:
+        watcher = self._root.watcher
+        if watcher is not None:
+            others = tuple(rank for rank in self._root.members if rank != self.world_rank)
+            with watcher.finishing():
+                # On a communicator of its own: no collective of a program that goes on meets it.
+                self._root.wait_for(watcher.comm.Ibarrier().Test, Waiting(what, others, finished=True))
+
     def meeting(self, text: str) -> AbstractContextManager[None]:
         """A context for direct MPI calls that are collective over the group; messages name them ``text``."""
         return self._inside(self._waiting(text), self.turns)

@@ -11,8 +11,9 @@ import atexit
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -52,13 +53,21 @@ class State:
     count: int
     seconds: float
     ended: bool = False
+    #: The communications that it has begun, by group and by pairs.
+    begun: Mapping[Counted, int] = field(default_factory=dict)
+
+    @property
+    def is_through(self) -> bool:
+        """Whether the rank comes to no communication of its program any more."""
+        return self.ended or (self.waiting is not None and self.waiting.finished)
 
     def __str__(self) -> str:
         if self.ended:
             return "has ended"
         if self.waiting is None:
             return "computes"
-        return f"waits {self.seconds:.0f} s in {self.waiting.text}"
+        has = "has finished its program, and " if self.waiting.finished else ""
+        return f"{has}waits {self.seconds:.0f} s in {self.waiting.text}"
 
 
 def warn(text: str) -> None:
@@ -110,13 +119,17 @@ class Watcher:
         self._thread = threading.Thread(target=self._run, name="mpi-watch", daemon=True)
         self._thread.start()
         atexit.register(self._farewell)
+        # MPI_Finalize deletes the attributes of MPI_COMM_SELF before all else (MPI 4.1, section 11.2.4): a program that
+        # calls it ends here, as far as the other ranks are concerned.
+        self._at_finalize = MPI.Comm.Create_keyval(delete_fn=lambda *attribute: self._farewell())
+        MPI.COMM_SELF.Set_attr(self._at_finalize, None)
 
     def state(self) -> State:
         """The current state of this rank."""
         waiting, count = self._activity.waiting, self._activity.count
         if count != self._count or waiting is None:
             self._count, self._since, self._reported = count, time.monotonic(), 0.0
-        return State(waiting, count, time.monotonic() - self._since, self._ended)
+        return State(waiting, count, time.monotonic() - self._since, self._ended, self._activity.begun())
 
     def stop(self) -> None:
         """Stops watching, and does not wait for other ranks at exit. Called after a rank failure, when a new watcher
@@ -125,6 +138,16 @@ class Watcher:
         self._stop.set()
         if threading.current_thread() is not self._thread:
             self._thread.join()
+        if not MPI.Is_finalized():
+            MPI.COMM_SELF.Delete_attr(self._at_finalize)
+            MPI.Comm.Free_keyval(self._at_finalize)
+
+    @contextmanager
+    def finishing(self) -> Iterator[None]:
+        """A context in which this rank waits for all others to come to the end of their programs."""
+        self._finishes += 1
+        yield
+        self._gone = {}  # they go on to other communications
 
     def _run(self) -> None:
         try:
@@ -153,6 +176,8 @@ class Watcher:
 
     def _suspect(self, state: State, waiting: Waiting) -> None:
         """Checks whether the wait cannot end, where that can be determined."""
+        if waiting.finished:
+            return  # those that wait for this rank check
         if state.seconds > _SURE and (ended := self._never_came(waiting)):
             text = f"process {self.comm.rank} waits in vain for {ranks_text(ended)}\n"
             self.verdict = text + states_text(self._texts(self._ask_all()))
@@ -189,10 +214,12 @@ class Watcher:
             elif kind == "verdict":
                 self.verdict = content
             elif kind == "probe":
-                if self._ended:
-                    self._tell(status.Get_source(), ("ended", 0, self._activity.begun()))
-            elif kind == "ended":
-                self._gone[status.Get_source()] = content
+                if self.state().is_through:
+                    number = 0 if self._ended else self._finishes
+                    self._tell(status.Get_source(), ("through", number, self._activity.begun()))
+            elif kind == "through":
+                if not number or number > self._finishes:  # else this rank has come to that end, too
+                    self._gone[status.Get_source()] = content
             elif kind == "calls":
                 self._first_calls.hear(status.Get_source(), content)
             elif kind == "record":
@@ -257,6 +284,9 @@ class Watcher:
         own = self.state()
         if own.waiting is None or own.seconds < self.timeout:
             return  # the wait ended during the queries
+        self._accuse()
+        if self.verdict is not None:
+            return  # a wait that cannot end, ends the job
         text = f"process {self.comm.rank} has waited {own.seconds:.0f} s\n" + states_text(self._texts(states))
         self._warn(text)
 
@@ -292,8 +322,11 @@ class Watcher:
             second = self._ask_all()
             if waits_in_vain(self.comm.rank, second) != stuck or any(first[r].count != second[r].count for r in stuck):
                 return
-        waiting = sorted(r for r in stuck if not second[r].ended)
-        text = f"{ranks_text(waiting)} wait{'s' * (len(waiting) == 1)} in vain\n" + states_text(self._texts(second))
+        waiting = sorted(r for r in stuck if not second[r].is_through)
+        through = stuck - set(waiting)
+        whom = f" for {ranks_text(sorted(through))}" if through else ""
+        text = f"{ranks_text(waiting)} wait{'s' * (len(waiting) == 1)} in vain{whom}\n"
+        text += states_text(self._texts(second))
         for rank in waiting:
             if rank != self.comm.rank:
                 self._tell(rank, ("verdict", 0, text))
@@ -301,7 +334,7 @@ class Watcher:
 
     def _farewell(self) -> None:
         """Replies to queries about this rank, which has finished, until all ranks have."""
-        if MPI.Is_finalized():
+        if MPI.Is_finalized() or self._stop.is_set():
             return
         self._stop.set()
         self._thread.join()
@@ -368,16 +401,30 @@ def _between(rank: int, other: int, begun: Mapping[Counted, int]) -> int:
 def waits_in_vain(rank: int, states: Mapping[int, State]) -> frozenset[int]:
     """The ranks that ``rank`` waits for, directly or transitively, if none of them can progress; otherwise empty.
 
-    They can progress if one of them computes or does not reply, or if they all wait in the same communication, which
-    is merely slow.
+    They can progress if one of them computes or does not reply, if all that one of them waits for have come to the same
+    communication, or if they all wait in it: it is merely slow.
     """
     waiting_in_vain: set[int] = set()
     pending: Iterable[int] = [rank]
     while pending:
         waiting_in_vain.update(pending)
-        waits = [states.get(r) for r in pending]
-        if any(s is None or (s.waiting is None and not s.ended) for s in waits):
-            return frozenset()
-        pending = {r for s in waits if s and s.waiting and not s.ended for r in s.waiting.ranks} - waiting_in_vain
-    texts = {"" if (waiting := states[r].waiting) is None or states[r].ended else waiting.text for r in waiting_in_vain}
+        awaited: set[int] = set()
+        for each in pending:
+            state = states.get(each)
+            if state is None or (state.waiting is None and not state.ended):
+                return frozenset()
+            if state.waiting is None or state.is_through:
+                continue
+            missing = {r for r in state.waiting.ranks if r not in states or not _is_there(each, state, r, states[r])}
+            if not missing:
+                return frozenset()
+            awaited |= missing
+        pending = awaited - waiting_in_vain
+    through = {r for r in waiting_in_vain if states[r].is_through}
+    texts = {"" if r in through or (waiting := states[r].waiting) is None else waiting.text for r in waiting_in_vain}
     return frozenset(waiting_in_vain) if len(texts) > 1 or len(waiting_in_vain) == 1 else frozenset()
+
+
+def _is_there(rank: int, state: State, other: int, its: State) -> bool:
+    assert state.waiting is not None
+    return _has_come(rank, state.waiting, state.begun, other, its.begun)

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from spmd.runtime.process import Process
 
 T = TypeVar("T")
+#: What ranks do when their programs have ended, for messages.
+_GATHERING = "the gathering of results"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -155,7 +157,12 @@ class Ranks:
             self.world.barrier("the start of the profile")
         return time.perf_counter()
 
+    def finish(self) -> None:
+        """Return once all ranks have come to the end of their programs; none is left in a collective of its own."""
+        if self.world is not None:
+            self.world.finish(_GATHERING)
+
     def gather(self, value: T) -> list[T] | None:
-        """Each rank's value, on rank 0."""
-        values = [value] if self.world is None else self.world.allgather_object(value)
+        """Each rank's value, on rank 0, once the programs of all have ended."""
+        values = [value] if self.world is None else self.world.exchange_results(value, _GATHERING)
         return values if self.world is None or self.world.rank == 0 else None

@@ -138,7 +138,7 @@ def _check(args: argparse.Namespace, module: "Module", machine: "Machine") -> in
     arrays = executable.shard(*arguments.make(module, args.function, args.random, _CHECKED_SCALE))
     checked = check(prepared, executable, arrays, machine, args.turns)
     process = executable.process
-    traces = process.communicator.allgather_object(list(checked.trace))
+    traces = process.communicator.exchange_results(list(checked.trace), "the gathering of times")
     if process.rank:
         return 0
     if args.trace:

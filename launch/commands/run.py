@@ -145,6 +145,7 @@ def _as_this_rank(
         return None
     if executable.out_shardings is None:
         return _owned(plan.gather(results), "rank")
+    plan.finish()
     whole = executable.unshard(*results)
     gathered = plan.gather(whole if process.id.partition_id == 0 else None)
     return _owned(None if gathered is None else [whole for whole in gathered if whole is not None], "replica")

@@ -97,7 +97,9 @@ def _of_all(world: Communicator, outcomes: Iterator[Outcome]) -> Iterator[Outcom
     """A module passes when it passes on every rank."""
     for name, verdict in outcomes:
         problems = {
-            rank: other for rank, other in enumerate(world.allgather_object(verdict.problem)) if other is not None
+            rank: other
+            for rank, other in enumerate(world.exchange_results(verdict.problem, f"the verdict on {name}"))
+            if other is not None
         }
         first = next(iter(problems.items()), None)
         yield name, verdict if first is None else Verdict(f"on rank {first[0]}: {first[1]}")

@@ -173,7 +173,7 @@ class _Session:
         self.profile.events.clear()
         of_ranks: Sequence[list[TraceEvent]] = [events]
         if communicator is not None:
-            of_ranks = communicator.allgather_object(events, "the end of the profile")
+            of_ranks = communicator.exchange_results(events, "the end of the profile")
             if communicator.rank:
                 return
         if not any(of_ranks) and VARIABLE in os.environ:

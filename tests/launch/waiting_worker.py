@@ -49,6 +49,25 @@ def ends_amid_the_loop() -> None:
         total()
 
 
+def finalizes_amid_the_loop() -> None:
+    """A rank that ends MPI by itself is one that has ended, whatever it does then."""
+    for step in range(5):
+        if step == 3 and RANK == 1:
+            MPI.Finalize()
+            time.sleep(LONG)
+        total()
+
+
+def wait_in_a_circle() -> None:
+    """Each waits for the next one in the sum of another pair."""
+    world = MpiCommunicator.world()
+    for pair in ((0, 1), (1, 2), (0, 2)):
+        if RANK in pair:
+            world.group(pair).barrier()
+    first, second = sorted((RANK, (RANK + 1) % 3))
+    world.group((first, second)).all_reduce(8, np.float32, where="train.py:11")(X)
+
+
 def fails_amid_the_loop() -> None:
     world = MpiCommunicator.world()
     for step in range(5):

@@ -51,7 +51,8 @@ def run_parallel(op: Op, context: Context) -> Kernel:
             return programs[me.rank](me, *arguments[me.rank])
 
         ranks = _ranks(grid)
-        parts = ranks.allgather_object(body(ranks)) if ranks is not None else run(grid.size, body)
+        what = f"the results of {op.name} at {op.location}"
+        parts = run(grid.size, body) if ranks is None else ranks.exchange_results(body(ranks), what)
         results = tuple([value for part in parts for value in part])
         return results[0] if single else results
 
