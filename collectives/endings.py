@@ -4,7 +4,8 @@ A rank that runs has a file ``.running-<rank>`` there. It is renamed ``.starting
 which waits for all ranks, ``.begun-<rank>`` when it has, ``.finalized-<rank>`` when MPI ends, for a program may leave
 at once after it, and ``.ended-<rank>`` when the interpreter does, which ends MPI. Who has gone and left one of the
 first three has ended in another way; who has left the fourth did not give MPI the time to part from its launcher.
-The ranks of an elastic job leave ``.met`` there when they have met for the first time.
+The ranks of an elastic job leave ``.met`` there when they have met for the first time, and ``.over-<rank>`` when their
+program has come to its end, before they take leave of each other: nothing is lost by what happens to them then.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from types import ModuleType
 
 _RUNNING, _STARTING, _BEGUN = ".running-", ".starting-", ".begun-"
 _FINALIZED, _ENDED = ".finalized-", ".ended-"
-_MET = ".met"
+_MET, _OVER = ".met", ".over-"
 _MPI = "mpi4py.MPI"
 
 
@@ -65,9 +66,20 @@ def ranks_ended(folder: Path) -> set[int]:
     return _ranks(folder, _FINALIZED, _ENDED)
 
 
+def note_end(folder: Path, rank: int) -> None:
+    """Note that the program of ``rank`` has come to its end."""
+    with contextlib.suppress(OSError):
+        (folder / f"{_OVER}{rank}").touch()
+
+
+def programs_ended(folder: Path) -> set[int]:
+    """Return the ranks whose programs have come to their end, whatever happened to them after that."""
+    return _ranks(folder, _OVER, _ENDED)
+
+
 def all_were_lost(folder: Path) -> bool:
-    """Whether ranks have run here, and none of them has come to its end."""
-    return bool(ranks_without_ending(folder)) and not _ranks(folder, _FINALIZED, _ENDED)
+    """Whether ranks have run here, and the program of none of them has come to its end."""
+    return bool(ranks_without_ending(folder)) and not _ranks(folder, _OVER, _FINALIZED, _ENDED)
 
 
 def _ranks(folder: Path, *states: str) -> set[int]:

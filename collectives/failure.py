@@ -153,6 +153,13 @@ def _mark_running() -> None:
             endings.mark(Path(folder), _launched_rank)
 
 
+def note_end() -> None:
+    """Note for the launcher, where it is on this host, that the program of this rank has come to its end."""
+    rank, folder = launched_rank(), os.environ.get(REPORTS_VARIABLE, "")
+    if rank is not None and os.path.isdir(folder):
+        endings.note_end(Path(folder), rank)
+
+
 def _leave() -> None:
     if _leaves:
         sys.stdout.flush()

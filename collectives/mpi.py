@@ -32,6 +32,7 @@ from collectives.mpi_check import CheckedCommunicator, patiently
 from collectives.mpi_faults import fault_of
 from collectives.mpi_fold import bind_fold
 from collectives.mpi_host import HostMemory, goes_through_memory
+from collectives.mpi_losses import garbage_is_loss
 from collectives.mpi_meeting import meet
 from collectives.mpi_request import MpiRequest
 from collectives.mpi_watch import Watcher, warn
@@ -296,7 +297,7 @@ class MpiCommunicator(Communicator):
 
     def _host_memory(self) -> HostMemory | None:
         if self._memory is None:
-            with self.meeting(f"the sharing of memory among {short_list(self.members)}"):
+            with self.meeting(f"the sharing of memory among {short_list(self.members)}"), garbage_is_loss(self.comm):
                 self._memory = (HostMemory.of(self.comm),)
         return self._memory[0]
 
@@ -375,7 +376,7 @@ class MpiCommunicator(Communicator):
         return self.channels.receive(self.wait_for, shape, dtype, source, tag, where)
 
     def allgather_object(self, value: V, what: str = SET_UP) -> list[V]:
-        with self.meeting(what):
+        with self.meeting(what), garbage_is_loss(self.comm):
             return self.comm.allgather(value)
 
     def finish(self, what: str) -> None:

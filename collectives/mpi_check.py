@@ -26,6 +26,7 @@ from collectives.calls import call_of, part_of, text_of
 from collectives.communicator import SET_UP, BoundCollective, Communicator, Request, Start, V
 from collectives.errors import CommunicationError, GroupError
 from collectives.mpi_channels import LAST_TAG, MpiChannels
+from collectives.mpi_losses import garbage_is_loss
 from collectives.operations import Operation
 from collectives.shapes import Shape
 from collectives.states import mismatch_text
@@ -280,7 +281,9 @@ class _Follow(_Check):
         if self._answer[0] == _SAY_HOW:
             raise _DifferentAgreements
         if self._answer[0] == _DIFFER:
-            raise CommunicationError(self._comm.recv(source=self._leader, tag=self._tag + 1))
+            with garbage_is_loss(self._comm):
+                fault = self._comm.recv(source=self._leader, tag=self._tag + 1)
+            raise CommunicationError(fault)
 
 
 class _CheckedRequest:

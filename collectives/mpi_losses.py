@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 
 from mpi4py import MPI
@@ -40,6 +42,41 @@ def is_loss(comm: MPI.Comm) -> bool:
     if not tolerates_faults():
         return False
     return bool(comm.Is_revoked()) or comm.Get_failed().size > 0
+
+
+def has_failed(comm: MPI.Comm, rank: int) -> bool:
+    """Return whether MPI reports that process ``rank`` of ``comm`` has failed."""
+    if not tolerates_faults():
+        return False
+    failed, every = comm.Get_failed(), comm.Get_group()
+    found = failed.size > 0 and every.Translate_ranks([rank], failed)[0] != MPI.UNDEFINED
+    failed.Free()
+    every.Free()
+    return bool(found)
+
+
+def is_soon_lost(comm: MPI.Comm) -> bool:
+    """Return as `is_loss`, but poll for `_MOMENT` seconds, since MPI may report a failure after its effects."""
+    deadline = time.monotonic() + _MOMENT
+    while not (lost := is_loss(comm)) and tolerates_faults() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return lost
+
+
+@contextmanager
+def garbage_is_loss(comm: MPI.Comm) -> Iterator[None]:
+    """Raise MPI_ERR_PROC_FAILED for any other error of a block that receives objects while ranks of ``comm`` fail.
+
+    A collective in which ranks fail may return without an error on others, which then unpickle what never arrived.
+    """
+    try:
+        yield
+    except MPI.Exception:
+        raise
+    except Exception as error:
+        if not is_soon_lost(comm):
+            raise
+        raise MPI.Exception(MPI.ERR_PROC_FAILED) from error
 
 
 def tells_of_loss(error: BaseException, comm: MPI.Comm, known: BaseException | None = None) -> bool:

@@ -22,7 +22,7 @@ from mpi4py import MPI
 from collectives import failure
 from collectives.activity import Activity, Counted, Waiting
 from collectives.first_calls import FirstCalls
-from collectives.mpi_losses import comes_of_loss
+from collectives.mpi_losses import comes_of_loss, garbage_is_loss
 from collectives.mpi_request import stop_progress, unfinished
 from collectives.mpi_sends import PendingSends
 from collectives.recorder import RECORDER
@@ -206,7 +206,8 @@ class Watcher:
     def _serve(self) -> None:
         status = MPI.Status()
         while self.comm.Iprobe(MPI.ANY_SOURCE, _TAG, status):
-            kind, number, content = self.comm.recv(source=status.Get_source(), tag=_TAG)
+            with garbage_is_loss(self.comm):
+                kind, number, content = self.comm.recv(source=status.Get_source(), tag=_TAG)
             if kind == "ask":
                 self._tell(status.Get_source(), ("state", number, self.state()))
             elif kind == "state" and number == self._round:
@@ -339,6 +340,7 @@ class Watcher:
         self._stop.set()
         self._thread.join()
         self._ended = True
+        failure.note_end()
         try:
             self._outlast_others()
         except MPI.Exception as error:

@@ -241,7 +241,7 @@ class _Job:
         for stream in self._streams:
             stream.finish()
         self._remote_reports.close()
-        if crashed and endings.ranks_that_ended(self._reports) and not any(self._reports.glob("rank-*.txt")):
+        if crashed and endings.programs_ended(self._reports) and not any(self._reports.glob("rank-*.txt")):
             return self._after_losses(0)  # the ranks had come to their end
         ending = rank.first_ending(self._reports)
         message = self._last_message(ending)

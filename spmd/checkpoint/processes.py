@@ -11,7 +11,7 @@ from spmd.runtime import world
 if TYPE_CHECKING:
     from mpi4py import MPI
 
-    from collectives.communicator import Communicator
+    from collectives.mpi import MpiCommunicator
 
 T = TypeVar("T")
 
@@ -30,7 +30,7 @@ class CheckpointRanks:
         among = self._ranks or communicator
         self.rank, self.size = (0, 1) if among is None else (among.rank, among.size)
 
-    def _come_together(self) -> Communicator:
+    def _come_together(self) -> MpiCommunicator:
         try:
             return world.come_together(self._what)
         except CollectiveError as error:
@@ -43,8 +43,20 @@ class CheckpointRanks:
         if self._ranks is not None:
             return self._ranks.allgather_object(value, self._what)
         assert self._communicator is not None
-        with world.waiting_in(self._what):
+        with world.waiting_in(self._what), world.receiving(self._communicator):
             return self._communicator.allgather(value)
+
+    def failure_of(self, rank: int) -> Exception | None:
+        """Return MPI's error if process `rank` has failed, which the others outlive in an elastic job; else None."""
+        return world.failure_of(rank, self._comm)
+
+    def failure_of_any(self) -> Exception | None:
+        """Return MPI's error if any process has failed, of which this one may hear in a moment only; else None."""
+        return world.failure_of(None, self._comm)
+
+    @property
+    def _comm(self) -> MPI.Comm | None:
+        return self._communicator if self._ranks is None else self._ranks.comm
 
     def agree(self, act: Callable[[], T]) -> T:
         """What `act` returns here. When it fails on one process, all raise: that its own error, the others one that

@@ -58,6 +58,11 @@ class Pending:
             raise error
         return self.path
 
+    def failure(self) -> BaseException | None:
+        """Wait for its end, and return its error, which `wait` or `tell` still reports."""
+        self._thread.join()
+        return self._error
+
     def abandon(self) -> None:
         """Gives it up, unless it is as good as committed: a process that writes some of it is lost."""
         self._abandoned.set()
@@ -78,6 +83,12 @@ def settle(folder: Path) -> None:
     pending = _pending.pop(folder, None)
     if pending is not None:
         pending.wait()
+
+
+def failures() -> list[BaseException]:
+    """Wait for what this process is writing, and return the errors of what failed."""
+    errors = [pending.failure() for pending in list(_pending.values())]
+    return [error for error in errors if error is not None]
 
 
 def abandon() -> None:
@@ -231,11 +242,14 @@ class Writing:
     def _wait_for(self, rank: int) -> None:
         """Waits for the receipt of process `rank`; CheckpointError where there will be none."""
         while True:
-            writes = self._mark(rank).exists()  # looked at before the receipt, which comes first
+            # Both are looked at before the receipt, which comes first.
+            writes, failure = self._mark(rank).exists(), self.processes.failure_of(rank)
             if self._receipt(rank).exists():
                 return
             if not self.data.exists():
                 raise CheckpointError(f"{self.data}: was removed while the checkpoint was being written")
+            if failure is not None:
+                raise self._lost(rank) from failure
             if not writes:
                 raise CheckpointError(f"process {rank} could not write its part, nor say why: {self.data}")
             self._pause()
@@ -248,18 +262,29 @@ class Writing:
         except BaseException as error:
             with contextlib.suppress(OSError):  # there may be no room for the reason either
                 self._hand_in([None, str(error)])
+            if isinstance(error, FileNotFoundError):  # process 0 has given up, and removes what there is
+                raise self._failed_elsewhere() from self.processes.failure_of_any() or error
             raise
         finally:
             with contextlib.suppress(OSError):
                 self._mark(rank).unlink()
         while not self._is_committed():
-            if not self._mark(0).exists() and not self._is_committed():
-                raise CheckpointError(f"{self.folder}: the checkpoint of step {self.step} failed on another process")
+            writes, failure = self._mark(0).exists(), self.processes.failure_of(0)
+            if (failure is not None or not writes) and not self._is_committed():
+                if failure is not None:
+                    raise self._lost(0) from failure
+                raise self._failed_elsewhere() from self.processes.failure_of_any()
             self._pause()
 
     def _pause(self) -> None:
         if self.abandoned.wait(_POLL_SECONDS):
             raise CheckpointError(f"{self.folder}: the checkpoint of step {self.step} lost a process that wrote it")
+
+    def _failed_elsewhere(self) -> CheckpointError:
+        return CheckpointError(f"{self.folder}: the checkpoint of step {self.step} failed on another process")
+
+    def _lost(self, rank: int) -> CheckpointError:
+        return CheckpointError(f"process {rank} was lost while it wrote its part of step {self.step}")
 
     def _hand_in(self, receipt: object) -> None:
         path = self._receipt(self.processes.rank)

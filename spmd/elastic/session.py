@@ -23,7 +23,7 @@ from mpi4py import MPI
 
 from collectives import endings, failure
 from collectives.mpi import MpiCommunicator
-from collectives.mpi_losses import comes_of_loss, is_loss, tolerates_faults
+from collectives.mpi_losses import comes_of_loss, garbage_is_loss, is_loss, is_soon_lost, tolerates_faults
 from collectives.mpi_watch import Watcher
 from spmd.checkpoint import writing as checkpoint_writing
 from spmd.elastic import admission, newcomer
@@ -36,7 +36,6 @@ from spmd.runtime import world
 #: Brings all ranks of a communicator to one state.
 HandOver = Callable[[MPI.Intracomm], None]
 
-_MOMENT = 2.0  # seconds
 _QUIET = 0.05  # seconds without further failures, after which the ranks shrink the communicator
 _GRACE = 1.0  # seconds for which rank 0 waits for the other ranks to arrive at a meeting
 _PLAN, _CALL, _HERE = 1, 2, 3  # tags, on the communicator of all ranks
@@ -164,25 +163,29 @@ class Session:
     def _listen(self, prepare: Callable[[int], None]) -> None:
         comm = world.base()
         if comm.Iprobe(0, _PLAN):
-            prepare(comm.recv(source=0, tag=_PLAN))
+            with garbage_is_loss(comm):
+                planned = comm.recv(source=0, tag=_PLAN)
+            prepare(planned)
         if comm.Iprobe(0, _CALL):
-            self._meeting = comm.recv(source=0, tag=_CALL)
+            with garbage_is_loss(comm):
+                self._meeting = comm.recv(source=0, tag=_CALL)
 
     def _wait_for_all(self) -> None:
         """Waits until no rank is in a step. A rank that has not received the announcement may be blocked in the next
         step, so rank 0 waits for at most `_GRACE` seconds."""
         comm = world.base()
         try:
-            if comm.rank:
-                comm.send(None, 0, _HERE)
-                comm.recv(source=0, tag=_HERE)  # until rank 0 revokes the communicator
-                return
-            deadline = time.monotonic() + _GRACE
-            missing = comm.size - 1
-            while missing and time.monotonic() < deadline and not is_loss(comm):
-                if comm.Iprobe(MPI.ANY_SOURCE, _HERE):
-                    comm.recv(tag=_HERE)
-                    missing -= 1
+            with garbage_is_loss(comm):
+                if comm.rank:
+                    comm.send(None, 0, _HERE)
+                    comm.recv(source=0, tag=_HERE)  # until rank 0 revokes the communicator
+                    return
+                deadline = time.monotonic() + _GRACE
+                missing = comm.size - 1
+                while missing and time.monotonic() < deadline and not is_loss(comm):
+                    if comm.Iprobe(MPI.ANY_SOURCE, _HERE):
+                        comm.recv(tag=_HERE)
+                        missing -= 1
         except MPI.Exception as error:
             if not self.tells_of_loss(error):
                 raise
@@ -207,7 +210,8 @@ class Session:
         peers = [recruit.peer for recruit in recruits if recruit.peer is not None]
         with self._limited(recruits, [comm, *peers]):
             try:
-                wider = admission.widen(comm, peers)
+                with garbage_is_loss(comm):
+                    wider = admission.widen(comm, peers)
             except MPI.Exception as error:
                 if not is_loss(comm) and not self.tells_of_loss(error):
                     raise
@@ -255,7 +259,7 @@ class Session:
             could = True
         except Exception as error:
             # A collective in which ranks failed may return anything, which may then raise any error.
-            if not self.tells_of_loss(error) and not _is_soon_lost(comm):
+            if not self.tells_of_loss(error) and not is_soon_lost(comm):
                 raise
             comm.Revoke()
         if not _agree(comm, could):
@@ -309,14 +313,6 @@ def _await_quiet(comm: MPI.Intracomm) -> None:
         if comm.Get_failed().size != lost:
             lost, since = comm.Get_failed().size, time.monotonic()
         time.sleep(_QUIET / 10)
-
-
-def _is_soon_lost(comm: MPI.Intracomm) -> bool:
-    """Whether ranks have failed. Polls for `_MOMENT` seconds, since MPI may report the failure after its effects."""
-    deadline = time.monotonic() + _MOMENT
-    while not (lost := is_loss(comm)) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    return lost
 
 
 def _agree(comm: MPI.Intracomm, whether: bool) -> bool:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from collectives import failure
 from collectives.recorder import RECORDER
 from spmd import checkpoint
+from spmd.checkpoint import writing
 from spmd.elastic.alone import Alone
 from spmd.elastic.handing import broadcast
 from spmd.elastic.members import Change, Reason
@@ -219,6 +220,9 @@ class Training:
             self._recover(Reason.AGREED)
 
     def _finish(self, number: int, state: object) -> None:
+        """Adopt the state after step `number`. The last step is over only when its checkpoints are written."""
+        if number == self.schedule.steps - 1 and not self._has_written():
+            return
         self.state, self.finished = state, number + 1
         if self._shards is not None:
             try:
@@ -226,6 +230,11 @@ class Training:
             except Exception as error:
                 if not self._survives(error):
                     raise
+
+    def _has_written(self) -> bool:
+        """Wait for checkpoints that are being written. If ranks that write some are lost, the others recover, to take
+        the step again, and it returns False."""
+        return not any(self._survives(error) for error in writing.failures() if isinstance(error, Exception))
 
     def _survives(self, error: Exception) -> bool:
         """Recovers with the surviving ranks if `error` was caused by a rank failure; otherwise returns False."""

@@ -60,7 +60,7 @@ def ranks(what: str = "the first communication") -> MpiCommunicator:
     if not _shared:
         keep_share()
         if communicator.size > 1:
-            with communicator.meeting("the sharing out of processors"):
+            with communicator.meeting("the sharing out of processors"), receiving(communicator.comm):
                 thread_share.take(communicator.comm)
                 processor_agreement.agree(communicator.comm)
         while _at_meeting:
@@ -101,6 +101,30 @@ def waiting_in(what: str) -> AbstractContextManager[None]:
 def number_of_ranks() -> int:
     """How many ranks there are, as MPI says: nobody waits for them."""
     return base().size if under_mpi() else 1
+
+
+def failure_of(rank: int | None, comm: MPI.Comm | None) -> Exception | None:
+    """Return MPI's error if process `rank` of `comm` has failed, which others outlive in an elastic job, else None.
+
+    None for any of them, of which this process may hear in a moment only.
+    """
+    module = sys.modules.get("mpi4py.MPI")
+    if module is None or not isinstance(comm, module.Comm):
+        return None
+    from collectives.mpi_losses import has_failed, is_soon_lost  # late: importing it starts MPI
+
+    failed = is_soon_lost(comm) if rank is None else has_failed(comm, rank)
+    return module.Exception(module.ERR_PROC_FAILED) if failed else None
+
+
+def receiving(comm: MPI.Comm) -> AbstractContextManager[None]:
+    """Return a context in which bytes of a call that failed, since ranks of `comm` are lost, are MPI's error."""
+    module = sys.modules.get("mpi4py.MPI")
+    if module is None or not isinstance(comm, module.Comm):
+        return nullcontext()
+    from collectives.mpi_losses import garbage_is_loss  # late, as above
+
+    return garbage_is_loss(comm)
 
 
 def base() -> MPI.Intracomm:

@@ -6,7 +6,8 @@ machine does: it is measured anew every ten runs); ``--from N`` begins with run 
 should be when the job ends with status 0, every example of every epoch was counted once, the accuracy is that of a run
 without losses within a percent, and neither processes nor files stay behind. The last lines give the pauses: from a
 rank's death to the first step that the others have finished without it. With ``--replace`` lost ranks are replaced, and
-those that join are victims, too, while they start, join or run; ``--mixed`` draws that as well.
+those that join are victims, too, while they start, join or run; ``--mixed`` draws that as well. With ``--saving`` the
+victims are killed at drawn points of writing checkpoints (`tests.elastic.save_points`); the last one has to be whole.
 """
 
 import os
@@ -14,10 +15,13 @@ import random
 import signal
 import statistics
 import sys
+import tempfile
 import time
 from dataclasses import dataclass, field
 
+from spmd import checkpoint
 from tests.elastic.jobs import ElasticJob, EndedElasticJob
+from tests.elastic.save_points import PASSES, options, points
 from tests.launch.failures import runs_parser
 
 EPOCHS = 3
@@ -81,6 +85,54 @@ class RandomRun:
         return f"{self.ranks} ranks{', replace' * self.replace}: {events}; sent to {list(self.sent)}"
 
 
+@dataclass
+class SavingRun:
+    """A job whose ranks are killed while they write the checkpoints of its epochs, at once or in threads."""
+
+    ranks: int
+    replace: bool
+    how: str
+    faults: list[str]
+
+    @classmethod
+    def draw(cls, rng: random.Random, replace: bool | None) -> "SavingRun":
+        ranks, how = rng.randint(3, 5), rng.choice(["wait", "thread"])
+        faults = []
+        for victim in rng.sample(range(ranks), rng.randint(1, ranks - 1)):
+            point, _, number = rng.choice(points(how, victim)).partition(":")
+            # Of any of the checkpoints: a rank comes to so many points in each.
+            later = rng.randrange(EPOCHS) * PASSES[how, "other" if victim else "first"][point.partition("-")[2]]
+            faults.append(f"{victim}:kill@{point}:{int(number) + later}")
+        return cls(ranks, rng.random() < 0.4 if replace is None else replace, how, faults)
+
+    def faults_found(self, accuracy: float) -> tuple[list[str], str]:
+        """Run it; return what was not as it should be, and what it wrote."""
+        with tempfile.TemporaryDirectory(prefix="el-") as folder:
+            line = ["--epochs", str(EPOCHS), "--checkpoints", folder, "--faults", ",".join(self.faults)]
+            shared = ["--patience", str(PATIENCE), *["--replace"] * self.replace]
+            ended = ElasticJob(self.ranks, [*line, *options(self.how)], shared).finish()
+            found = faults_of(ended, accuracy)
+            if checkpoint.newest(folder) != STEPS:
+                found.append("the last checkpoint is not whole")
+            return found, ended.screen
+
+
+def save_kills(first: int, runs: int, seed: int, replace: bool | None) -> int:
+    """Run jobs whose ranks are killed while they save; return how many were not as they should be."""
+    undisturbed, _ = without_losses()
+    bad = 0
+    for number in range(first, first + runs):
+        run = SavingRun.draw(random.Random(f"{seed}/{number}"), replace)
+        began = time.monotonic()
+        faults, screen = run.faults_found(undisturbed)
+        bad += bool(faults)
+        print(f"{number:4d} {time.monotonic() - began:5.1f} s  {run}: {'; '.join(faults) or 'well'}", flush=True)
+        if faults:
+            print(screen[-6000:], flush=True)
+    print(f"{runs - bad} of {runs} runs went well")
+    return bad
+
+
 def faults_of(ended: EndedElasticJob, accuracy: float) -> list[str]:
     """What was not as it should be."""
     faults = list(ended.faults)
@@ -110,13 +162,16 @@ def main() -> int:
     grown = parser.add_mutually_exclusive_group()
     grown.add_argument("--replace", action="store_true")
     grown.add_argument("--mixed", action="store_const", const=None, dest="replace")
-    options = parser.parse_args()
+    parser.add_argument("--saving", action="store_true")
+    chosen = parser.parse_args()
+    if chosen.saving:
+        return int(save_kills(chosen.first, chosen.runs, chosen.seed, chosen.replace) > 0)
     bad, pauses = 0, []
-    for number in range(options.first, options.first + options.runs):
-        if (number - options.first) % 10 == 0:
+    for number in range(chosen.first, chosen.first + chosen.runs):
+        if (number - chosen.first) % 10 == 0:
             undisturbed, seconds = without_losses()
-        rng = random.Random(f"{options.seed}/{number}")
-        run = RandomRun.draw(rng, options.replace, options.kinds, seconds)
+        rng = random.Random(f"{chosen.seed}/{number}")
+        run = RandomRun.draw(rng, chosen.replace, chosen.kinds, seconds)
         began = time.monotonic()
         ended = run.run(rng)
         resumed = ended.outcome.get("resumed", [])
@@ -130,7 +185,7 @@ def main() -> int:
             print(ended.screen[-6000:], flush=True)
     if pauses:
         print(f"pauses: median {statistics.median(pauses):.3f} s, worst {max(pauses):.3f} s, {len(pauses)} in all")
-    print(f"{options.runs - bad} of {options.runs} runs went well")
+    print(f"{chosen.runs - bad} of {chosen.runs} runs went well")
     return int(bad > 0)
 
 

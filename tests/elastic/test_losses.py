@@ -1,5 +1,6 @@
 """Ranks that are lost at every moment of a job: those that live go on, and count every example once."""
 
+import json
 import signal
 from pathlib import Path
 
@@ -8,7 +9,9 @@ import pytest
 from collectives.mpi_losses import tolerates_faults
 from launch import elastic, mpirun
 from launch.beginning import MOST_STARTS
-from tests.elastic.jobs import ACCURACY, SHARDED_WORKER, ElasticJob
+from spmd import checkpoint
+from tests.elastic.jobs import ACCURACY, SHARDED_WORKER, ElasticJob, EndedElasticJob
+from tests.elastic.save_points import PASSES, options, points
 
 _launcher = mpirun.find()
 pytestmark = pytest.mark.skipif(
@@ -42,6 +45,54 @@ def test_ranks_that_live_go_on(ranks: int, faults: str, lost: int, tmp_path: Pat
     assert ended.outcome["counted"] and ended.outcome["accuracy"] > ACCURACY, ended.screen
     assert ended.outcome["told"], "each change is told on every rank"
     assert ended.outcome["ranks"] == ranks - lost and len(ended.outcome["lost"]) == lost
+
+
+def saving(folder: Path, how: str, faults: str, ranks: int = 3, epochs: int = 1) -> EndedElasticJob:
+    """A job that writes a checkpoint in the last step of each epoch, which has ended as it should.
+
+    Each fault has lost one rank; the others count every example once, and their last checkpoint is whole.
+    """
+    line = ["--faults", faults, "--checkpoints", str(folder), "--epochs", str(epochs), *options(how)]
+    ended = ElasticJob(ranks, line).finish()
+    assert (ended.faults, ended.status) == ([], 0), ended.screen
+    lost = len(faults.split(",")) if faults else 0
+    assert ended.outcome["counted"] and ended.outcome["ranks"] == ranks - lost, ended.screen
+    assert checkpoint.steps(folder)[0] == 23 * epochs, ended.screen
+    checkpoint.verify(folder, 23 * epochs)
+    return ended
+
+
+@pytest.mark.parametrize(
+    ("how", "faults"),
+    [
+        ("thread", "1:kill@before-rename:1,0:kill@before-fsync:2"),
+        ("wait", "1:kill@before-exchange:3,0:kill@before-exchange:18"),
+    ],
+    ids=["while threads write", "while all write at once"],
+)
+def test_who_is_lost_while_a_checkpoint_is_written_takes_none_of_it(how: str, faults: str, tmp_path: Path) -> None:
+    """The first is lost in the middle of the job, the one that writes the manifest in its last step."""
+    saving(tmp_path, how, faults, ranks=4, epochs=2)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("how", "rank", "point"),
+    [(how, rank, point) for how in ("wait", "thread") for rank in (0, 1) for point in points(how, rank)],
+)
+def test_each_point_of_the_last_checkpoint_may_be_the_last_of_a_rank(
+    how: str, rank: int, point: str, tmp_path: Path
+) -> None:
+    saving(tmp_path, how, f"{rank}:kill@{point}")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["wait", "thread"])
+def test_no_point_of_writing_is_left_out(how: str, tmp_path: Path) -> None:
+    told = [json.loads(line) for line in saving(tmp_path, how, "").said.splitlines() if line.startswith("{")]
+    for each in told:
+        passes = PASSES[how, "other" if each["rank"] else "first"]
+        assert each["points"] == {f"{when}-{what}": n for what, n in passes.items() for when in ("before", "after")}
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,9 @@ A fault is ``rank:what@moment:number``: the rank as the job began; ``kill``, ``s
 collective of a step, inside of it (``during``: a moment after the others have begun), before its commit, while a
 checkpoint is being written, when programs for so many ranks are built, or when ranks meet for the so-manieth time
 (first when the job begins; ``handed``: when they have the state). Each rank prints what it has found, as JSON.
+
+Named points of writing checkpoints are moments, too (`POINTS`): ``before-fsync``, ``after-rename``, ..., numbered from
+1 on each rank, over all checkpoints of the job.
 """
 
 import argparse
@@ -24,6 +27,7 @@ import numpy as np
 
 from collectives import failure
 from spmd import checkpoint, elastic
+from spmd.checkpoint import processes
 
 DIGITS = Path(importlib.util.find_spec("sklearn").origin).parent / "datasets" / "data" / "digits.csv.gz"
 
@@ -64,6 +68,11 @@ OWN = failure.launched_rank()
 SIGNALS = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP, "term": signal.SIGTERM}
 
 
+#: What a rank does when it writes a checkpoint: its files are made durable and get their names, and ranks exchange
+#: what they have found.
+POINTS = [f"{when}-{what}" for what in ("fsync", "rename", "exchange") for when in ("before", "after")]
+
+
 class Faults:
     def __init__(self, text: str) -> None:
         self._left = {}
@@ -93,17 +102,55 @@ class Faults:
             threading.Timer(0.002, self, (moment, number)).start()
 
 
+class SavePoints:
+    """Counts the named points of writing checkpoints into `folder` on this rank, and goes wrong at those of `fault`."""
+
+    def __init__(self, fault: Faults, folder: Path) -> None:
+        self._fault, self._folder = fault, folder.absolute()
+        self.counts = dict.fromkeys(POINTS, 0)
+        self._lock = threading.Lock()
+        os.fsync = self._around("fsync", os.fsync, lambda descriptor: os.readlink(f"/proc/self/fd/{descriptor}"))
+        os.rename = self._around("rename", os.rename, lambda source, target: os.fspath(target))
+        for name in ("all_gather", "_come_together"):
+            call = getattr(processes.CheckpointRanks, name)
+            setattr(processes.CheckpointRanks, name, self._around("exchange", call, None))
+
+    def _around(self, what, call, place):  # type: ignore[no-untyped-def]
+        """`call`, between its points where its `place` is in the folder."""
+
+        def calling(*arguments, **options):  # type: ignore[no-untyped-def]
+            counts = place is None or self._folder in Path(place(*arguments)).parents or (
+                Path(place(*arguments)) == self._folder
+            )  # fmt: skip
+            if counts:
+                self._pass(f"before-{what}")
+            result = call(*arguments, **options)
+            if counts:
+                self._pass(f"after-{what}")
+            return result
+
+        return calling
+
+    def _pass(self, point: str) -> None:
+        with self._lock:
+            self.counts[point] += 1
+            number = self.counts[point]
+        self._fault(point, number)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--faults", default="")
     parser.add_argument("--checkpoints", type=Path)
+    parser.add_argument("--wait", action="store_true", help="write checkpoints at once, not in a thread")
     parser.add_argument("--pace", type=float, default=0.0, help="seconds that a step takes at least")
     parser.add_argument("--await-ranks", type=int, default=0, help="take it slow while there are fewer")
     options = parser.parse_args()
     fault = Faults(options.faults)
     images, labels = example.load_data()
     handed = [0]
+    points = None if options.checkpoints is None else SavePoints(fault, options.checkpoints)
 
     def build(ranks):  # type: ignore[no-untyped-def]
         fault("build", ranks)
@@ -133,7 +180,7 @@ def main() -> None:
             total = np.empty_like(counted)
             training.comm.Allreduce(counted, total)
             if options.checkpoints is not None and step.is_last_of_epoch:
-                checkpoint.save(options.checkpoints, step.number + 1, {"state": held}, wait=False)
+                checkpoint.save(options.checkpoints, step.number + 1, {"state": held}, wait=options.wait)
                 fault("save", step.number)
             fault("commit", step.number)
             step.commit([*held, seen + total])
@@ -159,6 +206,7 @@ def main() -> None:
         "joined": sum(len(change.joined) for change in training.changes),
         "resumed": resumed,
         "told": told,
+        "points": None if points is None else points.counts,
     }
     print(json.dumps(report), flush=True)
 
