@@ -16,6 +16,7 @@ from partitioner import emit, reshard
 from partitioner.lowering.core import Lowering
 from partitioner.report import collectives
 from partitioner.window import rounds, straight
+from tests.effort import some_slow
 from tests.partitioner.drawn_programs import draw
 from tests.partitioner.running import run_parts, run_whole
 
@@ -70,7 +71,7 @@ def test_the_search_for_a_way_does_not_grow_with_the_mesh(monkeypatch: pytest.Mo
     assert counts[1] <= 2 * counts[0]
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", some_slow(range(40), 15))
 def test_large_forms_give_what_small_ones_do(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(emit, "_LARGE", 1)
     monkeypatch.setattr(reshard, "_MOST_SUB_AXES", 0)
