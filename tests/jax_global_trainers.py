@@ -25,8 +25,8 @@ FEW = ["data_parallel", "two_axes", "fully_sharded", "mapped_ring", "convolution
 REST = [
     "transformer", "mapped", "partly_mapped", "dropout", "vocabulary", "experts", "accumulated", "analysis",
 ]  # fmt: skip
-#: Those that an ordinary run tries on ranks, too, each of which traces, partitions and compiles all of them: a mesh of
-#: two axes and moments, a state that is given away, and shifts inside shard_map. All are simulated.
+#: Those that `tests/mpi` trains, too, since ranks have something of their own in them: a mesh of two axes and moments,
+#: a state that is given away, and shifts inside shard_map.
 ON_RANKS = ["two_axes", "fully_sharded", "mapped_ring"]
 
 #: A state, a jitted step of (state, batch) to (state, metrics), and the global batch of each turn.

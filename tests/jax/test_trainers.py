@@ -4,6 +4,7 @@ import os
 import pickle
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -14,6 +15,8 @@ import pytest
 pytest.importorskip("jax")
 pytest.importorskip("optax")
 pytest.importorskip("flax")
+
+import jax
 
 import spmd.jax
 from tests import jax_global_trainers, jax_trainers
@@ -41,29 +44,47 @@ def run(module: ModuleType, count: int, file: Path, names: list[str], *words: st
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-class TrainedByJax(Results):
-    """What JAX gives of each step; the steps of an ordinary run are trained together, and so is the rest."""
+class OnDevices(Results):
+    """What JAX gives of each step on devices of its own, in a process that has as many; steps of a group are trained
+    together."""
 
-    def __init__(self, module: ModuleType, count: int, folder: Path) -> None:
-        self._module, self._count, self._folder = module, count, folder
+    def __init__(self, module: ModuleType, groups: Sequence[list[str]], count: int, folder: Path) -> None:
+        self._module, self._groups, self._count, self._folder = module, groups, count, folder
 
     def __missing__(self, name: str) -> list[np.ndarray[Any, Any]]:
-        names = next(names for names in (self._module.FEW, self._module.REST) if name in names)
+        names = next(names for names in self._groups if name in names)
         file = self._folder / "results"
         run(self._module, self._count, file, names)
         self.update(pickle.loads(file.read_bytes()))
         return self[name]
 
 
-@pytest.fixture(scope="module")
-def jaxs(tmp_path_factory: pytest.TempPathFactory) -> Results:
-    """What JAX gives, with a leading axis of all processes."""
-    return TrainedByJax(jax_trainers, COUNT, tmp_path_factory.mktemp("jax"))
+class Vmapped(Results):
+    """What `jax.vmap` gives of each step of an ordinary run, in this process, where most of it is traced already; and
+    `rest` of the others, whose random keys have other bits there."""
+
+    def __init__(self, trainers: dict[str, jax_trainers.Trainer], rest: OnDevices) -> None:
+        self._trainers, self._rest = trainers, rest
+
+    def __missing__(self, name: str) -> list[np.ndarray[Any, Any]]:
+        if name in jax_trainers.REST:
+            return self._rest[name]
+        state, step, shape = self._trainers[name]
+        mapped = jax.jit(jax.vmap(step, axis_name=jax_trainers.AXIS))
+        stacked = jax_trainers.stacked(state, COUNT)
+        self[name] = jax_trainers.trained(mapped, stacked, jax_trainers.batches(shape, COUNT))
+        return self[name]
 
 
 @pytest.fixture(scope="module")
 def trainers() -> dict[str, jax_trainers.Trainer]:
     return jax_trainers.trainers(COUNT, [*jax_trainers.FEW, *jax_trainers.REST])
+
+
+@pytest.fixture(scope="module")
+def jaxs(trainers: dict[str, jax_trainers.Trainer], tmp_path_factory: pytest.TempPathFactory) -> Results:
+    """What JAX gives, with a leading axis of all processes."""
+    return Vmapped(trainers, OnDevices(jax_trainers, [jax_trainers.REST], COUNT, tmp_path_factory.mktemp("jax")))
 
 
 def agree(mine: list[np.ndarray[Any, Any]], other: list[np.ndarray[Any, Any]], narrow: bool = False) -> None:
@@ -101,16 +122,12 @@ def test_on_ranks(jaxs: Results, tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def jaxs_of_the_global_view(tmp_path_factory: pytest.TempPathFactory) -> Results:
-    return TrainedByJax(jax_global_trainers, FEWER, tmp_path_factory.mktemp("global"))
+    groups = jax_global_trainers.FEW, jax_global_trainers.REST
+    return OnDevices(jax_global_trainers, groups, FEWER, tmp_path_factory.mktemp("global"))
 
 
-def on_ranks() -> list[Any]:
-    """Return the names of what ranks train together: those of an ordinary run, and all that is left."""
-    left = [name for name in jax_global_trainers.FEW if name not in jax_global_trainers.ON_RANKS]
-    return some_slow([jax_global_trainers.ON_RANKS, left, jax_global_trainers.REST], 1)
-
-
-@pytest.mark.parametrize("names", on_ranks(), ids=",".join)
+@pytest.mark.slow
+@pytest.mark.parametrize("names", [jax_global_trainers.FEW, jax_global_trainers.REST], ids=",".join)
 def test_the_global_view_on_ranks(names: list[str], jaxs_of_the_global_view: Results, tmp_path: Path) -> None:
     run(jax_global_trainers, FEWER, tmp_path / "results", names, "ranks")
     for rank in range(FEWER):

@@ -1,7 +1,6 @@
 """Tests on real ranks: how they are started, from outside, and kept in step, on the ranks."""
 
 import os
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests import effort
-from tests.mpi.ranks import HANG_SECONDS, REPORTS_VARIABLE, RankOutcome, RankVerdict, inside_ranks, run_on_ranks
+from tests.mpi.ranks import REPORTS_VARIABLE, RankOutcome, RankVerdict, inside_ranks, meet, run_on_ranks
 
 HERE = Path(__file__).parent
 VERDICTS = pytest.StashKey[dict[str, RankVerdict]]()
@@ -75,11 +74,10 @@ class RankReporter:
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
         result = yield
-        arrived = self._communicator.Ibarrier()
-        deadline = time.monotonic() + HANG_SECONDS
-        while not arrived.Test():
-            if time.monotonic() > deadline:
-                print(f"rank {self._communicator.rank}: others are still in {item.nodeid}", flush=True)
-                self._communicator.Abort(1)
-            time.sleep(0.0002)
+
+        def end_job() -> None:
+            print(f"rank {self._communicator.rank}: others are still in {item.nodeid}", flush=True)
+            self._communicator.Abort(1)
+
+        meet(self._communicator, end_job)
         return result

@@ -11,9 +11,11 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 REPORTS_VARIABLE = "SPMD_TEST_REPORTS"
 RANKS_VARIABLE = "SPMD_TEST_RANKS"
@@ -32,6 +34,19 @@ def inside_ranks() -> bool:
     """Whether this pytest is one of several ranks (and not the session that started them)."""
     sizes = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS")
     return any(int(os.environ.get(name, 1)) > 1 for name in sizes)
+
+
+def meet(communicator: Any, overdue: Callable[[], None] | None = None) -> None:
+    """Wait until all ranks are here, `HANG_SECONDS` after which `overdue` is called again and again.
+
+    Pauses become longer: MPI's own barrier takes a processor from the ranks that it waits for.
+    """
+    arrived, deadline, pause = communicator.Ibarrier(), time.monotonic() + HANG_SECONDS, 0.0002
+    while not arrived.Test():
+        if overdue is not None and time.monotonic() > deadline:
+            overdue()
+        time.sleep(pause)
+        pause = min(1.2 * pause, 0.005)
 
 
 @dataclass(frozen=True)

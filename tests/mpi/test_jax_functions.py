@@ -19,8 +19,11 @@ from jax.sharding import NamedSharding  # noqa: E402
 from jax.sharding import PartitionSpec as P  # noqa: E402
 
 import spmd.jax  # noqa: E402
+from tests import jax_global_trainers  # noqa: E402
 from tests.jax.global_callbacks import FUNCTIONS, NOTES, X, global_view, on_one_device  # noqa: E402
 from tests.jax_meshes import abstract_mesh  # noqa: E402
+from tests.jax_trainers import trained  # noqa: E402
+from tests.mpi.ranks import meet  # noqa: E402
 
 pytestmark = pytest.mark.mpi
 RANK, SIZE = MPI.COMM_WORLD.rank, MPI.COMM_WORLD.size
@@ -239,3 +242,24 @@ def test_a_layout_that_is_searched_for_is_the_same_on_all_ranks_and_right() -> N
     if SIZE > 1:
         plans = MPI.COMM_WORLD.allgather(auto.plan.explain())
         assert set(plans) == {plans[0]}
+
+
+@pytest.fixture(scope="module")
+def trainers() -> dict[str, jax_global_trainers.Trainer]:
+    pytest.importorskip("optax")
+    return jax_global_trainers.trainers(SIZE, abstract_mesh)
+
+
+@pytest.mark.parametrize("name", jax_global_trainers.ON_RANKS)
+def test_ranks_train_what_a_simulation_of_them_does(
+    name: str, trainers: dict[str, jax_global_trainers.Trainer]
+) -> None:
+    """The simulation trains what JAX does on its own devices: tests.jax.test_trainers."""
+    state, step, batches = trainers[name]
+    simulated = None
+    if RANK == 0:
+        simulated = trained(jax_global_trainers.made_whole(spmd.jax.simulate(step)), state, batches)
+    mine = trained(jax_global_trainers.made_whole(spmd.jax.jit(step)), state, batches)
+    meet(MPI.COMM_WORLD)
+    for left, right in zip(mine, MPI.COMM_WORLD.bcast(simulated), strict=True):
+        np.testing.assert_allclose(left, right, rtol=2e-5, atol=2e-5, strict=True)  # in another order of sums

@@ -8,6 +8,7 @@ import pytest
 
 import spmd
 from tests.jax_programs import NAMES, JaxProgram, close, export
+from tests.mpi.ranks import meet
 
 pytestmark = pytest.mark.mpi
 
@@ -26,6 +27,7 @@ def exported() -> dict[str, JaxProgram] | None:
         else:
             with tempfile.TemporaryDirectory() as folder:
                 programs_here = export(MPI.COMM_WORLD.size, Path(folder))
+    meet(MPI.COMM_WORLD)
     result: dict[str, JaxProgram] | None = MPI.COMM_WORLD.bcast(programs_here)
     return result
 
