@@ -13,8 +13,10 @@ import math
 import os
 import threading
 import zlib
-from collections.abc import Iterator, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import BinaryIO
 
@@ -30,6 +32,8 @@ from spmd.support.arrays import Array, DType, Tree
 CHUNK = 1 << 22
 #: Bytes that the disk begins to write while those after them are still on their way to it.
 _STRETCH = 1 << 24
+#: Of a block that is not read as a whole, so much is in memory at a time.
+_WINDOW = 1 << 25
 _NAMES = {
     "bool": "BOOL", "int8": "I8", "uint8": "U8", "int16": "I16", "uint16": "U16", "int32": "I32", "uint32": "U32",
     "int64": "I64", "uint64": "U64", "float16": "F16", "bfloat16": "BF16", "float32": "F32", "float64": "F64",
@@ -37,13 +41,19 @@ _NAMES = {
 }  # fmt: skip
 
 
+@lru_cache(maxsize=256)
 def dtype_name(dtype: DType) -> str:
-    """The name by which `dtype_of` finds a dtype again, in little-endian order; TypeError for one of Python objects."""
+    """Return the name by which `dtype_of` finds a dtype again, in little-endian order; TypeError where none does."""
     if dtype.hasobject or dtype.names is not None:
         raise TypeError("holds Python objects" if dtype.hasobject else "has fields")
-    if dtype.kind in "SUMm":
-        return dtype.newbyteorder("<").str
-    return dtype.name
+    name = dtype.newbyteorder("<").str if dtype.kind in "SUMm" else dtype.name
+    try:
+        found = dtype_of(name)
+    except TypeError:
+        found = None
+    if found is None or found.newbyteorder("<") != dtype.newbyteorder("<") or not dtype.itemsize:
+        raise TypeError(f"is of dtype {dtype}, which no name finds again")
+    return name
 
 
 def dtype_of(name: str) -> DType:
@@ -206,12 +216,11 @@ class PartFile:
         target = tuple(slice(first - a, last - a) for (first, last), a in zip(ranges, box.start, strict=True))
         if block.box == box and into.flags.c_contiguous:
             room = into.reshape(-1).view(np.uint8)
-        else:
-            room = np.empty(block.box.size * dtype.itemsize, np.uint8)  # what is not read into it takes no memory
-        for chunk in _chunks(block.box.shape, source, dtype.itemsize):
-            self._chunk(block, chunk, room[chunk * CHUNK : (chunk + 1) * CHUNK])
-        if not np.shares_memory(room, into):
-            into[target] = room.view(dtype).reshape(block.box.shape)[source]
+            for chunk in range(len(block.checksums)):
+                self._chunk(block, chunk, room[chunk * CHUNK : (chunk + 1) * CHUNK])
+            return
+        needed = _chunks(block.box.shape, source, dtype.itemsize)
+        _Windows(partial(self._chunk, block), block.size, needed, dtype).copy(0, block.box.shape, source, into[target])
 
     def _chunk(self, block: Stored, chunk: int, into: Array) -> None:
         start = block.offset + chunk * CHUNK
@@ -235,6 +244,51 @@ class PartFile:
                 raise DamagedCheckpointError(f"{self._path}: damaged: it ends at byte {offset}")
             data, offset = data[count:], offset + count
         return into
+
+
+class _Windows:
+    """Copies parts of a block of `size` bytes, of which little is in memory at a time.
+
+    `read` reads a chunk by its number; `needed` are those in which something of what is copied lies, in order.
+    """
+
+    def __init__(self, read: Callable[[int, Array], None], size: int, needed: Sequence[int], dtype: DType) -> None:
+        self._read, self._size, self._needed, self._dtype = read, size, needed, dtype
+        self._room = np.empty(min(size, max(_WINDOW, dtype.itemsize)), np.uint8)
+        self._chunk, self._number = np.empty(CHUNK, np.uint8), -1
+
+    def copy(self, start: int, shape: tuple[int, ...], source: tuple[slice, ...], into: Array) -> None:
+        """Copy `source` of the array of `shape` that begins with byte `start` of the block."""
+        row = math.prod(shape[1:]) * self._dtype.itemsize
+        if row * math.prod(shape[:1]) <= len(self._room):
+            into[...] = self._bytes(start, row * math.prod(shape[:1])).view(self._dtype).reshape(shape)[source]
+            return
+        first, last = source[0].start, source[0].stop
+        step = len(self._room) // row
+        if not step:
+            for index in range(first, last):
+                self.copy(start + index * row, shape[1:], source[1:], into[index - first])
+            return
+        for index in range(first, last, step):
+            count = min(step, last - index)
+            part = into[index - first : index - first + count]
+            self.copy(start + index * row, (count, *shape[1:]), (slice(0, count), *source[1:]), part)
+
+    def _bytes(self, start: int, size: int) -> Array:
+        """Return bytes of the block; what is in none of the chunks that are needed is anything."""
+        first, last = bisect_left(self._needed, start // CHUNK), bisect_right(self._needed, (start + size - 1) // CHUNK)
+        for chunk in self._needed[first:last]:
+            begin, end = chunk * CHUNK, min((chunk + 1) * CHUNK, self._size)
+            if start <= begin and end <= start + size:
+                self._read(chunk, self._room[begin - start : end - start])
+                continue
+            if chunk != self._number:
+                self._number = -1
+                self._read(chunk, self._chunk)
+                self._number = chunk
+            low, high = max(begin, start), min(end, start + size)
+            self._room[low - start : high - start] = self._chunk[low - begin : high - begin]
+        return self._room[:size]
 
 
 def _chunks(shape: tuple[int, ...], box: tuple[slice, ...], itemsize: int) -> list[int]:

@@ -85,11 +85,13 @@ def save(
     :param communicator: the processes that write it; default all MPI ranks. `MPI.COMM_SELF` for this one alone.
     :raises CheckpointError: when the tree, a leaf or a sharding is not one that can be saved, or processes that are to
         have the same values do not (the leaf and the processes are named); on all processes.
-    :raises OSError: when it cannot be written; what was there before is untouched.
+    :raises OutputError: an OSError, when it cannot be written; CheckpointError, with its message, on the processes that
+        could write. What was there before is untouched.
     """
     place = Path(folder).absolute()
     with RECORDER.note("checkpoint", f"save of step {step}"):
-        processes = CheckpointRanks(communicator, f"checkpoint.save of step {step}")
+        how = "" if wait else ", wait=False"
+        processes = CheckpointRanks(communicator, f"checkpoint.save of step {step} to {os.path.realpath(place)}{how}")
         state = processes.agree(lambda: _state(place, step, keep, tree, shardings, per_rank, processes))
         held = processes.all_gather(
             (state.structure, state.leaves, [entry.box for entry in state.places], state.scalars)
@@ -127,9 +129,9 @@ def _state(
     per_rank: PerRank,
     processes: CheckpointRanks,
 ) -> _OwnState:
-    if isinstance(step, bool) or not isinstance(step, int | np.integer) or step < 0:
-        raise CheckpointError(f"a step is an integer from 0 on, not {step!r}")
-    if keep is not None and keep < 1:
+    if isinstance(step, bool) or not isinstance(step, int | np.integer) or not 0 <= step < 1 << 63:
+        raise CheckpointError(f"a step is an integer from 0 on that fits 64 bits, not {str(step)[:80]}")
+    if keep is not None and (isinstance(keep, bool) or not isinstance(keep, int | np.integer) or keep < 1):
         raise CheckpointError(f"keep is at least 1, or None to leave all checkpoints, not {keep!r}")
     settle(place)
     structure, leaves = trees.flatten(tree)

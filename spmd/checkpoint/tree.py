@@ -8,6 +8,7 @@ are known once someone has registered them (`register`), as spmd.jax does for th
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 from collections import namedtuple
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,6 +18,10 @@ from typing import Any
 from spmd.errors import CheckpointError
 from spmd.support.arrays import Tree
 
+#: How deep a tree may be: JSON's reader and writer, and those here, recurse.
+MOST_LEVELS = 128
+_MOST_DIGITS = 4300  # of an integer that Python converts
+_LONGEST_NAME = 200  # in an error
 #: What can stand between a node and its child: a key of a dictionary, an index, a field's name.
 Key = Any
 Json = Any
@@ -45,18 +50,15 @@ def register(kind: str, recognize: Recognizer, make: Callable[[dict[Key, Tree]],
 def node_of(tree: Tree) -> Node | None:
     """`tree` as an inner node; None for a leaf."""
     if isinstance(tree, Mapping):
-        keys = list(tree)
-        cls = type(tree)
-        return Node("dict", "", [(key, tree[key]) for key in keys], lambda parts: _mapping(cls, keys, parts))
+        return _mapping_node(tree)
     if isinstance(tree, tuple) and hasattr(tree, "_fields"):
         entries = list(zip(tree._fields, tree, strict=True))
         return Node("namedtuple", type(tree).__name__, entries, lambda parts: type(tree)(*parts))
     if type(tree) in (list, tuple):
         return Node(type(tree).__name__, "", list(enumerate(tree)), type(tree))
-    for recognize, _ in _registered.values():
-        node = recognize(tree)
-        if node is not None:
-            return node
+    node = _recognized(tree)
+    if node is not None:
+        return node
     if dataclasses.is_dataclass(tree) and not isinstance(tree, type):
         names = [field.name for field in dataclasses.fields(tree) if not _is_static(field)]
         return Node(
@@ -68,9 +70,29 @@ def node_of(tree: Tree) -> Node | None:
     return None
 
 
-def _mapping(kind: type, keys: list[Key], parts: list[Tree]) -> Tree:
+def _recognized(tree: Tree) -> Node | None:
+    return next(filter(None, (recognize(tree) for recognize, _ in _registered.values())), None)
+
+
+def _mapping_node(tree: Mapping[Key, Tree]) -> Node:
+    """Return a mapping as a node. One that somebody registered has the children that it has inside, which it may show
+    otherwise (flax's State shows dicts within it as States)."""
+    keys = list(tree)
+    known = None if isinstance(tree, dict) else _recognized(tree)
+    if known is not None and {key for key, _ in known.entries} == set(keys):
+        return dataclasses.replace(known, kind="dict", name="")
+    return Node("dict", "", [(key, tree[key]) for key in keys], lambda parts: _mapping(tree, keys, parts))
+
+
+def _mapping(like: Mapping[Key, Tree], keys: list[Key], parts: list[Tree]) -> Tree:
     entries = dict(zip(keys, parts, strict=True))
-    return entries if kind is dict else kind(entries)
+    if type(like) is dict:
+        return entries
+    if not isinstance(like, dict):
+        return type(like)(entries)  # type: ignore[call-arg]
+    made = copy.copy(like)  # what else it holds, such as the factory of a defaultdict
+    made.update(entries)
+    return made
 
 
 def _is_static(field: dataclasses.Field[Any]) -> bool:
@@ -91,31 +113,53 @@ def _with_fields(tree: Tree, values: dict[str, Tree]) -> Tree:
 def flatten(tree: Tree) -> tuple[Json, list[tuple[str, Tree]]]:
     """The structure of `tree`, and its array leaves with their names (JSON Pointers, RFC 6901).
 
-    In the structure an array is ``{"array": index}``. CheckpointError for a key that no structure can hold.
+    In the structure an array is ``{"array": index}``. CheckpointError for what could not be read back: keys and values
+    that no structure can hold, trees that nest deeper than `MOST_LEVELS` levels or are within themselves.
     """
     leaves: list[tuple[str, Tree]] = []
-    return _flatten(tree, "", leaves), leaves
+    return _flatten(tree, "", leaves, 0), leaves
 
 
-def _flatten(tree: object, path: str, leaves: list[tuple[str, Tree]]) -> Json:
+def _flatten(tree: object, path: str, leaves: list[tuple[str, Tree]], level: int) -> Json:
     if tree is None:
         return None
-    if type(tree) in _SCALARS:
-        return {type(tree).__name__: _SCALARS[type(tree)][0](tree)}
-    node = node_of(tree)
-    if node is None:
-        leaves.append((path, tree))
-        return {"array": len(leaves) - 1}
     try:
-        entries = [[_key(key), _flatten(child, pointer(path, key), leaves)] for key, child in node.entries]
-    except TypeError as error:
-        raise CheckpointError(f"{path or 'the tree'}: {error}") from error
+        if type(tree) in _SCALARS:
+            return {type(tree).__name__: _SCALARS[type(tree)][0](tree)}
+        node = node_of(tree)
+        if node is None:
+            leaves.append((path, tree))
+            return {"array": len(leaves) - 1}
+        if level == MOST_LEVELS:
+            raise ValueError(f"the tree nests deeper than {MOST_LEVELS} levels, or is within itself")
+        if node.kind == "namedtuple":
+            _named_tuple(node.name, [key for key, _ in node.entries])
+        keys = [_key(key) for key, _ in node.entries]
+    except (TypeError, ValueError) as error:
+        raise CheckpointError(f"{path[:_LONGEST_NAME] or 'the tree'}: {error}") from error
+    children = [_flatten(child, pointer(path, key), leaves, level + 1) for key, child in node.entries]
+    entries = [[key, child] for key, child in zip(keys, children, strict=True)]
     return {"kind": node.kind, "name": node.name, "entries": entries}
+
+
+def _named_tuple(name: str, fields: Sequence[str]) -> type[tuple[Tree, ...]]:
+    """Return a new class of named tuples; ValueError where Python has none of that name and these fields."""
+    made = namedtuple(name, fields, rename=True)  # type: ignore[misc]  # names such as _1 are given to fields, and may not be asked for
+    if list(made._fields) != list(fields):
+        raise ValueError(f"Python has no named tuple with the fields {', '.join(map(str, fields))}")
+    return made
 
 
 def pointer(path: str, key: Key) -> str:
     """The name of the child at `key` of the node that is named `path`."""
     return f"{path}/{str(key).replace('~', '~0').replace('/', '~1')}"
+
+
+def _integer(value: int) -> str:
+    # log10(2) is below 0.30103: so many bits always have fewer digits.
+    if value.bit_length() * 0.30103 >= _MOST_DIGITS:
+        raise ValueError(f"an integer of more than {_MOST_DIGITS} digits cannot be kept in a checkpoint")
+    return str(value)
 
 
 def _float(text: str) -> float:
@@ -125,7 +169,7 @@ def _float(text: str) -> float:
 #: Python's own values: how each is written into a structure and read back. Python's JSON knows no NaN.
 _SCALARS: dict[type, tuple[Callable[[Tree], Json], Callable[[Tree], Tree]]] = {
     bool: (bool, bool),
-    int: (str, int),
+    int: (_integer, int),
     float: (float.hex, _float),
     complex: (lambda value: [value.real.hex(), value.imag.hex()], lambda parts: complex(*map(_float, parts))),
     str: (str, str),
@@ -135,6 +179,8 @@ _READERS = {type.__name__: read for type, (_, read) in _SCALARS.items()}
 
 
 def _key(key: Key) -> Json:
+    if type(key) is int:
+        _integer(key)
     if key is None or type(key) in (str, bool, int):
         return key
     if type(key) is float:
@@ -170,7 +216,7 @@ def unflatten(structure: Json, arrays: Sequence[Tree]) -> Tree:
         case "tuple":
             return tuple(parts.values())
         case "namedtuple":
-            return namedtuple(structure["name"], list(parts))(*parts.values())
+            return _named_tuple(structure["name"], list(parts))(*parts.values())
         case "dataclass":
             return SimpleNamespace(**parts)
     _, make = _registered.get(structure["kind"], (None, None))
@@ -242,7 +288,7 @@ def check_structure(structure: Json, arrays: int, per_rank: int) -> None:
             if len(set(keys)) != len(keys):
                 raise ValueError("a node of its tree has a key twice")
             if node["kind"] == "namedtuple":
-                namedtuple(node["name"], keys)  # ValueError for names that Python does not take
+                _named_tuple(node["name"], keys)
             pending += [child for _, child in node["entries"]]
             continue
         ((name, value),) = node.items()

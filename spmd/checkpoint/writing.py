@@ -9,7 +9,8 @@ import os
 import shutil
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from spmd.checkpoint.blocks import Box
 from spmd.checkpoint.manifest import ArrayEntry, Manifest, Scalars
 from spmd.checkpoint.processes import CheckpointRanks
 from spmd.checkpoint.safetensors import FilePart
-from spmd.errors import CheckpointError
+from spmd.errors import CheckpointError, OutputError
 from spmd.support.arrays import Array, Tree
 
 _POLL_SECONDS = 0.005
@@ -136,7 +137,8 @@ class Writing:
         taken: list[store.Lock] = []
 
         def take() -> tuple[store.Lock, Path]:
-            lock, data = store.begin(folder, step)
+            with _writing(folder):
+                lock, data = store.begin(folder, step)
             taken.append(lock)
             return lock, data
 
@@ -182,12 +184,14 @@ class Writing:
         rank, size = self.processes.rank, self.processes.size
         names = _file_names([self.leaves[leaf].name for leaf, _, _ in self.blocks])
         blocks = [(leaf, name, box, array) for (leaf, box, array), name in zip(self.blocks, names, strict=True)]
-        return safetensors.write(self.data / f"part-{rank:05d}-of-{size:05d}.safetensors", blocks, aside=aside)
+        with _writing(self.data):
+            return safetensors.write(self.data / f"part-{rank:05d}-of-{size:05d}.safetensors", blocks, aside=aside)
 
     def _commit(self, parts: Sequence[FilePart | None]) -> None:
         written = tuple(part for part in parts if part is not None)
         manifest = Manifest(int(self.step), self.data.name, self.structure, self.leaves, written, self.scalars)
-        store.commit(self.folder, manifest)
+        with _writing(self.folder):
+            store.commit(self.folder, manifest)
         assert self.lock is not None
         if self.lock.is_sure:
             store.remove_leftovers(self.folder)  # the files of one of the same step, too
@@ -293,7 +297,19 @@ class Writing:
         os.rename(unfinished, path)
 
 
+@contextlib.contextmanager
+def _writing(folder: Path) -> Iterator[None]:
+    """Raise what the system says of a file in `folder` that cannot be written as an OutputError, which names it."""
+    try:
+        yield
+    except OSError as error:
+        if isinstance(error, OutputError):
+            raise
+        raise OutputError(str(error.filename or folder), error) from error
+
+
 def _file_names(names: Sequence[str]) -> list[str]:
     """Names for the arrays of a file: their own, or numbers where those are empty, unprintable or not unique."""
-    plain = [name if name.isprintable() and names.count(name) == 1 else "" for name in names]
+    times = Counter(names)
+    plain = [name if name.isprintable() and times[name] == 1 else "" for name in names]
     return [name or f"#{index}" for index, name in enumerate(plain)]

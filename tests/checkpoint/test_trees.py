@@ -1,6 +1,6 @@
 """Trees come back as they were saved, bit for bit, whatever their leaves, names and classes."""
 
-from collections import namedtuple
+from collections import defaultdict, namedtuple
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from spmd import checkpoint
-from spmd.checkpoint import CheckpointError
+from spmd.checkpoint import CheckpointError, safetensors
 from tests.effort import examples
 
 DTYPES = [np.float32, np.float64, np.int8, np.uint64, np.bool_, np.complex64, np.complex128, np.float16, ">i4", ">f8"]
@@ -161,3 +161,77 @@ def test_others_read_the_files(tmp_path: Path) -> None:
     for name, array in arrays.items():
         assert tensors[f"/{name}"].dtype == array.dtype
         np.testing.assert_array_equal(tensors[f"/{name}"], array)
+
+
+def within_itself() -> dict[str, Any]:
+    tree: dict[str, Any] = {}
+    tree["a"] = [tree]
+    return tree
+
+
+def nested(levels: int) -> list[Any]:
+    tree: list[Any] = []
+    for _ in range(levels - 1):
+        tree = [tree]
+    return tree
+
+
+NOT_A_FIELD = type("Odd", (tuple,), {"_fields": ("a-b",)})
+
+
+@pytest.mark.parametrize(
+    ("tree", "words"),
+    [
+        (np.zeros(3, "V4"), "it is of dtype .V4, which no name finds again"),
+        (np.zeros(3, "V0"), "it is of dtype .V0, which no name finds again"),
+        ({"a": NOT_A_FIELD((1,))}, "/a: Python has no named tuple with the fields a-b"),
+        ({"a": 10**4300}, "/a: an integer of more than 4300 digits"),
+        ({10**4300: 1}, "the tree: an integer of more than 4300 digits"),
+        (within_itself(), "nests deeper than 128 levels, or is within itself"),
+        (nested(129), "nests deeper than 128 levels, or is within itself"),
+        (nested(20_000), "nests deeper than 128 levels, or is within itself"),
+    ],
+    ids=["V4", "V0", "fields", "integer", "key", "within itself", "129 levels", "20,000 levels"],
+)
+def test_what_could_not_be_read_back_is_refused_when_it_is_saved(tmp_path: Path, tree: Any, words: str) -> None:
+    with pytest.raises(CheckpointError, match=words):
+        checkpoint.save(tmp_path, 1, tree)
+    assert checkpoint.steps(tmp_path) == []
+
+
+@pytest.mark.parametrize("options", [{"keep": "2"}, {"keep": True}, {"keep": 0}, {"step": 2**63}, {"step": "1"}])
+def test_numbers_that_are_none_are_refused(tmp_path: Path, options: dict[str, Any]) -> None:
+    with pytest.raises(CheckpointError):
+        checkpoint.save(tmp_path, **{"step": 1, "tree": {}, **options})
+
+
+def test_what_is_just_within_the_limits_comes_back(tmp_path: Path) -> None:
+    renamed = namedtuple("renamed", ["a", "def", "_x"], rename=True)
+    tree = [nested(127), -(10**4299), renamed(1, 2, 3)]
+    restored = roundtrip(tmp_path, tree)
+    assert restored == tree and type(restored[2])._fields == renamed._fields
+    checkpoint.save(tmp_path, 2**63 - 1, tree)
+    assert checkpoint.newest(tmp_path) == 2**63 - 1
+
+
+def test_a_dictionary_with_a_factory_keeps_it(tmp_path: Path) -> None:
+    like = defaultdict(list, {"a": np.zeros(2)})
+    restored = roundtrip(tmp_path, defaultdict(list, {"a": np.ones(2)}), like=like)
+    assert restored["b"] == [] and restored["a"].tolist() == [1, 1] and like["a"].tolist() == [0, 0]
+
+
+@settings(max_examples=examples(30))
+@given(st.data())
+def test_any_part_is_read_through_a_small_window(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+    """Of blocks that are not read as a whole little is in memory at a time, chunk after chunk."""
+    shape = tuple(data.draw(st.lists(st.integers(1, 6), min_size=1, max_size=4)))
+    starts = [data.draw(st.integers(0, size - 1)) for size in shape]
+    part = tuple(
+        slice(start, data.draw(st.integers(start + 1, size))) for start, size in zip(starts, shape, strict=True)
+    )
+    array = np.arange(np.prod(shape)).astype(data.draw(st.sampled_from(["f8", "i2", "u1", "c16"]))).reshape(shape)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(safetensors, "CHUNK", 32)
+        patch.setattr(safetensors, "_WINDOW", data.draw(st.sampled_from([16, 48, 1000])))
+        restored = roundtrip(tmp_path_factory.mktemp("parts"), array, shardings=checkpoint.ArrayBlock(shape, part))
+    np.testing.assert_array_equal(restored, array[part])

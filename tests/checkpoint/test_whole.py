@@ -167,7 +167,7 @@ def test_a_write_that_fails_leaves_what_was_there(tmp_path: Path, monkeypatch: p
     for call, name in ((1, r"part-\S+"), (2, r"step-\S+"), (3, r"\.step-\S+json")):  # a part, its folder, the manifest
         for wait in (True, False):
             failing, calls = {call}, 0
-            with pytest.raises(OSError, match=rf"No space left on device: '{tmp_path}/\S*{name}'"):
+            with pytest.raises(OSError, match=rf"{tmp_path}/\S*{name}: cannot be written: No space"):
                 checkpoint.save(tmp_path, 2, {"a": np.zeros(3)}, wait=wait)  # type: ignore[call-overload]
                 checkpoint.save(tmp_path, 2, {})
             assert sorted(tmp_path.rglob("*")) == there

@@ -63,3 +63,17 @@ def test_states_of_flax_and_optax_come_back(tmp_path: Path) -> None:
     restored = checkpoint.restore(tmp_path, like=like)
     same(restored["state"], state.replace(tx=fresh.tx, apply_fn=fresh.apply_fn))
     assert type(restored["frozen"]) is flax.core.FrozenDict and restored["frozen"]["a"].dtype == jnp.bfloat16
+
+
+def test_a_nested_state_of_flax_has_the_structure_of_the_one_it_is_like(tmp_path: Path) -> None:
+    nnx = pytest.importorskip("flax.nnx")
+
+    class Model(nnx.Module):  # type: ignore[name-defined,misc]
+        def __init__(self, seed: int) -> None:
+            self.first, self.second = (nnx.Linear(2, 2, rngs=nnx.Rngs(seed + number)) for number in range(2))
+
+    saved, fresh = nnx.state(Model(0)), nnx.state(Model(5))
+    checkpoint.save(tmp_path, 1, saved)
+    restored = checkpoint.restore(tmp_path, 1, like=fresh)
+    assert jax.tree.structure(restored) == jax.tree.structure(saved)
+    jax.tree.map(np.testing.assert_array_equal, restored, saved)

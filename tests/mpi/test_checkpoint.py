@@ -16,6 +16,7 @@ from mpi4py import MPI
 import spmd
 from spmd import checkpoint
 from spmd.checkpoint import ArrayBlock, CheckpointError, DamagedCheckpointError, safetensors
+from spmd.errors import OutputError
 
 pytestmark = pytest.mark.mpi
 WORLD = MPI.COMM_WORLD
@@ -168,11 +169,25 @@ def test_a_write_that_fails_on_one_rank_fails_on_all(folder: Path, monkeypatch: 
 
     monkeypatch.setattr(os, "fsync", full)
     tree = {str(leaf): np.zeros(10) for leaf in range(8)}
-    with pytest.raises((OSError, CheckpointError), match="No space left"):
+    own = OutputError if WORLD.rank == WORLD.size - 1 else CheckpointError
+    with pytest.raises(own, match="No space left") as failed:
         checkpoint.save(folder, 1, tree)
+    assert isinstance(failed.value, spmd.SpmdError)
     pending = checkpoint.save(folder, 1, tree, wait=False)
     with pytest.raises((OSError, CheckpointError), match=r"No space left|failed on another process"):
         pending.wait()
+    WORLD.Barrier()
+    assert not list(folder.glob("step*"))
+
+
+@pytest.mark.parametrize("what", ["folder", "wait"])
+def test_ranks_that_save_elsewhere_or_in_another_way_are_told(folder: Path, what: str) -> None:
+    if WORLD.size == 1:
+        pytest.skip("there is one rank")
+    last = WORLD.rank == WORLD.size - 1
+    place, wait = (folder / "other", True) if what == "folder" and last else (folder, not (what == "wait" and last))
+    with pytest.raises(CheckpointError, match=r"checkpoint\.save of step 1 to"):
+        checkpoint.save(place, 1, {"a": np.ones(2)}, wait=wait)  # type: ignore[call-overload]
     WORLD.Barrier()
     assert not list(folder.glob("step*"))
 
