@@ -41,6 +41,19 @@ def load_command(name: str) -> Command:
 class _Parser(argparse.ArgumentParser):
     """Reports an invalid command line in one line."""
 
+    @property
+    def takes_the_rest(self) -> bool:
+        """Whether the last argument is a command with arguments of its own."""
+        return any(action.nargs == argparse.REMAINDER for action in self._get_positional_actions())
+
+    def _get_option_tuples(self, option_string: str) -> list[tuple[argparse.Action, str, str | None]]:
+        """Return the options that a prefix stands for: of several none, where it may be an option of a command.
+
+        argparse looks at all words before it knows where the command begins, and refuses what it finds ambiguous.
+        """
+        found = super()._get_option_tuples(option_string)
+        return [] if len(found) > 1 and self.takes_the_rest else found
+
     def error(self, message: str) -> NoReturn:
         self.exit(EXIT_USAGE, f"{self.prog}: {message} ({self.prog} --help tells more)\n")
 
@@ -70,8 +83,7 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     command = load_command(name)
     parser = _Parser(prog=f"spmd {name}", description=command.HELP)
     _declare(command, parser)
-    takes_the_rest = any(action.nargs == argparse.REMAINDER for action in parser._get_positional_actions())
-    return parser.parse_args(rest) if takes_the_rest else parser.parse_intermixed_args(rest)
+    return parser.parse_args(rest) if parser.takes_the_rest else parser.parse_intermixed_args(rest)
 
 
 def _version() -> str:

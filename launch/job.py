@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import pwd
 import signal
 import subprocess
 import sys
@@ -125,6 +126,7 @@ def _run_once(
             **_session(kind, reports),
             **local,
             **os.environ,
+            **_home(reports),
             records.RECORDS_VARIABLE: recorded,
             **added_environment,
             REPORTS_VARIABLE: str(reports),
@@ -161,6 +163,16 @@ def _run_once(
         output = Stream(printed, sys.stdout, *banners)
         job = _Job(process, messages, output, reports, beginning, watchers, lingering, listeners, written, patience)
         return job.finish(starts, elastic=ELASTIC_VARIABLE in added_environment, one_machine=one_machine)
+
+
+def _home(folder: Path) -> dict[str, str]:
+    """Return a HOME where there is none, as the system's users have it, or else `folder`: Open MPI needs one."""
+    if os.environ.get("HOME"):
+        return {}
+    try:
+        return {"HOME": pwd.getpwuid(os.getuid()).pw_dir or str(folder)}
+    except KeyError:
+        return {"HOME": str(folder)}
 
 
 def _session(kind: Kind, folder: Path) -> dict[str, str]:

