@@ -86,6 +86,7 @@ __all__ = [*_HOMES, *_PACKAGES]
 
 
 _companions.check()
+_companions.warn_of_llvmlite()
 _import_module("collectives.failure").install()
 if "SPMD_PROFILE" in _environ:
     _import_module("spmd.runtime.profiling").begin_as_environment_says()

@@ -20,6 +20,7 @@ from spmd.compiler.pipeline.options import default_backends
 from spmd.runtime import thread_share
 from spmd.runtime.world import ranks, under_mpi
 from spmd.support import machine
+from spmd.support.companions import llvmlite_fault
 from spmd.support.compiled_cache import Usage, user_cache
 
 HELP = "versions, MPI library, threads, what is installed; of a program's file, what it holds"
@@ -53,6 +54,8 @@ def run(args: argparse.Namespace) -> int:
         return _clear_cache()
     rows = [("Python", f"{platform.python_version()} ({sys.executable})"), ("system", platform.platform())]
     rows += [(name, _version(name)) for name in DISTRIBUTIONS]
+    if (fault := llvmlite_fault()) is not None:
+        rows.append(("to mend", fault))
     rows += [("MPI library", _mpi_library()), ("MPI launcher", _launcher())]
     rows += [("physical cores", str(machine.usable_cores())), ("BLAS", _blas()), ("threads", _threads())]
     rows += [("back ends", _backends()), ("cache", _cache())]
