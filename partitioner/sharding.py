@@ -235,3 +235,17 @@ def unshard_stacked(blocks: Array, layout: ShardedType) -> Array:
     if layout.sharding is None or layout.sharding.is_replicated:
         return np.asarray(blocks[0])
     return join_blocks(list(blocks[: layout.sharding.mesh.size]), layout)
+
+
+def without_padding(blocks: Array, layout: ShardedType) -> Array:
+    """The blocks of all processes, along their leading axis, with zeros where no element of the whole array lies."""
+    if layout.sharding is None or not isinstance(layout.type, TensorType):
+        return blocks
+    sizes = enumerate(layout.type.static_shape)
+    if not any(layout.sharding.is_padded(dimension, size) for dimension, size in sizes):
+        return blocks
+    kept = np.zeros((max(len(blocks), layout.sharding.mesh.size), *blocks.shape[1:]), blocks.dtype)
+    for rank in range(len(kept)):
+        inside = tuple(slice(0, part.stop - part.start) for part in layout.index(rank))
+        kept[rank][inside] = blocks[rank % len(blocks)][inside]
+    return kept

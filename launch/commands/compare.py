@@ -13,8 +13,9 @@ HELP = "run two programs, or one in two ways, and name the first value at which 
 
 DESCRIPTION = """\
 Runs both on the same inputs. Status 0: their results agree, up to rounding; 1: they part, and what is printed is the
-first value, by op, source line and process, whose op is given what agrees. Of a program with shardings and one of a
-single process, the first is partitioned. One program is compared under --with's two ways of running it.
+first value, by op, source line and process, whose op is given what agrees. A program, the same with shardings, and
+what spmd partition makes of it are compared in any two of these forms: how arrays are cut is found out where it is not
+written. One program is compared under --with's two ways of running it.
 """
 
 #: Ways of running a program that need JAX, by the name of what gives them in spmd.jax.peers.

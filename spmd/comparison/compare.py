@@ -4,25 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
 
 from collectives.grid import ProcessGrid
-from partitioner.sharding import shard_stacked, unshard_stacked
+from partitioner.sharding import shard_stacked, without_padding
+from spmd.analysis.collectives import COMMUNICATING
 from spmd.analysis.grid import grid_of
 from spmd.analysis.shardings import is_sharded
 from spmd.comparison.distance import ROUNDING, farthest
 from spmd.comparison.exact import Exactness, exactness
 from spmd.comparison.search import Difference, Search
-from spmd.comparison.sides import Peer, Side
+from spmd.comparison.sides import Peer, ShardedSide, Side
 from spmd.errors import UsageError
 from spmd.io import arguments
-from spmd.ir import Module
+from spmd.ir import Module, Op
 from spmd.support.arrays import Array
 from spmd.support.usage import check_function, check_grid, check_module
 
+if TYPE_CHECKING:
+    from partitioner import Partitioned
+
 #: Module, or module and what computes it: names of back ends, or a peer.
 Program = Module | tuple[Module, str | Sequence[str] | Peer]
+_Inputs = Sequence[Array] | Sequence[Sequence[Array]] | None
 
 
 @dataclass(frozen=True)
@@ -57,7 +63,7 @@ class Comparison:
 def compare(
     a: Program,
     b: Program | None = None,
-    inputs: Sequence[Array] | Sequence[Sequence[Array]] | None = None,
+    inputs: _Inputs = None,
     grid: ProcessGrid | None = None,
     function: str = "main",
     *,
@@ -68,10 +74,12 @@ def compare(
     """Runs two programs on the same inputs, and finds the first value at which they part.
 
     `a` and `b` are modules, or pairs of a module and what computes it: a back end's name, several, or a function of a
-    module and arrays (a peer). Without `b`, `a` runs under "llvm" and under "numpy". Of a program with shardings and
-    one of a single process, the first is partitioned. `inputs` are arrays of the arguments: whole ones of a program
-    with shardings, else, on several processes, a sequence of arrays a process; made from `seed` where they are not
-    given. Values part where they differ by more than `tolerance` units in the last place of the array's largest
+    module and arrays (a peer). Without `b`, `a` runs under "llvm" and under "numpy". A program with shardings is
+    partitioned; beside one of the same whole arrays, with other shardings or with none, whole values are compared. A
+    program of one of several processes may stand beside the whole one: where none says how arrays are cut, a layout is
+    found under which they agree, or which is nearest. `inputs` are arrays of the arguments: whole ones where a side
+    takes such, else, on several processes, a sequence of arrays a process; made from `seed` where they are not given.
+    Values part where they differ by more than `tolerance` units in the last place of the array's largest
     element; integers and booleans by anything.
 
     Where results part, values inside are compared that correspond to each other, and the first is found whose ops are
@@ -83,28 +91,129 @@ def compare(
     """
     check_grid(grid, "spmd.compare")
     check_function(function, "spmd.compare")
-    left, right = _sides(a, b, grid, function)
+    left, right = _sides(a, b, inputs, grid, function, seed, tolerance)
     ours, theirs = _inputs(left, right, inputs, seed)
     found = _compare(left, right, ours, theirs, tolerance)
     return replace(found, exact=exactness(left, right, ours, theirs)) if exact else found
 
 
-def _sides(a: Program, b: Program | None, grid: ProcessGrid | None, function: str) -> tuple[Side, Side]:
+@dataclass(frozen=True)
+class _Given:
+    """A program that is compared, as it was given."""
+
+    name: str
+    module: Module
+    function: str
+    way: tuple[str, ...] | Peer
+    declared: ProcessGrid
+
+    @classmethod
+    def of(cls, name: str, module: Module, function: str, way: tuple[str, ...] | Peer) -> _Given:
+        declared = grid_of(module)
+        if declared.size == 1 and is_sharded(module):
+            declared = grid_of(_partitioned(module, None, function).module)
+        return cls(name, module, function, way, declared)
+
+    @property
+    def is_sharded(self) -> bool:
+        """Whether it says how arrays lie over processes."""
+        return is_sharded(self.module)
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether it is a program of a single process, by what it declares and what it does."""
+        return self.declared.size == 1 and not self.is_sharded and not any(map(_is_of_processes, self.module.walk()))
+
+    def side(self, grid: ProcessGrid) -> Side:
+        """Return the side of one process of `grid`; one with shardings is partitioned."""
+        if callable(self.way) and grid.size > 1:
+            raise UsageError(f"a peer runs programs of one process, not on a {grid} process grid")
+        if not self.is_sharded:
+            return Side.of(self.name, self.module, self.function, grid, self.way)
+        split = _partitioned(self.module, grid, self.function)
+        side = Side.of(self.name, split.module, self.function, grid, self.way)
+        return replace(side, layout=split, whole=self.module)
+
+    def whole_side(self, grid: ProcessGrid) -> Side:
+        """Return the side that takes and gives whole arrays, on one process or partitioned over `grid`."""
+        if not self.is_sharded:
+            return Side.of(self.name, self.module, self.function, ProcessGrid(1, 1), self.way)
+        return ShardedSide.of(self.name, self.module, self.function, grid, self.way)
+
+
+def _partitioned(module: Module, grid: ProcessGrid | None, function: str) -> Partitioned:
+    import partitioner  # loaded late: most programs have no shardings
+
+    return partitioner.partition(module, grid, function)
+
+
+def _is_of_processes(op: Op) -> bool:
+    return op.name in COMMUNICATING or op.name in ("stablehlo.partition_id", "stablehlo.replica_id")
+
+
+def _sides(
+    a: Program, b: Program | None, inputs: _Inputs, grid: ProcessGrid | None, function: str, seed: int, tolerance: float
+) -> tuple[Side, Side]:
+    """Return both sides in forms that take the same arguments: of one process both, or of whole arrays both."""
     first, ways = _program(a)
     second, other_ways = (first, ("numpy",)) if b is None else _program(b)
     if b is None and isinstance(a, Module):
         ways = ("llvm", "numpy")
-    grids = grid_of(first), grid_of(second)
-    grid = grid or max(grids, key=lambda each: each.size)
-    sides = [
-        _side(name, module, function, grid, given)
-        for name, module, given in (("left", first, ways), ("right", second, other_ways))
-    ]
-    types = [_whole_types(side) for side in sides]
-    if types[0] != types[1] and sides[0].function.type.inputs != sides[1].function.type.inputs:
-        shown = [f"@{function}({', '.join(map(str, each))})" for each in types]
-        raise UsageError(f"the programs take different arguments: {shown[0]} and {shown[1]}")
-    return sides[0], sides[1]
+    left, right = _Given.of("left", first, function, ways), _Given.of("right", second, function, other_ways)
+    grid = grid or max(left.declared, right.declared, key=lambda each: each.size)
+    if left.is_sharded and right.is_sharded:
+        sides = left.side(grid), right.side(grid)
+        same = sides[0].layout == sides[1].layout and sides[0].function.type == sides[1].function.type
+        return sides if same else _alike(left.whole_side(grid), right.whole_side(grid))
+    if left.is_sharded or right.is_sharded:
+        if left.is_alone or right.is_alone:
+            whole = left.whole_side(grid), right.whole_side(grid)
+            if whole[0].function.type.inputs == whole[1].function.type.inputs:
+                return whole
+        plain = left if left.is_sharded else right
+    elif left.is_alone != right.is_alone and grid.size > 1 and not _are_per_process(inputs, grid.size):
+        plain = left if left.is_alone else right
+    else:
+        return _alike(left.side(grid), right.side(grid))
+    other = right if plain is left else left
+    local = other.side(grid)
+    split = plain.side(grid) if plain.is_sharded else None
+    if split is None or split.function.type.inputs != local.function.type.inputs:
+        split = _in_blocks(plain, local, inputs, seed, tolerance)
+    return _alike(split, local) if plain is left else _alike(local, split)
+
+
+def _in_blocks(plain: _Given, local: Side, inputs: _Inputs, seed: int, tolerance: float) -> Side:
+    """Return the side of `plain`, which has whole arrays, partitioned as `local`, a program of one process, is."""
+    from spmd.comparison import layouts  # loaded late: it partitions
+
+    grid = local.grid
+    whole = plain.whole_side(grid)
+    blocks = local.function.type.inputs
+    if not layouts.are_blocks(whole.function.type.inputs, blocks, grid.size):
+        _refuse(whole, local)
+    made = inputs or arguments.make(plain.module, plain.function, seed)
+    arrays = [np.asarray(array)[None] for array in made]
+
+    def partition(module: Module) -> Side:
+        return replace(plain, module=module).side(grid)
+
+    laid = layouts.laid_out(whole, local, arrays, tolerance, partition)
+    if laid is None:
+        _refuse(whole, local)
+    return partition(laid)
+
+
+def _alike(left: Side, right: Side) -> tuple[Side, Side]:
+    """Return the two sides. UsageError where they take different arguments."""
+    if left.function.type.inputs != right.function.type.inputs:
+        _refuse(left, right)
+    return left, right
+
+
+def _refuse(left: Side, right: Side) -> NoReturn:
+    shown = [f"@{each.function.symbol}({', '.join(map(str, _whole_types(each)))})" for each in (left, right)]
+    raise UsageError(f"the programs take different arguments: {shown[0]} and {shown[1]}")
 
 
 def _whole_types(side: Side) -> tuple[object, ...]:
@@ -121,62 +230,59 @@ def _program(given: Program) -> tuple[Module, tuple[str, ...] | Peer]:
     return given, ("llvm", "numpy")
 
 
-def _side(name: str, module: Module, function: str, grid: ProcessGrid, way: tuple[str, ...] | Peer) -> Side:
-    if callable(way) and grid.size > 1:
-        raise UsageError(f"a peer runs programs of one process, not on a {grid} process grid")
-    if not is_sharded(module):
-        return Side.of(name, module, function, grid, way)
-    import partitioner  # loaded late: most programs have no shardings
-
-    split = partitioner.partition(module, grid, function)
-    return replace(Side.of(name, split.module, function, grid, way), layout=split, whole=module)
+def _are_per_process(inputs: _Inputs, size: int) -> bool:
+    """Whether `inputs` are arrays for each of several processes."""
+    given = list(inputs or ())
+    return size > 1 and len(given) == size and all(isinstance(each, (list, tuple)) for each in given)
 
 
-def _inputs(
-    left: Side, right: Side, inputs: Sequence[Array] | Sequence[Sequence[Array]] | None, seed: int
-) -> tuple[list[Array], list[Array]]:
+def _inputs(left: Side, right: Side, inputs: _Inputs, seed: int) -> tuple[list[Array], list[Array]]:
     """Arrays of each side's arguments with a leading axis of processes."""
-    size = left.grid.size
-    layouts = left.layout or right.layout, right.layout or left.layout
-    given = None if inputs is None else list(inputs)
-    per_process = given and size > 1 and len(given) == size and all(isinstance(each, (list, tuple)) for each in given)
-    if layouts[0] is not None and layouts[1] is not None and not per_process:
-        of = right if left.whole is None else left
+    size, symbol = max(left.grid.size, right.grid.size), left.function.symbol
+    per_process = _are_per_process(inputs, size)
+    of = next((side for side in (left, right) if side.layout is not None), None)
+    if of is not None and of.layout is not None and not per_process:
         assert of.whole is not None
-        whole = [np.asarray(array) for array in given or arguments.make(of.whole, of.function.symbol, seed)]
-        ours, theirs = (
-            [shard_stacked(array, each, size) for array, each in zip(whole, layout.in_shardings, strict=True)]
-            for layout in layouts
-            if layout is not None
-        )
-        return ours, theirs
-    symbol = left.function.symbol
-    if given is None:
-        given = [arguments.make(left.module, symbol, seed + rank) for rank in range(size)]
-    elif not per_process:
-        return [np.asarray(array)[None] for array in given], [np.asarray(array)[None] for array in given]
-    stacked = [np.stack([np.asarray(array) for array in column]) for column in zip(*given, strict=True)]
+        whole = _arrays(inputs, of.whole, symbol, seed)
+        cut = [shard_stacked(array, each, size) for array, each in zip(whole, of.layout.in_shardings, strict=True)]
+        return cut, cut
+    if isinstance(left, ShardedSide) or isinstance(right, ShardedSide):
+        if per_process:
+            raise UsageError("these programs take whole arrays, and not those of each process")
+        stacked = [array[None] for array in _arrays(inputs, left.module, symbol, seed)]
+        return stacked, stacked
+    if inputs is not None and not per_process:
+        stacked = [np.asarray(array)[None] for array in inputs]
+        return stacked, stacked
+    rows = inputs or [arguments.make(left.module, symbol, seed + rank) for rank in range(size)]
+    stacked = [np.stack([np.asarray(array) for array in column]) for column in zip(*rows, strict=True)]
     return stacked, stacked
 
 
+def _arrays(inputs: _Inputs, module: Module, function: str, seed: int) -> list[Array]:
+    """Whole arrays of the arguments: those given, else made of `seed`."""
+    return [np.asarray(array) for array in (inputs or arguments.make(module, function, seed))]
+
+
 def _compare(left: Side, right: Side, inputs: Sequence[Array], beside: Sequence[Array], tolerance: float) -> Comparison:
-    pairs = list(zip(left.run(inputs), right.run(beside), strict=True))
-    apart = None not in (left.layout, right.layout) and left.layout != right.layout
-    if apart:  # in two layouts, it is whole results that are the same
-        pairs = [(_whole(left, at, x), _whole(right, at, y)) for at, (x, y) in enumerate(pairs)]
+    pairs = list(zip(_results(left, right, inputs), _results(right, left, beside), strict=True))
     found = [farthest(ours, theirs) for ours, theirs in pairs]
     worst = max((each[1].relative for each in found if each is not None), default=0.0)
     parting = [each for each in found if each is not None and each[1].relative > tolerance]
     if not parting:
         return Comparison(None, len(pairs), len(pairs), worst)
     search = Search(tolerance)
-    first = None if apart else search.within(left, right, inputs, beside)
+    first = search.within(left, right, inputs, beside)
     if first is None:
         process, far = parting[0]
         first = Difference(None, None, process, far)
     return Comparison(first, search.compared, search.observed, worst)
 
 
-def _whole(side: Side, index: int, blocks: Array) -> Array:
-    assert side.layout is not None
-    return unshard_stacked(blocks, side.layout.out_shardings[index])[None]
+def _results(side: Side, other: Side, inputs: Sequence[Array]) -> list[Array]:
+    """What a side gives; blocks, whose layout is that of either side, without what pads them."""
+    layout = side.layout or other.layout
+    results = side.run(inputs)
+    if layout is None:
+        return results
+    return [without_padding(blocks, each) for blocks, each in zip(results, layout.out_shardings, strict=True)]

@@ -15,7 +15,7 @@ def corresponding(left: Block, right: Block) -> list[tuple[Op, Op]]:
     where as many are left on both sides. What stands on one side alone corresponds to nothing.
     """
     ours, theirs = left.ops[:-1], right.ops[:-1]
-    keys = [_key(op) for op in ours], [_key(op) for op in theirs]
+    keys = [key_of(op) for op in ours], [key_of(op) for op in theirs]
     start, end = _common_ends(*keys)
     pairs = list(zip(ours[:start], theirs[:start], strict=True))
     middle = ours[start : len(ours) - end], theirs[start : len(theirs) - end]
@@ -42,7 +42,8 @@ def _aligned(ours: Sequence[Op], theirs: Sequence[Op], keys: Sequence[Sequence[H
     return pairs
 
 
-def _key(op: Op) -> Hashable:
+def key_of(op: Op) -> Hashable:
+    """Return what two ops have in common that compute the same of the same types."""
     attributes = repr(sorted((name, repr(value)) for name, value in op.attributes.items()))
-    regions = tuple(tuple(_key(inner) for inner in block.ops) for region in op.regions for block in region.blocks)
+    regions = tuple(tuple(key_of(inner) for inner in block.ops) for region in op.regions for block in region.blocks)
     return (op.name, tuple(map(str, op.operand_types)), tuple(map(str, op.result_types)), attributes, regions)

@@ -110,7 +110,7 @@ def _same_residues(left: Side, right: Side, inputs: Sequence[Array], beside: Seq
 
 def _run(side: Side, rewriter: Rewriter, inputs: Sequence[Array], numbers: object) -> list[Array]:
     """What a side gives in other numbers; `numbers` makes them of its floats."""
-    function = function_of(rewriter.block(side.function.body, {}))
+    function = side.entry(rewriter.block(side.function.body, {}))
     types = [argument.type for argument in side.function.body.arguments]
     arrays = [numbers(array) if is_float(type) else array for array, type in zip(inputs, types, strict=True)]  # type: ignore[operator]
     return replace(side, function=function).run(arrays)

@@ -9,7 +9,7 @@ from typing import Protocol
 import numpy as np
 
 from collectives.grid import ProcessGrid
-from partitioner.sharding import ShardedType
+from partitioner.sharding import ShardedType, shard_stacked, unshard_stacked
 from spmd.compiler.pipeline.prepare import find_function
 from spmd.compiler.transforms.inline import inline
 from spmd.compiler.transforms.simplify import remove_dead
@@ -64,7 +64,7 @@ class Side:
 
         `inputs` have that axis, too, of size 1 where all processes are given the same.
         """
-        module = self._returning(values) if values else self._returning(self.function.body.terminator.operands)
+        module = self._returning(values or self.function.body.terminator.operands)
         if self.grid.size == 1:
             arrays = [array[0] for array in inputs]
             if self.peer is not None:
@@ -94,7 +94,52 @@ class Side:
         remove_dead(body)
         kept = [op for op in self.module.body.ops if op.name != "func.func"]
         others = [function for function in self.module.functions if function.symbol != "main"]
-        return self.module.with_ops([*kept, *others, function_of(body)])
+        return self.module.with_ops([*kept, *others, self.entry(body)])
+
+    def entry(self, body: Block) -> Function:
+        """Return the function `main` of this body, which takes what the side's function takes."""
+        return function_of(body)
+
+
+@dataclass(frozen=True)
+class ShardedSide(Side):
+    """A program with shardings, which takes and gives whole arrays: a leading axis of size 1.
+
+    Each time it runs, what is to be given is partitioned: its inner values are whole, too. `original` is the function
+    as it was at first, of which results are those of the program as it stands, with its calls.
+    """
+
+    original: Function | None = None
+
+    @classmethod
+    def of(cls, name: str, module: Module, function: str, grid: ProcessGrid, way: tuple[str, ...] | Peer) -> Side:
+        side = super().of(name, module, function, grid, way)
+        return replace(side, original=side.function)
+
+    def run(self, inputs: Sequence[Array], values: Sequence[Value] = ()) -> list[Array]:
+        import partitioner  # loaded late: most programs have no shardings
+
+        module, symbol = self.module, self.function.symbol
+        if values or self.function is not self.original:
+            module, symbol = self._returning(values or self.function.body.terminator.operands), "main"
+        split = partitioner.partition(module, self.grid, symbol)
+        simulation = simulate(split.module, self.grid, split.function, backends=self.backends, reproducible=True)
+        size = self.grid.size
+        cut = [shard_stacked(array[0], each, size) for array, each in zip(inputs, split.in_shardings, strict=True)]
+        results = simulation(*cut)
+        return [unshard_stacked(x, each)[None] for x, each in zip(results, split.out_shardings, strict=True)]
+
+    def entry(self, body: Block) -> Function:
+        """Return the function `main` of this body, with the layouts of the side's arguments, and of as many results."""
+        function, kept = function_of(body), self.function.attributes
+        attributes = dict(function.attributes)
+        for name, count, same in (
+            ("arg_attrs", len(function.type.inputs), len(self.function.type.inputs)),
+            ("res_attrs", len(function.type.results), len(self.function.type.results)),
+        ):
+            if kept.get(name) and count == same:
+                attributes[name] = kept[name]
+        return function.with_body(body, attributes)
 
 
 def function_of(body: Block) -> Function:

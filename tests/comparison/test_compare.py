@@ -1,7 +1,10 @@
 """Two programs are compared value by value: what parts is named by op and line, and what only rounds passes."""
 
+import itertools
 import re
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -191,3 +194,104 @@ def test_whole_inputs_are_cut(split: str) -> None:
     shapes = ((8, 16), (16, 4), (6, 8))
     inputs = [np.linspace(-1, 1, a * b, dtype=np.float32).reshape(a, b) for a, b in shapes]
     assert spmd.compare(spmd.parse(MODEL), spmd.parse(split), inputs, GRID).equal
+
+
+#: MODEL without a word of shardings: the program of one process.
+PLAIN = re.sub(r" \{sdy.sharding = [^\n]*?>\}", "", MODEL.replace("\nsdy.mesh", "\n//"))
+#: A product of sizes that no mesh divides, over other meshes.
+PRODUCT = """
+func.func @main(%x: tensor<9x18xf32>{}, %w: tensor<18x33xf32>{}, %v: tensor<33x18xf32>{}) -> tensor<9x18xf32> {{
+  %h = stablehlo.dot_general %x, %w, contracting_dims = [1] x [0]
+    : (tensor<9x18xf32>, tensor<18x33xf32>) -> tensor<9x33xf32>
+  %y = stablehlo.dot_general %h, %v, contracting_dims = [1] x [0]
+    : (tensor<9x33xf32>, tensor<33x18xf32>) -> tensor<9x18xf32>
+  return %y : tensor<9x18xf32>
+}}
+"""
+LAYOUTS = [
+    ('"data"=2, "model"=4', '[{"data"}, {}]', '[{}, {"model"}]', '[{"model"}, {}]'),
+    ('"data"=2, "model"=3', '[{"data"}, {"model"}]', "[{}, {}]", '[{}, {"data"}]'),
+    ('"x"=5', '[{"x"}, {}]', "[{}, {}]", "[{}, {}]"),
+    ('"x"=2, "y"=2, "z"=2', '[{"z", "x"}, {}]', '[{}, {"y"}]', '[{"y"}, {"x"}]'),
+    ('"x"=6', "[{}, {}]", '[{}, {"x":(1)2}]', '[{"x":(2)3}, {}]'),
+    ('"x"=3', "[{}, {}]", "[{}, {}]", "[{}, {}]"),
+]
+
+
+def sharded(mesh: str, *specs: str) -> str:
+    shardings = [f" {{sdy.sharding = #sdy.sharding<@mesh, {spec}>}}" for spec in specs]
+    return f"sdy.mesh @mesh = <[{mesh}]>" + PRODUCT.format(*shardings)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS, ids=str)
+def test_every_two_forms_of_a_program_agree(layout: tuple[str, ...]) -> None:
+    """Whole on one process, with shardings, and partitioned, whose text does not say how arrays are cut."""
+    laid = sharded(*layout)
+    texts = PRODUCT.format("", "", ""), laid, str(partitioner.partition(spmd.parse(laid)).module)
+    for left, right in itertools.permutations(texts, 2):
+        assert spmd.compare(spmd.parse(left), spmd.parse(right)).equal
+
+
+@pytest.mark.parametrize("layout", LAYOUTS[:3], ids=str)
+def test_a_wrong_form_parts_where_it_is_wrong(layout: tuple[str, ...]) -> None:
+    laid = sharded(*layout)
+    plain = PRODUCT.format("", "", "")
+    wrong = laid.replace("  return %y", "  %z = stablehlo.negate %y : tensor<9x18xf32>\n  return %z")
+    also = plain.replace("  return %y", "  %z = stablehlo.abs %y : tensor<9x18xf32>\n  return %z")
+    found = spmd.compare(spmd.parse(wrong, "wrong.mlir"), spmd.parse(also, "also.mlir"))
+    assert found.first is not None and found.first.left is not None and found.first.right is not None
+    assert (found.first.left.name, found.first.right.name) == ("stablehlo.negate", "stablehlo.abs")
+    split = str(partitioner.partition(spmd.parse(wrong)).module).replace("stablehlo.negate", "stablehlo.abs")
+    where = next(number for number, line in enumerate(split.split("\n"), 1) if "stablehlo.abs" in line)
+    for sides in ((wrong, split), (also.replace("stablehlo.abs", "stablehlo.negate"), split)):
+        found = spmd.compare(*(spmd.parse(side, name) for side, name in zip(sides, ("a", "b"), strict=True)))
+        assert found.first is not None and found.first.right is not None
+        assert (found.first.right.name, found.first.right.location.line) == ("stablehlo.abs", where)
+
+
+def test_mutations_of_a_partitioned_program_beside_the_whole_one(split: str) -> None:
+    assert spmd.compare(spmd.parse(PLAIN), spmd.parse(split), grid=GRID).equal
+    for number in lines_of(split):
+        found = spmd.compare(spmd.parse(mutated(split, number)), spmd.parse(PLAIN), grid=GRID, seed=1)
+        assert found.first is not None and found.first.left is not None, split.split("\n")[number - 1]
+        assert found.first.left.location.line == number
+
+
+def test_what_the_partitioner_does_wrong_is_found_in_the_whole_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The op whose inner value differs, partitioned, from what one process computes."""
+    right = partitioner.partition
+
+    def wrong(*given: Any, **how: Any) -> Any:
+        split = right(*given, **how)
+        return replace(split, module=spmd.parse(str(split.module).replace("stablehlo.sine", "stablehlo.cosine")))
+
+    monkeypatch.setattr(partitioner, "partition", wrong)
+    found = spmd.compare(spmd.parse(MODEL), spmd.parse(PLAIN), grid=GRID)
+    assert found.first is not None and found.first.left is not None
+    assert found.first.left.name == "stablehlo.sine"
+
+
+def test_what_pads_blocks_is_not_compared() -> None:
+    """Of the last block of nine rows in two, one row is of no array."""
+    laid = (
+        'sdy.mesh @mesh = <["x"=2]>'
+        + """
+func.func @main(%x: tensor<9xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"x"}]>}) -> tensor<9xf32> {
+  %y = stablehlo.add %x, %x : tensor<9xf32>
+  return %y : tensor<9xf32>
+}"""
+    )
+    block = """module attributes {mhlo.num_partitions = 2 : i32} {
+func.func @main(%x: tensor<5xf32>) -> tensor<5xf32> {
+  %one = stablehlo.constant dense<[0.0, 0.0, 0.0, 0.0, 1.0]> : tensor<5xf32>
+  %p = stablehlo.partition_id : tensor<ui32>
+  %f = stablehlo.convert %p : (tensor<ui32>) -> tensor<f32>
+  %b = stablehlo.broadcast_in_dim %f, dims = [] : (tensor<f32>) -> tensor<5xf32>
+  %m = stablehlo.multiply %b, %one : tensor<5xf32>
+  %d = stablehlo.add %x, %x : tensor<5xf32>
+  %y = stablehlo.add %d, %m : tensor<5xf32>
+  return %y : tensor<5xf32>
+}}"""
+    assert spmd.compare(spmd.parse(laid), spmd.parse(block)).equal
+    wrong = block.replace("0.0, 1.0]", "1.0, 0.0]")
+    assert not spmd.compare(spmd.parse(laid), spmd.parse(wrong))

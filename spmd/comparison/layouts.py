@@ -1,0 +1,210 @@
+"""How a program of one process of many is cut of a whole one, where neither says it.
+
+What `spmd partition` prints, and what is written by hand, has the types of blocks alone. Dimensions that are shorter
+than the whole program's are cut; along which parts of the processes is found by trying: under the right layout the
+results agree. Where they agree under none, the layout is that whose partitioned program is most like the one given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from itertools import pairwise, permutations, product
+from math import prod
+
+import numpy as np
+
+from partitioner.annotate import with_shardings
+from partitioner.mesh import DeviceMesh, SubAxis
+from partitioner.sharding import ShardedType, Sharding, shard_stacked, unshard_stacked, without_padding
+from spmd.comparison.correspondence import key_of
+from spmd.comparison.distance import farthest
+from spmd.comparison.sides import Side
+from spmd.ir import Module
+from spmd.runtime.simulation import simulate
+from spmd.support.arrays import Array
+from spmd.types import TensorType, Type
+
+#: Layouts of all arguments that are run, and those whose programs are made to see which is most like the one given.
+_MOST_RUN, _MOST_MADE = 512, 12
+#: How near elements are that may be the same, relative to their size.
+_NEAR = 1e-2
+#: Axes that are tried in any order.
+_MOST_AXES = 4
+
+
+@dataclass(frozen=True)
+class _Found:
+    """A layout of arguments and results, by how much the results then differ, and the share of elements that do."""
+
+    mesh: DeviceMesh
+    arguments: Sequence[ShardedType]
+    results: Sequence[ShardedType]
+    distance: float
+    share: float
+
+
+def are_blocks(whole: Sequence[Type], local: Sequence[Type], processes: int) -> bool:
+    """Whether values of the types `local` may be blocks, on so many processes, of values of the types `whole`."""
+    return len(whole) == len(local) and all(
+        any(next(_layouts(one, other, mesh), None) is not None for mesh in _meshes(processes))
+        for one, other in zip(whole, local, strict=True)
+    )
+
+
+def laid_out(
+    whole: Side,
+    local: Side,
+    inputs: Sequence[Array],
+    tolerance: float,
+    partition: Callable[[Module], Side],
+) -> Module | None:
+    """Return the program of `whole` with the layout, over the processes of `local`, of which `local` is the program.
+
+    None where no layout of all its arguments and results has such blocks.
+
+    `whole` takes and gives whole arrays, `inputs` with a leading axis of size 1; results agree up to `tolerance`.
+    `partition` makes a side of the programs that are tried.
+    """
+    wanted = [array[0] for array in whole.run(inputs)]
+    found: list[_Found] = []
+    for each in _trials(whole, local, inputs, wanted):
+        if each.distance <= tolerance:
+            return _annotated(whole, each)
+        found.append(each)
+    if not found:
+        return None
+    nearest = sorted(range(len(found)), key=lambda number: found[number].share)[:_MOST_MADE]
+    made = [found[number] for number in dict.fromkeys([*nearest, *range(min(len(found), _MOST_MADE))])]
+    return _annotated(whole, max(made, key=lambda each: _likeness(partition(_annotated(whole, each)), local)))
+
+
+def _trials(whole: Side, local: Side, inputs: Sequence[Array], wanted: Sequence[Array]) -> Iterator[_Found]:
+    """Runs `local` under layout after layout of its arguments, each with the results' layouts that fit best."""
+    size = local.grid.size
+    run = simulate(local.module, local.grid, local.function.symbol, backends=local.backends, reproducible=True)
+    types = whole.function.type, local.function.type
+    tried: set[Hashable] = set()
+    for mesh in _meshes(size):
+        arguments = [list(_layouts(*pair, mesh)) for pair in zip(types[0].inputs, types[1].inputs, strict=True)]
+        results = [list(_layouts(*pair, mesh)) for pair in zip(types[0].results, types[1].results, strict=True)]
+        if not all((*arguments, *results)):
+            continue
+        for chosen in _nearest_first(arguments):
+            key = tuple(_places(each) for each in (*chosen, *(each for layouts in results for each in layouts)))
+            if key in tried:
+                continue
+            if len(tried) == _MOST_RUN:
+                return
+            tried.add(key)
+            cut = [shard_stacked(array[0], each, size) for array, each in zip(inputs, chosen, strict=True)]
+            given = run(*(np.broadcast_to(array, (size, *array.shape[1:])) for array in cut))
+            judged = [
+                min(((_apart(blocks, each, array), each) for each in layouts), key=lambda pair: pair[0])
+                for blocks, layouts, array in zip(given, results, wanted, strict=True)
+            ]
+            worst = max((apart for (apart, _), _ in judged), default=0.0)
+            share = sum(share for (_, share), _ in judged)
+            yield _Found(mesh, chosen, [each for _, each in judged], worst, share)
+
+
+def _places(layout: ShardedType) -> Hashable:
+    """Which block of each dimension each process holds."""
+    if layout.sharding is None:
+        return None
+    return tuple(tuple(layout.sharding.mesh.block_index(run).tolist()) for run in layout.sharding.dimensions if run)
+
+
+def _apart(blocks: Array, layout: ShardedType, wanted: Array) -> tuple[float, float]:
+    """How far what blocks are a layout of is from what is wanted, and the share of elements that are."""
+    whole = unshard_stacked(blocks, layout)
+    pairs = (whole[None], wanted[None]), (shard_stacked(whole, layout, len(blocks)), without_padding(blocks, layout))
+    found = [far for far in (farthest(*pair) for pair in pairs) if far is not None]
+    return max((far[1].relative for far in found), default=0.0), sum(_share_apart(*pair) for pair in pairs)
+
+
+def _share_apart(ours: Array, theirs: Array) -> float:
+    """The share of elements that are not nearly the same."""
+    wide = np.complex128 if ours.dtype.kind == "c" else np.float64
+    with np.errstate(all="ignore"):
+        near = np.isclose(ours.astype(wide), theirs.astype(wide), rtol=_NEAR, atol=0.0, equal_nan=True)
+    return float(1 - near.mean()) if near.size else 0.0
+
+
+def _meshes(size: int) -> Iterator[DeviceMesh]:
+    """The meshes that so many processes may be, in order of rank: those of few axes first."""
+    for sizes in sorted(_factored(size), key=len):
+        yield DeviceMesh(tuple(SubAxis(f"axis_{place}", 1, each, each) for place, each in enumerate(sizes)))
+
+
+def _factored(size: int) -> Iterator[tuple[int, ...]]:
+    """The ways to write a number as a product of numbers above 1, in any order."""
+    if size == 1:
+        yield ()
+    for first in range(2, size + 1):
+        if size % first == 0:
+            yield from ((first, *rest) for rest in _factored(size // first))
+
+
+def _layouts(whole: Type, local: Type, mesh: DeviceMesh) -> Iterator[ShardedType]:
+    """The layouts of a value of type `whole` whose blocks are of type `local`, runs of axes in their order first."""
+    if not isinstance(whole, TensorType) or not isinstance(local, TensorType):
+        if whole == local:
+            yield ShardedType(whole, None)
+        return
+    if (
+        whole.rank != local.rank
+        or not (whole.is_static and local.is_static)
+        or whole.with_shape(()) != local.with_shape(())
+    ):
+        return
+    axes = range(len(mesh.sub_axes))
+    if len(axes) <= _MOST_AXES:
+        runs = [run for count in range(len(axes) + 1) for run in permutations(axes, count)]
+    else:  # parts that lie beside one another alone
+        runs = [(), *(tuple(axes[first:stop]) for stop in range(1, len(axes) + 1) for first in range(stop))]
+    runs.sort(key=_unevenness)
+    choices = [
+        [run for run in runs if -(-size // mesh.count(run)) == block and (run == () or size != block)]
+        for size, block in zip(whole.static_shape, local.static_shape, strict=True)
+    ]
+    for dimensions in product(*choices):
+        if len(set(sum(dimensions, ()))) == sum(map(len, dimensions)):
+            yield ShardedType(whole, Sharding(mesh, dimensions))
+
+
+def _unevenness(run: Sequence[int]) -> tuple[int, int]:
+    """How far a run of axes is from neighbours in their order."""
+    return sum(abs(b - a - 1) for a, b in pairwise(run)), len(run)
+
+
+def _nearest_first(choices: Sequence[Sequence[ShardedType]]) -> Iterator[tuple[ShardedType, ...]]:
+    """One of each of `choices`, those of the first of each before the others; not all, where they are too many."""
+    most = max(map(len, choices), default=1)
+    while prod(min(len(each), most) for each in choices) > _MOST_RUN and most > 1:
+        most -= 1
+    places = product(*(range(min(len(each), most)) for each in choices))
+    for chosen in sorted(places, key=lambda each: (len(set(each)), sum(each))):
+        yield tuple(each[place] for each, place in zip(choices, chosen, strict=True))
+
+
+def _annotated(whole: Side, found: _Found) -> Module:
+    axes = found.mesh.sub_axes
+    names = {axis.name: axis.full_size for axis in axes}
+    specs = [
+        [
+            None
+            if each.sharding is None
+            else [tuple(axes[axis].name for axis in run) for run in each.sharding.dimensions]
+            for each in layouts
+        ]
+        for layouts in (found.arguments, found.results)
+    ]
+    return with_shardings(whole.module, names, *specs, whole.function.symbol)
+
+
+def _likeness(side: Side, other: Side) -> float:
+    """How much the ops of two programs have in common, 0 to 1."""
+    keys = [[key_of(op) for op in each.function.body.ops] for each in (side, other)]
+    return SequenceMatcher(None, *keys, autojunk=False).ratio()
