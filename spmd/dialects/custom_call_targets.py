@@ -17,7 +17,7 @@ from spmd.dialects.make import make_op
 from spmd.dialects.signatures import LETTERS, signature_fault
 from spmd.ir import AttributeValue, Op, Value
 from spmd.ir.attributes import ArrayAttr, DictAttr
-from spmd.types import I1, ElementType, TensorType, Type
+from spmd.types import I1, ElementType, TensorType, TupleType, Type
 
 #: Targets that give their operands back: hints on where values lie.
 HINTS = frozenset(
@@ -310,6 +310,37 @@ def _(operands: Sequence[Type], results: Sequence[Type], config: Mapping[str, ob
     return None if sound else f"the first {most} along {dimension}, got {_signature(operands, results)}"
 
 
+@_rule("TopK")
+def _(operands: Sequence[Type], results: Sequence[Type], config: Mapping[str, object]) -> str | None:
+    gives = results[0].types if len(results) == 1 and isinstance(results[0], TupleType) else results
+    sound = len(operands) == 1 and len(gives) == 2 and all(isinstance(type, TensorType) for type in (*operands, *gives))
+    if sound:
+        taken, values, places = (type for type in (*operands, *gives) if isinstance(type, TensorType))
+        sound = taken.rank == values.rank > 0 and compatible_shapes(values.shape, places.shape)
+    if sound:
+        size, most, element = taken.shape[-1], values.shape[-1], places.element_type
+        sound = compatible_types(values, TensorType((*taken.shape[:-1], most), taken.element_type))
+        sound &= None in (size, most) or most <= size  # type: ignore[operator]
+        sound &= isinstance(element, ElementType) and element.is_integer
+    text = "it is an array -> the first of its last dimension in order, and their places"
+    return None if sound else f"{text}, got {_signature(operands, results)}"
+
+
 def is_declared(target: str) -> bool:
     """Whether it is known what calls of `target` take and give."""
     return target in _RULES
+
+
+#: What the targets of libraries begin with that XLA's optimizations call on GPUs and processors.
+_OF_OPTIMIZATIONS = ("__cu", "__gpu$", "__triton", "__onednn$", "__oneDNN", "__fmha", "fusion_")
+
+
+def unknown_target(name: str) -> str:
+    """Why a call of `name` does not run, and what to do."""
+    text = f"no custom call target named {name!r}; spmd.register_custom_call({name!r}, function) makes it known"
+    if name.startswith(_OF_OPTIMIZATIONS):
+        text += (
+            ". XLA's optimizations wrote it in place of an op: the program before these, *before_optimizations.txt of "
+            "XLA_FLAGS=--xla_dump_to=FOLDER, or what JAX lowers, has the op"
+        )
+    return text

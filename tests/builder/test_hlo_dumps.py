@@ -304,3 +304,116 @@ ENTRY e {{
 """
     size, total = spmd.compile(spmd.parse(text))(np.float32(np.arange(6)), np.int32(3))
     assert (size, total) == (3, 15)
+
+
+CALLED = """HloModule m
+
+work {
+  p = f32[2,3,4] parameter(0)
+  q = f32[2,3,4] parameter(1)
+  ROOT r = f32[2,3,4] subtract(p, q)
+}
+
+ENTRY e {
+  x = f32[2,3,4] parameter(0)
+  y = f32[2,3,4] negate(x)
+"""
+STARTED = {
+    "call": (
+        "((f32[2,3,4], f32[2,3,4]), f32[2,3,4], u32[]) call-start(x, y), to_apply=work",
+        "call-done(s), to_apply=work",
+        X + X,
+    ),
+    "fusion": (
+        "((f32[2,3,4], f32[2,3,4]), f32[2,3,4]) fusion-start(y, x), kind=kLoop, calls=work",
+        "fusion-done(s)",
+        -X - X,
+    ),
+    "add": ("((f32[2,3,4], f32[2,3,4]), f32[2,3,4], u32[]) add-start(x, y)", "add-done(s)", X - X),
+}
+
+
+@pytest.mark.parametrize("name", STARTED)
+def test_any_opcode_may_be_started_and_done(name: str) -> None:
+    """`call-start` is an async-start of a call, as XLA's printer shortens it."""
+    start, done, expected = STARTED[name]
+    for more in ("", f"  u = {start.split(f' {name}-')[0]} {name}-update(s)\n"):
+        end = done.replace("(s)", "(u)") if more else done
+        text = f"{CALLED}  s = {start}\n{more}  ROOT d = f32[2,3,4] {end}\n}}\n"
+        (got,) = spmd.compile(spmd.parse(text))(X)
+        np.testing.assert_array_equal(got, expected)
+
+
+IN_BRACES = """{
+    a = f32[2,3,4] parameter(0)
+    ROOT b = f32[2,3,4] negate(a)
+  }"""
+SUM = "{ a = f32[] parameter(0)\n b = f32[] parameter(1)\n ROOT c = f32[] add(a, b) }"
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        (f"  ROOT w = f32[2,3,4] fusion(x), kind=kLoop, calls=\n  {IN_BRACES}", -X),
+        (f"  ROOT w = f32[2,3,4] call(x), to_apply={IN_BRACES}", -X),
+        (f"  z = f32[] constant(0)\n  ROOT w = f32[2] reduce(x, z), dimensions={{1,2}}, to_apply={SUM}", X.sum((1, 2))),
+        (
+            "  i = s32[] constant(1)\n  ROOT w = f32[2,3,4] conditional(i, x, x), branch_computations="
+            f"{{{{ ROOT a = f32[2,3,4] parameter(0) }}, {IN_BRACES}}}",
+            -X,
+        ),
+    ],
+    ids=["fusion", "call", "reduce", "conditional"],
+)
+def test_a_computation_may_stand_in_braces_where_a_name_may(lines: str, expected: Any) -> None:
+    got = run(f"  x = f32[2,3,4] parameter(0)\n{lines}", X)
+    np.testing.assert_allclose(got, expected, rtol=1e-6)
+
+
+def test_what_is_wrong_in_braces_is_told_where_it_stands() -> None:
+    call = "  ROOT w = f32[2] call(x), to_apply={\n    ROOT a = f32[2] nothing()\n  }"
+    text = f"HloModule m\n\nENTRY e {{\n  x = f32[2] parameter(0)\n{call}\n}}\n"
+    with pytest.raises(spmd.SpmdError, match=r"m\.hlo:6:10: nothing: HLO opcode that is not read here"):
+        spmd.parse(text, "m.hlo")
+
+
+UNKNOWN = """HloModule m
+
+ENTRY e {
+  x = f32[2,3] parameter(0)
+  ROOT c = f32[2,3] custom-call(x), custom_call_target="%s", window={size=3x3 pad=1_1x1_1}, dim_labels=b01f_01io->b01f
+}
+"""
+
+
+def test_a_call_with_attributes_that_are_not_ours_names_its_target_and_what_to_do() -> None:
+    module = spmd.parse(UNKNOWN % "__cudnn$convForward", "m.hlo")
+    said = (
+        r"m.hlo:5:8: .*no custom call target named '__cudnn\$convForward'; spmd.register_custom_call\(.*before_optimi"
+    )
+    with pytest.raises(spmd.CompileError, match=said):
+        spmd.compile(module)
+    calls = UNKNOWN.replace("window=", "called_computations={e}, window=")
+    with pytest.raises(spmd.SpmdError, match=r"m\.hlo:5:8: custom-call: it calls computations.*target named 'mine'"):
+        spmd.parse(calls % "mine", "m.hlo")
+
+
+def test_a_function_of_users_is_given_what_hlo_text_says_of_its_call() -> None:
+    given = {}
+
+    def function(x: np.ndarray, attributes: dict[str, Any]) -> np.ndarray:
+        given.update(attributes)
+        return -x
+
+    spmd.register_custom_call("test.of_hlo_text", function)
+    x = np.ones((2, 3), np.float32)
+    for text in (UNKNOWN % "test.of_hlo_text", spmd.parse(UNKNOWN % "test.of_hlo_text")):
+        module = spmd.parse(text) if isinstance(text, str) else spmd.parse(print_hlo(text, "m"))
+        (got,) = spmd.compile(module)(x)
+        np.testing.assert_array_equal(got, -x)
+        assert given["window"] == "{size=3x3 pad=1_1x1_1}" and given["dim_labels"] == "b01f_01io->b01f"
+
+
+def test_a_call_of_ours_with_attributes_that_are_not_is_refused() -> None:
+    with pytest.raises(spmd.SpmdError, match="attribute dim_labels is not understood"):
+        spmd.parse(UNKNOWN % "MoveToHost")

@@ -13,7 +13,7 @@ import numpy as np
 from spmd.analysis.custom_calls import HINTS, PYTHON_CALLBACK, call_attributes
 from spmd.backends.custom_calls import TARGETS, target
 from spmd.backends.kernels import KERNELS, Context, Kernel, Maker, kernel, make_kernel
-from spmd.dialects.custom_call_targets import called_op
+from spmd.dialects.custom_call_targets import called_op, unknown_target
 from spmd.errors import CompileError, Diagnostic
 from spmd.ir import Op
 from spmd.runtime.process import Process
@@ -42,7 +42,7 @@ def _unknown(op: Op) -> str:
             "a callback into Python runs only in the process that holds its function, which the program does not tell: "
             "give the JAX function itself to spmd.jax.jit"
         )
-    return f"no custom call target named {name!r}; spmd.register_custom_call({name!r}, function) makes it known"
+    return unknown_target(name)
 
 
 def _kernel(maker: Maker, op: Op, context: Context) -> Kernel:

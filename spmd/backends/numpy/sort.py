@@ -16,13 +16,14 @@ from collectives.element_types import is_float
 from spmd.analysis.comparators import LEAST, MOST, SortKey, sort_keys
 from spmd.analysis.custom_calls import call_attributes
 from spmd.backends.custom_calls import target
-from spmd.backends.kernels import Context, Kernel, kernel
+from spmd.backends.kernels import Context, Kernel, kernel, make_kernel
 from spmd.backends.numpy.pointwise import is_sign_and_magnitude
 from spmd.backends.numpy.sort_unstable import order_of_ranks
 from spmd.dialects.make import make_op
-from spmd.ir import Op, Region, Value, captured_values, copy_block
+from spmd.errors import CompileError, Diagnostic
+from spmd.ir import Function, Op, Region, Value, captured_values, copy_block
 from spmd.support.arrays import Array, DType, Results, bits_dtype
-from spmd.types import element_type_of
+from spmd.types import I1, I32, ElementType, TensorType, TupleType, element_type_of
 
 #: Arrays of rows (rows, n), one an operand, and captured values, to the order of each row.
 Order = Callable[[Sequence[Array], Sequence[Array]], Array]
@@ -339,6 +340,70 @@ def _merge_runs(indices: Array, size: int, run: int, before: Callable[[Array, Ar
 def approximate_top_k(op: Op, context: Context) -> Kernel:
     """The exact first `top_k` of each operand in the order of the called comparator; initial values are not needed."""
     return Kernel(first_in_order(op, context, int(call_attributes(op)["backend_config"]["top_k"])))
+
+
+@target("TopK")
+def top_k(op: Op, context: Context) -> Kernel:
+    """XLA's call: the first of the last dimension, and their places, in the order of the comparator that it calls.
+
+    The comparator takes two elements, and may take their places, too; without one it is the largest that come first.
+    Of equals the one at the lower place does. Source: XLA's TopkDecomposer.
+    """
+    operand = op.operands[0].tensor
+    values, places = types.types if isinstance(types := op.result_types[0], TupleType) else op.result_types
+    assert isinstance(values, TensorType) and isinstance(places, TensorType)
+    count = values.static_shape[-1]
+    called = op["called_computations"]
+    region = _with_places(context.lookup(called[0], op), op, places) if called else None
+    if region is None or _is_largest_first(region, operand):
+        k = make_op(
+            "chlo.top_k", op.operands, [values, places.with_element_type(I32)], {"k": count}, location=op.location
+        )
+        run = make_kernel(k, context)
+
+        def largest(array: Array) -> Results:
+            found, at = run.call(array)
+            return found, at.astype(places.dtype, copy=False)
+
+        return Kernel(largest)
+    numbers = operand.with_element_type(places.element_type)
+    iota = make_op("stablehlo.iota", [], [numbers], {"iota_dimension": operand.rank - 1})
+    attributes = {"dimension": operand.rank - 1, "is_stable": True}
+    given = [op.operands[0], iota.result]
+    ordered = make_op("stablehlo.sort", given, [operand, numbers], attributes, [region], location=op.location)
+    by_order = sorter(ordered, context).call
+
+    def call(array: Array) -> Results:
+        along = np.broadcast_to(np.arange(array.shape[-1]).astype(numbers.dtype), array.shape)
+        return tuple(each[..., :count] for each in by_order(array, along))
+
+    return Kernel(call)
+
+
+def _is_largest_first(region: Region, operand: TensorType) -> bool:
+    """Whether a comparator of pairs orders as chlo.top_k does: by the first operand alone, in total order, down."""
+    keys = sort_keys(region)
+    if keys is None or len(keys) != 1 or keys[0].operand != 0 or keys[0].canonical or not keys[0].descending:
+        return False
+    element = operand.element_type
+    return isinstance(element, ElementType) and (keys[0].total_order or not element.is_float)
+
+
+def _with_places(comparator: Function, op: Op, places: TensorType) -> Region:
+    """The comparator's body for elements and their places, which it need not take."""
+    body = copy_block(comparator.body, {})
+    element, place = op.operands[0].tensor.with_shape(()), places.with_shape(())
+    for _ in range(len(body.arguments), 4) if len(body.arguments) == 2 else ():
+        body.add_argument(place)
+    wanted, got = [element, element, place, place], [argument.type for argument in body.arguments]
+    returned = body.terminator.operand_types
+    if got != wanted or list(returned) != [TensorType((), I1)]:
+        text = f"({', '.join(map(str, got))}) -> ({', '.join(map(str, returned))})"
+        message = (
+            f"@{comparator.symbol} compares two elements and their places, ({element}, {element}, {place}, {place})"
+        )
+        raise CompileError(Diagnostic(op.location, f"{message} -> tensor<i1>, and is {text}", op.name))
+    return Region([body])
 
 
 def first_in_order(op: Op, context: Context, count: int) -> Callable[..., Results]:

@@ -95,16 +95,19 @@ def _collective_start(call: Call) -> XlaOp:
 
 @instruction("async-start")
 def _async_start(call: Call) -> XlaOp:
-    """((operands...), result, contexts...) of the computation that `calls` names."""
+    """((operands...), result, contexts...) of the computation that `calls` names, or of `call` in `call-start`."""
     operands = call.operands()
-    _, _, *contexts = call.shape.parts
+    _, result, *contexts = call.shape.parts
     call.attribute("async_execution_thread", "")
-    work = ops.Call(call.computation("calls"), operands, builder=call.builder)  # type: ignore[call-arg]
+    opcode = call.instruction.opcode.removesuffix("-start")
+    if opcode == "async":
+        work = ops.Call(call.computation("calls"), operands, builder=call.builder)  # type: ignore[call-arg]
+    else:
+        work = INSTRUCTIONS[opcode](call.of_opcode(opcode, result))
     return call.builder.Tuple([call.builder.Tuple(operands), work, *_contexts(call, contexts)])
 
 
 @instruction("all-gather-done", "collective-permute-done", "async-done")
 def _collective_done(call: Call) -> XlaOp:
-    call.attribute("calls", "")
-    call.attribute("async_execution_thread", "")
+    call.read.update(call.instruction.attributes)  # which are those of what was started
     return ops.GetTupleElement(call.operand(), 1)

@@ -7,13 +7,19 @@ import re
 import numpy as np
 
 from spmd.builder import checks, ops
+from spmd.builder.builder import XlaBuilder
+from spmd.builder.computation import XlaComputation
 from spmd.builder.hlo.collective import TRANSFER_PAIRS, read_pairs
 from spmd.builder.hlo.instructions import WindowConfig, precision
 from spmd.builder.hlo.manual import TO_GLOBAL, TO_LOCAL, read_manual_call
-from spmd.builder.hlo.parser import Call, flat, instruction
+from spmd.builder.hlo.parser import IGNORED, Call, flat, instruction
 from spmd.builder.options import ChannelHandle, ChannelType, ConvolutionDimensionNumbers
+from spmd.builder.shape import Shape
 from spmd.builder.xla_op import XlaOp
 from spmd.dialects import OPS
+from spmd.dialects.custom_call_targets import is_declared, unknown_target
+from spmd.ir.attributes import StringAttr
+from spmd.types import ElementType
 
 
 @instruction("convolution")
@@ -114,15 +120,72 @@ def _custom_call(call: Call) -> XlaOp:
         return call.operand()
     if target in (TO_LOCAL, TO_GLOBAL):
         return read_manual_call(call, target)
-    if target == "TopK":  # XLA's own, of the largest elements; the computation it calls says just that
-        call.attribute("called_computations", "")
-        return ops.TopK(call.operand(), call.shape.parts[0].sizes[-1], largest=True)
+    if target == "TopK":
+        return _top_k(call)
     if target == "GetRngSeed":  # the seed of a run, which XLA draws and the text has not: the same in all runs here
         return call.builder.Constant(np.uint64(0))
     if target.startswith("chlo.") and target in OPS and not call.shape.is_tuple():  # which HLO has no opcode for
         operands = checks.arrays(call.builder, call.operands(), "operands")
         return call.builder.emit_one(target, operands, {}, call.shape.tensor)
-    return call.builder.CustomCall(target, call.operands(), call.shape, config, effect, version)
+    result = call.builder.CustomCall(target, call.operands(), call.shape, config, effect, version)
+    if not is_declared(target):
+        _keep_attributes(call, target)
+    return result
+
+
+def _top_k(call: Call) -> XlaOp:
+    """The first of the last dimension in the order of the computation that is called: the largest where none is."""
+    name = "to_apply" if call.has("to_apply") else "called_computations"
+    called = call.computations(name) if call.attribute(name, "") else []
+    operand, count = call.operand(), call.shape.parts[0].sizes[-1]
+    if not called:
+        return ops.TopK(operand, count, largest=True)
+    (comparator,) = called
+    largest = _direction(comparator)
+    if largest is not None:
+        return ops.TopK(operand, count, largest)
+    last = operand.shape.rank() - 1
+    places = call.builder.Iota(Shape.array_shape("s32", operand.shape.sizes), last)
+    ordered = ops.Sort([operand, places], _of_pairs(comparator, operand.shape), last, True)
+    return call.builder.Tuple([ops.SliceInDim(ordered[part], 0, count, 1, last) for part in range(2)])
+
+
+def _direction(comparator: XlaComputation) -> bool | None:
+    """Whether a comparator has the largest first, in total order; None where it is no such order, or its opposite."""
+    op, (first, second, *_) = comparator.result.defining_op, comparator.block.arguments
+    element = first.tensor.element_type
+    if op is None or op.name != "stablehlo.compare" or not isinstance(element, ElementType):
+        return None
+    if element.is_float and op["compare_type"] != "TOTALORDER":
+        return None
+    direction, pair = op["comparison_direction"], tuple(op.operands)
+    if direction not in ("GT", "LT") or pair not in ((first, second), (second, first)):
+        return None
+    return bool((direction == "GT") == (pair == (first, second)))
+
+
+def _of_pairs(comparator: XlaComputation, shape: Shape) -> XlaComputation:
+    """A comparator of elements as one of elements and their places."""
+    if len(comparator.parameter_types) == 4:
+        return comparator
+    inner = XlaBuilder("compare_pairs")
+    kinds = [Shape.array_shape(shape.xla_element_type(), ())] * 2 + [Shape.array_shape("s32", ())] * 2
+    parameters = [inner.Parameter(number, kind, f"p{number}") for number, kind in enumerate(kinds)]
+    ops.Call(comparator, parameters[:2], builder=inner)  # type: ignore[call-arg]
+    return inner.Build()
+
+
+#: Attributes of a call that name computations.
+_COMPUTATIONS = frozenset(("called_computations", "to_apply", "calls"))
+
+
+def _keep_attributes(call: Call, target: str) -> None:
+    """Keeps what the text says of a call whose target users may know: its function is given that, as strings."""
+    others = {name for name in call.instruction.attributes if name not in call.read and name not in IGNORED}
+    if others & _COMPUTATIONS:
+        raise call.fail(f"it calls computations, which a function of users is not given; {unknown_target(target)}")
+    op = next(op for op in reversed(call.builder.block.ops) if op.name == "stablehlo.custom_call")
+    op.discardable = {**op.discardable, **{name: StringAttr(call.string(name).encode()) for name in sorted(others)}}
 
 
 @instruction("opt-barrier")

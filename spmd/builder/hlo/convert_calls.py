@@ -10,6 +10,7 @@ from spmd.builder.hlo.convert import window_text
 from spmd.builder.hlo.printer import Body, converts, integers
 from spmd.builder.shape import Shape
 from spmd.ir import Op, Region, Value, captured_values
+from spmd.ir.attributes import StringAttr
 from spmd.syntax.attribute_printer import format_attribute
 
 _REQUEST = Shape.scalar_shape("u32")
@@ -113,14 +114,26 @@ def _while(body: Body, op: Op) -> None:
         body.name_elements(op.results, loop)
 
 
+#: Attributes of calls that only HLO text has (spmd/builder/hlo/calls.py).
+_OF_HLO = ("window", "dim_labels", "feature_group_count", "batch_group_count", "padding_type", "operand_precision")
+
+
 @converts("stablehlo.custom_call")
 def _custom_call(body: Body, op: Op) -> None:
     attributes = [f"custom_call_target={_quoted(op['call_target_name'])}"]
     if op["has_side_effect"]:
         attributes.append("custom_call_has_side_effect=true")
     versions = {2: "STATUS_RETURNING", 3: "STATUS_RETURNING_UNIFIED", 4: "TYPED_FFI"}
-    if op["called_computations"]:
+    called = op["called_computations"]
+    if called and op["call_target_name"] != "TopK":
         raise ValueError(f"a call of @{op['call_target_name']} that calls computations is not written")
+    if called:
+        attributes.append(f"called_computations={{{', '.join(map(body.printer.function, called))}}}")
+    attributes += [
+        f"{name}={value.value}"
+        for name, value in op.discardable.items()
+        if name in _OF_HLO and isinstance(value, StringAttr)
+    ]
     typed = op.discardable.get("mhlo.backend_config")  # as JAX spells the options of a typed call
     version, config = (op["api_version"], op["backend_config"]) if typed is None else (4, typed)
     if version in versions:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from spmd import types as t
@@ -14,6 +15,8 @@ from spmd.builder.hlo.reader import (
     ComputationText,
     Instruction,
     ModuleText,
+    entries,
+    inline_computation,
     read_module,
     split,
     unquoted,
@@ -149,7 +152,7 @@ class _ComputationScope:
         return computation
 
     def _instruction(self, instruction: Instruction) -> XlaOp:
-        make = INSTRUCTIONS.get(instruction.opcode)
+        make = _maker(instruction.opcode)
         if make is None:
             raise instruction.fail("HLO opcode that is not read here")
         if instruction.name in self._values:
@@ -196,8 +199,12 @@ class _ComputationScope:
             raise instruction.fail(f"operand {name} is not defined before")
         return self._values[name]
 
-    def computation(self, text: str, instruction: Instruction) -> XlaComputation:
-        name = text.strip().lstrip("%")
+    def computation(self, attribute: AttributeText, instruction: Instruction) -> XlaComputation:
+        """The computation that `attribute` names, or that stands there in braces."""
+        name = attribute.text.strip().lstrip("%")
+        if name.startswith("{"):
+            text = inline_computation(attribute, f"{instruction.name}.computation")
+            return _ComputationScope(self._reader, text).build()
         if name not in self._reader.module.computations:
             raise instruction.fail(f"there is no computation {name}")
         return self._reader.computation(name)
@@ -286,10 +293,14 @@ class Call:
         return numbers[0]
 
     def computation(self, name: str) -> XlaComputation:
-        return self._scope.computation(self.attribute(name), self.instruction)
+        return self._scope.computation(self._attribute_text(name), self.instruction)
 
     def computations(self, name: str) -> list[XlaComputation]:
-        return [self._scope.computation(part, self.instruction) for part in split(self.attribute(name))]
+        return [self._scope.computation(part, self.instruction) for part in entries(self._attribute_text(name))]
+
+    def _attribute_text(self, name: str) -> AttributeText:
+        self.attribute(name)
+        return self.instruction.attributes[name]
 
     def operands(self, count: int | None = None) -> list[XlaOp]:
         xla_ops = [self._scope.value(part, self.instruction) for part in split(self.text)]
@@ -305,6 +316,12 @@ class Call:
         """The same instruction with another result."""
         call = Call(self._scope, self.instruction)
         call.shape, call.read = shape, self.read
+        return call
+
+    def of_opcode(self, opcode: str, shape: Shape) -> Call:
+        """The same instruction as one of another opcode, with another result."""
+        call = Call(self._scope, replace(self.instruction, opcode=opcode, shape=shape))
+        call.read = self.read
         return call
 
     def operand(self) -> XlaOp:
@@ -326,6 +343,19 @@ Make = Callable[[Call], XlaOp]
 
 #: By opcode; instructions.py and calls.py fill it.
 INSTRUCTIONS: dict[str, Make] = {}
+
+
+#: What stands behind the opcode of an instruction that runs beside others.
+_ASYNCHRONOUS = ("-start", "-update", "-done")
+
+
+def _maker(opcode: str) -> Make | None:
+    """What makes the value of an instruction: of `call-start`, what makes that of `async-start`."""
+    make = INSTRUCTIONS.get(opcode)
+    for suffix in _ASYNCHRONOUS:
+        if make is None and opcode.removesuffix(suffix) in INSTRUCTIONS:
+            make = INSTRUCTIONS["async" + suffix]
+    return make
 
 
 def instruction(*opcodes: str) -> Callable[[Make], Make]:

@@ -102,7 +102,8 @@ def _skip(text: str, position: int) -> int:
 
 
 def _line_end(text: str, position: int) -> int:
-    """The end of the logical line: the first newline outside of brackets and strings that no comma stands before."""
+    """The end of the logical line: the first newline outside of brackets and strings, with no comma before it, nor an =
+    whose value is in braces below."""
     depth = 0
     for match in _BRACKETS.finditer(text, position):
         mark = match[0]
@@ -111,7 +112,8 @@ def _line_end(text: str, position: int) -> int:
         elif mark in _CLOSING:
             depth -= 1
         elif depth <= 0 and (mark == "\n" or mark.startswith("//")):
-            if mark == "\n" and text[position : match.start()].rstrip()[-1:] == ",":
+            last = text[position : match.start()].rstrip()[-1:] if mark == "\n" else ""
+            if last == "," or (last == "=" and text.startswith("{", _skip(text, match.end()))):
                 continue
             return match.start()
     return len(text)
@@ -153,6 +155,33 @@ def _computation(source: Source, position: int) -> tuple[ComputationText, int]:
     after = end + 1
     tail = re.compile(r",[^\n]*").match(text, after)  # attributes of the computation, such as execution_thread
     return ComputationText(match[2], bool(match[1]), instructions, location), tail.end() if tail else after
+
+
+def inline_computation(attribute: AttributeText, name: str) -> ComputationText:
+    """The computation whose instructions stand in braces where the name of one may, as `name`."""
+    source = attribute.location.source
+    position = source.text.index("{", attribute.location.offset)
+    location = Location(source, position)
+    instructions = tuple(_instructions(source, position + 1, _closing(source, position)))
+    if not instructions:
+        raise ParseError("the computation has no instructions", location)
+    return ComputationText(name, False, instructions, location)
+
+
+def entries(attribute: AttributeText) -> list[AttributeText]:
+    """The entries of a list in braces, each where it stands; of a value that is no list, that."""
+    source, text = attribute.location.source, attribute.text
+    if not text.startswith("{"):
+        return [attribute]
+    position = source.text.index("{", attribute.location.offset)
+    end, found, start, depth = _closing(source, position), [], position + 1, 0
+    for match in _BRACKETS.finditer(source.text, start, end):
+        depth += (match[0] in _OPENING) - (match[0] in _CLOSING)
+        if match[0] == "," and depth == 0:
+            found.append((start, match.start()))
+            start = match.end()
+    parts = [(_skip(source.text, first), stop) for first, stop in [*found, (start, end)]]
+    return [AttributeText(source.text[a:b].strip(), Location(source, a)) for a, b in parts if source.text[a:b].strip()]
 
 
 def _instructions(source: Source, position: int, end: int) -> Iterator[Instruction]:
