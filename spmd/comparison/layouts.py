@@ -75,7 +75,9 @@ def laid_out(
         found.append(each)
     if not found:
         return None
-    nearest = sorted(range(len(found)), key=lambda number: found[number].share)[:_MOST_MADE]
+    hints = _hints(local)
+    told = [len(hints & _tables((*each.arguments, *each.results))) for each in found]
+    nearest = sorted(range(len(found)), key=lambda number: (-told[number], found[number].share))[:_MOST_MADE]
     made = [found[number] for number in dict.fromkeys([*nearest, *range(min(len(found), _MOST_MADE))])]
     return _annotated(whole, max(made, key=lambda each: _likeness(partition(_annotated(whole, each)), local)))
 
@@ -91,7 +93,8 @@ def _trials(whole: Side, local: Side, inputs: Sequence[Array], wanted: Sequence[
         results = [list(_layouts(*pair, mesh)) for pair in zip(types[0].results, types[1].results, strict=True)]
         if not all((*arguments, *results)):
             continue
-        for chosen in _nearest_first(arguments):
+        hints = _hints(local)
+        for chosen in sorted(_nearest_first(arguments), key=lambda each: -len(hints & _tables(each))):
             key = tuple(_places(each) for each in (*chosen, *(each for layouts in results for each in layouts)))
             if key in tried:
                 continue
@@ -114,6 +117,32 @@ def _places(layout: ShardedType) -> Hashable:
     if layout.sharding is None:
         return None
     return tuple(tuple(layout.sharding.mesh.block_index(run).tolist()) for run in layout.sharding.dimensions if run)
+
+
+def _hints(local: Side) -> frozenset[Hashable]:
+    """What a program of one process says of where arrays are cut: tables by process, and groups of processes."""
+    found: set[Hashable] = set()
+    for op in local.function.walk():
+        if op.name == "stablehlo.constant" and op.result.tensor.shape == (local.grid.size,):
+            found.add(tuple(op["value"].array.tolist()))
+        groups = op.attributes.get("replica_groups")
+        if groups is not None:
+            found.add(str(np.asarray(getattr(groups, "array", groups)).tolist()))
+    return frozenset(found)
+
+
+def _tables(layouts: Sequence[ShardedType]) -> frozenset[Hashable]:
+    """What a program whose arrays are cut so may say of that."""
+    found: set[Hashable] = set()
+    for each in layouts:
+        if each.sharding is None or not isinstance(each.type, TensorType):
+            continue
+        blocks = each.sharding.local_shape(each.type.static_shape)
+        for run, block in zip(each.sharding.dimensions, blocks, strict=True):
+            if run:
+                found.add(tuple((each.sharding.mesh.block_index(run) * block).tolist()))
+                found.add(str(each.sharding.mesh.groups(run).tolist()))
+    return frozenset(found)
 
 
 def _apart(blocks: Array, layout: ShardedType, wanted: Array) -> tuple[float, float]:
@@ -192,7 +221,7 @@ def _nearest_first(choices: Sequence[Sequence[ShardedType]]) -> Iterator[tuple[S
 def _annotated(whole: Side, found: _Found) -> Module:
     axes = found.mesh.sub_axes
     names = {axis.name: axis.full_size for axis in axes}
-    specs = [
+    arguments, results = (
         [
             None
             if each.sharding is None
@@ -200,11 +229,11 @@ def _annotated(whole: Side, found: _Found) -> Module:
             for each in layouts
         ]
         for layouts in (found.arguments, found.results)
-    ]
-    return with_shardings(whole.module, names, *specs, whole.function.symbol)
+    )
+    return with_shardings(whole.module, names, arguments, results, whole.function.symbol)
 
 
 def _likeness(side: Side, other: Side) -> float:
     """How much the ops of two programs have in common, 0 to 1."""
     keys = [[key_of(op) for op in each.function.body.ops] for each in (side, other)]
-    return SequenceMatcher(None, *keys, autojunk=False).ratio()
+    return float(SequenceMatcher(None, keys[0], keys[1], autojunk=False).ratio())

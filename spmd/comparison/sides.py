@@ -114,6 +114,7 @@ class ShardedSide(Side):
     @classmethod
     def of(cls, name: str, module: Module, function: str, grid: ProcessGrid, way: tuple[str, ...] | Peer) -> Side:
         side = super().of(name, module, function, grid, way)
+        assert isinstance(side, ShardedSide)
         return replace(side, original=side.function)
 
     def run(self, inputs: Sequence[Array], values: Sequence[Value] = ()) -> list[Array]:
