@@ -48,8 +48,34 @@ def test_small_errors_of_narrow_floats_are_none() -> None:
 
 
 def test_a_kink_is_left_out() -> None:
+    x = np.float32([1e-9, 1])
+    found = compare_gradient(lambda x: jnp.abs(x[0]) + x[1] ** 2, x, directions=0)
+    assert (
+        found
+        and "along 1 directions" in str(found)
+        and "1 were left out, where the function is not smooth" in str(found)
+    )
+
+
+def test_what_was_not_compared_does_not_agree() -> None:
     found = compare_gradient(lambda x: jnp.abs(x), np.float32(1e-9))
-    assert found and "0 directions" in str(found) and "not smooth" in str(found)
+    assert not found and found.first is None and "nothing was compared" in str(found)
+
+
+@jax.custom_vjp
+def nearly(x: jax.Array) -> jax.Array:
+    """x squared; one component of whose gradient is wrong by a thousandth."""
+    return x * x
+
+
+nearly.defvjp(lambda x: (x * x, x), lambda x, g: (2 * x * g * jnp.ones(x.shape, x.dtype).at[3].set(1.001),))
+
+
+@pytest.mark.parametrize("size", [4, 200])
+def test_one_component_that_is_wrong_by_a_thousandth_is_found(size: int) -> None:
+    x = np.linspace(0.5, 1.5, size, dtype=np.float32)
+    assert not compare_gradient(lambda x: jnp.sum(jnp.sin(nearly(x))), x)
+    assert compare_gradient(lambda x: jnp.sum(jnp.sin(x * x)), x)
 
 
 def test_what_has_no_gradient() -> None:
