@@ -48,7 +48,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="PROGRAM is FILE.py:FUNCTION, a JAX function of --inputs: compare its gradient with finite differences",
     )
-    options.valued(parser, "--tolerance", float, "ULPS", "units in the last place of an array's largest element", 256.0)
+    use = "how many times what rounding explains of an element it may differ"
+    options.valued(parser, "--tolerance", float, "TIMES", use, 1.0)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
@@ -13,8 +14,8 @@ from partitioner.sharding import shard_stacked, without_padding
 from spmd.analysis.collectives import COMMUNICATING
 from spmd.analysis.grid import grid_of
 from spmd.analysis.shardings import is_sharded
-from spmd.comparison.distance import ROUNDING, farthest
 from spmd.comparison.exact import Exactness, exactness
+from spmd.comparison.observation import Observation, observe, parting
 from spmd.comparison.search import Difference, Search
 from spmd.comparison.sides import Peer, ShardedSide, Side
 from spmd.errors import UsageError
@@ -35,20 +36,22 @@ _Inputs = Sequence[Array] | Sequence[Sequence[Array]] | None
 class Comparison:
     """What came of a comparison: `first` is the first value at which the sides part, None where they agree.
 
-    `compared` values of `observed` of the left side had one on the right side to be compared with; `ulps` is how far
-    apart values are that pass for equal, in units of the last place of an array's largest element.
+    `compared` values of `observed` of the left side had one on the right side to be compared with. `farthest` is where
+    results are farthest apart, as a part of what rounding explains; None where they are equal bit by bit.
     """
 
     first: Difference | None
     compared: int
     observed: int
-    ulps: float = 0.0
+    farthest: Difference | None = None
     exact: Exactness | None = None
 
     @property
     def equal(self) -> bool:
         """Whether no difference was found that rounding does not explain."""
-        return self.first is None or (self.exact is not None and self.exact.is_rounding)
+        if self.exact is not None and self.exact.is_decided:
+            return self.exact.is_rounding
+        return self.first is None
 
     def __bool__(self) -> bool:
         return self.equal
@@ -57,7 +60,9 @@ class Comparison:
         exact = "" if self.exact is None else f"\n{self.exact}"
         if self.first is not None:
             return f"they part at {self.first}{exact}"
-        return f"they agree, within {self.ulps:.3g} units in the last place of the largest element{exact}"
+        if self.farthest is None:
+            return f"they agree in every bit{exact}"
+        return f"they agree: what differs most, by rounding, is {self.farthest}{exact}"
 
 
 def compare(
@@ -68,7 +73,7 @@ def compare(
     function: str = "main",
     *,
     seed: int = 0,
-    tolerance: float = ROUNDING,
+    tolerance: float = 1.0,
     exact: bool = False,
 ) -> Comparison:
     """Runs two programs on the same inputs, and finds the first value at which they part.
@@ -79,8 +84,10 @@ def compare(
     program of one of several processes may stand beside the whole one: where none says how arrays are cut, a layout is
     found under which they agree, or which is nearest. `inputs` are arrays of the arguments: whole ones where a side
     takes such, else, on several processes, a sequence of arrays a process; made from `seed` where they are not given.
-    Values part where they differ by more than `tolerance` units in the last place of the array's largest
-    element; integers and booleans by anything.
+    Values part where they differ, in an element, by more than `tolerance` times what rounding can have made of that
+    very element on both sides, or where the programs differ in 64-bit floats by more than rounding explains there;
+    integers and booleans by anything, but for choices that rounding may decide. Constants that their type cannot hold
+    (0.1) may be a rounding off.
 
     Where results part, values inside are compared that correspond to each other, and the first is found whose ops are
     given what agrees: in loops, in the first iteration in which it does. `exact` also runs both in integers modulo two
@@ -91,10 +98,11 @@ def compare(
     """
     check_grid(grid, "spmd.compare")
     check_function(function, "spmd.compare")
-    left, right = _sides(a, b, inputs, grid, function, seed, tolerance)
+    left, right = _sides(a, b, inputs, grid, function, seed)
     ours, theirs = _inputs(left, right, inputs, seed)
-    found = _compare(left, right, ours, theirs, tolerance)
-    return replace(found, exact=exactness(left, right, ours, theirs)) if exact else found
+    results = list(zip(_results(left, right, ours), _results(right, left, theirs), strict=True))
+    found = _compare(left, right, ours, theirs, results, tolerance)
+    return replace(found, exact=exactness(left, right, ours, theirs, results)) if exact else found
 
 
 @dataclass(frozen=True)
@@ -152,7 +160,7 @@ def _is_of_processes(op: Op) -> bool:
 
 
 def _sides(
-    a: Program, b: Program | None, inputs: _Inputs, grid: ProcessGrid | None, function: str, seed: int, tolerance: float
+    a: Program, b: Program | None, inputs: _Inputs, grid: ProcessGrid | None, function: str, seed: int
 ) -> tuple[Side, Side]:
     """Return both sides in forms that take the same arguments: of one process both, or of whole arrays both."""
     first, ways = _program(a)
@@ -179,11 +187,11 @@ def _sides(
     local = other.side(grid)
     split = plain.side(grid) if plain.is_sharded else None
     if split is None or split.function.type.inputs != local.function.type.inputs:
-        split = _in_blocks(plain, local, inputs, seed, tolerance)
+        split = _in_blocks(plain, local, inputs, seed)
     return _alike(split, local) if plain is left else _alike(local, split)
 
 
-def _in_blocks(plain: _Given, local: Side, inputs: _Inputs, seed: int, tolerance: float) -> Side:
+def _in_blocks(plain: _Given, local: Side, inputs: _Inputs, seed: int) -> Side:
     """Return the side of `plain`, which has whole arrays, partitioned as `local`, a program of one process, is."""
     from spmd.comparison import layouts  # loaded late: it partitions
 
@@ -198,7 +206,7 @@ def _in_blocks(plain: _Given, local: Side, inputs: _Inputs, seed: int, tolerance
     def partition(module: Module) -> Side:
         return replace(plain, module=module).side(grid)
 
-    laid = layouts.laid_out(whole, local, arrays, tolerance, partition)
+    laid = layouts.laid_out(whole, local, arrays, partition)
     if laid is None:
         _refuse(whole, local)
     return partition(laid)
@@ -264,25 +272,40 @@ def _arrays(inputs: _Inputs, module: Module, function: str, seed: int) -> list[A
     return [np.asarray(array) for array in (inputs or arguments.make(module, function, seed))]
 
 
-def _compare(left: Side, right: Side, inputs: Sequence[Array], beside: Sequence[Array], tolerance: float) -> Comparison:
-    pairs = list(zip(_results(left, right, inputs), _results(right, left, beside), strict=True))
-    found = [farthest(ours, theirs) for ours, theirs in pairs]
-    worst = max((each[1].relative for each in found if each is not None), default=0.0)
-    parting = [each for each in found if each is not None and each[1].relative > tolerance]
-    if not parting:
-        return Comparison(None, len(pairs), len(pairs), worst)
+def _compare(
+    left: Side,
+    right: Side,
+    inputs: Sequence[Array],
+    beside: Sequence[Array],
+    results: Sequence[tuple[Observation, Observation]],
+    tolerance: float,
+) -> Comparison:
+    found = [
+        Difference(_giving(left, at), _giving(right, at), *far, result=at)
+        for at, pair in enumerate(results)
+        if (far := parting(*pair, tolerance)) is not None
+    ]
+    farthest = max(found, key=lambda each: each.distance.share, default=None)
+    if farthest is None or farthest.distance.share <= 1:
+        return Comparison(None, len(results), len(results), farthest)
     search = Search(tolerance)
     first = search.within(left, right, inputs, beside)
-    if first is None:
-        process, far = parting[0]
-        first = Difference(None, None, process, far)
-    return Comparison(first, search.compared, search.observed, worst)
+    first = first or next(each for each in found if each.distance.share > 1)
+    return Comparison(first, search.compared, search.observed, farthest)
 
 
-def _results(side: Side, other: Side, inputs: Sequence[Array]) -> list[Array]:
+def _giving(side: Side, result: int) -> Op | None:
+    """The op of which a side's function gives a result; None where it is an argument."""
+    return side.function.body.terminator.operands[result].defining_op
+
+
+def _results(side: Side, other: Side, inputs: Sequence[Array]) -> list[Observation]:
     """What a side gives; blocks, whose layout is that of either side, without what pads them."""
     layout = side.layout or other.layout
-    results = side.run(inputs)
+    results = observe(side, inputs)
     if layout is None:
         return results
-    return [without_padding(blocks, each) for blocks, each in zip(results, layout.out_shardings, strict=True)]
+    return [
+        seen.map(partial(without_padding, layout=each))
+        for seen, each in zip(results, layout.out_shardings, strict=True)
+    ]

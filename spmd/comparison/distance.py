@@ -9,69 +9,72 @@ import numpy as np
 
 from spmd.support.arrays import Array, DType
 
-#: Units of the last place of an array's largest element up to which a difference passes for rounding.
-ROUNDING = 256.0
-
 
 @dataclass(frozen=True)
 class Distance:
     """The largest difference of two arrays: at `index`, `left` and `right`, `ulps` units of their last place apart.
 
-    `relative` is the difference in units of the last place of the array's largest finite element, which is what sums
-    of many terms are to be judged by. Both are infinite where one is NaN or infinite and the other is not.
+    `share` is the difference as a part of what rounding explains at that element: more than 1 is no rounding. `wide`
+    says that the numbers are those of the programs in 64-bit floats.
     """
 
     index: tuple[int, ...]
     left: object
     right: object
     ulps: float
-    relative: float
+    share: float
+    wide: bool = False
+
+    def __str__(self) -> str:
+        index = f"[{', '.join(map(str, self.index))}]" if self.index else "0"
+        numbers = f"{self.left} and {self.right}" + " in 64-bit floats" * self.wide
+        ulps = "" if np.isinf(self.ulps) else f", {self.ulps:.3g} units in the last place apart"
+        share = "" if np.isinf(self.share) else f", {self.share:.3g} times what rounding explains there"
+        return f"element {index}: {numbers}{ulps}{share}"
 
 
-def distance(left: Array, right: Array) -> Distance | None:
-    """Where two arrays of one shape and dtype differ most; None where they are equal, NaNs among themselves."""
-    if left.size == 0:
-        return None
+def gaps(left: Array, right: Array) -> Array:
+    """How far apart the elements of two arrays of one dtype are, float64: 0 where they are equal or both NaN, infinite
+    where one of them alone is NaN or infinite."""
     if not is_inexact(left.dtype):
-        unequal = np.flatnonzero(left != right)
-        return None if not unequal.size else _at(left, right, int(unequal[0]), np.inf, np.inf)
-    wide_left, wide_right = _wide(left), _wide(right)
+        apart = np.abs(left.astype(np.float64) - right.astype(np.float64))
+        return np.where(left == right, 0.0, np.maximum(apart, 1.0))
+    one, other = _wide(left), _wide(right)
     with np.errstate(all="ignore"):
-        gap = np.abs(wide_left - wide_right)
-    both_nan = np.isnan(wide_left) & np.isnan(wide_right)
-    gap = np.where(both_nan | (wide_left == wide_right), 0.0, np.where(np.isfinite(gap), gap, np.inf)).reshape(-1)
-    worst = int(np.argmax(gap))
-    if not gap[worst]:
+        gap = np.abs(one - other)
+    same = (one == other) | (np.isnan(one) & np.isnan(other))
+    return np.where(same, 0.0, np.where(np.isfinite(gap), gap, np.inf))
+
+
+def farthest(
+    left: Array, right: Array, allowed: Array | float = 0.0, *, wide: bool = False
+) -> tuple[int, Distance] | None:
+    """The process and the element at which arrays with a leading axis of processes differ most, as a part of what is
+    `allowed` there (NaN: nothing; infinity: anything); None where they are equal. An axis of one stands for all."""
+    gap, allowed = np.broadcast_arrays(gaps(left, right), np.nan_to_num(allowed, nan=0.0, posinf=np.inf))
+    if not gap.any():
         return None
-    format = _format(left.dtype)
-    eps = float(format.eps)
-    size = np.abs(wide_left)
-    finite = size[np.isfinite(size)]
-    here = max(abs(complex(wide_left.reshape(-1)[worst])), abs(complex(wide_right.reshape(-1)[worst])))
-    scale = float(finite.max()) if finite.size else 0.0
-    return _at(
-        left,
-        right,
-        worst,
-        _units(gap[worst], here, eps),
-        _units(gap[worst], max(scale, float(format.smallest_normal)), eps),
-    )
-
-
-def farthest(left: Array, right: Array) -> tuple[int, Distance] | None:
-    """The process whose arrays differ most, and how; both have a leading axis of processes, or of one for all."""
-    count = max(len(left), len(right))
-    found = []
-    for process in range(count):
-        each = distance(left[process % len(left)], right[process % len(right)])
-        if each is not None:
-            found.append((process, each))
-    return max(found, key=lambda each: each[1].relative, default=None)
+    with np.errstate(all="ignore"):
+        share = np.where(gap == 0, 0.0, np.where(np.isinf(allowed), np.finfo(np.float64).tiny, gap / allowed))
+    process, *index = (int(at) for at in np.unravel_index(int(np.argmax(share)), share.shape))
+    one, other = left[process % len(left)][tuple(index)], right[process % len(right)][tuple(index)]
+    far = float(gap[(process, *index)])
+    return process, Distance(tuple(index), one, other, _units(far, one, other), float(share[(process, *index)]), wide)
 
 
 def is_inexact(dtype: DType) -> bool:
     """Whether elements of `dtype` are rounded: floats of any width, and complex numbers."""
     return dtype.kind in "fc" or (dtype.kind == "V" and not dtype.name.startswith(("int", "uint")))
+
+
+def of_largest(array: Array, units: float) -> float:
+    """`units` in the last place of the largest finite element of `array`; 0 for arrays that are exact."""
+    if not is_inexact(array.dtype) or not array.size:
+        return 0.0
+    size = np.abs(_wide(array))
+    largest = float(np.max(size, where=np.isfinite(size), initial=0.0))
+    format = _format(array.dtype)
+    return units * _spacing(max(largest, float(format.smallest_normal)), float(format.eps))
 
 
 def _wide(array: Array) -> Array:
@@ -83,11 +86,15 @@ def _format(dtype: DType) -> ml_dtypes.finfo:
     return ml_dtypes.finfo(np.zeros((), dtype).real.dtype if dtype.kind == "c" else dtype)  # type: ignore[no-untyped-call]
 
 
-def _units(gap: float, size: float, eps: float) -> float:
-    """`gap` in units of the last place of a number of `size`."""
-    return float(gap / (eps * 2.0 ** np.floor(np.log2(size)))) if np.isfinite(size) and size else float(np.inf)
+def _units(gap: float, one: object, other: object) -> float:
+    """`gap` in units of the last place of the larger of two elements of one type."""
+    dtype = np.asarray(one).dtype
+    if not is_inexact(dtype):
+        return np.inf
+    size = max(abs(complex(one)), abs(complex(other)))  # type: ignore[call-overload]
+    return gap / _spacing(size, float(_format(dtype).eps)) if np.isfinite(size) and size else np.inf
 
 
-def _at(left: Array, right: Array, flat: int, ulps: float, relative: float) -> Distance:
-    index = tuple(int(at) for at in np.unravel_index(flat, left.shape))
-    return Distance(index, left[index], right[index], ulps, relative)
+def _spacing(size: float, eps: float) -> float:
+    """The unit in the last place of a number of `size`."""
+    return float(eps * 2.0 ** np.floor(np.log2(size)))

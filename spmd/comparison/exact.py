@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from spmd.comparison.distance import farthest
+from spmd.comparison.distance import Distance, farthest, gaps, is_inexact, of_largest
+from spmd.comparison.observation import Observation, wide_parting
 from spmd.comparison.retyped import PRIMES, Residues, Rewriter, is_float
 from spmd.comparison.sides import Side, function_of
 from spmd.compiler.transforms.inline import inline
@@ -15,28 +16,32 @@ from spmd.errors import CompileError
 from spmd.ir import Module
 from spmd.support.arrays import Array
 
-#: Units of the last place of 64-bit floats up to which programs in them agree: what single precision cannot see.
-_WIDE_ROUNDING = 2.0**20
-
 
 @dataclass(frozen=True)
 class Exactness:
     """What other numbers say of two programs that part, or agree.
 
     `same_formula` says whether they agree modulo two primes (None: an op has no meaning there, `obstacle` says which);
-    `same_wide` whether they agree in 64-bit floats; `errors` are how far each side's results are from those, in units
-    of the last place of an array's largest element, where programs compute in less than 64 bits.
+    `same_wide` whether they agree in 64-bit floats, up to rounding there (None: an op has no meaning there);
+    `as_computed` whether what they computed differs by no more than rounding explains. `errors` are how far each side's
+    results are from those in 64-bit floats, in units of the last place of an array's largest element.
     """
 
     same_formula: bool | None
     same_wide: bool | None
+    as_computed: bool
     errors: tuple[float, float] | None
     obstacle: str = ""
 
     @property
+    def is_decided(self) -> bool:
+        """Whether other numbers say anything of both programs."""
+        return self.same_formula is not None or self.same_wide is not None
+
+    @property
     def is_rounding(self) -> bool:
         """Whether the programs mean the same, and their difference is rounding."""
-        return bool(self.same_formula or self.same_wide)
+        return self.as_computed and bool(self.same_formula or self.same_wide)
 
     @property
     def nearer(self) -> str | None:
@@ -57,27 +62,34 @@ class Exactness:
             left, right = self.errors
             near = f": the {self.nearer} one is nearer" if self.nearer else ""
             lines.append(f"from there, left is {left:.3g} and right {right:.3g} units in the last place{near}")
-        lines.append(f"the difference is {'' if self.is_rounding else 'not '}rounding")
+        if self.is_decided:
+            lines.append(f"the difference is {'' if self.is_rounding else 'not '}rounding")
         return "; ".join(lines)
 
 
-def exactness(left: Side, right: Side, inputs: Sequence[Array], beside: Sequence[Array]) -> Exactness:
-    """Runs both sides in other numbers, on `inputs` and `beside`, arrays with a leading axis of processes."""
+def exactness(
+    left: Side,
+    right: Side,
+    inputs: Sequence[Array],
+    beside: Sequence[Array],
+    results: Sequence[tuple[Observation, Observation]],
+) -> Exactness:
+    """Says of both sides' `results` on `inputs` and `beside`, arrays with a leading axis of processes, what they are in
+    other numbers."""
     obstacle, same_formula = "", None
     try:
         same_formula = all(_same_residues(left, right, inputs, beside, prime) for prime in PRIMES)
     except CompileError as error:
         obstacle = str(error).partition("\n")[0]
-    try:
-        wide = [
-            _run(side, Rewriter(), given, lambda array: array.astype(np.float64))
-            for side, given in ((left, inputs), (right, beside))
-        ]
-    except CompileError:
-        return Exactness(same_formula, None, None, obstacle)
-    found = [farthest(ours, theirs) for ours, theirs in zip(*wide, strict=True)]
-    same_wide = all(each is None or each[1].relative <= _WIDE_ROUNDING for each in found)
-    return Exactness(same_formula, same_wide, _errors(left, right, (inputs, beside), wide), obstacle)
+    as_computed = all(_is_near(farthest(x.computed, y.computed, np.asarray(x.bound) + y.bound)) for x, y in results)
+    if any(seen.wide is None for pair in results for seen in pair):
+        return Exactness(same_formula, None, as_computed, None, obstacle)
+    same_wide = all(_is_near(wide_parting(x, y)) for x, y in results)
+    errors = [max((_error(pair[side]) for pair in results), default=0.0) for side in range(2)]
+    narrow = any(
+        is_inexact(x.computed.dtype) and x.computed.dtype not in (np.float64, np.complex128) for x, _ in results
+    )
+    return Exactness(same_formula, same_wide, as_computed, (errors[0], errors[1]) if narrow else None, obstacle)
 
 
 def widened(module: Module) -> Module:
@@ -86,20 +98,17 @@ def widened(module: Module) -> Module:
     return module.with_ops([function_of(Rewriter().block(flat.body, {}))])
 
 
-def _errors(
-    left: Side, right: Side, given: tuple[Sequence[Array], Sequence[Array]], wide: Sequence[Sequence[Array]]
-) -> tuple[float, float] | None:
-    """How far each side is from the right values; None where there are no narrower floats."""
-    narrow = [value.type for value in left.function.body.terminator.operands]
-    if not any(is_float(type) and type.element_type.bits < 64 for type in narrow):  # type: ignore[attr-defined]
-        return None
-    errors = []
-    for side, inputs, truth in zip((left, right), given, wide, strict=True):
-        results = side.run(inputs)
-        pairs = [(x, y.astype(x.dtype)) for x, y in zip(results, truth, strict=True) if x.dtype.kind in "fV"]
-        found = [farthest(x, y) for x, y in pairs]
-        errors.append(max((each[1].relative for each in found if each is not None), default=0.0))
-    return errors[0], errors[1]
+def _is_near(found: tuple[int, Distance] | None) -> bool:
+    return found is None or found[1].share <= 1
+
+
+def _error(seen: Observation) -> float:
+    """How far a result is from what 64-bit floats give, in units of the last place of its largest element."""
+    assert seen.wide is not None
+    unit = of_largest(seen.computed, 1.0)
+    return (
+        float(np.max(gaps(seen.computed, seen.wide.astype(seen.computed.dtype)), initial=0.0)) / unit if unit else 0.0
+    )
 
 
 def _same_residues(left: Side, right: Side, inputs: Sequence[Array], beside: Sequence[Array], prime: int) -> bool:

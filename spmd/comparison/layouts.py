@@ -19,7 +19,7 @@ from partitioner.annotate import with_shardings
 from partitioner.mesh import DeviceMesh, SubAxis
 from partitioner.sharding import ShardedType, Sharding, shard_stacked, unshard_stacked, without_padding
 from spmd.comparison.correspondence import key_of
-from spmd.comparison.distance import farthest
+from spmd.comparison.distance import gaps, of_largest
 from spmd.comparison.sides import Side
 from spmd.ir import Module
 from spmd.runtime.simulation import simulate
@@ -28,6 +28,8 @@ from spmd.types import TensorType, Type
 
 #: Layouts of all arguments that are run, and those whose programs are made to see which is most like the one given.
 _MOST_RUN, _MOST_MADE = 512, 12
+#: Units of the last place of the largest element up to which results under the right layout differ.
+_ROUNDING = 256.0
 #: How near elements are that may be the same, relative to their size.
 _NEAR = 1e-2
 #: Axes that are tried in any order.
@@ -57,20 +59,19 @@ def laid_out(
     whole: Side,
     local: Side,
     inputs: Sequence[Array],
-    tolerance: float,
     partition: Callable[[Module], Side],
 ) -> Module | None:
     """Return the program of `whole` with the layout, over the processes of `local`, of which `local` is the program.
 
     None where no layout of all its arguments and results has such blocks.
 
-    `whole` takes and gives whole arrays, `inputs` with a leading axis of size 1; results agree up to `tolerance`.
+    `whole` takes and gives whole arrays, `inputs` with a leading axis of size 1; results agree up to rounding.
     `partition` makes a side of the programs that are tried.
     """
     wanted = [array[0] for array in whole.run(inputs)]
     found: list[_Found] = []
     for each in _trials(whole, local, inputs, wanted):
-        if each.distance <= tolerance:
+        if each.distance <= _ROUNDING:
             return _annotated(whole, each)
         found.append(each)
     if not found:
@@ -149,8 +150,13 @@ def _apart(blocks: Array, layout: ShardedType, wanted: Array) -> tuple[float, fl
     """How far what blocks are a layout of is from what is wanted, and the share of elements that are."""
     whole = unshard_stacked(blocks, layout)
     pairs = (whole[None], wanted[None]), (shard_stacked(whole, layout, len(blocks)), without_padding(blocks, layout))
-    found = [far for far in (farthest(*pair) for pair in pairs) if far is not None]
-    return max((far[1].relative for far in found), default=0.0), sum(_share_apart(*pair) for pair in pairs)
+    return max(_units_apart(*pair) for pair in pairs), sum(_share_apart(*pair) for pair in pairs)
+
+
+def _units_apart(ours: Array, theirs: Array) -> float:
+    """How far two arrays are apart, in units of the last place of the largest element."""
+    far = float(np.max(gaps(ours, theirs), initial=0.0))
+    return far / (of_largest(ours, 1.0) or np.finfo(np.float64).tiny) if far else 0.0
 
 
 def _share_apart(ours: Array, theirs: Array) -> float:

@@ -15,13 +15,14 @@ from zlib import crc32
 import numpy as np
 
 from spmd.analysis.reducers import monoid_of
+from spmd.comparison.formats import is_inexact
 from spmd.dialects.core import Trait, has_trait
 from spmd.dialects.make import make_op, make_reducer
 from spmd.errors import CompileError, Diagnostic
 from spmd.ir import AttributeValue, Block, Op, Region, Value
 from spmd.ir.attributes import DenseAttr
 from spmd.support.arrays import Array
-from spmd.types import F64, UI64, ElementType, TensorType, Type
+from spmd.types import COMPLEX128, F64, UI64, ElementType, TensorType, Type
 
 #: Two primes below 2^31: products of residues fit into 64 bits, and sums of products of halves into 53.
 PRIMES = (2_147_483_647, 2_147_483_629)
@@ -85,7 +86,7 @@ class Rewriter:
         attributes: dict[str, AttributeValue],
         regions: Sequence[Region] = (),
     ) -> Sequence[Value]:
-        kept = {name: value for name, value in op.attributes.items() if name not in _OF_FLOATS}
+        kept = {name: value for name, value in op.attributes.items() if name not in OF_FLOATS}
         types = [self.type(result.type) for result in op.results]
         made = make_op(op.name, operands, types, {**kept, **attributes}, regions, location=op.location)
         out.ops.append(made)
@@ -93,7 +94,25 @@ class Rewriter:
 
 
 #: Attributes that say how floats are computed.
-_OF_FLOATS = frozenset(("precision_config", "algorithm", "compare_type", "result_accuracy"))
+OF_FLOATS = frozenset(("precision_config", "algorithm", "compare_type", "result_accuracy"))
+
+
+@dataclass
+class Wide(Rewriter):
+    """Real and complex floats of 64 bits a part in place of all others."""
+
+    def type(self, type: Type) -> Type:
+        if isinstance(type, TensorType) and is_inexact(type) and not is_float(type):
+            return TensorType(type.shape, COMPLEX128)
+        return super().type(type)
+
+    def op(self, op: Op, operands: Sequence[Value], values: dict[Value, Value], out: Block) -> Sequence[Value]:
+        if op.name == "stablehlo.constant" and is_inexact(op.results[0].type):
+            return self.emit(out, op, (), {"value": self.constant(op)})
+        return super().op(op, operands, values, out)
+
+    def numbers(self, array: Array) -> Array:
+        return array.astype(np.complex128 if array.dtype.kind == "c" else np.float64)
 
 
 @dataclass
@@ -220,7 +239,7 @@ class _Writer:
 
     def _product(self, x: Value, y: Value) -> Value:
         shape = self.op.results[0].tensor.shape
-        kept = {name: value for name, value in self.op.attributes.items() if name not in _OF_FLOATS}
+        kept = {name: value for name, value in self.op.attributes.items() if name not in OF_FLOATS}
         made = make_op(self.op.name, (x, y), [TensorType(shape, F64)], kept, location=self.op.location)
         self.out.ops.append(made)
         return self.reduced(self("convert", made.results[0], type=TensorType(shape, UI64)))

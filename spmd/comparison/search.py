@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from spmd.comparison.correspondence import corresponding
-from spmd.comparison.distance import Distance, farthest
+from spmd.comparison.distance import Distance
+from spmd.comparison.observation import observe, parting
 from spmd.comparison.sides import Side, is_observable
 from spmd.errors import SpmdError
 from spmd.ir import Op, Value, captured_values
 from spmd.support.arrays import Array
 
-#: Bytes of values that are observed at a time, on all processes.
-_MOST_BYTES = 1 << 30
+#: Bytes of values that are observed at a time, on all processes; each is kept six times.
+_MOST_BYTES = 1 << 28
 #: Iterations of a loop that are followed one by one.
 _MOST_ITERATIONS = 10_000
 
@@ -24,7 +23,9 @@ _MOST_ITERATIONS = 10_000
 class Difference:
     """The first value at which two sides part: the ops that give it, the process, and how far apart it is.
 
-    `iterations` are those of the loops around it, from the outermost, in which the sides part first.
+    An op of one side alone is one that the other program lacks. `iterations` are those of the loops around it, from
+    the outermost, in which the sides part first; `result` is the number of the result that it is, where no value
+    inside was found.
     """
 
     left: Op | None
@@ -32,24 +33,25 @@ class Difference:
     process: int
     distance: Distance
     iterations: tuple[int, ...] = ()
+    result: int | None = None
 
     def __str__(self) -> str:
         ops = [op for op in (self.left, self.right) if op is not None]
-        where = " and ".join(dict.fromkeys(f"{op.name} at {op.location}" for op in ops)) or "a result"
+        where = " and ".join(dict.fromkeys(f"{op.name} at {op.location}" for op in ops))
+        if self.result is not None:
+            where = f"result {self.result}" + (f" ({where})" if where else "")
+        elif len(ops) == 1:
+            where += f", which the {'right' if self.right is None else 'left'} program lacks"
         inside = "".join(f", in iteration {number}" for number in self.iterations)
-        far = self.distance
-        index = f"[{', '.join(map(str, far.index))}]" if far.index else ""
-        ulps = "" if np.isinf(far.ulps) else f", {far.ulps:.3g} units in the last place apart"
         quotes = [op.location.quote() for op in ops[:1]]
-        head = f"{where}{inside}, process {self.process}, element {index or '0'}: {far.left} and {far.right}{ulps}"
-        return "\n".join([head, *filter(None, quotes)])
+        return "\n".join([f"{where}{inside}, process {self.process}, {self.distance}", *filter(None, quotes)])
 
 
 @dataclass
 class Search:
-    """Looks for where two sides part by more than `tolerance`, and counts what it compares.
+    """Looks for where two sides part, by more than `tolerance` times what rounding explains.
 
-    `compared` of the left side's `observed` values have one on the right side that corresponds to them.
+    It counts: `compared` of the left side's `observed` values have one on the right side that corresponds to them.
     """
 
     tolerance: float
@@ -67,15 +69,55 @@ class Search:
         pairs = corresponding(left.function.body, right.function.body)
         self.observed += sum(len(op.results) for op in left.function.body.ops[:-1])
         for chunk in _chunks(pairs, left.grid.size):
-            ours = left.run(inputs, [value for _, _, value, _ in chunk])
-            theirs = right.run(others, [value for _, _, _, value in chunk])
+            ours = observe(left, inputs, [value for _, _, value, _ in chunk])
+            theirs = observe(right, others, [value for _, _, _, value in chunk])
             for (op, other, _, _), x, y in zip(chunk, ours, theirs, strict=True):
                 self.compared += 1
-                found = farthest(x, y)
-                if found is not None and found[1].relative > self.tolerance:
+                found = parting(x, y, self.tolerance)
+                if found is not None and found[1].share > 1:
                     inner = self._in_regions(left, right, (inputs, others), op, other, found[0])
-                    return inner or Difference(op, other, *found)
+                    return (
+                        inner
+                        or self._given(left, right, (inputs, others), pairs, (op, other))
+                        or Difference(op, other, *found)
+                    )
         return None
+
+    def _given(
+        self,
+        left: Side,
+        right: Side,
+        inputs: tuple[Sequence[Array], Sequence[Array]],
+        pairs: Sequence[tuple[Op, Op]],
+        ops: tuple[Op, Op],
+    ) -> Difference | None:
+        """The op of one side alone that gives corresponding ops operands that part; None where their operands agree."""
+        both = {id(op) for pair in pairs for op in pair}
+
+        def apart(ours: Value, theirs: Value) -> tuple[int, Distance] | None:
+            if ours.type != theirs.type or not is_observable(ours):
+                return None
+            (x,), (y,) = observe(left, inputs[0], [ours]), observe(right, inputs[1], [theirs])
+            found = parting(x, y, self.tolerance)
+            return found if found is not None and found[1].share > 1 else None
+
+        def alone(value: Value) -> Op | None:
+            op = value.defining_op
+            return None if op is None or id(op) in both else op
+
+        def cause(ours: Value, theirs: Value) -> Difference | None:
+            found, op, other = apart(ours, theirs), alone(ours), alone(theirs)
+            if found is None or (op is None and other is None):
+                return None
+            deeper = (
+                [cause(ours, operand) for operand in other.operands if operand.type == ours.type]
+                if other is not None
+                else [cause(operand, theirs) for operand in op.operands if operand.type == theirs.type]  # type: ignore[union-attr]
+            )
+            return next((each for each in deeper if each is not None), Difference(op, other, *found))
+
+        causes = (cause(ours, theirs) for ours, theirs in zip(*(op.operands for op in ops), strict=False))
+        return next((each for each in causes if each is not None), None)
 
     def _in_regions(
         self, left: Side, right: Side, inputs: tuple[Sequence[Array], Sequence[Array]], op: Op, other: Op, process: int
@@ -117,10 +159,12 @@ class Search:
             if not goes_on.any():
                 return None
             after = bodies[0].run([*state, *around])
-            found = [farthest(x, y) for x, y in zip(after, bodies[1].run([*state, *beside]), strict=True)]
-            if any(each is not None and each[1].relative > self.tolerance for each in found):
+            there = bodies[1].run([*state, *beside])
+            # What is equal bit by bit is looked into but once: bounds take their time.
+            if not number or any(x.tobytes() != y.tobytes() for x, y in zip(after, there, strict=True)):
                 inner = self.within(*bodies, [*state, *around], beside=[*state, *beside])
-                return None if inner is None else replace(inner, iterations=(number, *inner.iterations))
+                if inner is not None:
+                    return replace(inner, iterations=(number, *inner.iterations))
             state = after
         return None
 

@@ -100,6 +100,10 @@ class Side:
         """Return the function `main` of this body, which takes what the side's function takes."""
         return function_of(body)
 
+    def plain(self) -> Side:
+        """Return the side of which the same function gives the same values, without shardings."""
+        return self
+
 
 @dataclass(frozen=True)
 class ShardedSide(Side):
@@ -129,6 +133,10 @@ class ShardedSide(Side):
         cut = [shard_stacked(array[0], each, size) for array, each in zip(inputs, split.in_shardings, strict=True)]
         results = simulation(*cut)
         return [unshard_stacked(x, each)[None] for x, each in zip(results, split.out_shardings, strict=True)]
+
+    def plain(self) -> Side:
+        module = self.module.with_ops([op for op in self.module.body.ops if op.name == "func.func"])
+        return Side(self.name, module, self.function, ProcessGrid(1, 1), self.backends)
 
     def entry(self, body: Block) -> Function:
         """Return the function `main` of this body, with the layouts of the side's arguments, and of as many results."""

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import partitioner
 import spmd
 from launch.cli import main
-from spmd.comparison.distance import distance
+from spmd.comparison.distance import farthest
 from spmd.comparison.search import Difference
 from tests.effort import examples
 
@@ -151,21 +151,60 @@ def test_what_does_not_take_the_same_arguments() -> None:
 @settings(max_examples=examples(50))
 @given(st.floats(-1000, 1000), st.integers(1, 40))
 def test_distances_are_in_units_of_the_last_place(dtype: type, value: float, steps: int) -> None:
-    x = np.array([value], dtype)
-    if abs(x[0]) < 1e-3:
+    x = np.array([[value]], dtype)
+    if abs(x[0, 0]) < 1e-3:
         return
-    y = x.copy()
-    y[0] += steps * np.spacing(np.abs(x[0])) * np.sign(x[0])
-    found = distance(x, y)
-    assert found is not None and steps / 2 <= found.ulps <= steps
+    y = x + steps * np.spacing(np.abs(x)) * np.sign(x)
+    found = farthest(x, y, 1.0)
+    assert found is not None and steps / 2 <= found[1].ulps <= steps
+    assert found[1].share == abs(float(x[0, 0]) - float(y[0, 0]))
 
 
 def test_nan_and_infinity_are_no_rounding() -> None:
-    one = np.float32([1, np.nan, np.inf, -0.0])
-    assert distance(one, np.float32([1, np.nan, np.inf, 0.0])) is None
+    one = np.float32([[1, np.nan, np.inf, -0.0]])
+    assert farthest(one, np.float32([[1, np.nan, np.inf, 0.0]]), 1e30) is None
     for other in ([1, 1, np.inf, 0], [1, np.nan, -np.inf, 0], [1, np.nan, np.nan, 0]):
-        found = distance(one, np.float32(other))
-        assert found is not None and found.relative == np.inf
+        found = farthest(one, np.float32([other]), 1e30)
+        assert found is not None and found[1].share == np.inf
+
+
+MASKED = """func.func @main(%x: tensor<8xf32>, %y: tensor<8xf32>) -> tensor<8xf32> {
+  %far = stablehlo.constant dense<[-1.0e9, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]> : tensor<8xf32>
+  %s = stablehlo.add %x, %y : tensor<8xf32>
+  %t = stablehlo.tanh %s : tensor<8xf32>
+  %r = stablehlo.add %t, %far : tensor<8xf32>
+  return %r : tensor<8xf32>
+}"""
+
+
+def test_one_large_element_hides_nothing() -> None:
+    found = spmd.compare(spmd.parse(MASKED), spmd.parse(MASKED.replace("add %x", "subtract %x")))
+    assert found.first is not None and found.first.left is not None and found.first.left.name == "stablehlo.add"
+    exact = spmd.compare(spmd.parse(MASKED), spmd.parse(MASKED.replace("add %x", "subtract %x")), exact=True)
+    assert not exact and "the difference is not rounding" in str(exact)
+
+
+def test_what_one_program_lacks_is_named() -> None:
+    extra = "%a = stablehlo.abs %t : tensor<8xf32>\n  %r = stablehlo.add %a"
+    more = MASKED.replace("%r = stablehlo.add %t", extra)
+    for left, right in ((MASKED, more), (more, MASKED)):
+        found = spmd.compare(spmd.parse(left), spmd.parse(right))
+        assert found.first is not None
+        (op,) = [op for op in (found.first.left, found.first.right) if op is not None]
+        assert op.name == "stablehlo.abs"
+        assert f"which the {'left' if right == more else 'right'} program lacks" in str(found)
+
+
+def test_what_is_let_pass_is_said() -> None:
+    divided = MASKED.replace("tanh %s", "divide %s, %y")
+    inverse = "%i = stablehlo.divide %one, %y : tensor<8xf32>\n  %t = stablehlo.multiply %s, %i"
+    one = "%one = stablehlo.constant dense<1.0> : tensor<8xf32>\n  %s ="
+    found = spmd.compare(
+        spmd.parse(divided), spmd.parse(MASKED.replace("%s =", one).replace("%t = stablehlo.tanh %s", inverse))
+    )
+    assert found and found.farthest is not None and 0 < found.farthest.distance.share <= 1
+    assert "what differs most, by rounding, is result 0 (stablehlo.add at" in str(found)
+    assert "they agree in every bit" in str(spmd.compare(spmd.parse(MASKED), spmd.parse(MASKED)))
 
 
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

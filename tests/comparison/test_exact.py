@@ -41,7 +41,7 @@ def program(body: str) -> spmd.Module:
 
 
 def test_a_sum_in_another_order_is_rounding() -> None:
-    found = spmd.compare(program(RUNNING), program(PRODUCT), INPUTS, tolerance=1, exact=True)
+    found = spmd.compare(program(RUNNING), program(PRODUCT), INPUTS, tolerance=1e-9, exact=True)
     assert found.first is not None and found.exact is not None
     assert found.exact.same_formula and found.exact.same_wide and found.equal
     assert found.exact.nearer == "right", found
@@ -51,7 +51,7 @@ def test_a_sum_in_another_order_is_rounding() -> None:
 def test_a_mistake_as_small_as_rounding_is_none() -> None:
     """One element of 4,096 is left out: in floats that is nearly nothing, modulo primes it is another number."""
     wrong = program(RUNNING.replace("dense<4096>", "dense<4095>"))
-    found = spmd.compare(wrong, program(PRODUCT), INPUTS, tolerance=1, exact=True)
+    found = spmd.compare(wrong, program(PRODUCT), INPUTS, exact=True)
     assert found.exact is not None and not found.exact.same_formula and not found.equal
 
 
@@ -107,7 +107,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     paths = [tmp_path / "running.mlir", tmp_path / "product.mlir"]
     for path, body in zip(paths, (RUNNING, PRODUCT), strict=True):
         path.write_text(SUM.format(body=body))
-    command = ["compare", *map(str, paths), "--tolerance", "0.001"]
+    command = ["compare", *map(str, paths), "--tolerance", "1e-9"]
     assert main(command) == 1
     assert main([*command, "--exact"]) == 0
     assert "the difference is rounding" in capsys.readouterr().out

@@ -1,0 +1,85 @@
+"""How errors pass through elementwise ops, by the op's name.
+
+A rule gives the bound of the result from the operands and their bounds, of which at least one is there; the rounding of
+the result itself comes to it. Ops that have none are computed again with each operand moved by its bound.
+Source: Higham, "Accuracy and Stability of Numerical Algorithms", section 3.1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from spmd.comparison.bound_writer import Writer
+from spmd.ir import Value
+
+#: Elementwise ops of floats that are rounded once.
+ROUNDED_ONCE = frozenset(("add", "subtract", "multiply", "divide", "sqrt", "convert"))
+#: Elementwise ops that round nothing.
+EXACT = frozenset(
+    ("abs", "ceil", "clamp", "compare", "floor", "imag", "is_finite", "maximum", "minimum", "negate", "real",
+     "round_nearest_afz", "round_nearest_even", "select", "sign", "complex", "and", "or", "xor", "not")
+)  # fmt: skip
+#: Units in the last place by which good libraries are off in other functions.
+FUNCTION_UNITS = 8
+
+Rule = Callable[[Writer, Value, Sequence[Value], Sequence[Value | None]], Value | None]
+
+
+def _sum(write: Writer, result: Value, x: Sequence[Value], errors: Sequence[Value | None]) -> Value | None:
+    return write.total(errors)
+
+
+def _largest(write: Writer, result: Value, x: Sequence[Value], errors: Sequence[Value | None]) -> Value | None:
+    return write.largest(errors)
+
+
+def _product(write: Writer, result: Value, x: Sequence[Value], errors: Sequence[Value | None]) -> Value | None:
+    terms: list[Value | None] = [
+        None if error is None else write.multiply(error, write.magnitude(other))
+        for error, other in zip(errors, reversed(x), strict=True)
+    ]
+    left, right = errors
+    if left is not None and right is not None:
+        terms.append(write.multiply(left, right))
+    return write.total(terms)
+
+
+def _quotient(write: Writer, result: Value, x: Sequence[Value], errors: Sequence[Value | None]) -> Value | None:
+    """Infinite where the divisor may be zero."""
+    left, right = errors
+    divisor = write.magnitude(x[1])
+    if right is None:
+        assert left is not None
+        return write.binary("divide", left, divisor)
+    least = write.binary("maximum", write.subtract(divisor, right), write.zeros(divisor))
+    above = write.total([left, write.multiply(write.magnitude(result), right)])
+    assert above is not None
+    return write.binary("divide", above, least)
+
+
+def _selection(write: Writer, result: Value, x: Sequence[Value], errors: Sequence[Value | None]) -> Value | None:
+    """Where the predicate is not certain, how far apart the two are, too."""
+    zeros = write.zeros(result)
+    bound = write.select(x[0], errors[1] or zeros, errors[2] or zeros)
+    if errors[0] is None:
+        return bound
+    certain = write.compare(errors[0], zeros, "EQ")
+    return write.add(bound, write.select(certain, zeros, write.gap(x[1], x[2])))
+
+
+def _comparison(write: Writer, result: Value, x: Sequence[Value], errors: Sequence[Value | None]) -> Value | None:
+    """1 where the operands are too near to each other for the outcome to be certain."""
+    bound = write.total(errors)
+    assert bound is not None
+    near = write.compare(write.gap(*x), bound, "LE")
+    return write.real(write.one("and", [near, write.compare(bound, write.zeros(bound), "GT")]))
+
+
+ELEMENTWISE: dict[str, Rule] = {
+    **dict.fromkeys(("abs", "add", "complex", "imag", "negate", "real", "subtract"), _sum),
+    **dict.fromkeys(("and", "clamp", "maximum", "minimum", "not", "or", "xor"), _largest),
+    "compare": _comparison,
+    "divide": _quotient,
+    "multiply": _product,
+    "select": _selection,
+}

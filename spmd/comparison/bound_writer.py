@@ -1,0 +1,131 @@
+"""Writing ops of error bounds: real tensors of 64-bit floats beside the values that they are of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial, reduce
+
+import numpy as np
+
+from spmd.comparison.formats import is_inexact
+from spmd.comparison.retyped import OF_FLOATS
+from spmd.dialects.make import make_op
+from spmd.dialects.op_builder import OpBuilder
+from spmd.ir import Block, Op, Region, Value
+from spmd.types import COMPLEX128, F64, ElementType, TensorType
+
+_SCALAR = TensorType((), F64)
+
+
+class Writer(OpBuilder):
+    """Appends to `block` what stands for `op`."""
+
+    def __init__(self, block: Block, op: Op) -> None:
+        super().__init__()
+        self.block, self.ops, self.location = block, block.ops, op.location
+
+    def zeros(self, like: Value) -> Value:
+        return self.number(0.0, like)
+
+    def number(self, value: float, like: Value) -> Value:
+        """`value` for each element of `like`."""
+        return self.splat(np.float64(value), TensorType(like.tensor.shape, F64))
+
+    def add(self, left: Value, right: Value) -> Value:
+        return self.binary("add", left, right)
+
+    def subtract(self, left: Value, right: Value) -> Value:
+        return self.binary("subtract", left, right)
+
+    def multiply(self, left: Value, right: Value) -> Value:
+        return self.binary("multiply", left, right)
+
+    def scaled(self, value: Value, factor: float) -> Value:
+        return self.multiply(value, self.number(factor, value))
+
+    def total(self, bounds: Sequence[Value | None]) -> Value | None:
+        """The sum of those that are there; None where none is."""
+        return self._joined("add", bounds)
+
+    def largest(self, bounds: Sequence[Value | None]) -> Value | None:
+        """The largest of those that are there, element by element; None where none is."""
+        return self._joined("maximum", bounds)
+
+    def _joined(self, name: str, bounds: Sequence[Value | None]) -> Value | None:
+        there = [bound for bound in bounds if bound is not None]
+        return reduce(partial(self.binary, name), there) if there else None
+
+    def real(self, value: Value) -> Value:
+        """`value`, of any type but a complex one, as f64."""
+        return self.convert(value, TensorType(value.tensor.shape, F64))
+
+    def magnitude(self, value: Value) -> Value:
+        """The absolute values of elements of any type, as f64."""
+        element = value.tensor.element_type
+        assert isinstance(element, ElementType)
+        return self.one("abs", [value if element.is_complex else self.real(value)])
+
+    def gap(self, left: Value, right: Value) -> Value:
+        """How far apart the elements are; 0 where one is NaN."""
+        if not is_inexact(left.type):
+            left, right = self.real(left), self.real(right)
+        gap = self.magnitude(self.subtract(left, right))
+        return self.select(self.compare(gap, gap, "EQ"), gap, self.zeros(gap))
+
+    def around(self, value: Value, step: Value) -> list[Value]:
+        """`value` moved by `step`, up and down, a complex one along both axes."""
+        steps = [step]
+        if value.tensor.element_type == COMPLEX128:
+            zero = self.zeros(step)
+            steps = [self.one("complex", [step, zero]), self.one("complex", [zero, step])]
+        return [moved for each in steps for moved in (self.add(value, each), self.subtract(value, each))]
+
+    def where_finite(self, value: Value, bound: Value) -> Value:
+        """`bound` where `value` is finite: infinity and NaN are what they are."""
+        return self.select(self.one("is_finite", [self.magnitude(value)]), bound, self.zeros(bound))
+
+    def unknown(self, bounds: Sequence[Value | None], like: Value) -> Value:
+        """Infinity where a bound is not zero."""
+        total = self.total(bounds)
+        assert total is not None
+        return self.select(self.compare(total, self.zeros(total), "GT"), self.number(np.inf, like), self.zeros(like))
+
+    def broadcast_like(self, value: Value, result: Value) -> Value:
+        """A scalar operand of an elementwise op for each element of its result; other operands as they are."""
+        return value if value.tensor.rank == result.tensor.rank else self.broadcast(value, result.tensor.shape)
+
+    def largest_element(self, magnitudes: Value) -> Value:
+        """The largest of the finite elements, a scalar."""
+        finite = self.where_finite(magnitudes, magnitudes)
+        return self.reduce("stablehlo.maximum", finite, self.splat(0.0, _SCALAR), range(magnitudes.tensor.rank))
+
+    def relative(self, value: Value, bound: Value) -> Value:
+        """The largest bound as a part of the largest element, a scalar."""
+        ratio = self.binary("divide", self.largest_element(bound), self.largest_element(self.magnitude(value)))
+        return self.select(self.compare(ratio, ratio, "EQ"), ratio, self.zeros(ratio))
+
+    def again(self, op: Op, operands: Sequence[Value], regions: Sequence[Region] = ()) -> Sequence[Value]:
+        """The op on bounds, with results of f64."""
+        types = [TensorType(result.tensor.shape, F64) for result in op.results]
+        return self._of_bounds(op, operands, types, regions)
+
+    def folded(self, op: Op, kind: str, operands: Sequence[Value]) -> Value:
+        """The fold that `op` is, of one array, by another monoid."""
+        types = [TensorType(op.results[0].tensor.shape, F64)]
+        return self._of_bounds(op, operands, types, [self.folding(kind)])[0]
+
+    def _of_bounds(
+        self, op: Op, operands: Sequence[Value], types: Sequence[TensorType], regions: Sequence[Region]
+    ) -> Sequence[Value]:
+        kept = {name: value for name, value in op.attributes.items() if name not in OF_FLOATS}
+        return self.op(op.name, operands, types, kept, regions).results
+
+    def folding(self, kind: str) -> Region:
+        """A region that folds two scalars of f64."""
+        return self.fold(f"stablehlo.{kind}", _SCALAR)
+
+    def second(self) -> Region:
+        """A region that gives the second of two scalars of f64."""
+        block = Block([_SCALAR, _SCALAR])
+        block.ops.append(make_op("stablehlo.return", [block.arguments[1]], location=self.location))
+        return Region([block])
