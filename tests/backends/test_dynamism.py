@@ -324,3 +324,63 @@ def test_a_bounded_dimension_is_as_large_as_the_operands_unless_that_is_one(size
 def test_a_size_beyond_its_bound_is_refused() -> None:
     with pytest.raises(spmd.SpmdError, match="a size of 6 is beyond the bound of 5"):
         here(BOUNDED, np.ones((1, 6), np.float32))
+
+
+GROWING = """func.func @main(%first: tensor<i32>, %turns: tensor<i32>) -> (tensor<2xi32>, tensor<i32>) {
+  %zero = stablehlo.constant dense<0> : tensor<i32>
+  %one = stablehlo.constant dense<1> : tensor<i32>
+  %full = stablehlo.broadcast_in_dim %first, dims = [] : (tensor<i32>) -> tensor<4x2xi32>
+  %empty = stablehlo.set_dimension_size %full, %zero, dim = 0
+    : (tensor<4x2xi32>, tensor<i32>) -> tensor<?x2xi32, #stablehlo.bounds<4, ?>>
+  %w = stablehlo.while(%b = %empty) : tensor<?x2xi32, #stablehlo.bounds<4, ?>>
+  cond {
+    %n = stablehlo.get_dimension_size %b, dim = 0 : (tensor<?x2xi32, #stablehlo.bounds<4, ?>>) -> tensor<i32>
+    %p = stablehlo.compare LT, %n, %turns, SIGNED : (tensor<i32>, tensor<i32>) -> tensor<i1>
+    stablehlo.return %p : tensor<i1>
+  } do {
+    %n = stablehlo.get_dimension_size %b, dim = 0 : (tensor<?x2xi32, #stablehlo.bounds<4, ?>>) -> tensor<i32>
+    %m = stablehlo.add %n, %one : tensor<i32>
+    %l = stablehlo.set_dimension_size %b, %m, dim = 0
+      : (tensor<?x2xi32, #stablehlo.bounds<4, ?>>, tensor<i32>) -> tensor<?x2xi32, #stablehlo.bounds<4, ?>>
+    %row = stablehlo.broadcast_in_dim %n, dims = [] : (tensor<i32>) -> tensor<1x2xi32>
+    %x = stablehlo.dynamic_update_slice %l, %row, %n, %zero
+      : (tensor<?x2xi32, #stablehlo.bounds<4, ?>>, tensor<1x2xi32>, tensor<i32>, tensor<i32>)
+        -> tensor<?x2xi32, #stablehlo.bounds<4, ?>>
+    stablehlo.return %x : tensor<?x2xi32, #stablehlo.bounds<4, ?>>
+  }
+  %s = stablehlo.reduce(%w init: %zero) applies stablehlo.add across dimensions = [0]
+    : (tensor<?x2xi32, #stablehlo.bounds<4, ?>>, tensor<i32>) -> tensor<2xi32>
+  %k = stablehlo.get_dimension_size %w, dim = 0 : (tensor<?x2xi32, #stablehlo.bounds<4, ?>>) -> tensor<i32>
+  return %s, %k : tensor<2xi32>, tensor<i32>
+}"""
+
+
+@pytest.mark.parametrize("turns", [0, 1, 3, 4])
+@pytest.mark.parametrize("backends", [("llvm", "numpy"), ("numpy",)])
+def test_a_bounded_dimension_grows_in_a_loop(turns: int, backends: tuple[str, ...]) -> None:
+    total, size = spmd.compile(spmd.parse(GROWING), backends=backends)(np.int32(7), np.int32(turns))
+    assert total.tolist() == [sum(range(turns))] * 2 and size == turns
+
+
+def test_a_bounded_dimension_grows_no_further_than_its_bound() -> None:
+    with pytest.raises(spmd.ExecutionError, match="size 5 of dimension 0 is not within its bound 4"):
+        spmd.compile(spmd.parse(GROWING))(np.int32(7), np.int32(5))
+
+
+def test_what_a_dimension_grows_by_is_zero() -> None:
+    text = """func.func @main(%x: tensor<4xf32>, %n: tensor<i32>, %m: tensor<i32>) -> tensor<f32> {
+      %zero = stablehlo.constant dense<0.0> : tensor<f32>
+      %a = stablehlo.set_dimension_size %x, %n, dim = 0
+        : (tensor<4xf32>, tensor<i32>) -> tensor<?xf32, #stablehlo.bounds<4>>
+      %b = stablehlo.set_dimension_size %a, %m, dim = 0
+        : (tensor<?xf32, #stablehlo.bounds<4>>, tensor<i32>) -> tensor<?xf32, #stablehlo.bounds<4>>
+      %s = stablehlo.reduce(%b init: %zero) applies stablehlo.add across dimensions = [0]
+        : (tensor<?xf32, #stablehlo.bounds<4>>, tensor<f32>) -> tensor<f32>
+      return %s : tensor<f32>
+    }"""
+    run = spmd.compile(spmd.parse(text))
+    assert [float(run(np.float32([1, 2, 4, 8]), np.int32(a), np.int32(b))[0]) for a, b in ((2, 4), (4, 1), (0, 3))] == [
+        3,
+        1,
+        0,
+    ]

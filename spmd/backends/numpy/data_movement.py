@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from spmd.backends.kernels import Context, Kernel, kernel
+from spmd.dialects.shapes import bounds_of
 from spmd.errors import CompileError, Diagnostic, ExecutionError
 from spmd.ir import Op
 from spmd.ir.attributes import DenseAttr, aligned
@@ -242,14 +243,20 @@ def get_dimension_size(op: Op, context: Context) -> Kernel:
 
 @kernel("stablehlo.set_dimension_size")
 def set_dimension_size(op: Op, context: Context) -> Kernel:
+    """The first elements of a dimension; where there are fewer, zeros behind them up to the dimension's bound."""
     dimension, location = op["dimension"], op.location
+    types = op.operands[0].tensor, op.result.tensor
+    bound = max(each[dimension] or 0 for type in types for each in (bounds_of(type), type.shape))
 
     def call(operand: Array, size: Array) -> Array:
         length, available = int(size), operand.shape[dimension]
-        if not 0 <= length <= available:
-            message = f"size {length} of dimension {dimension} is not within the operand's {available}"
+        if not 0 <= length <= max(bound, available):
+            message = f"size {length} of dimension {dimension} is not within its bound {max(bound, available)}"
             raise ExecutionError(Diagnostic(location, message, op.name))
         kept: Array = operand[(slice(None),) * dimension + (slice(0, length),)]
+        if length > available:
+            more = [(0, length - available if each == dimension else 0) for each in range(operand.ndim)]
+            kept = np.pad(kept, more)
         return kept
 
     return view(call)

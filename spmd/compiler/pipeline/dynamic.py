@@ -30,8 +30,10 @@ def needs_specialization(op: Op) -> bool:
     """Whether `op` has to see actual shapes before its kernel can be made.
 
     Ops with regions do not: what is inside is specialized by itself, and the types of block arguments would have to
-    change with the operands'.
+    change with the operands'. Nor does set_dimension_size, which grows a dimension up to the bound that types declare.
     """
+    if op.name == "stablehlo.set_dimension_size":
+        return False
     if op.regions and any(block.ops for region in op.regions for block in region.blocks) and _region_is_program(op):
         return False
     return any(is_dynamic(value.type) for value in (*op.operands, *op.results))
