@@ -110,6 +110,12 @@ def test_f64(name: str, mp) -> None:  # type: ignore[no-untyped-def]
     assert worst(call(name, F64, x), exact_values(mp, name, x)) <= limit
 
 
+def test_logistic_where_its_exponential_overflows() -> None:
+    """exp(x), down to the smallest subnormal number."""
+    x = np.array([-700.5, -709.8, -720.0, -745.0, -746.0, -np.inf])
+    np.testing.assert_array_equal(call("stablehlo.logistic", F64, x), np.exp(x))
+
+
 @pytest.mark.parametrize("name", TABLE)
 def test_f32(name: str) -> None:
     low, high, both, limit, _ = TABLE[name]
