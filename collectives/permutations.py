@@ -28,7 +28,7 @@ class Ends:
         return self._orders[size]
 
     def linked(self, id: int) -> tuple[tuple[int, int], ...]:
-        """Return the pairs that link ``id`` to others, directly or through each other; they need nobody else's.
+        """Return the pairs that link ``id`` to others, directly or through each other; they need no others.
 
         Sources are unique, and targets are: these pairs are a chain or a ring.
         """

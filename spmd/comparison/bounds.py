@@ -1,6 +1,6 @@
 """How far rounding can take each value of a program from what it means: a bound for every element, computed beside it.
 
-`bounded` writes a function anew in 64-bit floats. Beside each value stands a bound of its error, carried from the
+`Bounds` writes a function anew in 64-bit floats. Beside each value stands a bound of its error, carried from the
 operands to the results of every op: running error analysis. It depends on the magnitudes that meet in that element
 alone, never on other elements of the array. A choice that rounding may decide the other way (a comparison of values
 that nearly agree) counts for both outcomes. Source: Higham, "Accuracy and Stability of Numerical Algorithms", section
@@ -121,7 +121,7 @@ class Bounds:
         types = (*op.operand_types, *op.result_types)
         if not all(type.is_static for type in types if isinstance(type, TensorType)):
             raise CompileError(Diagnostic(op.location, "no error bound is known of sizes that are values", op.name))
-        if name == "constant" or not op.operands:
+        if not op.operands:
             return self._leaf(op, write)
         if any(isinstance(type, TensorType) and isinstance(type.element_type, QuantizedType) for type in types):
             return self._whole(op, x, errors, write)
@@ -235,23 +235,19 @@ class Bounds:
     ) -> tuple[Sequence[Value], list[Value | None]]:
         results = self._same(op, x, write)
         monoids = monoids_of(op.regions[0])
-        count = len(op.results)
         if monoids is None:
             return results, self._unknown_fold(op, name, x, errors, write)
         bounds: list[Value | None] = []
         for at, monoid in enumerate(monoids):
-            pairs = [at] if name in ("all_reduce", "reduce_scatter") else [at, at + count]
+            pairs = range(at, len(x), len(op.results))
             given = [errors[each] or write.zeros(x[each]) for each in pairs]
             sizes = [write.magnitude(x[each]) for each in pairs]
-            error: Value | None = None
+            units, error = self._sum_unit(op.results[at].type, self._count(op, name)), None
             if monoid.kind == "multiply":
                 most = write.folded(op, "multiply", [write.add(size, e) for size, e in zip(sizes, given, strict=True)])
-                rounding = write.scaled(most, self._sum_unit(op.results[at].type, self._count(op, name)))
-                error = write.add(write.subtract(most, write.folded(op, "multiply", sizes)), rounding)
+                error = write.add(write.subtract(most, write.folded(op, "multiply", sizes)), write.scaled(most, units))
             elif monoid.kind == "add":
-                error = write.scaled(
-                    write.folded(op, "add", sizes), self._sum_unit(op.results[at].type, self._count(op, name))
-                )
+                error = write.scaled(write.folded(op, "add", sizes), units)
                 if any(errors[each] for each in pairs):
                     error = write.add(error, write.folded(op, "add", given))
             elif any(errors[each] for each in pairs):
@@ -263,12 +259,12 @@ class Bounds:
         self, op: Op, name: str, x: Sequence[Value], errors: Sequence[Value | None], write: Writer
     ) -> list[Value | None]:
         """Of a region that is no monoid, as that of an argmax: each step may pass on the largest error, and rounds."""
-        count, bounds = len(op.results), list[Value | None]()
+        bounds = list[Value | None]()
         for at, result in enumerate(op.results):
             if not is_inexact(result.type):
                 bounds.append(None)
                 continue
-            pairs = [at] if name in ("all_reduce", "reduce_scatter") else [at, at + count]
+            pairs = range(at, len(x), len(op.results))
             units = self._sum_unit(result.type, self._count(op, name))
             terms = [
                 write.add(errors[each] or write.zeros(x[each]), write.scaled(write.magnitude(x[each]), units))
@@ -382,10 +378,7 @@ class Bounds:
         relative = [write.relative(value, error) for value, error in zip(x, errors, strict=True) if error is not None]
         bounds: list[Value | None] = []
         for result, value, unit in zip(op.results, results, units, strict=True):
-            if not is_inexact(result.type):
-                bounds.append(None)
-                continue
-            if op.name == "stablehlo.bitcast_convert":
+            if not is_inexact(result.type) or op.name == "stablehlo.bitcast_convert":
                 bounds.append(None)
                 continue
             largest = write.largest_element(write.magnitude(value))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import ml_dtypes
 import numpy as np
 
+from spmd.comparison.formats import as_wide, format_of
 from spmd.support.arrays import Array, DType
 
 
@@ -39,7 +39,7 @@ def gaps(left: Array, right: Array) -> Array:
     if not is_inexact(left.dtype):
         apart = np.abs(left.astype(np.float64) - right.astype(np.float64))
         return np.where(left == right, 0.0, np.maximum(apart, 1.0))
-    one, other = _wide(left), _wide(right)
+    one, other = as_wide(left), as_wide(right)
     with np.errstate(all="ignore"):
         gap = np.abs(one - other)
     same = (one == other) | (np.isnan(one) & np.isnan(other))
@@ -71,19 +71,10 @@ def of_largest(array: Array, units: float) -> float:
     """`units` in the last place of the largest finite element of `array`; 0 for arrays that are exact."""
     if not is_inexact(array.dtype) or not array.size:
         return 0.0
-    size = np.abs(_wide(array))
+    size = np.abs(as_wide(array))
     largest = float(np.max(size, where=np.isfinite(size), initial=0.0))
-    format = _format(array.dtype)
+    format = format_of(array.dtype)
     return units * _spacing(max(largest, float(format.smallest_normal)), float(format.eps))
-
-
-def _wide(array: Array) -> Array:
-    return array.astype(np.complex128 if array.dtype.kind == "c" else np.float64)
-
-
-def _format(dtype: DType) -> ml_dtypes.finfo:
-    """The floating-point format of `dtype`, or of a complex number's parts."""
-    return ml_dtypes.finfo(np.zeros((), dtype).real.dtype if dtype.kind == "c" else dtype)  # type: ignore[no-untyped-call]
 
 
 def _units(gap: float, one: object, other: object) -> float:
@@ -92,7 +83,7 @@ def _units(gap: float, one: object, other: object) -> float:
     if not is_inexact(dtype):
         return np.inf
     size = max(abs(complex(one)), abs(complex(other)))  # type: ignore[call-overload]
-    return gap / _spacing(size, float(_format(dtype).eps)) if np.isfinite(size) and size else np.inf
+    return gap / _spacing(size, float(format_of(dtype).eps)) if np.isfinite(size) and size else np.inf
 
 
 def _spacing(size: float, eps: float) -> float:

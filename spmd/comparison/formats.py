@@ -17,12 +17,12 @@ def is_inexact(type: Type) -> bool:
 
 def unit_roundoff(element: ElementType) -> float:
     """Half of the distance from 1 to the next larger number of a floating-point type, or of a complex type's parts."""
-    return _eps(element.real.dtype) / 2
+    return float(format_of(element.dtype).eps) / 2
 
 
 def smallest_normal(element: ElementType) -> float:
     """The smallest number above zero of full precision of a floating-point type, or of a complex type's parts."""
-    return float(ml_dtypes.finfo(element.real.dtype).smallest_normal)  # type: ignore[no-untyped-call]
+    return float(format_of(element.dtype).smallest_normal)
 
 
 def representation_error(array: Array) -> Array:
@@ -33,12 +33,18 @@ def representation_error(array: Array) -> Array:
     """
     if array.dtype.kind == "c":
         return representation_error(array.real) + representation_error(array.imag)
-    wide, eps = array.astype(np.float64), _eps(array.dtype)
+    wide, eps = array.astype(np.float64), float(format_of(array.dtype).eps)
     with np.errstate(all="ignore"):
         digits = np.frexp(wide)[0] * 2.0 ** (round(1 - np.log2(eps)) // 2)
         exact = (digits == np.rint(digits)) | (wide == np.rint(wide)) | ~np.isfinite(wide)
         return np.where(exact, 0.0, np.abs(wide) * (eps / 2))
 
 
-def _eps(dtype: DType) -> float:
-    return float(ml_dtypes.finfo(dtype).eps)  # type: ignore[no-untyped-call]
+def format_of(dtype: DType) -> ml_dtypes.finfo:
+    """The floating-point format of `dtype`, or of a complex number's parts."""
+    return ml_dtypes.finfo(np.zeros((), dtype).real.dtype if dtype.kind == "c" else dtype)  # type: ignore[no-untyped-call]
+
+
+def as_wide(array: Array) -> Array:
+    """The elements as floats, or complex numbers, of 64 bits a part."""
+    return array.astype(np.complex128 if array.dtype.kind == "c" else np.float64)

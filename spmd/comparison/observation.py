@@ -9,7 +9,7 @@ import numpy as np
 
 from spmd.comparison.bounds import Bounds
 from spmd.comparison.distance import Distance, farthest, of_largest
-from spmd.comparison.formats import is_inexact
+from spmd.comparison.formats import as_wide, is_inexact
 from spmd.comparison.sides import Side, function_of
 from spmd.errors import SpmdError
 from spmd.ir import Value
@@ -58,7 +58,7 @@ def _bounded(side: Side, inputs: Sequence[Array], of: Sequence[Value], *, in_wid
     # By NumPy: it runs once, and to make native code of ten ops for each takes longer.
     wide = replace(side, function=function, peer=None, backends=("numpy",))
     arrays = [
-        array.astype(np.complex128 if array.dtype.kind == "c" else np.float64) if is_inexact(argument.type) else array
+        as_wide(array) if is_inexact(argument.type) else array
         for array, argument in zip(inputs, body.arguments, strict=True)
     ]
     return wide.run(arrays)

@@ -15,7 +15,7 @@ from zlib import crc32
 import numpy as np
 
 from spmd.analysis.reducers import monoid_of
-from spmd.comparison.formats import is_inexact
+from spmd.comparison.formats import as_wide, is_inexact
 from spmd.dialects.core import Trait, has_trait
 from spmd.dialects.make import make_op, make_reducer
 from spmd.errors import CompileError, Diagnostic
@@ -112,7 +112,7 @@ class Wide(Rewriter):
         return super().op(op, operands, values, out)
 
     def numbers(self, array: Array) -> Array:
-        return array.astype(np.complex128 if array.dtype.kind == "c" else np.float64)
+        return as_wide(array)
 
 
 @dataclass
