@@ -98,6 +98,8 @@ def compare(
     """
     check_grid(grid, "spmd.compare")
     check_function(function, "spmd.compare")
+    if not 0 <= tolerance < np.inf:
+        raise UsageError(f"tolerance must be a non-negative number, got {tolerance}")
     left, right = _sides(a, b, inputs, grid, function, seed)
     ours, theirs = _inputs(left, right, inputs, seed)
     results = list(zip(_results(left, right, ours), _results(right, left, theirs), strict=True))

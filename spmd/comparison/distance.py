@@ -88,4 +88,4 @@ def _units(gap: float, one: object, other: object) -> float:
 
 def _spacing(size: float, eps: float) -> float:
     """The unit in the last place of a number of `size`."""
-    return float(eps * 2.0 ** np.floor(np.log2(size)))
+    return float(np.ldexp(eps, np.frexp(size)[1] - 1))

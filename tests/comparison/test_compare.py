@@ -160,6 +160,19 @@ def test_distances_are_in_units_of_the_last_place(dtype: type, value: float, ste
     assert found[1].share == abs(float(x[0, 0]) - float(y[0, 0]))
 
 
+def test_the_largest_number_has_a_last_place() -> None:
+    x = np.array([[np.finfo(np.float64).max]])
+    found = farthest(x, np.nextafter(x, 0), 1.0)
+    assert found is not None and found[1].ulps == 1
+
+
+@pytest.mark.parametrize("tolerance", [-1.0, float("nan"), float("inf")])
+def test_a_tolerance_that_judges_nothing_is_refused(tolerance: float) -> None:
+    module = spmd.parse(MASKED)
+    with pytest.raises(spmd.UsageError, match="tolerance must be a non-negative number, got"):
+        spmd.compare(module, spmd.parse(MASKED.replace("add %x", "subtract %x")), tolerance=tolerance)
+
+
 def test_nan_and_infinity_are_no_rounding() -> None:
     one = np.float32([[1, np.nan, np.inf, -0.0]])
     assert farthest(one, np.float32([[1, np.nan, np.inf, 0.0]]), 1e30) is None
