@@ -85,8 +85,10 @@ class Scheduler:
             self.wake(sorted(self._parked))
 
     def finish(self, rank: int) -> None:
-        """The process's thread ends."""
+        """The process's thread ends, or is not to begin."""
         with self.lock:
+            if self.has_ended(rank):
+                return
             self.waiting[rank] = _ENDED
             self._alive -= 1
             if not self._alive:
@@ -149,4 +151,5 @@ class Scheduler:
     def _fail(self, error: BaseException, rank: int | None) -> None:
         if self.failure is None:
             self.failure, self.failed_rank = error, rank
+        self._limit = len(self.waiting)  # all at once: a thread that never began would keep its turn
         self.wake(sorted(self._parked))

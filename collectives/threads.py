@@ -255,18 +255,21 @@ def run(
             scheduler.finish(rank)
 
     threads = [threading.Thread(target=body, args=(rank,), name=f"process-{rank}", daemon=True) for rank in members]
-    for thread in threads:
-        thread.start()
-    scheduler.start()
     try:
+        for thread in threads:
+            thread.start()
+        scheduler.start()
         watch(scheduler, threads, timeout, abort)
     except BaseException as error:
         scheduler.fail(error)
+        for rank, thread in enumerate(threads):
+            if thread.ident is None:  # an interrupt that comes between two starts
+                scheduler.finish(rank)
         stop(scheduler, threads)
         raise
     finally:
         for rank, thread in enumerate(threads):
-            if scheduler.has_ended(rank):
+            if scheduler.has_ended(rank) and thread.is_alive():
                 thread.join()
     if scheduler.failure is not None:
         if scheduler.failed_rank is not None:

@@ -1,6 +1,7 @@
 """Processes as threads: taking turns, failing together, finding deadlocks."""
 
 import _thread
+import itertools
 import math
 import signal
 import threading
@@ -66,6 +67,23 @@ def test_an_interrupt_ends_processes_that_compute() -> None:
             run(3, process)
     finally:
         signal.signal(signal.SIGINT, before)
+    assert not [t for t in threading.enumerate() if t.name.startswith("process-")]
+
+
+@pytest.mark.parametrize("started", range(1, 5))
+def test_an_interrupt_while_processes_are_started_leaves_no_thread(
+    started: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start, begun = threading.Thread.start, itertools.count(1)
+
+    def interrupted(thread: threading.Thread) -> None:
+        start(thread)
+        if next(begun) == started:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(threading.Thread, "start", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run(4, lambda c: c.barrier())
     assert not [t for t in threading.enumerate() if t.name.startswith("process-")]
 
 
