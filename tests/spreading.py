@@ -47,16 +47,40 @@ def _is_folder(argument: str) -> bool:
     return Path(argument).is_dir()
 
 
-def scheduler(config: pytest.Config, log: Any) -> object | None:
+def scheduler(config: pytest.Config, log: Any) -> Any:
     """What gives files to workers, the ranks first; None where the run has another way."""
     if config.getoption("dist") != "loadfile":
         return None
-    from xdist.scheduler import LoadFileScheduling  # where there is no xdist, nobody comes here
+    from xdist.scheduler import LoadFileScheduling  # xdist need not be installed
 
     class Files(LoadFileScheduling):  # type: ignore[misc]
         def _split_scope(self, nodeid: str) -> str:
             file = str(super()._split_scope(nodeid))
             return RANKS if _is_among(file, START_RANKS) else file
+
+        def remove_node(self, node: Any) -> str | None:
+            """Gives the files of a worker that ended to others; returns the test that it died in, which has failed.
+
+            xdist's own method leaves that test to the next worker, which dies of it as well.
+            """
+            files: dict[str, dict[str, bool]] = self.assigned_work.pop(node)
+            pending = [test for tests in files.values() for test, done in tests.items() if not done]
+            if not pending:
+                return None
+            for tests in files.values():
+                tests.update({test: True for test in pending[:1] if test in tests})
+            self.workqueue.update({file: tests for file, tests in files.items() if not all(tests.values())})
+            return pending[0]
+
+        def schedule(self) -> None:
+            """Gives files to workers that have few; ends those that replace others where no file is left.
+
+            A worker runs its last test when it hears that no other follows.
+            """
+            super().schedule()
+            if not self.workqueue:
+                for node in self.nodes:
+                    node.shutdown()
 
     return Files(config, log)
 
