@@ -9,11 +9,13 @@ the total exceeds a bound. No failure here fails a program.
 from __future__ import annotations
 
 import contextlib
+import fnmatch
 import hashlib
 import os
 import stat
 import tempfile
 import time
+import zlib
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -22,13 +24,13 @@ _MAGIC = b"spmd entry 1\n"
 _DIGEST = hashlib.sha256().digest_size
 _SUFFIX = ".entry"
 #: Temporary files, which a killed writer leaves behind; they are stale after this many seconds.
-_UNFINISHED = ".tmp"
+_UNFINISHED, _UNFINISHED_BEFORE = ".tmp", "tmp????????"
 _STALE = 600
 #: The most bytes of all entries, and the bytes that remain after eviction.
 LIMIT = 512 << 20
 _LEFT = LIMIT // 2
-#: Entries written by this process between two checks of the folder's size.
-_PUTS = 256
+#: One entry in so many, by its key, is followed by a check of the folder's size: many processes write few entries each.
+_BETWEEN_CHECKS = 256
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,6 @@ class Cache:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._puts = 0
 
     def get(self, key: str) -> bytes | None:
         """The entry of `key`; None if there is none or it is damaged."""
@@ -69,19 +70,19 @@ class Cache:
             except BaseException:
                 os.unlink(name)
                 raise
-            if self._puts % _PUTS == 0:
+            if zlib.crc32(key.encode()) % _BETWEEN_CHECKS == 0:
                 self._shrink()
-            self._puts += 1
 
     def usage(self) -> Usage:
         """The number and size of the folder's entries; zero where there is no folder."""
-        sizes = [entry.st_size for _, entry in self._entries()]
-        return Usage(len(sizes), sum(sizes) + sum(entry.st_size for _, entry in self._unfinished()))
+        files = self._files()
+        sizes = [status.st_size for _, status in files]
+        return Usage(sum(path.endswith(_SUFFIX) for path, _ in files), sum(sizes))
 
     def clear(self) -> None:
         """Removes every entry."""
-        for path, _ in (*self._entries(), *self._unfinished()):
-            path.unlink(missing_ok=True)
+        for path, _ in self._files():
+            _remove(path)
 
     def _path(self, key: str) -> Path:
         return self.folder / (key + _SUFFIX)
@@ -95,33 +96,36 @@ class Cache:
             return False
         return status.st_uid == os.getuid() and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
-    def _entries(self) -> list[tuple[Path, os.stat_result]]:
-        return self._files("*" + _SUFFIX)
-
-    def _unfinished(self) -> list[tuple[Path, os.stat_result]]:
-        """Temporary files of running or killed writers, by the names of this version and of earlier ones."""
-        return [*self._files("*" + _UNFINISHED), *self._files("tmp????????")]
-
-    def _files(self, pattern: str) -> list[tuple[Path, os.stat_result]]:
+    def _files(self) -> list[tuple[str, os.stat_result]]:
+        """The path of each entry and of each temporary file, by the names of this version and of earlier ones."""
         files = []
-        for path in self.folder.glob(pattern) if self.folder.is_dir() else ():
-            with contextlib.suppress(OSError):  # another process may have removed it
-                files.append((path, path.stat()))
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError), os.scandir(self.folder) as found:
+            for file in found:
+                if file.name.endswith((_SUFFIX, _UNFINISHED)) or fnmatch.fnmatchcase(file.name, _UNFINISHED_BEFORE):
+                    with contextlib.suppress(OSError):  # another process may have removed it
+                        files.append((file.path, file.stat()))
         return files
 
     def _shrink(self) -> None:
-        for path, status in self._unfinished():
-            if time.time() - status.st_mtime > _STALE:
-                path.unlink(missing_ok=True)
-        entries = self._entries()
-        total = sum(entry.st_size for _, entry in entries)
+        files = self._files()
+        entries = sorted((status.st_mtime, status.st_size, path) for path, status in files if path.endswith(_SUFFIX))
+        stale = time.time() - _STALE
+        for path, status in files:
+            if not path.endswith(_SUFFIX) and status.st_mtime < stale:
+                _remove(path)
+        total = sum(size for _, size, _ in entries)
         if total <= LIMIT:
             return
-        for path, entry in sorted(entries, key=lambda each: each[1].st_mtime):
-            path.unlink(missing_ok=True)
-            total -= entry.st_size
+        for _, size, path in entries:
+            _remove(path)
+            total -= size
             if total <= _LEFT:
                 break
+
+
+def _remove(path: str) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path)
 
 
 @cache

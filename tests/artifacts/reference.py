@@ -1,11 +1,11 @@
 """The reference's reader and writer of bytecode, by way of jaxlib's bindings."""
 
 import io
-from functools import cache
 
-from jax._src.interpreters import mlir as jax_mlir
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
+
+from tests.reference import context
 
 #: The versions of VHLO that brought something, as far as jaxlib has them.
 VERSIONS = (
@@ -14,16 +14,9 @@ VERSIONS = (
 )  # fmt: skip
 
 
-@cache
-def _context() -> ir.Context:
-    context = jax_mlir.make_ir_context()
-    context.allow_unregistered_dialects = True
-    return context
-
-
 def bytecode(text: str, version: int) -> bytes:
     """The program as the reference writes it in a version of the format."""
-    with _context():
+    with context():
         out = io.BytesIO()
         ir.Module.parse(text).operation.write_bytecode(out, desired_version=version)
         return out.getvalue()
@@ -31,7 +24,7 @@ def bytecode(text: str, version: int) -> bytes:
 
 def portable(text: str, version: str) -> bytes | None:
     """The program as the reference's portable artifact; None where that version cannot hold it."""
-    with _context():
+    with context():
         try:
             return stablehlo.serialize_portable_artifact(ir.Module.parse(text), version, True)
         except ValueError:
@@ -40,7 +33,7 @@ def portable(text: str, version: str) -> bytes | None:
 
 def text_of(data: bytes, *, debug_info: bool = False) -> str:
     """What the reference reads in text, bytecode of StableHLO or a portable artifact, in the generic form."""
-    with _context() as context:
+    with context() as own:
         portable = b"StableHLO_v" in data[:32]
-        module = stablehlo.deserialize_portable_artifact(context, data) if portable else ir.Module.parse(data)
+        module = stablehlo.deserialize_portable_artifact(own, data) if portable else ir.Module.parse(data)
         return module.operation.get_asm(print_generic_op_form=True, enable_debug_info=debug_info)

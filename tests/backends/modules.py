@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 
 import numpy as np
-import pytest
 
 import spmd
 from spmd.types import element_type_of
+from tests.reference import context
 
 
 def type_of(array: np.ndarray | np.generic | tuple[str, Sequence[int]]) -> str:
@@ -44,12 +44,10 @@ def with_numpy(text: str, *arrays: np.ndarray) -> list[np.ndarray]:
 
 def reference(text: str, *arrays: np.ndarray) -> list[np.ndarray]:
     """The reference interpreter's results; arrays of f32, f64 and signed integers."""
-    pytest.importorskip("jax", reason="the reference interpreter comes with jaxlib")
-    from jax._src.interpreters.mlir import make_ir_context
-    from jaxlib.mlir import ir
-    from jaxlib.mlir.dialects import stablehlo
+    with context():
+        from jaxlib.mlir import ir
+        from jaxlib.mlir.dialects import stablehlo
 
-    with make_ir_context():
         inputs = [
             ir.DenseElementsAttr.get(np.ascontiguousarray(array), type=ir.Type.parse(type_of(array)))
             for array in arrays

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pytest
 
 import spmd
 from spmd.types import ELEMENT_TYPES, ElementType, element_type_of
@@ -126,17 +125,6 @@ def decoded_each(arrays: Sequence[np.ndarray], cases: Sequence[Case]) -> list[np
 
 def run_here(text: str) -> list[np.ndarray]:
     return [np.asarray(array) for array in spmd.compile(spmd.parse(text))()]
-
-
-def run_reference(text: str) -> list[np.ndarray]:
-    """The reference interpreter's results."""
-    pytest.importorskip("jax", reason="the reference interpreter comes with jaxlib")
-    from jax._src.interpreters.mlir import make_ir_context
-    from jaxlib.mlir import ir
-    from jaxlib.mlir.dialects import stablehlo
-
-    with make_ir_context():
-        return [np.array(array) for array in stablehlo.eval_module(ir.Module.parse(text), [])]
 
 
 def apply(name: str, *operands: Any, attributes: str = "", result: str | None = None) -> np.ndarray:

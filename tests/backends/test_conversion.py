@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 import spmd
 from spmd.backends.numpy.conversion import conversion, precision_reduction
 from spmd.types import ELEMENT_TYPES, F32, F64, ElementType, element_type_of, storage_range
-from tests.backends.programs import apply, constant, decoded, one_op, run_here, run_reference, tensor_type, values_of
+from tests.backends.modules import reference
+from tests.backends.programs import apply, constant, decoded, one_op, run_here, tensor_type, values_of
 from tests.effort import examples
 
 INTEGERS = [element for element in ELEMENT_TYPES.values() if element.is_integer]
@@ -212,7 +213,7 @@ def test_reduce_precision_against_the_reference(seed: int, exponent: int, mantis
         x = values_of(ELEMENT_TYPES[name], rng, (50,))
         x = np.where(np.isnan(x.astype(np.float64)), np.array(1, x.dtype), x)  # its NaN becomes infinity, XLA's stays
         text = one_op("stablehlo.reduce_precision", [x], (name, (50,)), attributes)
-        got, want = decoded(run_here(text), name), decoded(run_reference(text), name)
+        got, want = decoded(run_here(text), name), decoded(reference(text), name)
         np.testing.assert_array_equal(got.view(np.uint8), want.view(np.uint8))
 
 

@@ -12,13 +12,13 @@ import spmd
 from spmd.backends.numpy.elementwise import BINARY, COMPARISONS, UNARY, ElementwiseKernels
 from spmd.backends.numpy.elementwise_integer import divide_signed, remainder, truncated_quotient
 from spmd.types import ELEMENT_TYPES, ElementType
+from tests.backends.modules import reference
 from tests.backends.programs import (
     Case,
     apply,
     decoded_each,
     program_of,
     run_here,
-    run_reference,
     steps_apart,
     values_of,
 )
@@ -62,7 +62,7 @@ def assert_close(got: np.ndarray, want: np.ndarray, ulps: int) -> None:
 def check_against_reference(cases: Sequence[Case], ulps: int | Callable[[Case], int] = 0) -> None:
     """Compares what ops give; one program has them all."""
     text = program_of(cases)
-    results, wanted = (decoded_each(run(text), cases) for run in (run_here, run_reference))
+    results, wanted = (decoded_each(run(text), cases) for run in (run_here, reference))
     for case, got, want in zip(cases, results, wanted, strict=True):
         assert_close(got, want, ulps if isinstance(ulps, int) else ulps(case))
 

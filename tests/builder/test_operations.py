@@ -33,7 +33,7 @@ from spmd.builder import (
     window_padding_type_to_pad_values,
 )
 from spmd.builder.xla_op import OPERATIONS
-from tests.backends.programs import run_reference
+from tests.backends.modules import reference
 from tests.builder.support import Array, build, equal, evaluate, f32, run, run_replicas, s32, scalars
 
 ADD = scalars("add", ["f32", "f32"], ops.Add)
@@ -381,7 +381,7 @@ def test_reduce_window_forms(strides: Any, padding: Any, base: Any, spread: Any)
         return ops.ReduceWindow(b.Constant(x), b.ConstantR0(0.0), ADD, [2, 3], strides, padding, base, spread)
 
     built = build(body)
-    equal(run(built), run_reference(built.to_stablehlo().to_string(generic=True))[0])
+    equal(run(built), reference(built.to_stablehlo().to_string(generic=True))[0])
 
 
 def test_general_padding_in_the_order_of_either_document() -> None:
@@ -430,7 +430,7 @@ LHS, KERNEL = (
 )  # fmt: skip
 def test_convolution_forms(convolve: Callable[[XlaOp, XlaOp], XlaOp]) -> None:
     built = build(lambda b: convolve(b.Constant(LHS), b.Constant(KERNEL)))
-    equal(run(built), run_reference(built.to_stablehlo().to_string(generic=True))[0])
+    equal(run(built), reference(built.to_stablehlo().to_string(generic=True))[0])
 
 
 def test_dot_forms() -> None:

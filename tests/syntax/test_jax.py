@@ -14,6 +14,7 @@ import pytest
 
 import spmd
 from spmd.syntax import difference, parse, print_op
+from tests.reference import context
 
 jax = pytest.importorskip("jax")
 jnp, lax = jax.numpy, jax.lax
@@ -129,10 +130,9 @@ def test_jax_and_spmd_print_programs_that_the_other_reads(name: str) -> None:
 
 def through_mlir(text: str) -> str:
     """The program as MLIR prints it, having read it."""
-    from jax._src.interpreters import mlir
     from jaxlib.mlir import ir
 
-    with mlir.make_ir_context():
+    with context():
         return str(ir.Module.parse(text).operation.get_asm(print_generic_op_form=True))
 
 

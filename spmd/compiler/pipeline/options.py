@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 from numbers import Integral, Real
 from typing import Any, Literal, TypedDict, get_type_hints
 
@@ -105,12 +105,12 @@ class Options:
         """What compiles regions of the schedule; None where Python runs all ops."""
         return native_backend(self.backends)
 
-    @property
+    @cached_property
     def thread_count(self) -> int:
         """Threads of this process's native code: as asked, else its share of what there is."""
         return self.threads or default_threads(self.grid.size)
 
-    @property
+    @cached_property
     def overlaps(self) -> bool:
         """Whether large all_reduces are to go on while the program computes."""
         if self.overlap == AUTO:

@@ -69,7 +69,7 @@ def test_nothing_is_kept_where_nothing_can_be(tmp_path: Path, monkeypatch: pytes
 def test_what_was_not_used_for_longest_goes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cache, "LIMIT", 1000)
     monkeypatch.setattr(cache, "_LEFT", 700)
-    monkeypatch.setattr(cache, "_PUTS", 1)
+    monkeypatch.setattr(cache, "_BETWEEN_CHECKS", 1)
     kept = Cache(tmp_path)
     for number in range(3):
         kept.put(str(number), bytes(250))
@@ -82,7 +82,8 @@ def test_what_was_not_used_for_longest_goes_first(tmp_path: Path, monkeypatch: p
     assert kept.usage() == cache.Usage(0, 0)
 
 
-def test_files_of_killed_writers_are_counted_and_removed(tmp_path: Path) -> None:
+def test_files_of_killed_writers_are_counted_and_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cache, "_BETWEEN_CHECKS", 1)
     kept = Cache(tmp_path)
     (tmp_path / "tmpabcd1234").write_bytes(bytes(1000))  # as earlier versions named them
     (tmp_path / "tmp0.tmp").write_bytes(bytes(500))
