@@ -8,7 +8,10 @@ for nothing but the number of examples and health checks.
 
 from __future__ import annotations
 
+import itertools
 import secrets
+import zlib
+from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
@@ -62,3 +65,33 @@ def examples(count: int) -> int:
 def some_slow(values: Sequence[Any], ordinary: int) -> list[Any]:
     """The cases of a test, of which all but the first `ordinary` are slow."""
     return [*values[:ordinary], *(pytest.param(value, marks=pytest.mark.slow) for value in values[ordinary:])]
+
+
+def mark_all_but_pairs(items: Sequence[pytest.Item]) -> None:
+    """Mark cases of tests of three parameters and more as slow: in those that are left, each pair of values occurs.
+
+    A fault that needs certain values of three parameters at once is for the long run. What one machine skips covers
+    nothing for the others.
+    """
+    tests: dict[object, list[tuple[pytest.Item, list[tuple[int, ...]]]]] = defaultdict(list)
+    for item in items:
+        if len(values := _values(item)) > 2:
+            marks = tuple(mark.name for mark in item.callspec.marks)  # type: ignore[attr-defined]
+            tests[item.nodeid.partition("[")[0], marks].append((item, values))
+    for cases in tests.values():
+        covered: set[object] = set()
+        for item, values in sorted(cases, key=lambda case: zlib.crc32(case[0].nodeid.encode())):
+            pairs = {*itertools.combinations(enumerate(values), 2)}
+            if pairs <= covered:
+                item.add_marker(pytest.mark.slow)
+            covered |= pairs
+
+
+def _values(item: pytest.Item) -> list[tuple[int, ...]]:
+    """Return what tells the values of a case's parameters from other values; those that are given together are one."""
+    values = []
+    for mark in item.iter_markers("parametrize"):
+        names = mark.args[0] if mark.args else mark.kwargs["argnames"]
+        names = [name.strip() for name in names.split(",")] if isinstance(names, str) else names
+        values.append(tuple(id(item.callspec.params[name]) for name in names))  # type: ignore[attr-defined]
+    return values

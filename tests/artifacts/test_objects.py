@@ -11,8 +11,8 @@ from jax import export
 from jaxlib.mlir import ir
 
 import spmd
-from tests.artifacts import reference
 from tests.artifacts.programs import DOUBLE
+from tests.reference import context
 
 X = np.float32([[1, 2], [3, 4]])
 
@@ -22,7 +22,7 @@ def function(x: Any) -> Any:
 
 
 def mlir_module() -> ir.Module:
-    with reference._context():
+    with context():
         return ir.Module.parse(DOUBLE.replace("3x", "2x2x"))
 
 
