@@ -98,12 +98,12 @@ def _same(got: np.ndarray, want: np.ndarray) -> bool:
     return bool(np.array_equal(got, want))
 
 
-#: In an ordinary run one of each kind to be held, in each width; the last ones are read and written as others are.
-_ELEMENTS = ["f32", "f64", "f16", "bf16", "f8E4M3FN", "i8", "ui8", "i32", "i64", "ui64", "i4", "i1", "complex<f32>",
-             "f8E5M2FNUZ", "i16", "ui32"]  # fmt: skip
+#: In an ordinary run one of each kind to be held; the others differ in width.
+_ELEMENTS = ["f32", "f16", "f8E4M3FN", "i8", "ui64", "i4", "i1", "complex<f32>",
+             "f64", "bf16", "ui8", "i32", "i64", "f8E5M2FNUZ", "i16", "ui32"]  # fmt: skip
 
 
-@pytest.mark.parametrize("element", some_slow(_ELEMENTS, 13))
+@pytest.mark.parametrize("element", some_slow(_ELEMENTS, 8))
 def test_elementwise_ops_have_the_bits_of_native_code(element: str) -> None:
     values = _values(element)
     x, y = (part.ravel().copy() for part in np.meshgrid(values, values))

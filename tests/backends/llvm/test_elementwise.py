@@ -22,6 +22,7 @@ from tests.backends.llvm.harness import (
     scalar_form,
     values_of,
 )
+from tests.effort import some_slow
 
 ELEMENTS = [element for element in ELEMENT_TYPES.values() if element.numpy is not None and not element.is_index]
 FLOATS = [element for element in ELEMENTS if element.is_float]
@@ -142,7 +143,7 @@ def test_complex_special_values(name: str) -> None:
         assert not len(wrong), (part, [(operand[at], got[at], expected[at]) for at in wrong[:6]])
 
 
-@pytest.mark.parametrize("source", ELEMENTS, ids=str)
+@pytest.mark.parametrize("source", some_slow(sorted(ELEMENTS, key=lambda each: each not in FEW), len(FEW)), ids=str)
 def test_convert(source: ElementType) -> None:
     check((make_op("stablehlo.convert", [source], target), width) for target, width in CASES)
 
