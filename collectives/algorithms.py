@@ -11,7 +11,10 @@ from dataclasses import dataclass
 from math import prod
 from typing import TypeAlias
 
+import numpy as np
+
 from collectives import layout, operations
+from collectives.arrays import Array
 from collectives.errors import CommunicationError
 
 RING, TREE, HALVING = "ring", "tree", "recursive_halving"
@@ -24,13 +27,25 @@ class Round:
     """Every process sends `nbytes` to the one `distance` positions on in its group, `times` times one after another.
 
     What arrives is folded into what is there: `folded` bytes of it. `distance` 0 is every other process in turn, each
-    of which gets `nbytes` once in all `times` rounds.
+    of which gets `nbytes` once in all `times` rounds. With a `stride` only the edges of a tree carry anything: between
+    the positions 0, stride, 2 stride, ... and those that lie as far above them as `distance` says; where that is
+    negative, downwards.
     """
 
     times: int
     distance: int
     nbytes: float
     folded: float = 0.0
+    stride: int = 0
+
+    def pairs(self, size: int) -> tuple[Array, Array]:
+        """Return the positions of those that send in a group of `size`, and of those that they send to, one each."""
+        if not self.stride:
+            position = np.arange(size)
+            return position, (position + self.distance) % size
+        lower = np.arange(0, size - abs(self.distance), self.stride)
+        upper = lower + abs(self.distance)
+        return (lower, upper) if self.distance > 0 else (upper, lower)
 
 
 Rounds: TypeAlias = tuple[Round, ...]
@@ -65,13 +80,13 @@ def rounds(operation: operations.Operation, size: int, algorithm: str) -> Rounds
             return (*_scattering(size, n, algorithm, n), *_gathering(size, n / size, algorithm))
         case operations.ReduceScatter():
             if algorithm == TREE:
-                return (*_up(size, n, n), *_halves(size, n, 0.0))
+                return (*_up(size, n, n), *_spread(size, n))
             return _scattering(size, n, algorithm, n)
         case operations.Barrier():
             return tuple([Round(1, distance, 0.0) for distance in _distances(size)])
         case operations.AllGather():
             if algorithm == TREE:
-                return (*_doubles(size, n), *_down(size, n * size))
+                return (*_collected(size, n), *_down(size, n * size))
             return _gathering(size, n, algorithm)
         case operations.AllToAll():
             if algorithm == RING:
@@ -82,11 +97,11 @@ def rounds(operation: operations.Operation, size: int, algorithm: str) -> Rounds
         case operations.CollectiveBroadcast():
             if algorithm == TREE:
                 return _down(size, n)
-            return (*_halves(size, n, 0.0), *_gathering(size, n / size, algorithm))
+            return (*_spread(size, n), *_gathering(size, n / size, algorithm))
         case operations.CollectiveReduce():
             if algorithm == TREE:
                 return _up(size, n, n)
-            return (*_scattering(size, n, algorithm, n), *_doubles(size, n / size))
+            return (*_scattering(size, n, algorithm, n), *_collected(size, n / size))
     return _gathering(size, n, algorithm)  # all operands to everybody, which serves any operation
 
 
@@ -97,16 +112,33 @@ def _distances(size: int) -> list[int]:
 
 def _up(size: int, n: float, folded: float) -> Rounds:
     """To the root of a binomial tree, all bytes at each of its levels."""
-    return tuple([Round(1, distance, n, folded) for distance in _distances(size)])
+    return tuple([Round(1, -distance, n, folded, 2 * distance) for distance in _distances(size)])
 
 
 def _down(size: int, n: float) -> Rounds:
     """From the root of a binomial tree to all."""
-    return tuple([Round(1, distance, n) for distance in reversed(_distances(size))])
+    return tuple([Round(1, distance, n, 0.0, 2 * distance) for distance in reversed(_distances(size))])
+
+
+def _spread(size: int, n: float) -> Rounds:
+    """A scatter from the root of a binomial tree: each edge carries the parts of those below it."""
+    return tuple(
+        [
+            Round(1, distance, n * min(distance, size - distance) / size, 0.0, 2 * distance)
+            for distance in reversed(_distances(size))
+        ]
+    )
+
+
+def _collected(size: int, n: float) -> Rounds:
+    """A gather of `n` bytes of each process to the root of a binomial tree."""
+    return tuple(
+        [Round(1, -distance, n * min(distance, size - distance), 0.0, 2 * distance) for distance in _distances(size)]
+    )
 
 
 def _halves(size: int, n: float, folded: float) -> Rounds:
-    """Half of what is left at each turn: a scatter from a root, or recursive halving where halves are folded."""
+    """Recursive halving: half of what is left at each turn, folded."""
     return tuple(
         [
             Round(1, distance, n / 2 ** (turn + 1), folded / 2 ** (turn + 1))
@@ -116,7 +148,7 @@ def _halves(size: int, n: float, folded: float) -> Rounds:
 
 
 def _doubles(size: int, n: float) -> Rounds:
-    """Twice as much at each turn: recursive doubling, or a gather to a root."""
+    """Recursive doubling: twice as much at each turn."""
     sent = [min(distance, size - distance) for distance in _distances(size)]
     return tuple([Round(1, distance, n * count) for distance, count in zip(_distances(size), sent, strict=True)])
 
@@ -140,4 +172,4 @@ def _power(size: int) -> int:
 
 def _odd_ones(size: int, n: float, folded: float) -> Iterable[Round]:
     """Where `size` is no power of two, those above it first fold theirs into others'."""
-    return () if size == _power(size) else (Round(1, _power(size), n, folded),)
+    return () if size == _power(size) else (Round(1, -_power(size), n, folded, 1),)

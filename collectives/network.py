@@ -13,7 +13,7 @@ from math import inf, prod
 
 import numpy as np
 
-from collectives.algorithms import HALVING, RING, Round, rounds
+from collectives.algorithms import HALVING, RING, TREE, Round, rounds
 from collectives.arrays import Array
 from collectives.operations import (
     AllGather,
@@ -36,8 +36,7 @@ class Level:
     `processes` are those of one unit of it (None: all there are), `latency` seconds a message, `bandwidth` bytes a
     second from one process to another, `uplink` those that all processes of a unit of the level below share when they
     send out of it (None: no limit). `algorithm` is how collectives run whose highest level this is: one of ALGORITHMS,
-    or "hierarchical": within the units below by their levels' algorithms, and between these by the quicker of a ring
-    and recursive halving.
+    or "hierarchical": within the units below by their levels' algorithms, and between these by the quickest of all.
     """
 
     name: str
@@ -121,7 +120,7 @@ class Network:
         algorithm = self.levels[top].algorithm
         if algorithm != HIERARCHICAL:
             return self.flat(operation, groups, algorithm)
-        tried = [self._by_levels(operation, groups, top, between) for between in (RING, HALVING)]
+        tried = [self._by_levels(operation, groups, top, between) for between in (RING, HALVING, TREE)]
         return min(tried, key=lambda traffic: float(traffic.seconds.max()))
 
     def flat(self, operation: Operation, groups: Array, algorithm: str) -> Traffic:
@@ -135,7 +134,8 @@ class Network:
         return Traffic(np.zeros(count), np.zeros(len(self.levels)))
 
     def _round(self, groups: Array, each: Round) -> Traffic:
-        one = self.exchange(groups, np.roll(groups, -each.distance, axis=1), each.nbytes)
+        senders, receivers = each.pairs(groups.shape[1])
+        one = self.exchange(groups[:, senders], groups[:, receivers], each.nbytes)
         seconds = one.seconds.max(axis=1) + each.folded / self.folding
         return Traffic(each.times * seconds, each.times * one.bytes)
 
@@ -172,8 +172,8 @@ class Network:
             spent = self.collective(part, inner)
             return Traffic(spent.seconds.reshape(count, -1).max(axis=1), spent.bytes)
 
-        def across(part: Operation) -> Traffic:
-            spent = self.flat(part, outer, between)
+        def across(part: Operation, rows: Array = outer) -> Traffic:
+            spent = self.flat(part, rows, between)
             return Traffic(spent.seconds.reshape(count, -1).max(axis=1), spent.bytes)
 
         elements, dtype = prod(operation.shape), operation.dtype
@@ -189,8 +189,8 @@ class Network:
                 return within(_scatter(part, size, operation)) + across(_scatter(-(-part // units), units, operation))
             case AllGather():
                 return across(operation) + within(AllGather((elements * units,), dtype, 0))
-            case CollectiveBroadcast() | Barrier():
-                return across(operation) + within(operation)
+            case CollectiveBroadcast() | Barrier():  # one process of each unit is enough
+                return across(operation, outer[::size]) + within(operation)
         return self.flat(operation, groups, RING)  # an all_to_all has nothing to gain from units
 
 

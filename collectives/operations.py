@@ -80,7 +80,11 @@ class Operation(ABC):
 
         ``nbytes`` are those of its operand as it travels. Unless an operation needs less, all operands go to everybody.
         """
-        return nbytes, nbytes * (size - 1)
+        return nbytes * (size - 1), nbytes * (size - 1)
+
+    def total(self, nbytes: int, size: int) -> int:
+        """Bytes that all processes of a group of ``size`` together send, and receive."""
+        return size * self.traffic(nbytes, size)[0]
 
     @classmethod
     def named(cls, name: str) -> type[Operation]:
@@ -306,8 +310,11 @@ class CollectivePermute(
         return self.shape
 
     def traffic(self, nbytes: int, size: int) -> tuple[int, int]:
-        sent = nbytes if any(source != target for source, target in self.pairs) else 0
+        sent = min(nbytes, self.total(nbytes, size))
         return sent, sent
+
+    def total(self, nbytes: int, size: int) -> int:
+        return nbytes * sum(source != target for source, target in self.pairs)
 
     def evaluate(self, arrays: Sequence[Array]) -> Sequence[Array]:
         sources = self._ends.sources
@@ -333,6 +340,9 @@ class CollectiveBroadcast(
 
     def traffic(self, nbytes: int, size: int) -> tuple[int, int]:
         return nbytes, nbytes
+
+    def total(self, nbytes: int, size: int) -> int:
+        return nbytes * (size - 1)  # the root receives nothing
 
     def evaluate(self, arrays: Sequence[Array]) -> Sequence[Array]:
         return [arrays[self.root]] * len(arrays)

@@ -9,7 +9,7 @@ from spmd.dialects import sdy_attributes as sdy
 from spmd.dialects.make import make_op
 from spmd.dialects.sdy_attributes import SHARDING_NAME
 from spmd.errors import CompileError, Diagnostic, UsageError
-from spmd.ir import Function, Module
+from spmd.ir import Function, Module, Op
 from spmd.ir.attributes import Attribute, DictAttr, IntegerAttr, SymbolRefAttr
 from spmd.types import I32, TensorType, Type
 
@@ -43,17 +43,27 @@ def with_shardings(
     return module.with_ops([mesh_op, annotated_entry, *others], discardable)
 
 
+def axis_of_mesh(module: Module, axis: str | None = None) -> str:
+    """Return the name of an axis of `module`'s mesh, by default the first; UsageError where it has no such axis."""
+    mesh = _mesh(module)
+    names = [] if mesh is None else [each.name for each in mesh["mesh"].axes]
+    if not names or (axis is not None and axis not in names):
+        absent = "no axes" if axis is None else f"no axis {axis!r}"
+        raise UsageError(f"the mesh has {absent}; those there are: {', '.join(names) or 'none'}")
+    return names[0] if axis is None else axis
+
+
+def _mesh(module: Module) -> Op | None:
+    return next((op for op in module.body.ops if op.name == "sdy.mesh"), None)
+
+
 def with_axis_size(module: Module, axis: str | None, size: int) -> Module:
     """`module` with another size of one axis of its mesh, by default the first.
 
     UsageError for a module whose mesh has no such axis.
     """
-    mesh = next((op for op in module.body.ops if op.name == "sdy.mesh"), None)
-    names = [] if mesh is None else [each.name for each in mesh["mesh"].axes]
-    if mesh is None or not names or (axis is not None and axis not in names):
-        absent = "no axes" if axis is None else f"no axis {axis!r}"
-        raise UsageError(f"the mesh has {absent}; those there are: {', '.join(names) or 'none'}")
-    chosen = names[0] if axis is None else axis
+    chosen, mesh = axis_of_mesh(module, axis), _mesh(module)
+    assert mesh is not None
     axes = tuple([sdy.MeshAxis(each.name, size if each.name == chosen else each.size) for each in mesh["mesh"].axes])
     other = make_op("sdy.mesh", (), (), {"sym_name": mesh["sym_name"], "mesh": sdy.Mesh(axes)})
     ops = [other if op is mesh else op for op in module.body.ops]

@@ -9,6 +9,7 @@ from collectives.explain import cost
 from collectives.grid import ProcessGrid
 from spmd.analysis.collectives import DESCRIPTIONS
 from spmd.analysis.grid import grid_of
+from spmd.analysis.loops import trip_count
 from spmd.dialects.core import Trait, has_trait
 from spmd.dialects.mesh_groups import given_groups
 from spmd.ir import Module, Op
@@ -17,30 +18,44 @@ from spmd.support.arrays import Array
 
 @dataclass(frozen=True)
 class Row:
-    """One collective: `bytes` is what the busiest process sends or receives each time, `in_loop` whether that may be
-    many times."""
+    """One collective: `bytes` is what the busiest process sends or receives each time, `turns` how often loops around
+    it make it so; None where they do not say."""
 
     kind: str
     groups: str
     bytes: int
     place: str
-    in_loop: bool
+    turns: int | None
     op: Op
+
+    @property
+    def times(self) -> int:
+        """The turns that totals count: one where they are not known."""
+        return 1 if self.turns is None else self.turns
 
 
 def collectives(module: Module) -> list[Row]:
     """The collectives of a per-process module, in program order."""
-    return [row for function in module.functions for op in function.body.ops for row in _rows(op, module, False)]
+    return [row for function in module.functions for op in function.body.ops for row in _rows(op, module, 1)]
 
 
-def _rows(op: Op, module: Module, in_loop: bool) -> Iterator[Row]:
+def _rows(op: Op, module: Module, turns: int | None) -> Iterator[Row]:
     if has_trait(op, Trait.COLLECTIVE):
         kind = op.name.removeprefix("stablehlo.")
-        yield Row(kind, _groups(op, module), moved_bytes(op, module), str(op.location), in_loop, op)
-    for region in op.regions:
+        yield Row(kind, _groups(op, module), moved_bytes(op, module), str(op.location), turns, op)
+    for number, region in enumerate(op.regions):
+        inside = _turns(op, number, turns)
         for block in region.blocks:
             for inner in block.ops:
-                yield from _rows(inner, module, in_loop or op.name == "stablehlo.while")
+                yield from _rows(inner, module, inside)
+
+
+def _turns(op: Op, region: int, turns: int | None) -> int | None:
+    """How often a region of `op` runs, which runs `turns` times: a loop's condition once more than its body."""
+    if op.name != "stablehlo.while":
+        return turns
+    count = trip_count(op)
+    return None if count is None or turns is None else turns * (count + (region == 0))
 
 
 def _groups(op: Op, module: Module) -> str:
@@ -81,23 +96,32 @@ class _AsPrinted:
 
 
 def total_bytes(module: Module) -> int:
-    """The bytes of all collectives, those in loops counted once."""
-    return sum(row.bytes for row in collectives(module))
+    """The bytes of all collectives in all turns of the loops around them; once where a loop does not say how many."""
+    return sum(row.times * row.bytes for row in collectives(module))
 
 
 def format_table(module: Module, seconds: Callable[[Op], float] | None = None) -> str:
-    """The collectives as a table with totals by kind, and the expected time of each where `seconds` has it."""
+    """The collectives as a table, and the expected time of each where `seconds` has it. Rows are of one turn, totals by
+    kind of all turns (of one where it is not known how many)."""
     rows = collectives(module)
-    header = f"{'collective':20} {'groups':>10} {'bytes/process':>14}"
+    header = f"{'collective':20} {'groups':>10} {'bytes/process':>14} {'turns':>6}"
     times = {row.op: seconds(row.op) for row in rows} if seconds else {}
 
-    def line(kind: str, groups: str, mine: Sequence[Row], place: str = "") -> str:
-        took = f" {1e6 * sum(times[row.op] for row in mine):>12,.1f}" if seconds else ""
-        return f"{kind:20} {groups:>10} {sum(row.bytes for row in mine):>14,}{took}  {place}".rstrip()
+    def line(kind: str, groups: str, nbytes: int, turns: str, took: float, place: str = "") -> str:
+        told = f" {1e6 * took:>12,.1f}" if seconds else ""
+        return f"{kind:20} {groups:>10} {nbytes:>14,} {turns:>6}{told}  {place}".rstrip()
+
+    def total(kind: str, mine: Sequence[Row]) -> str:
+        took = sum(row.times * times[row.op] for row in mine) if seconds else 0.0
+        return line(kind, f"{len(mine)}x", sum(row.times * row.bytes for row in mine), "", took)
 
     lines = [f"{header}{' microseconds' if seconds else ''}  source"]
-    lines += [line(row.kind, row.groups, [row], f"{row.place}{' (in a loop)' if row.in_loop else ''}") for row in rows]
+    lines += [line(row.kind, row.groups, row.bytes, turns_text(row), times.get(row.op, 0.0), row.place) for row in rows]
     for kind in sorted({row.kind for row in rows}):
-        mine = [row for row in rows if row.kind == kind]
-        lines.append(line(f"total {kind}", f"{len(mine)}x", mine))
-    return "\n".join([*lines, line("total", f"{len(rows)}x", rows)])
+        lines.append(total(f"total {kind}", [row for row in rows if row.kind == kind]))
+    return "\n".join([*lines, total("total", rows)])
+
+
+def turns_text(row: Row) -> str:
+    """The turns of a row as tables show them: `?` where they are not known."""
+    return "?" if row.turns is None else f"{row.turns:,}"

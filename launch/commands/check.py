@@ -22,8 +22,8 @@ DESCRIPTION = """\
 Parses and verifies programs. Where a program is for several processes (--grid, or its own mhlo.num_replicas and
 mhlo.num_partitions), it is also worked out which values are the same on all of them, and reported: collectives that not
 all processes of a group come to, sums of what is the same already, results held for the same that differ, random
-numbers of one key where they should differ, sends that nobody receives. A line with the comment `spmd: ignore`, or
-`spmd: ignore[KIND]`, is not reported.
+numbers of one key where they should differ, sends that nobody receives, and those on one channel that no token orders.
+A line with the comment `spmd: ignore`, or `spmd: ignore[KIND]`, is not reported.
 
 `spmd check a.mlir : 3 b.mlir` takes one process of a.mlir and three of b.mlir, as mpirun does, and follows the
 communication of all.

@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
             print(plan.explain())
         if args.output:
             spmd.save(module, args.output)
-        if args.explain or args.output:
+        if (args.explain or args.output) and not args.table:
             return 0
     elif given := [name for name in ("mesh", "memory", "explain", "output") if getattr(args, name)]:
         raise spmd.UsageError(f"--{given[0]} is of a layout that is searched for: it goes with --auto")
@@ -124,26 +124,29 @@ def _layouts(parts: "Partitioned") -> terminal.Table:
 
 def _collectives(module: "Module", seconds: "Callable[[Op], float] | None") -> terminal.Table:
     """The collectives with totals by kind, for a terminal; longer bars for more bytes."""
-    from partitioner.report import collectives
+    from partitioner.report import collectives, turns_text
 
     rows = collectives(module)
     most = max((row.bytes for row in rows), default=0) or 1
     columns = [terminal.Column("collective", style="bold"), terminal.Column("groups", right=True)]
     columns += [terminal.Column("bytes/process", right=True), terminal.Column("", style="cyan")]
+    columns += [terminal.Column("turns", right=True)]
     columns += [terminal.Column("microseconds", right=True)] if seconds else []
     table = terminal.Table("", [*columns, terminal.Column("source", wraps=True)])
 
-    def add(kind: str, groups: str, mine: "list[Row]", share: str, place: str, style: str = "") -> None:
-        took = [f"{1e6 * sum(map(seconds, (row.op for row in mine))):,.1f}"] if seconds else []
-        table.add(kind, groups, f"{sum(row.bytes for row in mine):,}", share, *took, place, style=style)
-
     for row in rows:
-        place = f"{row.place}{' (in a loop)' if row.in_loop else ''}"
-        add(row.kind, row.groups, [row], terminal.bar(row.bytes / most), place)
+        took = [f"{1e6 * seconds(row.op):,.1f}"] if seconds else []
+        bar = terminal.bar(row.bytes / most)
+        table.add(row.kind, row.groups, f"{row.bytes:,}", bar, turns_text(row), *took, row.place)
+
+    def total(kind: str, mine: "list[Row]") -> None:
+        took = [f"{1e6 * sum(row.times * seconds(row.op) for row in mine):,.1f}"] if seconds else []
+        nbytes = sum(row.times * row.bytes for row in mine)
+        table.add(kind, f"{len(mine)}x", f"{nbytes:,}", "", "", *took, "", style="bold")
+
     for kind in sorted({row.kind for row in rows}):
-        mine = [row for row in rows if row.kind == kind]
-        add(f"total {kind}", f"{len(mine)}x", mine, "", "", "bold")
-    add("total", f"{len(rows)}x", rows, "", "", "bold")
+        total(f"total {kind}", [row for row in rows if row.kind == kind])
+    total("total", rows)
     return table
 
 

@@ -13,8 +13,9 @@ from typing import Unpack
 
 import numpy as np
 from ml_dtypes import bfloat16
+from scipy.optimize import nnls
 
-from collectives.algorithms import ALGORITHMS, Rounds, rounds, wire_bytes
+from collectives.algorithms import HALVING, rounds, wire_bytes
 from collectives.communicator import Communicator
 from collectives.grid import ProcessGrid
 from collectives.network import Level
@@ -35,7 +36,6 @@ from spmd.compiler.pipeline.prepare import prepare
 from spmd.compiler.schedule.costs import Work, work_of_unit
 from spmd.predict import probes
 from spmd.predict.machine import RATES, Curve, Machine, MeasuredProduct, Memory, how
-from spmd.predict.rounds import RoundsOfMessages
 from spmd.runtime.compile import compile
 from spmd.runtime.process import Process
 from spmd.support.collecting import no_collection
@@ -109,8 +109,8 @@ def calibrate(name: str, world: Communicator | None = None, report: Report = lam
         for size in _group_sizes(ranks.size):
             report(f"collectives of {size} processes")
             curves += _curves(ranks, size)
-        link = _link(curves)
         rates["folding"] = _folding_rate(ranks)
+        link = fitted_link(curves, rates["folding"], overhead["collective"])
     return Machine(name, overhead, {kind: rates[kind] for kind in RATES}, memory, link, products, tuple(curves))
 
 
@@ -204,9 +204,6 @@ def _curves(ranks: MeasuredRanks, size: int) -> Iterator[Curve]:
             call, array = group.bind(operation), np.ones(operation.shape, operation.dtype)
             seconds = ranks.time(lambda call=call, array=array: call(array))  # type: ignore[misc]
             points.setdefault((operation.name, how(operation)), []).append((wire_bytes(operation), seconds))
-            if how(operation) == "mpi" and not isinstance(operation, CollectivePermute):
-                for algorithm, seconds in _by_algorithm(ranks, group, operation):
-                    points.setdefault((operation.name, algorithm), []).append((wire_bytes(operation), seconds))
     for (name, carried), measured in points.items():
         by_size = dict(measured)
         # More bytes take no less time: what seems to is another program's doing.
@@ -214,26 +211,29 @@ def _curves(ranks: MeasuredRanks, size: int) -> Iterator[Curve]:
         yield Curve(name, carried, size, tuple(map(float, by_size)), tuple(rising))
 
 
-def _by_algorithm(ranks: MeasuredRanks, group: Communicator, operation: Operation) -> Iterator[tuple[str, float]]:
-    """What `operation` takes by each algorithm; those of the same rounds are timed once."""
-    timed: dict[Rounds, float] = {}
-    for algorithm in ALGORITHMS:
-        each = rounds(operation, group.size, algorithm)
-        if each not in timed:
-            timed[each] = ranks.time(RoundsOfMessages(group, each))
-        yield algorithm, timed[each]
+def fitted_link(curves: Sequence[Curve], folding: float, started: float) -> Level:
+    """The latency and bandwidth of messages with which collectives take what `curves` say, by least relative squares.
 
-
-def _link(curves: Sequence[Curve]) -> Level:
-    """How messages go, from the permutations; of one process alone, as nothing was measured, as memory is copied."""
-    permutations = [curve for curve in curves if curve.name == CollectivePermute.name]
-    if not permutations:
-        return Level("machine", None, 1e-6, 5e9, "recursive_halving")
-    curve = permutations[-1]
-    latency = curve.seconds[0]
-    return Level(
-        "machine", None, latency, curve.bytes[-1] / max(curve.seconds[-1] - latency, 1e-9), "recursive_halving"
-    )
+    `folding` bytes a second are folded, and a collective takes `started` seconds beside its messages. Of one process
+    alone nothing was measured: messages go as memory is copied.
+    """
+    by_kind = {(curve.name, curve.how, curve.ranks): curve for curve in curves}
+    shares: list[tuple[float, float]] = []
+    left: list[float] = []
+    for size in {curve.ranks for curve in curves}:
+        for operation in (each for nbytes in _SIZES for each in _operations(nbytes // 4, size)):
+            curve = by_kind.get((operation.name, "mpi", size))
+            if curve is None or how(operation) != "mpi":
+                continue
+            told, seconds = rounds(operation, size, HALVING), curve.at(wire_bytes(operation))
+            beside = sum(each.times * each.folded for each in told) / folding + started
+            messages, moved = sum(each.times for each in told), sum(each.times * each.nbytes for each in told)
+            shares.append((messages / seconds, moved / seconds))
+            left.append(max(seconds - beside, 0.0) / seconds)
+    if not shares:
+        return Level("machine", None, 1e-6, 5e9, HALVING)
+    (latency, byte), _ = nnls(np.array(shares), np.array(left))
+    return Level("machine", None, max(latency, 1e-9), 1.0 / max(byte, 1e-12), HALVING)
 
 
 def _folding_rate(ranks: MeasuredRanks) -> float:

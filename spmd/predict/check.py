@@ -28,7 +28,7 @@ _PATIENCE = 10.0
 
 @dataclass(frozen=True)
 class Compared:
-    """Seconds of one thing, as predicted and as measured on the slowest process; `share` of all that was measured."""
+    """Seconds of one thing, as predicted and as measured on the slowest process; `share` of the measured step."""
 
     title: str
     place: str
@@ -44,26 +44,42 @@ class Compared:
 
 @dataclass(frozen=True)
 class Checked:
-    """A whole step, and its units, the longest first; `trace` are the measured units of this process's last step."""
+    """A whole step, and its units, each run and timed on its own, the longest first.
+
+    `trace` are the measured units of this process's last step.
+    """
 
     prediction: Prediction
     step: Compared
     units: Sequence[Compared]
     trace: Sequence[tuple[str, str, float, float]]
 
+    @property
+    def between(self) -> Compared:
+        """What of the step lies between the units: nothing where they take longer apart than together."""
+        predicted, measured = (
+            max(0.0, whole - sum(units))
+            for whole, units in (
+                (self.step.predicted, [each.predicted for each in self.units]),
+                (self.step.measured, [each.measured for each in self.units]),
+            )
+        )
+        return Compared("between the units", "", predicted, measured, measured / (self.step.measured or 1.0))
+
     def to_json(self) -> dict[str, object]:
         return {
             "prediction": self.prediction.to_json(),
             "step": _entry(self.step),
             "units": [_entry(each) for each in self.units],
+            "between": _entry(self.between),
         }
 
     def page(self, title: str, most: int = 24) -> str:
         """A table: predicted beside measured."""
         header = ("predicted", "measured", "ratio", "share")
         shown = [each for each in self.units if each.share >= 0.001][:most]
-        first, *lines = table(header, [_row(self.step), *map(_row, shown)])
-        names = ["a step", *(f"{_shortened(each.title)}  ({each.place})" for each in shown)]
+        first, *lines = table(header, [_row(self.step), *map(_row, shown), _row(self.between)])
+        names = ["a step", *(f"{_shortened(each.title)}  ({each.place})" for each in shown), self.between.title]
         left = len(self.units) - len(shown)
         lines = [title, "", first, *(f"{line}  {name}" for line, name in zip(lines, names, strict=True))]
         return "\n".join([*lines, f"{left} shorter units are not shown"] if left else lines)
@@ -112,21 +128,25 @@ def check(
     _timed(lambda: program(process, *values), rounds, clock.begin, slowest)
     measured = slowest(clock.quickest())
     prices = OneMachine(machine)
-    total = sum(measured) or 1.0
+    prediction = predict(prepared, machine, None, turns)
     units = [
         Compared(
             " + ".join(dict.fromkeys(event.title for event in part.events)),
             part.events[0].place,
-            timeline(part.events, prepared.options.grid.size, prices).seconds,
+            timeline(part.events, prepared.options.grid.size, prices).seconds + _call(part, machine),
             seconds,
-            seconds / total,
+            seconds / (whole or 1.0),
         )
         for part, seconds in zip(priced.parts, measured, strict=True)
         if part.events
     ]
-    prediction = predict(prepared, machine, None, turns)
     units.sort(key=lambda each: -each.measured)
     return Checked(prediction, Compared("a step", "", prediction.seconds, whole), units, clock.trace)
+
+
+def _call(part: PricedPart, machine: Machine) -> float:
+    """Return the seconds of the call that a unit has of its own only where it is timed on its own."""
+    return machine.overhead["call"] if part.continues else 0.0
 
 
 def _timed(

@@ -60,10 +60,14 @@ class Footprint:
 
 @dataclass(frozen=True)
 class PricedPart:
-    """A step of the program's own block, and the events that it is."""
+    """A step of the program's own block, and the events that it is.
+
+    `continues` native code that the step before began: one call of Python makes both.
+    """
 
     step: Step
     events: tuple[PricedEvent, ...]
+    continues: bool
 
 
 @dataclass(frozen=True)
@@ -128,9 +132,10 @@ class _SchedulePricer:
             native = not isinstance(step, KernelCall)
             is_view = step.units[0].is_view
             entering = native and not running and not is_view
+            continues = native and running and not is_view
             if not is_view:
                 running = native
-            yield PricedPart(step, tuple(self._step(step, turns, native, entering, before)))
+            yield PricedPart(step, tuple(self._step(step, turns, native, entering, before)), continues)
 
     def _step(self, step: Step, turns: int, native: bool, entering: bool, before: set[Value]) -> Iterator[PricedEvent]:
         op = step.units[0].outputs[0]

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from collectives.algorithms import ALGORITHMS, HALVING, wire_bytes
+from collectives.algorithms import HALVING, wire_bytes
 from collectives.network import Level, Network
 from collectives.operations import Operation, ReducingOperation
 from spmd.compiler.schedule.costs import Work
@@ -63,9 +63,8 @@ RATES = {
 _WIDENED = ("elementwise", "division", "function", "strided", "aliased")
 #: Forms of products (see Work).
 FORMS = ("nn", "nt", "window", "batch")
-#: How an operation travels: by MPI's own call, by it in a wider type, or as operands that the processes fold; and what
-#: it would take by each algorithm, message by message, whichever MPI chooses.
-HOW = ("mpi", "widened", "exchanged", *ALGORITHMS)
+#: How an operation travels: by MPI's own call, by it in a wider type, or as operands that the processes fold.
+HOW = ("mpi", "widened", "exchanged")
 
 
 @dataclass(frozen=True)
@@ -106,7 +105,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class Machine:
-    """One machine. `link` is how messages go between two of its processes."""
+    """One machine. `link` is how messages go between its processes, which prices what no curve was measured of."""
 
     name: str
     overhead: Mapping[str, float]
@@ -156,34 +155,10 @@ class Machine:
         return Network((self.link,), self.rates["folding"])
 
     def measured(self, operation: Operation, size: int) -> float | None:
-        """Seconds of `operation` on `size` processes, from the curve of its kind; None where there is none.
-
-        A curve of another number of processes is scaled as the network's model says, by the algorithm that took
-        nearest to as long there.
-        """
-        curves = [each for each in self.curves if (each.name, each.how) == (operation.name, how(operation))]
-        if not curves:
-            return None
-        curve = min(curves, key=lambda each: abs(log(each.ranks / size)))
-        seconds = curve.at(wire_bytes(operation))
-        if curve.ranks == size:
-            return seconds
-        algorithm = self._chosen(operation, curve.ranks, seconds)
-        here, there = (self._modelled(operation, count, algorithm) for count in (size, curve.ranks))
-        return seconds * here / there if there else seconds
-
-    def _chosen(self, operation: Operation, ranks: int, seconds: float) -> str:
-        """The algorithm that takes nearest to `seconds` on `ranks` processes, of those that were measured."""
-        nbytes = wire_bytes(operation)
-        apart = {
-            each.how: abs(log(each.at(nbytes) / seconds))
-            for each in self.curves
-            if each.name == operation.name and each.ranks == ranks and each.how in ALGORITHMS
-        }
-        return min(apart, key=lambda algorithm: apart[algorithm], default=HALVING)
-
-    def _modelled(self, operation: Operation, size: int, algorithm: str) -> float:
-        return float(self.network.flat(operation, np.arange(size)[None], algorithm).seconds[0])
+        """Seconds of `operation` on `size` processes by its curve; None where it was not measured on so many."""
+        wanted = operation.name, how(operation), size
+        curve = next((each for each in self.curves if (each.name, each.how, each.ranks) == wanted), None)
+        return None if curve is None else curve.at(wire_bytes(operation))
 
     # --- files ---
 
@@ -199,7 +174,8 @@ class Machine:
             "[rates]  # a second",
             *_described(self.rates, RATES),
             "",
-            "[link]  # a message from one process to another",
+            "# A message from one process to another, fitted to the collectives below; prices all others.",
+            "[link]",
             f"latency = {number_text(self.link.latency)}  # seconds",
             f"bandwidth = {number_text(self.link.bandwidth)}  # bytes a second",
             "",
@@ -213,7 +189,7 @@ class Machine:
         ]
         for product in self.products:
             lines += record_lines("product", product)
-        lines += ["", "# Collectives: seconds by bytes of an operand; how they travel, or would by an algorithm."]
+        lines += ["", "# Collectives as measured, on so many ranks: seconds by bytes of an operand; how they travel."]
         for curve in self.curves:
             lines += record_lines("collective", curve)
         return "\n".join(lines) + "\n"

@@ -123,9 +123,24 @@ def predicted(prepared: Prepared, priced: PricedSchedule, machine: Machine, netw
         priced.footprint,
         dict(zip(line.levels, map(float, line.bytes), strict=True)),
         _shares(line),
-        [*priced.notes, *prepared.notes],
+        [*priced.notes, *prepared.notes, *_priced_by(priced.events, machine, network)],
         line,
     )
+
+
+def _priced_by(events: Sequence[PricedEvent], machine: Machine, network: Network | None) -> list[str]:
+    """Which collectives a calibrated machine prices as they were measured, and which by its link."""
+    if network is not None or not machine.curves:
+        return []
+    told: dict[bool, dict[str, None]] = {True: {}, False: {}}
+    for collective in (event.collective for event in events if event.collective is not None):
+        sizes = {2} if collective.groups is None else {len(group) for group in collective.groups}
+        for operation in collective.messages:
+            for size in sorted(sizes - {1}):
+                is_measured = machine.measured(operation, size) is not None
+                told[is_measured][f"{operation.name} of {size} processes"] = None
+    ways = {True: "as measured ([[collective]] of the machine's file)", False: "by its messages ([link])"}
+    return [f"priced {ways[way]}: {', '.join(names)}" for way, names in told.items() if names]
 
 
 def partitioner_prices(machine: Machine, network: Network | None = None) -> PartitionerPrices:

@@ -15,6 +15,7 @@ import partitioner
 from collectives.grid import ProcessGrid, flattened_ids
 from collectives.network import Network
 from collectives.operations import AllReduce, CollectiveBroadcast
+from partitioner.annotate import axis_of_mesh
 from spmd.analysis.collectives import Collective
 from spmd.compiler.pipeline.lower import ModuleLowering
 from spmd.compiler.pipeline.options import CompileOptions
@@ -30,8 +31,12 @@ from spmd.predict.timeline import timeline
 
 @dataclass(frozen=True)
 class Point:
-    """One size of a sweep: `speedup` over the first size, `efficiency` of each process beside one of the first."""
+    """One size of a sweep: `speedup` over the first size, `efficiency` of each process beside one of the first.
 
+    `size` is that of the mesh axis that is swept; of a program of one process, the number of processes.
+    """
+
+    size: int
     processes: int
     seconds: float
     speedup: float
@@ -40,22 +45,36 @@ class Point:
 
 @dataclass(frozen=True)
 class Sweep:
-    """A program on several numbers of processes. `grows`: with them grows the problem, else it is cut finer."""
+    """A program on several numbers of processes: those of a mesh whose `axis` is cut finer, or, without one, those that
+    each have the same work, so that the problem grows with them."""
 
-    grows: bool
+    axis: str | None
     points: Sequence[Point]
 
+    @property
+    def grows(self) -> bool:
+        """Whether the problem grows with the processes."""
+        return self.axis is None
+
     def to_json(self) -> dict[str, object]:
-        return {"problem_grows": self.grows, "points": [vars(point) for point in self.points]}
+        return {"problem_grows": self.grows, "axis": self.axis, "points": [vars(point) for point in self.points]}
 
     def page(self) -> str:
         """A table and a picture."""
         how = "each process has the same work" if self.grows else "the processes share the same work"
         rows = [
-            (f"{point.processes:,}", duration(point.seconds), f"{point.speedup:,.2f}", f"{point.efficiency:.1%}")
+            (
+                *([] if self.axis is None else [f"{point.size:,}"]),
+                f"{point.processes:,}",
+                duration(point.seconds),
+                f"{point.speedup:,.2f}",
+                f"{point.efficiency:.1%}",
+            )
             for point in self.points
         ]
-        lines = [f"speed-up, where {how}:", *table(("processes", "a step", "speed-up", "efficiency"), rows), ""]
+        of_axis = [] if self.axis is None else [f'axis "{self.axis}"']
+        header = (*of_axis, "processes", "a step", "speed-up", "efficiency")
+        lines = [f"speed-up, where {how}:", *table(header, rows), ""]
         counts = [point.processes for point in self.points]
         lines.append(picture(counts, {"speed-up": [point.speedup for point in self.points]}, "speed-up"))
         return "\n".join(lines)
@@ -72,7 +91,7 @@ def sweep(
     turns: int = UNKNOWN_TURNS,
     **options: Unpack[CompileOptions],
 ) -> Sweep:
-    """The step of a program on each of `counts` processes, ascending.
+    """The step of a program with a mesh axis of each of the ascending sizes `counts`, or on so many processes.
 
     `axis` is the mesh axis that takes these sizes, of programs with shardings; by default the first of the mesh.
     `grid` is the one that the groups of collectives are written for, of a program of one process; by default the
@@ -82,12 +101,13 @@ def sweep(
     if _is_cut(module, function):
         if grid is not None:
             raise UsageError(f"the mesh says how many processes there are, and the sweep resizes it: no grid {grid}")
-        seconds = []
+        axis = axis_of_mesh(module, axis)
+        processes, seconds = [], []
         for count in counts:
-            resized = partitioner.with_axis_size(module, axis, count)
-            prepared = prepare(resized, None, function, **options)
+            prepared = prepare(partitioner.with_axis_size(module, axis, count), None, function, **options)
+            processes.append(prepared.options.grid.size)
             seconds.append(predict(prepared, machine, network, turns).seconds)
-        return _sweep(False, counts, seconds)
+        return _sweep(axis, counts, processes, seconds)
     if axis is not None:
         raise UsageError(f"axis {axis!r} is one to cut arrays along, and the program is that of one process already")
     prepared = prepare(module, grid, function, **options)
@@ -98,17 +118,17 @@ def sweep(
         raise UsageError(f"@{function} {text}")
     _check_data_parallel(priced.events, size)
     seconds = [_grown(priced.events, count, machine, network) for count in counts]
-    return _sweep(True, counts, seconds)
+    return _sweep(None, counts, counts, seconds)
 
 
-def _sweep(grows: bool, counts: Sequence[int], seconds: Sequence[float]) -> Sweep:
+def _sweep(axis: str | None, sizes: Sequence[int], processes: Sequence[int], seconds: Sequence[float]) -> Sweep:
     points = []
-    for count, took in zip(counts, seconds, strict=True):
-        times = count / counts[0]
+    for size, count, took in zip(sizes, processes, seconds, strict=True):
+        times = count / processes[0]
         faster = seconds[0] / took if took else 1.0
-        speedup = faster * times if grows else faster
-        points.append(Point(count, took, speedup, speedup / times))
-    return Sweep(grows, points)
+        speedup = faster * times if axis is None else faster
+        points.append(Point(size, count, took, speedup, speedup / times))
+    return Sweep(axis, points)
 
 
 # --- the program of one process ---

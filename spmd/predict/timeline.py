@@ -8,7 +8,7 @@ from typing import Protocol
 
 import numpy as np
 
-from collectives.algorithms import HALVING, rounds, wire_bytes
+from collectives.algorithms import wire_bytes
 from collectives.grid import Groups
 from collectives.network import Network, Traffic
 from collectives.operations import CollectivePermute, Operation
@@ -47,8 +47,8 @@ class OneMachine:
         measured = self.machine.measured(operation, size)
         if measured is None or size == 1:
             return _started(self.machine, self.machine.network.collective(operation, groups), size)
-        sent = sum(each.times * each.nbytes for each in rounds(operation, size, HALVING))
-        return Traffic(np.full(len(groups), measured), np.array([sent * groups.size]))
+        sent = operation.total(wire_bytes(operation), size)
+        return Traffic(np.full(len(groups), measured), np.array([float(sent * len(groups))]))
 
     def permutation(self, operation: CollectivePermute, source: Array, target: Array) -> Traffic:
         nbytes = wire_bytes(operation)

@@ -117,7 +117,7 @@ class CommunicationTable:
             message["bytes"] = wire_bytes(operation)
         else:
             told = rounds(operation, size, HALVING)
-            message["rounds"] = [[each.times, each.distance, each.nbytes] for each in told]
+            message["rounds"] = [[each.times, each.distance, each.nbytes, each.stride] for each in told]
         return message
 
 

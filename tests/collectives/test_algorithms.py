@@ -63,6 +63,50 @@ def test_recursive_halving_sends_no_more_in_fewer_rounds(place: int, part: int) 
         assert turns(operation, size, HALVING) == turns(operation, size, RING) * place / (size - 1)
 
 
+def in_all(operation: Operation, size: int, algorithm: str) -> float:
+    """Bytes of all messages of a group."""
+    told = rounds(operation, size, algorithm)
+    return sum(each.times * each.nbytes * (len(each.pairs(size)[0]) if each.distance else size) for each in told)
+
+
+@pytest.mark.parametrize("size", [2, 4, 8, 32])
+def test_the_quickest_algorithms_send_what_is_counted_of_all_processes(size: int) -> None:
+    shape = (8 * size,)
+    for algorithm, operation in (
+        (RING, op.AllReduce(shape, F32, ADD)),
+        (HALVING, op.AllReduce(shape, F32, ADD)),
+        (RING, op.ReduceScatter(shape, F32, ADD, 0)),
+        (HALVING, op.ReduceScatter(shape, F32, ADD, 0)),
+        (RING, op.AllGather(shape, F32, 0)),
+        (HALVING, op.AllGather(shape, F32, 0)),
+        (RING, op.AllToAll(shape, F32, 0, 0, size)),
+        (TREE, op.CollectiveBroadcast(shape, F32)),
+        (TREE, op.CollectiveReduce(shape, F32, ADD)),
+        (RING, HalfOfNext(shape, F32)),
+    ):
+        nbytes = wire_bytes(operation)
+        assert in_all(operation, size, algorithm) == pytest.approx(operation.total(nbytes, size)), operation.name
+        sent, received = operation.traffic(nbytes, size)
+        assert max(sent, received) * size >= operation.total(nbytes, size)
+
+
+@pytest.mark.parametrize("size", [2, 3, 5, 8])
+def test_a_tree_reaches_each_process_once(size: int) -> None:
+    broadcast = op.CollectiveBroadcast((8 * size,), F32)
+    reached = [0]
+    for each in rounds(broadcast, size, TREE):
+        senders, receivers = each.pairs(size)
+        assert set(senders) <= set(reached)
+        reached += receivers.tolist()
+    assert sorted(reached) == list(range(size))
+
+
+def test_a_broadcast_over_nodes_crosses_once_to_each() -> None:
+    nodes = Network((Level("node", 8, 1e-6, 1e10, HALVING), Level("rack", None, 1e-5, 1e10, "hierarchical")))
+    traffic = nodes.collective(op.CollectiveBroadcast((2048,), F32), np.arange(40)[None])
+    assert traffic.bytes[1] == 4 * 8192
+
+
 @given(st.integers(2, 100))
 def test_trees_have_a_round_a_level(size: int) -> None:
     depth = ceil(log2(size))

@@ -14,6 +14,7 @@ from partitioner.lowering import core as lowering_core
 from partitioner.report import collectives, format_table, total_bytes
 from spmd.errors import InternalError
 from spmd.ir import Op
+from tests.loops import counted_loop
 from tests.partitioner.loops import THREE_TURNS
 from tests.partitioner.running import Array, collective_kinds, run_parts, run_whole
 
@@ -122,7 +123,7 @@ def test_what_a_loop_does_not_change_is_resharded_outside() -> None:
     sharded = _placed(_LOOP, AS='{"x"}, {}', WS='{"x"}, {}')
     parts = partitioner.partition(spmd.parse(sharded), spmd.ProcessGrid(1, 4))
     rows = collectives(parts.module)
-    assert [(row.kind, row.in_loop) for row in rows] == [("all_gather", False)]
+    assert [(row.kind, row.turns) for row in rows] == [("all_gather", 1)]
     _agree(sharded, _whole(_LOOP), _array(8, 4), _array(4, 4))
 
 
@@ -142,7 +143,7 @@ def test_sums_over_a_loop_are_reduced_once() -> None:
     }""".replace("THREE_TURNS", THREE_TURNS)
     sharded = _placed(text, AS='{"x", "y"}, {}')
     parts = partitioner.partition(spmd.parse(sharded), spmd.ProcessGrid(1, 4))
-    assert [(row.kind, row.in_loop) for row in collectives(parts.module)] == [("all_reduce", False)]
+    assert [(row.kind, row.turns) for row in collectives(parts.module)] == [("all_reduce", 1)]
     _agree(sharded, _whole(text), _array(8, 4))
 
 
@@ -314,10 +315,32 @@ def test_the_table_tells_what_is_sent_and_where() -> None:
     parts = partitioner.partition(spmd.parse(text, "mlp.mlir"), spmd.ProcessGrid(1, 4))
     (row,) = collectives(parts.module)
     # An all_reduce of 8x6 floats between two processes sends the value once.
-    assert (row.kind, row.groups, row.bytes, row.in_loop) == ("all_reduce", "2x2", 8 * 6 * 4, False)
+    assert (row.kind, row.groups, row.bytes, row.turns) == ("all_reduce", "2x2", 8 * 6 * 4, 1)
     assert row.place.startswith("mlp.mlir:7:")
     assert total_bytes(parts.module) == row.bytes
     assert "all_reduce" in format_table(parts.module)
+
+
+@pytest.mark.parametrize(("turns", "shown", "counted"), [(7, "7", 7), ("%n", "?", 1)])
+def test_the_table_counts_the_turns_of_loops(turns: int | str, shown: str, counted: int) -> None:
+    """Seven sums over two processes of 4 numbers; of a loop that does not say how many turns it makes, of one."""
+    body = """%s = stablehlo.reduce(%v init: %zero) applies stablehlo.add across dimensions = [0]
+        : (tensor<8x4xf32>, tensor<f32>) -> tensor<4xf32>
+      %u = stablehlo.broadcast_in_dim %s, dims = [1] : (tensor<4xf32>) -> tensor<8x4xf32>"""
+    taken = "" if isinstance(turns, int) else ", %n: tensor<i32>"
+    text = f"""{_MESH}
+    func.func @main(%x: tensor<8x4xf32> {{sdy.sharding = #sdy.sharding<@mesh, [{{"x"}}, {{}}]>}}{taken})
+        -> (tensor<8x4xf32> {{sdy.sharding = #sdy.sharding<@mesh, [{{"x"}}, {{}}]>}}) {{
+      %zero = stablehlo.constant dense<0.0> : tensor<f32>
+    {counted_loop("tensor<8x4xf32>", body, turns)}
+      return %r#1 : tensor<8x4xf32>
+    }}"""
+    module = partitioner.partition(spmd.parse(text), spmd.ProcessGrid(1, 4)).module
+    (row,) = collectives(module)
+    assert row.bytes == 16 and total_bytes(module) == counted * 16
+    header, line, total, whole = [line.split() for line in format_table(module).splitlines()]
+    assert header[3] == "turns" and line[:4] == ["all_reduce", "2x2", "16", shown]
+    assert total[:4] == ["total", "all_reduce", "1x", str(counted * 16)] and whole[:3] == ["total", "1x", total[3]]
 
 
 def test_what_cannot_be_split_is_said() -> None:

@@ -5,13 +5,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from collectives.operations import AllReduce
+from collectives.algorithms import HALVING
+from collectives.network import Level, Network
+from collectives.operations import AllGather, AllReduce
 from collectives.reduction import ADD
 from spmd.compiler.schedule.costs import Work
 from spmd.errors import UsageError
+from spmd.predict.calibrate import fitted_link
 from spmd.predict.machine import Curve, Machine, MeasuredProduct, Memory, nominal, read_machine
 from spmd.predict.prediction import prices_of
 from spmd.predict.topology import read_topology
@@ -86,29 +87,34 @@ def test_curves_go_through_what_was_measured_and_never_fall() -> None:
     assert (np.diff(seconds) >= -1e-12).all() and CURVE.at(1e8) == pytest.approx(100 * CURVE.at(1e6))
 
 
-@given(st.integers(1, 1 << 30), st.integers(2, 4096))
-def test_collectives_of_more_processes_take_no_less(count: int, size: int) -> None:
-    operation = AllReduce((count,), np.dtype(np.float32), ADD)
-    two, more = MACHINE.measured(operation, 2), MACHINE.measured(operation, size)
-    assert two == pytest.approx(CURVE.at(4 * count)) and more is not None and two is not None and more >= 0.999 * two
-
-
-def test_other_numbers_of_processes_are_scaled_by_the_algorithm_that_was_as_quick() -> None:
+def test_what_was_measured_prices_what_was_measured() -> None:
     operation = AllReduce((250_000,), np.dtype(np.float32), ADD)
+    assert MACHINE.measured(operation, 2) == pytest.approx(CURVE.at(1e6))
+    assert MACHINE.measured(operation, 8) is None
+    assert MACHINE.measured(replace(operation, reproducible=True), 2) is None
 
-    def seconds(**by_algorithm: float) -> float:
-        curves = [CURVE, *(Curve("all_reduce", how, 2, (4.0, 1e6), (each, each)) for how, each in by_algorithm.items())]
-        taken = replace(MACHINE, curves=tuple(curves)).measured(operation, 64)
-        assert taken is not None
-        return taken
 
-    tree = seconds(ring=4e-3, tree=4.1e-4, recursive_halving=1e-5)
-    halving = seconds(ring=4e-3, tree=1e-5, recursive_halving=4.1e-4)
-    network = MACHINE.network
-    for algorithm, taken in (("tree", tree), ("recursive_halving", halving)):
-        here, there = (network.flat(operation, np.arange(n)[None], algorithm).seconds[0] for n in (64, 2))
-        assert taken == pytest.approx(4e-4 * here / there)
-    assert tree > 2 * halving
+def test_a_link_is_fitted_to_what_was_measured() -> None:
+    """Curves of a machine whose messages are known give these messages back, whatever is folded beside."""
+    known, folding, started = Level("machine", None, 3e-6, 2e9, "recursive_halving"), 4e9, 1e-6
+    network, shape = Network((known,), folding), (1 << 16,)
+    operations = [AllReduce(shape, np.dtype(np.float32), ADD), AllGather((1 << 14,), np.dtype(np.float32), 0)]
+    curves = []
+    for size in (2, 4):
+        for operation in operations:
+            sizes = tuple(float(4 << shift) for shift in range(0, 23))
+            seconds = [
+                network.flat(replace(operation, shape=(int(n) // 4,)), np.arange(size)[None], HALVING).seconds[0]
+                for n in sizes
+            ]
+            curves.append(Curve(operation.name, "mpi", size, sizes, tuple(each + started for each in seconds)))
+    link = fitted_link(curves, folding, started)
+    assert link.latency == pytest.approx(known.latency, rel=0.1)
+    assert link.bandwidth == pytest.approx(known.bandwidth, rel=0.1)
+
+
+def test_a_machine_alone_has_a_link() -> None:
+    assert fitted_link([], 1e9, 1e-6).bandwidth > 0
 
 
 def test_products_take_the_nearest_of_their_form_and_width() -> None:

@@ -136,6 +136,22 @@ def test_a_global_program_is_cut_finer() -> None:
     assert swept.points[-1].seconds == pytest.approx(direct.seconds)
 
 
+def test_sizes_of_an_axis_are_not_numbers_of_processes() -> None:
+    text = SHARDED.replace('"data"=4', '"data"=4, "model"=4')
+    swept = sweep(spmd.parse(text), "main", [1, 2, 4], nominal(), axis="data", backends=BACKENDS)
+    assert [(point.size, point.processes) for point in swept.points] == [
+        (1, 4),
+        (2, 8),
+        (4, 16),
+    ]
+    assert [point.efficiency for point in swept.points] == pytest.approx(
+        [point.speedup / point.size for point in swept.points]
+    )
+    header, _, second, _ = swept.page().splitlines()[1:5]
+    assert header.split() == ["axis", '"data"', "processes", "a", "step", "speed-up", "efficiency"]
+    assert second.split()[:2] == ["2", "8"]
+
+
 def test_what_cannot_be_swept_is_named() -> None:
     text = DATA_PARALLEL.replace("[[0, 1, 2, 3]]> : tensor<1x4xi64>", "[[0, 1], [2, 3]]> : tensor<2x2xi64>")
     with pytest.raises(CompileError, match="cannot be swept: it is not data parallel") as caught:

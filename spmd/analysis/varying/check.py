@@ -12,6 +12,7 @@ from spmd.analysis.grid import grid_of
 from spmd.analysis.shardings import speaks_of_shardings
 from spmd.analysis.varying import control_flow, manual, sources
 from spmd.analysis.varying.analysis import Analysis
+from spmd.analysis.varying.channel_order import check_channel_order
 from spmd.analysis.varying.events import transfers
 from spmd.analysis.varying.facts import Fact
 from spmd.analysis.varying.findings import Finding, Kind
@@ -75,6 +76,7 @@ def check_processes(
     analysis.block(entry.body)
     check_membership(analysis, analysis.collected, np.ones(partitions.size, np.int64))
     if any(transfers(analysis.collected)):
+        check_channel_order(analysis, module.functions)
         analysis.findings += match([analysis.collected], [0] * partitions.size, [f"@{function}"])
     for index in sorted({*replicated_results, *_carried(entry, replicated_arguments)}):
         check_result(analysis, entry, index)
@@ -115,6 +117,7 @@ def check_programs(
         analysis.block(entry.body)
         everybody = np.ones(analysis.partitions.size, np.int64)
         check_membership(analysis, analysis.collected, everybody if analysis.active is None else analysis.active)
+        check_channel_order(analysis, module.functions)
         findings += [finding for finding in analysis.findings if finding.kind in _MEETING]
         events.append(analysis.collected)
     return findings + match(events, program_of, [name for name, _ in programs])

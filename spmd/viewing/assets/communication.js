@@ -8,8 +8,8 @@
     ["number", "#", (each) => each.number],
     ["kind", "collective", (each) => each.kind],
     ["groups", "groups", (each) => each.size],
-    ["sent", "sends", (each) => each.sent],
-    ["received", "receives", (each) => each.received],
+    ["sent", "sends", (each) => each.sends],
+    ["received", "receives", (each) => each.receives],
     ["takes", "time", (each) => each.takes],
     ["place", "place", (each) => view.data.place(each.place)],
   ];
@@ -30,9 +30,14 @@
       }
       for (const members of view.groupsOf(data, each)) {
         const size = members.length;
-        for (const [times, distance, nbytes] of message.rounds || []) {
+        for (const [times, distance, nbytes, stride] of message.rounds || []) {
+          const far = Math.abs(distance);
           members.forEach((source, at) => {
-            if (distance) add(source, members[(at + distance) % size], each.turns * times * nbytes);
+            if (stride) {
+              if (at % stride || at + far >= size) return;
+              const [from, to] = distance > 0 ? [source, members[at + far]] : [members[at + far], source];
+              add(from, to, each.turns * times * nbytes);
+            } else if (distance) add(source, members[(at + distance) % size], each.turns * times * nbytes);
             else for (let other = 1; other < size; other++) add(source, members[(at + other) % size], each.turns * nbytes);
           });
         }
@@ -120,10 +125,10 @@
         "tr",
         view.selectable({ class: each.number === view.selection.collective ? "selected" : "", "data-collective": each.number }, { collective: each.number }),
         el("td", { class: "number" }, each.number),
-        el("td", {}, each.kind, each.repeated ? " (in a loop)" : ""),
+        el("td", {}, each.kind, each.turns > 1 ? ` (${each.turns} turns)` : each.repeated ? " (in a loop)" : ""),
         el("td", {}, each.groups >= 0 ? `${data.groups[each.groups].count} × ${each.size}` : each.messages.length ? `${(each.messages[0].pairs || []).length} pairs` : ""),
-        el("td", { class: "number" }, each.messages.length ? view.bytes(each.sent) : ""),
-        el("td", { class: "number" }, each.messages.length ? view.bytes(each.received) : ""),
+        el("td", { class: "number" }, each.messages.length ? view.bytes(each.sends) : ""),
+        el("td", { class: "number" }, each.messages.length ? view.bytes(each.receives) : ""),
         el("td", { class: "number" }, each.seconds !== null ? view.seconds(each.takes) : ""),
         el("td", { title: data.place(each.place) }, view.shorten(view.near(data.place(each.place)), 60)),
         el("td", { class: "why" }, each.op >= 0 ? view.shorten(view.why(data, data.ops[each.op]), 160) : ""),
@@ -148,7 +153,7 @@
     const kinds = new Map();
     for (const each of data.collectives) {
       const total = kinds.get(each.kind) || { count: 0, sent: 0, takes: 0 };
-      kinds.set(each.kind, { count: total.count + 1, sent: total.sent + Math.max(each.sent, each.received), takes: total.takes + each.takes });
+      kinds.set(each.kind, { count: total.count + 1, sent: total.sent + Math.max(each.sends, each.receives), takes: total.takes + each.takes });
     }
     return el("p", { class: "note" }, [...kinds].map(([kind, { count, sent, takes }]) => `${count} × ${kind}: ${view.bytes(sent)} a process${takes ? `, ${view.seconds(takes)}` : ""}`).join(" · "));
   };

@@ -45,6 +45,8 @@ view.index = (data) => {
     each.number = number;
     each.sent = each.messages.reduce((sum, message) => sum + message.sent, 0);
     each.received = each.messages.reduce((sum, message) => sum + message.received, 0);
+    each.sends = each.turns * each.sent;
+    each.receives = each.turns * each.received;
     each.takes = (each.seconds || 0) * each.turns;
     if (each.op >= 0) {
       data.ops[each.op].collective = number;

@@ -187,6 +187,20 @@ def test_a_message_that_nobody_receives() -> None:
     assert [(each.kind, each.certain) for each in findings] == [(Kind.CHANNEL, True)]
 
 
+def test_two_messages_on_one_channel_that_no_token_orders() -> None:
+    twice = transfer("send", 1, 0, 1), transfer("send", 1, 0, 1).replace("%s1 =", "%other =")
+    received = transfer("recv", 1, 0, 1), transfer("recv", 1, 0, 1).replace("%got1, %r1 =", "%more, %other =")
+    findings = check_programs([("a.mlir", stage(*twice)), ("b.mlir", stage(*received))], [1, 1])
+    assert [(each.kind, each.certain, each.op.name) for each in findings] == [
+        (Kind.CHANNEL, False, "stablehlo.send"), (Kind.CHANNEL, False, "stablehlo.recv")
+    ]  # fmt: skip
+    assert "nothing orders this and the stablehlo.send at " in str(findings[0])
+    assert "which sends on channel 1, too" in str(findings[0])
+    ordered = twice[0], twice[1].replace("%x, %t", "%x, %s1")
+    taken = received[0], received[1].replace("(%t)", "(%r1)")
+    assert check_programs([("a.mlir", stage(*ordered)), ("b.mlir", stage(*taken))], [1, 1]) == []
+
+
 @pytest.mark.parametrize("count", [2, 512])
 def test_a_pipeline_of_different_programs(count: int) -> None:
     stages = []
