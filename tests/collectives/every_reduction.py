@@ -79,7 +79,7 @@ def reductions(dtype: np.dtype[Any]) -> list[str]:
 
 
 @cache
-def _pool(dtype: np.dtype[Any]) -> Array:
+def values_of(dtype: np.dtype[Any]) -> Array:
     """Both ends of the type, what is next to them and to zero, zeros of both signs, infinities, NaN."""
     if dtype == np.bool_:
         return np.array([False, True])
@@ -90,7 +90,7 @@ def _pool(dtype: np.dtype[Any]) -> Array:
         fitting = [v for v in sorted(values) if low <= v <= high]
         return np.array(fitting, object).astype(np.int64 if low < 0 else np.uint64).astype(dtype)
     if dtype.kind == "c":
-        parts = _pool(np.dtype(f"f{dtype.itemsize // 2}"))
+        parts = values_of(np.dtype(f"f{dtype.itemsize // 2}"))
         parts = parts[np.isfinite(parts)]
         return (parts[:, None] + np.zeros_like(parts)).astype(dtype).ravel() + 1j * np.tile(parts, len(parts))
     if dtype.itemsize == 1:
@@ -105,7 +105,7 @@ def _pool(dtype: np.dtype[Any]) -> Array:
 
 def operand(name: str, dtype: np.dtype[Any], position: int, processes: int, tame: bool) -> Array:
     """``_PERIOD`` values of one process. Tame ones make the association of a sum or a product immaterial."""
-    pool = _pool(dtype)
+    pool = values_of(dtype)
     rounds = not is_integer(dtype) and dtype != np.bool_ and name in ("add", "multiply")
     if tame and rounds and 0 < position < processes - 1:
         neutral = [0.0, -0.0] if name == "add" else [1.0]

@@ -29,7 +29,7 @@ class CompileOptions(TypedDict, total=False):
     excess_precision   sums and products of floats of at most 16 bits are carried out in f32 and rounded once (the
                        default): never less accurate, and the same for a reduction, a window, a scatter and a
                        collective of the same elements. Else reductions, windows and scatters round at each step, as
-                       the specification's own loops and XLA's CPU client do
+                       the specification's own loops and XLA's CPU client do; collectives never do
     check_collectives  processes compare what they are about to do at each collective
     mpmd               ranks may run different programs: they do not compare them at the first call
     collective_timeout seconds after which a rank that waits tells for whom (None: 60, or $COLLECTIVE_TIMEOUT; 0: never)

@@ -16,7 +16,7 @@ from collectives.operations import AllReduce, CollectivePermute, CollectiveReduc
 from collectives.reduction import Arithmetic
 from collectives.stacked import Stacks
 from spmd.analysis.collectives import DESCRIPTIONS, ROOTED, Collective, check_shapes, left_out
-from spmd.analysis.reducers import identity
+from spmd.analysis.reducers import Monoid
 from spmd.compiler.stack.core import StackedValue, Stacker, Tree, refuse, rule
 from spmd.compiler.stack.members import Members
 from spmd.compiler.stack.placing import filled, gather_rows, inverse, repeat, take_rows
@@ -297,18 +297,24 @@ class Written(Stacks[Value]):
         element = x.tensor.element_type
         if arithmetic.reduction.fold is not None or not isinstance(element, ElementType):
             return self._by_region(x, self._stacker.regions_of(self._op)[0])
-        name = arithmetic.reduction.name
-        if element.is_complex and name == "multiply":
+        monoid = Monoid(arithmetic.reduction.name, element)
+        if element.is_complex and monoid.kind == "multiply":
             return self._by_region(x, self._complex_product(x.tensor.with_shape(()), element.real))
-        neutral = identity(name, element)
-        if neutral is None:
-            return self._by_region(x, self._stacker.regions_of(self._op)[0])
-        return self._by_monoid(x, name, neutral)
+        return self._by_monoid(x, monoid)
 
-    def _by_monoid(self, x: Value, name: str, neutral: Array) -> Value:
-        stacker, shape = self._stacker, x.tensor.static_shape
-        scalar = x.tensor.with_shape(())
-        init = stacker.constant(neutral, scalar)
+    def _by_monoid(self, x: Value, monoid: Monoid) -> Value:
+        """One reduce in the accumulator's type, rounded once whatever the options say of other reductions: transports
+        have one way to fold (collectives.reduction)."""
+        stacker, narrow = self._stacker, x.tensor
+        if monoid.accumulator is not monoid.element:
+            wide = self._by_monoid(
+                stacker.convert(x, narrow.with_element_type(monoid.accumulator)),
+                Monoid(monoid.kind, monoid.accumulator),
+            )
+            return stacker.convert(wide, wide.tensor.with_element_type(monoid.element))
+        shape, scalar, name = narrow.static_shape, narrow.with_shape(()), monoid.kind
+        assert monoid.identity is not None, f"{name} of {monoid.element} has a neutral element"
+        init = stacker.constant(monoid.identity, scalar)
         region = make_reducer(f"stablehlo.{name}", scalar, location=stacker.location)
         kept = x.tensor.with_shape((shape[0], *shape[2:]))
         folded = stacker.op("stablehlo.reduce", [x, init], [kept], {"dimensions": (1,)}, [region])
