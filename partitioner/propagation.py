@@ -48,6 +48,9 @@ def propagate(
             for edge in graph.edges:
                 edge.seen = ("", -1)
             runner.run()
+    for spec in graph.specs.values():
+        # What nothing is propagated along is laid out as it is annotated all the same.
+        _reveal(spec, max((priority for priority, _, _ in spec.hidden.values()), default=0))
     mesh = reader.mesh
     layouts = {value: spec.sharding(mesh) for value, spec in graph.specs.items()}
     if record is not None:

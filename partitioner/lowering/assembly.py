@@ -32,12 +32,12 @@ def assemble(
     source = program.block
     targets = [lowering.target_sharding(value) if _is_tensor(value) else None for value in source.arguments]
     argument_layouts = [
-        _as_asked(program, value, layout) for value, layout in zip(source.arguments, targets, strict=True)
+        _as_asked(lowering, value, layout) for value, layout in zip(source.arguments, targets, strict=True)
     ]
     block = lowering.block(source, argument_layouts, is_loop=False)
     out_layouts, returned = [], []
     for value in source.terminator.operands:
-        layout = _as_asked(program, value, _result_layout(lowering, value))
+        layout = _as_asked(lowering, value, _result_layout(lowering, value))
         out_layouts.append(ShardedType(value.type, layout))
         returned.append(lowering.whole(value) if layout is None else lowering.get(value, layout))
     end = make_op("func.return", returned, location=source.terminator.location)
@@ -69,12 +69,12 @@ def _index_type(program: Program) -> ElementType:
     return I32 if all(size < _NARROW for type in types for size in type.static_shape) else I64
 
 
-def _as_asked(program: Program, value: Value, layout: Sharding | None) -> Sharding | None:
-    """`layout` with the device order of the mesh that the program names for `value`; partial if its annotation is."""
+def _as_asked(lowering: Lowering, value: Value, layout: Sharding | None) -> Sharding | None:
+    """`layout` with the device order of the mesh that the program names for `value`; partial if it says so."""
     if layout is None:
         return None
-    annotation = program.annotations.get(value)
-    return layout.whole() if annotation is None else replace(layout, mesh=annotation.sharding.mesh)
+    annotation = lowering.program.annotations.get(value)
+    return lowering.with_shares(value, layout) if annotation is None else replace(layout, mesh=annotation.sharding.mesh)
 
 
 def _is_tensor(value: Value) -> bool:

@@ -71,7 +71,7 @@ def _partial_sums(lowering: Lowering, op: Op, layouts: list[Sharding | None]) ->
         for index, term in terms.items():
             current, target = lowering.current_sharding(term), layouts[index]
             is_sum = bool(current.partial) and current.reduction == "stablehlo.add"
-            if is_sum and target is not None and current.dimensions == target.dimensions:
+            if is_sum and target is not None and not target.partial and current.dimensions == target.dimensions:
                 partial[index] = current.partial
         lowering.leave()
         lowering.on_trial = outer
@@ -119,7 +119,10 @@ def branches(lowering: Lowering, op: Op) -> None:
 
 
 def _layout(lowering: Lowering, value: Value) -> Sharding | None:
-    return lowering.target_sharding(value).whole() if isinstance(value.type, TensorType) else None
+    """The layout of what data flow gives: each process keeps its share of what the program says is unreduced."""
+    if not isinstance(value.type, TensorType):
+        return None
+    return lowering.with_shares(value, lowering.target_sharding(value))
 
 
 def _get(lowering: Lowering, value: Value, layout: Sharding | None) -> Value:
@@ -137,7 +140,7 @@ def optimization_barrier(lowering: Lowering, op: Op) -> None:
     layouts: list[Sharding | None] = []
     for value, result in zip(op.operands, op.results, strict=True):
         layout = _layout(lowering, result)
-        if layout is not None:
+        if layout is not None and not layout.partial:
             options = [layout, *(current.whole() for current in lowering.layouts_of(value))]
             layout = min(options, key=lambda option: lowering.price(value, option))
         layouts.append(layout)

@@ -23,6 +23,7 @@ from partitioner.record import PartitionRecord, Reshard
 from partitioner.reshard import cost
 from partitioner.rules.core import PASS, REDUCE, Rule
 from partitioner.sharding import Sharding, replicated
+from partitioner.unreduced_values import unreduced_values
 from spmd.analysis.shardings import GSPMD_NAME
 from spmd.dialects.sdy_attributes import SHARDING_NAME
 from spmd.errors import UNKNOWN, Diagnostic, InternalError
@@ -90,6 +91,8 @@ class Lowering:
         self.current: Op | None = None
         #: Of each loop seen, the entries of its state that stay partial sums: see control_flow.
         self.partial_sums: dict[Op, dict[int, Axes]] = {}
+        #: What the program says is unreduced, and over what.
+        self.unreduced = unreduced_values(program, reader)
         #: Whether the written ops are discarded: only the layouts of values are of interest.
         self.on_trial = False
         #: The sub-axes of the manual computations that are being lowered.
@@ -115,6 +118,12 @@ class Lowering:
         if layout is None:
             return replicated(self.mesh, value.tensor.rank)
         return layout if layout.mesh is self.mesh else replace(layout, mesh=self.mesh)
+
+    def with_shares(self, value: Value, layout: Sharding) -> Sharding:
+        """`layout` where the shares of `value` stay shares, if the program says that it is unreduced; else whole."""
+        whole = layout.whole()
+        axes, kind = self.unreduced.get(value, ((), whole.reduction))
+        return whole if whole.used.intersection(axes) else replace(whole, partial=axes, reduction=kind)
 
     def layouts_of(self, value: Value) -> tuple[Sharding, ...]:
         """The layouts in which `value` is available, in the order in which they were made."""

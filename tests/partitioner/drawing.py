@@ -16,6 +16,8 @@ Shape = tuple[int, ...]
 class DrawnProgram:
     random: np.random.Generator
     mesh: tuple[tuple[str, int], ...]
+    #: Whether shardings say all that they can: priorities, replicated and unreduced axes, too.
+    rich: bool = False
     arguments: list[tuple[Shape, str]] = field(default_factory=list)
     values: list[tuple[str, Shape]] = field(default_factory=list)
     lines: list[tuple[str, str]] = field(default_factory=list)  # with shardings, without
@@ -32,7 +34,10 @@ class DrawnProgram:
         return entries[self.below(len(entries))]
 
     def sharding(self, rank: int) -> str:
-        """Dimension shardings with axes dealt out at random, parts of axes among them."""
+        """Dimension shardings with axes dealt out at random, parts of axes among them.
+
+        Rich ones have priorities, too, and what is left of the axes may be replicated or unreduced.
+        """
         parts: list[str] = []
         for name, size in self.mesh:
             if size == 4 and self.random.random() < 0.2:
@@ -42,16 +47,26 @@ class DrawnProgram:
             else:
                 parts.append(f'"{name}"')
         dimensions: list[list[str]] = [[] for _ in range(rank)]
+        left: list[int] = []
         for index in self.random.permutation(len(parts)):
             place = self.below(rank + 1)
             if place < rank:
                 dimensions[place].append(parts[index])
+            else:
+                left.append(index)
         texts = []
         for axes in dimensions:
             merged = _merge(axes)
             opened = ["?"] if self.random.random() < 0.3 else []
-            texts.append("{" + ", ".join(merged + opened) + "}")
-        return f"<@mesh, [{', '.join(texts)}]>"
+            priority = f"p{self.below(3)}" if self.rich and merged + opened and self.random.random() < 0.3 else ""
+            texts.append("{" + ", ".join(merged + opened) + "}" + priority)
+        others = ""
+        for kind in ("replicated", "unreduced") if self.rich else ():
+            chosen = [index for index in left if self.random.random() < 0.3]
+            left = [index for index in left if index not in chosen]
+            if chosen:
+                others += f", {kind}={{{', '.join(_merge([parts[index] for index in sorted(chosen)]))}}}"
+        return f"<@mesh, [{', '.join(texts)}]{others}>"
 
     def emit(self, text: str, shape: Shape, element: str = "f32") -> str:
         """Adds an op whose right side is `text`; its result may get a constraint."""

@@ -40,10 +40,10 @@ _OPS = (
 )  # fmt: skip
 
 
-def draw(seed: int) -> Drawn:
-    """The program of `seed`."""
+def draw(seed: int, *, rich: bool = False) -> Drawn:
+    """The program of `seed`; with `rich` its shardings say all that shardings can (`DrawnProgram.sharding`)."""
     random = np.random.default_rng(seed)
-    p = DrawnProgram(random, _MESHES[int(random.integers(len(_MESHES)))])
+    p = DrawnProgram(random, _MESHES[int(random.integers(len(_MESHES)))], rich)
     arrays = []
     header: list[tuple[str, str]] = []
     for index in range(2 + p.below(2)):

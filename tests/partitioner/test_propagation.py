@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+import partitioner
 import spmd
 from partitioner.program import import_program
 from partitioner.propagation import propagate
@@ -244,3 +245,15 @@ def test_constants_are_cut_as_each_use_wants() -> None:
     )
     assert layouts["c"] == '[{"x"}, {}]'
     assert layouts["d"] == '[{}, {"y"}]'
+
+
+@pytest.mark.parametrize("propagated", [True, False])
+def test_what_nothing_is_propagated_along_is_laid_out_as_annotated(propagated: bool) -> None:
+    """An argument that no op uses, of a later priority than any op's operand has."""
+    text = """sdy.mesh @mesh = <["x"=2]>
+func.func @main(%a: tensor<4xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"x"}p1]>}, %b: tensor<4xf32>)
+    -> tensor<4xf32> {
+  return %b : tensor<4xf32>
+}"""
+    parts = partitioner.partition(spmd.parse(text), spmd.ProcessGrid(1, 2), propagate_layouts=propagated)
+    assert [str(layout.sharding) for layout in parts.in_shardings] == ['[{"x"}]', "[{}]"]

@@ -19,6 +19,29 @@ FUNCTION = f"""func.func private @f(%arg0: tensor<4xf32>) -> tensor<2xf32> {{
   %0 = {SHARE}
   return %0 : tensor<2xf32>
 }}"""
+ONE = "tensor<2xf32>"
+#: The first branch of two, of which the other gives zeros.
+BRANCH = f"""%i = stablehlo.constant dense<0> : tensor<i32>
+%r = "stablehlo.case"(%i) ({{
+  INSIDE
+  stablehlo.return %s : {ONE}
+}}, {{
+  %z = stablehlo.constant dense<0.0> : {ONE}
+  stablehlo.return %z : {ONE}
+}}) : (tensor<i32>) -> {ONE}"""
+#: One turn of a loop, whose state begins as %z and is %s after it.
+LOOP = f"""%i = stablehlo.constant dense<0> : tensor<i32>
+%one = stablehlo.constant dense<1> : tensor<i32>
+%w:2 = stablehlo.while(%k = %i, %c = %z) : tensor<i32>, {ONE}
+cond {{
+  %t = stablehlo.compare LT, %k, %one : (tensor<i32>, tensor<i32>) -> tensor<i1>
+  stablehlo.return %t : tensor<i1>
+}} do {{
+  %n = stablehlo.add %k, %one : tensor<i32>
+  INSIDE
+  stablehlo.return %n, %s : tensor<i32>, {ONE}
+}}
+%r = stablehlo.optimization_barrier %w#1 : {ONE}"""
 #: Bodies of @main, whose result %r is 2 * x as shares of a sum.
 BODIES = {
     "inline": (f"%r = {SHARE}", ""),
@@ -31,6 +54,14 @@ BODIES = {
            }"""
         + FUNCTION,
     ),
+    "a branch": (BRANCH.replace("INSIDE", f"%s = {SHARE}"), ""),
+    "before a branch": (f"%s = {SHARE}\n{BRANCH}".replace("INSIDE", ""), ""),
+    "a call in a branch": (
+        BRANCH.replace("INSIDE", "%s = func.call @f(%arg0) : (tensor<4xf32>) -> tensor<2xf32>"),
+        FUNCTION,
+    ),
+    "a loop": (f"%z = stablehlo.constant dense<0.0> : {ONE}\n{LOOP}".replace("INSIDE", f"%s = {SHARE}"), ""),
+    "a loop's state": (f"%z = {SHARE}\n{LOOP}".replace("INSIDE", "").replace("%n, %s", "%n, %c"), ""),
     "behind another op": (f"%s = {SHARE}\n%r = stablehlo.add %s, %s : tensor<2xf32>", ""),
     "into a computation": (
         f"%s = {SHARE}\n%r = sdy.manual_computation(%s) in_shardings=[{UNREDUCED}] out_shardings=[{UNREDUCED}] "
@@ -53,7 +84,7 @@ func.func public @main(%arg0: tensor<4xf32> {{sdy.sharding = #sdy.sharding<@mesh
 
 
 def factor(name: str) -> int:
-    return 2 if name in ("inline", "call", "call in call") else 4
+    return 4 if name in ("behind another op", "into a computation") else 2
 
 
 INPUTS = [[np.array([1, 2], np.float32)], [np.array([10, 20], np.float32)]]
