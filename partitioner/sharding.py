@@ -199,11 +199,15 @@ def join_blocks(blocks: Sequence[Array], layout: ShardedType) -> Array:
     if layout.sharding is None or not isinstance(layout.type, TensorType) or layout.sharding.is_replicated:
         return blocks[0]
     whole = np.empty(layout.type.static_shape, layout.type.dtype)
-    part_of = layout.sharding.mesh.block_index(layout.sharding.partial)
-    order = np.argsort(part_of, kind="stable").tolist() if layout.sharding.partial else range(len(blocks))
+    mesh = layout.sharding.mesh
+    part_of = mesh.block_index(layout.sharding.partial)
+    # Of copies one alone is a term of the whole.
+    copy_of = mesh.block_index([axis for axis in range(len(mesh.sub_axes)) if axis not in layout.sharding.used])
     folds = LOGICAL_UFUNCS if whole.dtype == np.bool_ else UFUNCS
     fold = folds[layout.sharding.reduction.removeprefix("stablehlo.")]
-    for rank in order:
+    for rank in np.argsort(part_of, kind="stable").tolist():
+        if copy_of[rank]:
+            continue
         index = layout.index(rank)
         block = blocks[rank][tuple(slice(0, part.stop - part.start) for part in index)]
         whole[index] = block if part_of[rank] == 0 else fold(whole[index], block)

@@ -104,6 +104,20 @@ class DrawnProgram:
     def scalar(self, value: float) -> str:
         return self.constant(f"{value:e}")
 
+    def positions(self, count: int) -> tuple[list[int], str]:
+        """`count` positions in one integer type, which is drawn, too; some out of every array, at an end of it."""
+        element = self.pick(("i32", "i32", "i32", "i64", "i8", "ui8", "i16", "ui16", "ui32", "ui64"))
+        bits, signed = int(element.lstrip("ui")), element.startswith("i")
+        least, most = (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if signed else (0, (1 << bits) - 1)
+        drawn = [self.pick((least, most)) if self.below(12) == 0 else self.below(14) - 2 for _ in range(count)]
+        return [max(value, least) for value in drawn], element
+
+    def starts(self, count: int) -> tuple[str, str]:
+        """`count` scalars that are positions, and their types."""
+        values, element = self.positions(count)
+        names = [self.constant(str(value), (), element) for value in values]
+        return ", ".join(names), ", ".join([f"tensor<{element}>"] * count)
+
     def index(self, value: int) -> str:
         return self.constant(str(value), (), "i32")
 

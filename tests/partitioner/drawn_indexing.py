@@ -10,12 +10,11 @@ from tests.partitioner.drawing import SIZES, DrawnProgram, Shape, along_a_dimens
 def dynamic_slice(p: DrawnProgram) -> None:
     name, shape = p.value(1)
     sizes = tuple(1 + p.below(size) for size in shape)
-    starts = [p.index(p.below(14) - 2) for _ in shape]
-    types = ", ".join(["tensor<i32>"] * len(shape))
     if not shape:
         return
+    starts, types = p.starts(len(shape))
     p.emit(
-        f"stablehlo.dynamic_slice {name}, {', '.join(starts)}, sizes = {list(sizes)} : "
+        f"stablehlo.dynamic_slice {name}, {starts}, sizes = {list(sizes)} : "
         f"({tensor(shape)}, {types}) -> {tensor(sizes)}",
         sizes,
     )
@@ -27,39 +26,39 @@ def dynamic_update_slice(p: DrawnProgram) -> None:
     update, extent = p.pick(fits)
     if not shape:
         return
-    starts = [p.index(p.below(14) - 2) for _ in shape]
-    types = ", ".join(["tensor<i32>"] * len(shape))
+    starts, types = p.starts(len(shape))
     p.emit(
-        f"stablehlo.dynamic_update_slice {name}, {update}, {', '.join(starts)} : "
+        f"stablehlo.dynamic_update_slice {name}, {update}, {starts} : "
         f"({tensor(shape)}, {tensor(extent)}, {types}) -> {tensor(shape)}",
         shape,
     )
 
 
-def random_slices(p: DrawnProgram, shape: Shape) -> tuple[int, str, Shape]:
-    """A dimension, indices along it of which some lie outside, and the shape of the slices there, the indices first."""
+def random_slices(p: DrawnProgram, shape: Shape) -> tuple[int, str, str, Shape]:
+    """A dimension, indices along it of which some lie outside, their element type, and the shape of the slices there,
+    the indices first."""
     place, count = p.below(len(shape)), p.pick(SIZES)
-    values = ", ".join(str(p.below(shape[place] + 2) - 1) for _ in range(count))
-    indices = p.constant(f"[{values}]", (count,), "i32")
-    return place, indices, (count, *(size for index, size in enumerate(shape) if index != place))
+    values, element = p.positions(count)
+    indices = p.constant(str(values), (count,), element)
+    return place, indices, element, (count, *(size for index, size in enumerate(shape) if index != place))
 
 
 @of_a_rank
 def gather(p: DrawnProgram, name: str, shape: Shape) -> None:
-    place, indices, out = random_slices(p, shape)
+    place, indices, element, out = random_slices(p, shape)
     offsets = list(range(1, len(shape)))
     sizes = [1 if index == place else size for index, size in enumerate(shape)]
     p.emit(
         f'"stablehlo.gather"({name}, {indices}) <{{dimension_numbers = #stablehlo.gather<offset_dims = {offsets}, '
         f"collapsed_slice_dims = [{place}], start_index_map = [{place}], index_vector_dim = 1>, "
-        f"slice_sizes = {integers(sizes)}}}> : ({tensor(shape)}, {tensor(out[:1], 'i32')}) -> {tensor(out)}",
+        f"slice_sizes = {integers(sizes)}}}> : ({tensor(shape)}, {tensor(out[:1], element)}) -> {tensor(out)}",
         out,
     )
 
 
 @of_a_rank
 def scatter(p: DrawnProgram, name: str, shape: Shape) -> None:
-    place, indices, updates_shape = random_slices(p, shape)
+    place, indices, element, updates_shape = random_slices(p, shape)
     updates = p.emit(
         f"stablehlo.broadcast_in_dim {p.scalar(3.0)}, dims = [] : (tensor<f32>) -> {tensor(updates_shape)}",
         updates_shape,
@@ -71,7 +70,7 @@ def scatter(p: DrawnProgram, name: str, shape: Shape) -> None:
         f"update_window_dims = {windows}, inserted_window_dims = [{place}], scatter_dims_to_operand_dims = [{place}], "
         f"index_vector_dim = 1>}}> ({{\n^bb0(%a: tensor<f32>, %b: tensor<f32>):\n"
         f"%c = stablehlo.{fold} %a, %b : tensor<f32>\nstablehlo.return %c : tensor<f32>\n}}) : "
-        f"({tensor(shape)}, {tensor(updates_shape[:1], 'i32')}, {tensor(updates_shape)}) -> {tensor(shape)}",
+        f"({tensor(shape)}, {tensor(updates_shape[:1], element)}, {tensor(updates_shape)}) -> {tensor(shape)}",
         shape,
     )
 
@@ -84,12 +83,13 @@ def gather_window(p: DrawnProgram, name: str, shape: Shape) -> None:
     result_shape = (count, *sizes)
     if prod(result_shape) > 800:
         return
-    rows = ", ".join("[" + ", ".join(str(p.below(14) - 2) for _ in shape) + "]" for _ in range(count))
-    indices = p.constant(f"[{rows}]", (count, rank), "i32")
+    values, element = p.positions(count * rank)
+    rows = [values[first : first + rank] for first in range(0, count * rank, rank)]
+    indices = p.constant(str(rows), (count, rank), element)
     p.emit(
         f'"stablehlo.gather"({name}, {indices}) <{{dimension_numbers = #stablehlo.gather<offset_dims = '
         f"{list(range(1, rank + 1))}, start_index_map = {list(range(rank))}, index_vector_dim = 1>, slice_sizes = "
-        f"{integers(sizes)}}}> : ({tensor(shape)}, {tensor((count, rank), 'i32')}) -> {tensor(result_shape)}",
+        f"{integers(sizes)}}}> : ({tensor(shape)}, {tensor((count, rank), element)}) -> {tensor(result_shape)}",
         result_shape,
     )
 

@@ -66,6 +66,12 @@ class _Draw:
     def free(self) -> list[str]:
         return [axis for axis, _ in self.mesh if axis not in self.manual]
 
+    @property
+    def devices(self) -> Array:
+        """The device at each place of the mesh, a dimension an axis."""
+        sizes = tuple(self.sizes.values())
+        return np.array(self.meshes[self.mesh_name] or range(prod(sizes))).reshape(sizes)
+
     def below(self, limit: int) -> int:
         return int(self.random.integers(limit))
 
@@ -144,24 +150,62 @@ def _sum_along_an_axis(d: _Draw, value: _Value) -> _Value:
     """A collective of manual code, its groups written out: the devices that differ along one manual axis."""
     if not d.manual:
         return value
-    index = d.below(len(d.manual))
-    axis, name = d.manual[index], d.name()
-    devices = np.array(d.meshes[d.mesh_name] or range(prod(d.sizes.values()))).reshape(tuple(d.sizes.values()))
-    groups = np.moveaxis(devices, list(d.sizes).index(axis), -1).reshape(-1, d.sizes[axis])
+    index, name = d.below(len(d.manual)), d.name()
+    d.lines.append(f"{name} = {_sum(d, value, index)}")
+    return _Value(name, value.shape, {at: _total(d, value, at, index) for at in value.blocks})
+
+
+def _sum(d: _Draw, value: _Value, index: int) -> str:
+    """The sum of `value` along manual axis number `index`, as text."""
+    axis = d.manual[index]
+    groups = np.moveaxis(d.devices, list(d.sizes).index(axis), -1).reshape(-1, d.sizes[axis])
     attributes = (
         f"replica_groups = dense<{groups.tolist()}> : tensor<{groups.shape[0]}x{groups.shape[1]}xi64>, "
         f"channel_handle = #stablehlo.channel_handle<handle = {d.count}, type = 1>, use_global_device_ids"
     )
-    d.lines.append(
-        f'{name} = "stablehlo.all_reduce"({value.name}) <{{{attributes}}}> ({{\n^bb0(%l: tensor<f32>, %r: tensor<f32>):'
+    return (
+        f'"stablehlo.all_reduce"({value.name}) <{{{attributes}}}> ({{\n^bb0(%l: tensor<f32>, %r: tensor<f32>):'
         "\n%s = stablehlo.add %l, %r : tensor<f32>\nstablehlo.return %s : tensor<f32>\n}) : "
         f"({tensor(value.shape)}) -> {tensor(value.shape)}"
     )
-    blocks = {
-        at: sum((value.blocks[(*at[:index], other, *at[index + 1 :])] for other in range(d.sizes[axis])), np.float32(0))
-        for at in value.blocks
+
+
+def _total(d: _Draw, value: _Value, at: tuple[int, ...], index: int) -> Array:
+    """That sum at the place `at`."""
+    others = range(d.sizes[d.manual[index]])
+    return np.sum([value.blocks[(*at[:index], other, *at[index + 1 :])] for other in others], axis=0, dtype=np.float32)
+
+
+def _branch_by_place(d: _Draw, value: _Value) -> _Value:
+    """A branch by the place along a manual axis: devices at its begin sum along another manual axis, or negate.
+
+    partition_id has a meaning where all axes are manual.
+    """
+    if not d.manual or d.free:
+        return value
+    index = d.below(len(d.manual))
+    others = [other for other in range(len(d.manual)) if other != index]
+    summed = others[d.below(len(others))] if others and d.below(2) else None
+    places = np.empty(d.devices.size, np.int64)
+    places[d.devices.ravel()] = np.indices(d.devices.shape)[list(d.sizes).index(d.manual[index])].ravel()
+    device, table, entry, place, name = (d.name() for _ in range(5))
+    whole, vector = tensor(value.shape), f"tensor<{len(places)}xi32>"
+    first = f"stablehlo.negate {value.name} : {whole}" if summed is None else _sum(d, value, summed)
+    d.lines += [
+        f"{device} = stablehlo.partition_id : tensor<ui32>",
+        f"{table} = stablehlo.constant dense<{places.tolist()}> : {vector}",
+        f"{entry} = stablehlo.dynamic_slice {table}, {device}, sizes = [1] : ({vector}, tensor<ui32>) -> tensor<1xi32>",
+        f"{place} = stablehlo.reshape {entry} : (tensor<1xi32>) -> tensor<i32>",
+        f'{name} = "stablehlo.case"({place}) ({{\n%y = {first}\nstablehlo.return %y : {whole}\n}}, {{\n'
+        f"%y = stablehlo.add {value.name}, {value.name} : {whole}\nstablehlo.return %y : {whole}\n}}) : "
+        f"(tensor<i32>) -> {whole}",
+    ]
+    at_begin = {
+        at: -block if summed is None else _total(d, value, at, summed)
+        for at, block in value.blocks.items()
+        if not at[index]
     }
-    return _Value(name, value.shape, blocks)
+    return _Value(name, value.shape, {at: at_begin.get(at, block + block) for at, block in value.blocks.items()})
 
 
 def _computation(d: _Draw, value: _Value) -> _Value:
@@ -224,7 +268,7 @@ def _joined(d: _Draw, value: _Value, returned: _Value, axes: list[str], cuts: _C
     return _Value(d.name(), shape, blocks)
 
 
-_STEPS = (_double, _below_largest, _reverse, _constraint, _sum_along_an_axis, _computation)
+_STEPS = (_double, _below_largest, _reverse, _constraint, _sum_along_an_axis, _branch_by_place, _computation)
 
 
 def _body(d: _Draw, value: _Value) -> _Value:

@@ -93,6 +93,25 @@ def concatenate(p: DrawnProgram, _: str, shape: Shape, place: int) -> None:
     p.emit(f"stablehlo.concatenate {names}, dim = {place} : ({types}) -> {tensor(result_shape)}", result_shape)
 
 
+@along_a_dimension
+def pieces(p: DrawnProgram, name: str, shape: Shape, place: int) -> None:
+    """Pieces of one value beside one another, in any order: side by side, overlapping, of a few elements, of none."""
+    parts, extent = [], 0
+    for _ in range(1 + p.below(4)):
+        start = p.below(shape[place] + 1)
+        stop = start + p.below(shape[place] + 1 - start)
+        ranges = ", ".join(f"{start}:{stop}" if d == place else f"0:{size}" for d, size in enumerate(shape))
+        part = tensor((*shape[:place], stop - start, *shape[place + 1 :]))
+        parts.append((p.name(), part))
+        p.write(f"{parts[-1][0]} = stablehlo.slice {name} [{ranges}] : ({tensor(shape)}) -> {part}")
+        extent += stop - start
+    result_shape = (*shape[:place], extent, *shape[place + 1 :])
+    if not 1 <= prod(result_shape) <= 800:
+        return
+    names, types = (", ".join(each) for each in zip(*parts, strict=True))
+    p.emit(f"stablehlo.concatenate {names}, dim = {place} : ({types}) -> {tensor(result_shape)}", result_shape)
+
+
 def roll(p: DrawnProgram) -> None:
     name, shape = p.value(1)
     places = [index for index, size in enumerate(shape) if size > 1]

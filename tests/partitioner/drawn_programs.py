@@ -6,11 +6,13 @@ may be followed by a sharding constraint; arguments carry shardings. `whole` is 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, replace
 from math import prod
 
 import numpy as np
 
+from spmd.types import ELEMENT_TYPES, ElementType, storage_range
 from tests.partitioner import drawn_folds as folds
 from tests.partitioner import drawn_indexing as indexing
 from tests.partitioner import drawn_movement as movement
@@ -29,11 +31,38 @@ class Drawn:
     arguments: list[np.ndarray]
     devices: int
 
+    def of(self, element: str) -> Drawn:
+        """The same program on another element type than f32.
+
+        What integers do not hold is the end of their range; `not` is the sign of those that have none.
+        """
+        type = ELEMENT_TYPES[element]
+
+        def retyped(text: str) -> str:
+            if element.startswith("ui"):
+                text = text.replace("stablehlo.sign", "stablehlo.not")
+            return _FLOATS.sub(lambda found: f"dense<{_written(float(found[1]), type)}>", text).replace("f32", element)
+
+        arguments = [array.astype(np.int8).astype(type.dtype) for array in self.arguments]
+        return replace(self, sharded=retyped(self.sharded), whole=retyped(self.whole), arguments=arguments)
+
+
+#: The constants of drawn programs that are no integers.
+_FLOATS = re.compile(r"dense<(-?[0-9.]+e[+-][0-9]+)>")
+
+
+def _written(value: float, type: ElementType) -> str:
+    """A number of a program in another type."""
+    if type.is_float:
+        return f"{value:e}"
+    least, most = storage_range(type)
+    return str(int(min(max(value, least), most)))
+
 
 _OPS = (
     movement.elementwise, movement.elementwise, movement.broadcast, folds.reduce, movement.transpose,
-    movement.reshape, movement.slice, movement.pad, movement.concatenate, movement.roll, movement.reverse,
-    folds.dot, folds.dot, indexing.dynamic_slice, indexing.dynamic_update_slice, indexing.gather,
+    movement.reshape, movement.slice, movement.pad, movement.concatenate, movement.pieces, movement.roll,
+    movement.reverse, folds.dot, folds.dot, indexing.dynamic_slice, indexing.dynamic_update_slice, indexing.gather,
     indexing.scatter, indexing.sort, folds.reduce_window, movement.iota, movement.select, movement.loop,
     movement.branch, folds.convolution, folds.batch_dot, folds.arg_reduce, indexing.sort_pair,
     indexing.top_k, indexing.gather_window, folds.pool_gradient,

@@ -20,15 +20,17 @@ def run_parts(text: str, arguments: Sequence[Array], devices: int, **options: An
     return run_module(spmd.parse(text), arguments, devices, **options)
 
 
-def run_module(module: spmd.Module, arguments: Sequence[Array], devices: int, **options: Any) -> list[Array]:
-    """As `run_parts`, of a program that is parsed."""
+def run_module(
+    module: spmd.Module, arguments: Sequence[Array], devices: int, *, mode: str = "threads", **options: Any
+) -> list[Array]:
+    """As `run_parts`, of a program that is parsed; in a `mode` of `spmd.run_parallel`."""
     grid = spmd.ProcessGrid(1, devices)
     parts = partitioner.partition(module, grid, **options)
     inputs = [
         [partitioner.shard_array(a, layout, rank) for a, layout in zip(arguments, parts.in_shardings, strict=True)]
         for rank in range(devices)
     ]
-    results_of_processes = spmd.run_parallel(parts.module, grid, inputs, timeout=30)
+    results_of_processes = spmd.run_parallel(parts.module, grid, inputs, mode=mode, timeout=30)
     return [
         partitioner.join_blocks([results[index] for results in results_of_processes], layout)
         for index, layout in enumerate(parts.out_shardings)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import spmd
-from tests.partitioner.running import run_parts
+from tests.partitioner.running import run_module, run_parts
 
 UNREDUCED = '<@mesh, [{}], unreduced={"x"}>'
 #: A manual computation whose result is a share of a sum, of %arg0.
@@ -124,6 +124,21 @@ func.func @main(%arg0: tensor<2xf32> {{sdy.sharding = #sdy.sharding{UNREDUCED}}}
     results = spmd.run_parallel(spmd.parse(text), spmd.ProcessGrid(1, 2), INPUTS)
     total = np.sum([block for (block,) in results], axis=0)
     np.testing.assert_array_equal(total, -2 * np.array([11, 22], np.float32))
+
+
+@pytest.mark.parametrize("mode", ["threads", "stacked"])
+@pytest.mark.parametrize("cuts", ["[{}, {}]", '[{"y"}, {}]', '[{}, {"x"}]'])
+def test_shares_of_which_there_are_copies_are_terms_of_the_sum_once(cuts: str, mode: str) -> None:
+    """Devices that differ along an axis that neither cuts nor is unreduced hold the same share."""
+    text = f"""sdy.mesh @mesh = <["x"=2, "y"=2, "z"=3]>
+func.func @main(%a: tensor<2x6xi32> {{sdy.sharding = #sdy.sharding<@mesh, [{{"y"}}, {{"z"}}]>}})
+    -> (tensor<2x6xi32> {{sdy.sharding = #sdy.sharding<@mesh, {cuts}, unreduced={{"z"}}>}}) {{
+  %0 = stablehlo.negate %a : tensor<2x6xi32>
+  return %0 : tensor<2x6xi32>
+}}"""
+    a = np.arange(12, dtype=np.int32).reshape(2, 6)
+    (result,) = run_module(spmd.parse(text), [a], 12, mode=mode)
+    np.testing.assert_array_equal(result, -a)
 
 
 @pytest.mark.parametrize("fold", ["and", "or", "xor", "multiply", "maximum", "minimum", "add"])
