@@ -130,6 +130,13 @@ def _(op: Op) -> str | None:
     return None if operand.rank and count >= 0 and (last is None or count <= last) else f"{count} for {operand}"
 
 
+@TOP_K.constraint("", "dim(operand, -1) is at most 2^31, so that an i32 holds each place")
+def _(op: Op) -> str | None:
+    operand = op.operands[0].type
+    last = operand.shape[-1] if isinstance(operand, TensorType) and operand.rank else None
+    return None if last is None or last <= 2**31 else str(last)
+
+
 @TOP_K.infers("", "results have the operand's shape with k along the last dimension")
 def _(op: Op) -> list[Type]:
     operand = op.operands[0].type

@@ -324,6 +324,15 @@ GET_DIMENSION_SIZE = define_unary(
 GET_DIMENSION_SIZE.constraint("C1", "0 <= dimension < rank(operand)")(
     lambda op: in_range([op["dimension"]], op.operands[0].tensor.rank)
 )
+
+
+@GET_DIMENSION_SIZE.constraint("", "dim(operand, dimension) is at most 2^31 - 1, which the result's i32 holds")
+def _(op: Op) -> str | None:
+    """As XLA's shape inference has it."""
+    size = op.operands[0].tensor.shape[op["dimension"]]
+    return None if size is None or size < 2**31 else str(size)
+
+
 GET_DIMENSION_SIZE.infer(lambda op: [TensorType((), I32)])
 
 SET_DIMENSION_SIZE = define(

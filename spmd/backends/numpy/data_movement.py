@@ -237,8 +237,16 @@ def dynamic_update_slice(op: Op, context: Context) -> Kernel:
 
 @kernel("stablehlo.get_dimension_size")
 def get_dimension_size(op: Op, context: Context) -> Kernel:
-    dimension, dtype = op["dimension"], op.result.tensor.dtype
-    return Kernel(lambda operand: np.asarray(operand.shape[dimension], dtype))
+    dimension, dtype, location = op["dimension"], op.result.tensor.dtype, op.location
+
+    def call(operand: Array) -> Array:
+        size = operand.shape[dimension]
+        if size >= 2**31:
+            text = f"dimension {dimension} has {size} elements, more than the result's i32 holds"
+            raise ExecutionError(Diagnostic(location, text, "stablehlo.get_dimension_size"))
+        return np.asarray(size, dtype)
+
+    return Kernel(call)
 
 
 @kernel("stablehlo.set_dimension_size")

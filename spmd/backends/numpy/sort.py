@@ -23,7 +23,7 @@ from spmd.dialects.make import make_op
 from spmd.errors import CompileError, Diagnostic
 from spmd.ir import Function, Op, Region, Value, captured_values, copy_block
 from spmd.support.arrays import Array, DType, Results, bits_dtype
-from spmd.types import I1, I32, ElementType, TensorType, TupleType, element_type_of
+from spmd.types import I1, ElementType, TensorType, TupleType, element_type_of
 
 #: Arrays of rows (rows, n), one an operand, and captured values, to the order of each row.
 Order = Callable[[Sequence[Array], Sequence[Array]], Array]
@@ -356,16 +356,8 @@ def top_k(op: Op, context: Context) -> Kernel:
     called = op["called_computations"]
     region = _with_places(context.lookup(called[0], op), op, places) if called else None
     if region is None or _is_largest_first(region, operand):
-        k = make_op(
-            "chlo.top_k", op.operands, [values, places.with_element_type(I32)], {"k": count}, location=op.location
-        )
-        run = make_kernel(k, context)
-
-        def largest(array: Array) -> Results:
-            found, at = run.call(array)
-            return found, at.astype(places.dtype, copy=False)
-
-        return Kernel(largest)
+        k = make_op("chlo.top_k", op.operands, [values, places], {"k": count}, location=op.location)
+        return make_kernel(k, context)
     numbers = operand.with_element_type(places.element_type)
     iota = make_op("stablehlo.iota", [], [numbers], {"iota_dimension": operand.rank - 1})
     attributes = {"dimension": operand.rank - 1, "is_stable": True}

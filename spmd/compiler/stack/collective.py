@@ -232,13 +232,14 @@ def _rooted(stacker: Stacker, described: Collective, index: int, roots: StackedV
     present, fill = group >= 0, _fill(described, index)
     operand = _promoted(stacker, stacker.leaf(op.operands[index]), described, index)
     root_position = stacker.stack(root)
+    root_position = stacker.convert(root_position, root_position.tensor.with_element_type(I64))
     if op.name == "stablehlo.collective_reduce":
         totals = _in_groups(stacker, _reduced(described), _reduced(described).operations[index], operand, members)
         is_root = stacker.compare(stacker.ranks(position), root_position, "EQ")
         fill_value = stacker.splat(fill, stacker.tensor_of(op.results[index].type))
         result = stacker.chosen(is_root, totals, StackedValue(fill_value, True))
     else:
-        table = np.where(members.padded < 0, members.padded[:, :1], members.padded).astype(np.int32)
+        table = np.where(members.padded < 0, members.padded[:, :1], members.padded)
         place = stacker.binary("add", stacker.ranks(np.maximum(group, 0) * table.shape[1]), root_position)
         source = gather_rows(stacker, stacker.constant(table.ravel()), stacker.reshape(place, (stacker.size, 1)))
         rows = gather_rows(stacker, stacker.stack(operand), stacker.reshape(source, (stacker.size, 1)))

@@ -364,7 +364,7 @@ class Stacker(OpBuilder):
         """Says of a reduction that it keeps the order of the elements."""
         op.discardable = {**op.discardable, IN_ORDER: UNIT}
 
-    def ranks(self, values: ArrayLike, dtype: DTypeLike = np.int32) -> Value:
+    def ranks(self, values: ArrayLike, dtype: DTypeLike = np.int64) -> Value:
         """A constant with one entry a process."""
         return self.constant(np.asarray(values, dtype))
 

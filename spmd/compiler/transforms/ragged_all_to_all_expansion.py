@@ -22,7 +22,7 @@ from spmd.errors import CompileError, Diagnostic
 from spmd.ir import Block, Op, Value
 from spmd.ir.attributes import DenseAttr, DictAttr, IntegerAttr
 from spmd.support.arrays import Array
-from spmd.types import I32, TensorType
+from spmd.types import I64, TensorType
 
 TARGET = "ragged_all_to_all"
 #: The row of what nobody sends.
@@ -93,6 +93,7 @@ def _refused(op: Op, text: str) -> CompileError:
 
 
 def _exchanged(op: Op, builder: OpBuilder, exchange: _Exchange) -> Value:
+    builder.index_type = I64  # the rows of all processes together may be more than an i32 counts
     operand, output, *vectors = op.operands
     rows, *inner = operand.tensor.static_shape
     # Each process is given all rows, of which it takes its own: how many they are is not known before.
@@ -101,7 +102,7 @@ def _exchanged(op: Op, builder: OpBuilder, exchange: _Exchange) -> Value:
         "broadcast_in_dim", [operand], operand.tensor.with_shape(shape), broadcast_dimensions=range(1, len(shape))
     )
     everything = exchange.between(builder, builder.reshape(copies, (exchange.size * rows, *inner)))
-    vectors = [builder.convert(vector, TensorType(vector.tensor.shape, I32)) for vector in vectors[:3]]
+    vectors = [builder.convert(vector, TensorType(vector.tensor.shape, I64)) for vector in vectors[:3]]
     starts, sizes, places = (exchange.between(builder, vector) for vector in vectors)
     source = _sources(builder, starts, sizes, places, output.tensor.static_shape[0], exchange.size, rows)
     if not prod(everything.tensor.static_shape):
@@ -127,7 +128,7 @@ def _sources(
     """For each of `count` rows of the output its row among those of all processes, one after another; or -1."""
     segments = starts.tensor.static_shape[0]
     table = (count, segments)
-    first = np.repeat(np.arange(processes, dtype=np.int32) * rows, segments // processes)
+    first = np.repeat(np.arange(processes, dtype=np.int64) * rows, segments // processes)
     begins, ends = (builder.spread(each, table, 1) for each in (places, builder.binary("add", places, sizes)))
     shift = builder.binary("subtract", builder.binary("add", starts, builder.constant(first)), places)
     row = builder.iota(table, 0)

@@ -23,6 +23,11 @@ def llvm_type(type: MachineType | str, width: int = 1) -> str:
     return name if width == 1 else f"<{width} x {name}>"
 
 
+def index_type(span: int) -> str:
+    """The narrowest type that processors gather by, for places up to `span` away."""
+    return "i32" if abs(span) < 2**31 else "i64"
+
+
 def suffix(type: MachineType | str, width: int) -> str:
     """How the names of intrinsics spell the type: `f32`, `v16f32`, `v16p0`."""
     name = type if isinstance(type, str) else type.value

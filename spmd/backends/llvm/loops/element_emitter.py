@@ -13,7 +13,7 @@ from spmd.analysis.affine import Affine, Variable
 from spmd.analysis.scalar.expression import I1, I64, Expression, MachineType, Primitive, walk
 from spmd.backends.llvm.emit.scalars import render_node
 from spmd.backends.llvm.emit.text import FunctionText
-from spmd.backends.llvm.emit.writer import constant_text, llvm_type, suffix
+from spmd.backends.llvm.emit.writer import constant_text, index_type, llvm_type, suffix
 from spmd.backends.llvm.loops.point_context import Rendered
 from spmd.backends.llvm.loops.strides import first_lanes, load_pieces, load_strided
 from spmd.compiler.schedule.lanes import Lanes, is_shuffled
@@ -251,7 +251,7 @@ class PointWriter:
     def _pointers(self, load: Load, pointer: str, least: int) -> tuple[int, str]:
         """The depth, and the addresses of the lanes: one address and constants beside it where none is computed."""
         offsets = self.lanes.places(load.address)
-        type, number = llvm_type(load.type, 1), _index_type(max(map(abs, offsets)))
+        type, number = llvm_type(load.type, 1), index_type(max(map(abs, offsets)))
         if not any(self.render(part).is_vector for part, _ in load.address.dynamic):
             start = self.start_of(load.address)
             depth = max(start.depth, least)
@@ -343,11 +343,6 @@ class Bound:
             return bound.name
         captured = self._writer.render(node)
         return self._writer.at_width(captured, node.type, self._width)
-
-
-def _index_type(span: int) -> str:
-    """The narrowest type that processors gather by, for places up to `span` away."""
-    return "i32" if abs(span) < 2**31 else "i64"
 
 
 def all_lanes(width: int) -> str:

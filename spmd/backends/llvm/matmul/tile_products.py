@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from spmd.backends.llvm.emit.text import FunctionText
+from spmd.backends.llvm.emit.writer import index_type
 from spmd.backends.llvm.loops.strides import first_lanes
 from spmd.backends.llvm.matmul.integer_products import IntegerProduct, gathered_lanes, interleaved, neighbours
 from spmd.backends.llvm.matmul.tiles import column_blocks
@@ -108,8 +109,9 @@ def _four(text: FunctionText, product: IntegerProduct, source: str, number: str,
     right = product.right
     if right.contracted == 1:
         start = _at(text, source, number)
-        offsets = ", ".join(f"i32 {lane * right.free}" for lane in range(_ROWS))
-        lanes = text.value(f"getelementptr i8, ptr {start}, <{_ROWS} x i32> <{offsets}>")
+        index = index_type((_ROWS - 1) * right.free)
+        offsets = ", ".join(f"{index} {lane * right.free}" for lane in range(_ROWS))
+        lanes = text.value(f"getelementptr i8, ptr {start}, <{_ROWS} x {index}> <{offsets}>")
         if codes == 4:
             words = gathered_lanes(text, "i32", lanes, _ROWS, count)
             return text.value(f"bitcast <{_ROWS} x i32> {words} to <{_NUMBERS} x i8>")
