@@ -48,7 +48,11 @@ ALLOWED = {
     | {"spmd.dialects", "spmd.analysis", "collectives", "spmd.backends.kernels", "spmd.backends.custom_calls"}
     | {"spmd.runtime.endpoints", "spmd.runtime.process", "spmd.runtime.world"},
     "spmd.backends.kernels": BASE | {"spmd.analysis", "collectives"},
-    "spmd.backends.custom_calls": BASE | {"spmd.analysis", "collectives", "spmd.backends.kernels"},
+    "spmd.backends.custom_calls": BASE
+    | {"spmd.analysis", "collectives", "spmd.backends.kernels", "spmd.backends.c_targets"},
+    # What a call of a function of C is: kernels and native code make the same.
+    "spmd.backends.c_targets": BASE
+    | {"spmd.dialects", "spmd.analysis", "spmd.compiler.schedule", "collectives", "spmd.backends.kernels"},
     "spmd.analysis": BASE | {"spmd.dialects", "collectives"},
     "spmd.backends.llvm": BASE
     | {
@@ -57,11 +61,12 @@ ALLOWED = {
         "spmd.compiler.schedule",
         "spmd.backends.native",
         "spmd.backends.refusals",
+        "spmd.backends.c_targets",
         "spmd.support.compiled_cache",
     },
     "spmd.backends.c": BASE
     | {"spmd.analysis", "spmd.compiler.schedule", "spmd.backends.native", "spmd.backends.refusals"}
-    | {"spmd.backends.c_header", "spmd.support.c_compiler"},
+    | {"spmd.backends.c_header", "spmd.backends.c_targets", "spmd.support.c_compiler", "spmd.dialects"},
     "spmd.support.c_compiler": BASE | {"spmd.support.compiled_cache"},
     "spmd.backends.refusals": BASE | {"spmd.analysis", "spmd.compiler.schedule"},
     "spmd.backends.native": BASE | {"spmd.compiler.schedule"},

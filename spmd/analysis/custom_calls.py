@@ -14,15 +14,24 @@ HINTS = frozenset({*TYPED_HINTS, *PARTS, "Pin", "Unpin"})
 PYTHON_CALLBACK = "xla_ffi_python_cpu_callback"
 
 _BATCHES: set[str] = set(HINTS)
+#: Targets that are functions of C.
+_OF_C: set[str] = set()
 
 
-def declare_registered(target: str, *, takes_batch: bool) -> None:
+def declare_registered(target: str, *, takes_batch: bool, is_of_c: bool = False) -> None:
     """Says that users' code runs for `target` from now on.
 
-    `takes_batch`: it takes operands that all have one more leading dimension, as its results then have.
+    `takes_batch`: it takes operands that all have one more leading dimension, as its results then have. `is_of_c`: it
+    is `void target(void* out, void** in)`.
     """
     REGISTERED.add(target)
     (_BATCHES.add if takes_batch else _BATCHES.discard)(target)
+    (_OF_C.add if is_of_c else _OF_C.discard)(target)
+
+
+def is_of_c(target: str) -> bool:
+    """Whether the code that a user registered for `target` is a function of C."""
+    return target in _OF_C
 
 
 def is_registered(target: str) -> bool:

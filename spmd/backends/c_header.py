@@ -77,10 +77,12 @@ def _parameter(declaration: str, type: TensorType, said: str | None) -> str:
 
 
 def _linking(code: ObjectFile) -> list[str]:
+    lines = [f"Link with the custom call's target void {name}(void* out, void** in)." for name in code.c_targets]
     if not code.needs:
-        return ["Link with the mathematical library (-lm)."]
+        return [*lines, "Link with the mathematical library (-lm)."]
     routines = ", ".join(code.needs)
-    return [f"Link with BLAS and LAPACK of 32-bit integers, for {routines}, and the mathematical library (-lm)."]
+    text = f"Link with BLAS and LAPACK of 32-bit integers, for {routines}, and the mathematical library (-lm)."
+    return [*lines, text]
 
 
 def _c_type(type: TensorType) -> str:

@@ -5,21 +5,21 @@ Source: StableHLO specification, "custom_call", whose meaning is its target's ow
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable
+from typing import cast
 
 import numpy as np
 
 from collectives.exploration import reach
 from spmd.analysis.custom_calls import call_attributes, declare_registered
-from spmd.backends.kernels import Context, Kernel, Maker, load_kernels
+from spmd.backends.c_targets import C_TARGETS, c_function, c_kernel
+from spmd.backends.kernels import TARGETS, Context, Kernel, Maker, load_kernels
 from spmd.errors import Diagnostic, ExecutionError, UsageError
 from spmd.ir import Op
 from spmd.support.arrays import Array, Results, UserFunction
 from spmd.support.registry import filed
 from spmd.types import TensorType
-
-#: Makers by target name.
-TARGETS: dict[str, Maker] = {}
 
 
 def target(*names: str) -> Callable[[Maker], Maker]:
@@ -27,29 +27,50 @@ def target(*names: str) -> Callable[[Maker], Maker]:
     return filed(TARGETS, names, "maker")
 
 
-def register_custom_call(name: str, function: UserFunction, *, takes_batch: bool = False) -> None:
-    """Makes `stablehlo.custom_call @name` run `function(*arrays, attributes=...)` in programs compiled from now on.
+def register_custom_call(name: str, function: UserFunction | ctypes.CDLL, *, takes_batch: bool = False) -> None:
+    """Makes `stablehlo.custom_call @name` run `function` in programs compiled from now on.
 
-    The function gets one array an operand (read-only by agreement: it must not write into them) and a dictionary
-    `attributes`: the call's attributes as plain Python values by name (strings, numbers, tuples, arrays, dictionaries),
-    among them `backend_config` (a string, or a dictionary for a typed call) and `result_types`, the tensor types of the
-    results. It returns one array for one result, a tuple for several, None or () for none. What it returns must have
-    the declared shapes and dtypes; ExecutionError at the call otherwise. Registering a name again replaces it.
+    A function of Python is called as `function(*arrays, attributes=...)`. It gets one array an operand (read-only by
+    agreement: it must not write into them) and a dictionary `attributes`: the call's attributes as plain Python values
+    by name (strings, numbers, tuples, arrays, dictionaries), among them `backend_config` (a string, or a dictionary for
+    a typed call) and `result_types`, the tensor types of the results. It returns one array for one result, a tuple for
+    several, None or () for none. What it returns must have the declared shapes and dtypes; ExecutionError at the call
+    otherwise. Registering a name again replaces it.
 
-    `takes_batch` says that the function may as well be given operands that all have one more leading dimension, as its
-    results then have: a simulation calls it once for all processes, and else once for each. UsageError for a name that
-    is no string, or a function that is none.
+    A function of ctypes, or the function `name` of a library of ctypes, is called without Python, by native code, as
+    `void name(void* out, void** in)`: `in` has the addresses of the operands, `out` is the address of the result, or,
+    of several results, of their addresses (XLA operation semantics, "CustomCall"). It must write nothing but results,
+    and all of them. It is called for programs whose api_version is 1, as XlaBuilder's and HLO text's is.
+
+    `takes_batch` says that a function of Python may as well be given operands that all have one more leading dimension,
+    as its results then have: a simulation calls it once for all processes, and else once for each. UsageError for a
+    name that is no string, a function that is none, and a library that has no function `name`.
     """
     if not isinstance(name, str):
         raise UsageError(f"spmd.register_custom_call takes a name, a string, got {type(name).__name__}")
-    if not callable(function):
+    of_c = c_function(name, function)
+    if of_c is None and not callable(function):
         raise UsageError(f"spmd.register_custom_call takes a function, got {type(function).__name__}")
+    if of_c is not None and takes_batch:
+        raise UsageError(f"target {name!r} is a function of C, which is given no shapes: takes_batch is for Python's")
 
     load_kernels()  # the built-in targets, which a user's may replace
+    if of_c is None:
+        C_TARGETS.pop(name, None)
+        TARGETS[name] = _python_maker(cast(UserFunction, function))
+    else:
+        C_TARGETS[name] = of_c
+        TARGETS[name] = c_kernel
+    declare_registered(name, takes_batch=takes_batch, is_of_c=of_c is not None)
+
+
+def _python_maker(function: UserFunction) -> Maker:
+    """The maker of a target that is a function of Python."""
 
     def maker(op: Op, context: Context) -> Kernel:
         attributes = call_attributes(op)
         attributes["result_types"] = tuple(op.result_types)
+        name = op["call_target_name"]
 
         def call(*arrays: Array) -> Results:
             reach(f"custom_call @{name}")
@@ -57,8 +78,7 @@ def register_custom_call(name: str, function: UserFunction, *, takes_batch: bool
 
         return Kernel(call, aliases=tuple(range(len(op.operands))), owned=False)
 
-    TARGETS[name] = maker
-    declare_registered(name, takes_batch=takes_batch)
+    return maker
 
 
 def _checked(op: Op, results: Results) -> Results:

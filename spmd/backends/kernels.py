@@ -132,6 +132,8 @@ _KERNELS_OF = "spmd.backends.numpy"
 
 #: Makers by op name.
 KERNELS: dict[str, Maker] = {}
+#: Makers of custom calls by the name of their target.
+TARGETS: dict[str, Maker] = {}
 
 #: Makers asked before an op's own, for what cuts across ops: each returns None for an op that is not its matter.
 WRAPPERS: list[Callable[[Op, Context], Kernel | None]] = []

@@ -73,12 +73,14 @@ class ObjectFile:
     """`image` defines a function of C that takes the addresses of arguments, of results and of memory to work in.
 
     `scratch`: bytes of that memory. `needs`: routines of BLAS that it calls. `target`: what it was compiled for.
+    `c_targets`: targets of custom calls, which it calls as functions of C by these names.
     """
 
     image: bytes
     scratch: int
     needs: tuple[str, ...]
     target: str
+    c_targets: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -60,7 +60,7 @@ def _why_not_native(op: Op) -> str:
     if op.name in COMMUNICATING or op.name in ("stablehlo.infeed", "stablehlo.outfeed"):
         reason = "it communicates with other processes"
     elif op.name == "stablehlo.custom_call":
-        reason = "what is called is a function of Python, or of a library that an object file cannot count on"
+        reason = "its target is built in, or a function of Python; one of C, void (void* out, void** in), can be called"
     elif unlike is not None:
         reason = f"a value of it is {_unlike_c(unlike)}"
     elif op.name == "stablehlo.fft":

@@ -17,12 +17,15 @@ from spmd.dialects.core import Trait, attribute, define, operand, result
 from spmd.dialects.forms import TYPED
 from spmd.dialects.structs import OutputOperandAliasAttr
 from spmd.ir import Op
-from spmd.ir.attributes import DictAttr
+from spmd.ir.attributes import DictAttr, TypeAttr
 from spmd.support.arrays import Array
 from spmd.types import BufferType, TensorType, TupleType, Type, UnrankedTensorType
 
 #: What XLA's rng-get-and-update-state is here: a state of 128 bits, as ui64 low and high halves, before it is moved on.
 RNG_STATE = "spmd.rng_get_and_update_state"
+
+#: Carries the type of the whole result where results are its leaves and do not tell it: a tuple of one, or of tuples.
+RESULT_TYPE = "spmd.result_type"
 
 _LAYOUT = kinds.INDEX_DENSE
 
@@ -44,6 +47,15 @@ CUSTOM_CALL = define(
     assembly="custom<CustomCallTarget>($call_target_name) `(` $inputs `)` " + TYPED,
     traits=[Trait.READS_CONTEXT],
 )
+
+
+def output_type(op: Op) -> Type:
+    """The type of all that a custom call gives, as one value: of its result, else a tuple, whose leaves are results."""
+    declared = op.discardable.get(RESULT_TYPE)
+    if isinstance(declared, TypeAttr):
+        return declared.type
+    return op.result.type if len(op.results) == 1 else TupleType(tuple(op.result_types))
+
 
 _TYPED_FFI = 4
 

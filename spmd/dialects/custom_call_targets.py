@@ -337,7 +337,10 @@ _OF_OPTIMIZATIONS = ("__cu", "__gpu$", "__triton", "__onednn$", "__oneDNN", "__f
 
 def unknown_target(name: str) -> str:
     """Why a call of `name` does not run, and what to do."""
-    text = f"no custom call target named {name!r}; spmd.register_custom_call({name!r}, function) makes it known"
+    text = (
+        f"no custom call target named {name!r}; spmd.register_custom_call({name!r}, function) makes it known: "
+        "a function of Python, or one of C, void (void* out, void** in), that ctypes has loaded"
+    )
     if name.startswith(_OF_OPTIMIZATIONS):
         text += (
             ". XLA's optimizations wrote it in place of an op: the program before these, *before_optimizations.txt of "

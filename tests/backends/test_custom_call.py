@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import spmd
-from spmd.backends.numpy.custom_call import TARGETS
+from spmd.backends.kernels import TARGETS
 from tests.backends.modules import here, main
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import spmd
-from spmd.backends.numpy.custom_call import TARGETS
+from spmd.backends.kernels import TARGETS
 from spmd.dialects.custom_call_targets import REGISTERED, is_declared
 from tests.backends.modules import here, main
 

@@ -12,8 +12,8 @@ import pytest
 import spmd
 from spmd.analysis import custom_calls
 from spmd.analysis.portable import Places
+from spmd.backends.kernels import TARGETS
 from spmd.backends.llvm import backend
-from spmd.backends.numpy.custom_call import TARGETS
 from spmd.compiler.pipeline import cache_key
 from spmd.compiler.pipeline.options import CompileOptions, chosen_options, default_backends
 from spmd.dialects.custom_call_targets import REGISTERED

@@ -140,8 +140,8 @@ def test_large_products_ask_for_a_blas(tmp_path: Path) -> None:
             "stablehlo.all_reduce: it communicates with other processes; an object file holds native code alone",
         ),
         (
-            "%r = stablehlo.custom_call @mine(%x) : (tensor<4xf32>) -> tensor<4xf32>",
-            "stablehlo.custom_call: what is called is a function of Python, or of a library",
+            "%r = stablehlo.custom_call @MoveToHost(%x) {has_side_effect = true} : (tensor<4xf32>) -> tensor<4xf32>",
+            "stablehlo.custom_call: its target is built in, or a function of Python; one of C",
         ),
     ],
 )

@@ -13,6 +13,7 @@ import numpy as np
 
 from spmd.backends.c.source import ALONE, RegionSource
 from spmd.backends.c_header import parameters
+from spmd.backends.c_targets import can_be_linked
 from spmd.backends.native import CompiledRegion, LoadedRegion, MakeCallback, ObjectFile, Source, SourceBackend
 from spmd.backends.refusals import check_types, refuse
 from spmd.compiler.schedule.fusion import VIEWS, fuse
@@ -29,17 +30,21 @@ _GENERIC = Processor("generic", "", "C99")
 
 @dataclass(frozen=True)
 class CTarget:
-    """C of one thread: loop nests and what is seen in another shape."""
+    """C of one thread: loop nests and what is seen in another shape.
+
+    `is_linked`: it is a file's, where custom calls of targets of C call functions of their names.
+    """
 
     threads: int = 1
     processor: Processor = _GENERIC
     in_fixed_order: bool = True
+    is_linked: bool = False
 
     def supports(self, op: Op) -> bool:
-        return op.name in VIEWS
+        return op.name in VIEWS or (self.is_linked and can_be_linked(op))
 
     def plan(self, op: Op, image_bytes: int | None) -> LibraryPlan:
-        refuse(op, ALONE)
+        return LibraryPlan()
 
     def product(self, op: Op) -> None:
         return None
@@ -88,7 +93,7 @@ class CBackend:
         if processor not in (None, HOST):
             raise UsageError(f"the system's compiler makes no code for {processor}: its C can be compiled there")
         source = RegionSource(_whole(block), name)
-        return ObjectFile(compiled(_text(source), "-c"), source.scratch, (), version())
+        return ObjectFile(compiled(_text(source), "-c"), source.scratch, (), version(), tuple(source.c_targets))
 
     def made_by(self, processor: Processor) -> str:
         return f"{version()} {' '.join(FLAGS)}"
@@ -108,7 +113,7 @@ def _whole(block: Block) -> NativeRegion:
     """`block` as one region; CompileError for what is no loop nest."""
     inputs, outputs = list(block.arguments), list(block.terminator.operands)
     check_types(inputs, outputs, block)
-    target, units = CTarget(), fuse(block, outputs)
+    target, units = CTarget(is_linked=True), fuse(block, outputs)
     for unit in units:
         if not unit.fused and not target.supports(unit.outputs[0]):
             refuse(unit.outputs[0], ALONE)

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from spmd.analysis.scalar.expression import I8, MachineType
 from spmd.backends.c.nests import NestWriter
 from spmd.backends.c.scalars import Library, c_type, indented, number
+from spmd.backends.c_targets import aliased, check_linked, result_of
 from spmd.backends.refusals import refuse
 from spmd.compiler.schedule.buffers import Buffer, Home, nbytes
 from spmd.compiler.schedule.schedule import NativeRegion
-from spmd.compiler.schedule.steps import Initial, LoopNests, RowGroup, Step, ViewStep
+from spmd.compiler.schedule.steps import Initial, LibraryCall, LoopNests, RowGroup, Step, ViewStep
 from spmd.compiler.schedule.watching import name_of
-from spmd.ir import Value
+from spmd.dialects.custom_call import output_type
+from spmd.ir import Op, Value
 from spmd.support.arrays import Array
+from spmd.types import TupleType, Type
 
 #: What is said of an op that is refused.
 ALONE = "C is written of loop nests alone"
@@ -35,6 +38,8 @@ class RegionSource:
         self._pointers: dict[str, str] = {}
         self._slots: dict[Buffer, int] = {}
         self._lines: list[str] = []
+        #: Targets of custom calls, which it calls by their names.
+        self.c_targets: dict[str, None] = {}
         body, of = region.body, region.memory.of
         for step in body.steps:
             self._step(step)
@@ -46,7 +51,8 @@ class RegionSource:
     def text(self, parameters: Sequence[str]) -> str:
         """The whole source; `parameters` declare the arguments arg0, arg1, ..., and results result0, result1, ..."""
         head = f"void {self.name}(\n" + "".join(f"    {each}\n" for each in parameters) + "    void *scratch)"
-        parts = [_INCLUDES, *self._library.functions.values(), *self._constants, f"{head};"]
+        targets = [f"void {target}(void *out, void **in);" for target in self.c_targets]
+        parts = [_INCLUDES, *targets, *self._library.functions.values(), *self._constants, f"{head};"]
         body = [f"{head} {{", *self._pointers.values(), "(void)scratch;", *self._lines, "}"]
         return "\n\n".join([*parts, indented(body)]) + "\n"
 
@@ -59,11 +65,28 @@ class RegionSource:
             nests = [step.nest]
         elif isinstance(step, ViewStep):
             return
+        elif isinstance(step, LibraryCall):
+            self._call(step.op)
+            return
         else:
             refuse(step.ops[-1], ALONE)
         for nest in nests:
             lines = NestWriter(nest, self._library, self.pointer).lines()
             self._lines += [f"/* {name_of(step.ops)} */ {{", *lines, "}"]
+
+    def _call(self, op: Op) -> None:
+        """A custom call of a function of C; a result that is aliased has the operand's elements, and stands for it."""
+        check_linked(op, self.name)
+        of = self.region.memory.of
+        inputs, outputs = ([f"(void *){self.pointer(v, I8)}" for v in values] for values in (op.operands, op.results))
+        for place, (index, _) in aliased(op).items():
+            number_of = result_of(op, place)
+            self._copy(of(op.results[number_of]), of(op.operands[index]), nbytes(op.operands[index]))
+            inputs[index] = outputs[number_of]
+        self.c_targets[op["call_target_name"]] = None
+        lines = [f"void *in[] = {{{', '.join(inputs) or '0'}}};"]
+        out = _address(output_type(op), iter(outputs), lines)
+        self._lines += [f"/* {name_of([op])} */ {{", *lines, f"{op['call_target_name']}({out}, in);", "}"]
 
     def _begin(self, initial: Initial) -> None:
         """What the buffer of an update's result holds before."""
@@ -126,3 +149,12 @@ class RegionSource:
                 return f"constant{number_of}"
         self._constants.append(f"static const {c_type(type)} constant{len(self._constants)}{text}")
         return f"constant{len(self._constants) - 1}"
+
+
+def _address(type: Type, leaves: Iterator[str], lines: list[str]) -> str:
+    """The address of a value of `type`, whose arrays are at `leaves`; `lines` declare what tuples are made of."""
+    if not isinstance(type, TupleType):
+        return next(leaves)
+    parts = [_address(part, leaves, lines) for part in type.types]
+    lines.append(f"void *out{len(lines)}[] = {{{', '.join(parts) or '0'}}};")
+    return f"out{len(lines) - 1}"

@@ -30,6 +30,7 @@ def compile_region(region: NativeRegion, make_callback: MakeCallback, *, clocked
         region.target.processor,
         tuple(writer.text.callees.values()),
         tuple(writer.symbols),
+        dict(writer.c_targets),
         tuple(np.ascontiguousarray(array) for array in writer.constants),
         len(inputs) + len(outputs) + 1 + len(writer.constants) + (writer.clock is not None),
         region.placement.size,

@@ -11,8 +11,8 @@ from collections.abc import Callable
 import numpy as np
 
 from spmd.analysis.custom_calls import HINTS, PYTHON_CALLBACK, call_attributes
-from spmd.backends.custom_calls import TARGETS, target
-from spmd.backends.kernels import KERNELS, Context, Kernel, Maker, kernel, make_kernel
+from spmd.backends.custom_calls import target
+from spmd.backends.kernels import KERNELS, TARGETS, Context, Kernel, Maker, kernel, make_kernel
 from spmd.dialects.custom_call_targets import called_op, unknown_target
 from spmd.errors import CompileError, Diagnostic
 from spmd.ir import Op

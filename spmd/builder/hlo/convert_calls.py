@@ -9,6 +9,7 @@ from spmd.builder.hlo.collective import TRANSFER_PAIRS, pairs_text
 from spmd.builder.hlo.convert import window_text
 from spmd.builder.hlo.printer import Body, converts, integers
 from spmd.builder.shape import Shape
+from spmd.dialects.custom_call import RESULT_TYPE, output_type
 from spmd.ir import Op, Region, Value, captured_values
 from spmd.ir.attributes import StringAttr
 from spmd.syntax.attribute_printer import format_attribute
@@ -140,7 +141,21 @@ def _custom_call(body: Body, op: Op) -> None:
         attributes.append(f"api_version=API_VERSION_{versions[version]}")
     if config:
         attributes.append(f"backend_config={_quoted(config) if isinstance(config, str) else format_attribute(config)}")
-    body.instruction(op, "custom-call", op.operands, attributes)
+    if RESULT_TYPE not in op.discardable:
+        body.instruction(op, "custom-call", op.operands, attributes)
+        return
+    whole = output_type(op)
+    name = body.add("custom-call", whole, body.names_of(op.operands), attributes)
+    for value, leaf in zip(op.results, _leaves(body, whole, name), strict=True):
+        body.name_value(value, leaf)
+
+
+def _leaves(body: Body, type: t.Type, name: str) -> list[str]:
+    """The names of the parts, in order, of the value `name`, all that are no tuples."""
+    if not isinstance(type, t.TupleType):
+        return [name]
+    parts = [(part, body.element(name, part, index)) for index, part in enumerate(type.types)]
+    return [leaf for part, element in parts for leaf in _leaves(body, part, element)]
 
 
 def _quoted(text: str) -> str:

@@ -21,8 +21,9 @@ from spmd.builder.operation import operation
 from spmd.builder.ops.source import shape_argument
 from spmd.builder.shape import Shape
 from spmd.builder.xla_op import XlaOp
+from spmd.dialects.custom_call import RESULT_TYPE
 from spmd.ir import AttributeValue, Region, Value
-from spmd.ir.attributes import BoolAttr, DenseAttr, DictAttr, FloatAttr, IntegerAttr, StringAttr
+from spmd.ir.attributes import BoolAttr, DenseAttr, DictAttr, FloatAttr, IntegerAttr, StringAttr, TypeAttr
 
 #: The calling convention whose configuration is a dictionary.
 _TYPED = 4
@@ -217,7 +218,11 @@ def CustomCall(
     defaults = {"has_side_effect": False, "backend_config": "", "api_version": 1}
     attributes = {name: value for name, value in attributes_of_call.items() if value != defaults[name]}
     attributes["call_target_name"] = str(target_name)
-    return builder.pack(kind, builder.emit("stablehlo.custom_call", values, attributes, leaf_types(kind)))
+    leaves = builder.emit("stablehlo.custom_call", values, attributes, leaf_types(kind))
+    if isinstance(kind, t.TupleType) and (len(kind.types) == 1 or list(kind.types) != leaf_types(kind)):
+        call = builder.block.ops[-1]
+        call.discardable = {**call.discardable, RESULT_TYPE: TypeAttr(kind)}
+    return builder.pack(kind, leaves)
 
 
 def _decoded(opaque: str | bytes) -> str:

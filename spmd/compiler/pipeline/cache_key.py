@@ -22,7 +22,7 @@ import ml_dtypes
 import numpy as np
 
 import collectives
-from spmd.analysis.custom_calls import is_registered, takes_batch
+from spmd.analysis.custom_calls import is_of_c, is_registered, takes_batch
 from spmd.analysis.portable import Packer, Places, PortableArray
 from spmd.compiler.pipeline.options import Options
 from spmd.ir import Function, Module
@@ -89,7 +89,7 @@ def _custom_calls(module: Module, function: Function, options: Options) -> objec
     """Which targets that the module names are a user's functions: these take the place of what is built in."""
     calls = (op for op in module.walk() if op.name == "stablehlo.custom_call")
     targets = sorted({str(op["call_target_name"]) for op in calls})
-    return [(target, takes_batch(target)) for target in targets if is_registered(target)]
+    return [(target, takes_batch(target), is_of_c(target)) for target in targets if is_registered(target)]
 
 
 @cache

@@ -36,6 +36,8 @@ class FunctionWriter:
         region: NativeRegion,
         routine: Callable[[str], Routine] = routine,
         clock: NativeClock | None = None,
+        *,
+        is_linked: bool = False,
     ) -> None:
         self.name = name
         self.region = region
@@ -43,6 +45,8 @@ class FunctionWriter:
         self.target = region.target
         #: Finds a routine of BLAS by its name.
         self.routine = routine
+        #: Whether a linker finds targets of custom calls, by their names.
+        self.is_linked = is_linked
         self.threads = region.target.threads
         #: What times steps, if anything does.
         self.clock = clock
@@ -56,6 +60,8 @@ class FunctionWriter:
         #: Constants that the caller has to bring, after the inputs, the outputs and the arena.
         self.constants: list[Array] = []
         self.symbols: dict[str, int] = {}
+        #: By target of custom calls, a function of C: the symbol that it is called by.
+        self.c_targets: dict[str, str] = {}
         #: Whether it polls for interrupts, or calls Python: it may end with an exception.
         self.may_raise = False
         self._addresses = Addresses()
@@ -115,6 +121,11 @@ class FunctionWriter:
         """The name of a constant of the module."""
         text = f"private unnamed_addr constant {type} {value}, align 64"
         return self.globals.setdefault(text, f"@{self.name}.c{len(self.globals)}")
+
+    def c_target(self, name: str) -> str:
+        """The symbol of the target `name` of custom calls, a function of C: its own where a linker finds it."""
+        symbol = name if self.is_linked else f"spmd.target{len(self.c_targets)}"
+        return self.c_targets.setdefault(name, symbol)
 
     def copy(self, target: str, source: str, size: int) -> None:
         """Copies bytes between buffers that do not overlap."""

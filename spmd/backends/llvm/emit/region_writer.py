@@ -30,8 +30,10 @@ class RegionWriter(FunctionWriter):
         make_callback: MakeCallback,
         routine: Callable[[str], Routine] = routine,
         clock: NativeClock | None = None,
+        *,
+        is_linked: bool = False,
     ) -> None:
-        super().__init__(name, region, routine, clock)
+        super().__init__(name, region, routine, clock, is_linked=is_linked)
         self.callbacks: list[Callback] = []
         self._make_callback = make_callback
         #: The part that is timed while others are written.

@@ -31,12 +31,13 @@ def object_file(block: Block, name: str, processor: Processor) -> ObjectFile:
     """
     inputs, outputs = list(block.arguments), list(block.terminator.operands)
     check_types(inputs, outputs, block)
-    target, units = LlvmTarget(processor=replace(processor, has_tiles=False)), fuse(block, outputs)
+    target = LlvmTarget(processor=replace(processor, has_tiles=False), is_linked=True)
+    units = fuse(block, outputs)
     for unit in units:
         if not unit.fused and not target.supports(unit.outputs[0]):
             refuse(unit.outputs[0])
     region = plan_region(units, inputs, outputs, target)
-    writer = RegionWriter(f"{name}.body", region, refuse, routine=linked)
+    writer = RegionWriter(f"{name}.body", region, refuse, routine=linked, is_linked=True)
     writer.write(region.body)
     text = [writer.finish(whole=True).replace("define void", "define internal void", 1)]
     text += _constants(name, writer.constants)
@@ -45,7 +46,8 @@ def object_file(block: Block, name: str, processor: Processor) -> ObjectFile:
         text.append(_POLL_TEXT)
     with naming(region.ops):
         image = compile_module("\n".join(text), target.processor).image
-    return ObjectFile(image, region.placement.size, tuple(writer.symbols), f"{processor.triple}, {processor.cpu}")
+    made_for = f"{processor.triple}, {processor.cpu}"
+    return ObjectFile(image, region.placement.size, tuple(writer.symbols), made_for, tuple(writer.c_targets))
 
 
 def _constants(name: str, arrays: Sequence[np.ndarray]) -> list[str]:

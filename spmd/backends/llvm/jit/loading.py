@@ -12,6 +12,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from spmd.backends.c_targets import C_TARGETS
 from spmd.backends.llvm.emit.math_library import link
 from spmd.backends.llvm.emit.writer import Callee
 from spmd.backends.llvm.jit.clocks import NativeClock
@@ -38,7 +39,8 @@ _TOKEN: ArrayType = ((0,), _NO_ARRAY.dtype)
 class StretchCode:
     """A native function as it is kept: its code, and what it is to be given when it is loaded and called.
 
-    `callees` and `routines` are the functions out of line and the names of BLAS's routines that it calls; `inputs` and
+    `callees` and `routines` are the functions out of line and the names of BLAS's routines that it calls, `c_targets`
+    the targets of custom calls, by name, with the symbol that each is called by; `inputs` and
     `results` have shape and dtype of each array that it reads and writes, None for a token, and `over` by its place the
     input that a result is written over. After inputs and results the function takes `arena` bytes of memory, then
     `constants`; with what it counts in, where it does, these are so many `arguments`.
@@ -48,6 +50,7 @@ class StretchCode:
     processor: Processor
     callees: tuple[Callee, ...]
     routines: tuple[str, ...]
+    c_targets: Mapping[str, str]
     constants: tuple[Array, ...]
     arguments: int
     arena: int
@@ -63,6 +66,8 @@ def load_region(compiled: CompiledRegion) -> LoadedRegion:
     code = cast(StretchCode, compiled.code)
     linked = link(code.callees, code.processor)
     symbols = {**{name: routine(name).address for name in code.routines}, **linked.symbols}
+    functions = {symbol: C_TARGETS[name] for name, symbol in code.c_targets.items()}
+    symbols |= {symbol: function.address for symbol, function in functions.items()}
     if code.uses_workers:
         symbols |= workers.symbols()
     if code.may_raise:
@@ -71,7 +76,7 @@ def load_region(compiled: CompiledRegion) -> LoadedRegion:
     if callbacks is not None:
         symbols |= callbacks.symbols()
     library = load_object(code.code, symbols, uses=linked.libraries)
-    keep = (library, code.constants, callbacks)
+    keep = (library, code.constants, callbacks, functions)
     inputs = [_usual(each) for each in code.inputs]
     native = python_function(library.address("stretch"), code.arguments, f"stretch{next(_NUMBERS)}", keep, inputs)
     call = _call(_clocked(native, cast(NativeClock | None, compiled.clock)), code, inputs)

@@ -13,7 +13,7 @@ from math import prod
 
 from spmd.analysis.custom_calls import call_attributes, is_registered
 from spmd.backends.llvm.emit.function_emitter import FunctionWriter
-from spmd.backends.llvm.emit.native_ops import Machine, native
+from spmd.backends.llvm.emit.native_ops import native
 from spmd.backends.llvm.emit.text import FunctionText
 from spmd.compiler.schedule.buffers import nbytes
 from spmd.compiler.schedule.fusibility import is_plain
@@ -185,7 +185,8 @@ def _target(
     return add
 
 
-def _is_known_call(op: Op) -> bool:
+def is_lapack_call(op: Op) -> bool:
+    """Whether `op`, a custom call, is one of a routine of LAPACK that is written here."""
     known = _TARGETS.get(op["call_target_name"])
     if known is None or is_registered(op["call_target_name"]) or not op.operands:
         return False
@@ -196,12 +197,13 @@ def _is_known_call(op: Op) -> bool:
     return op["call_target_name"].startswith(f"lapack_{letter}") and bool(letter) and known.fits(op)
 
 
-def _plan(op: Op, machine: Machine, image_bytes: int | None) -> LibraryPlan:
+def plan_lapack_call(op: Op) -> LibraryPlan:
+    """The memory that a call of LAPACK works in."""
     return LibraryPlan(scratch=_TARGETS[op["call_target_name"]].scratch(op))
 
 
-@native("stablehlo.custom_call", _is_known_call, _plan)
-def _(writer: FunctionWriter, step: LibraryCall) -> None:
+def write_lapack_call(writer: FunctionWriter, step: LibraryCall) -> None:
+    """Writes a call of LAPACK."""
     _TARGETS[step.op["call_target_name"]].write(_Caller(writer, step))
 
 
