@@ -13,11 +13,13 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from spmd import types as t
+from spmd.builder import checks
+from spmd.builder.bounded import moved
 from spmd.builder.builder import XlaBuilder
 from spmd.builder.errors import ArgumentError
 from spmd.ir import Value
 
-Sizes = tuple[int | None, ...]
+Sizes = tuple[int, ...]
 
 
 def broadcast_pair(
@@ -51,12 +53,12 @@ class _Placed:
 
 
 def _own(value: Value) -> _Placed:
-    return _Placed(value.tensor.shape, tuple(range(value.tensor.rank)))
+    return _Placed(checks.sizes(value), tuple(range(value.tensor.rank)))
 
 
 def _matched(low: Value, high: Value, dimensions: tuple[int, ...], argument: str) -> _Placed:
     """Rules 1 and 2: `low` raised to the rank of `high`."""
-    low_sizes, high_sizes = low.tensor.shape, high.tensor.shape
+    low_sizes, high_sizes = checks.sizes(low), checks.sizes(high)
     if low.tensor.rank == 0 and not dimensions:
         return _Placed((1,) * len(high_sizes), ())
     if not dimensions:
@@ -77,7 +79,7 @@ def _matched(low: Value, high: Value, dimensions: tuple[int, ...], argument: str
             )
     if any(a >= b for a, b in pairwise(dimensions)):
         raise ArgumentError("broadcast_dimensions", f"{list(dimensions)} must be strictly increasing")
-    sizes: list[int | None] = [1] * len(high_sizes)
+    sizes: list[int] = [1] * len(high_sizes)
     for own, number in enumerate(dimensions):
         if low_sizes[own] != high_sizes[number] and 1 not in (low_sizes[own], high_sizes[number]):
             raise ArgumentError(
@@ -91,10 +93,10 @@ def _matched(low: Value, high: Value, dimensions: tuple[int, ...], argument: str
 
 def _degenerate(left: _Placed, right: _Placed, lhs: Value, rhs: Value) -> Sizes:
     """Rule 3: the larger of both sizes in every dimension."""
-    result: list[int | None] = []
+    result: list[int] = []
     for number, (one, two) in enumerate(zip(left.sizes, right.sizes, strict=True)):
         if one != two and 1 not in (one, two):
-            shapes = f"{list(lhs.tensor.shape)} and {list(rhs.tensor.shape)}"
+            shapes = f"{list(checks.sizes(lhs))} and {list(checks.sizes(rhs))}"
             raise ArgumentError(
                 "rhs",
                 f"shapes {shapes} are incompatible in dimension {number}: sizes {one} and {two} differ, neither is 1",
@@ -105,11 +107,7 @@ def _degenerate(left: _Placed, right: _Placed, lhs: Value, rhs: Value) -> Sizes:
 
 def _to(builder: XlaBuilder, value: Value, placed: _Placed, sizes: Sizes) -> Value:
     """`value` broadcast to `sizes`."""
-    kind = value.tensor
-    if kind.shape == sizes:
+    if checks.sizes(value) == sizes:
         return value
-    target = t.TensorType(sizes, kind.element_type)
-    (broadcast,) = builder.emit(
-        "stablehlo.broadcast_in_dim", [value], {"broadcast_dimensions": placed.dimensions}, [target]
-    )
-    return broadcast
+    target = t.TensorType(sizes, value.tensor.element_type)
+    return moved(builder, "stablehlo.broadcast_in_dim", value, {"broadcast_dimensions": placed.dimensions}, target)

@@ -17,6 +17,7 @@ from spmd.builder.constants import is_constant
 from spmd.builder.errors import ArgumentError, BuilderError
 from spmd.builder.shape import ProgramShape, Shape
 from spmd.builder.xla_op import OPERATIONS, Builder, XlaOp
+from spmd.dialects.bounded import at_bounds, bounded_results, takes_bounded
 from spmd.dialects.core import OPS, InferenceError, OpDef, Trait
 from spmd.dialects.faults import Fault, attribute_faults, constraint_faults, mistyped
 from spmd.errors import UNKNOWN, Diagnostic, Location, PythonLocation, UsageError
@@ -271,6 +272,7 @@ class XlaBuilder(Builder):
     ) -> tuple[Value, ...]:
         """Adds an op, checked against its declaration; result types are inferred unless given.
 
+        On bounded dimensions it is checked as if these were as large as they can be.
         `element` is the element type of the results where the declaration leaves the choice.
         """
         definition = OPS[name]
@@ -278,12 +280,15 @@ class XlaBuilder(Builder):
         for _, declared, type in mistyped(op, definition, "operand"):
             raise ArgumentError(declared.name, f"must be {declared.types.text}, got {_text(type)}")
         _refuse(attribute_faults(op, definition))
-        _refuse(constraint_faults(op, definition, on_results=False, advisory=True))
+        takes = takes_bounded(op)
+        full = at_bounds(op) if takes else op
+        _refuse(constraint_faults(full, definition, on_results=False, advisory=True))
         if types is None:
-            op = op.clone(op.operands, _inferred(op, definition, element))
-        _refuse(constraint_faults(op, definition, on_results=True, advisory=True))
-        self.block.ops.append(op)
-        return op.results
+            full = full.clone(full.operands, _inferred(full, definition, element))
+        _refuse(constraint_faults(full, definition, on_results=True, advisory=True))
+        made = op.clone(operands, bounded_results(op, full)) if takes else full
+        self.block.ops.append(made)
+        return made.results
 
     def emit_one(
         self,

@@ -92,6 +92,11 @@ def scalar(builder: XlaBuilder, operand: object, argument: str, like: Value | No
     return value
 
 
+def sizes(value: Value) -> tuple[int, ...]:
+    """The sizes of an array's dimensions, of a dynamic one its bound."""
+    return Shape.of(value.type).sizes
+
+
 def token(builder: XlaBuilder, operand: object, argument: str) -> Value:
     value = builder.value(operand, argument)
     if not isinstance(value.type, t.TokenType):
@@ -108,7 +113,7 @@ def same_element_type(value: Value, like: Value, argument: str) -> None:
 
 def same_dimensions(values: Sequence[Value], argument: str) -> None:
     for value in values[1:]:
-        if value.tensor.shape != values[0].tensor.shape:
+        if sizes(value) != sizes(values[0]):
             shapes = f"{Shape.of(values[0].type).brief} and {Shape.of(value.type).brief}"
             raise ArgumentError(argument, f"all must have the same dimensions, got {shapes}")
 

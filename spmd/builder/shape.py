@@ -251,6 +251,11 @@ class Shape:
     def is_dynamic(self) -> bool:
         return not self.is_static()
 
+    def at_bounds(self) -> Shape:
+        """The shape with every dynamic dimension as large as its bound."""
+        parts = [part.at_bounds() for part in self.parts]
+        return Shape(self.primitive_type, self.sizes, (), parts, self.order)
+
     def rank(self) -> int:
         """The number of dimensions."""
         return len(self.sizes)

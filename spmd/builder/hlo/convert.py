@@ -6,10 +6,14 @@ import functools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from spmd import types as t
 from spmd.builder.hlo.opcodes import PLAIN
 from spmd.builder.hlo.printer import CONVERTERS, Body, converts, integers
 from spmd.dialects import OPS
+from spmd.dialects.bounded import bound_shape, with_bounds
 from spmd.dialects.core import Trait
+from spmd.dialects.scatters import drops_whole_windows, has_wide_windows, is_of_xla
+from spmd.dialects.shapes import bounds_of, tensor
 from spmd.ir import Op
 
 
@@ -19,7 +23,7 @@ def _plain(opcode: str, body: Body, op: Op) -> None:
 
 for _opcode, (_name, _) in PLAIN.items():
     CONVERTERS[_name] = functools.partial(_plain, _opcode)
-for _opcode in ("convert", "bitcast-convert", "reshape", "tuple"):
+for _opcode in ("convert", "bitcast-convert", "tuple"):
     CONVERTERS["stablehlo." + _opcode.replace("-", "_")] = functools.partial(_plain, _opcode)
 CONVERTERS["chlo.tan"] = CONVERTERS["stablehlo.tan"]
 CONVERTERS["stablehlo.replica_id"] = functools.partial(_plain, "replica-id")
@@ -47,12 +51,20 @@ def _iota(body: Body, op: Op) -> None:
 def _broadcast(body: Body, op: Op) -> None:
     """HLO's broadcast keeps sizes: dimensions of size 1 that grow are taken away first."""
     operand, dimensions = op.operands[0], op["broadcast_dimensions"]
-    sizes, target = operand.tensor.shape, op.result.tensor.shape
-    kept = [own for own, number in enumerate(dimensions) if sizes[own] == target[number]]
+    sizes, most, target = operand.tensor.shape, bound_shape(operand.tensor), bound_shape(op.result.tensor)
+    kept = [own for own, number in enumerate(dimensions) if most[own] == target[number]]
     name = body.name_of(operand)
     if len(kept) != len(sizes):
-        name = body.add("reshape", operand.tensor.with_shape(tuple(sizes[own] for own in kept)), [name])
+        bounds = bounds_of(operand.tensor)
+        less = tensor([sizes[own] for own in kept], operand.tensor.element_type, [bounds[own] for own in kept])
+        name = body.add("reshape", less, [name])
     body.instruction(op, "broadcast", [name], ["dimensions=" + integers(dimensions[own] for own in kept)])
+
+
+@converts("stablehlo.reshape")
+def _reshape(body: Body, op: Op) -> None:
+    dynamic = [dimension for dimension, size in enumerate(op.result.tensor.shape) if size is None]
+    body.instruction(op, "reshape", op.operands, [f"inferred_dimension={d}" for d in dynamic[:1]])
 
 
 @converts("stablehlo.transpose")
@@ -137,11 +149,78 @@ def _gather(body: Body, op: Op) -> None:
 
 @converts("stablehlo.scatter")
 def _scatter(body: Body, op: Op) -> None:
+    """XLA leaves out windows that are partly outside: where elements are judged by themselves, there is room for them.
+
+    The operands are then padded by what windows may stick out, the indices are shifted, and the padding is cut off.
+    """
     names = ("update_window_dims", "inserted_window_dims", "scatter_dims_to_operand_dims")
     batching = ("input_batching_dims", "scatter_indices_batching_dims")
     numbers = _numbers(op["scatter_dimension_numbers"], names, batching)
-    flags = _flags(op, "indices_are_sorted", "unique_indices")
-    body.instruction(op, "scatter", op.operands, [*numbers, *flags, "to_apply=" + body.applied(op.regions[0])])
+    attributes = [*numbers, *_flags(op, "indices_are_sorted", "unique_indices")]
+    attributes.append("to_apply=" + body.applied(op.regions[0]))
+    if drops_whole_windows(op) or not has_wide_windows(op) or is_of_xla(body.printer.module):
+        body.instruction(op, "scatter", op.operands, attributes)
+        return
+    count, room = len(op.results), _room(op)
+    around = ["padding=" + "x".join(f"{each}_{each}" for each in room)]
+    zeros = [body.add("constant", value.tensor.with_shape(()), [_ZEROS.get(value.tensor.scalar_type.kind, "0")])
+             for value in op.operands[:count]]  # fmt: skip
+    types = [_wider(value.tensor, room) for value in op.operands[:count]]
+    padded = [
+        body.add("pad", type, [body.name_of(value), zero], around)
+        for value, zero, type in zip(op.operands[:count], zeros, types, strict=True)
+    ]
+    shifted = _shifted(body, op, room)
+    whole = types[0] if count == 1 else t.TupleType(tuple(types))
+    name = body.add("scatter", whole, [*padded, shifted, *body.names_of(op.operands[count + 1 :])], attributes)
+    cut = ["padding=" + "x".join(f"{-each}_{-each}" for each in room)]
+    for index, (result, type, zero) in enumerate(zip(op.results, types, zeros, strict=True)):
+        part = name if count == 1 else body.element(name, type, index)
+        body.name_value(result, body.add("pad", result.type, [part, zero], cut))
+
+
+_ZEROS = {"i1": "false", "complex": "(0, 0)"}
+
+
+def _room(op: Op) -> list[int]:
+    """By how many elements windows may stick out along each dimension of the operand."""
+    numbers = op["scatter_dimension_numbers"]
+    absent = (*numbers.inserted_window_dims, *numbers.input_batching_dims)
+    window = [dimension for dimension in range(op.operands[0].tensor.rank) if dimension not in absent]
+    sizes = dict(zip(window, (bound_shape(op.operands[-1].tensor)[d] or 0 for d in numbers.update_window_dims),
+                     strict=True))  # fmt: skip
+    counted = numbers.scatter_dims_to_operand_dims
+    return [max(sizes.get(d, 1) - 1, 0) if d in counted else 0 for d in range(op.operands[0].tensor.rank)]
+
+
+def _wider(type: t.TensorType, room: Sequence[int]) -> t.TensorType:
+    shape = tuple((size or 0) + 2 * each for size, each in zip(bound_shape(type), room, strict=True))
+    return with_bounds(t.TensorType(shape, type.element_type), [size is None for size in type.shape])
+
+
+def _shifted(body: Body, op: Op, room: Sequence[int]) -> str:
+    """The indices as 64-bit integers, moved on by `room`; those beyond the operand stay beyond it."""
+    numbers, indices = op["scatter_dimension_numbers"], op.operands[len(op.results)]
+    mapped, kind = numbers.scatter_dims_to_operand_dims, indices.tensor
+    name = body.name_of(indices)
+    if kind.element_type is t.UI64:  # the largest would be negative
+        most = [bound_shape(op.operands[0].tensor)[dimension] or 0 for dimension in mapped]
+        name = body.add("minimum", kind, [name, _along(body, kind, numbers.index_vector_dim, most)])
+    wide = kind.with_element_type(t.I64)
+    if kind.element_type is not t.I64:
+        name = body.add("convert", wide, [name])
+    shift = _along(body, wide, numbers.index_vector_dim, [room[dimension] for dimension in mapped])
+    return body.add("add", wide, [name, shift])
+
+
+def _along(body: Body, type: t.TensorType, dimension: int, values: Sequence[int]) -> str:
+    """`values` along `dimension` of an array of `type`; a scalar of all of it where it has no such dimension."""
+    implicit = dimension == type.rank
+    shape = t.TensorType(() if implicit else (len(values),), type.element_type)
+    text = str(values[0]) if implicit else integers(values)
+    constant = body.add("constant", shape, [text])
+    full = t.TensorType(bound_shape(type), type.element_type)
+    return body.add("broadcast", full, [constant], ["dimensions=" + integers(() if implicit else (dimension,))])
 
 
 # --- contraction and linear algebra ----------------------------------------------------------------------------------

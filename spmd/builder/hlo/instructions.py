@@ -18,7 +18,9 @@ from spmd.builder.literal import parse_values
 from spmd.builder.options import DotDimensionNumbers, GatherDimensionNumbers, PaddingConfig, ScatterDimensionNumbers
 from spmd.builder.xla_op import OPERATIONS, XlaOp
 from spmd.dialects.custom_call import RNG_STATE
+from spmd.dialects.scatters import SCATTER, mark_whole_windows
 from spmd.dialects.structs import RaggedDotDimensionNumbersAttr
+from spmd.ir import AttributeValue
 
 N = TypeVar("N", GatherDimensionNumbers, ScatterDimensionNumbers)
 
@@ -40,8 +42,6 @@ _DIRECT: dict[str, Make] = {
     "get-tuple-element": lambda call: ops.GetTupleElement(call.operand(), call.integer("index")),
     "convert": lambda call: ops.ConvertElementType(call.operand(), call.shape.xla_element_type()),
     "bitcast-convert": lambda call: ops.BitcastConvertType(call.operand(), call.shape.xla_element_type()),
-    "broadcast": lambda call: ops.BroadcastInDim(call.operand(), call.shape.sizes, call.integers("dimensions")),
-    "reshape": lambda call: ops.Reshape(call.operand(), call.shape.sizes),
     "transpose": lambda call: ops.Transpose(call.operand(), call.integers("dimensions")),
     "reverse": lambda call: ops.Rev(call.operand(), call.integers("dimensions")),
     "concatenate": lambda call: ops.Concatenate(call.operands(), call.dimension("dimensions")),
@@ -69,6 +69,34 @@ def _reduce_precision(call: Call) -> XlaOp:
 
 
 # --- data movement ---------------------------------------------------------------------------------------------------
+
+
+def _is_made_static(call: Call) -> bool:
+    """Whether the text says that a static array is made of one with dynamic dimensions: it has padding in it."""
+    return call.shape.is_static() and call.operand().shape.is_dynamic()
+
+
+def _static(call: Call, name: str, attributes: dict[str, AttributeValue]) -> XlaOp:
+    value, kind = checks.array(call.builder, call.operand(), "operand"), call.shape.tensor
+    (result,) = call.builder.emit(name, [value], attributes, [kind])
+    result.type = kind
+    return XlaOp(call.builder, result)
+
+
+@instruction("broadcast")
+def _broadcast(call: Call) -> XlaOp:
+    dimensions = call.integers("dimensions")
+    if _is_made_static(call):
+        return _static(call, "stablehlo.broadcast_in_dim", {"broadcast_dimensions": tuple(dimensions)})
+    return ops.BroadcastInDim(call.operand(), call.shape.sizes, dimensions)
+
+
+@instruction("reshape")
+def _reshape(call: Call) -> XlaOp:
+    inferred = call.integer("inferred_dimension", -1)
+    if _is_made_static(call):
+        return _static(call, "stablehlo.reshape", {})
+    return ops.Reshape(call.operand(), call.shape.sizes, inferred_dimension=inferred)
 
 
 @instruction("dynamic-reshape")
@@ -159,10 +187,11 @@ def _gather(call: Call) -> XlaOp:
 
 @instruction("scatter")
 def _scatter(call: Call) -> XlaOp:
+    """XLA's own: a window of which any element lies outside of the operands is left out whole."""
     operands = call.operands()
     count = len(operands) // 2
     numbers = _numbers(call, ScatterDimensionNumbers)
-    return ops.Scatter(
+    result = ops.Scatter(
         flat(operands[:count]),
         operands[count],
         flat(operands[count + 1 :]),
@@ -171,6 +200,8 @@ def _scatter(call: Call) -> XlaOp:
         indices_are_sorted=call.flag("indices_are_sorted"),
         unique_indices=call.flag("unique_indices"),
     )
+    mark_whole_windows(next(op for op in reversed(call.builder.block.ops) if op.name == SCATTER))
+    return result
 
 
 # --- contraction -----------------------------------------------------------------------------------------------------

@@ -162,6 +162,7 @@ class _ComputationScope:
         try:
             if sharding is not None and not sharding.text.startswith("{{"):
                 self.builder.set_sharding(sharding.text)
+            before = len(self.builder.block.ops)
             result = make(call)
         except (InferenceError, ValueError, LookupError, TypeError, OverflowError) as error:
             raise instruction.fail(str(error)) from None
@@ -170,10 +171,24 @@ class _ComputationScope:
         unknown = set(instruction.attributes) - call.read - IGNORED
         if unknown:
             raise instruction.fail(f"attribute {min(unknown)} is not understood")
-        if not result.shape.compatible(instruction.shape):
+        if not result.shape.compatible(instruction.shape) and not self._takes_bounds(result, before, instruction):
             text, result_text = instruction.shape.brief, result.shape.brief
             raise instruction.fail(f"the text says {text}, the operation gives {result_text}")
         return result
+
+    def _takes_bounds(self, result: XlaOp, before: int, instruction: Instruction) -> bool:
+        """Whether `result` is as large as the text says, and made here: it then has the dynamic dimensions of the text.
+
+        `before`: the ops there were.
+        """
+        value, shape = result.value, instruction.shape
+        made = self.builder.block.ops[before:]
+        if value is None or value.defining_op not in made or not isinstance(value.type, t.TensorType):
+            return False
+        if not shape.is_array() or not shape.at_bounds().compatible(result.shape.at_bounds()):
+            return False
+        value.type = shape.tensor
+        return True
 
     def _sharding(self, instruction: Instruction) -> AttributeText | None:
         """How the text says that a value is cut; in the program of one device, where blocks came from: nothing."""

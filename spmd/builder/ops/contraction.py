@@ -114,7 +114,7 @@ def dot_general(
     for kind in ("contracting", "batch"):
         one, two = (getattr(numbers, f"{side}_{kind}_dimensions") for side, _ in pairs)
         sizes = [
-            [value.tensor.shape[number] for number in sizes_of]
+            [checks.sizes(value)[number] for number in sizes_of]
             for (_, value), sizes_of in zip(pairs, (one, two), strict=True)
         ]
         if sizes[0] != sizes[1]:
@@ -164,15 +164,15 @@ def ConvGeneralDilated(
     strides = checks.per_dimension(window_strides, spatial, "window_strides")
     left_spread = checks.per_dimension(lhs_dilation, spatial, "lhs_dilation")
     right_spread = checks.per_dimension(rhs_dilation, spatial, "rhs_dilation")
-    area = [left.tensor.static_shape[d] for d in numbers.input_spatial_dimensions]
-    window = [right.tensor.static_shape[d] for d in numbers.kernel_spatial_dimensions]
+    area = [checks.sizes(left)[d] for d in numbers.input_spatial_dimensions]
+    window = [checks.sizes(right)[d] for d in numbers.kernel_spatial_dimensions]
     pairs = window_padding(
         padding,
         [dilated(size, factor) for size, factor in zip(area, left_spread, strict=True)],
         [dilated(size, factor) for size, factor in zip(window, right_spread, strict=True)],
         strides,
     )
-    _check_groups(numbers, left.tensor.static_shape, right.tensor.static_shape, feature_group_count, batch_group_count)
+    _check_groups(numbers, checks.sizes(left), checks.sizes(right), feature_group_count, batch_group_count)
     attributes = {
         "window_strides": strides,
         "padding": padding_attribute(pairs),

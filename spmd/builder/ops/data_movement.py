@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from spmd import types as t
 from spmd.builder import checks
+from spmd.builder.bounded import moved
 from spmd.builder.broadcasting import Sizes
 from spmd.builder.builder import XlaBuilder
 from spmd.builder.computation import XlaComputation, region_of
@@ -18,6 +19,7 @@ from spmd.builder.operation import operation, synonym
 from spmd.builder.options import PaddingConfig
 from spmd.builder.shape import Shape
 from spmd.builder.xla_op import OPERATIONS, XlaOp
+from spmd.dialects.bounded import with_bounds
 from spmd.ir import Value
 
 
@@ -26,9 +28,10 @@ def Broadcast(builder: XlaBuilder, operand: XlaOp, broadcast_sizes: Sequence[int
     """Copies of `operand` along new dimensions of `broadcast_sizes`, inserted on the left. Source: "Broadcast"."""
     value = checks.array(builder, operand, "operand")
     sizes = checks.integers(broadcast_sizes, "broadcast_sizes", least=0)
-    kind = value.tensor.with_shape((*sizes, *value.tensor.shape))
+    kind = value.tensor.with_shape((*sizes, *checks.sizes(value)))
     dimensions = tuple(range(len(sizes), kind.rank))
-    return builder.emit_one("stablehlo.broadcast_in_dim", [value], {"broadcast_dimensions": dimensions}, kind)
+    attributes = {"broadcast_dimensions": dimensions}
+    return XlaOp(builder, moved(builder, "stablehlo.broadcast_in_dim", value, attributes, kind))
 
 
 @operation
@@ -47,12 +50,13 @@ def BroadcastInDim(
             "broadcast_dimensions", f"{len(numbers)} entries for an operand of rank {value.tensor.rank}"
         )
     for own, number in enumerate(numbers):
-        size = value.tensor.shape[own]
+        size = checks.sizes(value)[own]
         if size not in (1, sizes[number]):
             message = f"dimension {own} of size {size} cannot become dimension {number} of size {sizes[number]}"
             raise ArgumentError("operand", f"{message}: it must be equal, or 1")
     kind = value.tensor.with_shape(sizes)
-    return builder.emit_one("stablehlo.broadcast_in_dim", [value], {"broadcast_dimensions": numbers}, kind)
+    attributes = {"broadcast_dimensions": numbers}
+    return XlaOp(builder, moved(builder, "stablehlo.broadcast_in_dim", value, attributes, kind))
 
 
 @operation
@@ -64,36 +68,46 @@ def Collapse(builder: XlaBuilder, operand: XlaOp, dimensions: Sequence[int]) -> 
         raise ArgumentError("dimensions", f"{list(numbers)} must be consecutive and in order")
     if not numbers:
         return XlaOp(builder, value)
-    sizes = value.tensor.static_shape
+    sizes = checks.sizes(value)
     first, last = numbers[0], numbers[-1] + 1
     return _reshape(builder, value, (*sizes[:first], math.prod(sizes[first:last]), *sizes[last:]))
 
 
 def _reshape(builder: XlaBuilder, value: Value, sizes: Sizes) -> XlaOp:
-    return builder.emit_one("stablehlo.reshape", [value], None, value.tensor.with_shape(sizes))
+    return XlaOp(builder, moved(builder, "stablehlo.reshape", value, {}, value.tensor.with_shape(sizes)))
 
 
 @operation
 def Reshape(
-    builder: XlaBuilder, operand: XlaOp, dimensions: Sequence[int] | None = None, new_sizes: Sequence[int] | None = None
+    builder: XlaBuilder,
+    operand: XlaOp,
+    dimensions: Sequence[int] | None = None,
+    new_sizes: Sequence[int] | None = None,
+    inferred_dimension: int = -1,
 ) -> XlaOp:
     """The elements of `operand`, as many, in another shape. Source: "Reshape".
 
     Reshape(operand, new_sizes), or Reshape(operand, dimensions, new_sizes), where `dimensions` is the order, from the
-    slowest varying dimension to the fastest, in which the operand is flattened first.
+    slowest varying dimension to the fastest, in which the operand is flattened first. Of an operand with a dynamic
+    dimension `inferred_dimension` of the result is dynamic; where none is given (-1), the one that it becomes.
     """
     value = checks.array(builder, operand, "operand")
     order = None if new_sizes is None else dimensions
     sizes = checks.integers(dimensions if new_sizes is None else new_sizes, "new_sizes", least=0)
-    if math.prod(sizes) != value.tensor.size:
-        count, elements = value.tensor.size, math.prod(sizes)
+    if math.prod(sizes) != math.prod(checks.sizes(value)):
+        count, elements = math.prod(checks.sizes(value)), math.prod(sizes)
         raise ArgumentError(
             "new_sizes", f"{list(sizes)} holds {elements} elements, operand {Shape.of(value.type).brief} {count}"
         )
     if order is not None:
         numbers = _permutation(order, value.tensor.rank, "dimensions")
         value = _transpose(builder, value, numbers)
-    return _reshape(builder, value, sizes)
+    result = _reshape(builder, value, sizes)
+    if inferred_dimension != -1 and sum(result.shape.dynamic) == 1:
+        number = checks.dimension(inferred_dimension, len(sizes), "inferred_dimension")
+        kind = value.tensor.with_shape(sizes)
+        builder.value(result, "operand").type = with_bounds(kind, [d == number for d in range(len(sizes))])
+    return result
 
 
 def _permutation(values: object, rank: int, argument: str) -> tuple[int, ...]:
@@ -148,7 +162,7 @@ def Concatenate(builder: XlaBuilder, operands: Sequence[XlaOp], dimension: int) 
     number = checks.dimension(dimension, first.tensor.rank, "dimension")
     for index, value in enumerate(values):
         checks.same_element_type(value, first, f"operands[{index}]")
-        pairs = zip(value.tensor.shape, first.tensor.shape, strict=False)
+        pairs = zip(checks.sizes(value), checks.sizes(first), strict=False)
         differ = any(one != two for d, (one, two) in enumerate(pairs) if d != number)
         if value.tensor.rank != first.tensor.rank or differ:
             shapes = f"{Shape.of(value.type).brief} beside {Shape.of(first.type).brief}"
@@ -176,7 +190,7 @@ def Pad(
             "padding_config", f"{len(config.dimensions)} entries for an operand of rank {value.tensor.rank}"
         )
     triples = [(d.edge_padding_low, d.edge_padding_high, d.interior_padding) for d in config.dimensions]
-    for number, (size, (low, high, interior)) in enumerate(zip(value.tensor.static_shape, triples, strict=True)):
+    for number, (size, (low, high, interior)) in enumerate(zip(checks.sizes(value), triples, strict=True)):
         if interior < 0:
             raise ArgumentError("padding_config", f"interior padding {interior} of dimension {number} is negative")
         if size + max(size - 1, 0) * interior + low + high < 0:
@@ -209,7 +223,7 @@ def Slice(
 ) -> XlaOp:
     """Elements [start, limit) of each dimension, every stride-th. Source: "Slice"."""
     value = checks.array(builder, operand, "operand")
-    sizes = value.tensor.static_shape
+    sizes = checks.sizes(value)
     starts = checks.integers(start_indices, "start_indices", len(sizes), 0)
     limits = checks.integers(limit_indices, "limit_indices", len(sizes))
     steps = checks.per_dimension(strides, len(sizes), "strides")
@@ -229,7 +243,7 @@ def SliceInDim(
     """Slice of dimension `dimno` alone. Source: "Slice"."""
     value = checks.array(builder, operand, "operand")
     number = checks.dimension(dimno, value.tensor.rank, "dimno")
-    starts, limits, steps = [0] * value.tensor.rank, list(value.tensor.static_shape), [1] * value.tensor.rank
+    starts, limits, steps = [0] * value.tensor.rank, list(checks.sizes(value)), [1] * value.tensor.rank
     starts[number], limits[number], steps[number] = start_index, limit_index, stride
     return OPERATIONS["Slice"](builder, operand, starts, limits, steps)
 
@@ -242,7 +256,7 @@ def Index(builder: XlaBuilder, operand: XlaOp, key: object) -> XlaOp:
         number = checks.integer(key, "key")
         wrapped = number + len(value.type.types) if number < 0 else number
         return OPERATIONS["GetTupleElement"](builder, operand, wrapped)
-    sizes = checks.array(builder, operand, "operand").tensor.static_shape
+    sizes = checks.sizes(checks.array(builder, operand, "operand"))
     keys = list(key) if isinstance(key, tuple) else [key]
     named = sum(k is not None and k is not Ellipsis for k in keys)
     if named > len(sizes):
@@ -272,7 +286,7 @@ def Index(builder: XlaBuilder, operand: XlaOp, key: object) -> XlaOp:
     starts, limits, steps = zip(*ranges, strict=True) if ranges else ((), (), ())
     attributes = {"start_indices": starts, "limit_indices": limits, "strides": steps}
     (part,) = builder.emit("stablehlo.slice", [value], attributes)
-    return _reshape(builder, part, tuple(shape)) if tuple(shape) != part.tensor.shape else XlaOp(builder, part)
+    return _reshape(builder, part, tuple(shape)) if tuple(shape) != checks.sizes(part) else XlaOp(builder, part)
 
 
 # --- order -----------------------------------------------------------------------------------------------------------
@@ -328,7 +342,7 @@ def TopK(builder: XlaBuilder, operand: XlaOp, k: int, largest: bool = True) -> X
     if value.tensor.rank == 0:
         raise ArgumentError("operand", "must have at least 1 dimension")
     count = checks.integer(k, "k", 0)
-    shape = value.tensor.static_shape
+    shape = checks.sizes(value)
     if count > shape[-1]:
         raise ArgumentError("k", f"{count} is more than the last dimension's size {shape[-1]}")
     if largest:

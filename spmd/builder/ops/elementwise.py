@@ -170,15 +170,16 @@ def Select(builder: XlaBuilder, pred: XlaOp, on_true: XlaOp, on_false: XlaOp) ->
     """
     chooser = checks.kind(checks.array(builder, pred, "pred"), "pred", "of element type PRED", "i1")
     yes, no = builder.value(on_true, "on_true"), builder.value(on_false, "on_false")
-    if yes.type != no.type:
+    if not Shape.of(yes.type).at_bounds().compatible(Shape.of(no.type).at_bounds()):
         raise ArgumentError(
             "on_false", f"must have the shape of on_true {Shape.of(yes.type).brief}, got {Shape.of(no.type).brief}"
         )
     if isinstance(yes.type, t.TensorType):
-        if chooser.tensor.shape not in ((), yes.type.shape):
+        if checks.sizes(chooser) not in ((), checks.sizes(yes)):
+            shape = Shape.of(chooser.type).brief
             raise ArgumentError(
                 "pred",
-                f"must be a scalar or have the dimensions {list(yes.type.shape)}, got {Shape.of(chooser.type).brief}",
+                f"must be a scalar or have the dimensions {list(checks.sizes(yes))}, got {shape}",
             )
         return builder.emit_one("stablehlo.select", [chooser, yes, no])
     if chooser.tensor.rank:
@@ -202,7 +203,7 @@ def Clamp(builder: XlaBuilder, min: Operand, operand: XlaOp, max: Operand) -> Xl
         constant = not isinstance(limit, XlaOp)
         bound = _constant_like(builder, limit, value, argument) if constant else checks.array(builder, limit, argument)
         checks.same_element_type(bound, value, argument)
-        if bound.tensor.shape not in ((), value.tensor.shape):
+        if checks.sizes(bound) not in ((), checks.sizes(value)):
             raise ArgumentError(
                 argument,
                 f"must be a scalar or have the shape {Shape.of(value.type).brief}, got {Shape.of(bound.type).brief}",
@@ -229,7 +230,7 @@ def BitcastConvertType(builder: XlaBuilder, operand: XlaOp, new_element_type: El
     """
     value = checks.array(builder, operand, "operand")
     element = _element(new_element_type)
-    old, new, sizes = value.tensor.scalar_type.bits, element.bits, value.tensor.shape
+    old, new, sizes = value.tensor.scalar_type.bits, element.bits, checks.sizes(value)
     if old > new:
         sizes = (*sizes, old // new)
     elif new > old:

@@ -24,7 +24,7 @@ def _starts(builder: XlaBuilder, start_indices: object, rank: int) -> list[Value
     """One integer scalar a dimension, from scalars or from a vector."""
     if isinstance(start_indices, XlaOp) and start_indices.shape.rank() == 1:
         vector = checks.array(builder, start_indices, "start_indices")
-        if vector.tensor.shape != (rank,):
+        if checks.sizes(vector) != (rank,):
             raise ArgumentError(
                 "start_indices", f"a vector of {rank} entries is needed, got {Shape.of(vector.type).brief}"
             )
@@ -58,7 +58,7 @@ def DynamicSlice(
     value = checks.array(builder, operand, "operand")
     rank = value.tensor.rank
     sizes = checks.integers(size_indices, "size_indices", rank, 0)
-    for number, (size, whole) in enumerate(zip(sizes, value.tensor.static_shape, strict=True)):
+    for number, (size, whole) in enumerate(zip(sizes, checks.sizes(value), strict=True)):
         if size > whole:
             raise ArgumentError("size_indices", f"{size} is more than the size {whole} of dimension {number}")
     starts = _starts(builder, start_indices, rank)
@@ -75,7 +75,7 @@ def DynamicUpdateSlice(
     """
     value, part = checks.array(builder, operand, "operand"), checks.array(builder, update, "update")
     checks.same_element_type(part, value, "update")
-    sizes, whole = part.tensor.static_shape, value.tensor.static_shape
+    sizes, whole = checks.sizes(part), checks.sizes(value)
     if len(sizes) != len(whole) or any(one > two for one, two in zip(sizes, whole, strict=True)):
         raise ArgumentError(
             "update", f"must fit into operand {Shape.of(value.type).brief}, got {Shape.of(part.type).brief}"
@@ -122,7 +122,7 @@ def Gather(
         )
     numbers = dimension_numbers
     sizes = checks.integers(slice_sizes, "slice_sizes", rank, 0)
-    for number, (size, whole) in enumerate(zip(sizes, value.tensor.static_shape, strict=True)):
+    for number, (size, whole) in enumerate(zip(sizes, checks.sizes(value), strict=True)):
         if size > whole:
             raise ArgumentError("slice_sizes", f"{size} is more than the size {whole} of dimension {number} of operand")
     for number in (*numbers.collapsed_slice_dims, *numbers.operand_batching_dims):

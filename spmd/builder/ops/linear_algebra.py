@@ -31,7 +31,7 @@ def _matrices(builder: XlaBuilder, operand: object, argument: str) -> Value:
 
 
 def _square(value: Value, argument: str) -> None:
-    if value.tensor.shape[-1] != value.tensor.shape[-2]:
+    if checks.sizes(value)[-1] != checks.sizes(value)[-2]:
         raise ArgumentError(argument, f"the last two dimensions must be equal, got {Shape.of(value.type).brief}")
 
 
@@ -63,8 +63,8 @@ def TriangularSolve(
     matrix, right = _matrices(builder, a, "a"), _matrices(builder, b, "b")
     _square(matrix, "a")
     checks.same_element_type(right, matrix, "b")
-    side = right.tensor.shape[-2 if left_side else -1]
-    if right.tensor.shape[:-2] != matrix.tensor.shape[:-2] or side != matrix.tensor.shape[-1]:
+    side = checks.sizes(right)[-2 if left_side else -1]
+    if checks.sizes(right)[:-2] != checks.sizes(matrix)[:-2] or side != checks.sizes(matrix)[-1]:
         raise ArgumentError(
             "b", f"batch dimensions and side must fit a {Shape.of(matrix.type).brief}, got {Shape.of(right.type).brief}"
         )
@@ -105,7 +105,7 @@ def Fft(builder: XlaBuilder, operand: XlaOp, fft_type: FftType | str, fft_length
     lengths = checks.integers(fft_length, "fft_length", least=0)
     if not 1 <= len(lengths) <= min(3, value.tensor.rank):
         raise ArgumentError("fft_length", f"1 to {min(3, value.tensor.rank)} lengths are needed, got {list(lengths)}")
-    axes = list(value.tensor.static_shape[-len(lengths) :])
+    axes = list(checks.sizes(value)[-len(lengths) :])
     expected = list(lengths)
     if kind is FftType.IRFFT:
         expected[-1] = lengths[-1] // 2 + 1 if lengths[-1] else axes[-1]
@@ -130,8 +130,8 @@ def _normalized(
     for argument, feature in features.items():
         vector = checks.array(builder, feature, argument)
         checks.same_element_type(vector, value, argument)
-        if vector.tensor.shape != (value.tensor.shape[number],):
-            count = value.tensor.shape[number]
+        if checks.sizes(vector) != (checks.sizes(value)[number],):
+            count = checks.sizes(value)[number]
             raise ArgumentError(argument, f"must be a vector of {count} features, got {Shape.of(vector.type).brief}")
         values.append(vector)
     return values, {"epsilon": float(np.float32(epsilon)), "feature_index": number}

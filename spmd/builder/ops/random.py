@@ -80,8 +80,8 @@ def RngBitGenerator(builder: XlaBuilder, algorithm: RandomAlgorithm | str, initi
     state = checks.array(builder, initial_state, "initial_state")
     result_shape = array_shape_argument(shape)
     checks.kind(state, "initial_state", "of an integer type", "unsigned", "signed")
-    allowed = {"THREE_FRY": [(2,)], "PHILOX": [(2,), (3,)]}.get(name, [state.tensor.shape])
-    if state.tensor.shape not in allowed or (name != "DEFAULT" and state.tensor.element_type is not t.UI64):
+    allowed = {"THREE_FRY": [(2,)], "PHILOX": [(2,), (3,)]}.get(name, [checks.sizes(state)])
+    if checks.sizes(state) not in allowed or (name != "DEFAULT" and state.tensor.element_type is not t.UI64):
         expected = " or ".join(f"u64[{size[0]}]" for size in allowed)
         raise ArgumentError("initial_state", f"must be {expected} for {name}, got {Shape.of(state.type).brief}")
     types = [state.type, result_shape.tensor]

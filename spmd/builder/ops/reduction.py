@@ -117,7 +117,7 @@ def ReduceWindow(
     unless given. Several operands, of one shape, give a tuple. Source: "ReduceWindow".
     """
     values, starts = _folded(builder, operands, init_values)
-    sizes = values[0].tensor.static_shape
+    sizes = checks.sizes(values[0])
     rank = len(sizes)
     window = checks.integers(window_dimensions, "window_dimensions", rank, 1)
     strides = checks.per_dimension(window_strides, rank, "window_strides")
@@ -191,13 +191,13 @@ def SelectAndScatter(
     source_value = checks.array(builder, source, "source")
     start = checks.scalar(builder, init_value, "init_value", value)
     checks.same_element_type(source_value, value, "source")
-    sizes = value.tensor.static_shape
+    sizes = checks.sizes(value)
     window = checks.integers(window_dimensions, "window_dimensions", len(sizes), 1)
     strides = checks.per_dimension(window_strides, len(sizes), "window_strides")
     pairs = window_padding(padding, sizes, window, strides)
     undilated = (1,) * len(sizes)
     expected = tuple(windows(sizes, window, strides, pairs, undilated, undilated))
-    if source_value.tensor.shape != expected:
+    if checks.sizes(source_value) != expected:
         raise ArgumentError(
             "source",
             f"must have the dimensions {list(expected)}, one entry a window, got {Shape.of(source_value.type).brief}",

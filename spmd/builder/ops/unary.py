@@ -96,7 +96,7 @@ Digamma = _beyond("Digamma", _FLOAT, "The derivative of lgamma.")
 def _filled(builder: XlaBuilder, like: Value, number: float) -> Value:
     """A constant of the shape and element type of `like`."""
     one = np.array(number, like.tensor.dtype)
-    return builder.constant(np.broadcast_to(one, like.tensor.static_shape))
+    return builder.constant(np.broadcast_to(one, checks.sizes(like)))
 
 
 @operation_of(_SECTION)

@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 
 from spmd.backends.kernels import Context, Kernel, make_kernel
+from spmd.compiler.pipeline.bounded import bounded_kernel
+from spmd.dialects.bounded import is_bounded, takes_bounded
 from spmd.dialects.core import InferenceError, Trait, has_trait
 from spmd.dialects.faults import run_time_faults
 from spmd.errors import Diagnostic, ExecutionError
@@ -46,6 +48,8 @@ def _region_is_program(op: Op) -> bool:
 
 def specializing_kernel(op: Op, context: Context) -> Kernel:
     """A kernel that makes, and keeps, one kernel for each combination of operand shapes."""
+    if takes_bounded(op):
+        return bounded_kernel(op, context)
     kernels: dict[tuple[tuple[int, ...] | None, ...], Kernel] = {}
     operand_count = len(op.operands)
 
@@ -80,8 +84,13 @@ def _refined(op: Op, shapes: tuple[tuple[int, ...] | None, ...]) -> Op:
 
 
 def with_operands(op: Op, operands: Sequence[Value]) -> Op:
-    """`op` on other operands, with its result types inferred anew where they follow from those."""
+    """`op` on other operands, with its result types inferred anew where they follow from those.
+
+    Of bounded operands they do not: their sizes are known while running.
+    """
     refined = op.clone(operands)
+    if any(is_bounded(value.type) for value in operands):
+        return refined
     # Regions capture by identity, and scalar regions do not depend on the operands' shapes.
     inference: Callable[[Op], list[Type]] | None = op.definition.inference if op.definition else None
     if inference is None:
