@@ -3,10 +3,11 @@
 By the specification each element of an update is told apart: one whose place is outside is left out, its neighbours
 are written. XLA leaves out the whole update, and what JAX and PyTorch/XLA lower relies on it
 (`x.at[3:].set(y)` with a start known at run time, `mode="drop"`). Both hold: a scatter of a program that XLA's front
-ends have made is marked as one that leaves out whole windows, and so are those of XlaBuilder and HLO text. All others
-are the specification's. Of front ends, an attribute of the `jax` dialect on the module, a function, its arguments or
-results is a sign, and one of `mhlo` on the module, but for the number of replicas and partitions (the process grid,
-which programs written by hand declare as well) and frontend_attributes, which change no meaning.
+ends have made is marked as one that leaves out whole windows, and so are those of HLO text. All others are the
+specification's, those of XlaBuilder too, as XLA's operation semantics say. Of front ends, an attribute of the `jax`
+dialect on the module, a function, its arguments or results is a sign, and one of `mhlo` on the module, but for the
+number of replicas and partitions (the process grid, which programs written by hand declare as well) and
+frontend_attributes, which change no meaning.
 Source: StableHLO specification, "scatter"; XLA's operation semantics, "Scatter".
 """
 

@@ -128,16 +128,54 @@ def test_windows_that_overlap_are_done_one_after_another() -> None:
     assert got.tolist() == [1, 5, 6, 7, 9]
 
 
-def test_builders_leave_out_whole_windows() -> None:
-    """Of XlaBuilder, through its text and HLO's (tests.builder.support.evaluate)."""
+@pytest.mark.parametrize("index", ["s8", "s32", "u64"])
+def test_a_builder_applies_each_element_whose_index_is_valid(index: str) -> None:
+    """Of XlaBuilder, through its text and HLO's (tests.builder.support.evaluate). Source: "Scatter"."""
     add = scalars("add", ["f32", "f32"], ops.Add)
     numbers = ScatterDimensionNumbers([1], [], [0], 1)
 
     def body(_: XlaBuilder, x: XlaOp, i: XlaOp, u: XlaOp) -> XlaOp:
-        return ops.Scatter(x, i, u, add, numbers)
+        return ops.Scatter(x, ops.ConvertElementType(i, index), u, add, numbers)
 
     got = evaluate(body, f32([0, 0, 0, 0, 0]), s32([[3], [1], [-1]]), f32([[1, 2, 3], [4, 5, 6], [7, 8, 9]]))
-    np.testing.assert_array_equal(got, [0, 4, 5, 6, 0])
+    np.testing.assert_array_equal(got, [0, 4, 5, 7, 2] if index == "u64" else [8, 13, 5, 7, 2])
+
+
+def test_a_builder_applies_each_element_of_several_operands_and_without_index_vectors() -> None:
+    """The second operand is of integers; a scalar is an index, its dimension implicit."""
+    swap = scalars("swap", ["f32", "s32", "f32", "s32"], lambda a, b, c, d: ops.Tuple(a.builder, [c, b + d]))
+    numbers = ScatterDimensionNumbers([0, 1], [], [1], 0)
+
+    def body(_: XlaBuilder, x: XlaOp, y: XlaOp, i: XlaOp, u: XlaOp, v: XlaOp) -> XlaOp:
+        return ops.Scatter([x, y], i, [u, v], swap, numbers)
+
+    x, y = np.zeros((2, 4), np.float32), np.ones((2, 4), np.int32)
+    u, v = f32([[1, 2, 3], [4, 5, 6]]), s32([[1, 2, 3], [4, 5, 6]])
+    for at, columns in ((2, slice(2, 4)), (-2, slice(0, 1)), (-3, slice(0, 0)), (4, slice(0, 0))):
+        first, second = evaluate(body, x, y, s32(at), u, v)
+        source = slice(columns.start - at, columns.stop - at) if columns.stop > columns.start else slice(0, 0)
+        want_first, want_second = x.copy(), y.copy()
+        want_first[:, columns], want_second[:, columns] = u[:, source], y[:, columns] + v[:, source]
+        np.testing.assert_array_equal(first, want_first)
+        np.testing.assert_array_equal(second, want_second)
+
+
+def test_hlo_text_leaves_out_whole_windows() -> None:
+    text = """HloModule m
+add { a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT s = f32[] add(a, b) }
+ENTRY main {
+  x = f32[5] parameter(0)
+  i = s32[3,1] parameter(1)
+  u = f32[3,3] parameter(2)
+  ROOT r = f32[5] scatter(x, i, u), update_window_dims={1}, inserted_window_dims={}, scatter_dims_to_operand_dims={0},
+    index_vector_dim=1, to_apply=add, frontend_attributes={a="b"}
+}"""
+    arrays = f32([0, 0, 0, 0, 0]), s32([[3], [1], [-1]]), f32([[1, 2, 3], [4, 5, 6], [7, 8, 9]])
+    module = spmd.parse(text, "windows.hlo")
+    for program in (module, spmd.parse(spmd.builder.hlo.print_hlo(module), "again.hlo")):
+        np.testing.assert_array_equal(spmd.compile(program)(*arrays)[0], [0, 4, 5, 6, 0])
 
 
 def test_results_that_jax_names_are_a_sign_of_its_programs() -> None:

@@ -16,7 +16,6 @@ from spmd.builder.operation import operation
 from spmd.builder.options import GatherDimensionNumbers, ScatterDimensionNumbers
 from spmd.builder.shape import Shape
 from spmd.builder.xla_op import XlaOp
-from spmd.dialects.scatters import mark_whole_windows
 from spmd.ir import Value
 
 
@@ -160,7 +159,7 @@ def Scatter(
 ) -> XlaOp:
     """`operands` updated at `scatter_indices` with `updates`, by `update_computation`. Source: "Scatter".
 
-    Updates of which any element lies outside of the operands are left out as a whole.
+    Each element of an update is applied where its own index is one of the operands, and left out elsewhere.
     The computation takes the current value of each operand, then each update, and returns the new values. Several
     operands, all of one shape, give a tuple. Also Scatter(operands, scatter_indices, updates, computation,
     dimension_numbers, indices_are_sorted, unique_indices), as xla_client has it.
@@ -200,8 +199,6 @@ def Scatter(
     everything = [*values, indices, *changes]
     types = [value.type for value in values]
     results = builder.emit("stablehlo.scatter", everything, attributes, types, [region_of(used, scalars)])
-    if (made := results[0].defining_op) is not None:
-        mark_whole_windows(made)
     return builder.collate(results)
 
 
