@@ -26,6 +26,7 @@ _INTEGER = _like("signless integer or index", "i1", "signed", "index")
 _FLOAT = _like("floating-point number", "float")
 _BOOLEAN = _like("boolean", "i1")
 _VALUE = _like("number", "i1", "signed", "index", "float")
+_CONSTANT = _like("number", "i1", "signed", "index", "float", "complex")
 
 
 def _one_type(declared: OpDef) -> None:
@@ -47,7 +48,7 @@ def _of_booleans(type: t.Type) -> t.Type:
 
 
 CONSTANT = define_constant(
-    "arith.constant", value=kinds.TYPED, output="result", types=_VALUE, assembly="attr-dict $value"
+    "arith.constant", value=kinds.TYPED, output="result", types=_CONSTANT, assembly="attr-dict $value"
 )
 CONSTANT.infers("", "the result has the type of value")(lambda op: [getattr(op["value"], "type", t.I1)])
 

@@ -59,9 +59,9 @@ EXPECT_SERIALIZED_EQ = define(
     operands=[operand("expected", type_sets.TENSOR_OR_PER_AXIS)],
     attributes=[
         attribute("probe_id", kinds.STRING),
-        attribute("iteration", kinds.either(kinds.UI32, kinds.I32, kinds.I64)),
+        attribute("iteration", kinds.either(kinds.UI32, kinds.I32, kinds.I64), default=0),
     ],
-    assembly="$expected `,` `probe_id` `=` $probe_id `,` `iteration` `=` $iteration attr-dict `:` type($expected)",
+    assembly="$expected `,` `probe_id` `=` $probe_id (`,` `iter` `=` $iteration^)? attr-dict `:` type($expected)",
 )
 
 for _pair in (EXPECT_EQ, EXPECT_ALMOST_EQ, EXPECT_CLOSE):

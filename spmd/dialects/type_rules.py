@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from functools import lru_cache
 
+import ml_dtypes
 import numpy as np
 
 from spmd.support.editions import edition_note
@@ -92,7 +93,7 @@ def _quantized_fault(type: QuantizedType) -> tuple[str, str] | None:
             return "C5", f"0 < scales, got {scale}"
         with np.errstate(over="ignore"):
             rounded = float(np.float64(scale).astype(type.expressed.dtype))  # as the expressed type holds it
-        if not 0 < rounded < math.inf:
+        if rounded == math.inf or scale < float(ml_dtypes.finfo(type.expressed.dtype).smallest_subnormal):
             return "C4", f"type(scales...) = expressed_type, got {scale}, which is out of the range of {type.expressed}"
     if len(type.scales) != len(type.zero_points):
         return "C9", f"size(scales) = size(zero_points), got {len(type.scales)} and {len(type.zero_points)}"

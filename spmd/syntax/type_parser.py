@@ -268,7 +268,8 @@ class TypeParser(TokenParser):
         if not listed:
             self.fail("expected bounds such as #stablehlo.bounds<?, 4>", position)
         entries = [entry.strip() for entry in listed[1].split(",")] if listed[1].strip() else []
-        return tuple(self.dimension(entry) for entry in entries), None
+        # Before 2023 an unknown bound was written as -1.
+        return tuple(None if entry == "-1" else self.dimension(entry) for entry in entries), None
 
     def parse_attribute_text(self) -> str:
         """The text of an attribute that only its text is kept of."""
@@ -351,5 +352,5 @@ _DIALECT_TYPES: dict[str, DialectTypeParser] = {
 }
 _BOUNDS_NAMES = {
     "#stablehlo.bounds": r"\s*<([\s\d?,]*)>\s*",
-    "#stablehlo.type_extensions": r"\s*<\s*bounds\s*=\s*\[([\s\d?,]*)\]\s*>\s*",
+    "#stablehlo.type_extensions": r"\s*<\s*bounds\s*=\s*\[((?:[\s\d?,]|-1\b)*)\]\s*>\s*",
 }

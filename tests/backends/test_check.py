@@ -100,10 +100,10 @@ def test_a_probe_keeps_each_value_it_sees() -> None:
       do { %n = stablehlo.add %i, %one : tensor<i32>
         %q = interpreter.probe %n, probe_id = "n" : tensor<i32>
         stablehlo.return %q : tensor<i32> }
-      check.expect_serialized_eq %one, probe_id = "n", iteration = 0 : tensor<i32>
-      check.expect_serialized_eq %two, probe_id = "n", iteration = 1 : tensor<i32>"""
+      check.expect_serialized_eq %one, probe_id = "n" : tensor<i32>
+      check.expect_serialized_eq %two, probe_id = "n", iter = 1 : tensor<i32>"""
     here(main(lines, [], "%r : tensor<i32>"))
-    other = lines.replace('"n"', '"m"').replace("iteration = 1", "iteration = 2")
+    other = lines.replace('"n"', '"m"').replace("iter = 1", "iter = 2")
     with pytest.raises(spmd.ExecutionError, match="probe 'm' saw 2 values, none at iteration 2"):
         here(main(other, [], "%r : tensor<i32>"))
 

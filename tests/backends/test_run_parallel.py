@@ -5,6 +5,8 @@ import pytest
 
 import spmd
 from collectives.threads import single_process
+from spmd.compiler.pipeline.options import Options
+from spmd.compiler.stack.runs import stack_runs
 from spmd.runtime.process import Process
 
 
@@ -74,6 +76,32 @@ def test_infeed_reads_the_results_of_functions_in_order() -> None:
     first, second = run(INFEED)
     np.testing.assert_array_equal(first, [1, 2])
     np.testing.assert_array_equal(second, [3, 4])
+
+
+def test_stacked_processes_read_one_infeed_in_the_order_of_the_text_and_of_ranks() -> None:
+    text = """module {
+      func.func @one() -> tensor<i64> { %0 = stablehlo.constant dense<1> : tensor<i64> func.return %0 : tensor<i64> }
+      func.func @two() -> tensor<i64> { %0 = stablehlo.constant dense<2> : tensor<i64> func.return %0 : tensor<i64> }
+      func.func @three() -> tensor<i64> { %0 = stablehlo.constant dense<3> : tensor<i64> func.return %0 : tensor<i64> }
+      func.func @four() -> tensor<i64> { %0 = stablehlo.constant dense<4> : tensor<i64> func.return %0 : tensor<i64> }
+      func.func @read(%t: !stablehlo.token) -> (tensor<i64>, tensor<i64>) {
+        %a:2 = "stablehlo.infeed"(%t) : (!stablehlo.token) -> (tensor<i64>, !stablehlo.token)
+        %b:2 = "stablehlo.infeed"(%a#1) : (!stablehlo.token) -> (tensor<i64>, !stablehlo.token)
+        func.return %a#0, %b#0 : tensor<i64>, tensor<i64>
+      }
+      func.func @main() -> (tensor<i64>, tensor<i64>, tensor<i64>, tensor<i64>) {
+        %t = stablehlo.after_all : !stablehlo.token
+        %r:4 = "interpreter.run_parallel"(%t, %t) {programs = [[@read, @read]], infeed = [@one, @two, @three, @four]}
+          : (!stablehlo.token, !stablehlo.token) -> (tensor<i64>, tensor<i64>, tensor<i64>, tensor<i64>)
+        func.return %r#0, %r#1, %r#2, %r#3 : tensor<i64>, tensor<i64>, tensor<i64>, tensor<i64>
+      }
+    }"""
+    stacked, refused = stack_runs(spmd.parse(text), Options())
+    executable = spmd.compile(stacked)
+    assert not refused
+    for _ in range(2):  # each run reads the infeed from its beginning
+        results = executable.run(Process(spmd.ProcessGrid(1, 1), single_process()), ())
+        assert [int(result) for result in results] == [1, 3, 2, 4]
 
 
 def test_rows_are_replicas_and_columns_partitions() -> None:

@@ -106,7 +106,7 @@ def test_a_bound_stands_on_a_dynamic_dimension() -> None:
 @pytest.mark.parametrize(
     ("type", "label"),
     [
-        ("i8:f32, 1.0e-50", "C4"), ("i8:f32, 1.0e60", "C4"), ("i8:f16, 70000.0", "C4"), ("i8:bf16, 1.0e39", "C4"),
+        ("i8:f32, 1.0e-50", "C4"), ("i8:f32, 1.0e60", "C4"), ("i8:f16, 70000.0", "C4"), ("i8:bf16, 1.0e39", "C4"), ("i4:f16, 5.9e-8", "C4"),
         ("i8:f32, 0.0", "C5"), ("i8:f32, -1.0", "C5"), ("i32:f16, 1.0", "C1"), ("i16:f8E4M3FN, 1.0", "C1"),
     ],
 )  # fmt: skip

@@ -134,7 +134,7 @@ LOOKED_AT = """func.func @main(%p: tensor<i1>, %x: tensor<2xf32>, %expected: ten
     stablehlo.return %y : tensor<2xf32>
   }, { stablehlo.return %x : tensor<2xf32> }) : (tensor<i1>) -> tensor<2xf32>
   %z = interpreter.probe %r, probe_id = "x" : tensor<2xf32>
-  check.expect_serialized_eq %expected, probe_id = "x", iteration = 1 : tensor<2xf32>
+  check.expect_serialized_eq %expected, probe_id = "x", iter = 1 : tensor<2xf32>
   return %z : tensor<2xf32>
 }"""
 

@@ -64,6 +64,12 @@ SAME = {
         "padding = dense<[[1, 1], [1, 1]]> : tensor<2x2xi64>, batch_group_count = 1 : i64, feature_group_count = 1 : i64} "
         ": (tensor<2x9x9x3xf32>, tensor<3x3x3x4xf32>) -> tensor<2x5x5x4xf32>",
     ],
+    "windows of empty lists": [
+        f"%0 = stablehlo.convolution(%i, %k) dim_numbers = {CONV[16:-1]}, window = {{{window}}} "
+        "{batch_group_count = 1 : i64, feature_group_count = 1 : i64} "
+        ": (tensor<2x9x9x3xf32>, tensor<3x3x3x4xf32>) -> tensor<2x7x7x4xf32>"
+        for window in ("", "stride = [], pad = [], lhs_dilate = [], rhs_dilate = [], reverse = []")
+    ],
     "constants": [
         "%0 = stablehlo.constant dense<[1, 2]> : tensor<2xi32>",
         "%0 = stablehlo.constant() {value = dense<[1, 2]> : tensor<2xi32>} : () -> tensor<2xi32>",

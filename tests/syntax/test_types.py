@@ -30,6 +30,7 @@ def test_an_element_type_makes_tensors(name: str) -> None:
         ("tensor<*xf32>", t.UnrankedTensorType(t.F32)),
         ("tensor<?x3xf32, #stablehlo.bounds<4, ?>>", t.TensorType((None, 3), t.F32, (4, None))),
         ("tensor<?x3xf32, #stablehlo.type_extensions<bounds = [4, ?]>>", t.TensorType((None, 3), t.F32, (4, None))),
+        ("tensor<?x3xf32, #stablehlo.type_extensions<bounds = [4, -1]>>", t.TensorType((None, 3), t.F32, (4, None))),
         ("tensor<3xf32, #sparse.x<a>>", t.TensorType((3,), t.F32, None, "#sparse.x<a>")),
         ("tensor<3xf32, 7 : i64>", t.TensorType((3,), t.F32, None, "7 : i64")),
         ("tensor<3xf32, {a = 1}>", t.TensorType((3,), t.F32, None, "{a = 1}")),

@@ -2,6 +2,7 @@
 
 Source: StableHLO's interpreter dialect. Rows of `programs` are replicas, columns partitions; inputs and results come
 in the order of processes; `infeed` names functions whose results the processes read, in the order of their reading.
+A grid that was stacked is one function, `spmd.run_fed` where its processes read an infeed.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Sequence
 from collectives.communicator import Communicator
 from collectives.grid import ProcessGrid
 from collectives.threads import run
+from spmd.backends.custom_calls import target
 from spmd.backends.kernels import Context, Kernel, Program, kernel
 from spmd.errors import CompileError, Diagnostic
 from spmd.ir import Op
@@ -54,6 +56,20 @@ def run_parallel(op: Op, context: Context) -> Kernel:
         what = f"the results of {op.name} at {op.location}"
         parts = run(grid.size, body) if ranks is None else ranks.exchange_results(body(ranks), what)
         results = tuple([value for part in parts for value in part])
+        return results[0] if single else results
+
+    return Kernel(call, needs_process=True, owned=False)
+
+
+@target("spmd.run_fed")
+def run_fed(op: Op, context: Context) -> Kernel:
+    """Run a grid that was stacked into one function, whose processes read the results of other functions."""
+    stacked, *feeds = [context.function(_name(symbol), op) for symbol in op["called_computations"]]
+    single = len(op.results) == 1
+
+    def call(process: Process, *values: Array) -> Results:
+        feed = _Feed(process, feeds)
+        results = stacked(Process(process.grid, process.communicator, infeed=feed, outfeed=process.outfeed), *values)
         return results[0] if single else results
 
     return Kernel(call, needs_process=True, owned=False)

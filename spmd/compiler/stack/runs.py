@@ -7,16 +7,18 @@ from dataclasses import replace
 
 from collectives.grid import ProcessGrid
 from spmd.compiler.pipeline.options import Options
-from spmd.compiler.stack.core import refuse
 from spmd.compiler.stack.program import stack
 from spmd.compiler.stack.several import StackedPrograms, stack_several
 from spmd.dialects.make import make_op
 from spmd.dialects.op_builder import OpBuilder
 from spmd.errors import SpmdError
 from spmd.ir import Function, Module, Op, Value
-from spmd.types import TensorType
+from spmd.ir.attributes import Attribute
+from spmd.types import TensorType, Type
 
 RUN = "interpreter.run_parallel"
+#: The call that runs a stacked function whose processes read one infeed: its function, then those of the infeed.
+FED = "spmd.run_fed"
 
 
 def stack_runs(module: Module, options: Options) -> tuple[Module, list[SpmdError]]:
@@ -56,8 +58,6 @@ def _rewritten(
 def _stacked(module: Module, options: Options, op: Op, prefix: str) -> StackedPrograms:
     table = op["programs"]
     symbols = [str(getattr(symbol, "root", symbol)) for row in table for symbol in row]
-    if op["infeed"]:
-        raise refuse(op, "its processes read from one queue")
     of_grid = replace(options, grid=ProcessGrid(len(table), len(table[0])))
     different = list(dict.fromkeys(symbols))
     if len(different) > 1:
@@ -68,7 +68,11 @@ def _stacked(module: Module, options: Options, op: Op, prefix: str) -> StackedPr
 
 
 def _called(writer: OpBuilder, module: Module, op: Op, stacked: StackedPrograms, symbol: str) -> list[Value]:
-    """The results of all processes in order of rank, from a call of the stacked function."""
+    """The results of all processes in order of rank, from a call of the stacked function.
+
+    What processes read from one infeed is in the order of the stacked program: ops in the order of its text, and of one
+    op the processes in order of rank.
+    """
     writer.location = op.location
     functions = [module.function(str(getattr(each, "root", each))) for row in op["programs"] for each in row]
     operands, results = iter(op.operands), iter(op.results)
@@ -80,7 +84,7 @@ def _called(writer: OpBuilder, module: Module, op: Op, stacked: StackedPrograms,
         for column in zip(*(arguments_of[rank] for rank in ranks), strict=True)
     ]
     types = [value.type for value in stacked.function.body.terminator.operands]
-    call = make_op("func.call", columns, types, {"callee": symbol}, location=op.location)
+    call = _call(op, symbol, columns, types)
     writer.ops.append(call)
     whole, replaced = iter(call.results), dict[Value, Value]()
     for ranks, ups in zip(stacked.ranks, stacked.results, strict=True):
@@ -90,6 +94,20 @@ def _called(writer: OpBuilder, module: Module, op: Op, stacked: StackedPrograms,
                 part = writer.slice(value, 0, row, row + 1) if up else value
                 replaced[own] = writer.one("reshape", [part], own.type) if up else value
     return [replaced[value] for value in op.results]
+
+
+def _call(op: Op, symbol: str, columns: Sequence[Value], types: Sequence[Type]) -> Op:
+    """The call of the stacked function, to which the functions of an infeed are named behind it."""
+    if not op["infeed"]:
+        return make_op("func.call", columns, types, {"callee": symbol}, location=op.location)
+    feeds = [str(getattr(each, "root", each)) for each in op["infeed"]]
+    attributes: dict[str, Attribute] = {
+        "call_target_name": FED,
+        "called_computations": (symbol, *feeds),
+        "has_side_effect": True,
+        "api_version": 4,
+    }
+    return make_op("stablehlo.custom_call", columns, types, attributes, location=op.location)
 
 
 def _joined(writer: OpBuilder, values: Sequence[Value]) -> Value:

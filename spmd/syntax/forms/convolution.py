@@ -147,17 +147,21 @@ class WindowAttributes(Directive):
         self.names = dict(zip(self.WORDS, (argument.name for argument in arguments), strict=True))
 
     def parse(self, parser: OperationParser, state: OperationState) -> None:
+        seen = set[str]()
         while parser.tokens[parser.position] != "}":
             word = parser.tokens[parser.position]
-            if word not in self.names or self.names[word] in state.attributes:
+            if word not in self.names or word in seen:
                 parser.expected(f"one of {', '.join(self.WORDS)}, once")
+            seen.add(word)
             parser.position += 1
             parser.expect("=")
-            state.attributes[self.names[word]] = self._value(parser, word)
+            value = self._value(parser, word)
+            if len(value):  # an empty list stands for what holds where none is given
+                state.attributes[self.names[word]] = value
             if not parser.consume_if(","):
                 break
 
-    def _value(self, parser: OperationParser, word: str) -> AttributeValue:
+    def _value(self, parser: OperationParser, word: str) -> tuple[int, ...] | Array:
         if word == "pad":
             return self._padding(parser)
         if word == "reverse":
