@@ -134,7 +134,7 @@ def _run(module: Module, name: str, mode: str) -> None:
     from spmd.runtime.process import Process
 
     if mode != "threads":
-        module = _stacked(module, mode)
+        module = _stacked(module, name, mode)
     # What files expect was recorded with loops that round at each step.
     executable = spmd.compile(module, function=name, excess_precision=False)
     if executable.grid.size == 1:
@@ -153,12 +153,14 @@ def _outcome(module: Module, name: str, mode: str) -> str | None:
     return None
 
 
-def _stacked(module: Module, mode: str) -> Module:
-    """`module` with the grids that it runs stacked; the error of one that cannot be, where all have to be."""
+def _stacked(module: Module, name: str, mode: str) -> Module:
+    """`module` with the grids that `name` runs stacked; the error of one that cannot be, where all have to be."""
+    from partitioner import starts_processes, with_parts
     from spmd.compiler.pipeline.options import Options
     from spmd.compiler.stack.runs import stack_runs
 
-    stacked, refused = stack_runs(module, Options())
+    parts = with_parts(module, name) if starts_processes(module, name) else module
+    stacked, refused = stack_runs(parts, Options())
     if refused and mode == "stacked":
         raise refused[0]
     return stacked

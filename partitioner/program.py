@@ -10,6 +10,7 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
+from partitioner.device_ids import give_ids
 from partitioner.manual import copy_local
 from partitioner.manual_values import manual_values
 from partitioner.reading import ShardingReader
@@ -89,6 +90,7 @@ def import_program(
         returned.append(mapped if annotation is None else importer.constrain(mapped, annotation, block, terminator))
     block.ops.append(make_op("func.return", returned, location=terminator.location))
     if not as_written:
+        give_ids(block, program.devices, program.annotations, has_effects)
         remove_dead(block)
     program.manual = manual_values(block, reader)
     return program

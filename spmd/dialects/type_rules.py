@@ -9,9 +9,9 @@ from __future__ import annotations
 import math
 from functools import lru_cache
 
-import ml_dtypes
 import numpy as np
 
+from spmd.support.arrays import smallest_positive
 from spmd.support.editions import edition_note
 from spmd.types import (
     BufferType,
@@ -93,7 +93,7 @@ def _quantized_fault(type: QuantizedType) -> tuple[str, str] | None:
             return "C5", f"0 < scales, got {scale}"
         with np.errstate(over="ignore"):
             rounded = float(np.float64(scale).astype(type.expressed.dtype))  # as the expressed type holds it
-        if rounded == math.inf or scale < float(ml_dtypes.finfo(type.expressed.dtype).smallest_subnormal):
+        if rounded == math.inf or scale < smallest_positive(type.expressed.dtype):
             return "C4", f"type(scales...) = expressed_type, got {scale}, which is out of the range of {type.expressed}"
     if len(type.scales) != len(type.zero_points):
         return "C9", f"size(scales) = size(zero_points), got {len(type.scales)} and {len(type.zero_points)}"

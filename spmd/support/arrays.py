@@ -32,6 +32,11 @@ _limits: Callable[[DType], Any] = ml_dtypes.finfo
 _integer_limits: Callable[[DType], Any] = ml_dtypes.iinfo
 
 
+def smallest_positive(dtype: DType) -> float:
+    """Return the smallest positive number of a type of floats."""
+    return float(_limits(dtype).smallest_subnormal)
+
+
 def extreme(dtype: DType, *, largest: bool) -> Array:
     """The largest or the least value of `dtype`, an array of rank 0; an infinity where it has them.
 

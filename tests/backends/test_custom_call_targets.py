@@ -10,7 +10,13 @@ from tests.backends.modules import here, main
 
 #: Targets that this package writes, or whose values any types may have.
 OTHERS = {
-    *("spmd.expect_agreement", "spmd.expect_transfer", "spmd.each_process", "spmd.run_fed", "spmd.rng_get_and_update_state"),
+    *(
+        "spmd.expect_agreement",
+        "spmd.expect_transfer",
+        "spmd.each_process",
+        "spmd.run_fed",
+        "spmd.rng_get_and_update_state",
+    ),
     *("check.expect_eq", "check.expect_almost_eq", "check.expect_close", "check.eq"),
     *("CreateBuffer", "AllocateBuffer", "Pin", "Unpin"),
     # Their sizes are values: what they stand for is checked when they run.

@@ -74,3 +74,25 @@ def test_conformance_files_in_every_mode(mode: str) -> None:
     assert judge(case, mode=mode).problem is None
     wrong = Case(case.path, 0, PROGRAM.replace("dense<[4.0, 7.0]>", "dense<[4.0, 8.0]>"))
     assert "8" in str(judge(wrong, mode=mode).problem)
+
+
+@pytest.mark.parametrize("mode", ["threads", "stacked", "auto"])
+def test_started_functions_with_shardings_in_every_mode(mode: str) -> None:
+    """They are partitioned before they are stacked: their arguments are blocks."""
+    text = """sdy.mesh @mesh = <["x"=2]>
+    func.func @total(%x: tensor<4xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"x"}]>}) -> tensor<f32> {
+      %zero = stablehlo.constant dense<0.0> : tensor<f32>
+      %0 = stablehlo.reduce(%x init: %zero) applies stablehlo.add across dimensions = [0]
+        : (tensor<4xf32>, tensor<f32>) -> tensor<f32>
+      return %0 : tensor<f32>
+    }
+    func.func @main() {
+      %a = stablehlo.constant dense<[1.0, 2.0]> : tensor<2xf32>
+      %b = stablehlo.constant dense<[3.0, 4.0]> : tensor<2xf32>
+      %r:2 = "interpreter.run_parallel"(%a, %b) {programs = [[@total, @total]]}
+        : (tensor<2xf32>, tensor<2xf32>) -> (tensor<f32>, tensor<f32>)
+      check.expect_eq_const %r#0, dense<10.0> : tensor<f32>
+      check.expect_eq_const %r#1, dense<10.0> : tensor<f32>
+      return
+    }"""
+    assert judge(Case(Path("test.mlir"), 0, text), mode=mode).problem is None

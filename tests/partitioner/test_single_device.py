@@ -106,6 +106,19 @@ def test_a_switch_on_the_device_s_own_id_is_taken_there() -> None:
     assert len(_CALLS) == 1
 
 
+def test_what_is_computed_from_ids_is_of_the_device_that_reads_it() -> None:
+    """As Shardy's single_device_switch: what follows from the id has no device of its own, and two read it."""
+    body = f"""%id = stablehlo.partition_id : tensor<ui32>
+      %f = stablehlo.convert %id : (tensor<ui32>) -> tensor<f32>
+      %b = stablehlo.broadcast_in_dim %f, dims = [] : (tensor<f32>) -> tensor<4xf32>
+      %ten = stablehlo.constant dense<10.0> : tensor<4xf32>
+      %b10 = stablehlo.multiply %b, %ten : tensor<4xf32>
+      %s = stablehlo.add %a, %b {_ON_ONE.replace("one", "two")} : tensor<4xf32>
+      %r = stablehlo.add %s, %b10 {_ON_ONE} : tensor<4xf32>"""
+    (result,) = run_parts(_program(body, inside=_CUT), [np.arange(4, dtype=np.float32)], 4)
+    np.testing.assert_array_equal(result, [12, 13, 14, 15])
+
+
 def test_an_argument_of_a_single_device_is_what_that_device_was_given() -> None:
     for where in ("sdy.sharding = #sdy.sharding<@two, []>", 'mhlo.sharding = "{maximal device=2}"'):
         text = _program("%r = stablehlo.add %a, %a : tensor<4xf32>", inside=where)

@@ -12,8 +12,7 @@ from spmd.compiler.stack.several import StackedPrograms, stack_several
 from spmd.dialects.make import make_op
 from spmd.dialects.op_builder import OpBuilder
 from spmd.errors import SpmdError
-from spmd.ir import Function, Module, Op, Value
-from spmd.ir.attributes import Attribute
+from spmd.ir import AttributeValue, Function, Module, Op, Value
 from spmd.types import TensorType, Type
 
 RUN = "interpreter.run_parallel"
@@ -101,7 +100,7 @@ def _call(op: Op, symbol: str, columns: Sequence[Value], types: Sequence[Type]) 
     if not op["infeed"]:
         return make_op("func.call", columns, types, {"callee": symbol}, location=op.location)
     feeds = [str(getattr(each, "root", each)) for each in op["infeed"]]
-    attributes: dict[str, Attribute] = {
+    attributes: dict[str, AttributeValue] = {
         "call_target_name": FED,
         "called_computations": (symbol, *feeds),
         "has_side_effect": True,
