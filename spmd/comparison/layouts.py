@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
-from itertools import pairwise, permutations, product
+from itertools import islice, pairwise, permutations, product
 from math import prod
+from typing import TypeVar
 
 import numpy as np
 
@@ -26,8 +27,12 @@ from spmd.runtime.simulation import simulate
 from spmd.support.arrays import Array
 from spmd.types import TensorType, Type
 
+T = TypeVar("T")
+
 #: Layouts of all arguments that are run, and those whose programs are made to see which is most like the one given.
 _MOST_RUN, _MOST_MADE = 512, 12
+#: Layouts of all results that are kept for each of the arguments.
+_MOST_RESULTS = 16
 #: Units of the last place of the largest element up to which results under the right layout differ.
 _ROUNDING = 256.0
 #: How near elements are that may be the same, relative to their size.
@@ -70,21 +75,23 @@ def laid_out(
     """
     wanted = [array[0] for array in whole.run(inputs)]
     found: list[_Found] = []
-    for each in _trials(whole, local, inputs, wanted):
-        if each.distance <= _ROUNDING:
-            return _annotated(whole, each)
-        found.append(each)
+    for nearest_first in _trials(whole, local, inputs, wanted):
+        if nearest_first[0].distance <= _ROUNDING:
+            return _annotated(whole, nearest_first[0])
+        found += nearest_first
     if not found:
         return None
     hints = _hints(local)
-    told = [len(hints & _tables((*each.arguments, *each.results))) for each in found]
-    nearest = sorted(range(len(found)), key=lambda number: (-told[number], found[number].share))[:_MOST_MADE]
+    tables = [_tables((*each.arguments, *each.results)) for each in found]
+    # Of those of which the program says as much, the ones that need the fewest tables: most programs cut few ways.
+    order = [(-len(hints & each), len(each), one.share) for each, one in zip(tables, found, strict=True)]
+    nearest = sorted(range(len(found)), key=order.__getitem__)[:_MOST_MADE]
     made = [found[number] for number in dict.fromkeys([*nearest, *range(min(len(found), _MOST_MADE))])]
     return _annotated(whole, max(made, key=lambda each: _likeness(partition(_annotated(whole, each)), local)))
 
 
-def _trials(whole: Side, local: Side, inputs: Sequence[Array], wanted: Sequence[Array]) -> Iterator[_Found]:
-    """Runs `local` under layout after layout of its arguments, each with the results' layouts that fit best."""
+def _trials(whole: Side, local: Side, inputs: Sequence[Array], wanted: Sequence[Array]) -> Iterator[list[_Found]]:
+    """Runs `local` under layout after layout of its arguments, each with layouts of the results, the best fit first."""
     size = local.grid.size
     run = simulate(local.module, local.grid, local.function.symbol, backends=local.backends, reproducible=True)
     types = whole.function.type, local.function.type
@@ -105,12 +112,18 @@ def _trials(whole: Side, local: Side, inputs: Sequence[Array], wanted: Sequence[
             cut = [shard_stacked(array[0], each, size) for array, each in zip(inputs, chosen, strict=True)]
             given = run(*(np.broadcast_to(array, (size, *array.shape[1:])) for array in cut))
             judged = [
-                min(((_apart(blocks, each, array), each) for each in layouts), key=lambda pair: pair[0])
+                sorted(((_apart(blocks, each, array), each) for each in layouts), key=lambda pair: pair[0])
                 for blocks, layouts, array in zip(given, results, wanted, strict=True)
             ]
-            worst = max((apart for (apart, _), _ in judged), default=0.0)
-            share = sum(share for (_, share), _ in judged)
-            yield _Found(mesh, chosen, [each for _, each in judged], worst, share)
+            yield [_found(mesh, chosen, each) for each in islice(_nearest_first(judged), _MOST_RESULTS)]
+
+
+def _found(
+    mesh: DeviceMesh, arguments: Sequence[ShardedType], judged: Sequence[tuple[tuple[float, float], ShardedType]]
+) -> _Found:
+    worst = max((apart for (apart, _), _ in judged), default=0.0)
+    share = sum(share for (_, share), _ in judged)
+    return _Found(mesh, arguments, [each for _, each in judged], worst, share)
 
 
 def _places(layout: ShardedType) -> Hashable:
@@ -128,8 +141,13 @@ def _hints(local: Side) -> frozenset[Hashable]:
             found.add(tuple(op["value"].array.tolist()))
         groups = op.attributes.get("replica_groups")
         if groups is not None:
-            found.add(str(np.asarray(getattr(groups, "array", groups)).tolist()))
+            found.add(_members(np.asarray(getattr(groups, "array", groups)).tolist()))
     return frozenset(found)
+
+
+def _members(groups: Sequence[Sequence[int]]) -> Hashable:
+    """Who is in each group, in whatever order."""
+    return frozenset(frozenset(group) for group in groups)
 
 
 def _tables(layouts: Sequence[ShardedType]) -> frozenset[Hashable]:
@@ -142,7 +160,7 @@ def _tables(layouts: Sequence[ShardedType]) -> frozenset[Hashable]:
         for run, block in zip(each.sharding.dimensions, blocks, strict=True):
             if run:
                 found.add(tuple((each.sharding.mesh.block_index(run) * block).tolist()))
-                found.add(str(each.sharding.mesh.groups(run).tolist()))
+                found.add(_members(each.sharding.mesh.groups(run).tolist()))
     return frozenset(found)
 
 
@@ -214,7 +232,7 @@ def _unevenness(run: Sequence[int]) -> tuple[int, int]:
     return sum(abs(b - a - 1) for a, b in pairwise(run)), len(run)
 
 
-def _nearest_first(choices: Sequence[Sequence[ShardedType]]) -> Iterator[tuple[ShardedType, ...]]:
+def _nearest_first(choices: Sequence[Sequence[T]]) -> Iterator[tuple[T, ...]]:
     """One of each of `choices`, those of the first of each before the others; not all, where they are too many."""
     most = max(map(len, choices), default=1)
     while prod(min(len(each), most) for each in choices) > _MOST_RUN and most > 1:

@@ -301,6 +301,27 @@ def test_a_wrong_form_parts_where_it_is_wrong(layout: tuple[str, ...]) -> None:
         assert (found.first.right.name, found.first.right.location.line) == ("stablehlo.abs", where)
 
 
+@pytest.mark.parametrize(
+    "layout",
+    [
+        LAYOUTS[3],
+        ('"x"=2, "y"=2, "z"=2', '[{"x"}, {}]', '[{}, {"z", "y"}]', '[{"z", "y"}, {}]'),
+        ('"x"=2, "y"=2, "z"=2', '[{"y"}, {}]', '[{}, {"z", "x"}]', '[{"z", "x"}, {}]'),
+    ],
+    ids=str,
+)
+def test_a_wrong_sum_of_shares_is_blamed_in_whatever_order_axes_are_named(layout: tuple[str, ...]) -> None:
+    """No layout gives the right values, and that of the program is found by what it says of where arrays are cut."""
+    laid = sharded(*layout)
+    split = str(partitioner.partition(spmd.parse(laid)).module)
+    wrong = re.sub(r"(all_reduce.*?)stablehlo\.add", r"\1stablehlo.subtract", split, count=1, flags=re.DOTALL)
+    where = next(number for number, line in enumerate(wrong.split("\n"), 1) if "stablehlo.all_reduce" in line)
+    for other in (PRODUCT.format("", "", ""), laid):
+        found = spmd.compare(spmd.parse(wrong), spmd.parse(other), seed=1)
+        assert found.first is not None and found.first.left is not None
+        assert (found.first.left.name, found.first.left.location.line) == ("stablehlo.all_reduce", where)
+
+
 def test_mutations_of_a_partitioned_program_beside_the_whole_one(split: str) -> None:
     assert spmd.compare(spmd.parse(PLAIN), spmd.parse(split), grid=GRID).equal
     for number in lines_of(split):
