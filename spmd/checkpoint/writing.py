@@ -24,6 +24,8 @@ from spmd.errors import CheckpointError, OutputError
 from spmd.support.arrays import Array, Tree
 
 _POLL_SECONDS = 0.005
+#: Of the reason that a process failed for, which others are told.
+_REASON_BYTES = 2048
 
 
 class Pending:
@@ -168,7 +170,7 @@ class Writing:
     def apart(self) -> Pending:
         """Writes in a thread of its own. Ranks learn of each other by files, so that threads send no messages."""
         try:
-            self.processes.agree(lambda: self._mark(self.processes.rank).touch())
+            self.processes.agree(self._join)
         except BaseException:
             self._give_up()
             self._unlock()
@@ -214,9 +216,11 @@ class Writing:
 
     # --- each in a thread of its own ---
     #
-    # A process that has not finished has a file `writing-<rank>` in the folder, made before the threads start. What it
-    # has written it describes in a receipt; then it removes that file, as it does when it fails, which a full disk
-    # permits, too. Process 0 does so once the manifest is there. So nobody waits for what will not come.
+    # A process that takes part has a file `writing-<rank>` in the folder, made before the threads start and removed
+    # when it leaves: as it fails, or once the checkpoint is committed. What it has written it describes in a receipt.
+    # One that fails writes the reason into its file `writing-<rank>`, which has room for it, and renames that to
+    # `failed-<rank>-<errno>`: a full disk permits both. All others leave with that reason, and the last to leave
+    # removes the folder. So none waits for what will not come.
 
     def _receipt(self, rank: int) -> Path:
         return self.data / f"receipt-{rank:05d}.json"
@@ -224,23 +228,28 @@ class Writing:
     def _mark(self, rank: int) -> Path:
         return self.data / f"writing-{rank:05d}"
 
+    def _join(self) -> None:
+        """Make this process's mark, with room for a reason in it if there is any."""
+        mark = self._mark(self.processes.rank)
+        with _writing(self.data):
+            mark.touch()
+        with contextlib.suppress(OSError):
+            mark.write_bytes(bytes(_REASON_BYTES))
+
     def _write_as_first(self) -> None:
         try:
             parts = [self._write_part()]
             for rank in range(1, self.processes.size):
                 self._wait_for(rank)
-                part, error = json.loads(self._receipt(rank).read_bytes())
-                if error is not None:
-                    raise CheckpointError(f"process {rank}: {error}")
+                part = json.loads(self._receipt(rank).read_bytes())
                 parts.append(None if part is None else manifests.decode_part(part))
                 self._receipt(rank).unlink()
             self._commit(parts)
-        except BaseException:
-            self._give_up()
+        except BaseException as error:
+            self._tell(error)
             raise
         finally:
-            with contextlib.suppress(OSError):
-                self._mark(0).unlink()
+            self._leave()
             self._unlock()
 
     def _wait_for(self, rank: int) -> None:
@@ -250,6 +259,7 @@ class Writing:
             writes, failure = self._mark(rank).exists(), self.processes.failure_of(rank)
             if self._receipt(rank).exists():
                 return
+            self._raise_failure()
             if not self.data.exists():
                 raise CheckpointError(f"{self.data}: was removed while the checkpoint was being written")
             if failure is not None:
@@ -259,33 +269,57 @@ class Writing:
             self._pause()
 
     def _write_as_other(self) -> None:
-        rank = self.processes.rank
         try:
             part = self._write_part()
-            self._hand_in([None if part is None else manifests.encode_part(part), None])
+            self._hand_in(None if part is None else manifests.encode_part(part))
+            while not self._is_committed():
+                writes, failure = self._mark(0).exists(), self.processes.failure_of(0)
+                self._raise_failure()
+                if (failure is not None or not writes) and not self._is_committed():
+                    if failure is not None:
+                        raise self._lost(0) from failure
+                    raise self._failed_elsewhere(" on another process") from self.processes.failure_of_any()
+                self._pause()
         except BaseException as error:
-            with contextlib.suppress(OSError):  # there may be no room for the reason either
-                self._hand_in([None, str(error)])
-            if isinstance(error, FileNotFoundError):  # process 0 has given up, and removes what there is
-                raise self._failed_elsewhere() from self.processes.failure_of_any() or error
+            self._tell(error)
             raise
         finally:
-            with contextlib.suppress(OSError):
-                self._mark(rank).unlink()
-        while not self._is_committed():
-            writes, failure = self._mark(0).exists(), self.processes.failure_of(0)
-            if (failure is not None or not writes) and not self._is_committed():
-                if failure is not None:
-                    raise self._lost(0) from failure
-                raise self._failed_elsewhere() from self.processes.failure_of_any()
-            self._pause()
+            self._leave()
 
     def _pause(self) -> None:
         if self.abandoned.wait(_POLL_SECONDS):
             raise CheckpointError(f"{self.folder}: the checkpoint of step {self.step} lost a process that wrote it")
 
-    def _failed_elsewhere(self) -> CheckpointError:
-        return CheckpointError(f"{self.folder}: the checkpoint of step {self.step} failed on another process")
+    def _raise_failure(self) -> None:
+        """Raise what another process failed with, if one has."""
+        for path in self.data.glob("failed-*"):
+            _, rank, errno = path.name.split("-")
+            reason = path.read_bytes().rstrip(b"\0").decode(errors="replace") or os.strerror(int(errno))
+            raise self._failed_elsewhere(f": process {int(rank)}: {reason}")
+
+    def _tell(self, error: BaseException) -> None:
+        """Let the others know what this process failed with, unless one has failed before it."""
+        if isinstance(error, _FailedElsewhere) or self._is_committed():
+            return
+        rank, errno = self.processes.rank, (isinstance(error, OSError) and error.errno) or 0
+        mark = self._mark(rank)
+        with contextlib.suppress(OSError), mark.open("r+b") as stream:
+            stream.write(str(error).encode()[:_REASON_BYTES])
+        with contextlib.suppress(OSError):
+            mark.rename(self.data / f"failed-{rank:05d}-{errno}")
+
+    def _leave(self) -> None:
+        """Take no further part; who leaves last removes the folder of a checkpoint that failed."""
+        with contextlib.suppress(OSError):
+            self._mark(self.processes.rank).unlink()
+        if self._is_committed():
+            return
+        ranks = range(self.processes.size)
+        if not any(self._mark(rank).exists() and self.processes.failure_of(rank) is None for rank in ranks):
+            shutil.rmtree(self.data, ignore_errors=True)
+
+    def _failed_elsewhere(self, why: str) -> CheckpointError:
+        return _FailedElsewhere(f"{self.folder}: the checkpoint of step {self.step} failed{why}")
 
     def _lost(self, rank: int) -> CheckpointError:
         return CheckpointError(f"process {rank} was lost while it wrote its part of step {self.step}")
@@ -293,8 +327,13 @@ class Writing:
     def _hand_in(self, receipt: object) -> None:
         path = self._receipt(self.processes.rank)
         unfinished = path.with_suffix(".part")
-        unfinished.write_text(json.dumps(receipt))
-        os.rename(unfinished, path)
+        with _writing(path):
+            unfinished.write_text(json.dumps(receipt))
+            os.rename(unfinished, path)
+
+
+class _FailedElsewhere(CheckpointError):
+    """What another process failed with."""
 
 
 @contextlib.contextmanager
