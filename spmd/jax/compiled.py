@@ -17,6 +17,7 @@ from spmd.jax import settings
 from spmd.jax.layouts import Cuts, Side, layouts_of, local_shape
 from spmd.jax.leaves import AbstractLeaf, data_shape, form_of, from_array, to_array, with_data
 from spmd.jax.local_arrays import ProcessLocalArray, part_of
+from spmd.jax.special_values import SpecialValues
 from spmd.jax.structure import flattener
 from spmd.jax.tracing import Lowered
 from spmd.jax.whole_values import check_whole_values
@@ -54,13 +55,21 @@ class Compiled:
         self.kept = lowered.kept
         self.tokens = lowered.tokens
         self._options = options
+        is_searched = self.settings.nans or self.settings.infs
+        self._special_values = SpecialValues(self.settings, options.get("watch")) if is_searched else None
         self._compared = self.processes == 1  # whether all ranks gave the same whole arrays
         self._finish = [_finisher(form, as_jax) for form in lowered.results]
 
     @cached_property
     def executable(self) -> Executable:
         """The compiled program, made on first use."""
-        return compile(self.module, self.grid, partition=self.is_global, **self._options)
+        return compile(self.module, self.grid, partition=self.is_global, **self.running_options)
+
+    @property
+    def running_options(self) -> Mapping[str, Tree]:
+        """The options with which the program runs: it is watched where JAX's settings are against NaN or infinity."""
+        watched = {} if self._special_values is None else {"watch": self._special_values}
+        return {**self._options, **watched}
 
     def cost(self) -> Prediction:
         """What a step takes on $SPMD_MACHINE and $SPMD_TOPOLOGY."""
@@ -83,7 +92,7 @@ class Compiled:
     def run(self) -> Callable[[Sequence[Tree]], Tree]:
         """Runs the program on this process's arrays of the leaves, and gives the tree of its results."""
         executable, unflatten, tokens = self.executable, self.out_tree.unflatten, self.tokens
-        plain = all(finish is None for finish in self._finish)
+        plain = all(finish is None for finish in self._finish) and self._special_values is None
         if plain and not tokens and self.kept == tuple(range(len(self.forms))):
             return lambda arrays: unflatten(executable(*arrays))
         kept, before = self.kept, (None,) * tokens
@@ -95,7 +104,9 @@ class Compiled:
         return run
 
     def finished(self, results: Sequence[Array]) -> list[Tree]:
-        """Leaves of the results from their arrays."""
+        """Leaves of the results from their arrays; FloatingPointError for what JAX's settings do not allow in them."""
+        if self._special_values is not None:
+            self._special_values.check(results, (self.module.symbol or "the function").removeprefix("jit_"))
         pairs = zip(self._finish, results, strict=True)
         return [result if finish is None else finish(result) for finish, result in pairs]
 

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from jax.extend.core import ClosedJaxpr, Jaxpr
+
+from spmd.support.arrays import Tree
 
 
 def equations(jaxpr: Jaxpr) -> Iterator[Any]:
     """All equations of `jaxpr`, those of the functions that it calls included."""
     for equation in jaxpr.eqns:
         yield equation
-        for value in equation.params.values():
-            for inner in value if isinstance(value, tuple | list) else (value,):
-                if isinstance(inner, ClosedJaxpr):
-                    yield from equations(inner.jaxpr)
-                elif isinstance(inner, Jaxpr):
-                    yield from equations(inner)
+        yield from equations_within(equation.params)
+
+
+def equations_within(params: Mapping[str, Tree]) -> Iterator[Any]:
+    """All equations of the functions among the parameters of a primitive."""
+    for value in params.values():
+        for inner in value if isinstance(value, tuple | list) else (value,):
+            if isinstance(inner, ClosedJaxpr):
+                yield from equations(inner.jaxpr)
+            elif isinstance(inner, Jaxpr):
+                yield from equations(inner)

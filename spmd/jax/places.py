@@ -10,6 +10,8 @@ from pathlib import Path
 from traceback import walk_tb
 from types import TracebackType
 
+from jax.extend.source_info_util import register_exclusion
+
 from spmd.errors import Location, Source
 from spmd.ir import Module
 
@@ -18,6 +20,7 @@ _FRAME = re.compile(r'"((?:[^"\\]|\\.)*)"\("((?:[^"\\]|\\.)*)":(\d+):(\d+)')
 #: Files of libraries: of packages that are installed, and of Python itself.
 _LIBRARY = re.compile(rf"[/\\](?:site|dist)-packages[/\\]|{re.escape(sysconfig.get_path('stdlib'))}")
 _OWN = str(Path(__file__).parent)
+register_exclusion(_OWN)  # JAX writes the ten innermost frames that are left
 
 
 def _is_of_the_user(file: str) -> bool:

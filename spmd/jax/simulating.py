@@ -15,11 +15,13 @@ from collectives.grid import ProcessGrid
 from partitioner import ShardedType, shard_stacked, unshard_stacked
 from spmd.compiler.pipeline.options import CompileOptions, chosen_options
 from spmd.errors import UsageError
+from spmd.jax import settings
 from spmd.jax.compiled import Compiled
 from spmd.jax.jitting import checked_axes
 from spmd.jax.layouts import Cuts, Side
 from spmd.jax.leaves import AbstractLeaf, data_shape, form_of, to_array, with_data
 from spmd.jax.local_arrays import ProcessLocalArray
+from spmd.jax.op_by_op import as_value, refuse_global_view, refuse_shardings, run_op_by_op
 from spmd.jax.process_view import Axes
 from spmd.jax.programs import Forms, Names, Programs
 from spmd.jax.statics import Statics
@@ -79,10 +81,34 @@ class Simulated:
         args, kwargs, static = self._statics.split(args, kwargs)
         leaves, tree = jax.tree.flatten((args, kwargs))
         names = Names(tree, self._statics)
-        forms = [form_of(leaf, names, index) for index, leaf in enumerate(leaves)]
-        own = forms if self.axes is None else _of_a_process(leaves, forms, names, self.axes)
+        forms = tuple(form_of(leaf, names, index) for index, leaf in enumerate(leaves))
+        if settings.is_jit_disabled():
+            return self._op_by_op(leaves, tree, static, forms, names)
+        own = list(forms) if self.axes is None else _of_a_process(leaves, forms, names, self.axes)
         program = self._programs.of(tuple(own), tree, static, self.axes or (), names)
         return program.run(program.arrays(leaves, forms, names))
+
+    def _op_by_op(
+        self, leaves: Sequence[Tree], tree: Tree, static: tuple[Tree, ...], forms: Forms, names: Sequence[str]
+    ) -> Tree:
+        """A call under jax_disable_jit: the function runs in Python, each op for all processes at once."""
+        refuse_shardings(self._function)
+        axes = self.axes
+        if axes is None:
+            refuse_global_view("a function of spmd.jax.simulate without axes")
+        own = _of_a_process(leaves, forms, names, axes)
+        values, stacked = [], []
+        for leaf, whole, form in zip(leaves, forms, own, strict=True):
+            value = as_value(leaf, whole)
+            is_same = whole.shape == form.shape or whole.shape[0] == 1
+            values.append(value.reshape(form.shape) if is_same else value)
+            stacked.append(not is_same)
+
+        def compile(function: UserFunction) -> UserFunction:
+            return Simulated(function, axes, Statics(function, (), ()), self._options)
+
+        function = self._statics.of_leaves(self._function, static, tree)
+        return run_op_by_op(function, axes, compile, values, stacked)
 
     @api_boundary
     def shard(self, tree: Tree) -> Tree:
@@ -128,7 +154,7 @@ class _Stacked(Compiled):
     @functools.cached_property
     def simulation(self) -> Simulation:
         """The compiled stacked program, made on first use."""
-        return simulate_module(self.module, self.grid, **self._options)
+        return simulate_module(self.module, self.grid, **self.running_options)
 
     @functools.cached_property
     def run(self) -> Callable[[Sequence[Tree]], Tree]:

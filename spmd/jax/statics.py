@@ -147,6 +147,15 @@ class Statics:
             complete.insert(at, value)
         return tuple(complete), {**kwargs, **dict(named)}
 
+    def of_leaves(self, function: UserFunction, key: tuple[Tree, ...], tree: Tree) -> UserFunction:
+        """Return `function` as one of the leaves of the other arguments, whose tree is `tree`."""
+
+        def complete(*leaves: Tree) -> Tree:
+            args, kwargs = self.insert(key, *tree.unflatten(leaves))
+            return function(*args, **kwargs)
+
+        return complete
+
     def names_of_rest(self) -> list[str]:
         """Names of the positional parameters that are not static."""
         return [name for number, name in enumerate(self._positional) if number not in self._numbers]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import types
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ from spmd.jax import settings
 from spmd.jax.checking import carried, check, result_leaves
 from spmd.jax.compiled import Compiled
 from spmd.jax.leaves import AbstractLeaf, form_of
+from spmd.jax.op_by_op import as_value, refuse_global_view, refuse_shardings, run_op_by_op
 from spmd.jax.process_view import Axes
 from spmd.jax.programs import Names, Programs
 from spmd.jax.statics import Selected, Statics, as_names, as_numbers
@@ -120,13 +122,34 @@ class JittedFunction:
     def _anew(self, args: tuple[Tree, ...], kwargs: dict[str, Tree], static: tuple[Tree, ...]) -> Tree:
         """A call whose arguments differ in type or structure from those of the last one."""
         leaves, tree = _flatten((args, kwargs))
+        if settings.is_jit_disabled():
+            return self._op_by_op(leaves, tree, static)
         compiled, forms, names = self._compiled(leaves, tree, static)
-        self._check_ranks(compiled)
+        self._check_ranks(compiled.processes, is_global=compiled.is_global)
         arrays = compiled.arrays(leaves, forms, names)
         self._last, self._last_generation = compiled, world.generation
         self._last_types = list(map(type, leaves))
         self._last_others = [index for index, kind in enumerate(self._last_types) if kind is not np.ndarray]
         return compiled.run(arrays)
+
+    def _op_by_op(self, leaves: Sequence[Tree], tree: Tree, static: tuple[Tree, ...]) -> Tree:
+        """A call under jax_disable_jit: the function runs in Python, as this process."""
+        names = Names(tree, self._statics)
+        forms = [form_of(leaf, names, index) for index, leaf in enumerate(leaves)]
+        if self._searched is not None or any(form.sharding is not None for form in forms):
+            refuse_global_view(name_of(self._function))
+        refuse_shardings(self._function)
+        self._check_ranks(math.prod(size for _, size in self.axes), is_global=False)
+
+        # Python may come to other ops on other ranks.
+        options = {**self._options, "mpmd": True}
+
+        def compile(function: UserFunction) -> UserFunction:
+            return JittedFunction(function, self.axes, Statics(function, (), ()), True, options, Selected())
+
+        function = self._statics.of_leaves(self._function, static, tree)
+        values = list(map(as_value, leaves, forms))
+        return run_op_by_op(function, self.axes, compile, values, as_jax=self._as_jax)
 
     @api_boundary
     def lower(self, *args: Tree, **kwargs: Tree) -> Module:
@@ -235,23 +258,23 @@ class JittedFunction:
         check(lowered, replicated, results, Names(tree, self._statics))
         return Compiled(lowered, tree, static, forms, self._as_jax, {**self._options, **lowered.donate(donated)})
 
-    def _check_ranks(self, compiled: Compiled) -> None:
+    def _check_ranks(self, processes: int, *, is_global: bool) -> None:
         there = world.number_of_ranks()
-        if compiled.processes == there:
+        if processes == there:
             return
-        source = "its mesh has" if compiled.is_global else ", ".join(f"{n}={s}" for n, s in self.axes) + " make"
-        misfit = f"{name_of(self._function)}: {source} {compiled.processes} processes, and there are {there} ranks"
+        source = "its mesh has" if is_global else ", ".join(f"{n}={s}" for n, s in self.axes) + " make"
+        misfit = f"{name_of(self._function)}: {source} {processes} processes, and there are {there} ranks"
         if world.generation:  # ranks are lost and join
             raise UsageError(
                 f"{misfit}; make it in the `build` of spmd.elastic.Training, once for each number of ranks"
             )
-        if compiled.is_global and compiled.processes < there:
+        if is_global and processes < there:
             raise UsageError(
                 f"{misfit}: a mesh of jax.devices() is of this process's own devices; one of all ranks is made as "
                 "jax.sharding.AbstractMesh(sizes, names, axis_types)"
             )
-        or_here = "" if compiled.is_global else ", or run all of them here with spmd.jax.simulate"
-        raise UsageError(f"{misfit}; start it with `spmd launch -n {compiled.processes}`{or_here}")
+        or_here = "" if is_global else ", or run all of them here with spmd.jax.simulate"
+        raise UsageError(f"{misfit}; start it with `spmd launch -n {processes}`{or_here}")
 
 
 def function_and_statics(

@@ -107,7 +107,7 @@ def _trace(
     `is_cut`: arguments have shardings, so that it is.
     """
     if isinstance(function, jax.stages.Wrapped):  # the work of jax.jit
-        with contextlib.suppress(UnboundAxisError), _axes_told(axes, function):
+        with contextlib.suppress(UnboundAxisError), axes_told(axes, function):
             all_args, all_kwargs = insert(args, kwargs)
             traced = function.trace(*all_args, **all_kwargs)
             if is_cut or _is_global(traced):
@@ -119,9 +119,9 @@ def _trace(
         return function(*all_args, **all_kwargs)
 
     if is_cut:
-        with _axes_told(axes, function):
+        with axes_told(axes, function):
             return jax.jit(complete, keep_unused=True).trace(*args, **kwargs), True
-    with _axes_told(axes, function):
+    with axes_told(axes, function):
         traced = process_view.traced(complete, axes, args, kwargs)
     if _is_global(traced):
         return jax.jit(complete, keep_unused=True).trace(*args, **kwargs), True
@@ -159,7 +159,7 @@ def _of_a_mesh(axes: Axes, function: UserFunction) -> str:
 
 
 @contextlib.contextmanager
-def _axes_told(axes: Axes, function: UserFunction) -> Iterator[None]:
+def axes_told(axes: Axes, function: UserFunction) -> Iterator[None]:
     """Turns JAX's error of an unbound axis in `function` into one that lists the axes there are."""
     try:
         yield

@@ -263,3 +263,34 @@ def test_ranks_train_what_a_simulation_of_them_does(
     meet(MPI.COMM_WORLD)
     for left, right in zip(mine, MPI.COMM_WORLD.bcast(simulated), strict=True):
         np.testing.assert_allclose(left, right, rtol=2e-5, atol=2e-5, strict=True)  # in another order of sums
+
+
+def test_functions_run_op_by_op_in_python_where_jit_is_disabled() -> None:
+    """Python branches on this rank's values and place; collectives communicate, in branches of some ranks, too."""
+    axes = {"a": 2, "b": SIZE // 2} if SIZE % 2 == 0 else {"a": 1, "b": SIZE}
+
+    def function(x: Any) -> Any:
+        if jax.config.jax_disable_jit and lax.axis_index("a") == 0:
+            assert x.tolist() == [RANK + 1, RANK + 2]
+        summed = lax.cond(lax.axis_index("a") == 0, lambda: lax.psum(x, "b"), lambda: -x)
+        slope = jax.grad(lambda x: lax.psum((lax.all_gather(x, "b") ** 3).sum(), "a"))(x)
+        return summed, slope, lax.ppermute(x, "b", [(0, axes["b"] - 1)]), lax.pmean(x, ("a", "b"))
+
+    step = spmd.jax.jit(function, axes=axes)
+    x = np.array([RANK + 1, RANK + 2], np.float32)
+    want = step(x)
+    with jax.disable_jit():
+        close(step(x), want)
+
+
+def test_nan_on_one_rank_is_an_error_there() -> None:
+    """Under jax_debug_nans, which names the line."""
+    step = spmd.jax.jit(lambda x: (jnp.log(x), lax.psum(x, "processes")))
+    x = np.array([-1 if RANK == SIZE - 1 else 1], np.float32)
+    with jax.debug_nans(True):
+        if RANK == SIZE - 1:
+            place = r"test_jax_functions.py:\d+: invalid value \(nan\) encountered in log"
+            with pytest.raises(FloatingPointError, match=place):
+                step(x)
+        else:
+            assert step(x)[1].tolist() == [SIZE - 2]
