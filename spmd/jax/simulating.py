@@ -105,7 +105,7 @@ class Simulated:
             stacked.append(not is_same)
 
         def compile(function: UserFunction) -> UserFunction:
-            return Simulated(function, axes, Statics(function, (), ()), self._options)
+            return Simulated(function, axes, Statics(function), self._options)
 
         function = self._statics.of_leaves(self._function, static, tree)
         return run_op_by_op(function, axes, compile, values, stacked)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import inspect
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from spmd.errors import UsageError
+from spmd.jax.wrapped import parameters_of, positional_names
 from spmd.support.arrays import Tree, UserFunction
 
 
@@ -42,22 +42,43 @@ class Selected:
     of_names: str = "donate_argnames"
 
 
+class _Static:
+    """A static value as it is now: another type or hash makes it another one, also of an object that has changed."""
+
+    __slots__ = ("_hash", "value")
+
+    def __init__(self, value: Tree) -> None:
+        self.value = value
+        self._hash = hash(value)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, _Static) or type(self.value) is not type(other.value):
+            return False
+        return self._hash == other._hash and bool(self.value == other.value)
+
+
 class Statics:
     """Which arguments of a function are static, by position and by name, as jax.jit takes them.
 
-    A named parameter counts whether it is given by position or by name, by the function's signature.
+    A named parameter counts whether it is given by position or by name, by the function's signature. `bound`: static
+    arguments that the function has already, such as a method's object, by name; they are in the keys of `split`, too.
     """
 
-    def __init__(self, function: UserFunction, numbers: int | Sequence[int], names: str | Sequence[str]) -> None:
+    def __init__(
+        self,
+        function: UserFunction,
+        numbers: int | Sequence[int] = (),
+        names: str | Sequence[str] = (),
+        bound: Sequence[tuple[str, Tree]] = (),
+    ) -> None:
+        self._bound = tuple(bound)
         self._numbers = set(as_numbers(numbers, "static_argnums"))
         self._names = set(as_names(names, "static_argnames"))
-        try:
-            parameters = list(inspect.signature(function).parameters.values())
-        except (TypeError, ValueError):
-            parameters = []
-        positional = [
-            entry.name for entry in parameters if entry.kind in (entry.POSITIONAL_ONLY, entry.POSITIONAL_OR_KEYWORD)
-        ]
+        parameters = parameters_of(function)
+        positional = positional_names(parameters)
         count = len(positional)
         self._numbers = {number + count if -count <= number < 0 else number for number in self._numbers}
         has_rest = any(entry.kind is entry.VAR_POSITIONAL for entry in parameters)
@@ -72,24 +93,27 @@ class Statics:
         self._positional = positional
 
     def __bool__(self) -> bool:
-        return bool(self._numbers or self._names)
+        return bool(self._numbers or self._names or self._bound)
 
     def split(
         self, args: tuple[Tree, ...], kwargs: dict[str, Tree]
     ) -> tuple[tuple[Tree, ...], dict[str, Tree], tuple[Tree, ...]]:
         """The other arguments, and the static ones as a key: UsageError for one that cannot be hashed."""
-        positions = tuple((at, value) for at, value in enumerate(args) if at in self._numbers)
-        named = tuple(sorted((name, value) for name, value in kwargs.items() if name in self._names))
-        for which, value in (*positions, *named):
-            try:
-                hash(value)
-            except TypeError as error:
-                name = self._positional[which] if isinstance(which, int) and which < len(self._positional) else which
-                raise UsageError(
-                    f"the static argument {name!r} is of type {type(value).__name__}, which cannot be hashed"
-                ) from error
+        positions = tuple((at, self._static(at, value)) for at, value in enumerate(args) if at in self._numbers)
+        named = tuple(sorted((name, self._static(name, kwargs[name])) for name in self._names.intersection(kwargs)))
+        bound = tuple(self._static(name, value) for name, value in self._bound)
         rest = tuple(value for at, value in enumerate(args) if at not in self._numbers)
-        return rest, {name: value for name, value in kwargs.items() if name not in self._names}, (positions, named)
+        key = (positions, named, bound)
+        return rest, {name: value for name, value in kwargs.items() if name not in self._names}, key
+
+    def _static(self, which: int | str, value: Tree) -> _Static:
+        try:
+            return _Static(value)
+        except TypeError as error:
+            name = self._positional[which] if isinstance(which, int) and which < len(self._positional) else which
+            raise UsageError(
+                f"the static argument {name!r} is of type {type(value).__name__}, which cannot be hashed"
+            ) from error
 
     def _check_names(self, names: Iterable[str], what: str) -> None:
         unknown = () if self._parameters is None else sorted(set(names) - self._parameters)
@@ -141,11 +165,11 @@ class Statics:
         """The arguments of which `split` made the key and the others."""
         if not key:
             return args, kwargs
-        positions, named = key
+        positions, named, _ = key
         complete = list(args)
-        for at, value in positions:
-            complete.insert(at, value)
-        return tuple(complete), {**kwargs, **dict(named)}
+        for at, static in positions:
+            complete.insert(at, static.value)
+        return tuple(complete), {**kwargs, **{name: static.value for name, static in named}}
 
     def of_leaves(self, function: UserFunction, key: tuple[Tree, ...], tree: Tree) -> UserFunction:
         """Return `function` as one of the leaves of the other arguments, whose tree is `tree`."""

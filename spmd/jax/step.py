@@ -25,6 +25,7 @@ from spmd.jax.statics import Selected, Statics, as_names, as_numbers
 from spmd.jax.structure import OTHER_STRUCTURE
 from spmd.jax.tracebacks import api_boundary, hide_frames
 from spmd.jax.tracing import described, lower, name_of, refuse_axes
+from spmd.jax.wrapped import own_statics
 from spmd.runtime import world
 from spmd.runtime.executable import Executable
 from spmd.support.arrays import Tree, UserFunction
@@ -145,7 +146,7 @@ class JittedFunction:
         options = {**self._options, "mpmd": True}
 
         def compile(function: UserFunction) -> UserFunction:
-            return JittedFunction(function, self.axes, Statics(function, (), ()), True, options, Selected())
+            return JittedFunction(function, self.axes, Statics(function), True, options, Selected())
 
         function = self._statics.of_leaves(self._function, static, tree)
         values = list(map(as_value, leaves, forms))
@@ -285,7 +286,7 @@ def function_and_statics(
         return function.function, function.statics
     if not callable(function):
         raise UsageError(f"{taker} takes a function, got {kind_of(function)}")
-    if isinstance(function, jax.stages.Wrapped) and (of_jax := getattr(function, "_jit_info", None)) is not None:
-        numbers = (*as_numbers(numbers, "static_argnums"), *of_jax.static_argnums)
-        names = (*as_names(names, "static_argnames"), *of_jax.static_argnames)
-    return function, Statics(function, numbers, names)
+    own = own_statics(function)
+    numbers = (*as_numbers(numbers, "static_argnums"), *own.numbers)
+    names = (*as_names(names, "static_argnames"), *own.names)
+    return function, Statics(function, numbers, names, own.bound)

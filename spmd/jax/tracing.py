@@ -24,6 +24,7 @@ from spmd.jax.lowering import lower_traced
 from spmd.jax.module import drop_shardings, mesh_size, module_of, set_processes
 from spmd.jax.places import raising_line, user_line
 from spmd.jax.process_view import Axes
+from spmd.jax.wrapped import is_jitted, trace
 from spmd.support.arrays import Tree, UserFunction
 
 #: Puts static arguments among the others: (args, kwargs) to (args, kwargs).
@@ -106,10 +107,10 @@ def _trace(
 
     `is_cut`: arguments have shardings, so that it is.
     """
-    if isinstance(function, jax.stages.Wrapped):  # the work of jax.jit
+    if is_jitted(function):
         with contextlib.suppress(UnboundAxisError), axes_told(axes, function):
             all_args, all_kwargs = insert(args, kwargs)
-            traced = function.trace(*all_args, **all_kwargs)
+            traced = trace(function, all_args, all_kwargs)
             if is_cut or _is_global(traced):
                 return traced, True
 
@@ -153,7 +154,7 @@ class UnboundAxisError(UsageError):
 
 def _of_a_mesh(axes: Axes, function: UserFunction) -> str:
     """What to say of axes of a mesh, where `function` may have one: no axes were given for it, or it is jax.jit's."""
-    may_be_global = isinstance(function, jax.stages.Wrapped) or [name for name, _ in axes] == ["processes"]
+    may_be_global = is_jitted(function) or [name for name, _ in axes] == ["processes"]
     hint = ". In the global view the axes of a mesh are named inside of jax.shard_map alone: put the collective there"
     return hint if may_be_global else ""
 
