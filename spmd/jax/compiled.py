@@ -51,6 +51,7 @@ class Compiled:
         self.settings = settings.current()
         self.forms = forms
         self.out_tree = lowered.out_tree
+        self.unflatten = partial(lowered.given.unflatten, lowered.out_tree)
         self.out_forms = lowered.results
         self.kept = lowered.kept
         self.tokens = lowered.tokens
@@ -91,7 +92,7 @@ class Compiled:
     @cached_property
     def run(self) -> Callable[[Sequence[Tree]], Tree]:
         """Runs the program on this process's arrays of the leaves, and gives the tree of its results."""
-        executable, unflatten, tokens = self.executable, self.out_tree.unflatten, self.tokens
+        executable, unflatten, tokens = self.executable, self.unflatten, self.tokens
         plain = all(finish is None for finish in self._finish) and self._special_values is None
         if plain and not tokens and self.kept == tuple(range(len(self.forms))):
             return lambda arrays: unflatten(executable(*arrays))

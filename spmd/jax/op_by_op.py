@@ -19,6 +19,7 @@ from jax.core import Trace, Tracer, eval_context
 from jax.extend.core import set_current_trace
 
 from spmd.errors import UsageError
+from spmd.jax import modules
 from spmd.jax.equations import equations_within
 from spmd.jax.leaves import AbstractLeaf, form_of, from_array, to_array
 from spmd.jax.places import raising_line
@@ -59,7 +60,10 @@ def run_op_by_op(
     count = None if stacked is None else math.prod(size for _, size in axes)
     tree: Tree
     results, tree = jax.tree.flatten(given[0])
-    return tree.unflatten([_result(leaf, f"result {at}", count, as_jax) for at, leaf in enumerate(results)])
+    static = modules.static_places(tree, results)
+    return tree.unflatten(
+        [leaf if at in static else _result(leaf, f"result {at}", count, as_jax) for at, leaf in enumerate(results)]
+    )
 
 
 def as_value(leaf: Tree, form: AbstractLeaf) -> Tree:

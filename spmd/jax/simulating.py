@@ -162,7 +162,7 @@ class _Stacked(Compiled):
 
         def run(arrays: Sequence[Tree]) -> Tree:
             results = self.simulation(*before, *[arrays[index] for index in self.kept])
-            return self.out_tree.unflatten(self.finished(results[self.tokens :]))
+            return self.unflatten(self.finished(results[self.tokens :]))
 
         return run
 

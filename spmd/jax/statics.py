@@ -6,7 +6,10 @@ import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+import jax
+
 from spmd.errors import UsageError
+from spmd.jax import modules
 from spmd.jax.wrapped import parameters_of, positional_names
 from spmd.support.arrays import Tree, UserFunction
 
@@ -103,8 +106,18 @@ class Statics:
         named = tuple(sorted((name, self._static(name, kwargs[name])) for name in self._names.intersection(kwargs)))
         bound = tuple(self._static(name, value) for name, value in self._bound)
         rest = tuple(value for at, value in enumerate(args) if at not in self._numbers)
-        key = (positions, named, bound)
-        return rest, {name: value for name, value in kwargs.items() if name not in self._names}, key
+        others = {name: value for name, value in kwargs.items() if name not in self._names}
+        leaves, tree = jax.tree.flatten((rest, others))
+        places = modules.static_places(tree, leaves)
+        if not places:
+            return rest, others, (positions, named, bound, None)
+        within = tuple((place, self._static(f"leaf {place}", leaves[place])) for place in places)
+        return *modules.without(tree, leaves, places), (positions, named, bound, (tree, within))
+
+    def has_modules(self, args: tuple[Tree, ...], kwargs: Mapping[str, Tree]) -> bool:
+        """Return whether there are static leaves in the arguments, so that `split` must be called for them."""
+        leaves, tree = jax.tree.flatten((args, kwargs))
+        return bool(modules.static_places(tree, leaves))
 
     def _static(self, which: int | str, value: Tree) -> _Static:
         try:
@@ -165,7 +178,11 @@ class Statics:
         """The arguments of which `split` made the key and the others."""
         if not key:
             return args, kwargs
-        positions, named, _ = key
+        positions, named, _, within = key
+        if within is not None:
+            tree, static = within
+            values = [(place, each.value) for place, each in static]
+            args, kwargs = modules.restored(tree, jax.tree.leaves((args, kwargs)), values)
         complete = list(args)
         for at, static in positions:
             complete.insert(at, static.value)

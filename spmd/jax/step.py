@@ -122,6 +122,9 @@ class JittedFunction:
 
     def _anew(self, args: tuple[Tree, ...], kwargs: dict[str, Tree], static: tuple[Tree, ...]) -> Tree:
         """A call whose arguments differ in type or structure from those of the last one."""
+        if not self._has_statics and self._statics.has_modules(args, kwargs):
+            self._has_statics = True
+            return self._call(args, kwargs)
         leaves, tree = _flatten((args, kwargs))
         if settings.is_jit_disabled():
             return self._op_by_op(leaves, tree, static)
@@ -231,6 +234,7 @@ class JittedFunction:
         return (("processes", world.number_of_ranks()),) if self._axes is None else self._axes
 
     def _for(self, args: tuple[Tree, ...], kwargs: dict[str, Tree]) -> Compiled:
+        self._has_statics = self._has_statics or self._statics.has_modules(args, kwargs)
         static: tuple[Tree, ...] = ()
         if self._has_statics:
             args, kwargs, static = self._statics.split(args, kwargs)

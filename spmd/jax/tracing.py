@@ -22,6 +22,7 @@ from spmd.jax.equations import equations
 from spmd.jax.leaves import AbstractLeaf
 from spmd.jax.lowering import lower_traced
 from spmd.jax.module import drop_shardings, mesh_size, module_of, set_processes
+from spmd.jax.modules import Results
 from spmd.jax.places import raising_line, user_line
 from spmd.jax.process_view import Axes
 from spmd.jax.wrapped import is_jitted, trace
@@ -38,7 +39,7 @@ class Lowered:
     """A function, lowered. `is_global`: it is written for whole arrays, and the module has shardings.
 
     `kept`: the leaves of the arguments that the module takes. `tokens`: how many tokens come before them, and before
-    the results; they keep callbacks in order.
+    the results; they keep callbacks in order. `given`: what the function gives beside arrays.
     """
 
     module: Module
@@ -46,6 +47,7 @@ class Lowered:
     is_global: bool
     results: tuple[AbstractLeaf, ...]
     out_tree: Tree
+    given: Results
     kept: tuple[int, ...]
     tokens: int
 
@@ -69,7 +71,8 @@ def lower(
     """
     args, kwargs = jax.tree.unflatten(tree, [form.struct for form in forms])
     is_cut = processes is not None or any(form.sharding is not None for form in forms)
-    traced, is_global = _trace(function, axes, insert, args, kwargs, is_cut)
+    given = Results()
+    traced, is_global = _trace(function, axes, insert, args, kwargs, is_cut, given)
     lowered = lower_traced(traced)
     module = module_of(lowered, name_of(function))
     if not is_global:
@@ -81,7 +84,7 @@ def lower(
     results, out_tree = jax.tree.flatten(traced.out_info)
     shown = tuple(AbstractLeaf(tuple(out.shape), out.dtype, bool(out.weak_type)) for out in results)
     tokens = sum("jax.token" in entry for entry in module.function("main").argument_attributes)
-    return Lowered(module, processes, is_global, shown, out_tree, tuple(sorted(kept)), tokens)
+    return Lowered(module, processes, is_global, shown, out_tree, given, tuple(sorted(kept)), tokens)
 
 
 def refuse_axes(function: UserFunction, axes: Axes | None, is_global: bool, taker: str) -> None:
@@ -101,7 +104,7 @@ def described(maker: str, function: UserFunction, axes: Axes | None) -> str:
 
 
 def _trace(
-    function: UserFunction, axes: Axes, insert: Insert, args: Tree, kwargs: Tree, is_cut: bool
+    function: UserFunction, axes: Axes, insert: Insert, args: Tree, kwargs: Tree, is_cut: bool, given: Results
 ) -> tuple[Tree, bool]:
     """What JAX traced, and whether it is the global view, which is lowered as JAX itself does.
 
@@ -117,7 +120,7 @@ def _trace(
     @functools.wraps(function)
     def complete(*args: Tree, **kwargs: Tree) -> Tree:
         all_args, all_kwargs = insert(args, kwargs)
-        return function(*all_args, **all_kwargs)
+        return given.arrays(function(*all_args, **all_kwargs))
 
     if is_cut:
         with axes_told(axes, function):
