@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import jax
 import numpy as np
+from jax.ref import Ref
 
 from collectives.grid import ProcessGrid
 from partitioner import ShardedType, shard_array, unshard_array
@@ -55,6 +56,8 @@ class Compiled:
         self.out_forms = lowered.results
         self.kept = lowered.kept
         self.tokens = lowered.tokens
+        self.outside = lowered.outside
+        self.updates = lowered.updates
         self._options = options
         is_searched = self.settings.nans or self.settings.infs
         self._special_values = SpecialValues(self.settings, options.get("watch")) if is_searched else None
@@ -92,24 +95,50 @@ class Compiled:
     @cached_property
     def run(self) -> Callable[[Sequence[Tree]], Tree]:
         """Runs the program on this process's arrays of the leaves, and gives the tree of its results."""
-        executable, unflatten, tokens = self.executable, self.unflatten, self.tokens
+        execute, unflatten, tokens = self.execute, self.unflatten, self.tokens
         plain = all(finish is None for finish in self._finish) and self._special_values is None
         if plain and not tokens and self.kept == tuple(range(len(self.forms))):
-            return lambda arrays: unflatten(executable(*arrays))
+            return lambda arrays: unflatten(execute(*arrays))
         kept, before = self.kept, (None,) * tokens
 
         def run(arrays: Sequence[Tree]) -> Tree:
-            results = executable(*before, *[arrays[index] for index in kept])
+            results = execute(*before, *[arrays[index] for index in kept])
             return unflatten(self.finished(results[tokens:]))
 
         return run
 
+    @property
+    def execute(self) -> Callable[..., Sequence[Array]]:
+        """What runs the program on its arrays."""
+        return self.executable
+
+    def call(self, leaves: Sequence[Tree], arrays: Sequence[Array]) -> Tree:
+        """Run the program on the arrays of `leaves`; refs among these and from outside have their new values then."""
+        if not self.updates:
+            return self.run(arrays)
+        refs = [leaf for leaf in leaves if isinstance(leaf, Ref)] + list(self.outside)
+        if len(set(map(id, refs))) < len(refs):
+            raise UsageError("a jax.Ref is given twice, or is closed over, too: a function takes each once")
+        forms = self.updates[len(refs) - len(self.outside) :]
+        values = [*arrays, *map(to_array, self.outside, forms)]
+        results = self.execute(*(None,) * self.tokens, *[values[index] for index in self.kept])[self.tokens :]
+        count = len(self.out_forms)
+        self._look_through(results)
+        given = self.unflatten(self.finished(results[:count]))
+        for ref, update, form in zip(refs, results[count:], self.updates, strict=True):
+            ref[...] = from_array(np.array(update), form, as_jax=True)
+        return given
+
     def finished(self, results: Sequence[Array]) -> list[Tree]:
         """Leaves of the results from their arrays; FloatingPointError for what JAX's settings do not allow in them."""
-        if self._special_values is not None:
-            self._special_values.check(results, (self.module.symbol or "the function").removeprefix("jit_"))
+        self._look_through(results)
         pairs = zip(self._finish, results, strict=True)
         return [result if finish is None else finish(result) for finish, result in pairs]
+
+    def _look_through(self, results: Sequence[Array]) -> None:
+        """FloatingPointError for what JAX's settings do not allow in results."""
+        if self._special_values is not None:
+            self._special_values.check(results, (self.module.symbol or "the function").removeprefix("jit_"))
 
     # --- arguments ---
 

@@ -50,6 +50,8 @@ def export(
     refuse_axes(plain, None if axes is None else pairs, lowered.is_global, "spmd.jax.export")
     if axes is None and not lowered.is_global:
         raise UsageError('spmd.jax.export needs the axes of the view of one process, such as axes={"data": 4}')
+    if lowered.outside:
+        raise UsageError("the function closes over a jax.Ref, which cannot be exported: give it as an argument")
     check_no_callbacks(lowered.module)
     name_arguments(lowered.module, [names[index] for index in lowered.kept])
     if path is not None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.ref import Ref
 from jax.sharding import NamedSharding
 
 from spmd.errors import UsageError
@@ -19,13 +20,15 @@ from spmd.support.arrays import Array, Tree
 class AbstractLeaf:
     """What JAX compiles a function for: shape, dtype (one of JAX's own for typed keys), and whether it is weak.
 
-    `sharding`: how the array is said to lie over a mesh, which JAX then traces it with.
+    `sharding`: how the array is said to lie over a mesh, which JAX then traces it with. `is_ref`: it is the value of a
+    jax.Ref, which has another one afterwards.
     """
 
     shape: tuple[int, ...]
     dtype: Any
     weak: bool = False
     sharding: NamedSharding | None = None
+    is_ref: bool = False
 
     @property
     def is_key(self) -> bool:
@@ -67,6 +70,8 @@ def form_of(leaf: Tree, names: Sequence[str], index: int) -> AbstractLeaf:
     if isinstance(leaf, jax.ShapeDtypeStruct):
         sharding = leaf.sharding if isinstance(leaf.sharding, NamedSharding) else None
         return AbstractLeaf(tuple(leaf.shape), leaf.dtype, bool(leaf.weak_type), sharding)
+    if isinstance(leaf, Ref):
+        return replace(form_of(leaf[...], names, index), sharding=None, is_ref=True)
     if isinstance(leaf, ProcessLocalArray):
         return replace(form_of(leaf.block, names, index), shape=leaf.shape, sharding=leaf.sharding)
     if isinstance(leaf, str | bytes):
@@ -126,7 +131,9 @@ _canonical = {
 
 
 def to_array(leaf: Tree, form: AbstractLeaf) -> Array:
-    """The elements of `leaf`, which has `form`; without a copy where they are in memory so."""
+    """The elements of `leaf`, which has `form`; without a copy where they are in memory so, but of a ref."""
+    if isinstance(leaf, Ref):
+        return np.array(to_array(leaf[...], form))
     if form.is_key:
         return np.asarray(jax.random.key_data(leaf))
     if isinstance(leaf, ProcessLocalArray):

@@ -25,6 +25,7 @@ from spmd.jax.leaves import AbstractLeaf, form_of, from_array, to_array
 from spmd.jax.places import raising_line
 from spmd.jax.process_view import Axes
 from spmd.jax.tracing import axes_told
+from spmd.jax.wrapped import has_shardings
 from spmd.support.arrays import Array, Tree, UserFunction
 
 #: Makes of a function what runs it on all processes, compiled: on this one's arrays, or on stacked ones.
@@ -67,7 +68,9 @@ def run_op_by_op(
 
 
 def as_value(leaf: Tree, form: AbstractLeaf) -> Tree:
-    """Return an argument of `form` as an array of JAX."""
+    """Return an argument of `form` as an array of JAX; a ref is taken as it is."""
+    if form.is_ref:
+        return leaf
     with jax.debug_nans(False), jax.debug_infs(False):  # which JAX finds in arguments, too
         return jax.numpy.asarray(leaf) if form.weak else from_array(to_array(leaf, form), form, as_jax=True)
 
@@ -82,9 +85,7 @@ def refuse_global_view(what: str) -> NoReturn:
 
 def refuse_shardings(function: UserFunction) -> None:
     """Raise UsageError for what jax.jit made of a function with shardings."""
-    of_jax = getattr(function, "_jit_info", None)
-    leaves = (*getattr(of_jax, "in_shardings_leaves", ()), *getattr(of_jax, "out_shardings_leaves", ()))
-    if any(isinstance(leaf, jax.sharding.Sharding) for leaf in leaves):
+    if has_shardings(function):
         refuse_global_view("a function with in_shardings or out_shardings")
 
 

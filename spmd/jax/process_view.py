@@ -14,9 +14,11 @@ from typing import Any
 import jax
 from jax.extend.core import ClosedJaxpr, Primitive
 from jax.interpreters import mlir
+from jax.ref import Ref
 from jax.sharding import AbstractMesh, AxisType
 
 from spmd.errors import UsageError
+from spmd.jax.refs import closed_over, with_closed_over, without_refs
 from spmd.support.arrays import Tree, UserFunction
 
 Axes = tuple[tuple[str, int], ...]
@@ -25,21 +27,45 @@ _process: Any = Primitive("process")
 _process.multiple_results = True
 
 
-def traced(function: UserFunction, axes: Axes, args: tuple[Tree, ...], kwargs: Mapping[str, Tree]) -> Tree:
-    """What JAX traced (`jax.stages.Traced`) of `function` as a process of a mesh of `axes`, major first."""
+def traced(
+    function: UserFunction, axes: Axes, args: tuple[Tree, ...], kwargs: Mapping[str, Tree]
+) -> tuple[Tree, tuple[Ref, ...]]:
+    """What JAX traced (`jax.stages.Traced`) of `function` as a process of a mesh of `axes`, major first.
+
+    And the refs that it takes from outside. Where there are any, their values are further arguments, the last ones,
+    and what was traced gives the results and a list of the values that they have then.
+    """
+    outside: tuple[Ref, ...] = ()
 
     @functools.wraps(function)
     def process(*args: Tree, **kwargs: Tree) -> Tree:
+        nonlocal outside
         jaxpr, shapes = jax.make_jaxpr(function, axis_env=axes, return_shape=True)(*args, **kwargs)
+        outside = closed_over(jaxpr)
+        if outside:
+            return None
         if any(isinstance(constant, jax.core.Tracer) for constant in jaxpr.consts):
             raise UsageError(
                 f"{getattr(function, '__name__', 'the function')} takes from outside a value that JAX traced in "
                 "another call: give it as an argument, and return it from where it is computed"
             )
-        results = _process.bind(*jax.tree.leaves((args, kwargs)), jaxpr=jaxpr, axes=axes)
+        results = _process.bind(*jax.tree.leaves((args, kwargs)), jaxpr=without_refs(jaxpr, axes), axes=axes)
         return jax.tree.unflatten(jax.tree.structure(shapes), results)
 
-    return jax.jit(process, keep_unused=True).trace(*args, **kwargs)
+    @functools.wraps(function)
+    def process_of_refs(args: tuple[Tree, ...], kwargs: Mapping[str, Tree], values: list[Tree]) -> Tree:
+        jaxpr, shapes = jax.make_jaxpr(function, axis_env=axes, return_shape=True)(*args, **kwargs)
+        complete = without_refs(with_closed_over(jaxpr, axes, args, kwargs, values), axes)
+        results = _process.bind(*jax.tree.leaves((args, kwargs, values)), jaxpr=complete, axes=axes)
+        given = results[: len(results) - len(values)]
+        return jax.tree.unflatten(jax.tree.structure(shapes), given), results[len(given) :]
+
+    alone = jax.jit(process, keep_unused=True).trace(*args, **kwargs)
+    if not outside:
+        return alone, ()
+    values = [jax.typeof(ref[...]) for ref in outside]
+    structs = [jax.ShapeDtypeStruct(value.shape, value.dtype) for value in values]  # type: ignore[no-untyped-call]
+    return jax.jit(process_of_refs, keep_unused=True).trace(args, kwargs, structs), outside
 
 
 def _types(*_: object, jaxpr: ClosedJaxpr, axes: Axes) -> tuple[Any, Any]:

@@ -86,7 +86,7 @@ class Simulated:
             return self._op_by_op(leaves, tree, static, forms, names)
         own = list(forms) if self.axes is None else _of_a_process(leaves, forms, names, self.axes)
         program = self._programs.of(tuple(own), tree, static, self.axes or (), names)
-        return program.run(program.arrays(leaves, forms, names))
+        return program.call(leaves, program.arrays(leaves, forms, names))
 
     def _op_by_op(
         self, leaves: Sequence[Tree], tree: Tree, static: tuple[Tree, ...], forms: Forms, names: Sequence[str]
@@ -129,6 +129,11 @@ class Simulated:
         refuse_axes(self._function, self.axes, lowered.is_global, "spmd.jax.simulate")
         if not lowered.is_global and self.axes is None:
             raise UsageError('spmd.jax.simulate needs the axes of the view of one process, such as axes={"data": 4}')
+        if lowered.outside:
+            raise UsageError(
+                "spmd.jax.simulate runs all processes, and the function closes over a jax.Ref that they would share: "
+                "give one with a leading axis of them as an argument"
+            )
         return _Stacked(lowered, tree, static, forms, False, self._options)
 
 
@@ -144,6 +149,8 @@ def _of_a_process(
             continue
         if not form.shape or form.shape[0] not in (1, size):
             raise UsageError(f"{names[index]} is {form}: it needs a leading axis of all {size} processes, or of size 1")
+        if form.is_ref and form.shape[0] != size:
+            raise UsageError(f"{names[index]} is a jax.Ref of {form}: it needs a leading axis of all {size} processes")
         own.append(replace(form, shape=form.shape[1:]))
     return own
 
@@ -156,15 +163,9 @@ class _Stacked(Compiled):
         """The compiled stacked program, made on first use."""
         return simulate_module(self.module, self.grid, **self.running_options)
 
-    @functools.cached_property
-    def run(self) -> Callable[[Sequence[Tree]], Tree]:
-        before = (None,) * self.tokens
-
-        def run(arrays: Sequence[Tree]) -> Tree:
-            results = self.simulation(*before, *[arrays[index] for index in self.kept])
-            return self.unflatten(self.finished(results[self.tokens :]))
-
-        return run
+    @property
+    def execute(self) -> Callable[..., Sequence[Array]]:
+        return self.simulation
 
     @property
     def shardings_of_program(self) -> tuple[Sequence[Tree] | None, Sequence[Tree] | None]:

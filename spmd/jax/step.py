@@ -131,6 +131,8 @@ class JittedFunction:
         compiled, forms, names = self._compiled(leaves, tree, static)
         self._check_ranks(compiled.processes, is_global=compiled.is_global)
         arrays = compiled.arrays(leaves, forms, names)
+        if compiled.updates:
+            return compiled.call(leaves, arrays)
         self._last, self._last_generation = compiled, world.generation
         self._last_types = list(map(type, leaves))
         self._last_others = [index for index, kind in enumerate(self._last_types) if kind is not np.ndarray]
@@ -260,7 +262,8 @@ class JittedFunction:
         donated = self._statics.leaves_of(self._donated, tree)
         results = {*result_leaves(self._declared.results, lowered.out_tree)}
         results |= carried(lowered, forms, {*replicated} & {*donated})
-        check(lowered, replicated, results, Names(tree, self._statics))
+        names = [*Names(tree, self._statics), *["a jax.Ref"] * len(lowered.outside)]
+        check(lowered, replicated, results, names)
         return Compiled(lowered, tree, static, forms, self._as_jax, {**self._options, **lowered.donate(donated)})
 
     def _check_ranks(self, processes: int, *, is_global: bool) -> None:

@@ -10,9 +10,10 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from traceback import walk_tb
-from typing import Any
+from typing import Any, NoReturn
 
 import jax
+from jax.ref import Ref
 
 from spmd.compiler.pipeline.options import CompileOptions
 from spmd.errors import UsageError
@@ -25,7 +26,8 @@ from spmd.jax.module import drop_shardings, mesh_size, module_of, set_processes
 from spmd.jax.modules import Results
 from spmd.jax.places import raising_line, user_line
 from spmd.jax.process_view import Axes
-from spmd.jax.wrapped import is_jitted, trace
+from spmd.jax.refs import closed_over, of_values
+from spmd.jax.wrapped import has_shardings, is_jitted, trace
 from spmd.support.arrays import Tree, UserFunction
 
 #: Puts static arguments among the others: (args, kwargs) to (args, kwargs).
@@ -40,6 +42,8 @@ class Lowered:
 
     `kept`: the leaves of the arguments that the module takes. `tokens`: how many tokens come before them, and before
     the results; they keep callbacks in order. `given`: what the function gives beside arrays.
+    `outside`: refs that the function closes over, whose values follow the arguments. `updates`: what follows the
+    results, the values that the refs among the arguments and `outside` have then.
     """
 
     module: Module
@@ -50,6 +54,8 @@ class Lowered:
     given: Results
     kept: tuple[int, ...]
     tokens: int
+    outside: tuple[Ref, ...] = ()
+    updates: tuple[AbstractLeaf, ...] = ()
 
     def donate(self, leaves: Sequence[int]) -> CompileOptions:
         """The option by which the module's arguments of `leaves` are donated; none where there are none."""
@@ -72,7 +78,12 @@ def lower(
     args, kwargs = jax.tree.unflatten(tree, [form.struct for form in forms])
     is_cut = processes is not None or any(form.sharding is not None for form in forms)
     given = Results()
-    traced, is_global = _trace(function, axes, insert, args, kwargs, is_cut, given)
+    refs = [place for place, form in enumerate(forms) if form.is_ref]
+    if refs and has_shardings(function):
+        _refuse_refs(function)
+    traced, is_global, outside = _trace(function, axes, insert, args, kwargs, is_cut, given, refs)
+    if is_global and (refs or closed_over(traced.jaxpr)):
+        _refuse_refs(function)
     lowered = lower_traced(traced)
     module = module_of(lowered, name_of(function))
     if not is_global:
@@ -80,11 +91,24 @@ def lower(
     if processes is None:
         processes = mesh_size(module) if is_global else math.prod(size for _, size in axes)
     set_processes(module, processes)
-    kept = lowered._lowering.compile_args.get("kept_var_idx", range(len(forms)))
-    results, out_tree = jax.tree.flatten(traced.out_info)
-    shown = tuple(AbstractLeaf(tuple(out.shape), out.dtype, bool(out.weak_type)) for out in results)
+    kept = lowered._lowering.compile_args.get("kept_var_idx", range(len(forms) + len(outside)))
+    out = traced.out_info
+    updates: list[Tree] = []
+    for is_there in (bool(outside), bool(refs)):
+        if is_there:
+            out, values = out
+            updates = [*values, *updates]
+    results, out_tree = jax.tree.flatten(out)
+    shown, updated = (
+        tuple(AbstractLeaf(tuple(leaf.shape), leaf.dtype, bool(leaf.weak_type)) for leaf in leaves)
+        for leaves in (results, updates)
+    )
     tokens = sum("jax.token" in entry for entry in module.function("main").argument_attributes)
-    return Lowered(module, processes, is_global, shown, out_tree, given, tuple(sorted(kept)), tokens)
+    return Lowered(module, processes, is_global, shown, out_tree, given, tuple(sorted(kept)), tokens, outside, updated)
+
+
+def _refuse_refs(function: UserFunction) -> NoReturn:
+    raise UsageError(f"{name_of(function)} is of the global view, which takes no jax.Ref: give it arrays")
 
 
 def refuse_axes(function: UserFunction, axes: Axes | None, is_global: bool, taker: str) -> None:
@@ -104,33 +128,41 @@ def described(maker: str, function: UserFunction, axes: Axes | None) -> str:
 
 
 def _trace(
-    function: UserFunction, axes: Axes, insert: Insert, args: Tree, kwargs: Tree, is_cut: bool, given: Results
-) -> tuple[Tree, bool]:
-    """What JAX traced, and whether it is the global view, which is lowered as JAX itself does.
+    function: UserFunction,
+    axes: Axes,
+    insert: Insert,
+    args: Tree,
+    kwargs: Tree,
+    is_cut: bool,
+    given: Results,
+    refs: Sequence[int],
+) -> tuple[Tree, bool, tuple[Ref, ...]]:
+    """What JAX traced, whether it is the global view, which is lowered as JAX itself does, and refs from outside.
 
-    `is_cut`: arguments have shardings, so that it is.
+    `is_cut`: arguments have shardings, so that it is. `refs`: leaves of the arguments that the function takes as refs.
     """
-    if is_jitted(function):
+    if is_jitted(function) and not refs:
         with contextlib.suppress(UnboundAxisError), axes_told(axes, function):
             all_args, all_kwargs = insert(args, kwargs)
             traced = trace(function, all_args, all_kwargs)
             if is_cut or _is_global(traced):
-                return traced, True
+                return traced, True, ()
 
     @functools.wraps(function)
     def complete(*args: Tree, **kwargs: Tree) -> Tree:
         all_args, all_kwargs = insert(args, kwargs)
         return given.arrays(function(*all_args, **all_kwargs))
 
+    called: UserFunction = of_values(complete, refs) if refs else complete
     if is_cut:
         with axes_told(axes, function):
-            return jax.jit(complete, keep_unused=True).trace(*args, **kwargs), True
+            return jax.jit(called, keep_unused=True).trace(*args, **kwargs), True, ()
     with axes_told(axes, function):
-        traced = process_view.traced(complete, axes, args, kwargs)
+        traced, outside = process_view.traced(called, axes, args, kwargs)
     if _is_global(traced):
-        return jax.jit(complete, keep_unused=True).trace(*args, **kwargs), True
+        return jax.jit(called, keep_unused=True).trace(*args, **kwargs), True, ()
     _check_permutations(traced, dict(axes))
-    return traced, False
+    return traced, False, outside
 
 
 def _check_permutations(traced: Any, sizes: Mapping[str, int]) -> None:

@@ -60,6 +60,13 @@ def is_jitted(function: UserFunction) -> bool:
     return isinstance(plain, jax.stages.Wrapped) and hasattr(plain, "_jit_info")
 
 
+def has_shardings(function: UserFunction) -> bool:
+    """Return whether jax.jit was given shardings for `function`."""
+    of_jax = getattr(function, "_jit_info", None)
+    leaves = (*getattr(of_jax, "in_shardings_leaves", ()), *getattr(of_jax, "out_shardings_leaves", ()))
+    return any(isinstance(leaf, jax.sharding.Sharding) for leaf in leaves)
+
+
 def trace(function: UserFunction, args: Sequence[Tree], kwargs: Mapping[str, Tree]) -> Tree:
     """Return the `jax.stages.Traced` of a function that jax.jit has made."""
     if inspect.ismethod(function):

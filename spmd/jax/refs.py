@@ -1,0 +1,75 @@
+"""Mutable arrays, jax.Ref: a program takes the values that they have, and gives those that they have when it ends."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+
+import jax
+from jax.extend.core import ClosedJaxpr
+from jax.ref import AbstractRef, Ref
+
+from spmd.jax.equations import equations
+from spmd.support.arrays import Tree, UserFunction
+
+
+def of_values(function: UserFunction, places: Sequence[int]) -> UserFunction:
+    """Return `function` for values in place of refs, the leaves `places` of (args, kwargs).
+
+    It gives the results, and a list of the values that the refs have then.
+    """
+
+    @functools.wraps(function)
+    def complete(*args: Tree, **kwargs: Tree) -> tuple[Tree, list[Tree]]:
+        tree: Tree
+        leaves, tree = jax.tree.flatten((args, kwargs))
+        given = [jax.new_ref(leaves[place]) for place in places]
+        for place, ref in zip(places, given, strict=True):
+            leaves[place] = ref
+        all_args, all_kwargs = tree.unflatten(leaves)
+        results = function(*all_args, **all_kwargs)
+        return results, [ref[...] for ref in given]
+
+    return complete
+
+
+def closed_over(jaxpr: ClosedJaxpr) -> tuple[Ref, ...]:
+    """Return the refs that a traced function takes from outside."""
+    return tuple(constant for constant in jaxpr.consts if isinstance(constant, Ref))
+
+
+def with_closed_over(
+    jaxpr: ClosedJaxpr,
+    axes: Sequence[tuple[str, int]],
+    args: tuple[Tree, ...],
+    kwargs: Mapping[str, Tree],
+    values: Sequence[Tree],
+) -> ClosedJaxpr:
+    """Return what was traced with `values`, those of the refs from outside, as further arguments and results."""
+
+    def complete(leaves: Sequence[Tree], values: Sequence[Tree]) -> tuple[list[Tree], list[Tree]]:
+        given = [jax.new_ref(value) for value in values]
+        rest = iter(given)
+        constants = [next(rest) if isinstance(constant, Ref) else constant for constant in jaxpr.consts]
+        results = jax.core.eval_jaxpr(jaxpr.jaxpr, constants, *leaves)
+        return results, [ref[...] for ref in given]
+
+    return jax.make_jaxpr(complete, axis_env=axes)(jax.tree.leaves((args, kwargs)), values)
+
+
+def without_refs(jaxpr: ClosedJaxpr, axes: Sequence[tuple[str, int]]) -> ClosedJaxpr:
+    """Return what was traced with values passed on in place of the refs that are made within."""
+    made = (var.aval for equation in equations(jaxpr.jaxpr) for var in equation.outvars)
+    if not any(isinstance(aval, AbstractRef) for aval in made):
+        return jaxpr
+    # Imported late: nothing public does this, and functions without refs do not depend on it.
+    from jax._src.state.discharge import discharge_state
+
+    given: list[ClosedJaxpr] = []
+
+    def within() -> tuple[()]:
+        given.append(discharge_state(jaxpr))
+        return ()
+
+    jax.make_jaxpr(within, axis_env=axes)()
+    return given[0]
