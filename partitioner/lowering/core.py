@@ -142,7 +142,8 @@ class Lowering:
         return value in self._forced
 
     def _entries(self, value: Value) -> list[Local]:
-        entries = self._locals.get(value)
+        # While a postponed op is written where it stands, what was made further in is not there.
+        entries = [entry for entry in self._locals.get(value, ()) if entry.depth < len(self._scopes)]
         if entries:
             return entries
         op, depth = self._deferred.pop(value)

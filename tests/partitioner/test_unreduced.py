@@ -182,3 +182,25 @@ func.func @main(%a: tensor<1x4xi32> {sdy.sharding = #sdy.sharding<@mesh, [{"x"},
     largest, above = run_parts(text, [a, b], 5)
     assert largest.tolist() == [1, 5, 2, 7]
     assert above.tolist() == [False, True, False, True]
+
+
+def test_a_postponed_op_does_not_read_what_a_branch_has_made() -> None:
+    """Of two slices before a branch, which it alone reads, the second is written where it stands."""
+    text = f"""sdy.mesh @mesh = <["x"=2]>
+func.func @main(%arg0: tensor<4xf32> {{sdy.sharding = #sdy.sharding<@mesh, [{{"x"}}]>}}, %i: tensor<i32>)
+    -> tensor<2xf32> {{
+  %r = {SHARE}
+  %q = stablehlo.slice %r [1:2] : (tensor<2xf32>) -> tensor<1xf32>
+  %b = "stablehlo.case"(%i) ({{
+    stablehlo.return %r : tensor<2xf32>
+  }}, {{
+    %h = stablehlo.slice %r [0:1] : (tensor<2xf32>) -> tensor<1xf32>
+    %c = stablehlo.concatenate %h, %q, dim = 0 : (tensor<1xf32>, tensor<1xf32>) -> tensor<2xf32>
+    stablehlo.return %c : tensor<2xf32>
+  }}) : (tensor<i32>) -> tensor<2xf32>
+  return %b : tensor<2xf32>
+}}"""
+    x = np.array([1, 2, 10, 20], np.float32)
+    for taken in (0, 1):
+        (result,) = run_parts(text, [x, np.int32(taken)], 2)
+        np.testing.assert_array_equal(result, 2 * (x[:2] + x[2:]))
