@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -294,3 +295,32 @@ def test_nan_on_one_rank_is_an_error_there() -> None:
                 step(x)
         else:
             assert step(x)[1].tolist() == [SIZE - 2]
+
+
+def test_each_rank_has_its_own_ref() -> None:
+    """Given as an argument, or taken from outside; what is written is communicated before."""
+    calls, ref = jax.new_ref(jnp.zeros(())), jax.new_ref(jnp.full(2, RANK, jnp.float32))
+
+    def function(ref: Any, x: Any) -> Any:
+        calls[...] += 1
+
+        def body(total: Any, each: Any) -> Any:
+            ref[...] += lax.psum(each, "processes")
+            return total + ref[0], None
+
+        return lax.scan(body, 0.0, x)[0]
+
+    step = spmd.jax.jit(function)
+    for call in range(1, 3):
+        step(ref, np.ones(3, np.float32))
+        assert calls[...] == call and ref[...].tolist() == [RANK + 3 * call * SIZE] * 2
+
+
+def test_a_static_object_gives_the_same_program_on_all_ranks() -> None:
+    class Model:
+        @functools.partial(jax.jit, static_argnames=("self", "scale"))
+        def summed(self, x: Any, scale: int) -> Any:
+            return lax.psum(x, "processes") * scale
+
+    x = np.full(2, RANK + 1, np.float32)
+    assert spmd.jax.jit(Model().summed)(x, scale=2).tolist() == [SIZE * (SIZE + 1)] * 2
