@@ -25,6 +25,15 @@ FUNC = define(
     traits=[Trait.ISOLATED],
 )
 
+_VISIBILITIES = ("public", "private", "nested")
+
+
+@FUNC.constraint("", "sym_visibility is public, private or nested")
+def _(op: Op) -> str | None:
+    visibility = op["sym_visibility"]
+    return None if visibility is None or visibility in _VISIBILITIES else repr(visibility)
+
+
 RETURN = define(
     "func.return",
     operands=[operand("operands", type_sets.ANY_TYPE, variadic=True)],

@@ -11,12 +11,14 @@ import pytest
 
 import spmd
 from spmd.artifacts.bytecode import write_bytecode
+from spmd.artifacts.encodings.builtin import Bounds, tensor_of
 from spmd.artifacts.formats import read_binary
 from spmd.artifacts.sections import read_container
 from spmd.artifacts.stream import ByteReader
 from spmd.artifacts.tables import Tables
 from spmd.ir.attributes import ArrayAttr
 from spmd.syntax.attribute_printer import format_attribute
+from spmd.types import F32
 from tests.artifacts.programs import PROGRAMS, QUANTIZED, UNKNOWN
 from tests.artifacts.test_torch_saved import BIAS, META, MODULE, WEIGHT
 
@@ -129,3 +131,14 @@ def test_attributes_that_double_forty_times_are_refused() -> None:
         data[start + 2] = data[start + 3] = number
     with pytest.raises(spmd.ParseError, match=r"byte \d+ \(section of attributes and types\): an attribute is of more"):
         spmd.parse(bytes(data))
+
+
+def test_what_no_text_could_say_is_refused() -> None:
+    """A visibility that is none, and a negative bound: their text would not be read back."""
+    text = "func.func private @f() { return }\nfunc.func @main() { func.call @f() : () -> () return }"
+    data = spmd.serialize(spmd.parse(text))
+    assert data.count(b"private") == 1
+    with pytest.raises(spmd.SpmdError, match="sym_visibility is public, private or nested, got 'pbivate'"):
+        spmd.parse(data.replace(b"private", b"pbivate"))
+    with pytest.raises(ValueError, match="bounds are not negative"):
+        tensor_of((None,), F32, Bounds((-5,)))

@@ -145,6 +145,8 @@ def tensor_of(shape: tuple[int | None, ...], element: t.Type, encoding: attrs.At
     if any(size is not None and size < 0 for size in shape):
         raise ValueError(f"sizes are not negative, got {shape}")
     bounds, other = (None, None) if encoding is None else _bounds(encoding)
+    if any(bound is not None and bound < 0 for bound in bounds or ()):
+        raise ValueError(f"bounds are not negative, got {bounds}")
     return t.TensorType(shape, element, bounds, other)
 
 
