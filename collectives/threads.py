@@ -25,7 +25,7 @@ from collectives.scheduler import Scheduler, Stopped
 from collectives.shapes import Shape
 from collectives.stacked import Stacks
 from collectives.states import mismatch_text
-from collectives.threads_watch import stop, watch
+from collectives.threads_watch import end, stop, watch
 
 T = TypeVar("T")
 S = TypeVar("S")
@@ -261,11 +261,15 @@ def run(
         scheduler.start()
         watch(scheduler, threads, timeout, abort)
     except BaseException as error:
-        scheduler.fail(error)
-        for rank, thread in enumerate(threads):
-            if thread.ident is None:  # an interrupt that comes between two starts
-                scheduler.finish(rank)
-        stop(scheduler, threads)
+        try:
+            scheduler.fail(error)
+            for rank, thread in enumerate(threads):
+                if thread.ident is None:  # an interrupt that comes between two starts
+                    scheduler.finish(rank)
+            stop(scheduler, threads)
+        finally:  # a second interrupt does not wait for the threads, and leaves none that computes
+            scheduler.fail(error)
+            end(scheduler, threads)
         raise
     finally:
         for rank, thread in enumerate(threads):

@@ -57,17 +57,22 @@ def _report(scheduler: Scheduler, now: float, timeout: float, abort: bool) -> fl
 def stop(scheduler: Scheduler, threads: Sequence[threading.Thread]) -> None:
     """Sees threads to their end after a failure, five seconds at most.
 
-    A process that computes meets nobody who could tell it to stop: ``Stopped`` is put into its thread, which the
+    A process that computes comes to nothing that checks for the failure: ``Stopped`` is put into its thread, which the
     interpreter raises between two of its steps. What is deep in a call of a library goes on until that returns.
     """
-    end = time.monotonic() + _GRACE
+    last = time.monotonic() + _GRACE
     patience = _PATIENCE
-    while not scheduler.ended.wait(patience) and time.monotonic() < end:
-        for rank, thread in enumerate(threads):
-            # Never into one that has had it: it would strike while the thread tidies up.
-            if thread.ident is not None and rank not in scheduler.stopped and not scheduler.has_ended(rank):
-                _set_exception(ctypes.c_ulong(thread.ident), ctypes.py_object(Stopped))
+    while not scheduler.ended.wait(patience) and time.monotonic() < last:
+        end(scheduler, threads)
         patience = _AGAIN
+
+
+def end(scheduler: Scheduler, threads: Sequence[threading.Thread]) -> None:
+    """Puts ``Stopped`` into the threads that have not ended, and waits for none."""
+    for rank, thread in enumerate(threads):
+        # Never into one that has had it: it would strike while the thread tidies up.
+        if thread.ident is not None and rank not in scheduler.stopped and not scheduler.has_ended(rank):
+            _set_exception(ctypes.c_ulong(thread.ident), ctypes.py_object(Stopped))
 
 
 _set_exception = ctypes.pythonapi.PyThreadState_SetAsyncExc

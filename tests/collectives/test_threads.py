@@ -9,8 +9,9 @@ import threading
 import numpy as np
 import pytest
 
-from collectives import CommunicationError, GroupError, Reduction, threads_watch
+from collectives import CommunicationError, GroupError, Reduction, threads, threads_watch
 from collectives.threads import ThreadCommunicator, run, single_process
+from tests.clocks import until
 
 
 def test_hundreds_of_processes() -> None:
@@ -68,6 +69,28 @@ def test_an_interrupt_ends_processes_that_compute() -> None:
     finally:
         signal.signal(signal.SIGINT, before)
     assert not [t for t in threading.enumerate() if t.name.startswith("process-")]
+
+
+def test_a_second_interrupt_leaves_no_process_that_computes(monkeypatch: pytest.MonkeyPatch) -> None:
+    ready = threading.Event()
+
+    def process(c: ThreadCommunicator) -> None:
+        ready.set()
+        while True:
+            np.add(1, 1)
+
+    def watch(*arguments: object) -> None:
+        ready.wait()
+        raise KeyboardInterrupt("once")
+
+    def stop(*arguments: object) -> None:
+        raise KeyboardInterrupt("again")
+
+    monkeypatch.setattr(threads, "watch", watch)
+    monkeypatch.setattr(threads, "stop", stop)
+    with pytest.raises(KeyboardInterrupt, match="again"):
+        run(3, process)
+    until(lambda: not [t for t in threading.enumerate() if t.name.startswith("process-")])
 
 
 @pytest.mark.parametrize("started", range(1, 5))
