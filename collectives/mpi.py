@@ -49,7 +49,7 @@ from collectives.operations import (
 )
 from collectives.recorder import RECORDER
 from collectives.records import advice
-from collectives.settings import WatchSettings
+from collectives.settings import WatchSettings, check_alike
 from collectives.shapes import Shape
 
 _worlds: dict[int, MpiCommunicator] = {}
@@ -100,6 +100,7 @@ class MpiCommunicator(Communicator):
             keep_freed_memory()
             activity = Activity()
             meet(comm, what, activity, settings, failure.fail if settings.abort else warn)
+            check_alike(comm.allgather(settings.check))
             communicator = cls(comm.Dup(), range(comm.size), activity=activity, apart=_apart(comm))
             communicator._checked = CheckedCommunicator(communicator, communicator.members, communicator.comm)
             communicator._always_checks = settings.check

@@ -3,11 +3,12 @@ strictly."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
 
 from collectives.errors import CommunicationError
+from collectives.operations import short_list
 
 TIMEOUT_VARIABLE = "COLLECTIVE_TIMEOUT"
 ABORT_VARIABLE = "COLLECTIVE_ABORT"
@@ -40,6 +41,17 @@ class WatchSettings:
         except ValueError as error:
             raise SettingError(f"{TIMEOUT_VARIABLE}={timeout}: {error}") from None
         return cls(seconds, _switch(environment, ABORT_VARIABLE), _switch(environment, CHECK_VARIABLE))
+
+
+def check_alike(checks: Sequence[bool]) -> None:
+    """SettingError unless all processes or none compare their collectives; `checks` are what each is set to.
+
+    One that compares would wait for ever for what the others do not send.
+    """
+    on, off = ([process for process, check in enumerate(checks) if check is each] for each in (True, False))
+    if on and off:
+        text = f"{CHECK_VARIABLE} is on in processes {short_list(on)} and off in {short_list(off)}"
+        raise SettingError(f"{text}: set it to the same in all of them")
 
 
 def _switch(environment: Mapping[str, str], name: str) -> bool:

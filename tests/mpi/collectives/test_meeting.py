@@ -43,6 +43,16 @@ def test_who_waits_is_told_after_each_timeout_who_has_not_come_and_goes_on() -> 
         each.Free()
 
 
+def test_ranks_of_which_some_compare_what_they_do_hear_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    from mpi4py import MPI
+
+    monkeypatch.setenv(CHECK_VARIABLE, str(int(MPI.COMM_WORLD.rank == 1)))
+    others = [rank for rank in range(MPI.COMM_WORLD.size) if rank != 1]
+    said = f"COLLECTIVE_CHECK is on in processes [1] and off in {others}: set it to the same in all of them"
+    with pytest.raises(CommunicationError, match=re.escape(said)):
+        MpiCommunicator.world(MPI.COMM_WORLD.Dup())
+
+
 @pytest.fixture
 def comparing(monkeypatch: pytest.MonkeyPatch) -> MpiCommunicator:
     """All ranks, as a program begins whose environment has them compare what they do."""
