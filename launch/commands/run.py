@@ -5,6 +5,7 @@ import logging
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from launch import mpirun, options, parallel, programs
@@ -137,7 +138,7 @@ def _as_this_rank(
             watcher.began = plan.common_time()
         results = executable(*inputs)
     if args.profile:
-        _tell_profile(args, watcher, executable, plan.gather(watcher.trace_events(process.rank)))
+        _tell_profile(args, executable, plan.gather(watcher.trace_events(process.rank)))
     if _each_its_own(args):
         from launch.results import write
 
@@ -182,7 +183,7 @@ def _in_this_process(args: argparse.Namespace, module: "Module", grid: "ProcessG
     ]
     results = spmd.run_parallel(executable, grid, inputs, **parallel.run_options(args, grid.size))
     if args.profile:
-        _tell_profile(args, watcher, executable, [watcher.trace_events()])
+        _tell_profile(args, executable, [watcher.trace_events()])
     if executable.out_shardings is None or _each_its_own(args):
         return list(results), "rank"
     from partitioner import join_blocks
@@ -203,14 +204,13 @@ def _shard(executable: "Executable", arrays: Sequence[Array], rank: int) -> list
     return [shard_array(array, sharding, rank) for array, sharding in zip(arrays, executable.in_shardings, strict=True)]
 
 
-def _tell_profile(
-    args: argparse.Namespace, watcher: Any, executable: "Executable", events: "list[list[TraceEvent]] | None"
-) -> None:
-    """On rank 0, which has the events of all: its own table on the screen, and one trace."""
+def _tell_profile(args: argparse.Namespace, executable: "Executable", events: "list[list[TraceEvent]] | None") -> None:
+    """On rank 0, which has the events of all: one trace, and where their time went on the screen."""
     if events is None:
         return
     from spmd.runtime.trace import merged, write_trace
+    from spmd.runtime.trace_summary import summary
 
     together = [event for of_rank in events for event in of_rank]
     write_trace(args.profile, merged(together, executable.module, executable.grid))
-    print(watcher.table(), file=sys.stderr)
+    print(summary(Path(args.profile)), file=sys.stderr)

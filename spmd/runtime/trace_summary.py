@@ -1,10 +1,15 @@
-"""Where time went in a profile, as text: units, waiting by rank, imbalance, and what overlapped with communication."""
+"""Where time went in a profile, as text: rows that add up to its length, ranks, and what overlapped with communication.
+
+A row is a unit, or what no unit takes: waiting for others inside of collectives, what lies between the units of a
+program, and between programs.
+"""
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from spmd.dialects import OPS
@@ -43,10 +48,11 @@ def summary(path: Path) -> str:
     """What the trace in a file says. UsageError where it is none of ours."""
     events = [event for track in _tracks(read_trace(path).events).values() for event in _with_own_times(track)]
     waits = [event for event in events if event.category == _WAIT]
+    programs = [event for event in events if event.category == _PROGRAM]
     units = [event for event in events if event.category not in (_WAIT, _PROGRAM)]
     if not units:
         return "Nothing ran while this was recorded."
-    return "\n".join([*_by_unit(units), *_by_rank(units, waits), *_overlap(units)])
+    return "\n".join([*_rows(units, programs, waits), *_by_rank(units, waits), *_overlap(units)])
 
 
 def _tracks(read: Sequence[TraceEvent]) -> dict[tuple[int, bool], list[_Event]]:
@@ -78,19 +84,77 @@ def _with_own_times(track: list[_Event]) -> Iterator[_Event]:
     yield from close(float("inf"))
 
 
-def _by_unit(units: Sequence[_Event]) -> Iterator[str]:
-    sums: dict[tuple[str, str], list[float]] = defaultdict(lambda: [0.0, 0.0])
+@dataclass
+class _Row:
+    """What one thing took, in seconds by rank, and how often it was done on all of them."""
+
+    name: str
+    place: str = ""
+    seconds: dict[int, float] = field(default_factory=lambda: defaultdict(float))
+    calls: int = 0
+
+    def add(self, rank: int, seconds: float) -> None:
+        self.seconds[rank] += seconds
+        self.calls += 1
+
+
+def _rows(units: Sequence[_Event], programs: Sequence[_Event], waits: Sequence[_Event]) -> Iterator[str]:
+    """All time of all ranks, on the mean of them, the longest first."""
+    everything = (*units, *programs, *waits)
+    ranks = sorted({event.rank for event in everything})
+    wall = max(event.end for event in everything) - min(event.began for event in everything)
+    rows: dict[tuple[str, str], _Row] = {}
+    outside = _Row("outside of programs" if programs else "between units")
+    waited = _waited(units, waits)
     for event in units:
-        sums[event.name, event.place][0] += event.own
-        sums[event.name, event.place][1] += 1
-    total = sum(seconds for seconds, _ in sums.values()) or 1.0
-    yield f"Units, of {total:.4g} s on all ranks:"
-    ordered = sorted(sums.items(), key=lambda item: -item[1][0])
-    for (name, place), (seconds, count) in ordered[:_UNITS]:
-        yield f"  {seconds:10.6f} s {seconds / total:6.1%} {int(count):8d} x  {name}  {place}"
-    if len(ordered) > _UNITS:
-        rest = sum(seconds for _, (seconds, _) in ordered[_UNITS:])
-        yield f"  {rest:10.6f} s {rest / total:6.1%}            {len(ordered) - _UNITS} more"
+        row = rows.setdefault((event.name, event.place), _Row(event.name, event.place))
+        row.add(event.rank, max(0.0, event.own - waited.pop(id(event), 0.0)))
+    others = [_Row("waiting for others"), _Row("between units"), outside]
+    for row, events in zip(others, (waits, programs), strict=False):
+        for event in events:
+            row.add(event.rank, event.own)
+    known = [*rows.values(), *others[:2]]
+    for rank in ranks:
+        outside.add(rank, max(0.0, wall - sum(row.seconds[rank] for row in known)))
+    told = sorted((row for row in (*known, outside) if any(row.seconds.values())), key=lambda row: -_total(row))
+    of_ranks = f", on the mean of {len(ranks)} ranks" if len(ranks) > 1 else ""
+    yield f"Where {wall:.4g} s went{of_ranks}:"
+    for row in told[:_UNITS]:
+        yield _line(row, ranks, wall)
+    if len(told) > _UNITS:
+        rest = sum(map(_total, told[_UNITS:])) / len(ranks)
+        yield f"  {rest:10.6f} s {rest / (wall or 1.0):6.1%}            {len(told) - _UNITS} more"
+
+
+def _waited(units: Sequence[_Event], waits: Sequence[_Event]) -> dict[int, float]:
+    """By the identity of a unit: the seconds of the waits within it."""
+    tracks: dict[int, list[_Event]] = defaultdict(list)
+    for event in units:
+        if event.communicates:
+            tracks[event.rank].append(event)
+    for track in tracks.values():
+        track.sort(key=lambda event: event.began)
+    begins = {rank: [event.began for event in track] for rank, track in tracks.items()}
+    waited: dict[int, float] = defaultdict(float)
+    for wait in waits:
+        at = bisect_right(begins.get(wait.rank, []), wait.began + 1e-9) - 1
+        if at >= 0:
+            waited[id(tracks[wait.rank][at])] += wait.own
+    return waited
+
+
+def _total(row: _Row) -> float:
+    return sum(row.seconds.values())
+
+
+def _line(row: _Row, ranks: Sequence[int], wall: float) -> str:
+    mean = _total(row) / len(ranks)
+    text = f"  {mean:10.6f} s {mean / (wall or 1.0):6.1%} {row.calls:8d} x  {row.name}  {row.place}".rstrip()
+    if len(ranks) == 1:
+        return text
+    most = max(ranks, key=lambda rank: row.seconds[rank])
+    least = min(row.seconds[rank] for rank in ranks)
+    return f"{text}  ({least:.6f} to {row.seconds[most]:.6f} s, most on rank {most})"
 
 
 def _by_rank(units: Sequence[_Event], waits: Sequence[_Event]) -> Iterator[str]:

@@ -98,3 +98,27 @@ def test_a_rank_that_only_waited_is_among_the_ranks(tmp_path: Path) -> None:
     content["traceEvents"] = [e for e in content["traceEvents"] if e["pid"] != 1 or e.get("cat") == "wait"]
     path.write_text(json.dumps(content))
     assert "rank 1: 0.000000 s, 0.000000 s, 0.000005 s" in summary(path)
+
+
+def test_rows_add_up_to_the_length_of_the_profile_on_all_ranks(tmp_path: Path) -> None:
+    """Two ranks, 10 us each: rank 1 comes 4 us late to a sum, and both do nothing at the end."""
+
+    def event(rank: int, name: str, began: float, took: float, category: str = "stablehlo") -> dict[str, object]:
+        return {"name": name, "cat": category, "ph": "X", "ts": began, "dur": took, "pid": rank, "tid": 0, "args": {}}
+
+    both = [event(rank, "@main", 0, 9, "program") for rank in (0, 1)]
+    first = [event(0, "stablehlo.add", 1, 1), event(0, "stablehlo.all_reduce", 2, 6)]
+    second = [event(1, "stablehlo.add", 1, 5), event(1, "stablehlo.all_reduce", 6, 2)]
+    last = [event(0, "wait for rank 1", 2, 4, "wait"), event(1, "@other", 9.5, 0.5, "program")]
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps({"traceEvents": [*both, *first, *second, *last]}))
+    head, *lines = summary(path).splitlines()
+    rows = [line.split(maxsplit=5) for line in lines if " x  " in line]
+    assert head == "Where 1e-05 s went, on the mean of 2 ranks:"
+    assert sum(float(share.removesuffix("%")) for _, _, share, *_ in rows) == pytest.approx(100, abs=0.5)
+    shares = {" ".join(text.partition("  (")[0].split()): share for _, _, share, _, _, text in rows}
+    assert shares == {
+        "stablehlo.add": "30.0%", "stablehlo.all_reduce": "20.0%", "waiting for others": "20.0%",
+        "between units": "22.5%", "outside of programs": "7.5%",
+    }  # fmt: skip
+    assert "(0.000001 to 0.000005 s, most on rank 1)" in next(line for line in lines if "stablehlo.add" in line)
