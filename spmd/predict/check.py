@@ -28,7 +28,10 @@ _PATIENCE = 10.0
 
 @dataclass(frozen=True)
 class Compared:
-    """Seconds of one thing, as predicted and as measured on the slowest process; `share` of the measured step."""
+    """Seconds of one thing, as predicted and as measured on the slowest process.
+
+    `share` is of the measured step, or, where its units take longer apart than together, of their sum.
+    """
 
     title: str
     place: str
@@ -127,7 +130,7 @@ def check(
     values = executable.checked(arrays)
     _timed(lambda: program(process, *values), rounds, clock.begin, slowest)
     measured = slowest(clock.quickest())
-    prices = OneMachine(machine)
+    prices, everything = OneMachine(machine), max(whole, sum(measured)) or 1.0
     prediction = predict(prepared, machine, None, turns)
     units = [
         Compared(
@@ -135,7 +138,7 @@ def check(
             part.events[0].place,
             timeline(part.events, prepared.options.grid.size, prices).seconds + _call(part, machine),
             seconds,
-            seconds / (whole or 1.0),
+            seconds / everything,
         )
         for part, seconds in zip(priced.parts, measured, strict=True)
         if part.events

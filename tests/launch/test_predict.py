@@ -101,11 +101,10 @@ def test_predicted_beside_measured(tmp_path: Path, capsys: pytest.CaptureFixture
     file.write_text(SHARDED.replace('"data"=4', '"data"=1'))
     assert main(["predict", str(file), "--check", "--json", "--trace", str(tmp_path / "t.json")]) == 0
     report = json.loads(capsys.readouterr().out)
-    whole = report["step"]["measured"]
+    whole, apart = report["step"]["measured"], sum(each["measured"] for each in report["units"])
     assert whole > 0 and len(report["units"]) >= 3
-    assert all(each["share"] == pytest.approx(each["measured"] / whole) for each in report["units"])
-    left = whole - sum(each["measured"] for each in report["units"])
-    assert report["between"]["measured"] == pytest.approx(max(0.0, left))
+    assert report["between"]["measured"] == pytest.approx(max(0.0, whole - apart))
+    assert sum(each["share"] for each in (*report["units"], report["between"])) == pytest.approx(1)
     assert all(each["measured"] > 0 and each["predicted"] >= 0 for each in report["units"])
     names = {entry["args"].get("name") for entry in json.loads((tmp_path / "t.json").read_text())["traceEvents"]}
     assert {"rank 0, predicted", "rank 0, measured"} <= names
