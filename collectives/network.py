@@ -120,8 +120,7 @@ class Network:
         algorithm = self.levels[top].algorithm
         if algorithm != HIERARCHICAL:
             return self.flat(operation, groups, algorithm)
-        tried = [self._by_levels(operation, groups, top, between) for between in (RING, HALVING, TREE)]
-        return min(tried, key=lambda traffic: float(traffic.seconds.max()))
+        return self._by_levels(operation, groups, top)
 
     def flat(self, operation: Operation, groups: Array, algorithm: str) -> Traffic:
         """`operation` by one algorithm over whole groups."""
@@ -159,11 +158,16 @@ class Network:
 
     # --- level by level ---
 
-    def _by_levels(self, operation: Operation, groups: Array, top: int, between: str) -> Traffic:
+    def _quickest(self, operation: Operation, groups: Array) -> Traffic:
+        """`operation` over whole groups, by the algorithm that takes the least time."""
+        tried = [self.flat(operation, groups, algorithm) for algorithm in (RING, HALVING, TREE)]
+        return min(tried, key=lambda traffic: float(traffic.seconds.max()))
+
+    def _by_levels(self, operation: Operation, groups: Array, top: int) -> Traffic:
         """Within units of the level below `top`, then between these, then within again, as the operation needs."""
         inner = _rows_of_units(groups, self.unit(groups, top - 1)) if top else None
         if inner is None or inner.shape[1] in (1, groups.shape[1]):
-            return self.flat(operation, groups, between)
+            return self._quickest(operation, groups)
         count, size = len(groups), inner.shape[1]
         units = groups.shape[1] // size
         outer = inner.reshape(count, units, size).transpose(0, 2, 1).reshape(-1, units)
@@ -173,7 +177,7 @@ class Network:
             return Traffic(spent.seconds.reshape(count, -1).max(axis=1), spent.bytes)
 
         def across(part: Operation, rows: Array = outer) -> Traffic:
-            spent = self.flat(part, rows, between)
+            spent = self._quickest(part, rows)
             return Traffic(spent.seconds.reshape(count, -1).max(axis=1), spent.bytes)
 
         elements, dtype = prod(operation.shape), operation.dtype
