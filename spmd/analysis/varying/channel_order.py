@@ -21,7 +21,7 @@ def check_channel_order(analysis: Analysis, functions: Sequence[Function]) -> No
     Transfers between different processes may share a channel in any order.
     """
     known = {each.op: each for each in transfers(analysis.collected)}
-    for function in functions:
+    for function in functions if known else ():
         for block in _blocks(function.body):
             last: dict[tuple[int, bool], Transfer] = {}
             for op in block.ops:
