@@ -56,7 +56,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     spreading.mark_slow(items)
-    effort.mark_all_but_pairs(items)
+    effort.mark_repetition(items)
     spreading.longest_first(items)
 
 

@@ -67,24 +67,40 @@ def some_slow(values: Sequence[Any], ordinary: int) -> list[Any]:
     return [*values[:ordinary], *(pytest.param(value, marks=pytest.mark.slow) for value in values[ordinary:])]
 
 
-def mark_all_but_pairs(items: Sequence[pytest.Item]) -> None:
-    """Mark cases of tests of three parameters and more as slow: in those that are left, each pair of values occurs.
+def mark_repetition(items: Sequence[pytest.Item]) -> None:
+    """Mark cases that an ordinary run leaves to the long one as slow.
 
-    A fault that needs certain values of three parameters at once is for the long run. What one machine skips covers
-    nothing for the others.
+    Of a test that is marked ``sampled(count)``, whose cases state one fact of many ops, types or sizes, it takes
+    `count` cases, or as many as each value of each of several parameters needs to occur. Of others with three
+    parameters and more it takes the cases in which each pair of values occurs: a fault that needs certain values of
+    three parameters at once is for the long run. What one machine skips covers nothing for the others.
     """
-    tests: dict[object, list[tuple[pytest.Item, list[tuple[int, ...]]]]] = defaultdict(list)
+    tests: dict[object, list[pytest.Item]] = defaultdict(list)
     for item in items:
-        if len(values := _values(item)) > 2:
-            marks = tuple(mark.name for mark in item.callspec.marks)  # type: ignore[attr-defined]
-            tests[item.nodeid.partition("[")[0], marks].append((item, values))
+        if hasattr(item, "callspec"):
+            marks = tuple(mark.name for mark in item.callspec.marks)
+            tests[item.nodeid.partition("[")[0], marks].append(item)
     for cases in tests.values():
-        covered: set[object] = set()
-        for item, values in sorted(cases, key=lambda case: zlib.crc32(case[0].nodeid.encode())):
-            pairs = {*itertools.combinations(enumerate(values), 2)}
-            if pairs <= covered:
-                item.add_marker(pytest.mark.slow)
-            covered |= pairs
+        cases.sort(key=lambda item: zlib.crc32(item.nodeid.encode()))
+        sampled = cases[0].get_closest_marker("sampled")
+        parameters = len(_values(cases[0]))
+        if sampled is not None:
+            _keep(cases, int(parameters > 1), sampled.args[0])
+        elif parameters > 2:
+            _keep(cases, 2, 0)
+
+
+def _keep(cases: Sequence[pytest.Item], width: int, count: int) -> None:
+    """Mark cases as slow, but for `count` and those in which values of `width` parameters meet for the first time."""
+    covered: set[object] = set()
+    others = []
+    for item in cases:
+        groups = {*itertools.combinations(enumerate(_values(item)), width)} if width else set()
+        if groups <= covered:
+            others.append(item)
+        covered |= groups
+    for item in others[max(count - (len(cases) - len(others)), 0) :]:
+        item.add_marker(pytest.mark.slow)
 
 
 def _values(item: pytest.Item) -> list[tuple[int, ...]]:

@@ -21,10 +21,10 @@ from tests.jax_trainers import on_devices, trained
 
 TURNS = 3
 #: Those of an ordinary run, and those that are tried only in a long one.
-FEW = ["two_axes", "fully_sharded", "mapped_ring", "convolution"]
+FEW = ["two_axes", "fully_sharded"]
 REST = [
     "data_parallel", "transformer", "mapped", "partly_mapped", "dropout", "vocabulary", "experts", "accumulated",
-    "analysis", "doubles", "named_arguments",
+    "analysis", "doubles", "named_arguments", "mapped_ring", "convolution",
 ]  # fmt: skip
 #: Those that `tests/mpi` trains, too, since ranks have something of their own in them: a mesh of two axes and moments,
 #: a state that is given away, and shifts inside shard_map.

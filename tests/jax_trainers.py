@@ -19,10 +19,10 @@ import numpy as np
 AXIS = "processes"
 TURNS = 2
 #: Those of an ordinary run, and those that are tried only in a long one.
-FEW = ["flax_network", "scattered_state", "experts", "control_flow", "narrow_numbers", "called_back"]
+FEW = ["flax_network", "experts", "control_flow", "narrow_numbers"]
 REST = [
     "attention", "keys_threefry2x32", "keys_rbg", "keys_unsafe_rbg", "ring", "linear_algebra", "two_players",
-    "low_rank", "accumulated", "adafactor", "dataclasses", "doubles",
+    "low_rank", "accumulated", "adafactor", "dataclasses", "doubles", "scattered_state", "called_back",
 ]  # fmt: skip
 #: Those that are run on as many ranks.
 ON_RANKS = ["attention", "keys_rbg", "scattered_state", "ring", "control_flow", "accumulated", "doubles"]

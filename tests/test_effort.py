@@ -20,6 +20,10 @@ class Case:
         self.callspec = SimpleNamespace(params=dict(zip(names, values, strict=True)), marks=[])
         self.given = [pytest.mark.parametrize(name, []).mark for name in names]
         self.is_slow = False
+        self.sampled: Any = None
+
+    def get_closest_marker(self, name: str) -> Any:
+        return self.sampled
 
     def iter_markers(self, name: str) -> list[Any]:
         return self.given
@@ -30,7 +34,7 @@ class Case:
 
 def test_each_pair_of_values_is_in_an_ordinary_run() -> None:
     cases: list[Any] = [Case(*values) for values in itertools.product(LENGTHS, SIGNS, TYPES)]
-    effort.mark_all_but_pairs(cases)
+    effort.mark_repetition(cases)
     ordinary = [tuple(case.callspec.params.values()) for case in cases if not case.is_slow]
     assert len(ordinary) < len(cases)
     for left, right in itertools.combinations(range(3), 2):
@@ -40,5 +44,24 @@ def test_each_pair_of_values_is_in_an_ordinary_run() -> None:
 
 def test_all_cases_of_two_parameters_are_in_an_ordinary_run() -> None:
     cases: list[Any] = [Case(*values) for values in itertools.product(LENGTHS, SIGNS)]
-    effort.mark_all_but_pairs(cases)
+    effort.mark_repetition(cases)
     assert not any(case.is_slow for case in cases)
+
+
+@pytest.mark.parametrize("count", [0, 3, 7, 20])
+def test_a_sample_has_each_value_of_each_parameter(count: int) -> None:
+    cases: list[Any] = [Case(*values) for values in itertools.product(LENGTHS, SIGNS, TYPES)]
+    for case in cases:
+        case.sampled = pytest.mark.sampled(count).mark
+    effort.mark_repetition(cases)
+    ordinary = [tuple(case.callspec.params.values()) for case in cases if not case.is_slow]
+    assert len(ordinary) == count if count == 20 else len(ordinary) < 12
+    assert [set(values) for values in zip(*ordinary, strict=True)] == [set(LENGTHS), set(SIGNS), set(TYPES)]
+
+
+def test_a_sample_of_one_parameter_has_as_many_cases_as_it_says() -> None:
+    cases: list[Any] = [Case(length) for length in range(30)]
+    for case in cases:
+        case.sampled = pytest.mark.sampled(7).mark
+    effort.mark_repetition(cases)
+    assert sum(not case.is_slow for case in cases) == 7

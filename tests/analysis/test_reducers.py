@@ -44,6 +44,7 @@ OPERATIONS = {
 }  # fmt: skip
 
 
+@pytest.mark.sampled(44)
 @pytest.mark.parametrize("element", ELEMENT_TYPES.values(), ids=str)
 @pytest.mark.parametrize("kind", KINDS)
 def test_identities_are_neutral(element: ElementType, kind: str) -> None:

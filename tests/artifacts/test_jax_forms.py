@@ -111,6 +111,7 @@ def exported(function: Any, arguments: tuple[Any, ...]) -> bytes:
     return bytes(export.export(function)(*arguments).serialize())
 
 
+@pytest.mark.sampled(23)
 @pytest.mark.parametrize("form", ["export", "bytecode", "before", "after"])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_each_form_computes_what_jax_does(name: str, form: str) -> None:

@@ -29,6 +29,7 @@ def test_bytecode_of_every_version_of_the_format(name: str, version: int) -> Non
     expect_same(spmd.parse(data), spmd.parse(PROGRAMS[name]))
 
 
+@pytest.mark.sampled(34)
 @pytest.mark.parametrize("version", reference.VERSIONS)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_portable_artifacts_of_every_version(name: str, version: str) -> None:

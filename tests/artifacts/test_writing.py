@@ -31,6 +31,7 @@ def test_bytecode_comes_back(name: str, version: int) -> None:
         assert difference(module, spmd.parse(reference.text_of(data))) is None
 
 
+@pytest.mark.sampled(34)
 @pytest.mark.parametrize("version", reference.VERSIONS)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_the_reference_reads_portable_artifacts(name: str, version: str) -> None:

@@ -167,6 +167,7 @@ COMPLEX = {
 }  # fmt: skip
 
 
+@pytest.mark.sampled(17)
 @pytest.mark.parametrize("name", COMPLEX)
 @pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
 def test_complex(name: str, dtype: type, mp) -> None:  # type: ignore[no-untyped-def]

@@ -36,6 +36,7 @@ def draw_dot(data: st.DataObject) -> tuple[tuple[list[int], ...], tuple[int, ...
     return numbers, tuple(size[k] for k in lhs), tuple(size[k] for k in rhs), equation
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("element", ["f32", "f64", "bf16", "f16", "complex<f32>", "i8", "i32", "ui16", "i4", "i1"])
 @together
 @drawn(examples(40), data=st.data())

@@ -110,6 +110,7 @@ def test_every_tie_and_its_neighbours(target: ElementType) -> None:
             np.testing.assert_array_equal(rounded[inside], nearest(wide, values, target)[inside])
 
 
+@pytest.mark.sampled(21)
 @pytest.mark.parametrize("source", [e for e in WIDE if e.is_integer], ids=str)
 @pytest.mark.parametrize("target", [*NARROW, F32, F64], ids=str)
 def test_integers_are_rounded_once(source: ElementType, target: ElementType) -> None:

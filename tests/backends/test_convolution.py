@@ -191,6 +191,7 @@ def test_small_integers_add_up_in_the_result_type() -> None:
     assert got[0, 4, 4, 0] == -10_000 * 36
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("order", list(permutations(range(4))))
 def test_large_images_in_every_layout(order: tuple[int, ...]) -> None:
     """Images larger than what is made of patches at a time, and both gradients, do not depend on the layout."""

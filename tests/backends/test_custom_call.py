@@ -161,6 +161,7 @@ _COMPLEX = (
 )
 
 
+@pytest.mark.sampled(15)
 @pytest.mark.parametrize(
     ("name", "dtype"), [*((name, "float32") for name in _programs()), *((name, "complex64") for name in _COMPLEX)]
 )
@@ -193,6 +194,7 @@ def test_a_singular_tridiagonal_system_has_a_finite_solution_when_perturbed() ->
     np.testing.assert_allclose(got, solve(*rows, b), rtol=1e-3)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("size", [1, 2, 3, 5])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_perturbed_tridiagonal_systems_of_zeros(size: int, dtype: type) -> None:

@@ -176,6 +176,7 @@ EXPORTED: dict[str, str] = {
 }
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", EXPORTED)
 def test_exported_with_symbolic_shapes(name: str) -> None:
     """One compiled program for arrays of any shape."""

@@ -82,6 +82,7 @@ def elements_of(kernels: Mapping[str, ElementwiseKernels], name: str, arity: int
     return (each for each in ELEMENTS if kernels[name].call(each, arity) is not None and comparable(name, each))
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("name", UNARY)
 @drawn
 def test_unary_against_reference(name: str, shape: tuple[int, ...], seed: int) -> None:
@@ -95,6 +96,7 @@ def test_unary_against_reference(name: str, shape: tuple[int, ...], seed: int) -
     check_against_reference(cases, 3)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", BINARY)
 @drawn
 def test_binary_against_reference(name: str, shape: tuple[int, ...], seed: int) -> None:

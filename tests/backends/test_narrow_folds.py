@@ -60,6 +60,7 @@ def program(element: str, length: int) -> str:
     }}"""
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("length", [8, 16, 17, 100])
 @pytest.mark.parametrize("element", TYPES)
 def test_folds_are_rounded_once(element: str, length: int) -> None:

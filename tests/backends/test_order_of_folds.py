@@ -241,6 +241,7 @@ def all_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(rates.RATES, "operations", 1)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("background", [-1.0, 1.0])
 @pytest.mark.parametrize("axis", [0, 1])
 @pytest.mark.parametrize("length", [5, 17, 40])

@@ -53,6 +53,7 @@ def check_contract(kernel: Kernel, operands: list[np.ndarray], result: ElementTy
         assert same(whole.reshape(shape), fresh), "shapes other than those it was made for"
 
 
+@pytest.mark.sampled(13)
 @pytest.mark.parametrize("name", [*elementwise.UNARY, *chlo.UNARY])
 def test_unary(name: str) -> None:
     function = {**elementwise.UNARY, **chlo.UNARY}[name]
@@ -66,6 +67,7 @@ def test_unary(name: str) -> None:
                 check_contract(built(name, [operand], result), [operand], result)
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", [*elementwise.BINARY, *chlo.BINARY, "chlo.next_after", "chlo.mulhi"])
 def test_binary(name: str) -> None:
     functions = {**elementwise.BINARY, **chlo.BINARY}
@@ -147,6 +149,7 @@ def test_other(name: str) -> None:
             check_contract(built("stablehlo." + name, [operand], result, **attributes), [operand], result)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("name", "element"),
     [

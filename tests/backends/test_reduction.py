@@ -393,6 +393,7 @@ def numpy_pairwise(x: np.ndarray) -> np.floating:
     return total
 
 
+@pytest.mark.sampled(13)
 @pytest.mark.parametrize("element", ["f32", "f64", "complex<f32>"])
 @pytest.mark.parametrize("size", [17, 24, 100, 127, 128, 129, 136, 257, 300, 1000, 1025, 9 * 1024, 9 * 1024 + 131])
 def test_a_sum_has_one_association(element: str, size: int) -> None:
@@ -443,6 +444,7 @@ def negative(array: np.ndarray) -> list[bool]:
     return np.signbit(np.asarray(array).astype(np.float64)).ravel().tolist()
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("element", ZEROS)
 def test_zeros_of_two_signs(element: str) -> None:
     """The maximum of +0 and -0 is +0, the minimum -0; a sum is -0 only when everything is, the initial value too."""
@@ -468,6 +470,7 @@ def test_zeros_of_two_signs(element: str) -> None:
     assert negative(by_numpy(np.empty((0,), dtype), np.asarray(-0.0, dtype)[()], [0], "add", element)) == [True]
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("element", ["bf16", "f16", "f32", "f64", "complex<f64>"])
 @pytest.mark.parametrize("size", [8, 40, 300, 1024, 1025, 2048, 4097])
 def test_a_sum_of_negative_zeros_is_one_at_every_size(element: str, size: int) -> None:

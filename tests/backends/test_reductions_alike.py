@@ -12,6 +12,7 @@ from tests.effort import examples
 _BACKENDS = [("llvm", "numpy"), ("numpy",)]
 
 
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("element", TYPES)
 def test_all_groups_and_types(element: str) -> None:
     """Groups of one to five processes at once, or two groups of one size, whose members are dealt at random."""

@@ -117,6 +117,7 @@ def check_broadcast(kernel: Kernel, operands: list[np.ndarray], what: str) -> No
             assert_same(bits(kernel.call(*stretched)), want, what)
 
 
+@pytest.mark.sampled(62)
 @pytest.mark.parametrize("element", WIDE, ids=str)
 @pytest.mark.parametrize(("name", "arity"), [*((name, 1) for name in UNARY), *((name, 2) for name in BINARY)])
 def test_each_function(name: str, arity: int, element: ElementType) -> None:

@@ -45,6 +45,7 @@ def _same(scalar: np.ndarray, array: np.ndarray) -> None:
     assert scalar.tobytes() == array.tobytes() or (np.isnan(scalar) and np.isnan(array[0]))
 
 
+@pytest.mark.sampled(18)
 @pytest.mark.parametrize("element", DTYPES)
 @pytest.mark.parametrize("op", BINARY)
 def test_binary_ops_give_what_they_give_on_arrays(op: str, element: str) -> None:

@@ -93,6 +93,7 @@ def drawn(seed: int) -> Case:
     )
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("kind", BODIES)
 @pytest.mark.parametrize("origin", ORIGINS)
 @together

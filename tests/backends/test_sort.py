@@ -62,6 +62,7 @@ def bits(array: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(array).view(f"u{array.dtype.itemsize}")
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("element", NAN)
 @pytest.mark.parametrize("direction", ["LT", "GT"])
 @pytest.mark.parametrize("axis", [0, 1])
@@ -123,6 +124,7 @@ def test_types_whose_sign_is_not_the_top_bit(element: str, direction: str, partn
         np.testing.assert_array_equal(got[1], order)
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("element", ["i8", "ui8", "i32", "ui32", "i64", "ui64", "i4", "i1", "f32"])
 @pytest.mark.parametrize("direction", ["LT", "GT", "LE", "GE"])
 @together

@@ -61,6 +61,7 @@ ENTRY e {{
 }}"""
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("total", [True, False])
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("element", TYPES)

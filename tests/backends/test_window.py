@@ -37,6 +37,7 @@ def window_text(
         base_dilations = {ints(base)}, window_dilations = {ints(dilations)}, padding = {dense(padding)}}}> {body}"""
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("body", "element", "init"),
     [(monoid("add", "i32"), "i32", 0), (monoid("add", "i32"), "i32", 3), (monoid("maximum", "i32"), "i32", -100),
@@ -64,6 +65,7 @@ def test_reduce_window(body: str, element: str, init: int, data: st.DataObject) 
     assert_are_of_reference(results, text, *arrays, tolerance=1e-6 if element == "f32" else 0.0)
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("name", ["add", "multiply", "maximum", "minimum"])
 @pytest.mark.parametrize("backwards", [False, True])
 @pytest.mark.parametrize("axis", [0, 1, 2])

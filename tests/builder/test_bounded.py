@@ -225,6 +225,7 @@ def _again(module: Module, computation: XlaComputation) -> dict[str, Module]:
     }
 
 
+@pytest.mark.sampled(38)
 @pytest.mark.parametrize("name", CASES)
 def test_an_op_works_on_the_elements_that_are_there(name: str) -> None:
     case = CASES[name]
@@ -287,6 +288,7 @@ PROGRAMS: dict[str, tuple[str, dict[int, Any]]] = {
 }  # fmt: skip
 
 
+@pytest.mark.sampled(14)
 @pytest.mark.parametrize("name", PROGRAMS)
 @pytest.mark.parametrize("backends", [("llvm", "numpy"), ("numpy",)], ids=lambda names: names[0])
 def test_padding_is_zeros_where_a_type_asks_for_it(name: str, backends: tuple[str, ...]) -> None:

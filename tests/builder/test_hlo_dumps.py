@@ -59,6 +59,7 @@ def optimized(compiled: Any) -> str:
     return str(module.to_string(options))
 
 
+@pytest.mark.sampled(19)
 @pytest.mark.parametrize("stage", ["before", "after"])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_what_jax_lowers_and_compiles(name: str, stage: str) -> None:

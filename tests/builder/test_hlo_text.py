@@ -156,6 +156,7 @@ def run_by_xla(text: str, *arrays: Any) -> list[Any]:
     return [np.asarray(shards[0]) for shards in results.disassemble_into_single_device_arrays()]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_what_xla_prints_runs_as_xla_runs_it(name: str) -> None:
     function, arguments = PROGRAMS[name]

@@ -33,6 +33,7 @@ PROGRAMS: dict[str, Callable[[Any], Any]] = {
 }
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_calls_and_ops_without_an_opcode(name: str) -> None:
     lowered = jax.jit(PROGRAMS[name]).lower(SYMMETRIC)

@@ -88,6 +88,7 @@ UNARY: dict[str, tuple[Array, Callable[[Array], Array]]] = {
 NOT_IN_HLO = {"Atan", "Digamma", "ErfInv", "Erfc", "Lgamma"}
 
 
+@pytest.mark.sampled(14)
 @pytest.mark.parametrize("name", UNARY)
 def test_unary(name: str) -> None:
     operand, expected = UNARY[name]
@@ -143,6 +144,7 @@ BINARY: dict[str, tuple[tuple[Array, Array], Callable[[Array, Array], Array]]] =
 }
 
 
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("name", BINARY)
 def test_binary(name: str) -> None:
     (lhs, rhs), expected = BINARY[name]
@@ -450,6 +452,7 @@ def test_dot_forms() -> None:
     equal(evaluate(body, x, y), [product, product.astype(np.float64), product, product, product[0]])
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("kind", ["FFT", "IFFT", "RFFT", "IRFFT"])
 @pytest.mark.parametrize("axes", [1, 2, 3])
 def test_fft_forms(kind: str, axes: int) -> None:

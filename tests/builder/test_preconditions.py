@@ -269,6 +269,7 @@ BROKEN: list[tuple[str, str, Callable[[Values], Any], str]] = [
 ]  # fmt: skip
 
 
+@pytest.mark.sampled(37)
 @pytest.mark.parametrize(("operation", "argument", "call", "reason"), BROKEN, ids=[f"{b[0]}-{b[1]}" for b in BROKEN])
 def test_a_broken_precondition_names_operation_and_argument(
     operation: str, argument: str, call: Callable[[Values], Any], reason: str

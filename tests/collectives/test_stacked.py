@@ -29,6 +29,7 @@ def test_every_operation(case: CollectiveCase, outer: int, inner: int) -> None:
                 assert bits(part) == bits(expected[g])
 
 
+@pytest.mark.sampled(16)
 @pytest.mark.parametrize("name", ["add", "multiply", "maximum", "minimum"])
 @pytest.mark.parametrize("width", [0, 1, 2, 3, 9, 1000])
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 130, 4099])

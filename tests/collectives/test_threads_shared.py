@@ -20,6 +20,7 @@ def test_collectives_mean_what_the_specification_says(case: CollectiveCase) -> N
         assert same(result, expected[rank]), f"process {rank}: {result!r} where {expected[rank]!r} is meant"
 
 
+@pytest.mark.sampled(14)
 @pytest.mark.parametrize("size", [1, 2, 5])
 @pytest.mark.parametrize("behaviour", BEHAVIOURS, ids=lambda behaviour: behaviour.__name__)
 def test_behaviour(behaviour: Callable[[Communicator], None], size: int) -> None:

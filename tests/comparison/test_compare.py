@@ -275,6 +275,7 @@ def sharded(mesh: str, *specs: str) -> str:
     return f"sdy.mesh @mesh = <[{mesh}]>" + PRODUCT.format(*shardings)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("layout", LAYOUTS, ids=str)
 def test_every_two_forms_of_a_program_agree(layout: tuple[str, ...]) -> None:
     """Whole on one process, with shardings, and partitioned, whose text does not say how arrays are cut."""

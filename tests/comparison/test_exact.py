@@ -55,6 +55,7 @@ def test_a_mistake_as_small_as_rounding_is_none() -> None:
     assert found.exact is not None and not found.exact.same_formula and not found.equal
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("one", "other", "formula", "wide"),
     [

@@ -230,6 +230,7 @@ def _cases(kind: str) -> list[object]:
     ]
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize(("program", "old", "new"), _cases("faults"))
 def test_a_planted_fault_is_found(program: Program, old: str, new: str) -> None:
     assert program.text.count(old) == 1

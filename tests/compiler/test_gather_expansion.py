@@ -22,6 +22,7 @@ def program(axis: int, places: list[int], element: str) -> str:
     }}"""
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("element", ["i32", "ui8"])
 @pytest.mark.parametrize("axis", [0, 1, 2])
 @pytest.mark.parametrize("places", [[2], [2, 1, 0], [1, 2, 3, 1, 2], [4, 4], [0, 100, 3], [0, 1, 2, 3, 4, 0, 1, 2, 3]])

@@ -23,6 +23,7 @@ CASES = {
 }
 
 
+@pytest.mark.sampled(16)
 @pytest.mark.parametrize("element", DTYPES)
 @pytest.mark.parametrize("subscripts", CASES)
 def test_products_wrap(subscripts: str, element: str) -> None:

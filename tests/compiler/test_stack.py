@@ -165,6 +165,7 @@ OPS = {
 TURNS = {"reduce", "reduce to a scalar", "reduce_window", "select_and_scatter", "rng_bit_generator"}
 
 
+@pytest.mark.sampled(15)
 @pytest.mark.parametrize("name", OPS)
 def test_an_op(name: str) -> None:
     text, arrays, results = OPS[name]

@@ -79,6 +79,7 @@ def test_what_only_the_text_forbids_is_a_warning(op: str, label: str, changes: l
     assert not warnings(spmd.parse(case.text))
 
 
+@pytest.mark.sampled(23)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.op)
 def test_no_element_type_is_free(case: OpCase) -> None:
     if case.arguments is not None:

@@ -103,6 +103,7 @@ def test_a_sound_op_is_accepted(case: OpCase) -> None:
     spmd.parse(case.text)
 
 
+@pytest.mark.sampled(89)
 @pytest.mark.parametrize("entry", BREAKS, ids=_name)
 def test_a_broken_constraint_is_refused_with_its_label(entry: tuple[OpCase, str]) -> None:
     case, label = entry
@@ -130,6 +131,7 @@ def test_a_broken_constraint_is_refused_with_its_label(entry: tuple[OpCase, str]
 _TAKE_TOKENS = {"tuple", "optimization_barrier", "while", "composite"}
 
 
+@pytest.mark.sampled(31)
 @pytest.mark.parametrize(
     ("case", "index"),
     [

@@ -40,6 +40,7 @@ def test_every_op_is_declared() -> None:
     assert {f"chlo.{name}" for name in CHLO} == {name for name in OPS if name.startswith("chlo.")}
 
 
+@pytest.mark.sampled(55)
 @pytest.mark.parametrize("definition", OPS.values(), ids=lambda definition: definition.name)
 def test_an_assembly_form_names_only_what_is_declared(definition: OpDef) -> None:
     declared = [*definition.operands, *definition.attributes, *definition.results, *definition.regions]

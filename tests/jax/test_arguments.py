@@ -40,6 +40,7 @@ class Tensor:
         return self.array.__dlpack_device__()
 
 
+@pytest.mark.sampled(11)
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64", "int8", "bool", "bfloat16", "complex64"])
 @pytest.mark.parametrize("shape", [(), (0, 3), (5,), (2, 3)])
 def test_tensors_are_taken_by_dlpack(dtype: str, shape: tuple[int, ...]) -> None:

@@ -61,6 +61,7 @@ def check(leaves: Any, expected: Any) -> None:
             np.testing.assert_array_equal(np.signbit(actual.real), np.signbit(desired.real))
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize(
     ("name", "count"), [*((name, 4) for name in FUNCTIONS), ("once", 1), ("ordered", 2), ("kinds", 8)]
 )
@@ -73,6 +74,7 @@ def test_once_on_threads(name: str, count: int, of_partitioner: str) -> None:
         check(own, expected)
 
 
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_once_stacked(name: str, of_partitioner: str) -> None:
     expected, notes = on_one_device(name)

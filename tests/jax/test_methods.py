@@ -100,6 +100,7 @@ CALLS: dict[str, tuple[Callable[[Any], Any], tuple[Any, ...], dict[str, Any], Ca
 }
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", CALLS)
 def test_methods_have_their_object_and_their_static_arguments(name: str) -> None:
     make, args, kwargs, expected = CALLS[name]

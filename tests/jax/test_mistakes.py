@@ -26,6 +26,7 @@ def traced(mistake: Mistake, wrong: bool) -> str:
     return ""
 
 
+@pytest.mark.sampled(14)
 @pytest.mark.parametrize("mistake", MISTAKES, ids=[mistake.build.__name__ for mistake in MISTAKES])
 def test_a_mistake_is_found_and_what_looks_like_it_passes(mistake: Mistake) -> None:
     found = traced(mistake, wrong=True)

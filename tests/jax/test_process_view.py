@@ -109,6 +109,7 @@ def by_vmap(name: str) -> list[np.ndarray[Any, Any]]:
     return [np.asarray(result).reshape(-1, *result.shape[len(axes) :]) for result in results]
 
 
+@pytest.mark.sampled(15)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_stacked_it_is_vmap(name: str) -> None:
     axes, function = PROGRAMS[name]
@@ -117,6 +118,7 @@ def test_stacked_it_is_vmap(name: str) -> None:
         assert close(mine, other)
 
 
+@pytest.mark.sampled(15)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_each_process_for_itself_it_is_vmap(name: str) -> None:
     axes, function = PROGRAMS[name]

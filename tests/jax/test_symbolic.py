@@ -51,6 +51,7 @@ FUNCTIONS = {
 }
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_a_function_of_symbolic_sizes(name: str) -> None:
     function, shapes = FUNCTIONS[name]

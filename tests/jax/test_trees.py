@@ -60,6 +60,7 @@ def test_trees_keep_their_structure(tree: Any) -> None:
 DTYPES = [np.float64, np.int64, np.uint8, np.bool_, np.complex64, np.complex128, np.float16, ml_dtypes.bfloat16]
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("x64", [False, True])
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_dtypes_are_those_of_jax_with_and_without_x64(dtype: type, x64: bool) -> None:
@@ -199,6 +200,7 @@ LAYOUTS = [
 ]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("array", LAYOUTS, ids=lambda array: f"{array.dtype} {array.shape}")
 def test_arrays_are_taken_however_they_lie(array: Any) -> None:
     if array.dtype == jax.dtypes.float0:

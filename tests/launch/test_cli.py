@@ -165,6 +165,7 @@ def test_run_reads_low_precision_arrays_as_the_program_declares(
     assert capsys.readouterr().out == "result 0: 2xbfloat16\n[1.5, -2]\n"
 
 
+@pytest.mark.sampled(11)
 @pytest.mark.parametrize("element", [name for name, element in ELEMENT_TYPES.items() if element.numpy is not None])
 def test_what_run_writes_it_reads(folder: Path, element: str) -> None:
     """Every element type, under the very name that is given."""
@@ -316,6 +317,7 @@ WRONG_LINES = [
 ]  # fmt: skip
 
 
+@pytest.mark.sampled(16)
 @pytest.mark.parametrize("line", WRONG_LINES)
 def test_a_wrong_command_line_is_one_sentence(damaged: Path, capfd: pytest.CaptureFixture[str], line: str) -> None:
     try:

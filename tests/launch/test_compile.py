@@ -173,6 +173,7 @@ NEGATE = """func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> {
 INCLUDED = "\n".join(f"#include <{name}.h>" for name in ("math", "stdio", "stdlib", "string", "tgmath"))
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("stem", ["while", "int", "main", "exp", "bool", "class", "uint8_t", "linux", "2x", "a-b"])
 def test_any_name_of_a_file_gives_a_function_that_compilers_take(
     stem: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

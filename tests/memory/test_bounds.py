@@ -48,6 +48,7 @@ def _sample(placement: str) -> subprocess.CompletedProcess[str]:
     return _guarded(placement, *((kind, 7, count) for kind, count in SAMPLE.items()))
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("placement", ["end", "start"])
 @pytest.mark.parametrize("kind", SAMPLE)
 def test_a_sample_keeps_to_its_buffers(kind: str, placement: str) -> None:

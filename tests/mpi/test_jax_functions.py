@@ -21,6 +21,7 @@ from jax.sharding import PartitionSpec as P  # noqa: E402
 
 import spmd.jax  # noqa: E402
 from tests import jax_global_trainers  # noqa: E402
+from tests.effort import some_slow  # noqa: E402
 from tests.jax.global_callbacks import FUNCTIONS, NOTES, X, global_view, on_one_device  # noqa: E402
 from tests.jax_meshes import abstract_mesh  # noqa: E402
 from tests.jax_trainers import trained  # noqa: E402
@@ -251,7 +252,7 @@ def trainers() -> dict[str, jax_global_trainers.Trainer]:
     return jax_global_trainers.trainers(SIZE, abstract_mesh)
 
 
-@pytest.mark.parametrize("name", jax_global_trainers.ON_RANKS)
+@pytest.mark.parametrize("name", some_slow(jax_global_trainers.ON_RANKS, 2))
 def test_ranks_train_what_a_simulation_of_them_does(
     name: str, trainers: dict[str, jax_global_trainers.Trainer]
 ) -> None:

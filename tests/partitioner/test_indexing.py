@@ -127,6 +127,7 @@ def _same(actual: Array, expected: Array) -> None:
     np.testing.assert_array_equal(np.signbit(actual), np.signbit(expected))
 
 
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("part", _PARTS, ids=lambda part: "-".join(map(str, part)))
 @pytest.mark.parametrize("size", [4, 5])
 @together
@@ -146,6 +147,7 @@ def test_gather(part: tuple[str, int | None, bool], size: int) -> Cases:
         _same(actual, expected)
 
 
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("part", _PARTS, ids=lambda part: "-".join(map(str, part)))
 @pytest.mark.parametrize("size", [4, 5])
 @together

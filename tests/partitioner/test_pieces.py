@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import spmd
-from tests.effort import some_slow
 from tests.partitioner.running import run_parts
 
 #: A piece: elements [start, limit) of the array.
@@ -58,7 +57,8 @@ return {", ".join(results)} : {", ".join(types)}
 }}"""
 
 
-@pytest.mark.parametrize("devices", some_slow([2, 5, 3], 2))
+@pytest.mark.sampled(7)
+@pytest.mark.parametrize("devices", [2, 5, 3])
 @pytest.mark.parametrize("kind", KINDS)
 def test_pieces_of_one_array(kind: str, devices: int) -> None:
     x, new = np.arange(1, SIZE + 1, dtype=np.int32), np.array([-1, -2], np.int32)

@@ -22,6 +22,7 @@ COUNTED = {
 INDICES = {name: np.dtype(name) for name in ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")}
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("element", COUNTED)
 def test_an_iota_counts_as_on_one_process(element: str) -> None:
     dtype, size = COUNTED[element]
@@ -40,6 +41,7 @@ def element_of(dtype: np.dtype) -> str:
     return f"{'ui' if dtype.kind == 'u' else 'i'}{8 * dtype.itemsize}"
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", INDICES)
 def test_slices_and_updates_begin_where_they_do_on_one_process(name: str) -> None:
     dtype = INDICES[name]

@@ -7,6 +7,7 @@ from partitioner import join_blocks, shard_array
 from tests.jax_programs import NAMES, JaxProgram, close
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("name", NAMES)
 def test_threads_give_what_jax_gives(exported: dict[str, JaxProgram], name: str) -> None:
     program = exported[name]

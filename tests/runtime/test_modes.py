@@ -26,6 +26,7 @@ def test_both_give_the_same(name: str) -> None:
         assert all(same_bits(*pair) for pair in zip(left, right, strict=True))
 
 
+@pytest.mark.sampled(30)
 @pytest.mark.parametrize("reproducible", [False, True])
 @pytest.mark.parametrize("element", ELEMENTS, ids=str)
 def test_both_give_the_same_bits_of_every_reduction(element: ElementType, reproducible: bool) -> None:
@@ -59,6 +60,7 @@ def test_both_give_the_same_bits_of_every_reduction(element: ElementType, reprod
             assert same_bits(*pair), case
 
 
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("element", ELEMENTS, ids=str)
 def test_both_fill_with_the_same_bits(element: ElementType) -> None:
     """Where nothing arrives, and in the places of a broadcast without a source: f8E8M0FNU has no zero."""

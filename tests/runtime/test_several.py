@@ -188,6 +188,7 @@ ANSWERING = module(
 )
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("first", "second"),
     [

@@ -26,6 +26,7 @@ def test_programs_of_collectives_give_what_the_specification_says(name: str) -> 
             assert same_bits(np.asarray(part[rank]), np.asarray(desired)), rank
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("name", NAMES)
 def test_jax_programs_give_what_jax_gives(exported: dict[str, JaxProgram], name: str) -> None:
     program = exported[name]

@@ -53,7 +53,7 @@ def layout_names() -> Sequence[str]:
     return list(runpy.run_path(str(SHARDED / "layouts.py"))["NAMES"])
 
 
-@pytest.mark.parametrize("name", some_slow(layout_names(), 2))
+@pytest.mark.parametrize("name", some_slow(layout_names(), 1))
 def test_memory_of_a_layout(name: str) -> None:
     layouts: Any = runpy.run_path(str(SHARDED / "layouts.py"))
     chosen = layouts["layout"](name, PROCESSES)

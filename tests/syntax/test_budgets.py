@@ -17,6 +17,7 @@ def doubled(levels: int) -> str:
     return "\n".join(["!t0 = tuple<tensor<f32>, tensor<f32>>", *aliases, body])
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("levels", [1, 15, 20, 61])
 @pytest.mark.parametrize("generic", [False, True])
 def test_shared_types_are_printed_once(levels: int, generic: bool) -> None:

@@ -157,6 +157,7 @@ def test_a_decimal_is_rounded_once(element: t.ElementType, seed: int, side: int,
         assert exact(actual) in (exact(low), exact(high))
 
 
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("element", NUMBERS, ids=str)
 @settings(max_examples=examples(30))
 @given(data=st.data())

@@ -108,6 +108,7 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], list[Any]]] = {
 }  # fmt: skip
 
 
+@pytest.mark.sampled(14)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_jax_and_spmd_print_programs_that_the_other_reads(name: str) -> None:
     function, arguments = PROGRAMS[name]

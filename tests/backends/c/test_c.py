@@ -17,7 +17,6 @@ from spmd.compiler.pipeline.lower import ModuleLowering
 from spmd.compiler.pipeline.prepare import prepare
 from spmd.compiler.schedule.schedule import NativeRegion
 from spmd.types import ELEMENT_TYPES, F16, F32
-from tests.effort import some_slow
 
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="no compiler of C")
 
@@ -103,7 +102,8 @@ _ELEMENTS = ["f32", "f16", "f8E4M3FN", "i8", "ui64", "i4", "i1", "complex<f32>",
              "f64", "bf16", "ui8", "i32", "i64", "f8E5M2FNUZ", "i16", "ui32"]  # fmt: skip
 
 
-@pytest.mark.parametrize("element", some_slow(_ELEMENTS, 8))
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize("element", _ELEMENTS)
 def test_elementwise_ops_have_the_bits_of_native_code(element: str) -> None:
     values = _values(element)
     x, y = (part.ravel().copy() for part in np.meshgrid(values, values))

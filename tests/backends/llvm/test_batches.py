@@ -74,6 +74,7 @@ def values(element: str) -> list[np.ndarray]:
     return [random.standard_normal(shape).astype(dtype) for shape in shapes]
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("element", ["f32", "f64", "bf16"])
 @pytest.mark.parametrize(

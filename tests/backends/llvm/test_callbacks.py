@@ -41,6 +41,7 @@ def steps(module: spmd.Module) -> list[str]:
     return [step.op.name for step in plan.steps]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("element", ["f32", "f64", "bf16", "f8E4M3FN"])
 @pytest.mark.parametrize("size", [0, 1, 37])
 def test_a_loop_around_an_op_of_python_is_native(element: str, size: int) -> None:

@@ -73,6 +73,7 @@ CASES = {
 }
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("name", CASES)
 def test_convolutions_agree_with_numpy_whatever_the_threads(name: str) -> None:
     module = CASES[name]
@@ -114,6 +115,7 @@ LOOP = f"""func.func @main(%x: {IMAGES}, %w: tensor<3x16x16xf32>) -> ({IMAGES}, 
 }}"""
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("read", ["%y, %y", "%v, %y", "%y, %t"])
 @pytest.mark.parametrize("donate", [(), (0,)])
 def test_what_images_are_made_of_stays_until_the_last_image(read: str, donate: tuple[int, ...]) -> None:
@@ -132,6 +134,7 @@ def test_what_images_are_made_of_stays_until_the_last_image(read: str, donate: t
 INTEGERS = ["i8 i8 i32", "ui8 ui8 i32", "ui8 ui8 ui8", "i8 i8 i8", "i4 i4 i32", "i16 i16 i64"]
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("elements", INTEGERS)
 @pytest.mark.parametrize("groups", [1, 2, 8])
 def test_convolutions_of_narrow_integers_are_exact(elements: str, groups: int) -> None:

@@ -72,6 +72,7 @@ def is_exact(op: Op) -> bool:
     return form is not None and not any(node.primitive.is_function for node in walk(form))
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("name", [*elementwise.UNARY, "stablehlo.popcnt", "stablehlo.count_leading_zeros"])
 def test_unary(name: str) -> None:
     ops = [
@@ -81,6 +82,7 @@ def test_unary(name: str) -> None:
     check((op, width) for op, width in ops if is_exact(op))
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(
     "name", [*elementwise.BINARY, *(f"stablehlo.shift_{way}" for way in ("left", "right_logical", "right_arithmetic"))]
 )
@@ -103,6 +105,7 @@ def test_chlo(name: str) -> None:
 COMPLEX = [COMPLEX64, COMPLEX128]
 
 
+@pytest.mark.sampled(50)
 @pytest.mark.parametrize("element", COMPLEX, ids=str)
 @pytest.mark.parametrize("name", [*elementwise.UNARY, *chlo.UNARY, *elementwise.BINARY])
 def test_complex_functions(name: str, element: ElementType) -> None:

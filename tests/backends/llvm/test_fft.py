@@ -43,6 +43,7 @@ def in_f64(kind: str, x: np.ndarray, length: int) -> np.ndarray:
     return functions[kind](wide, length)
 
 
+@pytest.mark.sampled(33)
 @pytest.mark.parametrize("kind", ["FFT", "IFFT", "RFFT", "IRFFT"])
 @pytest.mark.parametrize("double", [False, True])
 @pytest.mark.parametrize("length", LENGTHS)
@@ -57,6 +58,7 @@ def test_transforms_are_the_sums_of_the_definition(kind: str, double: bool, leng
     np.testing.assert_allclose(got, want, rtol=0, atol=eps * np.sqrt(np.mean(np.abs(want) ** 2)) * 2)
 
 
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("kind", ["FFT", "IFFT", "RFFT", "IRFFT"])
 @pytest.mark.parametrize("lengths", [(6, 10), (16, 30), (1, 4), (5, 1), (3, 4, 8), (7, 9)])
 @pytest.mark.parametrize("element", ["f32", "f64"])
@@ -113,6 +115,7 @@ def test_the_imaginary_parts_of_both_ends_of_half_a_spectrum_do_not_count() -> N
     np.testing.assert_array_equal(executable(x)[0], executable(other)[0])
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("kind", ["FFT", "IFFT", "RFFT", "IRFFT"])
 @pytest.mark.parametrize(("length", "double"), [(96, False), (34, False), (250, True)])
 def test_no_bit_depends_on_where_the_steps_stand(

@@ -41,6 +41,7 @@ def test_gamma_functions_right_of_zero(function: Primitive) -> None:
     np.testing.assert_array_max_ulp(got, expected, 2)
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("function", list(LONG))
 def test_f64(function: Primitive) -> None:
     rng = np.random.default_rng(5)
@@ -143,6 +144,7 @@ def test_large_angles(element: str) -> None:
             assert abs(float(mpmath.mpf(float(y)) - true)) <= 2 * unit, (function, y, true)
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("element", ["f32", "f64"])
 @pytest.mark.parametrize("function", [P.EXP, P.LOG, P.SIN, P.TANH, P.CBRT, P.LGAMMA])
 def test_every_width_gives_the_same_bits(function: Primitive, element: str) -> None:

@@ -89,6 +89,7 @@ def smallest_of_parts(rows: int, columns: int) -> tuple[str, str]:
     )
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize(("rows", "columns"), [(32, 32), (35, 47), (8, 160)])
 @pytest.mark.parametrize(

@@ -83,6 +83,7 @@ KERNELS = [
 Kernel = Callable[[], AbstractContextManager[None]]
 
 
+@pytest.mark.sampled(18)
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize(("left", "right"), [("i8", "i8"), ("ui8", "i8"), ("i8", "ui8")])
 @pytest.mark.parametrize(

@@ -30,6 +30,7 @@ def test_rows_turn_round_in_a_loop(shape: tuple[int, ...]) -> None:
     assert result.tolist() == np.roll(x, 1001 % 8, axis=0).tolist()
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("element", ["f32", "f64", "ui8", "i16"])
 @pytest.mark.parametrize(("rows", "columns"), [(16, 16), (15, 40), (17, 16), (33, 47), (160, 331)])
 @together

@@ -46,6 +46,7 @@ def verify_native_code(text: str) -> None:
                     _verified.add(callee)
 
 
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("element", ELEMENTS, ids=str)
 @settings(max_examples=DRAWS)
 @given(seed=st.integers(0, 2**63))
@@ -53,6 +54,7 @@ def test_what_moves_elements_is_code_that_llvm_takes(element, seed) -> None:
     verify_native_code(moved_program(random.Random(seed), element))
 
 
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("element", ELEMENTS, ids=str)
 @together
 def test_what_moves_elements_is_what_numpy_gives(element) -> Cases:

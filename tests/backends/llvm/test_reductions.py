@@ -53,6 +53,7 @@ def test_a_sum_that_is_marked_is_folded_one_after_another(shape: tuple[int, ...]
     np.testing.assert_array_equal(got, np.add.accumulate(x, axis=0)[-1])
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("rows", [128, 127 * 3, 1000, 40_000])
 @pytest.mark.parametrize("op", ["add", "maximum"])
 def test_a_column_has_the_same_bits_however_many_there_are(rows: int, op: str) -> None:

@@ -56,6 +56,7 @@ def largest(rows: int, columns: int, element: str) -> str:
     }}"""
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("element", ["f32", "ui8", "bf16"])
 @pytest.mark.parametrize("columns", [2, 7, 16])
 @pytest.mark.parametrize("program", [summed, stepped, largest])

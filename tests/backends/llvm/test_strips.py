@@ -60,6 +60,7 @@ def special(shape: Sequence[int], dtype: type) -> Array:
     return array
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize(("text", "type"), [(SUM, "f32"), (SUM, "f64"), (SUM, "f16"), (SOFTMAX, "f32")])
 @pytest.mark.parametrize(("shape", "axis"), SHAPES)
 def test_strips_have_the_bits_of_single_columns(

@@ -105,6 +105,7 @@ def test_folds_of_one_dimension_are_cut_along_the_other(shape: tuple[int, int], 
     assert totals == [totals[0]] * len(totals)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.usefixtures("all_are_cut")
 @pytest.mark.parametrize("columns", [1, 3, 16, 64, 77])
 @pytest.mark.parametrize("rows", [128, 1001, 40_000])
@@ -196,6 +197,7 @@ def test_a_number_of_threads_that_is_none_is_refused(threads: object) -> None:
         spmd.compile(spmd.parse(SUM.format(n=3)), threads=threads)
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("element", ["f32", "f64"])
 @pytest.mark.parametrize(
     "lhs, rhs, contracted",
@@ -227,6 +229,7 @@ def test_products_are_cut_by_rows_or_columns(
         np.testing.assert_allclose(product, expected, rtol=1e-4, atol=1e-3)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("batch", [(2,), (3, 2), (40,), (5, 8)])
 @pytest.mark.parametrize("columns", [64, 300])
 @together

@@ -36,6 +36,7 @@ def elements(dtype: np.dtype, shape: tuple[int, int]) -> np.ndarray:
     return x
 
 
+@pytest.mark.sampled(16)
 @pytest.mark.parametrize("element", ["f32", "f16", "bf16", "i32", "ui32", "i16", "ui16", "i8", "ui8"])
 @pytest.mark.parametrize(("size", "k"), [(1, 1), (5, 5), (16, 3), (33, 8), (100, 17), (257, 64), (300, 128)])
 @together

@@ -44,6 +44,7 @@ LAYOUTS = {
 }
 
 
+@pytest.mark.sampled(14)
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("name", ["maximum", "minimum", "add", "multiply"])
 @pytest.mark.parametrize("element", ["f32", "bf16", "f64", "i8", "ui32"])
@@ -99,6 +100,7 @@ CONVOLUTIONS = {
 }
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("case", CONVOLUTIONS)
 @pytest.mark.parametrize("element", ["f32", "bf16", "f64"])
 @together

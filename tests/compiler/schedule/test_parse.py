@@ -70,6 +70,7 @@ def test_what_is_read_prints_the_same(name: str, threads: int) -> None:
     assert parse_schedule(text, block, target)[block] is not schedules[block]
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_what_is_read_runs_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     module = spmd.parse(PROGRAMS[name])

@@ -95,11 +95,12 @@ def compile_together(texts: Sequence[str], processor: Processor | None = None) -
     """
     processor = processor or chosen()
     kept = user_cache()
-    if os.environ.get(CHECK_VARIABLE) == "1":
-        for text in texts:
-            verify(text, processor)
     keys = [_key(text, processor) for text in texts]
     contents = [None if kept is None else kept.get(key) for key in keys]
+    if os.environ.get(CHECK_VARIABLE) == "1":
+        for text, content in zip(texts, contents, strict=True):
+            if content is not None:  # what is compiled is verified in any case
+                verify(text, processor)
     missing = [text for text, content in zip(texts, contents, strict=True) if content is None]
     new = compile_module("\n".join(missing), processor) if missing else None
     codes = []
