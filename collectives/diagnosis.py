@@ -19,19 +19,35 @@ _TRANSFER = re.compile(r"(send|recv) (0(?:->|<-)1|1(?:->|<-)0)")
 _MOST_TOLD = 10
 #: Seconds that a wait may take in a job that goes on.
 _MOMENT = 0.5
-#: A share of the waiting that one rank causes, and seconds, from which on it is worth a sentence.
-_NOTABLE_SHARE, _NOTABLE_SECONDS = 0.5, 1e-3
+#: Seconds of waiting from which on it is worth a sentence.
+_NOTABLE_SECONDS = 1e-3
+#: The share of the waiting that a straggler causes at least, and how many times what any other rank causes.
+_STRAGGLER_SHARE, _STRAGGLER_FACTOR = 0.5, 2.0
 
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """Sentences for the user; whether there is a ``fault``: a rank that is behind or calls something else."""
+    """Sentences for the user; whether there is a ``fault``: a rank that is behind or calls something else; and the rank
+    for which the others waited."""
 
     sentences: tuple[str, ...]
     fault: bool
+    straggler: int | None = None
 
     def __str__(self) -> str:
         return "\n".join(self.sentences)
+
+    def to_json(self) -> dict[str, object]:
+        return {"fault": self.fault, "straggler": self.straggler, "sentences": list(self.sentences)}
+
+
+def straggler(caused: Mapping[int, float]) -> int | None:
+    """Return the rank that causes most of the waiting, given the seconds that others waited for each; None where none
+    causes half of it, and twice what any other does."""
+    ranks = sorted(caused, key=lambda rank: -caused[rank])
+    most, next_one = [*(caused[rank] for rank in ranks), 0.0, 0.0][:2]
+    is_most = 0 < most >= max(_STRAGGLER_SHARE * sum(caused.values()), _STRAGGLER_FACTOR * next_one)
+    return ranks[0] if is_most else None
 
 
 def diagnose(records: Sequence[Record], moment: float = _MOMENT) -> Diagnosis:
@@ -41,8 +57,8 @@ def diagnose(records: Sequence[Record], moment: float = _MOMENT) -> Diagnosis:
     sentences = [*found.overview(), *faults]
     if not faults:
         sentences.append("Nobody is behind: every collective that one rank has come to, all ranks have ended.")
-    sentences += found.stragglers()
-    return Diagnosis(tuple(text[0].upper() + text[1:] for text in sentences), bool(faults))
+    sentences += found.waiting()
+    return Diagnosis(tuple(text[0].upper() + text[1:] for text in sentences), bool(faults), found.straggler)
 
 
 class _Group:
@@ -79,6 +95,8 @@ class _Found:
         self._all = sorted({*records, *(rank for ranks in members.values() for rank in ranks)})
         #: Groups whose ranks do not call the same, and from which number on.
         self._parted: dict[str, int] = {}
+        #: The rank for which the others waited, once `waiting` has counted.
+        self.straggler: int | None = None
 
     def overview(self) -> Iterator[str]:
         yield f"{_ranks(list(self._records))} of {len(self._all)} recorded what they did last."
@@ -212,7 +230,7 @@ class _Found:
 
     # --- for whom the others waited ---
 
-    def stragglers(self) -> Iterator[str]:
+    def waiting(self) -> Iterator[str]:
         waited: dict[int, float] = defaultdict(float)
         caused: dict[int, float] = defaultdict(float)
         times_last: dict[int, int] = defaultdict(int)
@@ -245,8 +263,8 @@ class _Found:
             + (", ..." if len(waited) > _MOST_TOLD else "")
             + "."
         )
-        slowest = max(caused, key=lambda rank: caused[rank])
-        if caused[slowest] / total >= _NOTABLE_SHARE:
+        slowest = self.straggler = straggler(caused)
+        if slowest is not None:
             yield (
                 f"Rank {slowest} is the straggler: it came last to {times_last[slowest]} of {count}, and caused "
                 f"{caused[slowest] / total:.0%} of the waiting."

@@ -36,6 +36,10 @@ def seed(parser: Arguments, use: str, default: int | None = None) -> None:
     valued(parser, "--random", values.not_negative, "SEED", use, default)
 
 
+def profile_steps(parser: Arguments, use: str) -> None:
+    valued(parser, "--profile-steps", values.steps, "FIRST:LAST", use)
+
+
 def mode(parser: Arguments, use: str, default: str) -> None:
     parser.add_argument("--mode", choices=MODES, default=default, help=use)
 

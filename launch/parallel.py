@@ -3,7 +3,6 @@
 import argparse
 import contextlib
 import hashlib
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypedDict, TypeVar
@@ -150,12 +149,6 @@ class Ranks:
 
         if any(self.sends) or any(self.receives):
             connect(process, self.sends, self.receives)
-
-    def common_time(self) -> float:
-        """The same moment on all ranks, by each rank's own clock."""
-        if self.world is not None:
-            self.world.barrier("the start of the profile")
-        return time.perf_counter()
 
     def finish(self) -> None:
         """Return once all ranks have come to the end of their programs; none is left in a collective of its own."""

@@ -41,6 +41,16 @@ def seconds(text: str) -> float:
         raise argparse.ArgumentTypeError(f"{error}, got {text!r}") from None
 
 
+def steps(text: str) -> range:
+    """``2:10``: steps 2 to 9."""
+    from spmd.support.step_range import steps_from
+
+    try:
+        return steps_from(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{error}, got {text!r}") from None
+
+
 def memory(text: str) -> int:
     """A positive number of bytes, such as 500000, 4GB or 1.5 GiB."""
     from spmd.support.amounts import read_amount

@@ -10,7 +10,7 @@ DESCRIPTION = """\
 FILES are those that ranks of a job wrote, or their folder: ours, and those of PyTorch's flight recorder, pickles or
 JSON. Prints which rank is behind or missing at which collective, who called what instead, and for whom the others
 waited. Status 0: nobody is behind; 1: somebody is. One file that is a profile (spmd run --profile, spmd launch
---profile): the units that took most, waiting by rank, imbalance and overlap.
+--profile): rows that add up to its length, what each rank did, which rank is the straggler and why, and overlap.
 """
 
 
@@ -18,6 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = DESCRIPTION
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="files of ranks, a folder, or one profile")
+    parser.add_argument("--json", action="store_true", help="print JSON")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -26,7 +27,8 @@ def run(args: argparse.Namespace) -> int:
     if len(args.files) == 1 and _is_profile(args.files[0]):
         from spmd.runtime.trace_summary import summary
 
-        print(summary(args.files[0]))
+        told = summary(args.files[0])
+        print(json.dumps(told.to_json(), indent=1) if args.json else told)
         return 0
     from collectives.diagnosis import diagnose
     from collectives.reading import RecordError, read_all
@@ -35,7 +37,7 @@ def run(args: argparse.Namespace) -> int:
         found = diagnose(read_all(args.files))
     except RecordError as error:
         raise spmd.UsageError(str(error)) from None
-    print(found)
+    print(json.dumps(found.to_json(), indent=1) if args.json else found)
     return int(found.fault)
 
 

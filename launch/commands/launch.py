@@ -85,6 +85,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--profile", metavar="FILE", help="write a trace of every program of all ranks (see spmd.profile)"
     )
+    options.profile_steps(
+        parser, "with --profile: keep these steps of each program alone, such as 2:10 (see spmd.profile)"
+    )
     parallel.add_timeout_arguments(parser)
     parser.add_argument("--mpirun-args", type=shlex.split, default=[], metavar="ARGS", help="passed to mpirun as is")
     parser.add_argument("--dry-run", action="store_true", help="print the command line and do not start it")
@@ -124,6 +127,8 @@ def run(args: argparse.Namespace) -> int:
     settings = parallel.timeout_settings(args) | (chosen.variables() if chosen else {})
     if args.profile is not None:
         settings["SPMD_PROFILE"] = os.path.abspath(args.profile)
+    if args.profile_steps is not None:
+        settings["SPMD_PROFILE_STEPS"] = f"{args.profile_steps.start}:{args.profile_steps.stop}"
     plan = mpirun.Job(
         command,
         args.ranks,
@@ -156,6 +161,8 @@ def _likely(command: Sequence[str]) -> str:
 
 def _misuse(args: argparse.Namespace) -> str | None:
     """What is wrong with options that go together."""
+    if args.profile is None and args.profile_steps is not None:
+        return "--profile-steps are those of a --profile FILE"
     slots = sum(host.slots for host in args.hosts)
     if args.hosts and args.ranks > slots:
         return f"{args.ranks} ranks do not fit the {slots} that the hosts are to take"

@@ -4,9 +4,9 @@ import argparse
 import logging
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from launch import mpirun, options, parallel, programs
 from spmd.support.arrays import Array
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from collectives.grid import ProcessGrid
     from spmd.ir import Module
     from spmd.runtime.executable import Executable
-    from spmd.runtime.trace import TraceEvent
 
+T = TypeVar("T")
 #: The results of each replica, whole, where the program has shardings, else of each rank; and which of these two.
 Returned = tuple[list[tuple[Array, ...]], str]
 
@@ -43,6 +43,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     watching.add_argument("--check-nans", action="store_true", help="stop at the first op that gives NaN or infinity")
     watching.add_argument("--print-each", action="store_true", help="print what each op gives")
     watching.add_argument("--profile", metavar="TRACE.json", help="tell time by op, and write a trace for Perfetto")
+    use = "with --profile: run LAST times, and leave out what is before FIRST, such as 2:10 (default: 0:1)"
+    options.profile_steps(parser, use)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -58,6 +60,13 @@ def run(args: argparse.Namespace) -> int:
             raise spmd.UsageError(f"{path}: there is no such folder to write to")
         if os.path.isdir(path):
             raise spmd.UsageError(f"{path}: a folder, and no file to write")
+    if args.profile_steps is not None:
+        if args.profile is None:
+            raise spmd.UsageError("--profile-steps are those of a --profile TRACE.json")
+        if args.infeed is not None or args.outfeed is not None:
+            raise spmd.UsageError(
+                "--profile-steps run the program again and again, --infeed and --outfeed are of one run"
+            )
     module = programs.load(args.program, args.function)
     watcher = _watcher(args)
     returned: Returned | None
@@ -94,8 +103,6 @@ def _on_ranks() -> bool:
 def _watcher(args: argparse.Namespace) -> Any:
     from spmd.runtime import watch
 
-    if args.profile:
-        return watch.Profile()
     if args.check_nans:
         return watch.check_nans
     return watch.print_each if args.print_each else None
@@ -134,11 +141,9 @@ def _as_this_rank(
     plan.compare(executable)
     inputs = executable.shard(*_arguments(args, module, process.rank))
     with parallel.streams(args, process):
-        if args.profile:
-            watcher.began = plan.common_time()
-        results = executable(*inputs)
-    if args.profile:
-        _tell_profile(args, executable, plan.gather(watcher.trace_events(process.rank)))
+        results = _profiled(args, lambda: executable(*executable.with_copies(inputs)))
+    if args.profile and process.rank == 0:
+        _tell_profile(args)
     if _each_its_own(args):
         from launch.results import write
 
@@ -174,6 +179,7 @@ def _check_ranks(program: str, grid: "ProcessGrid", ranks: int) -> None:
 def _in_this_process(args: argparse.Namespace, module: "Module", grid: "ProcessGrid", watcher: Any) -> Returned:
     """Run every process of the grid."""
     import spmd
+    from spmd.runtime.parallel import prepared_run
 
     settings = parallel.compile_options(args)
     settings["watch"] = watcher
@@ -181,9 +187,9 @@ def _in_this_process(args: argparse.Namespace, module: "Module", grid: "ProcessG
     inputs = [
         _shard(executable, arrays, rank) for rank, arrays in enumerate(_arguments_of_all(args, module, grid.size))
     ]
-    results = spmd.run_parallel(executable, grid, inputs, **parallel.run_options(args, grid.size))
+    results = _profiled(args, prepared_run(executable, grid, inputs, **parallel.run_options(args, grid.size)))
     if args.profile:
-        _tell_profile(args, executable, [watcher.trace_events()])
+        _tell_profile(args)
     if executable.out_shardings is None or _each_its_own(args):
         return list(results), "rank"
     from partitioner import join_blocks
@@ -204,13 +210,19 @@ def _shard(executable: "Executable", arrays: Sequence[Array], rank: int) -> list
     return [shard_array(array, sharding, rank) for array, sharding in zip(arrays, executable.in_shardings, strict=True)]
 
 
-def _tell_profile(args: argparse.Namespace, executable: "Executable", events: "list[list[TraceEvent]] | None") -> None:
-    """On rank 0, which has the events of all: one trace, and where their time went on the screen."""
-    if events is None:
-        return
-    from spmd.runtime.trace import merged, write_trace
+def _profiled(args: argparse.Namespace, run: Callable[[], T]) -> T:
+    """What `run` returns, of its last run where a profile of several is taken."""
+    from spmd.runtime.profiling import profile
+
+    if not args.profile:
+        return run()
+    with profile(args.profile, steps=args.profile_steps):
+        for _ in range(args.profile_steps.stop - 1 if args.profile_steps else 0):
+            run()
+        return run()
+
+
+def _tell_profile(args: argparse.Namespace) -> None:
     from spmd.runtime.trace_summary import summary
 
-    together = [event for of_rank in events for event in of_rank]
-    write_trace(args.profile, merged(together, executable.module, executable.grid))
     print(summary(Path(args.profile)), file=sys.stderr)

@@ -65,6 +65,37 @@ def run_parallel(
     "auto" stacks a grid of more than 16 processes, unless it cannot be stacked, which the logger "spmd" tells. `memory`
     is the number of bytes that the stacked arrays of one program may take (see spmd.simulate).
     """
+    return prepared_run(
+        module,
+        grid,
+        inputs,
+        function,
+        infeed=infeed,
+        outfeed=outfeed,
+        timeout=timeout,
+        abort=abort,
+        mode=mode,
+        memory=memory,
+        **options,
+    )()
+
+
+def prepared_run(
+    module: Programs,
+    grid: ProcessGrid | None = None,
+    inputs: Sequence[Sequence[Argument]] = (),
+    function: str = "main",
+    *,
+    infeed: Sequence[InfeedSource | None] | None = None,
+    outfeed: Sequence[OutfeedTarget | None] | None = None,
+    timeout: float = 60.0,
+    abort: bool = False,
+    mode: str = "auto",
+    memory: int | None = None,
+    **options: Unpack[CompileOptions],
+) -> Callable[[], list[tuple[Array, ...]]]:
+    """Return what runs the programs each time it is called: all that run_parallel, which has the same parameters, does
+    before."""
     check_grid(grid, "spmd.run_parallel")
     check_function(function, "spmd.run_parallel")
     check_memory(memory, "spmd.run_parallel")
@@ -88,14 +119,18 @@ def run_parallel(
     if mode == "stacked" or (mode == "auto" and grid.size > _FEW_PROCESSES):
         simulation = _simulation(executables, mode == "stacked" or grid.size > _MOST_PROCESSES, memory)
         if simulation is not None:
-            return _stacked(simulation, arrays_of_ranks, infeed, outfeed)
+            return partial(_stacked, simulation, arrays_of_ranks, infeed, outfeed)
     _check_size(grid)
     process = process_of_thread(executables, grid, arrays_of_ranks)
-    try:
-        with open_streams(grid, infeed, outfeed) as streams:
-            return run(grid.size, partial(process, streams), timeout=timeout, abort=abort)
-    except TransportError as error:
-        raise error if isinstance(error, CollectiveError) else CollectiveError(str(error)) from error
+
+    def run_threads() -> list[tuple[Array, ...]]:
+        try:
+            with open_streams(grid, infeed, outfeed) as streams:
+                return run(grid.size, partial(process, streams), timeout=timeout, abort=abort)
+        except TransportError as error:
+            raise error if isinstance(error, CollectiveError) else CollectiveError(str(error)) from error
+
+    return run_threads
 
 
 def process_of_thread(

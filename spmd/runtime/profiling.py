@@ -20,7 +20,7 @@ from weakref import WeakSet
 import numpy as np
 
 from collectives.communicator import Communicator
-from collectives.grid import Groups
+from collectives.grid import Groups, ProcessGrid
 from spmd.backends.kernels import Program
 from spmd.compiler.pipeline.lower import ModuleLowering
 from spmd.compiler.pipeline.options import Options
@@ -31,8 +31,9 @@ from spmd.runtime.process import Process
 from spmd.runtime.trace import TraceEvent, groups_of, with_waits, write_trace
 from spmd.runtime.watch import Profile
 from spmd.support.arrays import Array, Results
+from spmd.support.step_range import steps_from
 
-VARIABLE = "SPMD_PROFILE"
+VARIABLE, STEPS_VARIABLE = "SPMD_PROFILE", "SPMD_PROFILE_STEPS"
 #: Events that a rank keeps; programs run as they do without a profile from then on.
 MOST_EVENTS = 1_000_000
 
@@ -61,15 +62,20 @@ _session: _Session | None = None
 
 
 @contextmanager
-def profile(path: str | os.PathLike[str]) -> Iterator[None]:
+def profile(path: str | os.PathLike[str], *, steps: range | None = None) -> Iterator[None]:
     """A context whose executables, simulations and functions of spmd.jax are timed, unit by unit, into a trace.
 
     Under MPI, all ranks enter it and leave it together; one file has them all, a track a rank, with the waits inside
     collectives. Processes that are threads or computed as one stacked program have tracks, too. The file is one that
-    Perfetto (ui.perfetto.dev), Chrome and `spmd diagnose` read. What runs is compiled once more, at its first call:
-    a call before measuring keeps that out. UsageError within another profile; OSError where it cannot be written.
+    Perfetto (ui.perfetto.dev), Chrome and `spmd diagnose` read.
+
+    :param steps: the steps to keep, such as range(2, 10); without it all. A step is one call of a program, counted from
+        0 in each process, those of programs of the same name and types together. Steps before, in which programs are
+        compiled once more and caches are cold, are run and left out.
+    :raises UsageError: within another profile, and for steps that are none.
+    :raises OSError: where the file cannot be written.
     """
-    session = _begin(path)
+    session = _begin(path, _checked(steps))
     if world.under_mpi():
         session.meet(world.ranks("spmd.profile"))
     try:
@@ -95,17 +101,31 @@ def active() -> Profile | None:
 def begin_as_environment_says() -> None:
     """Takes a profile of all that this process runs, where $SPMD_PROFILE names the file for it."""
     if path := os.environ.get(VARIABLE):
-        session = _begin(path)
+        session = _begin(path, _steps_of_environment())
         world.when_ranks_meet(session.meet_for_good)
         if not world.under_mpi():
             atexit.register(session.finish)
 
 
-def _begin(path: str | os.PathLike[str]) -> _Session:
+def _steps_of_environment() -> range | None:
+    text = os.environ.get(STEPS_VARIABLE)
+    try:
+        return steps_from(text) if text else None
+    except ValueError as error:
+        raise UsageError(f"{STEPS_VARIABLE}={text}: {error}") from None
+
+
+def _checked(steps: object) -> range | None:
+    if steps is None or (isinstance(steps, range) and steps and steps.step == 1 and steps.start >= 0):
+        return steps
+    raise UsageError(f"steps must be a range of numbers from 0 on, such as range(2, 10), got {steps!r}")
+
+
+def _begin(path: str | os.PathLike[str], steps: range | None) -> _Session:
     global _session
     if _session is not None:
         raise UsageError(f"{path}: a profile is being taken already, for {_session.path}")
-    _session = _Session(Path(path).absolute())
+    _session = _Session(Path(path).absolute(), steps)
     for executable in tuple(_executables):
         _session.watch(executable)
     return _session
@@ -114,10 +134,11 @@ def _begin(path: str | os.PathLike[str]) -> _Session:
 class _Session:
     """A profile while it is taken."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, steps: range | None) -> None:
         self.path = path
-        self.profile = Profile()
+        self.profile = Profile(steps=steps)
         self._groups: dict[str, Groups] = {}
+        self._grids: set[ProcessGrid] = set()
         self._communicator: Communicator | None = None
 
     def meet(self, communicator: Communicator) -> None:
@@ -138,6 +159,7 @@ class _Session:
     def _program(self, executable: Profiled) -> Program:
         watched: Program | None = None
         own = executable.run_as(None)
+        signature = executable.module.function(executable.function).signature
 
         def run(process: Process, *values: Array) -> tuple[Array, ...]:
             nonlocal watched
@@ -145,7 +167,7 @@ class _Session:
                 return own(process, *values)
             if watched is None:
                 watched = self._compile(executable)
-            with self.profile.program(f"@{executable.function}"):
+            with self.profile.program(executable.function, signature, process.rank):
                 results = watched(process, *values)
             return executable.finished(results)
 
@@ -154,6 +176,7 @@ class _Session:
     def _compile(self, executable: Profiled) -> Program:
         module = executable.module
         self._groups.update(groups_of(module, executable.options.grid))
+        self._grids.add(executable.options.grid)
         lowering = ModuleLowering(module, replace(executable.options, watch=self.profile))
         program, _ = lowering.entry(module.function(executable.function))
         return np.errstate(all="ignore")(program)
@@ -178,7 +201,8 @@ class _Session:
                 return
         if not any(of_ranks) and VARIABLE in os.environ:
             return  # of those that the environment speaks of, nobody has run anything here: a launcher, for one
-        together = with_waits([event for own in of_ranks for event in own], self._groups)
+        grid = self._grids.pop() if len(self._grids) == 1 else None
+        together = with_waits([event for own in of_ranks for event in own], self._groups, grid)
         try:
             write_trace(self.path, together)
         except OSError as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import fields, replace
 from typing import Any
 
@@ -18,6 +18,7 @@ from spmd.runtime.executable import Executable
 from spmd.runtime.process import Process
 from spmd.runtime.simulation import of_process, stacked_columns
 from spmd.runtime.streams import InfeedSource, OutfeedTarget, open_streams
+from spmd.runtime.watch import Profile
 from spmd.support.arrays import Argument, Array
 
 
@@ -57,7 +58,7 @@ class ProgramsSimulation:
             arrays += [_repeated(column, len(ranks)) for column in columns]
         with open_streams(self.grid, infeed, outfeed) as streams:
             process = Process(ProcessGrid(1, 1), single_process(), streams=streams)
-            with nullcontext() if self._profile is None else self._profile.stacked(range(self.grid.size)):
+            with nullcontext() if self._profile is None else self._step(self._profile):
                 values = iter(self._executable.run(process, arrays))
         of_ranks: list[tuple[Array, ...]] = [()] * self.grid.size
         for ranks, stacked in zip(self._stacked.ranks, self._stacked.results, strict=True):
@@ -66,6 +67,10 @@ class ProgramsSimulation:
                 pairs = zip(results, stacked, strict=True)
                 of_ranks[rank] = tuple([_result(value, row, up) for value, up in pairs])
         return of_ranks
+
+    def _step(self, profile: Profile) -> AbstractContextManager[None]:
+        function = self._stacked.function
+        return profile.program(function.symbol, function.signature, stacked=range(self.grid.size))
 
 
 def _repeated(column: Any, count: int) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import fields, replace
 from typing import Any, Unpack
 
@@ -91,13 +91,16 @@ class Simulation:
     def _run(self, compiled: _Compiled, process: Process, arrays: Sequence[Array]) -> tuple[Array, ...]:
         profile = profiling.active()
         try:
-            with nullcontext() if profile is None else profile.stacked(range(self.grid.size)):
+            with nullcontext() if profile is None else self._step(profile):
                 return compiled.executable.run(process, arrays)
         except ExecutionError as error:
             error.add_note(
                 f"in the stacked program of a {self.grid} grid: leading axes of {self.grid.size} are processes"
             )
             raise
+
+    def _step(self, profile: Profile) -> AbstractContextManager[None]:
+        return profile.program(self.function, self._prepared.function.signature, stacked=range(self.grid.size))
 
     def shard(self, *arrays: Source) -> tuple[Array, ...]:
         """The parts of global arguments that the processes hold, stacked, by the program's shardings.

@@ -22,12 +22,13 @@ from spmd.support.files import write_file
 
 class TraceArguments(TypedDict, total=False):
     """What a track shows of an event: the op's place in the source and its bytes, and of how many `processes` it is,
-    where a track each would be too many; of metadata, the name."""
+    where a track each would be too many; of a program, the number of its call; of metadata, the name."""
 
     name: str
     place: str
     bytes: int
     processes: int
+    step: int
 
 
 class TraceEvent(TypedDict, total=False):
@@ -51,15 +52,11 @@ def _is_met(name: str) -> bool:
     return name in OPS and Trait.COLLECTIVE in OPS[name].traits and name != "stablehlo.collective_permute"
 
 
-def merged(events: Iterable[TraceEvent], module: Module, grid: ProcessGrid) -> list[TraceEvent]:
-    """`events` of all processes on one clock, with names for their tracks, and the waits inside collectives."""
-    return with_waits(events, groups_of(module, grid), grid)
-
-
 def with_waits(
     events: Iterable[TraceEvent], groups: Mapping[str, Groups], grid: ProcessGrid | None = None
 ) -> list[TraceEvent]:
-    """The same, given the `groups` of each collective by its place in the source; without a negative time."""
+    """`events` of all processes on one clock, none of them before 0, with names for their tracks, and the waits inside
+    collectives, of each of which `groups` has the groups by its place in the source."""
     events = list(events)
     first = min((event["ts"] for event in events), default=0.0)
     if first < 0:

@@ -18,7 +18,7 @@ _LONGEST = 1e18
 
 @dataclass(frozen=True)
 class TraceEvent:
-    """What ran on a rank; `began` and `took` are in microseconds."""
+    """What ran on a rank; `began` and `took` are in microseconds. `step` numbers the calls of a program."""
 
     rank: int
     name: str
@@ -26,6 +26,7 @@ class TraceEvent:
     place: str
     began: float
     took: float
+    step: int | None = None
 
 
 @dataclass(frozen=True)
@@ -51,9 +52,13 @@ def read_trace(path: str | PathLike[str]) -> Trace:
 
 
 def _event(entry: Mapping[str, Any]) -> TraceEvent:
-    place = entry.get("args", {}).get("place", "")
+    arguments = entry.get("args", {})
+    place, step = arguments.get("place", ""), arguments.get("step")
+    if step is not None and type(step) is not int:
+        raise TypeError(f"step must be an integer, got {step!r}")
     name, category = _text(entry["name"]), _text(entry.get("cat", ""))
-    return TraceEvent(_rank(entry), name, category, _text(place), _time(entry["ts"]), _time(entry["dur"]))
+    times = _time(entry["ts"]), _time(entry["dur"])
+    return TraceEvent(_rank(entry), name, category, _text(place), *times, step)
 
 
 def _rank(entry: Mapping[str, Any]) -> int:

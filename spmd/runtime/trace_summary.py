@@ -1,4 +1,4 @@
-"""Where time went in a profile, as text: rows that add up to its length, ranks, and what overlapped with communication.
+"""Where time went in a profile: rows that add up to its length, ranks, the straggler, and what overlapped.
 
 A row is a unit, or what no unit takes: waiting for others inside of collectives, what lies between the units of a
 program, and between programs.
@@ -9,16 +9,25 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from statistics import median
 
+from collectives.diagnosis import straggler
+from collectives.states import ranges_text
 from spmd.dialects import OPS
 from spmd.dialects.core import Trait
 from spmd.runtime.trace_reading import TraceEvent, read_trace
+from spmd.runtime.watch import LEFT_OUT
 
 _UNITS = 15
 _RANKS = 16
 _PROGRAM, _WAIT = "program", "wait"
+#: Kinds of rows, in the order in which ranks tell them.
+_KINDS = ("computing", "communicating", "waiting for others", "between units", "outside of programs", "steps left out")
+_COMPUTING, _COMMUNICATING, _WAITING, _BETWEEN, _OUTSIDE, _LEFT_OUT = _KINDS
+#: The share of the ranks' time from which on waiting has a culprit.
+_NOTABLE = 0.01
 
 
 @dataclass(frozen=True)
@@ -30,6 +39,7 @@ class _Event:
     began: float
     seconds: float
     own: float
+    step: int | None
 
     @property
     def end(self) -> float:
@@ -44,24 +54,173 @@ class _Event:
 _TRANSFERS = frozenset(("stablehlo.send", "stablehlo.recv", "stablehlo.async_start", "stablehlo.async_done"))
 
 
-def summary(path: Path) -> str:
+@dataclass
+class Row:
+    """What one thing took, in seconds by rank, and how often it was done on all of them. `kind` is one of `_KINDS`."""
+
+    name: str
+    place: str
+    kind: str
+    seconds: dict[int, float] = field(default_factory=lambda: defaultdict(float))
+    calls: int = 0
+
+    def add(self, rank: int, seconds: float) -> None:
+        self.seconds[rank] += seconds
+        self.calls += 1
+
+    @property
+    def total(self) -> float:
+        return sum(self.seconds.values())
+
+    def to_json(self, ranks: Sequence[int]) -> dict[str, object]:
+        own = {rank: self.seconds[rank] for rank in ranks}
+        found = {"name": self.name, "place": self.place, "kind": self.kind, "calls": self.calls}
+        spread = {"least": min(own.values()), "median": median(own.values()), "most": max(own.values())}
+        return found | spread | {"who": max(own, key=lambda rank: own[rank]), "seconds": list(own.values())}
+
+
+@dataclass(frozen=True)
+class Straggler:
+    """The rank that causes most of the waiting: `caused` seconds of the others, a `share` of all.
+
+    It takes `longer` seconds in `row` than the median of the others; `row` is None where it takes longer in none.
+    """
+
+    rank: int
+    caused: float
+    share: float
+    row: Row | None
+    longer: float
+
+    def __str__(self) -> str:
+        text = f"Rank {self.rank} is the straggler: {self.share:.0%} of the waiting ({self.caused:.4g} s) is for it"
+        if self.row is None:
+            return f"{text}."
+        where = f"in {self.row.name} {self.row.place}".rstrip() if self.row.kind in _KINDS[:2] else self.row.name
+        return f"{text}, since it spends {self.longer:.4g} s more than the median of the others {where}."
+
+    def to_json(self) -> dict[str, object]:
+        row = None if self.row is None else {"name": self.row.name, "place": self.row.place}
+        return {"rank": self.rank, "caused": self.caused, "share": self.share, "row": row, "longer": self.longer}
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What a profile says: its length, its ranks, the numbers of its steps, and rows, the longest first.
+
+    `under_way` are the seconds of collectives that were started ahead, of which `hidden` lay beside other work.
+    """
+
+    seconds: float
+    ranks: tuple[int, ...]
+    steps: tuple[int, ...]
+    rows: tuple[Row, ...]
+    straggler: Straggler | None
+    under_way: float
+    hidden: float
+
+    def __str__(self) -> str:
+        if not self.rows:
+            return "Nothing ran while this was recorded."
+        return "\n".join([*self._rows(), *self._by_rank(), *self._overlap()])
+
+    def to_json(self) -> dict[str, object]:
+        return {
+            "seconds": self.seconds,
+            "ranks": list(self.ranks),
+            "steps": list(self.steps),
+            "rows": [row.to_json(self.ranks) for row in self.rows],
+            "straggler": None if self.straggler is None else self.straggler.to_json(),
+            "started_ahead": {"seconds": self.under_way, "hidden": self.hidden},
+        }
+
+    def by_kind(self, rank: int) -> dict[str, float]:
+        """The seconds of `rank` by the kind of row, which add up to the length of the profile."""
+        found = dict.fromkeys(_KINDS, 0.0)
+        for row in self.rows:
+            found[row.kind] += row.seconds[rank]
+        return found
+
+    def _rows(self) -> Iterator[str]:
+        of_steps = f" in step{'s' * (len(self.steps) > 1)} {ranges_text(self.steps)}" if self.steps else ""
+        several = f", on the mean of {len(self.ranks)} ranks (least, median, most and whose)"
+        yield f"Where {self.seconds:.4g} s went{of_steps}{several if len(self.ranks) > 1 else ''}:"
+        for row in self.rows[:_UNITS]:
+            yield self._line(row)
+        if rest := self.rows[_UNITS:]:
+            yield f"{self._share(sum(row.total for row in rest))}            {len(rest)} more"
+        if 0 in self.steps:
+            yield "Step 0 is among them, whose code and memory are cold: --profile-steps 1:2 leaves it out."
+
+    def _share(self, total: float) -> str:
+        mean = total / len(self.ranks)
+        return f"  {mean:10.6f} s {mean / (self.seconds or 1.0):6.1%}"
+
+    def _line(self, row: Row) -> str:
+        text = f"{self._share(row.total)} {row.calls:8d} x  {row.name}  {row.place}".rstrip()
+        if len(self.ranks) == 1:
+            return text
+        own = [row.seconds[rank] for rank in self.ranks]
+        who = self.ranks[own.index(max(own))]
+        return f"{text}  ({min(own):.6f}, {median(own):.6f}, {max(own):.6f} s: rank {who})"
+
+    def _by_rank(self) -> Iterator[str]:
+        if len(self.ranks) == 1:
+            return
+        told = [kind for kind in _KINDS if kind != _LEFT_OUT or any(row.kind == kind for row in self.rows)]
+        yield f"Ranks: {', '.join(told)}:"
+        for rank in self.ranks[:_RANKS]:
+            spent = self.by_kind(rank)
+            yield f"  rank {rank}: {', '.join(f'{spent[kind]:.6f} s' for kind in told)}"
+        if len(self.ranks) > _RANKS:
+            yield f"  ... {len(self.ranks)} in all"
+        yield str(
+            self.straggler or "No rank is a straggler: none causes most of the waiting, or there is little of it."
+        )
+
+    def _overlap(self) -> Iterator[str]:
+        if self.under_way:
+            yield (
+                f"Overlap: collectives that were started ahead were under way for {self.under_way:.4g} s, "
+                f"{self.hidden / self.under_way:.0%} of it beside other work."
+            )
+
+
+def summary(path: Path) -> Summary:
     """What the trace in a file says. UsageError where it is none of ours."""
-    events = [event for track in _tracks(read_trace(path).events).values() for event in _with_own_times(track)]
-    waits = [event for event in events if event.category == _WAIT]
-    programs = [event for event in events if event.category == _PROGRAM]
-    units = [event for event in events if event.category not in (_WAIT, _PROGRAM)]
+    tracks = _tracks(read_trace(path).events)
+    by_kind: dict[str, list[_Event]] = {_PROGRAM: [], _WAIT: [], LEFT_OUT: [], "": []}
+    for track in tracks.values():
+        for event in _with_own_times(track):
+            by_kind[event.category if event.category in by_kind else ""].append(event)
+    units, programs, waits = by_kind[""], by_kind[_PROGRAM], by_kind[_WAIT]
+    everything = (*units, *programs, *waits)
     if not units:
-        return "Nothing ran while this was recorded."
-    return "\n".join([*_rows(units, programs, waits), *_by_rank(units, waits), *_overlap(units)])
+        return Summary(0.0, (), (), (), None, 0.0, 0.0)
+    ranks = tuple(sorted({event.rank for event in everything}))
+    begin, end = min(event.began for event in everything), max(event.end for event in everything)
+    rows = _rows(units, programs, waits)
+    left_out = Row(_LEFT_OUT, "", _LEFT_OUT)
+    for event in by_kind[LEFT_OUT]:
+        if event.rank in ranks and (seconds := min(event.end, end) - max(event.began, begin)) > 0:
+            left_out.add(event.rank, seconds)
+    outside = Row(_OUTSIDE if programs else _BETWEEN, "", _OUTSIDE if programs else _BETWEEN)
+    for rank in ranks:
+        outside.add(rank, max(0.0, end - begin - sum(row.seconds[rank] for row in (*rows, left_out))))
+    rows = sorted((row for row in (*rows, left_out, outside) if row.total), key=lambda row: -row.total)
+    steps = tuple(sorted({event.step for event in programs if event.step is not None}))
+    return Summary(
+        end - begin, ranks, steps, tuple(rows), _straggler(ranks, rows, waits, end - begin), *_overlap(units)
+    )
 
 
-def _tracks(read: Sequence[TraceEvent]) -> dict[tuple[int, bool], list[_Event]]:
-    """Events by rank; waits, which lie over others, apart."""
-    tracks: dict[tuple[int, bool], list[_Event]] = defaultdict(list)
+def _tracks(read: Sequence[TraceEvent]) -> dict[tuple[int, str], list[_Event]]:
+    """Events by rank; waits, which lie over others, and what is left out apart."""
+    tracks: dict[tuple[int, str], list[_Event]] = defaultdict(list)
     for each in read:
         times = each.began / 1e6, each.took / 1e6
-        event = _Event(each.rank, each.name, each.category, each.place, *times, times[1])
-        tracks[event.rank, event.category == _WAIT].append(event)
+        event = _Event(each.rank, each.name, each.category, each.place, *times, times[1], each.step)
+        tracks[event.rank, event.category if event.category in (_WAIT, LEFT_OUT) else ""].append(event)
     return tracks
 
 
@@ -73,7 +232,7 @@ def _with_own_times(track: list[_Event]) -> Iterator[_Event]:
         while open_events and open_events[-1][0].end <= before:
             event, inner = open_events.pop()
             own = max(0.0, event.seconds - sum(inner))
-            yield _Event(event.rank, event.name, event.category, event.place, event.began, event.seconds, own)
+            yield replace(event, own=own)
 
     for event in sorted(track, key=lambda event: (event.began, -event.seconds)):
         # A nanosecond is what writing the times as microseconds may cost.
@@ -84,46 +243,19 @@ def _with_own_times(track: list[_Event]) -> Iterator[_Event]:
     yield from close(float("inf"))
 
 
-@dataclass
-class _Row:
-    """What one thing took, in seconds by rank, and how often it was done on all of them."""
-
-    name: str
-    place: str = ""
-    seconds: dict[int, float] = field(default_factory=lambda: defaultdict(float))
-    calls: int = 0
-
-    def add(self, rank: int, seconds: float) -> None:
-        self.seconds[rank] += seconds
-        self.calls += 1
-
-
-def _rows(units: Sequence[_Event], programs: Sequence[_Event], waits: Sequence[_Event]) -> Iterator[str]:
-    """All time of all ranks, on the mean of them, the longest first."""
-    everything = (*units, *programs, *waits)
-    ranks = sorted({event.rank for event in everything})
-    wall = max(event.end for event in everything) - min(event.began for event in everything)
-    rows: dict[tuple[str, str], _Row] = {}
-    outside = _Row("outside of programs" if programs else "between units")
+def _rows(units: Sequence[_Event], programs: Sequence[_Event], waits: Sequence[_Event]) -> list[Row]:
+    """A row of each unit, without the waiting in it, of the waiting, and of what lies between units."""
+    rows: dict[tuple[str, str], Row] = {}
     waited = _waited(units, waits)
     for event in units:
-        row = rows.setdefault((event.name, event.place), _Row(event.name, event.place))
+        kind = _COMMUNICATING if event.communicates else _COMPUTING
+        row = rows.setdefault((event.name, event.place), Row(event.name, event.place, kind))
         row.add(event.rank, max(0.0, event.own - waited.pop(id(event), 0.0)))
-    others = [_Row("waiting for others"), _Row("between units"), outside]
-    for row, events in zip(others, (waits, programs), strict=False):
+    others = Row(_WAITING, "", _WAITING), Row(_BETWEEN, "", _BETWEEN)
+    for row, events in zip(others, (waits, programs), strict=True):
         for event in events:
             row.add(event.rank, event.own)
-    known = [*rows.values(), *others[:2]]
-    for rank in ranks:
-        outside.add(rank, max(0.0, wall - sum(row.seconds[rank] for row in known)))
-    told = sorted((row for row in (*known, outside) if any(row.seconds.values())), key=lambda row: -_total(row))
-    of_ranks = f", on the mean of {len(ranks)} ranks" if len(ranks) > 1 else ""
-    yield f"Where {wall:.4g} s went{of_ranks}:"
-    for row in told[:_UNITS]:
-        yield _line(row, ranks, wall)
-    if len(told) > _UNITS:
-        rest = sum(map(_total, told[_UNITS:])) / len(ranks)
-        yield f"  {rest:10.6f} s {rest / (wall or 1.0):6.1%}            {len(told) - _UNITS} more"
+    return [*rows.values(), *others]
 
 
 def _waited(units: Sequence[_Event], waits: Sequence[_Event]) -> dict[int, float]:
@@ -143,52 +275,29 @@ def _waited(units: Sequence[_Event], waits: Sequence[_Event]) -> dict[int, float
     return waited
 
 
-def _total(row: _Row) -> float:
-    return sum(row.seconds.values())
-
-
-def _line(row: _Row, ranks: Sequence[int], wall: float) -> str:
-    mean = _total(row) / len(ranks)
-    text = f"  {mean:10.6f} s {mean / (wall or 1.0):6.1%} {row.calls:8d} x  {row.name}  {row.place}".rstrip()
-    if len(ranks) == 1:
-        return text
-    most = max(ranks, key=lambda rank: row.seconds[rank])
-    least = min(row.seconds[rank] for rank in ranks)
-    return f"{text}  ({least:.6f} to {row.seconds[most]:.6f} s, most on rank {most})"
-
-
-def _by_rank(units: Sequence[_Event], waits: Sequence[_Event]) -> Iterator[str]:
-    ranks = sorted({event.rank for event in (*units, *waits)})
-    spent = {rank: [0.0, 0.0, 0.0] for rank in ranks}
-    for event in units:
-        spent[event.rank][1 if event.communicates else 0] += event.own
+def _straggler(ranks: Sequence[int], rows: Sequence[Row], waits: Sequence[_Event], seconds: float) -> Straggler | None:
+    """The rank for which the others wait, and the row in which it takes longest beside the median of the others."""
+    caused: dict[int, float] = defaultdict(float)
     for event in waits:
-        spent[event.rank][2] += event.seconds
-    if len(ranks) == 1:
-        return
-    yield "Ranks: computing, communicating, of that waiting for another to come:"
-    for rank in ranks[:_RANKS]:
-        computing, communicating, waiting = spent[rank]
-        share = f" ({waiting / (computing + communicating):.1%})" if computing + communicating else ""
-        yield f"  rank {rank}: {computing:.6f} s, {communicating:.6f} s, {waiting:.6f} s{share}"
-    if len(ranks) > _RANKS:
-        yield f"  ... {len(ranks)} in all"
-    busy = [spent[rank][0] for rank in ranks]
-    mean = sum(busy) / len(busy)
-    if mean:
-        most = max(ranks, key=lambda rank: spent[rank][0])
-        yield f"Imbalance: rank {most} computes {max(busy) / mean:.2f} times as long as the mean of all."
-    causes: dict[str, float] = defaultdict(float)
-    for event in waits:
-        causes[event.name.removeprefix("wait for ")] += event.seconds
-    total = sum(causes.values())
-    if total:
-        cause = max(causes, key=lambda name: causes[name])
-        yield f"Of {total:.4g} s of waiting, {causes[cause] / total:.0%} is for {cause}."
+        culprit = event.name.rpartition(" ")[2]
+        if culprit.isdecimal():
+            caused[int(culprit)] += event.seconds
+    rank, total = straggler(caused), sum(caused.values())
+    if rank is None or total < _NOTABLE * seconds * len(ranks):
+        return None
+    others = [other for other in ranks if other != rank]
+    longer = {
+        number: row.seconds[rank] - median(row.seconds[other] for other in others)
+        for number, row in enumerate(rows)
+        if others and row.kind != _WAITING
+    }
+    most = max(longer, key=lambda number: longer[number], default=None)
+    row = None if most is None or longer[most] <= 0 else rows[most]
+    return Straggler(rank, caused[rank], caused[rank] / total, row, 0.0 if row is None else longer[most or 0])
 
 
-def _overlap(units: Sequence[_Event]) -> Iterator[str]:
-    """What was computed between the starts of collectives and the waits for their ends."""
+def _overlap(units: Sequence[_Event]) -> tuple[float, float]:
+    """How long collectives that were started ahead were under way, and how long other work lay beside them, in s."""
     starts: dict[int, list[_Event]] = defaultdict(list)
     under_way = hidden = 0.0
     for event in sorted(units, key=lambda event: event.began):
@@ -198,8 +307,4 @@ def _overlap(units: Sequence[_Event]) -> Iterator[str]:
             start = starts[event.rank].pop(0)
             under_way += event.end - start.began
             hidden += max(0.0, event.began - start.end)
-    if under_way:
-        yield (
-            f"Overlap: collectives that were started ahead were under way for {under_way:.4g} s, "
-            f"{hidden / under_way:.0%} of it beside other work."
-        )
+    return under_way, hidden

@@ -24,6 +24,8 @@ from spmd.runtime.trace import TraceArguments, TraceEvent
 from spmd.support.arrays import Array, Results
 from spmd.types import TensorType
 
+#: The category of steps whose units are not recorded.
+LEFT_OUT = "left out"
 #: Processes that are computed at once and have a track each.
 _MOST_TRACKS = 64
 
@@ -138,11 +140,14 @@ class _Event:
     nbytes: int
     #: The processes that are computed at once, where they are one program.
     ranks: Sequence[int] | None = None
+    #: The number of the step that a whole program is, and whether its units are recorded.
+    step: int | None = None
+    is_kept: bool = True
 
     @property
     def category(self) -> str:
-        if self.name.startswith("@"):
-            return "program"
+        if self.step is not None:
+            return "program" if self.is_kept else LEFT_OUT
         return self.name.partition(".")[0] if "," not in self.name else "fusion"
 
 
@@ -150,15 +155,21 @@ class _Event:
 class Profile:
     """Time, calls and bytes by unit and source line. `own` time leaves out what ran inside an op's regions.
 
-    Native functions run as they do when nobody watches, and time their parts themselves.
+    Native functions run as they do without a watcher, and time their parts themselves. A step is one call of a program,
+    numbered from 0 in each process; programs of the same name and types count together. Where there are `steps`, the
+    units of all others are left out.
     """
 
     times_parts: ClassVar[bool] = True
     events: list[_Event] = field(default_factory=list)
     began: float = field(default_factory=time.perf_counter)
+    steps: range | None = None
+    _counts: dict[tuple[str, int], int] = field(default_factory=dict)
     _local: threading.local = field(default_factory=threading.local)
 
     def __call__(self, unit: ScheduledUnit, run: Run) -> Results:
+        if getattr(self._local, "leaves_out", False):
+            return run()
         inner: list[float] = getattr(self._local, "inner", None) or [0.0]
         self._local.inner = inner
         inner.append(0.0)
@@ -179,45 +190,30 @@ class Profile:
                 self.events += _parts(unit.clock, start, seconds, thread, self._ranks)
 
     @contextmanager
-    def program(self, name: str) -> Iterator[None]:
-        """A context of a whole program; `name` begins with @."""
+    def program(
+        self, function: str, signature: str, process: int = 0, stacked: Sequence[int] | None = None
+    ) -> Iterator[None]:
+        """A context of one step: a call of `function`, of that `signature`, by `process`, or of the processes `stacked`
+        at once."""
+        step = self._counts.get((signature, process), 0)
+        self._counts[signature, process] = step + 1
+        is_kept = self.steps is None or step in self.steps
+        before = getattr(self._local, "leaves_out", False), getattr(self._local, "ranks", None)
+        self._local.leaves_out, self._local.ranks = not is_kept, stacked
         start = time.perf_counter()
-        yield
+        try:
+            yield
+        finally:
+            self._local.leaves_out, self._local.ranks = before
         seconds, thread = time.perf_counter() - start, threading.current_thread().name
-        self.events.append(_Event(name, "", start - self.began, seconds, 0.0, 1, thread, 0))
-
-    @contextmanager
-    def stacked(self, ranks: Sequence[int]) -> Iterator[None]:
-        """A context in which this thread computes all of the processes `ranks` at once."""
-        self._local.ranks = ranks
-        yield
-        self._local.ranks = None
+        start -= self.began
+        self.events.append(_Event(f"@{function}", "", start, seconds, 0.0, 1, thread, 0, stacked, step, is_kept))
 
     def _ranks(self, ops: Sequence[Op]) -> Sequence[int] | None:
         """The processes that compute `ops`, of those of a stacked program."""
         everybody: Sequence[int] | None = getattr(self._local, "ranks", None)
         rows = None if everybody is None else ProcessRows.of(ops[-1])
         return everybody if rows is None else rows.ranks
-
-    def table(self, limit: int = 40) -> str:
-        """The profile as text, the most expensive line first: seconds, share, calls, megabytes, op and place."""
-        rows: dict[tuple[str, str], list[float]] = {}
-        for event in self.events:
-            row = rows.setdefault((event.name, event.place), [0.0, 0, 0])
-            row[0] += event.own
-            row[1] += event.calls
-            row[2] += event.nbytes
-        total = sum(row[0] for row in rows.values()) or 1.0
-        lines = [f"{'seconds':>10} {'share':>6} {'calls':>8} {'MB':>10}  op and place"]
-        ordered = sorted(rows.items(), key=lambda item: -item[1][0])
-        for (name, place), (seconds, calls, nbytes) in ordered[:limit]:
-            lines.append(
-                f"{seconds:10.6f} {seconds / total:6.1%} {int(calls):8d} {nbytes / 1e6:10.2f}  {name}  {place}"
-            )
-        if len(ordered) > limit:
-            lines.append(f"... and {len(ordered) - limit} more lines")
-        lines.append(f"{total:10.6f} 100.0% {sum(event.calls for event in self.events):8d}  in all")
-        return "\n".join(lines)
 
     def trace_events(self, rank: int = 0) -> list[TraceEvent]:
         """The events in the trace event format, times in microseconds.
@@ -231,6 +227,8 @@ class Profile:
         for event in self.events:
             ranks = [_rank_of_thread(event.thread, rank)] if event.ranks is None else event.ranks
             arguments: TraceArguments = {"place": event.place, "bytes": event.nbytes}
+            if event.step is not None:
+                arguments["step"] = event.step
             if len(ranks) > _MOST_TRACKS:
                 ranks, arguments["processes"] = ranks[:1], len(ranks)
             for process in ranks:

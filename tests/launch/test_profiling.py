@@ -55,7 +55,10 @@ def test_all_ranks_are_in_one_file_that_tells_who_waits_for_whom(
     assert main(["diagnose", str(path)]) == 0
     told = capfd.readouterr().out
     assert "stablehlo.cross-replica-sum  step.mlir:4" in told
-    assert "of waiting, " in told and "Ranks: computing, communicating" in told
+    assert "Rank 1 is the straggler: " in told and "of the others outside of programs." in told
+    assert main(["diagnose", "--json", str(path)]) == 0
+    straggler = json.loads(capfd.readouterr().out)["straggler"]
+    assert straggler["rank"] == 1 and f"{straggler['share']:.0%} of the waiting" in told
 
 
 @pytest.mark.skipif(mpirun.find() is None, reason="no MPI")
@@ -65,12 +68,24 @@ def test_a_whole_script_is_traced_without_a_word_of_it_in_the_script(tmp_path: P
         "import numpy as np, spmd\n"
         f"program = {PROGRAM.replace('= 4 :', '= 2 :').replace('[[0, 1, 2, 3]]', '[[0, 1]]').replace('1x4', '1x2')!r}\n"
         "step = spmd.compile(spmd.parse(program, name='step.mlir'))\n"
-        "for _ in range(3): step(np.ones(2, np.float32))\n"
+        "for _ in range(4): step(np.ones(2, np.float32))\n"
     )
-    command = [*SPMD, "launch", "-n", "2", "--profile", "trace.json", "--", sys.executable, str(script)]
+    command = [
+        *SPMD,
+        "launch",
+        "-n",
+        "2",
+        "--profile",
+        "trace.json",
+        "--profile-steps",
+        "1:3",
+        "--",
+        sys.executable,
+        str(script),
+    ]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     subprocess.run(command, cwd=tmp_path, env=environment, check=True, timeout=WATCHDOG_SECONDS)
-    assert ran(tmp_path / "trace.json", "stablehlo.cross-replica-sum") == {0: 3, 1: 3}
+    assert ran(tmp_path / "trace.json", "stablehlo.cross-replica-sum") == {0: 2, 1: 2}
 
 
 @pytest.mark.parametrize("mode", ["threads", "stacked"])
@@ -83,6 +98,62 @@ def test_processes_of_one_computer_have_tracks(tmp_path: Path, mode: str) -> Non
     assert np.array_equal(plain, profiled)
     tracks = {event["pid"] for event in events(tmp_path / "trace.json") if event["ph"] == "X"}
     assert tracks == {0, 1, 2, 3}
+
+
+@pytest.mark.parametrize("mode", ["threads", "stacked"])
+def test_a_program_is_run_for_as_many_steps_as_are_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], mode: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("p.mlir").write_text(PROGRAM)
+    line = [
+        "run",
+        "p.mlir",
+        "--random",
+        "0",
+        "--grid",
+        "4x1",
+        "--mode",
+        mode,
+        "--output",
+        "out.npz",
+        "--profile",
+        "t.json",
+    ]
+    assert main([*line, "--profile-steps", "2:5"]) == 0
+    assert "in steps 2-4" in capsys.readouterr().err
+    assert ran(Path("t.json"), "stablehlo.sine") == dict.fromkeys(range(4), 3)
+    assert ran(Path("t.json"), "@main") == dict.fromkeys(range(4), 5)
+    assert main(["run", "p.mlir", "--random", "0", "--grid", "4x1", "--output", "plain.npz"]) == 0
+    with np.load("out.npz") as profiled, np.load("plain.npz") as plain:
+        assert all(np.array_equal(profiled[name], plain[name]) for name in plain)
+    assert main([*line[:-2], "--profile-steps", "2:5"]) == 2
+    assert main([*line, "--profile-steps", "2:5", "--infeed", "f.npz"]) == 2
+    with pytest.raises(SystemExit):
+        main([*line, "--profile-steps", "5:2"])
+
+
+def test_each_program_counts_its_own_steps(tmp_path: Path) -> None:
+    text = """func.func @{0}(%x: tensor<2xf32>) -> tensor<2xf32> {{
+      %y = stablehlo.{0} %x : tensor<2xf32>
+      return %y : tensor<2xf32>
+    }}"""
+    sine, cosine = (spmd.compile(spmd.parse(text.format(name)), function=name) for name in ("sine", "cosine"))
+    x = np.ones(2, np.float32)
+    with spmd.profile(tmp_path / "trace.json", steps=range(1, 3)):
+        for _ in range(4):
+            sine(x)
+        cosine(x)
+    numbers = {(e["name"], e["cat"], e["args"]["step"]) for e in events(tmp_path / "trace.json") if "step" in e["args"]}
+    assert numbers == {
+        ("@sine", "left out", 0), ("@sine", "program", 1), ("@sine", "program", 2), ("@sine", "left out", 3),
+        ("@cosine", "left out", 0),
+    }  # fmt: skip
+    assert ran(tmp_path / "trace.json", "stablehlo.sine") == {0: 2}
+    assert ran(tmp_path / "trace.json", "stablehlo.cosine") == {}
+    for steps in (range(0), range(-1, 2), range(0, 9, 2), (1, 2)):
+        with pytest.raises(spmd.UsageError, match="steps must be a range"), spmd.profile("t.json", steps=steps):  # type: ignore[arg-type]
+            pass
 
 
 def test_a_simulation_made_before_is_profiled_and_runs_on_as_it_was(tmp_path: Path) -> None:
