@@ -17,6 +17,7 @@ from spmd.analysis.process_groups import process_groups
 from spmd.dialects import OPS
 from spmd.dialects.core import Trait
 from spmd.ir import Module
+from spmd.runtime.trace_reading import WAIT
 from spmd.support.files import write_file
 
 
@@ -103,7 +104,7 @@ def _wait(event: TraceEvent, last: TraceEvent) -> TraceEvent:
     return {
         **event,
         "name": f"wait for rank {last['pid']}",
-        "cat": "wait",
+        "cat": WAIT,
         "dur": min(last["ts"] - event["ts"], event["dur"]),
         "args": {"place": event["args"]["place"]},
     }

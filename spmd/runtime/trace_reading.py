@@ -12,6 +12,8 @@ from typing import Any
 
 from spmd.errors import UsageError
 
+#: Categories of events that are no units: calls of programs, those whose units are left out, and waits within units.
+PROGRAM, LEFT_OUT, WAIT = "program", "left out", "wait"
 #: Microseconds: times beyond are none that anything took.
 _LONGEST = 1e18
 

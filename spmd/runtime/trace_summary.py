@@ -17,12 +17,10 @@ from collectives.diagnosis import straggler
 from collectives.states import ranges_text
 from spmd.dialects import OPS
 from spmd.dialects.core import Trait
-from spmd.runtime.trace_reading import TraceEvent, read_trace
-from spmd.runtime.watch import LEFT_OUT
+from spmd.runtime.trace_reading import LEFT_OUT, PROGRAM, WAIT, TraceEvent, read_trace
 
 _UNITS = 15
 _RANKS = 16
-_PROGRAM, _WAIT = "program", "wait"
 #: Kinds of rows, in the order in which ranks tell them.
 _KINDS = ("computing", "communicating", "waiting for others", "between units", "outside of programs", "steps left out")
 _COMPUTING, _COMMUNICATING, _WAITING, _BETWEEN, _OUTSIDE, _LEFT_OUT = _KINDS
@@ -189,11 +187,11 @@ class Summary:
 def summary(path: Path) -> Summary:
     """What the trace in a file says. UsageError where it is none of ours."""
     tracks = _tracks(read_trace(path).events)
-    by_kind: dict[str, list[_Event]] = {_PROGRAM: [], _WAIT: [], LEFT_OUT: [], "": []}
+    by_kind: dict[str, list[_Event]] = {PROGRAM: [], WAIT: [], LEFT_OUT: [], "": []}
     for track in tracks.values():
         for event in _with_own_times(track):
             by_kind[event.category if event.category in by_kind else ""].append(event)
-    units, programs, waits = by_kind[""], by_kind[_PROGRAM], by_kind[_WAIT]
+    units, programs, waits = by_kind[""], by_kind[PROGRAM], by_kind[WAIT]
     everything = (*units, *programs, *waits)
     if not units:
         return Summary(0.0, (), (), (), None, 0.0, 0.0)
@@ -220,7 +218,7 @@ def _tracks(read: Sequence[TraceEvent]) -> dict[tuple[int, str], list[_Event]]:
     for each in read:
         times = each.began / 1e6, each.took / 1e6
         event = _Event(each.rank, each.name, each.category, each.place, *times, times[1], each.step)
-        tracks[event.rank, event.category if event.category in (_WAIT, LEFT_OUT) else ""].append(event)
+        tracks[event.rank, event.category if event.category in (WAIT, LEFT_OUT) else ""].append(event)
     return tracks
 
 

@@ -21,11 +21,10 @@ from spmd.compiler.schedule.watching import Clock, Run, ScheduledUnit, name_of, 
 from spmd.errors import Diagnostic, ExecutionError, Location
 from spmd.ir import Op, Value
 from spmd.runtime.trace import TraceArguments, TraceEvent
+from spmd.runtime.trace_reading import LEFT_OUT, PROGRAM
 from spmd.support.arrays import Array, Results
 from spmd.types import TensorType
 
-#: The category of steps whose units are not recorded.
-LEFT_OUT = "left out"
 #: Processes that are computed at once and have a track each.
 _MOST_TRACKS = 64
 
@@ -147,7 +146,7 @@ class _Event:
     @property
     def category(self) -> str:
         if self.step is not None:
-            return "program" if self.is_kept else LEFT_OUT
+            return PROGRAM if self.is_kept else LEFT_OUT
         return self.name.partition(".")[0] if "," not in self.name else "fusion"
 
 

@@ -62,6 +62,7 @@ def document(
     _add_schedule(found, subject, program, origins)
     if profile is not None:
         found["measured"] = read_profile(profile, texts)
+    found["span"] = timing.span(found["timeline"], found["measured"])
     if seed is not None:
         found["run"] = run_steps(subject, program, seed)
     if any(value[2] is None and value[3] for value in program.values):
@@ -99,7 +100,7 @@ def _add_schedule(found: dict[str, Json], subject: Subject, program: ProgramTabl
         told = prediction.to_json()
         found["prediction"] = {name: value for name, value in told.items() if name not in ("critical", "notes")}
         subject.notes += [note for note in prediction.notes if note not in subject.notes]
-        found["units"] = timing.units(prediction, program.texts, origins)
+        found["units"] = timing.units(prediction, subject.machine, program.texts, origins)
         found["timeline"] = timing.timeline(prediction)
     if priced is not None:
         lowering = subject.lowering

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from os import PathLike
 
-from spmd.runtime.trace_reading import TraceEvent, read_trace
+from spmd.runtime.trace_reading import LEFT_OUT, PROGRAM, WAIT, TraceEvent, read_trace
 from spmd.viewing.tables import Json, Texts, short
 
 #: Events, and tracks, that a page holds.
@@ -14,11 +15,13 @@ _MOST_EVENTS, _MOST_TRACKS = 20_000, 64
 def read_profile(path: str | PathLike[str], texts: Texts) -> dict[str, Json]:
     """The tracks of the trace at `path`: [name, place, begin, duration, kind] of each event, in nanoseconds.
 
-    Time begins with the first event. Of a long trace the longest events are kept; `left` says how many are not.
-    UsageError for a file that holds no trace.
+    Of a trace of several steps of one program it is the last, which is not cold; `what` says which step it is. Time
+    begins with the first event. Of a long trace the longest events are kept; `left` says how many are not. UsageError
+    for a file that holds no trace.
     """
     trace = read_trace(path)
-    rows = [_row(event, texts) for event in trace.events if event.category not in _PREDICTED]
+    events, step = _of_last_step(trace.events)
+    rows = [_row(event, texts) for event in events]
     begin = min((row[2] for _, row in rows), default=0)
     for _, row in rows:
         row[2] -= begin
@@ -29,14 +32,32 @@ def read_profile(path: str | PathLike[str], texts: Texts) -> dict[str, Json]:
         own = sorted((row for of, row in kept if of == number), key=lambda row: row[2])
         end = max(row[2] + row[3] for row in own)
         tracks.append({"name": short(trace.names.get(number, f"process {number}")), "events": own, "end": end})
-    return {"tracks": tracks, "left": len(rows) - sum(len(track["events"]) for track in tracks)}
+    left = len(rows) - sum(len(track["events"]) for track in tracks)
+    return {"tracks": tracks, "left": left, "what": _STEP[min(step, 1)].format(step)}
 
 
-#: Categories of a trace's events that nobody measured (spmd.predict.trace).
-_PREDICTED = ("compute", "communication")
+#: Categories of a trace's events that nobody measured (spmd.predict.trace), and of those that are no units.
+_PREDICTED, _WHOLE = ("compute", "communication"), (PROGRAM, LEFT_OUT)
+#: What is said of no step by itself, of the first one, and of one after it.
+_STEP = {-1: "measured", 0: "measured: step 0, whose code and memory are cold", 1: "measured: step {}"}
+
+
+def _of_last_step(events: Sequence[TraceEvent]) -> tuple[list[TraceEvent], int]:
+    """What was measured in the last step of one program, and its number; all, and -1, where there are several programs
+    or none is told."""
+    units = [event for event in events if event.category not in (*_PREDICTED, *_WHOLE)]
+    programs = [event for event in events if event.category == PROGRAM and event.step is not None]
+    if len({event.name for event in programs}) != 1:
+        return units, -1
+    last = max(event.step for event in programs if event.step is not None)
+    times = {event.rank: (event.began, event.began + event.took) for event in programs if event.step == last}
+    none = (0.0, -1.0)
+    return [
+        unit for unit in units if times.get(unit.rank, none)[0] <= unit.began <= times.get(unit.rank, none)[1]
+    ], last
 
 
 def _row(event: TraceEvent, texts: Texts) -> tuple[int, list[Json]]:
     begin, duration = round(event.began * 1e3), round(event.took * 1e3)
-    kind = "wait" if event.category == "wait" else "measured"
+    kind = "wait" if event.category == WAIT else "measured"
     return event.rank, [texts.of(event.name), texts.of(event.place), begin, duration, kind]

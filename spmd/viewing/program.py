@@ -19,9 +19,9 @@ from spmd.viewing.tables import Json, Texts, short
 class ProgramTables:
     """Ops in program order, with those of the regions that control flow runs; values; scopes.
 
-    An op is [name, operands, results, scope, place, resharding]; a scope [name, its parent's number]. A value is
-    [name, type, shape, bytes of an element, global value, sharding, op, argument]: the block of which global value it
-    is, and the number of the op or of the argument; -1 for none.
+    An op is [name, operands, results, scope, place, resharding, rule, whether it ends a block]; a scope [name, its
+    parent's number]. A value is [name, type, shape, bytes of an element, global value, sharding, op, argument]: the
+    block of which global value it is, and the number of the op or of the argument; -1 for none.
     """
 
     texts: Texts
@@ -83,6 +83,7 @@ class ProgramTables:
             self.places.number(op),
             self._reshard(op),
             self._rule(op),
+            has_trait(op, Trait.TERMINATOR),
         ]
         self.ops.append(entry)
         entry[2] = [self._value(value, number) for value in op.results]

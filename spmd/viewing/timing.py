@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass
 
 import numpy as np
 
 from spmd.predict.events import PricedEvent
+from spmd.predict.machine import Machine
 from spmd.predict.prediction import Prediction
+from spmd.predict.shares import shares
 from spmd.predict.timeline import Moment, Timeline
 from spmd.viewing.program import Origins
 from spmd.viewing.tables import Json, Texts
@@ -15,6 +18,8 @@ from spmd.viewing.tables import Json, Texts
 #: Ranks that are compared with each other, kinds of them that are shown, and moments of all kinds together.
 _MOST_RANKS, _MOST_KINDS, _MOST_MOMENTS = 64, 8, 24_000
 _NANOSECONDS = 1e9
+#: How many times as long as the predicted step a measured one is drawn beside it.
+_MUCH_LONGER = 4
 
 
 @dataclass(frozen=True)
@@ -25,20 +30,35 @@ class Kind:
     ranks: tuple[int, ...]
 
 
-def units(prediction: Prediction, texts: Texts, origins: Origins) -> list[Json]:
-    """What a process does, in order: [title, place, seconds of all turns, turns, ops, what it is].
+def units(prediction: Prediction, machine: Machine, texts: Texts, origins: Origins) -> list[Json]:
+    """What a process does, in order: [title, place, seconds of all turns, turns, ops, what it is, shares of the ops].
 
-    It is "compute", "collective", or "start" and "wait" of an asynchronous one.
+    It is "compute", "collective", or "start" and "wait" of an asynchronous one. The shares are an estimate where there
+    are several ops, and 1 in all.
     """
-    return [_unit(moment, texts, origins) for moment in prediction.timeline.moments]
+    return [_unit(moment, machine, texts, origins) for moment in prediction.timeline.moments]
 
 
-def _unit(moment: Moment, texts: Texts, origins: Origins) -> list[Json]:
+def _unit(moment: Moment, machine: Machine, texts: Texts, origins: Origins) -> list[Json]:
     event = moment.event
     ops = event.ops if event.collective is None else (event.collective.op,)
+    parts: dict[int, float] = defaultdict(float)
+    for op, part in zip(ops, shares(ops, machine), strict=True):
+        if (number := origins(op)) >= 0:
+            parts[number] += part
     seconds = float(np.max(moment.ends - moment.begins))
     title, place = texts.of(event.title), texts.of(event.place)
-    return [title, place, seconds, event.turns, origins.all(ops), _what(event)]
+    numbers = sorted(parts)
+    known = sum(parts.values()) or 1.0
+    told = [parts[number] / known for number in numbers]
+    return [title, place, seconds, event.turns, numbers, _what(event), told]
+
+
+def span(timeline: dict[str, Json] | None, measured: dict[str, Json] | None) -> int:
+    """The nanoseconds that are drawn first: all, unless what was measured is much longer than what is predicted."""
+    predicted = 0 if timeline is None else round(timeline["seconds"] * _NANOSECONDS)
+    longest = max((track["end"] for track in measured["tracks"]), default=0) if measured is not None else 0
+    return predicted if 0 < predicted * _MUCH_LONGER < longest else max(1, predicted, longest)
 
 
 def _what(event: PricedEvent) -> str:

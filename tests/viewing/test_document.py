@@ -15,8 +15,11 @@ from partitioner.report import collectives
 from spmd.compiler.pipeline.prepare import prepare
 from spmd.predict.machine import default_machine
 from spmd.predict.prediction import predict
+from spmd.predict.shares import shares
 from spmd.viewing.page import embedded
 from spmd.viewing.places import scope_of
+from spmd.viewing.profile import read_profile
+from spmd.viewing.tables import Texts
 from tests.predict.programs import DATA_PARALLEL, SHARDED
 from tests.viewing.programs import DYNAMIC, EMPTY, HOSTILE, LAYERS, LOOP, shown
 
@@ -37,14 +40,16 @@ def test_the_data_is_json_in_which_every_number_is_a_place_of_its_table(name: st
     data = json.loads(json.dumps(data_of((PROGRAMS | SINGULAR)[name]), allow_nan=False))
     tables = {key: len(data[key]) for key in ("texts", "ops", "values", "scopes", "places", "shardings", "globals")}
     assert all(name < tables["texts"] and parent < tables["scopes"] for name, parent in data["scopes"])
-    for title, operands, results, scope, place, reshard, rule in data["ops"]:
+    for title, operands, results, scope, place, reshard, rule, _ in data["ops"]:
         assert title < tables["texts"] and scope < tables["scopes"] and place < tables["places"]
         assert all(value < tables["values"] for value in (*operands, *results))
         assert reshard < len(data["reshards"]) and rule < tables["texts"]
     for _, _, _, _, whole, sharding, op, _ in data["values"]:
         assert whole < tables["globals"] and sharding < tables["shardings"] and op < tables["ops"]
-    for _, _, _, _, ops, _ in data["units"]:
+    for _, _, _, _, ops, _, parts in data["units"]:
         assert all(op < tables["ops"] for op in ops)
+        assert len(parts) == len(ops) and all(part >= 0 for part in parts)
+        assert sum(parts) == pytest.approx(1.0 if ops else 0.0)
 
 
 @pytest.mark.parametrize("text", [LAYERS, SHARDED])
@@ -180,6 +185,66 @@ def test_values_of_many_processes_are_refused() -> None:
     module = spmd.parse(EMPTY)
     with pytest.raises(spmd.UsageError, match="at most 64 processes"):
         spmd.view(module, grid=spmd.ProcessGrid(65, 1), run=True)
+
+
+CHAIN = """
+func.func @main(%x: tensor<256x256xf32>) -> tensor<256x256xf32> {
+  %0 = stablehlo.tanh %x : tensor<256x256xf32>
+  %1 = stablehlo.add %0, %x : tensor<256x256xf32>
+  return %1 : tensor<256x256xf32>
+}
+"""
+
+
+def test_the_time_of_a_unit_is_divided_over_its_ops_by_their_costs() -> None:
+    data = data_of(CHAIN)
+    (unit,) = data["units"]
+    names = [text_of(data, data["ops"][op][0]) for op in unit[4]]
+    tanh, add = shares(list(spmd.parse(CHAIN).function("main").body.ops)[:2], default_machine())
+    assert names == ["tanh", "add"] and unit[6] == pytest.approx([tanh, add])
+    assert tanh > 10 * add > 0
+
+
+def test_ends_of_blocks_are_no_ops_that_do_something() -> None:
+    data = data_of(LOOP)
+    assert sorted(text_of(data, op[0]) for op in data["ops"] if op[7]) == ["func.return", "return", "return"]
+    data = data_of(CHAIN)
+    assert [text_of(data, op[0]) for op in data["ops"] if not op[7]] == ["tanh", "add"]
+
+
+def trace_of_steps(path: Path, steps: list[tuple[int, float]], names: tuple[str, ...] = ("@main",)) -> Path:
+    """A trace of two ranks: of each step (its number, its microseconds) a program with a unit in its latter half."""
+    events, began = [], 0.0
+    for number, took in steps:
+        for name in names:
+            for rank in (0, 1):
+                common = {"ph": "X", "pid": rank, "tid": 0}
+                program = {"name": name, "cat": "program", "ts": began, "dur": took, "args": {"step": number}}
+                unit = {"name": f"unit {number}", "cat": "fusion", "ts": began + took / 2, "dur": took / 2, "args": {}}
+                events += [common | program, common | unit]
+            began += took
+    path.write_text(json.dumps({"traceEvents": events}))
+    return path
+
+
+def test_the_last_of_several_measured_steps_is_shown(tmp_path: Path) -> None:
+    texts = Texts()
+    warm = read_profile(trace_of_steps(tmp_path / "t.json", [(0, 5e4), (1, 2.0)]), texts)
+    assert warm["what"] == "measured: step 1" and [track["end"] for track in warm["tracks"]] == [1000, 1000]
+    assert {texts.entries[event[0]] for track in warm["tracks"] for event in track["events"]} == {"unit 1"}
+    cold = read_profile(trace_of_steps(tmp_path / "t.json", [(0, 5e4)]), texts)
+    assert cold["what"].startswith("measured: step 0, whose code") and cold["tracks"][0]["end"] == 25_000_000
+    several = read_profile(trace_of_steps(tmp_path / "t.json", [(0, 5e4), (1, 2.0)], ("@a", "@b")), texts)
+    assert several["what"] == "measured" and len(several["tracks"][0]["events"]) == 4
+
+
+def test_a_measured_cold_step_does_not_squash_the_prediction(tmp_path: Path) -> None:
+    module = spmd.parse(CHAIN)
+    predicted = round(data_of(CHAIN)["prediction"]["seconds"] * 1e9)
+    for took in (1e6 * predicted, 2e-3 * predicted):
+        (data,) = spmd.view(module, profile=trace_of_steps(tmp_path / "t.json", [(0, took)])).documents
+        assert data["span"] == pytest.approx(predicted, abs=1)
+    assert data_of(CHAIN)["span"] == predicted
 
 
 @pytest.mark.parametrize("text", ["{}", "[1]", "nothing", '{"traceEvents": [{"ph": "X"}]}', '{"traceEvents": 3}'])

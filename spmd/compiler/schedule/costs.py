@@ -8,10 +8,11 @@ from functools import cache
 from math import log2, prod
 
 from spmd.analysis.affine import Affine, Variable
+from spmd.analysis.constants import constant_array
 from spmd.analysis.scalar.expression import Expression, MachineType, Primitive, is_constant, walk
 from spmd.analysis.scalar.functions import definition, expand
 from spmd.analysis.windows import windows_of
-from spmd.compiler.schedule.fusibility import primitive_cost
+from spmd.compiler.schedule.fusibility import is_fusible, iteration_shape, primitive_cost
 from spmd.compiler.schedule.fusion import Unit
 from spmd.compiler.schedule.nest import FOLDED, Load, Nest, Stage
 from spmd.compiler.schedule.units import nests_of
@@ -97,6 +98,16 @@ def work_of_unit(unit: Unit, nests: Sequence[Nest] = ()) -> list[Work]:
 def work_of_op(op: Op) -> list[Work]:
     """The work of an op that is no loop nest; none where it has no kind."""
     return [_WORK[op.name](op)] if op.name in _WORK and _is_static(op) else []
+
+
+def work_alone(op: Op) -> list[Work]:
+    """The work of an op that is computed by itself, also of one that is computed within a unit of others."""
+    if constant_array(op) is not None:
+        return []
+    if not is_fusible(op):
+        return work_of_op(op)
+    shape, reduced = iteration_shape(op)
+    return work_of_unit(Unit(True, 0, shape, reduced, [op]))
 
 
 def bytes_of(value: Value) -> int:

@@ -9,7 +9,7 @@
     const sum = (field) => data.collectives.reduce((total, each) => total + each.turns * each[field], 0);
     return [
       ["processes", data.grid.size, String],
-      ["ops", data.ops.length, String],
+      ["ops", data.ops.filter((op) => !op.ends).length, String],
       ["collectives", data.collectives.length, String],
       ["bytes that a process sends", sum("sent"), view.bytes],
       ["bytes that a process receives", sum("received"), view.bytes],

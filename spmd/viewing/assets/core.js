@@ -25,7 +25,7 @@ view.index = (data) => {
   data.index = true;
   const op = (row, id) => ({
     id, name: data.texts[row[0]], inputs: row[1], outputs: row[2], scope: row[3], place: row[4], reshard: row[5],
-    rule: row[6], collective: -1, seconds: 0, bytes: 0, units: [],
+    rule: row[6], ends: row[7], collective: -1, seconds: 0, bytes: 0, units: [],
   });
   const value = (row, id) => ({
     id, name: data.texts[row[0]], type: data.texts[row[1]], shape: row[2], item: row[3], whole: row[4],
@@ -53,14 +53,27 @@ view.index = (data) => {
       data.ops[each.op].bytes += each.turns * Math.max(each.sent, each.received);
     }
   });
-  data.units = data.units.map(([title, place, seconds, turns, ops, what], id) => {
-    for (const number of ops) {
-      data.ops[number].seconds += seconds / ops.length;
+  data.units = data.units.map(([title, place, seconds, turns, ops, what, shares], id) => {
+    ops.forEach((number, at) => {
+      data.ops[number].seconds += seconds * shares[at];
       data.ops[number].units.push(id);
-    }
+    });
     return { id, title: data.texts[title], place: data.texts[place], seconds, turns, ops, what };
   });
 };
+
+// How many of the ops do something: the ends of blocks hand results on.
+view.countOps = (data, ids) => view.count(ids.filter((id) => !data.ops[id].ends).length, "op");
+// The time of ops: an estimate where their units have other ops, too; of loops, that of all turns.
+view.timeOf = (data, ids) => {
+  const own = new Set(ids);
+  const units = [...new Set(ids.flatMap((id) => data.ops[id].units))].map((id) => data.units[id]);
+  const seconds = ids.reduce((total, id) => total + data.ops[id].seconds, 0);
+  const estimated = units.some((unit) => unit.ops.some((id) => !own.has(id)));
+  const turns = Math.max(1, ...units.map((unit) => unit.turns));
+  return `${estimated ? "about " : ""}${view.seconds(seconds)}${view.inTurns(turns)}`;
+};
+view.inTurns = (turns) => (turns > 1 ? ` in all ${turns.toLocaleString("en")} turns` : "");
 
 // --- elements ---
 

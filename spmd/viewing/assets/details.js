@@ -84,7 +84,7 @@ view.details = (() => {
     return [
       el("h3", {}, op.name),
       el("p", { class: "place" }, view.shorten(data.place(op.place), 120)),
-      op.seconds > 0 && el("p", {}, `${view.seconds(op.seconds)} expected: ${view.shorten(op.units.map((id) => data.units[id].title).join("; "), 200)}`),
+      op.seconds > 0 && el("p", {}, `${view.timeOf(data, [op.id])} expected${op.units.some((id) => data.units[id].ops.length > 1) ? ", its part of what is computed together, by its cost" : ""}: ${view.shorten(op.units.map((id) => data.units[id].title).join("; "), 200)}`),
       op.collective >= 0 && ofCollective(data, op.collective),
       why(data, op),
       op.outputs.slice(0, 8).map((id) => ofValue(data, data.values[id])),

@@ -40,7 +40,7 @@
   };
 
   const summary = (data) => {
-    const told = [view.count(data.grid.size, "process", "processes"), view.count(data.ops.length, "op"), view.count(data.collectives.length, "collective")];
+    const told = [view.count(data.grid.size, "process", "processes"), view.countOps(data, data.ops.map((op) => op.id)), view.count(data.collectives.length, "collective")];
     if (data.prediction) told.push(`${view.seconds(data.prediction.seconds)} a step expected`);
     if (data.memory) told.push(`${view.bytes(data.memory.footprint.arguments + data.memory.footprint.results + data.memory.footprint.temporaries)} a process`);
     return told.join(" · ");

@@ -6,7 +6,8 @@
   const [WIDTH, HEIGHT, BOX_WIDTH, BOX_HEIGHT] = [204, 84, 184, 46];
   const MOST = 48;
   // Ops that are not drawn: constants, of which nearly every op has some of its own, and ends of blocks.
-  const QUIET = new Set(["constant", "iota", "return", "func.return", "sdy.return"]);
+  const QUIET = new Set(["constant", "iota"]);
+  const isQuiet = (op) => op.ends || QUIET.has(op.name);
   const state = { path: [], colour: "kind", query: "" };
 
   // --- the tree of scopes: a node has the ops in it, and children made when they are asked for ---
@@ -23,8 +24,8 @@
     else {
       const scope = data.scopes[node.scope];
       found = [
-        ...scope.scopes.map((id) => ofScope(data, id)).filter((each) => each.ops.some((op) => !QUIET.has(data.ops[op].name))),
-        ...scope.ops.filter((id) => !QUIET.has(data.ops[id].name)).map((id) => ({ kind: "op", label: data.ops[id].name, ops: [id], op: id })),
+        ...scope.scopes.map((id) => ofScope(data, id)).filter((each) => each.ops.some((op) => !isQuiet(data.ops[op]))),
+        ...scope.ops.filter((id) => !isQuiet(data.ops[id])).map((id) => ({ kind: "op", label: data.ops[id].name, ops: [id], op: id })),
       ].sort((a, b) => a.ops[0] - b.ops[0]);
     }
     const scopes = found.filter((each) => each.kind === "scope");
@@ -128,10 +129,9 @@
   const told = (data, node) => {
     const collectives = node.ops.filter((op) => data.ops[op].collective >= 0).length;
     const lines = [node.label];
-    if (node.kind !== "op") lines.push(view.count(node.ops.length, "op"));
+    if (node.kind !== "op") lines.push(view.countOps(data, node.ops));
     else if (data.ops[node.op].outputs.length) lines.push(data.values[data.ops[node.op].outputs[0]].type.replace(/^tensor<(.*)>$/, "$1"));
-    const seconds = sum(data, node, "seconds");
-    if (seconds) lines.push(view.seconds(seconds));
+    if (sum(data, node, "seconds")) lines.push(view.timeOf(data, node.ops));
     if (collectives) lines.push(`${view.count(collectives, "collective")}, ${view.bytes(sum(data, node, "bytes"))}`);
     return lines;
   };

@@ -34,8 +34,8 @@
     track.moments.flatMap(([number, arrives, begins, ends]) => {
       const unit = data.units[number];
       const selected = unit.ops.includes(view.selection.op);
-      const told = `${view.shorten(unit.title, 160)}\n${unit.place}\n${view.seconds((ends - begins) / 1e9)}`;
-      const attributes = { "data-unit": number, onclick: () => unit.ops.length && view.select({ op: unit.ops[unit.ops.length - 1] }), ...(selected ? { class: "bar selected" } : {}) };
+      const told = `${view.shorten(unit.title, 160)}\n${unit.place}\n${view.seconds((ends - begins) / 1e9)}${view.inTurns(unit.turns)}`;
+      const attributes = { "data-unit": number, "data-turns": unit.turns, onclick: () => unit.ops.length && view.select({ op: unit.ops[unit.ops.length - 1] }), ...(selected ? { class: "bar selected" } : {}) };
       const found = [];
       if (begins > arrives && unit.what !== "start") found.push({ kind: "wait", begins: arrives, ends: begins, text: `waits: ${told}`, attributes: {} });
       if (ends > begins) found.push({ kind: unit.what, begins, ends, text: told, attributes });
@@ -98,7 +98,7 @@
       const many = track.ranks.length > 1 ? ` and ${track.ranks.length - 1} like it` : "";
       add(`rank ${track.rank}${many}`, `predicted, ranks ${view.ranks(track.ranks)}`, predicted(data, track));
     }
-    for (const track of data.measured ? data.measured.tracks : []) add(view.shorten(track.name, 18), "measured", measured(data, track));
+    for (const track of data.measured ? data.measured.tracks : []) add(view.shorten(track.name, 18), data.measured.what, measured(data, track));
     const step = 10 ** Math.floor(Math.log10((state.to - state.from) / 4));
     const marks = [];
     for (let at = Math.ceil(state.from / step) * step; at <= state.to; at += step * ((state.to - state.from) / step > 16 ? 5 : 1))
@@ -137,7 +137,7 @@
       el("tbody", {}, ordered.slice(0, 60).map(([number, took]) => {
         const unit = data.units[number];
         const op = unit.ops.length ? unit.ops[unit.ops.length - 1] : -1;
-        return el("tr", op >= 0 ? view.selectable({ class: unit.ops.includes(view.selection.op) ? "selected" : "" }, { op }) : {}, el("td", { class: "number" }, view.share(took, seconds)), el("td", { class: "number" }, view.seconds(took)), el("td", {}, view.shorten(unit.title, 110)), el("td", { title: unit.place }, view.shorten(view.near(unit.place), 60)));
+        return el("tr", op >= 0 ? view.selectable({ class: unit.ops.includes(view.selection.op) ? "selected" : "" }, { op }) : {}, el("td", { class: "number" }, view.share(took, seconds)), el("td", { class: "number" }, view.seconds(took)), el("td", {}, view.shorten(unit.title, 110), view.inTurns(unit.turns)), el("td", { title: unit.place }, view.shorten(view.near(unit.place), 60)));
       })),
     );
   };
@@ -152,7 +152,8 @@
   const legend = (data) => {
     const kinds = [["compute", "computing"], ["collective", "communicating"], ["start", "communication beside computing"], ["wait", "waiting for others"]];
     if (data.measured) kinds.push(["measured", "measured"]);
-    return el("p", { class: "legend" }, kinds.map(([kind, text]) => [el("i", { style: `background:${COLOURS[kind]}` }), `${text} `]), el("i", { class: "underline" }), "what the step's length hangs on");
+    const repeated = data.units.some((unit) => unit.turns > 1) && el("span", {}, "; what a loop runs is drawn with all its turns together");
+    return el("p", { class: "legend" }, kinds.map(([kind, text]) => [el("i", { style: `background:${COLOURS[kind]}` }), `${text} `]), el("i", { class: "underline" }), "what the step's length hangs on", repeated);
   };
 
   const panel = {
@@ -164,16 +165,17 @@
         view.clear(node, el("h2", {}, "Time"), el("p", { class: "note" }, "There is no prediction of this program and no trace of a run."));
         return;
       }
-      if (!state.to) Object.assign(state, { from: 0, to: range(data) });
+      if (!state.to) Object.assign(state, { from: 0, to: data.span });
       const button = (text, name, action) => el("button", { title: name, "aria-label": name, onclick: action }, text);
       const sampled = data.timeline && data.timeline.looked < data.grid.size && el("p", { class: "note" }, `${data.timeline.looked} of ${data.grid.size.toLocaleString("en")} processes were looked at, evenly from the first to the last.`);
       const more = data.timeline && data.timeline.kinds > data.timeline.tracks.length && el("p", { class: "note" }, `${data.timeline.tracks.length} of ${data.timeline.kinds} kinds of processes are drawn.`);
       const cut = data.measured && data.measured.left > 0 && el("p", { class: "note" }, `The ${view.count(data.measured.left, "shortest event")} of the trace are left out.`);
+      const what = data.measured && el("p", { class: "note" }, `${data.measured.what}. `, range(data) > data.span && `It goes on for ${view.seconds(range(data) / 1e9)}, beyond what is drawn first: “all” draws all of it.`);
       view.clear(
         node,
         el("h2", {}, `Time on ${data.grid.machine}`),
         el("div", { class: "bar", onkeydown: keys }, button("−", "zoom out", () => zoom(1.6, (state.from + state.to) / 2)), button("+", "zoom in", () => zoom(0.6, (state.from + state.to) / 2)), button("◂", "earlier", () => move(-0.3)), button("▸", "later", () => move(0.3)), button("all", "all of the time", () => { Object.assign(state, { from: 0, to: range(data) }); redraw(); }), data.measured && data.timeline && button("predicted", "as long as is predicted", () => { Object.assign(state, { from: 0, to: data.timeline.seconds * 1e9 }); redraw(); }), legend(data)),
-        sampled, more, cut,
+        sampled, more, cut, what,
         el("div", { id: "time-picture", onkeydown: keys }, picture(data)),
         el("div", { class: "columns" }, data.timeline && shares(data), data.prediction && totals(data)),
       );
