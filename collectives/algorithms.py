@@ -105,6 +105,18 @@ def rounds(operation: operations.Operation, size: int, algorithm: str) -> Rounds
     return _gathering(size, n, algorithm)  # all operands to everybody, which serves any operation
 
 
+def in_all(told: Rounds, size: int) -> float:
+    """Bytes of all messages of a group of `size` processes."""
+    return sum(each.times * each.nbytes * (len(each.pairs(size)[0]) if each.distance else size) for each in told)
+
+
+def least_rounds(operation: operations.Operation, size: int) -> Rounds:
+    """Return the rounds of that algorithm whose messages are what `operation.total` counts, recursive halving first."""
+    total = operation.total(wire_bytes(operation), size)
+    told = [rounds(operation, size, algorithm) for algorithm in (HALVING, RING, TREE)]
+    return min(told, key=lambda each: round(abs(in_all(each, size) - total)))
+
+
 def _distances(size: int) -> list[int]:
     """1, 2, 4, ... below `size`."""
     return [1 << place for place in range((size - 1).bit_length())]

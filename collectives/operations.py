@@ -396,7 +396,7 @@ class Barrier(Operation, name="barrier"):
 
 def by_parts(nbytes: int, size: int, times: int = 1) -> tuple[int, int]:
     """Bytes sent and received by who sends each other process of a group of ``size`` its part, ``times`` times."""
-    share = times * (nbytes * (size - 1) // size)
+    share = times * -(-nbytes * (size - 1) // size)
     return share, share
 
 

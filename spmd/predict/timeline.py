@@ -46,9 +46,8 @@ class OneMachine:
         size = groups.shape[1]
         measured = self.machine.measured(operation, size)
         if measured is None or size == 1:
-            return _started(self.machine, self.machine.network.collective(operation, groups), size)
-        sent = operation.total(wire_bytes(operation), size)
-        return Traffic(np.full(len(groups), measured), np.array([float(sent * len(groups))]))
+            return _started(self.machine, self.machine.network.collective(operation, groups), operation, groups)
+        return Traffic(np.full(len(groups), measured), np.array([_in_all(operation, groups)]))
 
     def permutation(self, operation: CollectivePermute, source: Array, target: Array) -> Traffic:
         nbytes = wire_bytes(operation)
@@ -71,14 +70,23 @@ class OfNetwork:
         return [level.name for level in self.network.levels]
 
     def of(self, operation: Operation, groups: Array) -> Traffic:
-        return _started(self.machine, self.network.collective(operation, groups), groups.shape[1])
+        return _started(self.machine, self.network.collective(operation, groups), operation, groups)
 
     def permutation(self, operation: CollectivePermute, source: Array, target: Array) -> Traffic:
         return self.network.exchange(source, target, wire_bytes(operation))
 
 
-def _started(machine: Machine, traffic: Traffic, size: int) -> Traffic:
-    return Traffic(traffic.seconds + (machine.overhead["collective"] if size > 1 else 0.0), traffic.bytes)
+def _started(machine: Machine, messages: Traffic, operation: Operation, groups: Array) -> Traffic:
+    """Return what starting costs besides, and each level's bytes: its messages' share of those counted everywhere."""
+    started = machine.overhead["collective"] if groups.shape[1] > 1 else 0.0
+    carried = float(messages.bytes.sum())
+    share = _in_all(operation, groups) / carried if carried else 0.0
+    return Traffic(messages.seconds + started, messages.bytes * share)
+
+
+def _in_all(operation: Operation, groups: Array) -> float:
+    """Bytes that the processes of all groups together send."""
+    return float(len(groups) * operation.total(wire_bytes(operation), groups.shape[1]))
 
 
 @dataclass(frozen=True, eq=False)

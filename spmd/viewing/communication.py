@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from collectives.algorithms import HALVING, rounds, wire_bytes
+from collectives.algorithms import least_rounds, wire_bytes
 from collectives.explain import cost
 from collectives.grid import Groups
 from collectives.operations import CollectivePermute, Operation, describe
@@ -116,7 +116,7 @@ class CommunicationTable:
             message["pairs"] = [[int(source), int(target)] for source, target in most]
             message["bytes"] = wire_bytes(operation)
         else:
-            told = rounds(operation, size, HALVING)
+            told = least_rounds(operation, size)
             message["rounds"] = [[each.times, each.distance, each.nbytes, each.stride] for each in told]
         return message
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collectives import operations as op
-from collectives.algorithms import ALGORITHMS, HALVING, RING, TREE, rounds, wire_bytes
+from collectives.algorithms import ALGORITHMS, HALVING, RING, TREE, in_all, rounds, wire_bytes
 from collectives.errors import CommunicationError
 from collectives.network import Level, Network
 from collectives.operations import Operation
@@ -63,12 +63,6 @@ def test_recursive_halving_sends_no_more_in_fewer_rounds(place: int, part: int) 
         assert turns(operation, size, HALVING) == turns(operation, size, RING) * place / (size - 1)
 
 
-def in_all(operation: Operation, size: int, algorithm: str) -> float:
-    """Bytes of all messages of a group."""
-    told = rounds(operation, size, algorithm)
-    return sum(each.times * each.nbytes * (len(each.pairs(size)[0]) if each.distance else size) for each in told)
-
-
 @pytest.mark.parametrize("size", [2, 4, 8, 32])
 def test_the_quickest_algorithms_send_what_is_counted_of_all_processes(size: int) -> None:
     shape = (8 * size,)
@@ -85,7 +79,9 @@ def test_the_quickest_algorithms_send_what_is_counted_of_all_processes(size: int
         (RING, HalfOfNext(shape, F32)),
     ):
         nbytes = wire_bytes(operation)
-        assert in_all(operation, size, algorithm) == pytest.approx(operation.total(nbytes, size)), operation.name
+        assert in_all(rounds(operation, size, algorithm), size) == pytest.approx(operation.total(nbytes, size)), (
+            operation.name
+        )
         sent, received = operation.traffic(nbytes, size)
         assert max(sent, received) * size >= operation.total(nbytes, size)
 

@@ -98,7 +98,7 @@
       "div",
       {},
       view.picture(`Bytes from rank to rank${one ? ` of ${data.collectives[collective].kind} ${collective}` : ""}`, left + side * size + 20, top + side * size + 16, svg("text", { x: left, y: 16, class: "axis" }, "to rank"), svg("text", { transform: `translate(14 ${top}) rotate(90)`, class: "axis" }, "from rank"), marks, drawn),
-      el("p", { class: "note" }, `${view.bytes(total)} from all processes together, ${view.bytes(most)} in the heaviest cell, by recursive halving and doubling.`, step > 1 ? ` A cell stands for ${step} ranks.` : "", cut ? " Of large groupings the first groups alone are counted." : ""),
+      el("p", { class: "note" }, `${view.bytes(total)} from all processes together, ${view.bytes(most)} in the heaviest cell, by the algorithm that sends the least.`, step > 1 ? ` A cell stands for ${step} ranks.` : "", cut ? " Of large groupings the first groups alone are counted." : ""),
       collective >= 0 && el("label", {}, el("input", { type: "checkbox", checked: !state.all, onchange: (event) => { state.all = !event.target.checked; panel.draw(view.node("communication")); } }), " the selected collective alone"),
       levelTable(data, one ? [data.collectives[collective]] : data.collectives),
     );
