@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from spmd.comparison.bound_writer import Writer
+from spmd.comparison.retyped import is_float
 from spmd.ir import Value
 
 #: Elementwise ops of floats that are rounded once.
@@ -19,8 +20,10 @@ EXACT = frozenset(
     ("abs", "ceil", "clamp", "compare", "floor", "imag", "is_finite", "maximum", "minimum", "negate", "real",
      "round_nearest_afz", "round_nearest_even", "select", "sign", "complex", "and", "or", "xor", "not")
 )  # fmt: skip
-#: Units in the last place by which good libraries are off in other functions.
-FUNCTION_UNITS = 8
+#: Functions that move no more than their operand does, of the range from -1 to 1.
+GENTLE = frozenset(("cosine", "sine"))
+#: Functions that are as far off near their zeros as elsewhere.
+ROUNDED_AT_ONE = frozenset(("digamma", "lgamma", "polygamma", "zeta"))
 
 Rule = Callable[[Writer, Value, Sequence[Value], Sequence[Value | None]], Value | None]
 
@@ -31,6 +34,13 @@ def _sum(write: Writer, result: Value, x: Sequence[Value], errors: Sequence[Valu
 
 def _largest(write: Writer, result: Value, x: Sequence[Value], errors: Sequence[Value | None]) -> Value | None:
     return write.largest(errors)
+
+
+def _extreme(write: Writer, result: Value, x: Sequence[Value], errors: Sequence[Value | None]) -> Value | None:
+    """Between the results of operands moved up and down: what is far from being chosen counts nothing."""
+    if not all(is_float(value.type) for value in x):
+        return write.largest(errors)
+    return write.between(result, *(write.again(write.of, moved)[0] for moved in write.ends(x, errors)))
 
 
 def _product(write: Writer, result: Value, x: Sequence[Value], errors: Sequence[Value | None]) -> Value | None:
@@ -71,13 +81,13 @@ def _comparison(write: Writer, result: Value, x: Sequence[Value], errors: Sequen
     """1 where the operands are too near to each other for the outcome to be certain."""
     bound = write.total(errors)
     assert bound is not None
-    near = write.compare(write.gap(*x), bound, "LE")
-    return write.real(write.one("and", [near, write.compare(bound, write.zeros(bound), "GT")]))
+    return write.real(write.near(write.gap(*x), bound))
 
 
 ELEMENTWISE: dict[str, Rule] = {
     **dict.fromkeys(("abs", "add", "complex", "imag", "negate", "real", "subtract"), _sum),
-    **dict.fromkeys(("and", "clamp", "maximum", "minimum", "not", "or", "xor"), _largest),
+    **dict.fromkeys(("and", "not", "or", "xor"), _largest),
+    **dict.fromkeys(("clamp", "maximum", "minimum"), _extreme),
     "compare": _comparison,
     "divide": _quotient,
     "multiply": _product,

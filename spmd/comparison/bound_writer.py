@@ -22,7 +22,7 @@ class Writer(OpBuilder):
 
     def __init__(self, block: Block, op: Op) -> None:
         super().__init__()
-        self.block, self.ops, self.location = block, block.ops, op.location
+        self.of, self.block, self.ops, self.location = op, block, block.ops, op.location
 
     def zeros(self, like: Value) -> Value:
         return self.number(0.0, like)
@@ -80,15 +80,46 @@ class Writer(OpBuilder):
             steps = [self.one("complex", [step, zero]), self.one("complex", [zero, step])]
         return [moved for each in steps for moved in (self.add(value, each), self.subtract(value, each))]
 
+    def ends(self, x: Sequence[Value], errors: Sequence[Value | None]) -> list[list[Value]]:
+        """All of `x` moved up by their bounds, and all moved down."""
+        pairs = list(zip(x, errors, strict=True))
+        return [
+            [value if error is None else move(value, error) for value, error in pairs]
+            for move in (self.add, self.subtract)
+        ]
+
+    def between(self, result: Value, high: Value, low: Value) -> Value:
+        """How far `result` is from the farther of two ends between which it may be."""
+        return self.binary("maximum", self.gap(high, result), self.gap(result, low))
+
     def where_finite(self, value: Value, bound: Value) -> Value:
         """`bound` where `value` is finite: infinity and NaN are what they are."""
         return self.select(self.one("is_finite", [self.magnitude(value)]), bound, self.zeros(bound))
+
+    def near(self, gap: Value, reach: Value) -> Value:
+        """Where a gap, which may be none, is within a reach that is not zero."""
+        within = self.compare(gap, reach, "LE")
+        return self.one("and", [within, self.compare(reach, self.zeros(reach), "GT")])
+
+    def near_neighbours(self, values: Value, bounds: Value, dimension: int) -> Value:
+        """Where a value's bound and that of the one before or behind it reach each other."""
+        size = values.tensor.static_shape[dimension]
+        ends = [
+            [self.slice(each, dimension, *part) for part in ((0, size - 1), (1, size))] for each in (values, bounds)
+        ]
+        near = self.near(self.gap(*ends[0]), self.add(*ends[1]))
+        return self.one("or", [self.pad(near, dimension, 0, 1), self.pad(near, dimension, 1, 0)])
 
     def unknown(self, bounds: Sequence[Value | None], like: Value) -> Value:
         """Infinity where a bound is not zero."""
         total = self.total(bounds)
         assert total is not None
         return self.select(self.compare(total, self.zeros(total), "GT"), self.number(np.inf, like), self.zeros(like))
+
+    def unknown_all(self, bound: Value, like: Value) -> Value:
+        """Infinity for each element of `like` where any element of a bound is not zero."""
+        most = self.reduce("stablehlo.maximum", bound, self.splat(0.0, _SCALAR), range(bound.tensor.rank))
+        return self.broadcast(self.unknown([most], most), like.tensor.shape)
 
     def broadcast_like(self, value: Value, result: Value) -> Value:
         """A scalar operand of an elementwise op for each element of its result; other operands as they are."""

@@ -1,31 +1,34 @@
-"""How far rounding can take each value of a program from what it means: a bound for every element, computed beside it.
+"""How far rounding can take each value of a program from what it means: bounds for every element, computed beside it.
 
-`Bounds` writes a function anew in 64-bit floats. Beside each value stands a bound of its error, carried from the
-operands to the results of every op: running error analysis. It depends on the magnitudes that meet in that element
-alone, never on other elements of the array. A choice that rounding may decide the other way (a comparison of values
-that nearly agree) counts for both outcomes. Source: Higham, "Accuracy and Stability of Numerical Algorithms", section
-3.3 (running error bounds), chapter 4 (sums).
+`Bounds` writes a function anew in 64-bit floats. Beside each value stand bounds of its error, carried from the
+operands to the results of every op: running error analysis, both of the program's own types and of 64-bit floats. They
+depend on the magnitudes that meet in that element alone, never on other elements of the array. A choice that rounding
+may decide the other way (a comparison of values that nearly agree) counts for both outcomes. Source: Higham, "Accuracy
+and Stability of Numerical Algorithms", section 3.3 (running error bounds), chapter 4 (sums).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import prod
 
 import numpy as np
 
-from spmd.analysis.reducers import Monoid, monoids_of, returned_argument
-from spmd.comparison.bound_rules import ELEMENTWISE, EXACT, FUNCTION_UNITS, ROUNDED_ONCE
+from spmd.analysis.comparators import sort_keys
+from spmd.analysis.extrema import extremum_of
+from spmd.analysis.reducers import monoids_of, returned_argument
+from spmd.comparison.bound_rules import ELEMENTWISE, EXACT, GENTLE, ROUNDED_AT_ONE, ROUNDED_ONCE
 from spmd.comparison.bound_writer import Writer
-from spmd.comparison.formats import is_inexact, representation_error, smallest_normal, unit_roundoff
+from spmd.comparison.formats import Meant, is_inexact
+from spmd.comparison.precision import FUNCTION_UNITS, OWN, WIDE, Precision
 from spmd.comparison.retyped import Wide, is_float
 from spmd.dialects.core import Trait, has_trait
 from spmd.dialects.make import make_op
 from spmd.errors import CompileError, Diagnostic
 from spmd.ir import Block, Op, Region, Value, captured_values, copy_block
 from spmd.ir.attributes import DenseAttr
-from spmd.types import F64, ElementType, QuantizedType, TensorType, Type
+from spmd.types import F64, QuantizedType, TensorType, Type
 
 #: Ops that move elements and compute nothing: how many of their operands are elements (None: all).
 _MOVES = {
@@ -36,34 +39,79 @@ _MOVES = {
 }  # fmt: skip
 #: Sums of products, linear in each of their two first operands.
 _PRODUCTS = frozenset(("dot", "dot_general", "convolution", "dynamic_conv"))
+_FOLDS = frozenset(("reduce", "reduce_window", "all_reduce", "reduce_scatter"))
 #: What has no rule is judged by the largest element, this many units in its last place, as a factorization is.
 _WHOLE_UNITS = 256
-#: Ops without a rule that are computed in 64-bit floats all the same; others are computed in their own types.
-_WHOLE_IN_WIDE = frozenset(("stablehlo.cholesky", "stablehlo.fft", "stablehlo.triangular_solve"))
+#: Ops without a rule that are computed in their own types; others are computed in 64-bit floats all the same.
+_IN_OWN_TYPES = frozenset(
+    ("bitcast_convert", "custom_call", "rng", "rng_bit_generator", "uniform_dequantize", "uniform_quantize")
+)
+_Errors = Sequence[Value | None]
+
+
+@dataclass(frozen=True)
+class _Step:
+    """An op, its operands `x` and its results in 64-bit floats, and the operands' bounds in a precision."""
+
+    op: Op
+    x: Sequence[Value]
+    results: Sequence[Value]
+    errors: _Errors
+    precision: Precision
+    write: Writer
+
+    @property
+    def name(self) -> str:
+        return self.op.name.partition(".")[2]
+
+    @property
+    def result(self) -> Value:
+        return self.results[0]
+
+    def error(self, at: int) -> Value:
+        """The bound of an operand, of zeros where it is exact."""
+        return self.errors[at] or self.write.zeros(self.x[at])
+
+    def rounded(self, error: Value | None, units: float) -> Value | None:
+        """`error` and the rounding of the result, `units` times the unit roundoff; nothing of infinity and NaN."""
+        type, write = self.op.results[0].type, self.write
+        if not is_inexact(type):
+            return error
+        if units:
+            rounding = write.scaled(write.magnitude(self.result), units * self.precision.unit(type))
+            smallest = self.precision.smallest(type)
+            if self.name in ROUNDED_AT_ONE:
+                smallest += units * self.precision.unit(type)
+            if smallest:
+                rounding = write.add(rounding, write.number(smallest, rounding))
+            error = rounding if error is None else write.add(error, rounding)
+        return None if error is None else write.where_finite(self.result, error)
 
 
 @dataclass
 class Bounds:
     """Writes values in 64-bit floats, and bounds of their errors, for a grid of `processes`.
 
-    The bounds are of a program that computes in its own types, or, `in_wide`, in 64-bit floats: what is left then are
-    constants that its own types cannot hold. `values` maps the program's values to the new ones, `errors` to their
-    bounds, real tensors of f64 of the same shape; what is exact has none.
+    The bounds are of a program that computes in each of `precisions`: of 64-bit floats what is left are constants that
+    its own types cannot hold, but for those that are `meant` as they are. `values` maps the program's values to the new
+    ones, `errors`, of each precision, to their bounds, real tensors of f64 of the same shape; what is exact has none.
     """
 
     processes: int
-    in_wide: bool
+    meant: Meant = field(default_factory=Meant)
+    precisions: Sequence[Precision] = (OWN, WIDE)
     values: dict[Value, Value] = field(default_factory=dict)
-    errors: dict[Value, Value] = field(default_factory=dict)
+    errors: dict[Precision, dict[Value, Value]] = field(default_factory=lambda: {OWN: {}, WIDE: {}})
     _wide: Wide = field(default_factory=Wide)
 
     def function(self, body: Block, of: Sequence[Value]) -> Block:
-        """A body that gives the values `of` a function's body, and then their bounds; the inputs are exact."""
+        """A body that gives the values `of` a function's body, then their bounds in each precision; the inputs are
+        exact."""
         copy = self._arguments(body)
         self._ops(body, copy)
         write = Writer(copy, body.terminator)
         results = [self.values.get(value, value) for value in of]
-        bounds = [self._bound(value, write) for value in of]
+        bounds = [self._bound(value, each, write) for each in self.precisions for value in of]
         copy.ops.append(make_op("func.return", [*results, *bounds], []))
         return copy
 
@@ -75,203 +123,222 @@ class Bounds:
     def _ops(self, block: Block, out: Block) -> None:
         for op in block.ops[:-1]:
             operands = [self.values.get(operand, operand) for operand in op.operands]
-            write = Writer(out, op)
-            results, errors = self._op(op, operands, write)
+            results, errors = self._op(op, operands, Writer(out, op))
             self.values.update(zip(op.results, results, strict=True))
-            for result, error in zip(op.results, errors, strict=True):
-                if error is not None:
-                    self.errors[result] = error
+            for precision, bounds in zip(self.precisions, errors, strict=True):
+                there = zip(op.results, bounds, strict=True)
+                self.errors[precision].update({result: bound for result, bound in there if bound is not None})
 
-    def _bound(self, value: Value, write: Writer) -> Value:
-        return self.errors.get(value) or write.zeros(value)
+    def _bound(self, value: Value, precision: Precision, write: Writer) -> Value:
+        return self.errors[precision].get(value) or write.zeros(value)
 
-    # --- rounding -----------------------------------------------------------------------------------------------------
-
-    def _unit(self, type: Type) -> float:
-        """The unit roundoff of what computes values of `type`."""
-        return _unit_of(TensorType((), F64) if self.in_wide and is_inexact(type) else type)
-
-    def _sum_unit(self, type: Type, terms: int) -> float:
-        """What a sum of `terms` terms may be off, relative to the sum of their magnitudes."""
-        assert isinstance(type, TensorType) and isinstance(type.element_type, ElementType)
-        if not is_inexact(type):
-            return 0.0
-        if self.in_wide:
-            return terms * unit_roundoff(F64)
-        return terms * unit_roundoff(Monoid("add", type.element_type).accumulator) + FUNCTION_UNITS * self._unit(type)
-
-    def _rounded(self, op: Op, write: Writer, result: Value, error: Value | None, units: float) -> Value | None:
-        """`error` and the rounding of the result, `units` times the unit roundoff; nothing of infinity and NaN."""
-        type = op.results[0].type
-        if not is_inexact(type):
-            return error
-        assert isinstance(type, TensorType) and isinstance(type.element_type, ElementType)
-        if units:
-            rounding = write.scaled(write.magnitude(result), units * self._unit(type))
-            if not self.in_wide:
-                rounding = write.add(rounding, write.number(smallest_normal(type.element_type), rounding))
-            error = rounding if error is None else write.add(error, rounding)
-        return None if error is None else write.where_finite(result, error)
+    def _given(self, op: Op) -> list[_Errors]:
+        """The bounds of an op's operands, in each precision."""
+        return [[self.errors[precision].get(operand) for operand in op.operands] for precision in self.precisions]
 
     # --- ops ----------------------------------------------------------------------------------------------------------
 
-    def _op(self, op: Op, x: Sequence[Value], write: Writer) -> tuple[Sequence[Value], list[Value | None]]:
-        name = op.name.removeprefix("stablehlo.")
-        errors = [self.errors.get(operand) for operand in op.operands]
+    def _op(self, op: Op, x: Sequence[Value], write: Writer) -> tuple[Sequence[Value], list[_Errors]]:
+        """The results in 64-bit floats, and their bounds in each precision."""
         types = (*op.operand_types, *op.result_types)
         if not all(type.is_static for type in types if isinstance(type, TensorType)):
             raise CompileError(Diagnostic(op.location, "no error bound is known of sizes that are values", op.name))
         if not op.operands:
             return self._leaf(op, write)
-        if any(isinstance(type, TensorType) and isinstance(type.element_type, QuantizedType) for type in types):
-            return self._whole(op, x, errors, write)
+        name, given = op.name.partition(".")[2], self._given(op)
         if name in ("while", "if", "case"):
-            return self._control_flow(op, x, errors, write)
-        if not any(map(is_inexact, types)) and not any(errors):
-            return self._same(op, x, write), [None] * len(op.results)
-        if name in _MOVES:
-            return self._moved(op, x, errors, _MOVES[name], write)
-        if name == "optimization_barrier":
-            return self._same(op, x, write), errors
-        if name in _PRODUCTS:
-            return self._product(op, x, errors, write)
-        if name == "bitcast_convert":
-            return self._whole(op, x, [None] * len(x), write)
-        if has_trait(op, Trait.ELEMENTWISE):
-            return self._elementwise(op, name, x, errors, write)
-        if name in ("reduce", "reduce_window", "all_reduce", "reduce_scatter"):
-            return self._folded(op, name, x, errors, write)
-        if name == "scatter" and len(op.operands) == 3:
-            return self._scattered(op, x, errors, write)
-        if name == "select_and_scatter":
-            return self._selected(op, x, errors, write)
+            return self._control_flow(op, x, given, write)
+        quantized = any(isinstance(t, TensorType) and isinstance(t.element_type, QuantizedType) for t in types)
+        if not quantized and not any(map(is_inexact, types)) and not any(map(any, given)):
+            return self._same(op, x, write), [[None] * len(op.results)] * len(self.precisions)
         if name == "sort":
-            return self._sorted(op, x, errors, write)
-        return self._whole(op, x, errors, write)
+            return self._sorted(op, x, given, write)
+        rule = self._whole if quantized or name in _IN_OWN_TYPES else self._rule(op, name)
+        if rule == self._elementwise:
+            x = [write.broadcast_like(value, op.results[0]) for value in x]
+            given = [[None if e is None else write.broadcast_like(e, op.results[0]) for e in each] for each in given]
+        results = self._in_own_types(op, x, write) if quantized or name in _IN_OWN_TYPES else self._same(op, x, write)
+        if name == "reduce_precision":  # as a convert to such a type and back, but for what is out of its range
+            results = [write.select(write.one("is_finite", [results[0]]), x[0], results[0])]
+        steps = [_Step(op, x, results, *each, write) for each in zip(given, self.precisions, strict=True)]
+        return results, [rule(step) for step in steps]
+
+    def _rule(self, op: Op, name: str) -> Callable[[_Step], _Errors]:
+        if name == "optimization_barrier":
+            return lambda step: step.errors
+        if has_trait(op, Trait.ELEMENTWISE):
+            return self._elementwise
+        if name in _MOVES:
+            return self._moved
+        if name in _PRODUCTS:
+            return self._product
+        if name in _FOLDS:
+            return self._folded
+        if name == "scatter" and len(op.operands) == 3:
+            return self._scattered
+        if name == "select_and_scatter" and is_float(op.operands[0].type):
+            return self._selected
+        return self._ranked if name == "top_k" else self._whole
 
     def _same(self, op: Op, x: Sequence[Value], write: Writer) -> Sequence[Value]:
         """The op itself, in wide numbers."""
         return self._wide.op(op, x, dict(self.values) if op.regions else {}, write.block)
 
-    def _leaf(self, op: Op, write: Writer) -> tuple[Sequence[Value], list[Value | None]]:
-        results = self._same(op, (), write)
+    def _leaf(self, op: Op, write: Writer) -> tuple[Sequence[Value], list[_Errors]]:
+        results, error = self._same(op, (), write), None
         constant = op["value"].array if op.name == "stablehlo.constant" and isinstance(op["value"], DenseAttr) else None
-        if constant is None or not is_inexact(op.results[0].type):
-            return results, [None] * len(op.results)
-        splat = constant.size > 0 and not any(constant.strides)
-        error = representation_error(constant.reshape(-1)[:1] if splat else constant)
-        if not error.any():
-            return results, [None]
-        whole = np.broadcast_to(error.reshape(()), constant.shape) if splat else error
-        return results, [write.constant(whole, TensorType(constant.shape, F64))]
+        if constant is not None and is_inexact(op.results[0].type):
+            splat = constant.size > 0 and not any(constant.strides)
+            apart = self.meant.errors(constant.reshape(-1)[:1] if splat else constant)
+            if apart.any():
+                whole = np.broadcast_to(apart.reshape(()), constant.shape) if splat else apart
+                error = write.constant(whole, TensorType(constant.shape, F64))
+        return results, [[error] * len(op.results)] * len(self.precisions)
 
-    def _moved(
-        self, op: Op, x: Sequence[Value], errors: Sequence[Value | None], elements: int | None, write: Writer
-    ) -> tuple[Sequence[Value], list[Value | None]]:
-        results = self._same(op, x, write)
-        elements = len(x) if elements is None else elements
-        if not any(errors[:elements]):
-            return results, [None] * len(results)
-        bounds = [error or write.zeros(value) for error, value in zip(errors[:elements], x, strict=False)]
-        return results, list(write.again(op, [*bounds, *x[elements:]]))
+    def _moved(self, step: _Step) -> _Errors:
+        write, elements = step.write, _MOVES[step.name]
+        elements = len(step.x) if elements is None else elements
+        places = [error for error in step.errors[elements:] if error is not None]
+        bounds: list[Value | None] = [None] * len(step.results)
+        if any(step.errors[:elements]):
+            bounds = [*write.again(step.op, [*map(step.error, range(elements)), *step.x[elements:]])]
+        for place in places:
+            bounds = [
+                write.total([bound, write.unknown_all(place, result)])
+                for bound, result in zip(bounds, step.results, strict=True)
+            ]
+        return bounds
 
-    def _product(
-        self, op: Op, x: Sequence[Value], errors: Sequence[Value | None], write: Writer
-    ) -> tuple[Sequence[Value], list[Value | None]]:
-        (result,) = self._same(op, x, write)
-        sizes = [write.magnitude(value) for value in x[:2]]
-        rest = x[2:]
+    def _product(self, step: _Step) -> _Errors:
+        write, rest = step.write, step.x[2:]
+        sizes = [write.magnitude(value) for value in step.x[:2]]
 
         def product(left: Value, right: Value) -> Value:
-            return write.again(op, [left, right, *rest])[0]
+            return write.again(step.op, [left, right, *rest])[0]
 
-        error = write.scaled(product(*sizes), self._sum_unit(op.results[0].type, _terms(op)))
-        left, right = errors[:2]
+        error = write.scaled(product(*sizes), step.precision.sum_unit(step.op.results[0].type, _terms(step.op)))
+        left, right = step.errors[:2]
         if left is not None:
             error = write.add(error, product(left, sizes[1]))
         if right is not None:
             error = write.add(error, product(sizes[0] if left is None else write.add(sizes[0], left), right))
-        return [result], [self._rounded(op, write, result, error, 0)]
+        return [step.rounded(error, 0)]
 
-    def _elementwise(
-        self, op: Op, name: str, x: Sequence[Value], errors: Sequence[Value | None], write: Writer
-    ) -> tuple[Sequence[Value], list[Value | None]]:
-        x = [write.broadcast_like(value, op.results[0]) for value in x]
-        errors = [None if error is None else write.broadcast_like(error, op.results[0]) for error in errors]
-        (result,) = self._same(op, x, write)
-        rule = ELEMENTWISE.get(name)
-        if name == "convert" and (is_inexact(op.results[0].type) or not is_inexact(op.operands[0].type)):
-            error = errors[0]
-        elif rule is not None:
-            error = rule(write, result, x, errors) if any(errors) else None
-        elif not is_inexact(op.operands[0].type):
-            error = write.unknown(errors, result) if any(errors) else None
-        else:
-            error = self._disturbed(op, name, result, x, errors, write)
+    # --- elementwise --------------------------------------------------------------------------------------------------
+
+    def _elementwise(self, step: _Step) -> _Errors:
+        op, name, write = step.op, step.name, step.write
+        rule, units = ELEMENTWISE.get(name), 0 if name in EXACT else 1 if name in ROUNDED_ONCE else FUNCTION_UNITS
         if name == "reduce_precision":
-            error = write.total([error, write.scaled(write.magnitude(result), 2.0 ** -int(op["mantissa_bits"]))])
-        units = 0 if name in EXACT else 1 if name in ROUNDED_ONCE else FUNCTION_UNITS
-        return [result], [self._rounded(op, write, result, error, units)]
+            bits = (
+                0.0 if step.precision.wide else 2.0 ** -int(op["mantissa_bits"]) / step.precision.unit(op.result.type)
+            )
+            return [step.rounded(step.errors[0], bits)]
+        if name == "convert" and (is_inexact(op.results[0].type) or not is_inexact(op.operands[0].type)):
+            error = step.errors[0]
+        elif rule is not None:
+            error = rule(write, step.result, step.x, step.errors) if any(step.errors) else None
+        elif not is_inexact(op.operands[0].type):
+            error = write.unknown(step.errors, step.result) if any(step.errors) else None
+        else:
+            error = self._disturbed(step)
+        return [step.rounded(error, units)]
 
-    def _disturbed(
-        self, op: Op, name: str, result: Value, x: Sequence[Value], errors: Sequence[Value | None], write: Writer
-    ) -> Value | None:
+    def _disturbed(self, step: _Step) -> Value | None:
         """How far the result moves where each operand moves by its bound, up or down."""
-        moved: list[Value | None] = []
-        for at, (value, error) in enumerate(zip(x, errors, strict=True)):
-            own = None
-            if name not in EXACT | ROUNDED_ONCE and is_inexact(op.operands[at].type):
-                own = write.scaled(write.magnitude(value), 2 * self._unit(op.operands[at].type))
-            step = write.total([error, own])
-            if step is None:
+        write, moved = step.write, list[Value | None]()
+        for at, (value, error) in enumerate(zip(step.x, step.errors, strict=True)):
+            own, type = None, step.op.operands[at].type
+            if step.name not in EXACT | ROUNDED_ONCE and is_inexact(type):
+                own = write.scaled(write.magnitude(value), 2 * step.precision.unit(type))
+            apart = write.total([error, own])
+            if apart is None:
                 continue
-            for other in write.around(value, step):
-                (there,) = self._same(op, [*x[:at], other, *x[at + 1 :]], write)
-                moved.append(write.gap(there, result))
+            if step.name in GENTLE and is_float(type):
+                moved.append(write.binary("minimum", apart, write.number(2.0, apart)))
+                continue
+            for other in write.around(value, apart):
+                (there,) = self._same(step.op, [*step.x[:at], other, *step.x[at + 1 :]], write)
+                moved.append(write.gap(there, step.result))
         return write.largest(moved)
 
-    def _folded(
-        self, op: Op, name: str, x: Sequence[Value], errors: Sequence[Value | None], write: Writer
-    ) -> tuple[Sequence[Value], list[Value | None]]:
-        results = self._same(op, x, write)
+    # --- folds --------------------------------------------------------------------------------------------------------
+
+    def _folded(self, step: _Step) -> _Errors:
+        op, write = step.op, step.write
         monoids = monoids_of(op.regions[0])
         if monoids is None:
-            return results, self._unknown_fold(op, name, x, errors, write)
-        bounds: list[Value | None] = []
+            return self._unknown_fold(step)
+        bounds, ends = list[Value | None](), None
         for at, monoid in enumerate(monoids):
-            pairs = range(at, len(x), len(op.results))
-            given = [errors[each] or write.zeros(x[each]) for each in pairs]
-            sizes = [write.magnitude(x[each]) for each in pairs]
-            units, error = self._sum_unit(op.results[at].type, self._count(op, name)), None
+            pairs = range(at, len(step.x), len(op.results))
+            result, type = step.results[at], op.results[at].type
+            sizes = [write.magnitude(step.x[each]) for each in pairs]
+            given = [step.error(each) for each in pairs] if any(step.errors[each] for each in pairs) else None
+            error, units = None, self._fold_unit(step, type)
             if monoid.kind == "multiply":
-                most = write.folded(op, "multiply", [write.add(size, e) for size, e in zip(sizes, given, strict=True)])
+                sums = sizes if given is None else [write.add(size, e) for size, e in zip(sizes, given, strict=True)]
+                most = write.folded(op, "multiply", sums)
                 error = write.add(write.subtract(most, write.folded(op, "multiply", sizes)), write.scaled(most, units))
             elif monoid.kind == "add":
-                error = write.scaled(write.folded(op, "add", sizes), units)
-                if any(errors[each] for each in pairs):
-                    error = write.add(error, write.folded(op, "add", given))
-            elif any(errors[each] for each in pairs):
+                error = write.scaled(write.folded(op, "add", sizes), units) if units else None
+                error = error if given is None else write.total([error, write.folded(op, "add", given)])
+            elif given is not None and is_float(type):
+                ends = ends or [self._same(op, moved, write) for moved in write.ends(step.x, step.errors)]
+                error = write.between(result, ends[0][at], ends[1][at])
+            elif given is not None:
                 error = write.folded(op, "maximum", given)
-            bounds.append(None if error is None else write.where_finite(results[at], error))
-        return results, bounds
-
-    def _unknown_fold(
-        self, op: Op, name: str, x: Sequence[Value], errors: Sequence[Value | None], write: Writer
-    ) -> list[Value | None]:
-        """Of a region that is no monoid, as that of an argmax: each step may pass on the largest error, and rounds."""
-        bounds = list[Value | None]()
-        for at, result in enumerate(op.results):
-            if not is_inexact(result.type):
-                bounds.append(None)
-                continue
-            pairs = range(at, len(x), len(op.results))
-            units = self._sum_unit(result.type, self._count(op, name))
-            terms = [
-                write.add(errors[each] or write.zeros(x[each]), write.scaled(write.magnitude(x[each]), units))
-                for each in pairs
-            ]
-            bounds.append(write.folded(op, "maximum", terms))
+            bounds.append(error if error is None or not is_inexact(type) else write.where_finite(result, error))
         return bounds
+
+    def _fold_unit(self, step: _Step, type: Type) -> float:
+        if step.name == "reduce":
+            return step.precision.reduction_unit(type, self._count(step.op, step.name))
+        return step.precision.sum_unit(type, self._count(step.op, step.name))
+
+    def _unknown_fold(self, step: _Step) -> _Errors:
+        """Of a region that is no monoid: each step may pass on the largest error, and rounds.
+
+        What an argmax picks beside the largest value may be any other that is given beside one as large.
+        """
+        op, write = step.op, step.write
+        count, bounds = len(op.results), list[Value | None]()
+        picks = step.name == "reduce" and is_float(op.results[0].type) and extremum_of(op.regions[0]) is not None
+        if picks and not step.errors[0]:
+            return [None] * count
+        for at, result in enumerate(op.results):
+            pairs = range(at, len(step.x), count)
+            if picks and at:
+                bounds.append(self._picked(step, at, bounds[0]))
+            elif picks:
+                ends = [self._same(op, moved, write)[0] for moved in write.ends(step.x, step.errors)]
+                bounds.append(write.between(step.result, *ends))
+            elif is_inexact(result.type):
+                units = self._fold_unit(step, result.type)
+                terms = [write.add(step.error(at), write.scaled(write.magnitude(step.x[at]), units)) for at in pairs]
+                bounds.append(write.folded(op, "maximum", terms))
+            else:
+                bounds.append(None)
+        return bounds
+
+    def _picked(self, step: _Step, at: int, bound: Value | None) -> Value:
+        """How far what is picked may be: from whatever stands beside a value that may be the largest, too."""
+        write, shape = step.write, step.x[0].tensor.static_shape
+        kept = tuple(axis for axis in range(len(shape)) if axis not in step.op["dimensions"])
+
+        def each(value: Value) -> Value:
+            return write.one("broadcast_in_dim", [value], value.tensor.with_shape(shape), broadcast_dimensions=kept)
+
+        assert bound is not None
+        reach = write.add(step.error(0), each(bound))
+        near = write.near(write.gap(step.x[0], each(step.result)), reach)
+        apart = write.gap(write.real(step.x[at]), write.real(each(step.results[at])))
+        return write.reduce(
+            "stablehlo.maximum",
+            write.select(near, apart, write.zeros(apart)),
+            write.splat(0.0, TensorType((), F64)),
+            step.op["dimensions"],
+        )
 
     def _count(self, op: Op, name: str) -> int:
         """How many elements are folded into one."""
@@ -279,113 +346,170 @@ class Bounds:
             return int(prod(op.operands[0].tensor.static_shape[d] for d in op["dimensions"])) + 1
         return int(prod(op["window_dimensions"])) + 1 if name == "reduce_window" else self.processes
 
-    def _scattered(
-        self, op: Op, x: Sequence[Value], errors: Sequence[Value | None], write: Writer
-    ) -> tuple[Sequence[Value], list[Value | None]]:
-        (result,) = self._same(op, x, write)
-        operand, places, update = x
-        given = [errors[0] or write.zeros(operand), places, errors[2] or write.zeros(update)]
+    def _scattered(self, step: _Step) -> _Errors:
+        error = self._at_places(step)
+        if step.errors[1] is not None:
+            error = step.write.total([error, step.write.unknown_all(step.errors[1], step.result)])
+        return [error]
+
+    def _at_places(self, step: _Step) -> Value | None:
+        op, write, (operand, places, update) = step.op, step.write, step.x
+        given = [step.error(0), places, step.error(2)]
+        is_given = bool(step.errors[0] or step.errors[2])
         monoids = monoids_of(op.regions[0])
         if returned_argument(op.regions[0]) == 1:
-            error = write.again(op, given, [write.second()])[0] if errors[0] or errors[2] else None
-            return [result], [error]
+            return write.again(op, given, [write.second()])[0] if is_given else None
         if monoids is None or monoids[0].kind == "multiply":
-            return self._whole(op, x, errors, write)
+            return self._whole(step)[0]
         if monoids[0].kind != "add":
-            error = write.again(op, given, [write.folding("maximum")])[0] if errors[0] or errors[2] else None
-            return [result], [error]
+            return write.again(op, given, [write.folding("maximum")])[0] if is_given else None
+        unit, error = step.precision.sum_unit(op.results[0].type, 1), None
         adding = [write.folding("add")]
-        counts = write.again(op, [write.zeros(operand), places, write.number(1.0, write.zeros(update))], adding)[0]
-        sizes = write.again(op, [write.magnitude(operand), places, write.magnitude(update)], adding)[0]
-        unit = self._sum_unit(op.results[0].type, 1)
-        error = write.multiply(write.scaled(sizes, unit), write.add(counts, write.number(1.0, counts)))
-        if errors[0] or errors[2]:
-            error = write.add(error, write.again(op, given, adding)[0])
-        return [result], [write.where_finite(result, error)]
+        if unit:
+            counts = write.again(op, [write.zeros(operand), places, write.number(1.0, write.zeros(update))], adding)[0]
+            sizes = write.again(op, [write.magnitude(operand), places, write.magnitude(update)], adding)[0]
+            error = write.multiply(write.scaled(sizes, unit), write.add(counts, write.number(1.0, counts)))
+        if is_given:
+            error = write.total([error, write.again(op, given, adding)[0]])
+        return error if error is None or not unit else write.where_finite(step.result, error)
 
-    def _selected(
-        self, op: Op, x: Sequence[Value], errors: Sequence[Value | None], write: Writer
-    ) -> tuple[Sequence[Value], list[Value | None]]:
+    def _selected(self, step: _Step) -> _Errors:
         """Sources are added where the values, which are taken for certain, select."""
-        (result,) = self._same(op, x, write)
-        if not is_float(op.operands[0].type):
-            return self._whole(op, x, errors, write)
+        op, write = step.op, step.write
         select = self._wide.region(op.regions[0], dict(self.values))
         terms = prod(op["window_dimensions"]) if op["window_dimensions"] else 1
-        rounding = write.scaled(write.magnitude(x[1]), self._sum_unit(op.results[0].type, terms))
-        source = write.total([errors[1], rounding])
-        assert source is not None
-        zero = write.number(0.0, x[2])
-        return [result], list(write.again(op, [x[0], source, zero], [select, write.folding("add")]))
+        rounding = write.scaled(write.magnitude(step.x[1]), step.precision.sum_unit(op.results[0].type, terms))
+        source = write.add(step.error(1), rounding)
+        zero = write.number(0.0, step.x[2])
+        return list(write.again(op, [step.x[0], source, zero], [select, write.folding("add")]))
+
+    # --- orders -------------------------------------------------------------------------------------------------------
 
     def _sorted(
-        self, op: Op, x: Sequence[Value], errors: Sequence[Value | None], write: Writer
-    ) -> tuple[Sequence[Value], list[Value | None]]:
-        """Bounds take the places of their values."""
-        bounds = [error or write.zeros(value) for error, value in zip(errors, x, strict=True)]
+        self, op: Op, x: Sequence[Value], given: Sequence[_Errors], write: Writer
+    ) -> tuple[Sequence[Value], list[_Errors]]:
+        """Bounds take the places of their values; keys are between what is sorted of keys moved up and down, and what
+        goes with keys that are too near to each other for their order to be certain is unknown."""
+        bounds = [error or write.zeros(value) for each in given for error, value in zip(each, x, strict=True)]
         region = self._wide.region(op.regions[0], dict(self.values))
         for _ in bounds:
             for _ in range(2):
                 region.block.add_argument(TensorType((), F64))
         types = [value.type for value in (*x, *bounds)]
-        results = write.op(op.name, [*x, *bounds], types, dict(op.attributes), [region]).results
-        return results[: len(x)], list(results[len(x) :])
+        sorted_ = write.op(op.name, [*x, *bounds], types, dict(op.attributes), [region]).results
+        results, count = sorted_[: len(x)], len(x)
+        found: list[_Errors] = []
+        for number, (errors, precision) in enumerate(zip(given, self.precisions, strict=True), 1):
+            carried = sorted_[number * count : (number + 1) * count]
+            step = _Step(op, x, results, errors, precision, write)
+            found.append(self._in_order(step, carried) if any(errors) else [None] * count)
+        return results, found
+
+    def _in_order(self, step: _Step, carried: Sequence[Value]) -> _Errors:
+        op, write = step.op, step.write
+        keys = sort_keys(op.regions[0])
+        if keys is None or any(key.operand is None for key in keys):
+            unsure = write.total([error for error in step.errors if error is not None])
+            assert unsure is not None
+            return [write.unknown_all(unsure, result) for result in step.results]
+        by = [key.operand for key in keys if key.operand is not None and step.errors[key.operand] is not None]
+        bounds: list[Value | None] = list(carried)
+        near: Value | None = None
+        for key in by:
+            moved = [[*step.x[:key], end[key], *step.x[key + 1 :]] for end in write.ends(step.x, step.errors)]
+            if is_float(op.results[key].type):
+                ends = [self._same(op, each, write)[key] for each in moved]
+                bounds[key] = write.between(step.results[key], *ends)
+            unsure = write.near_neighbours(step.results[key], carried[key], op["dimension"] % op.result.tensor.rank)
+            near = unsure if near is None else write.one("or", [near, unsure])
+        if near is None:
+            return bounds
+        return [
+            bound if at in by or bound is None else write.select(near, write.number(np.inf, bound), bound)
+            for at, bound in enumerate(bounds)
+        ]
+
+    def _ranked(self, step: _Step) -> _Errors:
+        """The largest values of values moved up and down; the places of those too near to their neighbours."""
+        op, write = step.op, step.write
+        if step.errors[0] is None or not is_float(op.operands[0].type):
+            return [None, None]
+        ends = [self._same(op, moved, write)[0] for moved in write.ends(step.x, step.errors)]
+        values, bound = step.results[0], write.between(step.results[0], *ends)
+        count, last = op["k"], op.operands[0].tensor.rank - 1
+        more = min(count + 1, op.operands[0].tensor.static_shape[last])
+        if more > count:  # the first that is left out is the last one's neighbour
+            ranked = [
+                write.op(op.name, [value], None, {**op.attributes, "k": more}).results[0]
+                for value in (step.x[0], *(end[0] for end in write.ends(step.x, step.errors)))
+            ]
+            values, bound = ranked[0], write.between(*ranked)
+        near = write.near_neighbours(values, bound, last)
+        unsure = write.slice(write.select(near, write.number(np.inf, bound), write.zeros(bound)), last, 0, count)
+        return [write.slice(bound, last, 0, count), unsure]
+
+    # --- control flow -------------------------------------------------------------------------------------------------
 
     def _control_flow(
-        self, op: Op, x: Sequence[Value], errors: Sequence[Value | None], write: Writer
-    ) -> tuple[Sequence[Value], list[Value | None]]:
+        self, op: Op, x: Sequence[Value], given: Sequence[_Errors], write: Writer
+    ) -> tuple[Sequence[Value], list[_Errors]]:
         """Loops and branches carry the bounds of their floats as further state."""
         loops = op.name == "stablehlo.while"
         carried = [at for at, type in enumerate(op.result_types) if is_inexact(type)]
-        operands = [*x, *(errors[at] or write.zeros(x[at]) for at in carried)] if loops else list(x)
+        bounds = [each[at] or write.zeros(x[at]) for each in given for at in carried] if loops else []
         regions = [
             self._region(region, carried if loops else (), () if loops and not at else carried)
             for at, region in enumerate(op.regions)
         ]
         types = [self._wide.type(type) for type in op.result_types]
-        types += [TensorType(op.results[at].tensor.shape, F64) for at in carried]
-        results = write.op(op.name, operands, types, dict(op.attributes), regions).results
-        bounds: list[Value | None] = [None] * len(op.results)
-        for at, bound in zip(carried, results[len(op.results) :], strict=True):
-            bounds[at] = bound
-        return results[: len(op.results)], bounds
+        types += [TensorType(op.results[at].tensor.shape, F64) for _ in self.precisions for at in carried]
+        results = write.op(op.name, [*x, *bounds], types, dict(op.attributes), regions).results
+        found: list[_Errors] = []
+        for number, each in enumerate(given):
+            first = len(op.results) + number * len(carried)
+            told: list[Value | None] = [None] * len(op.results)
+            for at, bound in zip(carried, results[first : first + len(carried)], strict=True):
+                unsure = None if loops or each[0] is None else write.unknown_all(each[0], bound)
+                told[at] = write.total([bound, unsure])
+            found.append(told)
+        return results[: len(op.results)], found
 
     def _region(self, region: Region, taken: Sequence[int], given: Sequence[int]) -> Region:
         """A region whose block also takes the bounds of its arguments `taken`, and returns those of `given`."""
         block = region.block
         copy = self._arguments(block)
-        for at in taken:
-            self.errors[block.arguments[at]] = copy.add_argument(TensorType(block.arguments[at].tensor.shape, F64))
+        for precision in self.precisions:
+            for at in taken:
+                argument = block.arguments[at]
+                self.errors[precision][argument] = copy.add_argument(TensorType(argument.tensor.shape, F64))
         self._ops(block, copy)
         write = Writer(copy, block.terminator)
         returned = block.terminator.operands
         values = [self.values.get(value, value) for value in returned]
-        bounds = [self._bound(returned[at], write) for at in given]
+        bounds = [self._bound(returned[at], precision, write) for precision in self.precisions for at in given]
         write.op(block.terminator.name, [*values, *bounds], [])
         return Region([copy])
 
-    def _whole(
-        self, op: Op, x: Sequence[Value], errors: Sequence[Value | None], write: Writer
-    ) -> tuple[Sequence[Value], list[Value | None]]:
+    # --- the rest -----------------------------------------------------------------------------------------------------
+
+    def _whole(self, step: _Step) -> _Errors:
         """What has no rule of its own is off by units of the largest element, and as the operands are, relative to
-        theirs. It is computed in the program's own types, but for what computes in 64-bit floats just so."""
-        if op.name in _WHOLE_IN_WIDE:
-            results = self._same(op, x, write)
-            units = [self._unit(type) for type in op.result_types]
-        else:
-            results = self._in_own_types(op, x, write)
-            units = [_unit_of(type) for type in op.result_types]
-        relative = [write.relative(value, error) for value, error in zip(x, errors, strict=True) if error is not None]
+        theirs; where it is not of floats, unknown where an operand is not certain."""
+        op, write, name = step.op, step.write, step.name
+        pairs = [(value, error) for value, error in zip(step.x, step.errors, strict=True) if error is not None]
+        precision = OWN if name in _IN_OWN_TYPES else step.precision
+        relative = [write.relative(value, error) for value, error in pairs]
         bounds: list[Value | None] = []
-        for result, value, unit in zip(op.results, results, units, strict=True):
-            if not is_inexact(result.type) or op.name == "stablehlo.bitcast_convert":
-                bounds.append(None)
+        for result, value in zip(op.results, step.results, strict=True):
+            unsure = [write.unknown_all(error, value) for _, error in pairs]
+            if not is_inexact(result.type) or name == "bitcast_convert":
+                bounds.append(write.total(unsure))
                 continue
             largest = write.largest_element(write.magnitude(value))
-            share = write.total([write.number(_WHOLE_UNITS * unit, largest), *relative])
+            share = write.total([write.number(_WHOLE_UNITS * precision.unit(result.type), largest), *relative])
             assert share is not None
             bounds.append(write.broadcast(write.multiply(largest, share), value.tensor.shape))
-        return results, bounds
+        return bounds
 
     def _in_own_types(self, op: Op, x: Sequence[Value], write: Writer) -> Sequence[Value]:
         if any(is_inexact(value.type) for value in captured_values(op)):
@@ -402,12 +526,6 @@ class Bounds:
             write.one("convert", [result], self._wide.type(result.type)) if is_inexact(result.type) else result
             for result in made.results
         ]
-
-
-def _unit_of(type: Type) -> float:
-    """The unit roundoff of a type's elements; 0 of those that are exact."""
-    element = type.element_type if isinstance(type, TensorType) else None
-    return unit_roundoff(element) if isinstance(element, ElementType) and is_inexact(type) else 0.0
 
 
 def _terms(op: Op) -> int:

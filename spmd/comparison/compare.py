@@ -15,9 +15,9 @@ from spmd.analysis.collectives import COMMUNICATING
 from spmd.analysis.grid import grid_of
 from spmd.analysis.shardings import is_sharded
 from spmd.comparison.exact import Exactness, exactness
-from spmd.comparison.observation import Observation, observe, parting
+from spmd.comparison.observation import Observation, Observed, parting
 from spmd.comparison.search import Difference, Search
-from spmd.comparison.sides import Peer, ShardedSide, Side
+from spmd.comparison.sides import Peer, ShardedSide, Side, with_meant
 from spmd.errors import UsageError
 from spmd.io import arguments
 from spmd.ir import Module, Op
@@ -102,7 +102,8 @@ def compare(
         raise UsageError(f"tolerance must be a non-negative number, got {tolerance}")
     left, right = _sides(a, b, inputs, grid, function, seed)
     ours, theirs = _inputs(left, right, inputs, seed)
-    results = list(zip(_results(left, right, ours), _results(right, left, theirs), strict=True))
+    left, right = with_meant(left, right)
+    results = _results(left, right, ours, theirs)
     found = _compare(left, right, ours, theirs, results, tolerance)
     return replace(found, exact=exactness(left, right, ours, theirs, results)) if exact else found
 
@@ -144,6 +145,14 @@ class _Given:
         side = Side.of(self.name, split.module, self.function, grid, self.way)
         return replace(side, layout=split, whole=self.module)
 
+    def beside(self, way: tuple[str, ...] | Peer, grid: ProcessGrid) -> tuple[Side, Side]:
+        """Return the sides of one process of `grid` that compute the one function in this way and in another."""
+        side, other = self.side(grid), replace(self, way=way)
+        if callable(way) and grid.size > 1:
+            other.side(grid)  # which says what is wrong
+        peer = way if callable(way) else None
+        return side, replace(side, name="right", peer=peer, backends=side.backends if callable(way) else way)
+
     def whole_side(self, grid: ProcessGrid) -> Side:
         """Return the side that takes and gives whole arrays, on one process or partitioned over `grid`."""
         if not self.is_sharded:
@@ -171,6 +180,8 @@ def _sides(
         ways = ("llvm", "numpy")
     left, right = _Given.of("left", first, function, ways), _Given.of("right", second, function, other_ways)
     grid = grid or max(left.declared, right.declared, key=lambda each: each.size)
+    if first is second:
+        return left.beside(other_ways, grid)
     if left.is_sharded and right.is_sharded:
         sides = left.side(grid), right.side(grid)
         same = sides[0].layout == sides[1].layout and sides[0].function.type == sides[1].function.type
@@ -301,13 +312,13 @@ def _giving(side: Side, result: int) -> Op | None:
     return side.function.body.terminator.operands[result].defining_op
 
 
-def _results(side: Side, other: Side, inputs: Sequence[Array]) -> list[Observation]:
-    """What a side gives; blocks, whose layout is that of either side, without what pads them."""
-    layout = side.layout or other.layout
-    results = observe(side, inputs)
+def _results(
+    left: Side, right: Side, inputs: Sequence[Array], beside: Sequence[Array]
+) -> list[tuple[Observation, Observation]]:
+    """What both sides give; blocks, whose layout is that of either side, without what pads them."""
+    layout = left.layout or right.layout
+    results = list(Observed((left, right), (inputs, beside)))
     if layout is None:
         return results
-    return [
-        seen.map(partial(without_padding, layout=each))
-        for seen, each in zip(results, layout.out_shardings, strict=True)
-    ]
+    cut = [partial(without_padding, layout=each) for each in layout.out_shardings]
+    return [(x.map(each), y.map(each)) for (x, y), each in zip(results, cut, strict=True)]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
 import ml_dtypes
 import numpy as np
 
@@ -38,6 +41,46 @@ def representation_error(array: Array) -> Array:
         digits = np.frexp(wide)[0] * 2.0 ** (round(1 - np.log2(eps)) // 2)
         exact = (digits == np.rint(digits)) | (wide == np.rint(wide)) | ~np.isfinite(wide)
         return np.where(exact, 0.0, np.abs(wide) * (eps / 2))
+
+
+@dataclass(frozen=True)
+class Meant:
+    """Constants that are meant as they are, by dtype in rising order, whatever number they may once have been."""
+
+    values: Mapping[str, Array] = field(default_factory=dict)
+
+    @classmethod
+    def by_both(cls, left: Iterable[Array], right: Iterable[Array]) -> Meant:
+        """Those that two programs hold equally often: of two that hold 0.1 both hold the same number.
+
+        One that holds it once more may have another number there of which 0.1 is a part.
+        """
+        ours, theirs = _counted(left), _counted(right)
+        shared = {}
+        for name in ours.keys() & theirs.keys():
+            common, at, other_at = np.intersect1d(ours[name][0], theirs[name][0], return_indices=True)
+            shared[name] = common[ours[name][1][at] == theirs[name][1][other_at]]
+        return cls(shared)
+
+    def errors(self, array: Array) -> Array:
+        """How far each element may be from the number that is meant, float64."""
+        if array.dtype.kind == "c":
+            return self.errors(array.real) + self.errors(array.imag)
+        known = self.values.get(array.dtype.name)
+        apart = representation_error(array)
+        return apart if known is None else np.where(np.isin(array.astype(np.float64), known), 0.0, apart)
+
+
+def _counted(arrays: Iterable[Array]) -> dict[str, tuple[Array, Array]]:
+    """Numbers that constants hold, by dtype, and how often: once for each splat."""
+    found: dict[str, list[Array]] = {}
+    for array in arrays:
+        parts = (array.real, array.imag) if array.dtype.kind == "c" else (array,)
+        for part in parts:
+            splat = part.size > 0 and not any(part.strides)
+            numbers = (part.reshape(-1)[:1] if splat else part.reshape(-1)).astype(np.float64)
+            found.setdefault(part.dtype.name, []).append(numbers[numbers == numbers])
+    return {name: np.unique(np.concatenate(each), return_counts=True) for name, each in found.items()}
 
 
 def format_of(dtype: DType) -> ml_dtypes.finfo:

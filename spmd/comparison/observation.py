@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from operator import is_
 
 import numpy as np
 
 from spmd.comparison.bounds import Bounds
 from spmd.comparison.distance import Distance, farthest, of_largest
 from spmd.comparison.formats import as_wide, is_inexact
+from spmd.comparison.precision import OWN, WIDE, Precision
 from spmd.comparison.sides import Side, function_of
 from spmd.errors import SpmdError
 from spmd.ir import Value
 from spmd.support.arrays import Array
 
+#: Bounds of one side: of what it computes, and of the same in 64-bit floats.
+_Pair = tuple[Array | float, Array | float]
 #: Without bounds, units in the last place of an array's largest element up to which a difference passes for rounding.
 _OF_LARGEST = 256.0
+#: Of how many values bounds are worked out at first; of more, when these have not been enough.
+_AT_FIRST = 8
 
 
 @dataclass(frozen=True)
@@ -38,23 +44,78 @@ class Observation:
         return Observation(*(function(each) if isinstance(each, np.ndarray) else each for each in arrays))  # type: ignore[arg-type]
 
 
-def observe(side: Side, inputs: Sequence[Array], values: Sequence[Value] = ()) -> list[Observation]:
-    """The results of a side, or `values` of its function's own block, on `inputs` with a leading axis of processes."""
-    computed = side.run(inputs, values)
-    of = values or side.function.body.terminator.operands
-    try:
-        bounds = _bounded(side, inputs, of, in_wide=False)
-        wide = _bounded(side, inputs, of, in_wide=True)
-    except SpmdError:  # an op in it has no meaning in 64-bit floats
-        return [Observation(array, of_largest(array, _OF_LARGEST / 2)) for array in computed]
-    count = len(computed)
-    return [Observation(array, bounds[count + at], wide[at], wide[count + at]) for at, array in enumerate(computed)]
+@dataclass
+class Observed:
+    """The results of both sides, or `values` of their own blocks, on inputs with a leading axis of processes.
+
+    Bounds are worked out when they are asked for, of some values at a time, and of none that is the same bit by bit.
+    What is one function of the same inputs on both is computed in 64-bit floats but once.
+    """
+
+    sides: tuple[Side, Side]
+    inputs: tuple[Sequence[Array], Sequence[Array]]
+    values: tuple[Sequence[Value], Sequence[Value]] = ((), ())
+
+    def __post_init__(self) -> None:
+        of = zip(self.sides, self.inputs, self.values, strict=True)
+        self._computed = [side.run(arrays, values) for side, arrays, values in of]
+        results = [side.function.body.terminator.operands for side in self.sides]
+        self._of = [values or each for values, each in zip(self.values, results, strict=True)]
+        is_one = self.sides[0].function is self.sides[1].function and self.inputs[0] is self.inputs[1]
+        self._is_one = is_one and all(map(is_, *self._of))
+        self._wide = self._both(range(len(self._of[0])), ())
+        pairs = [zip(*arrays, strict=True) for arrays in (self._computed, self._wide) if arrays is not None]
+        same = [all(_is_same(*pair) for pair in each) for each in zip(*pairs, strict=True)]
+        self._differing = [at for at, is_same in enumerate(same) if not is_same]
+        self._bounds: dict[int, tuple[_Pair, _Pair] | None] = {}
+
+    def __iter__(self) -> Iterator[tuple[Observation, Observation]]:
+        return map(self.pair, range(len(self._of[0])))
+
+    def pair(self, at: int) -> tuple[Observation, Observation]:
+        """What value number `at` is on both sides."""
+        bounds: tuple[_Pair, _Pair] | None = ((0.0, 0.0), (0.0, 0.0))
+        if at in self._differing:
+            if at not in self._bounds:
+                self._bound([each for each in self._differing if each >= at][: 2 * len(self._bounds) + _AT_FIRST])
+            bounds = self._bounds[at]
+        x, y = (each[at] for each in self._computed)
+        if bounds is None or self._wide is None:
+            return Observation(x, of_largest(x, _OF_LARGEST / 2)), Observation(y, of_largest(y, _OF_LARGEST / 2))
+        (bound, wide_bound), (other, other_wide) = bounds
+        ours, theirs = (each[at] for each in self._wide)
+        return Observation(x, bound, ours, wide_bound), Observation(y, other, theirs, other_wide)
+
+    def _bound(self, places: Sequence[int]) -> None:
+        """Works out the bounds of some values; None where an op of theirs has none."""
+        found = None if self._wide is None else self._both(places, (OWN, WIDE))
+        count = len(places)
+        for number, at in enumerate(places):
+            if found is None:
+                self._bounds[at] = None
+                continue
+            ours, theirs = ((each[number + count], each[number + 2 * count]) for each in found)
+            self._bounds[at] = ours, theirs
+
+    def _both(self, places: Sequence[int], precisions: Sequence[Precision]) -> list[list[Array]] | None:
+        """Values of both sides in 64-bit floats, and then their bounds; None where an op of theirs has no meaning."""
+        try:
+            of = [[values[at] for at in places] for values in self._of]
+            ours = _bounded(self.sides[0], self.inputs[0], of[0], precisions)
+            return [ours, ours if self._is_one else _bounded(self.sides[1], self.inputs[1], of[1], precisions)]
+        except SpmdError:
+            return None
 
 
-def _bounded(side: Side, inputs: Sequence[Array], of: Sequence[Value], *, in_wide: bool) -> list[Array]:
-    """The values in 64-bit floats, and then their bounds."""
+def _is_same(left: Array, right: Array) -> bool:
+    """Whether two arrays are equal bit by bit."""
+    return left.shape == right.shape and left.dtype == right.dtype and left.tobytes() == right.tobytes()
+
+
+def _bounded(side: Side, inputs: Sequence[Array], of: Sequence[Value], precisions: Sequence[Precision]) -> list[Array]:
+    """The values in 64-bit floats, and their bounds in each precision."""
     side, body = side.plain(), side.function.body
-    function = function_of(Bounds(side.grid.size, in_wide).function(body, of))
+    function = function_of(Bounds(side.grid.size, side.meant, precisions).function(body, of))
     # By NumPy: it runs once, and to make native code of ten ops for each takes longer.
     wide = replace(side, function=function, peer=None, backends=("numpy",))
     arrays = [

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
 from spmd.comparison.correspondence import corresponding
 from spmd.comparison.distance import Distance
-from spmd.comparison.observation import observe, parting
+from spmd.comparison.observation import Observation, Observed, parting
 from spmd.comparison.sides import Side, is_observable
 from spmd.errors import SpmdError
 from spmd.ir import Op, Value, captured_values
@@ -67,47 +67,37 @@ class Search:
         """
         others = inputs if beside is None else beside
         pairs = corresponding(left.function.body, right.function.body)
+        seen = _Seen((left, right), (inputs, others))
         self.observed += sum(len(op.results) for op in left.function.body.ops[:-1])
         for chunk in _chunks(pairs, left.grid.size):
-            ours = observe(left, inputs, [value for _, _, value, _ in chunk])
-            theirs = observe(right, others, [value for _, _, _, value in chunk])
-            for (op, other, _, _), x, y in zip(chunk, ours, theirs, strict=True):
+            observed = seen.of([(value, other) for _, _, value, other in chunk])
+            for (op, other, _, _), (x, y) in zip(chunk, observed, strict=True):
                 self.compared += 1
                 found = parting(x, y, self.tolerance)
                 if found is not None and found[1].share > 1:
                     inner = self._in_regions(left, right, (inputs, others), op, other, found[0])
-                    return (
-                        inner
-                        or self._given(left, right, (inputs, others), pairs, (op, other))
-                        or Difference(op, other, *found)
-                    )
+                    return inner or self._given(seen, pairs, (op, other)) or Difference(op, other, *found)
         return None
 
-    def _given(
-        self,
-        left: Side,
-        right: Side,
-        inputs: tuple[Sequence[Array], Sequence[Array]],
-        pairs: Sequence[tuple[Op, Op]],
-        ops: tuple[Op, Op],
-    ) -> Difference | None:
+    def _given(self, seen: _Seen, pairs: Sequence[tuple[Op, Op]], ops: tuple[Op, Op]) -> Difference | None:
         """The op of one side alone that gives corresponding ops operands that part; None where their operands agree."""
-        both = {id(op) for pair in pairs for op in pair}
+        paired = {id(op) for pair in pairs for op in pair}
 
         def apart(ours: Value, theirs: Value) -> tuple[int, Distance] | None:
             if ours.type != theirs.type or not is_observable(ours):
                 return None
-            (x,), (y,) = observe(left, inputs[0], [ours]), observe(right, inputs[1], [theirs])
-            found = parting(x, y, self.tolerance)
+            (both,) = seen.of([(ours, theirs)])
+            found = parting(*both, self.tolerance)
             return found if found is not None and found[1].share > 1 else None
 
         def alone(value: Value) -> Op | None:
             op = value.defining_op
-            return None if op is None or id(op) in both else op
+            return None if op is None or id(op) in paired else op
 
         def cause(ours: Value, theirs: Value) -> Difference | None:
-            found, op, other = apart(ours, theirs), alone(ours), alone(theirs)
-            if found is None or (op is None and other is None):
+            op, other = alone(ours), alone(theirs)
+            found = None if op is None and other is None else apart(ours, theirs)
+            if found is None:
                 return None
             deeper = (
                 [cause(ours, operand) for operand in other.operands if operand.type == ours.type]
@@ -169,14 +159,33 @@ class Search:
         return None
 
 
+@dataclass
+class _Seen:
+    """Values of both sides on their inputs; those that were observed last are kept."""
+
+    sides: tuple[Side, Side]
+    inputs: tuple[Sequence[Array], Sequence[Array]]
+    kept: dict[tuple[Value, Value], tuple[Observed, int]] = field(default_factory=dict)
+
+    def of(self, pairs: Sequence[tuple[Value, Value]]) -> Iterable[tuple[Observation, Observation]]:
+        """What each pair's values are."""
+        if len(pairs) == 1 and pairs[0] in self.kept:
+            observed, at = self.kept[pairs[0]]
+            return [observed.pair(at)]
+        observed = Observed(self.sides, self.inputs, ([ours for ours, _ in pairs], [theirs for _, theirs in pairs]))
+        if len(pairs) > 1:
+            self.kept = {pair: (observed, at) for at, pair in enumerate(pairs)}
+        return observed
+
+
 def _bodies(
     left: Side, right: Side, op: Op, other: Op, captured: tuple[Sequence[Value], Sequence[Value]], number: int
 ) -> tuple[Side, Side]:
-    """Both sides' region `number` as functions."""
-    return (
-        left.inside(op.regions[number].block, captured[0]),
-        right.inside(other.regions[number].block, captured[1]),
-    )
+    """Both sides' region `number` as functions, as one where the op is."""
+    ours = left.inside(op.regions[number].block, captured[0])
+    if op is other:
+        return ours, replace(right, function=ours.function)
+    return ours, right.inside(other.regions[number].block, captured[1])
 
 
 def _branch(op: Op, chosen: int) -> int:

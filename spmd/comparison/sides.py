@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import numpy as np
 
 from collectives.grid import ProcessGrid
 from partitioner.sharding import ShardedType, shard_stacked, unshard_stacked
+from spmd.comparison.formats import Meant, is_inexact
 from spmd.compiler.pipeline.prepare import find_function
 from spmd.compiler.transforms.inline import inline
 from spmd.compiler.transforms.simplify import remove_dead
 from spmd.dialects.make import make_op
 from spmd.ir import Block, Function, Module, Region, Value, copy_arguments, copy_op
+from spmd.ir.attributes import DenseAttr
 from spmd.runtime.compile import compile
 from spmd.runtime.simulation import simulate
 from spmd.support.arrays import Array
@@ -39,7 +41,7 @@ class Side:
     """A program of one process, without calls, the grid that runs it, and the back ends, or a peer, that compute it.
 
     `name` says which side it is, in messages; `layout`, of one that was partitioned, how its whole arrays are
-    cut, and `whole` the program that was.
+    cut, and `whole` the program that was. `meant` are constants that are meant as they are.
     """
 
     name: str
@@ -50,6 +52,7 @@ class Side:
     peer: Peer | None = None
     layout: Layout | None = None
     whole: Module | None = None
+    meant: Meant = field(default_factory=Meant)
 
     @classmethod
     def of(cls, name: str, module: Module, function: str, grid: ProcessGrid, way: tuple[str, ...] | Peer) -> Side:
@@ -136,7 +139,7 @@ class ShardedSide(Side):
 
     def plain(self) -> Side:
         module = self.module.with_ops([op for op in self.module.body.ops if op.name == "func.func"])
-        return Side(self.name, module, self.function, ProcessGrid(1, 1), self.backends)
+        return Side(self.name, module, self.function, ProcessGrid(1, 1), self.backends, meant=self.meant)
 
     def entry(self, body: Block) -> Function:
         """Return the function `main` of this body, with the layouts of the side's arguments, and of as many results."""
@@ -149,6 +152,19 @@ class ShardedSide(Side):
             if kept.get(name) and count == same:
                 attributes[name] = kept[name]
         return function.with_body(body, attributes)
+
+
+def with_meant(left: Side, right: Side) -> tuple[Side, Side]:
+    """The two sides, of which numbers that both hold are meant as they are."""
+    meant = Meant.by_both(*(_constants(side.function) for side in (left, right)))
+    return replace(left, meant=meant), replace(right, meant=meant)
+
+
+def _constants(function: Function) -> Iterator[Array]:
+    """The floats that a function holds."""
+    for op in function.walk():
+        if op.name == "stablehlo.constant" and isinstance(op["value"], DenseAttr) and is_inexact(op.result.type):
+            yield op["value"].array
 
 
 def function_of(body: Block) -> Function:
