@@ -101,7 +101,7 @@ ALLOWED = {
     "spmd.elastic": BASE | {"collectives", "spmd.checkpoint", "spmd.runtime", "collectives.processes"},
     "spmd.runtime": BASE
     | {"spmd.dialects", "spmd.analysis", "spmd.backends", "spmd.compiler", "partitioner", "collectives"}
-    | {"spmd.support.usage"},
+    | {"spmd.support.step_range", "spmd.support.usage"},
 }
 #: The folders of back ends.
 INSIDES = {f"spmd.backends.{folder.parent.name}" for folder in (ROOT / "spmd" / "backends").glob("*/__init__.py")}
