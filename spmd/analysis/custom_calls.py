@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from spmd.dialects.custom_call_targets import HINTS as TYPED_HINTS
 from spmd.dialects.custom_call_targets import PARTS, REGISTERED
-from spmd.ir import AttributeValue, Op
+from spmd.ir import AttributeValue, Module, Op
 from spmd.ir import attributes as a
 
 #: Targets that give their operands back: hints on where values lie.
 HINTS = frozenset({*TYPED_HINTS, *PARTS, "Pin", "Unpin"})
 
-#: What JAX's pure_callback, io_callback and debug callbacks lower to; spmd.jax gives each a target of its own.
+#: What JAX's pure_callback, io_callback and debug callbacks lower to; who runs them gives them other targets.
 PYTHON_CALLBACK = "xla_ffi_python_cpu_callback"
 
 _BATCHES: set[str] = set(HINTS)
@@ -42,6 +44,17 @@ def is_registered(target: str) -> bool:
 def takes_batch(target: str) -> bool:
     """Whether one call of `target` may do the work of several: operands and results have a leading axis more."""
     return target in _BATCHES
+
+
+def retarget_callbacks(module: Module, target_of: Callable[[int], str]) -> None:
+    """Give each callback into Python the target that is its own; JAX numbers those of a program."""
+    for op in module.walk():
+        if op.name != "stablehlo.custom_call" or op["call_target_name"] != PYTHON_CALLBACK:
+            continue
+        config = op.discardable["mhlo.backend_config"]
+        assert isinstance(config, a.DictAttr)
+        number = config.entries["index"].value  # type: ignore[attr-defined]
+        op.attributes = {**op.attributes, "call_target_name": target_of(number)}
 
 
 # --- attributes as plain Python --------------------------------------------------------------------------------------

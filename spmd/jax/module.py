@@ -10,7 +10,7 @@ import numpy as np
 from jax.stages import Lowered
 
 from partitioner.gspmd import parse_sharding
-from spmd.analysis.custom_calls import PYTHON_CALLBACK
+from spmd.analysis.custom_calls import retarget_callbacks
 from spmd.analysis.shardings import GSPMD_NAME
 from spmd.backends.custom_calls import register_custom_call
 from spmd.dialects.mesh_groups import inline_meshes
@@ -84,16 +84,14 @@ def is_callback(op: Op) -> bool:
 def _connect_callbacks(module: Module, callbacks: Sequence[UserFunction]) -> None:
     """JAX numbers the Python functions that a program calls; each gets a target of its own, which runs it on a rank."""
     targets: dict[int, str] = {}
-    for op in module.walk():
-        if op.name != "stablehlo.custom_call" or op["call_target_name"] != PYTHON_CALLBACK:
-            continue
-        config = op.discardable["mhlo.backend_config"]
-        assert isinstance(config, DictAttr)
-        number = config.entries["index"].value  # type: ignore[attr-defined]
+
+    def target_of(number: int) -> str:
         if number not in targets:
             targets[number] = f"spmd.jax.callback.{next(_numbers)}"
             register_custom_call(targets[number], _calling(callbacks[number]))
-        op.attributes = {**op.attributes, "call_target_name": targets[number]}
+        return targets[number]
+
+    retarget_callbacks(module, target_of)
 
 
 def _calling(callback: UserFunction) -> UserFunction:

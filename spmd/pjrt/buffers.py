@@ -1,0 +1,297 @@
+"""Buffers: arrays of NumPy that a frontend holds.
+
+A buffer is dense and in C order, so that others may read its memory. Memory is shared both ways: with arrays that are
+given for as long as the buffer lives, and with whoever holds an external reference.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from typing import Any
+
+import numpy as np
+
+from spmd.pjrt.devices import Client, Device, Memory
+from spmd.pjrt.element_types import TOKEN, dtype_of, number_of
+from spmd.pjrt.entries import entry
+from spmd.pjrt.errors import Code, PjrtError, unimplemented
+from spmd.pjrt.events import READY, Event
+from spmd.pjrt.handles import Handle, find, find_or_none
+from spmd.pjrt.layouts import layout_of, order_of
+from spmd.pjrt.structs import place
+from spmd.support.arrays import Array, DType
+
+#: What may be done with memory that is given: copied, or shared until the buffer is gone.
+_SHARED_FOR_LIFE = 2, 3  # kImmutableZeroCopy, kMutableZeroCopy
+#: Shared memory is aligned so, as XLA has it.
+_ALIGNMENT = 16
+_SIZES = 8
+_SIZES_AT = place("BufferRecord", "sizes0")[0]
+_Deleter = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
+
+
+class Buffer(Handle):
+    """An array in a memory of a device, or a token (None)."""
+
+    KIND = "Buffer"
+
+    def __init__(self, array: Array | None, memory: Memory) -> None:
+        super().__init__()
+        self.array = array
+        self.memory = memory
+        self._held: Array | None = None
+        self._references = 0
+        self._at_end: Event | None = None
+        self._deleter: tuple[int, int, int] | None = None
+        record = self.record
+        record.device, record.memory, record.ready = memory.device.address, memory.address, READY.address
+        record.is_on_cpu = True
+        if array is None:
+            record.type = TOKEN
+            shape: tuple[int, ...] = ()
+        else:
+            record.type = number_of(array.dtype)
+            record.size, record.data = array.nbytes, array.ctypes.data
+            shape = array.shape
+        record.num_dims = len(shape)
+        if len(shape) <= _SIZES:
+            (ctypes.c_int64 * _SIZES).from_address(self.address + _SIZES_AT)[: len(shape)] = list(shape)
+            record.dims = self.address + _SIZES_AT
+        else:
+            self.put_words("dims", shape, ctypes.c_int64)
+        layout = layout_of(len(shape))
+        record.layout, record.minor_to_major = layout.address, layout.minor_to_major
+        memory.device.usage.add(record.size)
+
+    def value(self) -> Array | None:
+        """Return the array; PjrtError where it is gone."""
+        if self.record.is_deleted:
+            raise PjrtError(Code.INVALID_ARGUMENT, "the buffer has been deleted or donated")
+        return self.array
+
+    def delete(self) -> None:
+        """Give up the memory, once nobody has an external reference."""
+        if self.record.is_deleted:
+            return
+        self.record.is_deleted = True
+        self.memory.device.usage.remove(self.record.size)
+        self._held, self.array = self.array, None
+        if not self._references:
+            self._free()
+
+    def donate(self) -> Array | None:
+        """Give up the array to who will write over it: a copy, where others look at the memory."""
+        array = self.value()
+        is_shared = self._references or self._at_end is not None or self._deleter is not None
+        self.delete()
+        return array.copy() if is_shared and array is not None else array
+
+    def refer(self, count: int) -> None:
+        """Count external references up or down."""
+        self._references = max(self._references + count, 0)
+        if self.record.is_deleted and not self._references:
+            self._free()
+
+    @property
+    def is_referred_to(self) -> bool:
+        """Whether somebody outside reads the memory."""
+        return self._references > 0
+
+    def share(self, at_end: Event | None, deleter: tuple[int, int, int] | None) -> None:
+        """Keep memory of another: `at_end` happens, `deleter` is called (a function and its arguments) at the end."""
+        self._at_end, self._deleter = at_end, deleter
+
+    def _free(self) -> None:
+        self._held = None
+        event, self._at_end = self._at_end, None
+        deleter, self._deleter = self._deleter, None
+        if event is not None:
+            event.finish()
+        if deleter is not None:
+            function, *arguments = deleter
+            _Deleter(function)(*arguments)
+
+
+def dense(array: Array) -> Array:
+    """Return `array` if it is dense and in C order, else a copy that is."""
+    return array if array.flags.c_contiguous else array.copy(order="C")
+
+
+def copied(array: Array | None, memory: Memory) -> Buffer:
+    """Return a buffer with a copy of an array."""
+    return Buffer(None if array is None else np.array(array, order="C"), memory)
+
+
+def _memory(address: int, size: int) -> Array:
+    """The bytes at an address."""
+    memory: Any = (ctypes.c_char * size).from_address(address)
+    return np.frombuffer(memory, np.uint8)
+
+
+def memory_at(address: int, dtype: DType, shape: tuple[int, ...], strides: tuple[int, ...] | None) -> Array:
+    """Return the array that lies at an address, read-only, for as long as the memory does."""
+    if 0 in shape:
+        return np.empty(shape, dtype)
+    if not address:
+        raise PjrtError(Code.INVALID_ARGUMENT, f"an array of shape {shape} lies nowhere")
+    if strides is None:
+        array = _memory(address, math.prod(shape) * dtype.itemsize).view(dtype).reshape(shape)
+    else:
+        first = _memory(address, dtype.itemsize).view(dtype).reshape(())
+        array = np.lib.stride_tricks.as_strided(first, shape, strides)
+    array.flags.writeable = False
+    return array
+
+
+def sizes_at(address: int, count: int, what: str) -> tuple[int, ...]:
+    """Return numbers of 64 bits in memory."""
+    if count and not address:
+        raise PjrtError(Code.INVALID_ARGUMENT, f"{count} {what} lie nowhere")
+    return tuple((ctypes.c_int64 * count).from_address(address)) if count else ()
+
+
+def _shape_at(address: int, count: int) -> tuple[int, ...]:
+    if count > 64:
+        raise unimplemented(f"an array of {count} dimensions: NumPy's have 64 at most")
+    shape = sizes_at(address, count, "sizes")
+    if any(size < 0 for size in shape):
+        raise PjrtError(Code.INVALID_ARGUMENT, f"an array of shape {shape}")
+    return shape
+
+
+def chosen_memory(memory: int, device: int) -> Memory:
+    """Return the memory that arguments name, by itself or as its device's first."""
+    if memory:
+        return find(Memory, memory)
+    owner = find(Device, device)
+    if not owner.memories:
+        raise PjrtError(Code.INVALID_ARGUMENT, f"device {owner.id} is another process's")
+    return owner.memories[0]
+
+
+@entry("Client_BufferFromHostBuffer")
+def _(args: Any) -> None:
+    find(Client, args.client)
+    memory = chosen_memory(args.memory, args.device)
+    dtype, shape = dtype_of(args.type), _shape_at(args.dims, args.num_dims)
+    if args.device_layout:
+        order_of(args.device_layout, len(shape))
+    strides = None
+    if args.num_byte_strides:
+        if args.num_byte_strides != len(shape):
+            raise PjrtError(Code.INVALID_ARGUMENT, f"{args.num_byte_strides} strides of {len(shape)} dimensions")
+        strides = sizes_at(args.byte_strides, args.num_byte_strides, "strides")
+    given = memory_at(args.data, dtype, shape, strides)
+    is_aligned = given.flags.c_contiguous and args.data % _ALIGNMENT == 0
+    if args.host_buffer_semantics in _SHARED_FOR_LIFE and is_aligned and given.size:
+        buffer, event = Buffer(given, memory), Event()
+        buffer.share(event, None)
+        args.buffer, args.done_with_host_buffer = buffer.address, event.address
+        return
+    args.buffer, args.done_with_host_buffer = copied(given, memory).address, READY.address
+
+
+@entry("Client_CreateViewOfDeviceBuffer")
+def _(args: Any) -> None:
+    find(Client, args.client)
+    memory = chosen_memory(args.memory, args.device)
+    shape = _shape_at(args.dims, args.num_dims)
+    if args.layout:
+        order_of(args.layout, len(shape))
+    buffer = Buffer(memory_at(args.device_buffer_ptr, dtype_of(args.element_type), shape, None), memory)
+    if args.on_delete_callback:
+        buffer.share(None, (args.on_delete_callback, args.device_buffer_ptr, args.on_delete_callback_arg))
+    args.buffer = buffer.address
+
+
+@entry("Client_CreateUninitializedBuffer")
+def _(args: Any) -> None:
+    find(Client, args.client)
+    shape = _shape_at(args.shape_dims, args.shape_num_dims)
+    if args.shape_layout:
+        order_of(args.shape_layout, len(shape))
+    array = np.zeros(shape, dtype_of(args.shape_element_type))
+    args.buffer = Buffer(array, chosen_memory(args.memory, args.device)).address
+
+
+@entry("Buffer_Destroy", fails=False)
+def _(args: Any) -> None:
+    buffer = find_or_none(Buffer, args.buffer)
+    if buffer is not None:
+        buffer.delete()
+        buffer.release()
+
+
+@entry("Buffer_Delete", fails=False)
+def _(args: Any) -> None:
+    buffer = find_or_none(Buffer, args.buffer)
+    if buffer is not None:
+        buffer.delete()
+
+
+@entry("Buffer_CopyToDevice")
+def _(args: Any) -> None:
+    args.dst_buffer = copied(find(Buffer, args.buffer).value(), chosen_memory(0, args.dst_device)).address
+
+
+@entry("Buffer_CopyToMemory")
+def _(args: Any) -> None:
+    args.dst_buffer = copied(find(Buffer, args.buffer).value(), find(Memory, args.dst_memory)).address
+
+
+@entry("Buffer_ToHostBuffer")
+def _(args: Any) -> None:
+    array = find(Buffer, args.src).value()
+    if array is None:
+        raise unimplemented("a token has no data")
+    if not args.dst:
+        args.dst_size = array.nbytes
+        return
+    if args.dst_size < array.nbytes:
+        raise PjrtError(Code.INVALID_ARGUMENT, f"{array.nbytes} bytes do not fit into {args.dst_size}")
+    if array.size:
+        order = order_of(args.host_layout, array.ndim, any_order=True) if args.host_layout else None
+        moved = array if order is None else array.transpose(order)
+        _memory(args.dst, array.nbytes).view(array.dtype).reshape(moved.shape)[...] = moved
+    args.event = READY.address
+
+
+@entry("Buffer_CopyRawToHost")
+def _(args: Any) -> None:
+    array = find(Buffer, args.buffer).value()
+    size = 0 if array is None else array.nbytes
+    if array is None or args.offset < 0 or args.transfer_size < 0 or args.offset + args.transfer_size > size:
+        raise PjrtError(
+            Code.INVALID_ARGUMENT, f"{args.transfer_size} bytes at {args.offset} of a buffer of {size} bytes"
+        )
+    if args.transfer_size:
+        ctypes.memmove(args.dst, array.ctypes.data + args.offset, args.transfer_size)
+    args.event = READY.address
+
+
+@entry("Buffer_UnsafePointer")
+def _(args: Any) -> None:
+    buffer = find(Buffer, args.buffer)
+    buffer.value()
+    args.buffer_pointer = buffer.record.data
+
+
+@entry("Buffer_OpaqueDeviceMemoryDataPointer")
+def _(args: Any) -> None:
+    buffer = find(Buffer, args.buffer)
+    if not buffer.is_referred_to:
+        buffer.value()
+    args.device_memory_ptr = buffer.record.data
+
+
+@entry("Buffer_IncreaseExternalReferenceCount")
+def _(args: Any) -> None:
+    buffer = find(Buffer, args.buffer)
+    buffer.value()
+    buffer.refer(1)
+
+
+@entry("Buffer_DecreaseExternalReferenceCount")
+def _(args: Any) -> None:
+    find(Buffer, args.buffer).refer(-1)

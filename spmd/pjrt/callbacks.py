@@ -1,0 +1,128 @@
+"""Functions of Python that programs call back: jax.pure_callback, jax.experimental.io_callback, jax.debug.
+
+A program names them by number. At each run the frontend hands over where they are, as data of its execution context:
+the address of `{void** functions; size_t count}`, whose functions are objects of Python (jaxlib's
+FfiLoadedHostCallbacks, the same from 0.10 to 0.12).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from spmd.analysis.custom_calls import retarget_callbacks
+from spmd.backends.custom_calls import register_custom_call
+from spmd.errors import ExecutionError
+from spmd.ir import Module
+from spmd.pjrt.entries import entry
+from spmd.pjrt.errors import unimplemented
+from spmd.pjrt.handles import Handle, find, find_or_none
+
+#: The target of callbacks in programs of this client.
+_TARGET = "spmd.pjrt.callback"
+_running = threading.local()
+
+
+class _Functions(ctypes.Structure):
+    _fields_ = (("functions", ctypes.POINTER(ctypes.py_object)), ("count", ctypes.c_size_t))
+
+
+class Context(Handle):
+    """What a frontend gives to one run of a program."""
+
+    KIND = "Context"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.data: list[int] = []
+
+    def functions(self) -> list[Callable[..., Any]]:
+        """Return the functions that the program may call."""
+        if len(self.data) > 1:
+            raise unimplemented("an execution context has data of several kinds, of which one alone is supported")
+        if not self.data or not self.data[0]:
+            return []
+        given = _Functions.from_address(self.data[0])
+        return [given.functions[index] for index in range(given.count)]
+
+
+def connect(module: Module) -> bool:
+    """Have the callbacks of `module` call what the context of a run gives; return whether there are any."""
+    found: list[int] = []
+
+    def target_of(number: int) -> str:
+        if not found:
+            register_custom_call(_TARGET, _call)
+        found.append(number)
+        return _TARGET
+
+    retarget_callbacks(module, target_of)
+    return bool(found)
+
+
+@contextlib.contextmanager
+def available(context: int) -> Iterator[None]:
+    """While a program runs that may call the functions of a context, by its handle; 0 is none."""
+    before = getattr(_running, "functions", ())
+    _running.functions = find(Context, context).functions() if context else ()
+    try:
+        yield
+    finally:
+        _running.functions = before
+
+
+def _call(*arrays: Any, attributes: Any) -> Any:
+    functions = getattr(_running, "functions", ())
+    number = attributes["backend_config"]["index"]
+    if not 0 <= number < len(functions):
+        raise ExecutionError(f"the program calls function {number} of Python, and {len(functions)} are given")
+    # The function may keep what it is given: it gets memory of its own.
+    return functions[number](*[np.array(array) if isinstance(array, np.ndarray) else array for array in arrays])
+
+
+@entry("ExecuteContext_Create")
+def _(args: Any) -> None:
+    args.context = Context().address
+
+
+@entry("ExecuteContext_Destroy", fails=False)
+def _(args: Any) -> None:
+    context = find_or_none(Context, args.context)
+    if context is not None:
+        context.release()
+
+
+@entry("FFI_UserData_Add")
+def _(args: Any) -> None:
+    find(Context, args.context).data.append(args.data)
+
+
+_types: dict[str, int] = {}
+
+
+@entry("FFI_Type_Register")
+def _(args: Any) -> None:
+    name = ctypes.string_at(args.type_name, args.type_name_size).decode(errors="replace") if args.type_name else ""
+    if args.type_id:
+        _types[name] = args.type_id
+    args.type_id = _types.setdefault(name, len(_types) + 1)
+
+
+@entry("FFI_Register_Handler")
+def _(args: Any) -> None:
+    """Handlers of XLA's own interface are not called: a program that needs one is refused when it is compiled."""
+
+
+@entry("Register_Custom_Partitioner")
+def _(args: Any) -> None:
+    """Functions that partition custom calls are not called: a program that needs one is refused."""
+
+
+@entry("Register_Batch_Partitionable")
+def _(args: Any) -> None:
+    """As above."""

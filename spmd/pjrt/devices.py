@@ -1,0 +1,221 @@
+"""The client, its devices, their memories, and the topology that describes them.
+
+A process of JAX has one device of its own, which computes in the memory of the host. There are three kinds of memory,
+as of XLA's client for CPUs; all of them are the host's.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+from spmd.pjrt.entries import entry
+from spmd.pjrt.errors import Code, PjrtError, unimplemented
+from spmd.pjrt.handles import Handle, find, find_or_none
+from spmd.runtime import world
+from spmd.version import __version__
+
+#: Programs are lowered by platform, and those for the CPU are what this client runs.
+PLATFORM = "cpu"
+_VERSION = f"spmd {__version__}"
+#: The kinds of memory, the default one first, by their numbers.
+MEMORY_KINDS = ("device", "pinned_host", "unpinned_host")
+
+
+class Description(Handle):
+    """What a device is, wherever it is."""
+
+    KIND = "Description"
+
+    def __init__(self, id: int, process: int) -> None:
+        super().__init__()
+        self.record.id, self.record.process_index = id, process
+        self.put_text("device_kind", "cpu")
+        self.put_text("to_string", f"CpuDevice(id={id})")
+        self.put_text("debug_string", f"spmd:{id}")
+
+
+class Memory(Handle):
+    """A kind of memory of a device."""
+
+    KIND = "Memory"
+
+    def __init__(self, device: Device, kind: int) -> None:
+        super().__init__()
+        self.device = device
+        self.kind = MEMORY_KINDS[kind]
+        self.record.id, self.record.kind_id = len(MEMORY_KINDS) * device.id + kind, kind
+        self.put_text("kind_text", self.kind)
+        self.put_text("to_string", f"{self.kind} memory of device {device.id}")
+        self.put_text("debug_string", f"{self.kind}:{device.id}")
+        self.put_words("devices", [device.address])
+        self.record.num_devices = 1
+
+
+class Usage:
+    """The bytes of a device's buffers."""
+
+    def __init__(self) -> None:
+        self.bytes = self.peak = self.largest = self.count = 0
+
+    def add(self, size: int) -> None:
+        """Count a buffer of so many bytes."""
+        self.bytes += size
+        self.count += 1
+        self.peak = max(self.peak, self.bytes)
+        self.largest = max(self.largest, size)
+
+    def remove(self, size: int) -> None:
+        """Count it no more."""
+        self.bytes -= size
+
+
+class Device(Handle):
+    """A device: this process's own, which has memories, or another process's."""
+
+    KIND = "Device"
+
+    def __init__(self, id: int, process: int, local: int | None) -> None:
+        super().__init__()
+        self.id = id
+        self.description = Description(id, process)
+        self.is_addressable = local is not None
+        self.usage = Usage()
+        self.memories = [Memory(self, kind) for kind in range(len(MEMORY_KINDS))] if self.is_addressable else []
+        self.record.device_description = self.description.address
+        self.record.is_addressable = self.is_addressable
+        self.record.local_hardware_id = -1 if local is None else local
+        self.put_words("memories", [memory.address for memory in self.memories])
+        self.record.num_memories = len(self.memories)
+        self.record.memory = self.memories[0].address if self.memories else 0
+
+    def memory(self, kind: str) -> Memory:
+        """Return the memory of a kind; PjrtError where there is none."""
+        for memory in self.memories:
+            if memory.kind == kind:
+                return memory
+        raise PjrtError(Code.INVALID_ARGUMENT, f"device {self.id} has no memory of kind {kind!r}")
+
+
+class Topology(Handle):
+    """The devices of a client, described."""
+
+    KIND = "Topology"
+
+    def __init__(self, devices: list[Device]) -> None:
+        super().__init__()
+        self.put_text("platform_name", PLATFORM)
+        self.put_text("platform_version", _VERSION)
+        self.put_words("descriptions", [device.description.address for device in devices])
+        self.record.num_descriptions = self.record.fingerprint = len(devices)
+
+
+class Client(Handle):
+    """This process of a job: its devices, and those of the others."""
+
+    KIND = "Client"
+
+    def __init__(self) -> None:
+        super().__init__()
+        if world.number_of_ranks() > 1:
+            raise unimplemented(
+                f"JAX_PLATFORMS=spmd runs in one process, and there are {world.number_of_ranks()} MPI ranks: run them "
+                "with spmd.jax.jit"
+            )
+        self.process = 0
+        self.devices = [Device(0, 0, 0)]
+        self.by_id = {device.id: device for device in self.devices}
+        self.local = [device for device in self.devices if device.is_addressable]
+        self.topology = Topology(self.devices)
+        memories = [memory for device in self.local for memory in device.memories]
+        self.put_text("platform_name", PLATFORM)
+        self.put_text("platform_version", _VERSION)
+        self.record.process_index = self.process
+        self.record.topology = self.topology.address
+        for field, members in (
+            ("devices", self.devices),
+            ("addressable_devices", self.local),
+            ("addressable_memories", memories),
+        ):
+            self.put_words(field, [member.address for member in members])
+            setattr(self.record, f"num_{field}", len(members))
+
+    def close(self) -> None:
+        """Give up all handles that are the client's own."""
+        for device in self.devices:
+            for memory in device.memories:
+                memory.release()
+            device.description.release()
+            device.release()
+        self.topology.release()
+        self.release()
+
+
+@entry("Client_Create")
+def _(args: Any) -> None:
+    args.client = Client().address
+
+
+@entry("Client_Destroy", fails=False)
+def _(args: Any) -> None:
+    client = find_or_none(Client, args.client)
+    if client is not None:
+        client.close()
+
+
+@entry("Client_LookupDevice")
+def _(args: Any) -> None:
+    device = find(Client, args.client).by_id.get(args.id)
+    if device is None:
+        raise PjrtError(Code.INVALID_ARGUMENT, f"there is no device {args.id}")
+    args.device = device.address
+
+
+@entry("Client_LookupAddressableDevice")
+def _(args: Any) -> None:
+    local = find(Client, args.client).local
+    if not 0 <= args.local_hardware_id < len(local):
+        raise PjrtError(Code.INVALID_ARGUMENT, f"this process has no device {args.local_hardware_id}")
+    args.addressable_device = local[args.local_hardware_id].address
+
+
+@entry("Client_DefaultDeviceAssignment")
+def _(args: Any) -> None:
+    client = find(Client, args.client)
+    count = args.num_replicas * args.num_partitions
+    if args.num_replicas < 1 or args.num_partitions < 1 or args.default_assignment_size < count:
+        raise PjrtError(
+            Code.INVALID_ARGUMENT,
+            f"{args.num_replicas} by {args.num_partitions} devices in {args.default_assignment_size} places",
+        )
+    ids = list(client.by_id)
+    if count == 1:
+        ids = [client.local[0].id]
+    if count > len(ids):
+        raise PjrtError(Code.INVALID_ARGUMENT, f"{count} devices are needed, and there are {len(ids)}")
+    (ctypes.c_int32 * count).from_address(args.default_assignment)[:] = ids[:count]
+
+
+@entry("Client_UpdateGlobalProcessInfo")
+def _(args: Any) -> None:
+    """What becomes of other processes is the launcher's to say."""
+
+
+@entry("Device_MemoryStats")
+def _(args: Any) -> None:
+    usage = find(Device, args.device).usage
+    args.bytes_in_use = usage.bytes
+    args.peak_bytes_in_use, args.peak_bytes_in_use_is_set = usage.peak, True
+    args.num_allocs, args.num_allocs_is_set = usage.count, True
+    args.largest_alloc_size, args.largest_alloc_size_is_set = usage.largest, True
+
+
+@entry("Device_ClearMemoryStats")
+def _(args: Any) -> None:
+    usage = find(Device, args.device).usage
+    usage.peak, usage.largest, usage.count = usage.bytes, 0, 0
+
+
+@entry("TopologyDescription_Destroy", fails=False)
+def _(args: Any) -> None:
+    """A topology is its client's."""

@@ -1,0 +1,90 @@
+"""Calls every entry of the interface with arguments that are wrong; run as a script, in a process of its own."""
+
+import ctypes
+
+from spmd.pjrt.api import api
+from spmd.pjrt.entries import CROSSINGS
+from spmd.pjrt.handles import START
+from spmd.pjrt.structs import ENTRIES, size_of, struct
+
+FUNCTION = ctypes.PYFUNCTYPE(ctypes.c_size_t, ctypes.c_void_p)
+TABLE = api()
+FUNCTIONS = {name: FUNCTION(address) for name, address in zip(ENTRIES, TABLE.entries, strict=True)}
+#: Handles that are none: null, one, within the records but unused, between two, beyond memory.
+WRONG = (0, 1, START + 256 * 1000, START + 24, 2**63)
+
+
+def message(error):
+    args = struct("Error_Message")(struct_size=size_of("Error_Message"), error=error)
+    FUNCTIONS["Error_Message"](ctypes.addressof(args))
+    code = struct("Error_GetCode")(struct_size=size_of("Error_GetCode"), error=error)
+    FUNCTIONS["Error_GetCode"](ctypes.addressof(code))
+    text = ctypes.string_at(args.message, args.message_size).decode()
+    destroy = struct("Error_Destroy")(struct_size=size_of("Error_Destroy"), error=error)
+    FUNCTIONS["Error_Destroy"](ctypes.addressof(destroy))
+    return code.code, text
+
+
+def call(name, **fields):
+    args = struct(name)(struct_size=size_of(name), **fields)
+    error = FUNCTIONS[name](ctypes.addressof(args))
+    return args, message(error) if error else None
+
+
+def main():
+    made, _ = call("Client_Create")
+    client = made.client
+    device = call("Client_LookupDevice", client=client)[0].device
+    told = 0
+    for name, function in FUNCTIONS.items():
+        if name in ("Client_Create", "Event_Create", "ExecuteContext_Create"):
+            continue
+        error = function(None)
+        told += bool(error and message(error))
+        for size in (0, 8, 16, size_of(name) - 1, size_of(name)):
+            for wrong in (*WRONG, client, device):
+                args = struct(name)()
+                for field, kind in args._fields_[2:3]:
+                    if kind is ctypes.c_size_t:
+                        setattr(args, field, wrong)
+                args.struct_size = size
+                if wrong == client and name == "Client_Destroy":
+                    continue
+                error = function(ctypes.addressof(args))
+                if error:
+                    code, text = message(error)
+                    assert 1 <= code <= 16 and text, (name, code, text)
+                    told += 1
+    assert told > 1000, told
+    # An entry of which an error ends the process has none, whatever it is given.
+    never = [name for name in ENTRIES if name.endswith(("_Destroy", "_Delete"))]
+    assert all(not FUNCTIONS[name](None) for name in never if name in CROSSINGS)
+    # A handle that was given back is none any more, and the second time nothing happens.
+    event = call("Event_Create")[0].event
+    assert call("Event_IsReady", event=event)[0].is_ready is False
+    assert call("Event_Error", event=event)[1][0] == 9
+    call("Event_Set", event=event, error_code=8, error_message=0)
+    assert call("Event_IsReady", event=event)[0].is_ready is True
+    assert call("Event_Await", event=event)[1][0] == 8
+    assert [call("Event_Destroy", event=event)[1] for _ in range(2)] == [None, None]
+    assert call("Event_Await", event=event)[1][0] == 3
+    data = (ctypes.c_float * 4)(*range(4))
+    dims = (ctypes.c_int64 * 1)(4)
+    lies = {"data": ctypes.addressof(data), "dims": ctypes.addressof(dims)}
+    given = {"client": client, "type": 11, "num_dims": 1, **lies}
+    buffer = call("Client_BufferFromHostBuffer", device=device, **given)[0].buffer
+    assert call("Buffer_Dimensions", buffer=buffer)[0].num_dims == 1
+    assert call("Buffer_Dimensions", buffer=client)[0].num_dims == 0
+    assert call("Client_BufferFromHostBuffer", device=device, **{**given, "type": 99})[1][0] == 12
+    assert call("Client_BufferFromHostBuffer", device=device, **{**given, "num_dims": 1 << 40})[1][0] == 12
+    assert call("Client_BufferFromHostBuffer", device=0, **given)[1][0] == 3
+    call("Buffer_Delete", buffer=buffer)
+    assert "deleted" in call("Buffer_CopyToDevice", buffer=buffer, dst_device=device)[1][1]
+    assert call("Buffer_Destroy", buffer=buffer)[1] is None
+    assert call("Client_Destroy", client=client)[1] is None
+    assert call("Client_LookupDevice", client=client)[1][0] == 3
+    print("unharmed")
+
+
+if __name__ == "__main__":
+    main()
