@@ -64,8 +64,10 @@ class Handle:
 
     def release(self) -> None:
         """Give the record back; nothing happens the second time."""
-        if _objects.pop(self.address, None) is self:
+        if _objects.get(self.address) is self:
+            del _objects[self.address]
             self.record.kind = 0
+            self.record = type(self.record)()  # who still has the object writes to no other's record
             _freed.append(self.address)
 
     def put_text(self, field: str, text: str | bytes) -> None:
