@@ -7,17 +7,23 @@ as of XLA's client for CPUs; all of them are the host's.
 from __future__ import annotations
 
 import ctypes
+import os
 from typing import Any
 
 from spmd.pjrt.entries import entry
-from spmd.pjrt.errors import Code, PjrtError, unimplemented
+from spmd.pjrt.errors import Code, PjrtError
 from spmd.pjrt.handles import Handle, find, find_or_none
+from spmd.pjrt.structs import struct
 from spmd.runtime import world
 from spmd.version import __version__
 
 #: Programs are lowered by platform, and those for the CPU are what this client runs.
 PLATFORM = "cpu"
 _VERSION = f"spmd {__version__}"
+#: How many devices each process has: a variable of the environment; an option of the frontend goes before it.
+_VARIABLE, _OPTION = "SPMD_NUM_DEVICES", "num_devices"
+_MOST_DEVICES = 65536
+_INT64 = 1  # of PJRT_NamedValue_Type
 #: The kinds of memory, the default one first, by their numbers.
 MEMORY_KINDS = ("device", "pinned_host", "unpinned_host")
 
@@ -77,7 +83,7 @@ class Device(Handle):
 
     def __init__(self, id: int, process: int, local: int | None) -> None:
         super().__init__()
-        self.id = id
+        self.id, self.process = id, process
         self.description = Description(id, process)
         self.is_addressable = local is not None
         self.usage = Usage()
@@ -115,15 +121,15 @@ class Client(Handle):
 
     KIND = "Client"
 
-    def __init__(self) -> None:
+    def __init__(self, count: int = 1) -> None:
+        """`count`: how many devices each process has."""
         super().__init__()
-        if world.number_of_ranks() > 1:
-            raise unimplemented(
-                f"JAX_PLATFORMS=spmd runs in one process, and there are {world.number_of_ranks()} MPI ranks: run them "
-                "with spmd.jax.jit"
-            )
-        self.process = 0
-        self.devices = [Device(0, 0, 0)]
+        ranks, self.process = _ranks()
+        self.devices = [
+            Device(count * rank + place, rank, place if rank == self.process else None)
+            for rank in range(ranks)
+            for place in range(count)
+        ]
         self.by_id = {device.id: device for device in self.devices}
         self.local = [device for device in self.devices if device.is_addressable]
         self.topology = Topology(self.devices)
@@ -140,6 +146,13 @@ class Client(Handle):
             self.put_words(field, [member.address for member in members])
             setattr(self.record, f"num_{field}", len(members))
 
+    def default_assignment(self, count: int) -> list[int]:
+        """Return the devices that a program for `count` of them runs on; PjrtError where there are fewer."""
+        ids = [self.local[0].id] if count == 1 else list(self.by_id)[:count]
+        if len(ids) < count:
+            raise PjrtError(Code.INVALID_ARGUMENT, f"{count} devices are needed, and there are {len(ids)}")
+        return ids
+
     def close(self) -> None:
         """Give up all handles that are the client's own."""
         for device in self.devices:
@@ -151,9 +164,35 @@ class Client(Handle):
         self.release()
 
 
+def _ranks() -> tuple[int, int]:
+    """How many processes there are, and which of them this is. Collective: all of them come together."""
+    if not world.under_mpi():
+        return 1, 0
+    try:
+        communicator = world.ranks("JAX's client")
+    except (ImportError, RuntimeError) as error:
+        raise PjrtError(
+            Code.FAILED_PRECONDITION, f"this process is an MPI rank, and no MPI can be loaded: {error}"
+        ) from error
+    return communicator.size, communicator.rank
+
+
+def devices_wanted(name: str, text: str) -> int:
+    """Return a number of devices; PjrtError for a text that is none, the value of `name`."""
+    if not text.isdigit() or not 1 <= int(text) <= _MOST_DEVICES:
+        raise PjrtError(Code.INVALID_ARGUMENT, f"{name} must be a number from 1 to {_MOST_DEVICES:,}, got {text!r}")
+    return int(text)
+
+
 @entry("Client_Create")
 def _(args: Any) -> None:
-    args.client = Client().address
+    count = devices_wanted(_VARIABLE, os.environ.get(_VARIABLE) or "1")
+    kind = struct("NamedValue")
+    for place in range(args.num_options if args.create_options else 0):
+        option = kind.from_address(args.create_options + place * ctypes.sizeof(kind))
+        if ctypes.string_at(option.name, option.name_size) == _OPTION.encode() and option.type == _INT64:
+            count = devices_wanted(_OPTION, str(option.value))
+    args.client = Client(count).address
 
 
 @entry("Client_Destroy", fails=False)
@@ -188,12 +227,8 @@ def _(args: Any) -> None:
             Code.INVALID_ARGUMENT,
             f"{args.num_replicas} by {args.num_partitions} devices in {args.default_assignment_size} places",
         )
-    ids = list(client.by_id)
-    if count == 1:
-        ids = [client.local[0].id]
-    if count > len(ids):
-        raise PjrtError(Code.INVALID_ARGUMENT, f"{count} devices are needed, and there are {len(ids)}")
-    (ctypes.c_int32 * count).from_address(args.default_assignment)[:] = ids[:count]
+    ids = client.default_assignment(count)
+    (ctypes.c_int32 * count).from_address(args.default_assignment)[:] = ids
 
 
 @entry("Client_UpdateGlobalProcessInfo")

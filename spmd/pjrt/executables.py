@@ -4,104 +4,25 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
 
-from collectives.grid import ProcessGrid
-from collectives.threads import single_process
-from spmd.compiler.plan.donation import donated_arguments
-from spmd.io.reading import parse
-from spmd.ir import Module
-from spmd.ir.attributes import Attribute, StringAttr
-from spmd.pjrt import callbacks
 from spmd.pjrt.buffers import Buffer, dense
-from spmd.pjrt.devices import MEMORY_KINDS, Client, Device, Memory
-from spmd.pjrt.element_types import TOKEN, described
+from spmd.pjrt.devices import Client, Device
+from spmd.pjrt.element_types import TOKEN
 from spmd.pjrt.entries import entry
 from spmd.pjrt.errors import Code, PjrtError, unimplemented
 from spmd.pjrt.events import READY
 from spmd.pjrt.handles import Handle, find, find_or_none
 from spmd.pjrt.layouts import layout_of
-from spmd.pjrt.protobuf import BuildOptions, build_options, device_assignment
+from spmd.pjrt.programs import Program, deserialized
+from spmd.pjrt.protobuf import device_assignment
 from spmd.pjrt.structs import struct
-from spmd.runtime.compile import compile
-from spmd.runtime.process import Process
 from spmd.support.arrays import Array
 from spmd.types import TensorType, Type
 
 _FORMAT = b"mlir"
-#: What a serialized executable begins with; the program and its options follow, to be compiled where it is read.
-_MAGIC = b"spmd program 1\n"
-_MEMORY_KIND, _LAYOUT_MODE = "mhlo.memory_kind", "mhlo.layout_mode"
-
-
-class Program:
-    """A compiled program, and the facts that handles of it give."""
-
-    def __init__(self, client: Client, code: bytes, options: bytes) -> None:
-        self.client = client
-        self.code = code
-        self.options = options
-        self.build = build_options(options)
-        self.device = _device(client, self.build)
-        module = parse(code, "<jax>", verify=False)
-        self.calls_back = callbacks.connect(module)
-        function = module.function("main")
-        self.executable = compile(module, ProcessGrid(1, 1), donate="attributes")
-        self.donated = donated_arguments(function, "attributes")
-        self.inputs = [described(type) for type in self.executable.in_types]
-        self.outputs = [described(type) for type in self.executable.out_types]
-        self.input_kinds = [_memory_kind(entries) for entries in function.argument_attributes]
-        self.output_kinds = [_memory_kind(entries) for entries in function.result_attributes]
-        self.name = module.symbol or "main"
-        self.process = Process(ProcessGrid(1, 1), single_process())
-
-    @property
-    def module(self) -> Module:
-        """The program as it is run by one process."""
-        return self.executable.module
-
-    def run(self, arrays: Sequence[Array | None], context: int) -> Sequence[Any]:
-        """Return the results on the program's device; functions of `context` are what it may call back."""
-        with callbacks.available(context) if self.calls_back else nullcontext():
-            return self.executable.run(self.process, arrays)
-
-    def serialized(self) -> bytes:
-        """Return what `deserialized` compiles again."""
-        return _MAGIC + len(self.options).to_bytes(8, "little") + self.options + self.code
-
-
-def deserialized(client: Client, data: bytes, options: bytes | None) -> Program:
-    """Return the program of `serialized`; `options` take the place of its own."""
-    if not data.startswith(_MAGIC):
-        raise PjrtError(Code.INVALID_ARGUMENT, "this is no program that this version of spmd serialized")
-    start = len(_MAGIC) + 8
-    end = start + int.from_bytes(data[len(_MAGIC) : start], "little")
-    return Program(client, data[end:], data[start:end] if options is None else options)
-
-
-def _device(client: Client, build: BuildOptions) -> Device:
-    """The device of a program for one; PjrtError for other programs."""
-    if build.replicas * build.partitions > 1:
-        raise unimplemented(f"programs for {build.replicas * build.partitions} devices are not supported yet")
-    if not build.assignment:
-        return client.local[0]
-    device = client.by_id.get(build.assignment[0][0])
-    if device is None or not device.is_addressable:
-        raise PjrtError(Code.INVALID_ARGUMENT, f"this process has no device {build.assignment[0][0]}")
-    return device
-
-
-def _memory_kind(attributes: Any) -> str:
-    layout: Attribute | None = attributes.get(_LAYOUT_MODE)
-    if isinstance(layout, StringAttr) and layout.value not in ("default", "auto"):
-        order = layout.value.strip("{}").split(":")[0]
-        if order and order != ",".join(map(str, reversed(range(order.count(",") + 1)))):
-            raise unimplemented(f"an argument or a result lies as {layout.value}: arrays lie in C order here")
-    kind = attributes.get(_MEMORY_KIND)
-    return kind.value if isinstance(kind, StringAttr) and kind.value in MEMORY_KINDS else MEMORY_KINDS[0]
 
 
 class Executable(Handle):
@@ -122,6 +43,9 @@ class Executable(Handle):
         self.put_words("dim_sizes", [len(shape) for _, shape in outputs])
         self.put_words("output_layouts", [layout_of(len(shape)).address for _, shape in outputs])
         self.put_words("parameter_layouts", [layout_of(len(shape)).address for _, shape in program.inputs])
+        if len(program.devices) > 1:
+            self.put_texts("output_shardings", "output_sharding_sizes", program.output_shardings)
+            self.put_texts("parameter_shardings", "parameter_sharding_sizes", program.input_shardings)
         self.put_texts("output_kinds", "output_kind_sizes", program.output_kinds)
         self.put_texts("parameter_kinds", "parameter_kind_sizes", program.input_kinds)
 
@@ -134,53 +58,68 @@ class Loaded(Handle):
     def __init__(self, program: Program) -> None:
         super().__init__()
         self.program = program
-        self.put_words("addressable_devices", [program.device.address])
-        self.put_words("logical_ids", [0, 0], ctypes.c_int32)
+        places = [divmod(place, program.grid.num_partitions) for place, _ in program.local]
+        self.put_words("addressable_devices", [device.address for _, device in program.local])
+        self.put_words("logical_ids", [number for place in places for number in place], ctypes.c_int32)
         self.put_text("executable_fingerprint", b"")
-        self.record.num_addressable_devices = 1
-        self.memories: list[Memory] = [program.device.memory(kind) for kind in program.output_kinds]
+        self.record.num_addressable_devices = len(program.local)
 
-    def run(self, buffers: Sequence[Buffer], kept: frozenset[int], context: int) -> list[Buffer]:
-        """Run the program; buffers that it may write over are gone then, but for those at the places `kept`."""
+    def run(
+        self, lists: Sequence[Sequence[Buffer]], devices: Sequence[Device], kept: frozenset[int], context: int
+    ) -> list[list[Buffer]]:
+        """Run the program on `devices`, each with its list of arguments.
+
+        Buffers that it may write over are gone then, but for those at the places `kept`.
+        """
         if self.record.is_deleted:
             raise PjrtError(Code.FAILED_PRECONDITION, f"the executable {self.program.name} has been deleted")
-        arrays = self._arrays(buffers, kept)
-        results = self.program.run(arrays, context)
-        del arrays
-        return [self._buffer(result, index) for index, result in enumerate(results)]
+        for buffers in lists:
+            self._check(buffers, kept)
+        results = self.program.run([self._arrays(buffers, kept) for buffers in lists], context)
+        return [
+            [
+                Buffer(None if value is None else dense(np.asarray(value)), device.memory(kind))
+                for value, kind in zip(values, self.program.output_kinds, strict=True)
+            ]
+            for values, device in zip(results, devices, strict=True)
+        ]
 
-    def _arrays(self, buffers: Sequence[Buffer], kept: frozenset[int]) -> list[Array | None]:
+    def _check(self, buffers: Sequence[Buffer], kept: frozenset[int]) -> None:
+        """PjrtError for buffers that are not the program's arguments."""
         program = self.program
         if len(buffers) != len(program.inputs):
             raise PjrtError(
                 Code.INVALID_ARGUMENT, f"{program.name} takes {len(program.inputs)} arguments, got {len(buffers)}"
             )
-        values = [buffer.value() for buffer in buffers]
-        for index, (value, (number, shape)) in enumerate(zip(values, program.inputs, strict=True)):
+        for index, (buffer, (number, shape)) in enumerate(zip(buffers, program.inputs, strict=True)):
+            value = buffer.value()
             if number == TOKEN:  # frontends give any array at all for one
-                values[index] = None
-            elif buffers[index].record.type != number or (value is not None and value.shape != shape):
+                continue
+            if buffer.record.type != number or value is None or value.shape != shape:
                 raise PjrtError(
                     Code.INVALID_ARGUMENT,
                     f"argument {index} of {program.name} is an array of shape {shape}, got "
                     f"{'a token' if value is None else f'{value.dtype} of shape {value.shape}'}",
                 )
-        for index in program.donated:
-            if index in kept:
-                value = values[index]
-                values[index] = None if value is None else value.copy()
-                continue
-            if buffers.count(buffers[index]) > 1:
+            if index in program.donated and index not in kept and buffers.count(buffer) > 1:
                 raise PjrtError(
                     Code.INVALID_ARGUMENT, f"argument {index} of {program.name} is donated, and is given twice"
                 )
-        for index in program.donated - kept:
-            values[index] = None
-            values[index] = buffers[index].donate()
-        return values
 
-    def _buffer(self, result: Any, index: int) -> Buffer:
-        return Buffer(None if result is None else dense(np.asarray(result)), self.memories[index])
+    def _arrays(self, buffers: Sequence[Buffer], kept: frozenset[int]) -> list[Array | None]:
+        program = self.program
+        values: list[Array | None] = []
+        for index, (buffer, (number, _)) in enumerate(zip(buffers, program.inputs, strict=True)):
+            if number == TOKEN:
+                values.append(None)
+            elif index not in program.donated:
+                values.append(buffer.value())
+            elif index in kept:
+                value = buffer.value()
+                values.append(None if value is None else value.copy())
+            else:
+                values.append(buffer.donate())
+        return values
 
 
 def _bytes_at(address: int, size: int) -> bytes:
@@ -229,18 +168,24 @@ def _(args: Any) -> None:
 @entry("LoadedExecutable_Execute")
 def _(args: Any) -> None:
     loaded = find(Loaded, args.executable)
-    if args.num_devices != 1:
-        raise PjrtError(Code.INVALID_ARGUMENT, f"{loaded.program.name} runs on one device, got {args.num_devices}")
-    if args.execute_device and find(Device, args.execute_device) is not loaded.program.device:
-        raise PjrtError(Code.INVALID_ARGUMENT, f"{loaded.program.name} was compiled for another device")
+    devices = [device for _, device in loaded.program.local]
+    if args.execute_device and len(devices) == 1:
+        devices = [find(Device, args.execute_device)]
+    if args.num_devices != len(devices) or not all(device.is_addressable for device in devices):
+        raise PjrtError(
+            Code.INVALID_ARGUMENT, f"{loaded.program.name} runs on {len(devices)} devices here, got {args.num_devices}"
+        )
     kept, context = _options(args.options)
-    addresses = _words(_words(args.argument_lists, 1)[0], args.num_args) if args.num_args else []
-    results = loaded.run([find(Buffer, address) for address in addresses], kept, context)
-    place = _words(args.output_lists, 1)[0] if results else 0
-    if results:
-        (ctypes.c_size_t * len(results)).from_address(place)[:] = [buffer.address for buffer in results]
+    lists = [[]] * len(devices)
+    if args.num_args:
+        places = _words(args.argument_lists, len(devices))
+        lists = [[find(Buffer, address) for address in _words(place, args.num_args)] for place in places]
+    results = loaded.run(lists, devices, kept, context)
+    if results[0]:
+        for place, buffers in zip(_words(args.output_lists, len(devices)), results, strict=True):
+            (ctypes.c_size_t * len(buffers)).from_address(place)[:] = [buffer.address for buffer in buffers]
     if args.device_complete_events:
-        ctypes.c_size_t.from_address(args.device_complete_events).value = READY.address
+        (ctypes.c_size_t * len(devices)).from_address(args.device_complete_events)[:] = [READY.address] * len(devices)
 
 
 def _options(address: int) -> tuple[frozenset[int], int]:
@@ -320,7 +265,7 @@ def _give(args: Any, field: str, executable: Executable, data: bytes) -> None:
 @entry("Executable_GetCompiledMemoryStats")
 def _(args: Any) -> None:
     program = find(Executable, args.executable).program
-    inputs, outputs = program.executable.in_types, program.executable.out_types
+    inputs, outputs = program.prepared.function.type.inputs, program.prepared.function.type.results
     args.argument_size_in_bytes, args.output_size_in_bytes = _size(inputs), _size(outputs)
     args.alias_size_in_bytes = _size([inputs[index] for index in program.donated])
 

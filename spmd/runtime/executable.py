@@ -124,6 +124,10 @@ class Executable:
             process.infeed = infeed_from(infeed)
         if outfeed is not None:
             process.outfeed = outfeed_to(outfeed)
+        return self.run_on(process, arrays)
+
+    def run_on(self, process: Process, arrays: Sequence[Argument]) -> tuple[Array, ...]:
+        """Runs the program as `process`, as the only thread that does where it communicates with other ranks."""
         threads = process.threads
         if threads is None or not self.communicates or threads.owner == get_ident():
             return self.run(process, arrays)

@@ -37,7 +37,14 @@ class Simulation:
     `in_shardings` and `out_shardings` those of a program that has any.
     """
 
-    def __init__(self, prepared: Prepared, options: CompileOptions, memory: int | None = None) -> None:
+    def __init__(
+        self,
+        prepared: Prepared,
+        options: CompileOptions,
+        memory: int | None = None,
+        stacked: tuple[bool, ...] | None = None,
+    ) -> None:
+        """`stacked`: for which arguments it is compiled at once, those that differ between processes; else all."""
         self._prepared = prepared
         self._options = options
         self._memory = free_memory() // 2 if memory is None else memory
@@ -51,7 +58,7 @@ class Simulation:
         #: The same for a profile that is being taken.
         self._profile: Profile | None = None
         self._profiled: dict[tuple[bool, ...], _Compiled] = {}
-        self._compiled((True,) * len(self.in_types))
+        self._compiled((True,) * len(self.in_types) if stacked is None else stacked)
 
     @property
     def module(self) -> Module:

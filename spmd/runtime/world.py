@@ -6,7 +6,7 @@ The ranks are those of ``MPI.COMM_WORLD``, until :func:`renew` says which they a
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from threading import Lock
 from typing import TYPE_CHECKING
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from collectives.mpi import MpiCommunicator
 
 _processes: dict[ProcessGrid, Process] = {}
+#: Those of grids of some of the ranks, or of all of them in another order.
+_parts: dict[tuple[ProcessGrid, tuple[int, ...]], Process] = {}
 #: Held while a process is made: the ranks share out their processors then, which one thread of each takes part in.
 _starting = Lock()
 #: One Python thread at a time in programs that communicate, whatever their grids: all of them are made of all ranks.
@@ -146,6 +148,9 @@ def renew(comm: MPI.Intracomm) -> MpiCommunicator:
     generation += 1
     communicator = ranks()
     processor_agreement.agree(comm)
+    for (grid, members), process in _parts.items():
+        process.leave(f"a {grid} process grid of the ranks {list(members)} is one of the ranks before")
+    _parts.clear()
     for grid, process in _processes.items():
         if grid.size == comm.size:
             process.join(communicator)
@@ -166,6 +171,28 @@ def process_of(grid: ProcessGrid, what: str | None = None) -> Process:
             if process is None:
                 process = _processes[grid] = _start(grid, what)
     return process
+
+
+def process_among(grid: ProcessGrid, members: Sequence[int], what: str | None = None) -> Process:
+    """This process of `grid`, whose processes are the ranks `members` in the grid's order; made once for each.
+
+    All ranks have met before; the first call with several members is collective among those. CompileError where this
+    rank is none of them.
+    """
+    if len(members) == 1:
+        from collectives.threads import single_process  # late: ranks do without
+
+        return Process(grid, single_process())
+    if tuple(members) == tuple(range(number_of_ranks())):
+        return process_of(grid, what)
+    everyone = ranks() if what is None else ranks(what)
+    if everyone.rank not in members:
+        raise CompileError(f"rank {everyone.rank} takes no part in a program of the ranks {list(members)}")
+    key = grid, tuple(members)
+    with _starting:
+        if key not in _parts:
+            _parts[key] = Process(grid, everyone.group(members), threads=_programs)
+        return _parts[key]
 
 
 def _start(grid: ProcessGrid, what: str | None) -> Process:

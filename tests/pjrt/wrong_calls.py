@@ -31,6 +31,27 @@ def call(name, **fields):
     return args, message(error) if error else None
 
 
+def outlived(client, device):
+    """An event that happens after its handle was given back is nothing to who has the handle then."""
+    data, dims, happened = (ctypes.c_float * 64)(), (ctypes.c_int64 * 1)(64), []
+    lies = {"data": ctypes.addressof(data), "dims": ctypes.addressof(dims)}
+    shared = call("Client_BufferFromHostBuffer", client=client, device=device, type=11, num_dims=1,
+                  host_buffer_semantics=2, **lies)[0]  # fmt: skip
+    when_ready = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(lambda *arguments: happened.append(arguments))
+    address = ctypes.cast(when_ready, ctypes.c_void_p).value
+    event = shared.done_with_host_buffer
+    assert call("Event_OnReady", event=event, callback=address, user_arg=7)[1] is None
+    call("Event_Destroy", event=event)
+    other = 0
+    while other != event:  # records are used again, if not at once
+        call("Event_Destroy", event=other)
+        other = call("Event_Create")[0].event
+    assert not happened
+    call("Buffer_Destroy", buffer=shared.buffer)
+    assert happened == [(None, 7)]
+    assert call("Event_IsReady", event=other)[0].is_ready is False
+
+
 def main():
     made, _ = call("Client_Create")
     client = made.client
@@ -81,6 +102,7 @@ def main():
     call("Buffer_Delete", buffer=buffer)
     assert "deleted" in call("Buffer_CopyToDevice", buffer=buffer, dst_device=device)[1][1]
     assert call("Buffer_Destroy", buffer=buffer)[1] is None
+    outlived(client, device)
     assert call("Client_Destroy", client=client)[1] is None
     assert call("Client_LookupDevice", client=client)[1][0] == 3
     print("unharmed")

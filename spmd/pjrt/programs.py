@@ -1,0 +1,189 @@
+"""Programs of a frontend: compiled, and run on this process's devices.
+
+A program for one device runs alone, whichever rank has it. One for several devices is partitioned; it runs on ranks
+that have one device each, through MPI, or on devices of one process, stacked: all of them in one program.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from typing import Any
+
+import numpy as np
+
+from collectives.grid import ProcessGrid
+from spmd.compiler.pipeline.options import CompileOptions
+from spmd.compiler.pipeline.prepare import prepare
+from spmd.compiler.plan.donation import donated_arguments
+from spmd.io.reading import parse
+from spmd.ir import Module
+from spmd.ir.attributes import Attribute, IntegerAttr, StringAttr
+from spmd.pjrt import callbacks
+from spmd.pjrt.devices import MEMORY_KINDS, Client, Device
+from spmd.pjrt.element_types import described
+from spmd.pjrt.errors import Code, PjrtError, unimplemented
+from spmd.pjrt.protobuf import BuildOptions, build_options
+from spmd.pjrt.shardings import op_shardings
+from spmd.runtime.compile import executable_of
+from spmd.runtime.process import Process
+from spmd.runtime.simulation import Simulation, of_process
+from spmd.runtime.world import process_among
+from spmd.support.arrays import Array
+from spmd.types import I32, TokenType
+
+#: What a serialized program begins with; its options and the program as it came follow, compiled where it is read.
+_MAGIC = b"spmd program 1\n"
+_MEMORY_KIND, _LAYOUT_MODE = "mhlo.memory_kind", "mhlo.layout_mode"
+#: A device's arguments or results: arrays, and None for tokens.
+Values = Sequence[Any]
+#: The results on each of this process's devices from its arguments there.
+Run = Callable[[Sequence[Values]], Sequence[Values]]
+
+
+class Program:
+    """A compiled program, and the facts that handles of it give."""
+
+    def __init__(self, client: Client, code: bytes, options: bytes) -> None:
+        self.client = client
+        self.code = code
+        self.options = options
+        self.build = build_options(options)
+        self.grid = ProcessGrid(self.build.replicas, self.build.partitions)
+        self.devices = _devices(client, self.build)
+        #: This process's devices that take part, in the program's order, with their places in it.
+        self.local = [(place, device) for place, device in enumerate(self.devices) if device.is_addressable]
+        self._check_places()
+        module = parse(code, "<jax>", verify=False)
+        module.discardable = {**module.discardable, **_counts(self.grid)}
+        self.calls_back = callbacks.connect(module)
+        function = module.function("main")
+        self.prepared = prepare(module, self.grid, donate="attributes")
+        self.donated = donated_arguments(function, "attributes")
+        self.inputs = [described(type) for type in self.prepared.function.type.inputs]
+        self.outputs = [described(type) for type in self.prepared.function.type.results]
+        self.input_kinds = [_memory_kind(entries) for entries in function.argument_attributes]
+        self.output_kinds = [_memory_kind(entries) for entries in function.result_attributes]
+        self.input_shardings = op_shardings(self.prepared.in_shardings, len(self.inputs), "argument")
+        self.output_shardings = op_shardings(self.prepared.out_shardings, len(self.outputs), "result")
+        self.name = module.symbol or "main"
+        self._run = self._on_devices() if len(self.local) > 1 else self._alone_or_on_ranks()
+
+    def _check_places(self) -> None:
+        """PjrtError for devices that nothing here runs a program on."""
+        if not self.local:
+            raise PjrtError(Code.INVALID_ARGUMENT, "no device of this process takes part in the program")
+        processes = [device.process for device in self.devices]
+        if len(set(processes)) not in (1, len(processes)):
+            raise unimplemented("programs for several devices of each of several processes are not supported yet")
+
+    @property
+    def module(self) -> Module:
+        """The program as it is run by one process."""
+        return self.prepared.module
+
+    def run(self, values: Sequence[Values], context: int) -> Sequence[Values]:
+        """Return the results on each of this process's devices from its arguments there.
+
+        Functions of `context`, a handle, are what it may call back.
+        """
+        with callbacks.available(context) if self.calls_back else nullcontext():
+            return self._run(values)
+
+    def _alone_or_on_ranks(self) -> Run:
+        """What runs the program as one process; the first call of several is collective among them."""
+        executable = executable_of(self.prepared)
+        members = [device.process for device in self.devices]
+        process: list[Process] = []
+
+        def run(values: Sequence[Values]) -> Sequence[Values]:
+            if not process:
+                process.append(process_among(self.grid, members, f"@{self.name}"))
+            return [executable.run_on(process[0], values[0])]
+
+        return run
+
+    def _on_devices(self) -> Run:
+        """What runs the program of all processes at once, one thread at a time."""
+        differ = self._differ()
+        simulation = Simulation(self.prepared, CompileOptions(donate=()), stacked=differ)
+        turn = threading.Lock()
+
+        def run(values: Sequence[Values]) -> Sequence[Values]:
+            columns = [
+                _column(column, of_all) for column, of_all in zip(zip(*values, strict=True), differ, strict=True)
+            ]
+            with turn:
+                results = simulation(*columns, collapse=True)
+            return [[_row(result, place) for result in results] for place in range(len(values))]
+
+        return run
+
+    def _differ(self) -> tuple[bool, ...]:
+        """Which arguments may differ between devices: those that are cut, all of a program without shardings."""
+        types, layouts = self.prepared.function.type.inputs, self.prepared.in_shardings
+        if layouts is None:
+            return (True,) * len(types)
+        return tuple(
+            isinstance(type, TokenType) or layout.sharding is None or not layout.sharding.is_replicated
+            for type, layout in zip(types, layouts, strict=True)
+        )
+
+    # --- files -------------------------------------------------------------------------------------------------------
+
+    def serialized(self) -> bytes:
+        """Return what `deserialized` compiles again."""
+        return _MAGIC + len(self.options).to_bytes(8, "little") + self.options + self.code
+
+
+def deserialized(client: Client, data: bytes, options: bytes | None) -> Program:
+    """Return the program of `serialized`; `options` take the place of its own."""
+    if not data.startswith(_MAGIC):
+        raise PjrtError(Code.INVALID_ARGUMENT, "this is no program that this version of spmd serialized")
+    start = len(_MAGIC) + 8
+    end = start + int.from_bytes(data[len(_MAGIC) : start], "little")
+    return Program(client, data[end:], data[start:end] if options is None else options)
+
+
+def _column(column: Values, differ: bool) -> Any:
+    """An argument of all devices, stacked: one row where it is the same on all."""
+    if column[0] is None:
+        return None
+    return np.stack(column) if differ else column[0][None]
+
+
+def _row(result: Any, place: int) -> Array | None:
+    """A device's own array of a stacked result, which has one row alone where it is the same on all."""
+    if result is None:
+        return None
+    array: Array = of_process(result, place if len(result) > 1 else 0)
+    return array
+
+
+def _counts(grid: ProcessGrid) -> dict[str, Attribute]:
+    return {
+        "mhlo.num_replicas": IntegerAttr(grid.num_replicas, I32),
+        "mhlo.num_partitions": IntegerAttr(grid.num_partitions, I32),
+    }
+
+
+def _devices(client: Client, build: BuildOptions) -> list[Device]:
+    """The devices of a program, in the order of replica and partition."""
+    count = build.replicas * build.partitions
+    ids = [id for row in build.assignment for id in row] or client.default_assignment(count)
+    devices = [client.by_id.get(id) for id in ids]
+    if None in devices or len(set(ids)) < count:
+        raise PjrtError(Code.INVALID_ARGUMENT, f"{ids} are not {count} of the devices {list(client.by_id)}")
+    return [device for device in devices if device is not None]
+
+
+def _memory_kind(attributes: Any) -> str:
+    """The kind of memory of an argument or a result; PjrtError for one that does not lie in C order."""
+    layout: Attribute | None = attributes.get(_LAYOUT_MODE)
+    if isinstance(layout, StringAttr) and layout.value not in ("default", "auto"):
+        order = layout.value.strip("{}").split(":")[0]
+        if order and order != ",".join(map(str, reversed(range(order.count(",") + 1)))):
+            raise unimplemented(f"an argument or a result lies as {layout.value}: arrays lie in C order here")
+    kind = attributes.get(_MEMORY_KIND)
+    return kind.value if isinstance(kind, StringAttr) and kind.value in MEMORY_KINDS else MEMORY_KINDS[0]
