@@ -176,7 +176,7 @@ def _(args: Any) -> None:
             Code.INVALID_ARGUMENT, f"{loaded.program.name} runs on {len(devices)} devices here, got {args.num_devices}"
         )
     kept, context = _options(args.options)
-    lists = [[]] * len(devices)
+    lists: list[list[Buffer]] = [[] for _ in devices]
     if args.num_args:
         places = _words(args.argument_lists, len(devices))
         lists = [[find(Buffer, address) for address in _words(place, args.num_args)] for place in places]
