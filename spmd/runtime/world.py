@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 _processes: dict[ProcessGrid, Process] = {}
 #: Those of grids of some of the ranks, or of all of them in another order.
 _parts: dict[tuple[ProcessGrid, tuple[int, ...]], Process] = {}
+#: The communicators of those ranks.
+_among_ranks: dict[tuple[int, ...], MpiCommunicator] = {}
 #: Held while a process is made: the ranks share out their processors then, which one thread of each takes part in.
 _starting = Lock()
 #: One Python thread at a time in programs that communicate, whatever their grids: all of them are made of all ranks.
@@ -151,6 +153,7 @@ def renew(comm: MPI.Intracomm) -> MpiCommunicator:
     for (grid, members), process in _parts.items():
         process.leave(f"a {grid} process grid of the ranks {list(members)} is one of the ranks before")
     _parts.clear()
+    _among_ranks.clear()
     for grid, process in _processes.items():
         if grid.size == comm.size:
             process.join(communicator)
@@ -191,8 +194,16 @@ def process_among(grid: ProcessGrid, members: Sequence[int], what: str | None = 
     key = grid, tuple(members)
     with _starting:
         if key not in _parts:
-            _parts[key] = Process(grid, everyone.group(members), threads=_programs)
+            _parts[key] = Process(grid, _among(everyone, key[1]), threads=_programs)
         return _parts[key]
+
+
+def _among(everyone: MpiCommunicator, members: tuple[int, ...]) -> MpiCommunicator:
+    """Return a communicator of the ranks `members` in which they count from 0; made once, collective among those."""
+    if members not in _among_ranks:
+        comm = everyone.comm.Create_group(everyone.comm.Get_group().Incl(list(members)))
+        _among_ranks[members] = type(everyone).world(comm)
+    return _among_ranks[members]
 
 
 def _start(grid: ProcessGrid, what: str | None) -> Process:
