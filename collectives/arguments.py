@@ -97,15 +97,25 @@ def as_dtype(given: npt.DTypeLike) -> DType:
     return dtype
 
 
-def taking_any(call: Callable[..., Array], operation: Operation, result: Shape) -> Callable[..., Array]:
-    """``call`` for operands of a user: lists and scalars are made arrays, what does not fit is refused."""
+def taking_any(
+    call: Callable[..., Array], operation: Operation, result: Shape, compare: Callable[[], None]
+) -> Callable[..., Array]:
+    """``call`` for operands of a user: lists and scalars are made arrays, what does not fit is refused.
+
+    ``compare`` comes before the first call.
+    """
     shape, dtype = operation.shape, operation.dtype
+    is_first = True
 
     def checked(array: Any, out: Array | None = None) -> Array:
+        nonlocal is_first
         if type(array) is not np.ndarray or array.shape != shape or array.dtype != dtype:
             array = as_operand(array, operation)
         if out is not None and not _fits(out, result, dtype):
             raise ArgumentError(f"{describe(operation)}: out is {_described(out)}, {_extent(result, dtype)} is needed")
+        if is_first:
+            compare()
+            is_first = False
         return call(array, out)
 
     return checked

@@ -17,6 +17,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import Generic, Protocol, TypeVar
 
 import numpy as np
@@ -108,6 +109,14 @@ class Communicator(ABC):
     def checked(self) -> Communicator:
         """The same group, where processes compare what they are about to do at each collective."""
         return self
+
+    def compare(self, members: Sequence[int], operation: Operation, where: str = "") -> None:  # noqa: B027 (as below)
+        """Compares ``operation``, which is about to be called in the group of the world ranks ``members``, with what
+        the others of the group are about to call; only the first time that it is called there.
+
+        CommunicationError, on all of them, where they differ, with what each calls and where. Threads of one process
+        compare every call by themselves.
+        """
 
     def agree(self, agreement: Agreement) -> None:  # noqa: B027 (threads of one process are given what they share)
         """Compares ``agreement`` with those of the other processes of the group, all of which come here.
@@ -229,4 +238,5 @@ class Communicator(ABC):
 
     def _bound(self, operation: Operation, where: str) -> BoundCollective:
         """The closure for a user, who may call it on anything."""
-        return taking_any(self.bind(operation, where), operation, operation.result_shape(self.size))
+        compare = partial(self.compare, self.members, operation, where)
+        return taking_any(self.bind(operation, where), operation, operation.result_shape(self.size), compare)

@@ -1,9 +1,10 @@
 """That the processes of a group call the same collectives, compared behind the program's back.
 
-MPI compares nothing: a sum on one process that meets a maximum on another gives both something, and nobody hears of it.
-The first call of each bound collective is told to the next process of its group by threads that watch; what that one
-called as the same of the group's collectives is compared as soon as both are known. Calls that are made again are not,
-and the program does not wait: what `COLLECTIVE_CHECK` finds before it happens is found here after it.
+MPI compares nothing: a sum on one process that meets a maximum on another gives both something, and nothing says so.
+Threads that watch send the first call of each bound collective to the next process of its group; it is compared with
+what that one called as the same of the group's collectives, as soon as both are known. Later calls are not compared,
+and the program does not wait. What `Communicator.compare` and `COLLECTIVE_CHECK` find before it happens is found here
+after it: collectives that are started, and those of a kind that has been compared.
 """
 
 from __future__ import annotations

@@ -87,6 +87,8 @@ class MpiCommunicator(Communicator):
         self._apart = apart
         self._twin: MpiCommunicator | None = None
         self._memory: tuple[HostMemory | None] | None = None  # None until the first use
+        #: Of the root: what has been compared with the other processes of which group.
+        self._compared: set[tuple[tuple[int, ...], Operation]] = set()
 
     @classmethod
     def world(cls, comm: MPI.Intracomm = MPI.COMM_WORLD, what: str = "MpiCommunicator.world()") -> MpiCommunicator:
@@ -148,6 +150,15 @@ class MpiCommunicator(Communicator):
             root.watcher.suspicious = True
         return root._checked.of(self.members)
 
+    def compare(self, members: Sequence[int], operation: Operation, where: str = "") -> None:
+        root, key = self._root, (tuple(members), operation)
+        if root._checked is None or root._always_checks or key in root._compared:
+            return
+        if isinstance(operation, CollectivePermute):
+            return  # each process may name its own pairs alone
+        root._checked.of(key[0]).compare_call(operation, where)
+        root._compared.add(key)
+
     def agree(self, agreement: Agreement) -> None:
         root = self._root
         assert root._checked is not None
@@ -159,16 +170,20 @@ class MpiCommunicator(Communicator):
             self.watcher.timeout = self.watcher.timeout if seconds is None else seconds
             self.watcher.abort = self.watcher.abort or abort
 
-    def wait_for(self, done: Callable[[], bool], waiting: Waiting) -> None:
-        """Polls ``done`` until it returns True; raises CommunicationError if the watcher finds a deadlock."""
-        watcher = self.watcher
-        with self._inside(waiting, self.activity.waits):
+    def wait_for(self, done: Callable[[], bool], waiting: Waiting, members: tuple[int, ...] = ()) -> None:
+        """Polls ``done`` until it returns True; raises CommunicationError if the watcher finds a deadlock.
+
+        One thread at a time waits for the group ``members`` (default: this one).
+        """
+        watcher, group = self.watcher, self._groups.get(members)
+        with self._inside(waiting, self.activity.waits, None if group is None else group.threads):
             patiently(done, lambda: None if watcher is None else watcher.verdict)
 
     @contextmanager
-    def _inside(self, waiting: Waiting, turns: Turns) -> Iterator[None]:
-        """A context for a communication of the group, one thread at a time; ``turns`` counts it."""
-        threads, activity = self.threads, self.activity
+    def _inside(self, waiting: Waiting, turns: Turns, threads: OneThread | None = None) -> Iterator[None]:
+        """A context for a communication of the group, one thread at a time; ``turns`` counts it. ``threads`` are those
+        of another group."""
+        threads, activity = threads or self.threads, self.activity
         if not threads.enter(False):
             raise threads.crowded(waiting.text)
         event = activity.begin(waiting, turns)

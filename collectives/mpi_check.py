@@ -13,7 +13,9 @@ import hashlib
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from threading import Lock
 from typing import Protocol
+from zlib import crc32
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +28,7 @@ from collectives.calls import call_of, part_of, text_of
 from collectives.communicator import SET_UP, BoundCollective, Communicator, Request, Start, V
 from collectives.errors import CommunicationError, GroupError
 from collectives.mpi_channels import LAST_TAG, MpiChannels
+from collectives.mpi_faults import fault_of
 from collectives.mpi_losses import garbage_is_loss
 from collectives.operations import Operation
 from collectives.shapes import Shape
@@ -34,6 +37,9 @@ from collectives.states import mismatch_text
 _TELL_TAG = LAST_TAG + 1
 _FIRST_ANSWER_TAG = _TELL_TAG + 1
 _ANSWERS = 4096  # maximum number of pending checks between two processes
+# Comparisons of first calls: to tell, to answer, and faults. Several Python threads may be in them, each in a group.
+_COMPARED = 2048
+_FIRST_COMPARE_TAG = _FIRST_ANSWER_TAG + 2 * _ANSWERS
 _DIGEST = 16  # bytes
 _WORDS = _DIGEST + 1
 _DIFFER, _AGREE, _SAY_HOW = 0, 1, 2
@@ -59,7 +65,7 @@ class PlainCommunicator(Protocol):
 
     def allgather_object(self, value: V, what: str = SET_UP) -> list[V]: ...
 
-    def wait_for(self, done: Callable[[], bool], waiting: Waiting) -> None: ...
+    def wait_for(self, done: Callable[[], bool], waiting: Waiting, members: tuple[int, ...] = ()) -> None: ...
 
 
 class CheckedCommunicator(Communicator):
@@ -74,6 +80,8 @@ class CheckedCommunicator(Communicator):
         self.comm = comm
         self._groups: dict[tuple[int, ...], CheckedCommunicator] = {}
         self._led: list[_Lead] = []
+        #: Several Python threads may wait, each in a group of its own, and step the same checks.
+        self._stepping = Lock()
         self._counts: Counter[int] = Counter()
         self.members = members
         self.size = len(members)
@@ -93,6 +101,7 @@ class CheckedCommunicator(Communicator):
                 raise GroupError(f"process {self._world.rank} is not in the group {list(members)} that it asks for")
             communicator = self._groups[members] = CheckedCommunicator(self._world, members, self.comm)
             communicator._groups, communicator._led, communicator._counts = self._groups, self._led, self._counts
+            communicator._stepping = self._stepping
         return communicator
 
     def bind(self, operation: Operation, where: str = "") -> BoundCollective:
@@ -146,8 +155,27 @@ class CheckedCommunicator(Communicator):
             sides = self.allgather_object(Side(agreement.what, agreement.facts()), agreement.what)
             raise CommunicationError(difference_text(self.members, sides, agreement.advice)) from None
 
+    def compare_call(self, operation: Operation, where: str) -> None:
+        """Compares ``operation``, which all processes of the group are about to call."""
+        own = self.members[self.rank]
+        call = call_of(operation, self.members, self.rank, where)
+        others = tuple(member for member in self.members if member != own)
+        if not others:
+            return
+        label = _text(operation, text_of(call, self.members, call.where))
+        message = _message(_identity(operation, self.members, self.rank), label)
+        waiting = Waiting(label, others, settles=True, call=call)
+        try:
+            self._begin(self.members, message, waiting, _FIRST_COMPARE_TAG + 3 * (self._number() % _COMPARED)).finish()
+        except MPI.Exception as error:
+            raise fault_of(error, waiting, self.comm, own) from error
+
     def _plain(self) -> PlainCommunicator:
         return self._world.group(self.members)
+
+    def _number(self) -> int:
+        """A number that tells the group from others, most of the time."""
+        return crc32(np.array(self.members, np.int64).tobytes())
 
     def answer_tag(self, other: int) -> int:
         """The tag of the reply to this process's next check with ``other``; a fault uses the next higher tag.
@@ -161,10 +189,11 @@ class CheckedCommunicator(Communicator):
         """Polls until ``done``, replying to pending checks of other processes meanwhile."""
 
         def step() -> bool:
-            self._led[:] = [lead for lead in self._led if not lead.step()]
-            return done()
+            with self._stepping:
+                self._led[:] = [lead for lead in self._led if not lead.step()]
+                return done()
 
-        self._world.wait_for(step, waiting)
+        self._world.wait_for(step, waiting, self.members)
 
     def refuse(self) -> None:
         """Marks the collective that this process waited in last as not executed."""
@@ -176,18 +205,28 @@ class CheckedCommunicator(Communicator):
         members = call.members
         if len(members) <= 1:
             return _Check
-        own, label = self.members[self.rank], text_of(call, members, where)
-        message = _message(f"{part_of(operation, self.rank)!r} {members}".encode(), label)
+        own, label = self.members[self.rank], _text(operation, text_of(call, members, where))
+        message = _message(_identity(operation, members, self.rank), label)
         waiting = Waiting(label, tuple(r for r in members if r != own), call=call)
         return lambda: self._begin(members, message, waiting)
 
-    def _begin(self, members: tuple[int, ...], message: Array, waiting: Waiting) -> _Check:
-        """Starts a check among ``members``, which include this process."""
+    def _begin(self, members: tuple[int, ...], message: Array, waiting: Waiting, tag: int = 0) -> _Check:
+        """Starts a check among ``members``, which include this process; with a ``tag`` apart from all others'."""
         if self._world.rank != members[0]:
-            return _Follow(self, self.comm, members[0], message, waiting)
-        check = _Lead(self, self.comm, members, message, waiting)
+            return _Follow(self, self.comm, members[0], message, waiting, tag)
+        check = _Lead(self, self.comm, members, message, waiting, tag)
         self._led.append(check)
         return check
+
+
+def _identity(operation: Operation, members: tuple[int, ...], rank: int) -> bytes:
+    """What must be equal on all ``members`` that take part with the process at position ``rank``."""
+    return f"{part_of(operation, rank)!r} {members}".encode()
+
+
+def _text(operation: Operation, text: str) -> str:
+    """``text`` with what else must be equal."""
+    return f"{text}, reproducible" if vars(operation).get("reproducible") else text
 
 
 def _message(identity: bytes, label: str, *, is_agreement: bool = False) -> Array:
@@ -225,12 +264,13 @@ class _Lead(_Check):
         members: tuple[int, ...],
         message: Array,
         waiting: Waiting,
+        tag: int,
     ) -> None:
         self._owner, self._comm, self._members, self._waiting = owner, comm, members, waiting
         self._heard = np.zeros((len(members), _MESSAGE), np.uint8)
         self._heard[0] = message
-        self._requests = [comm.Irecv(self._heard[i], r, _TELL_TAG) for i, r in enumerate(members) if i]
-        self._tags = {r: owner.answer_tag(r) for r in members[1:]}
+        self._requests = [comm.Irecv(self._heard[i], r, tag or _TELL_TAG) for i, r in enumerate(members) if i]
+        self._tags = {r: tag + 1 if tag else owner.answer_tag(r) for r in members[1:]}
         self._sends: list[MPI.Request] = []
         self._answered = False
         self._outcome = _DIFFER
@@ -267,12 +307,12 @@ class _Follow(_Check):
     """The check on every other process."""
 
     def __init__(
-        self, owner: CheckedCommunicator, comm: MPI.Intracomm, leader: int, message: Array, waiting: Waiting
+        self, owner: CheckedCommunicator, comm: MPI.Intracomm, leader: int, message: Array, waiting: Waiting, tag: int
     ) -> None:
         self._owner, self._comm, self._leader, self._waiting = owner, comm, leader, waiting
         self._answer = np.empty(1, np.uint8)
-        self._tag = owner.answer_tag(leader)
-        self._requests = [comm.Isend(message, leader, _TELL_TAG), comm.Irecv(self._answer, leader, self._tag)]
+        self._tag = tag + 1 if tag else owner.answer_tag(leader)
+        self._requests = [comm.Isend(message, leader, tag or _TELL_TAG), comm.Irecv(self._answer, leader, self._tag)]
 
     def finish(self) -> None:
         self._owner.wait(lambda: MPI.Request.Testall(self._requests), self._waiting)

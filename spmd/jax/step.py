@@ -147,8 +147,8 @@ class JittedFunction:
         refuse_shardings(self._function)
         self._check_ranks(math.prod(size for _, size in self.axes), is_global=False)
 
-        # Python may come to other ops on other ranks.
-        options = {**self._options, "mpmd": True}
+        # Python may come to other ops on other ranks: each is compared where it communicates.
+        options = {**self._options, "mpmd": True, "check_collectives": True}
 
         def compile(function: UserFunction) -> UserFunction:
             return JittedFunction(function, self.axes, Statics(function), True, options, Selected())

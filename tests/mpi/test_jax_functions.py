@@ -285,6 +285,21 @@ def test_functions_run_op_by_op_in_python_where_jit_is_disabled() -> None:
         close(step(x), want)
 
 
+def test_collectives_that_differ_op_by_op_give_no_value() -> None:
+    """Whether they were called before or not."""
+    x = np.ones(3, np.float32)
+
+    def function(x: Any, turned: bool) -> Any:
+        first, second = (lax.pmax, lax.psum) if turned else (lax.psum, lax.pmax)
+        return first(x, "processes"), second(x, "processes")
+
+    step = spmd.jax.jit(function, static_argnums=1)
+    with jax.disable_jit():
+        step(x, False)
+        with pytest.raises(spmd.CollectiveError, match=r"test_jax_functions(?s:.*)add of 3(?s:.*)maximum of 3"):
+            step(x, RANK == 1)
+
+
 def test_nan_on_one_rank_is_an_error_there() -> None:
     """Under jax_debug_nans, which names the line."""
     step = spmd.jax.jit(lambda x: (jnp.log(x), lax.psum(x, "processes")))

@@ -11,7 +11,7 @@ from math import prod
 import numpy as np
 
 from collectives.communicator import BoundCollective, Communicator, Completed, Request, Start
-from collectives.operations import AllReduce
+from collectives.operations import AllReduce, Operation
 from spmd.analysis.collectives import DESCRIPTIONS, ROOTED, Collective, check_shapes
 from spmd.backends.kernels import Context, Kernel, kernel
 from spmd.ir import Op
@@ -56,6 +56,14 @@ def _end(collective: Collective, process: Process, context: Context) -> Communic
     return collective.communicator(world.checked() if context.options.check_collectives else world, process.rank)
 
 
+def _compare(collective: Collective, operation: Operation, process: Process) -> None:
+    """Compares a first call with those of the others of its group, which is not made before."""
+    groups, world = collective.groups, process.communicator
+    members = world.members if groups is None else groups.find(process.rank)
+    if members is not None:
+        world.compare(members, operation, collective.where)
+
+
 def _blocking(collective: Collective, context: Context) -> Kernel:
     key = object()
 
@@ -73,8 +81,18 @@ def _blocking(collective: Collective, context: Context) -> Kernel:
         def several(process: Process, *arrays: Array) -> tuple[Array, ...]:
             calls = process.bound.get(key)
             if calls is None:
-                calls = process.bound[key] = bind(process)
+                return at_first(process, arrays)
             return tuple([call(np.asarray(array)) for call, array in zip(calls, arrays, strict=True)])
+
+        def at_first(process: Process, arrays: Sequence[Array]) -> tuple[Array, ...]:
+            calls: Sequence[BoundCollective] | None = None
+            results = []
+            for index, array in enumerate(arrays):
+                _compare(collective, collective.operations[index], process)
+                if calls is None:
+                    calls = process.bound[key] = bind(process)
+                results.append(calls[index](np.asarray(array)))
+            return tuple(results)
 
         return Kernel(several, needs_process=True)
 
@@ -83,6 +101,7 @@ def _blocking(collective: Collective, context: Context) -> Kernel:
     def call(process: Process, array: Array, out: Array | None = None) -> Array:
         bound = process.bound.get(key)
         if bound is None:
+            _compare(collective, collective.operations[0], process)
             bound = process.bound[key] = bind(process)[0]
         if out is not None and not out.flags.c_contiguous:
             out = None  # MPI writes elements in C order
@@ -108,6 +127,7 @@ def _packed(collective: Collective, operation: AllReduce, context: Context) -> K
     def call(process: Process, *arrays: Array) -> tuple[Array, ...]:
         bound = process.bound.get(key)
         if bound is None:
+            _compare(collective, operation, process)
             bound = process.bound[key] = bind(process)
         together = np.empty(operation.shape, operation.dtype)
         for (where, shape), array in zip(parts, arrays, strict=True):
@@ -160,6 +180,7 @@ def _dynamic_root(op: Op, context: Context) -> Kernel:
             bound = calls.get((index, root))
             if bound is None:
                 collective = describe(op, context, root)
+                _compare(collective, collective.operations[index], process)
                 communicator = _end(collective, process, context)
                 if communicator is None:
                     bound = _outside(collective, index)
