@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,15 +12,18 @@ import pytest
 
 import partitioner
 import spmd
+from launch.cli import main
 from partitioner.report import collectives
 from spmd.compiler.pipeline.prepare import prepare
 from spmd.predict.machine import default_machine
 from spmd.predict.prediction import predict
 from spmd.predict.shares import shares
+from spmd.support.amounts import amount
 from spmd.viewing.page import embedded
 from spmd.viewing.places import scope_of
 from spmd.viewing.profile import read_profile
 from spmd.viewing.tables import Texts
+from tests.backends.collective_programs import PROGRAMS as COLLECTIVES
 from tests.predict.programs import DATA_PARALLEL, SHARDED
 from tests.viewing.programs import DYNAMIC, EMPTY, HOSTILE, LAYERS, LOOP, shown
 
@@ -320,3 +324,21 @@ def test_functions_that_start_processes_are_shown_and_so_is_one_whose_groups_do_
     assert data["collectives"] == [] and any("out of range" in note for note in data["notes"])
     data = spmd.view(spmd.parse(MANY), function="part", grid=spmd.ProcessGrid(2, 1)).documents[0]
     assert [each["kind"] for each in data["collectives"]] == ["collective_permute"]
+
+
+@pytest.mark.parametrize("name", sorted(COLLECTIVES)[::2])
+def test_communication_is_what_explain_prints(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each message's bytes, and those of all once through."""
+    program = COLLECTIVES[name]
+    (data,) = spmd.view(spmd.parse(program.text), grid=program.grid).documents
+    (tmp_path / "p.mlir").write_text(program.text)
+    assert main(["explain", str(tmp_path / "p.mlir"), "--grid", str(program.grid)]) == 0
+    said = capsys.readouterr().out
+    messages = [message for each in data["collectives"] for message in each["messages"]]
+    printed = re.findall(r"^  (.*): sends (.*), receives (.*)$", said, re.MULTILINE)
+    assert printed == [
+        (text_of(data, each["text"]), amount(each["sent"]), amount(each["received"])) for each in messages
+    ]
+    if messages:
+        total = [amount(sum(each[way] for each in messages)) for way in ("sent", "received")]
+        assert f"sends up to {total[0]} and receives up to {total[1]}" in said
