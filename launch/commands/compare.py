@@ -1,6 +1,7 @@
 """``spmd compare``: where two programs, or one under two back ends, first part."""
 
 import argparse
+import json
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -50,6 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     use = "how many times what rounding explains of an element it may differ"
     options.valued(parser, "--tolerance", float, "TIMES", use, 1.0)
+    parser.add_argument("--json", action="store_true", help="print JSON, of which `equal` is what the status says")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -78,7 +80,7 @@ def run(args: argparse.Namespace) -> int:
         tolerance=args.tolerance,
         exact=args.exact,
     )
-    print(found)
+    print(json.dumps(found.to_json(), indent=1) if args.json else found)
     return 0 if found.equal else 1
 
 

@@ -78,7 +78,9 @@ def _selection(write: Writer, result: Value, x: Sequence[Value], errors: Sequenc
 
 
 def _comparison(write: Writer, result: Value, x: Sequence[Value], errors: Sequence[Value | None]) -> Value | None:
-    """1 where the operands are too near to each other for the outcome to be certain."""
+    """1 where the operands are too near to each other for the outcome to be certain; of one value it always is."""
+    if x[0] is x[1]:
+        return None
     bound = write.total(errors)
     assert bound is not None
     return write.real(write.near(write.gap(*x), bound))

@@ -359,18 +359,24 @@ class Bounds:
         monoids = monoids_of(op.regions[0])
         if returned_argument(op.regions[0]) == 1:
             return write.again(op, given, [write.second()])[0] if is_given else None
-        if monoids is None or monoids[0].kind == "multiply":
+        if monoids is None:
             return self._whole(step)[0]
-        if monoids[0].kind != "add":
+        kind, unit, error = monoids[0].kind, step.precision.sum_unit(op.results[0].type, 1), None
+        if kind not in ("add", "multiply"):
             return write.again(op, given, [write.folding("maximum")])[0] if is_given else None
-        unit, error = step.precision.sum_unit(op.results[0].type, 1), None
-        adding = [write.folding("add")]
+
+        def scattered(onto: Value, updates: Value, how: str = kind) -> Value:
+            return write.again(op, [onto, places, updates], [write.folding(how)])[0]
+
+        sizes = write.magnitude(operand), write.magnitude(update)
         if unit:
-            counts = write.again(op, [write.zeros(operand), places, write.number(1.0, write.zeros(update))], adding)[0]
-            sizes = write.again(op, [write.magnitude(operand), places, write.magnitude(update)], adding)[0]
-            error = write.multiply(write.scaled(sizes, unit), write.add(counts, write.number(1.0, counts)))
-        if is_given:
-            error = write.total([error, write.again(op, given, adding)[0]])
+            counts = scattered(write.zeros(operand), write.number(1.0, sizes[1]), "add")
+            error = write.multiply(write.scaled(scattered(*sizes), unit), write.add(counts, write.number(1.0, counts)))
+        if is_given and kind == "add":
+            error = write.total([error, scattered(given[0], given[2])])
+        elif is_given:
+            most = scattered(write.add(sizes[0], given[0]), write.add(sizes[1], given[2]))
+            error = write.total([error, write.subtract(most, scattered(*sizes))])
         return error if error is None or not unit else write.where_finite(step.result, error)
 
     def _selected(self, step: _Step) -> _Errors:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
@@ -56,13 +56,35 @@ class Comparison:
     def __bool__(self) -> bool:
         return self.equal
 
+    @property
+    def verdict(self) -> str:
+        """What `equal` says, in words."""
+        if self.equal:
+            return "they agree" if self.farthest is not None else "they agree in every bit"
+        return "they part"
+
     def __str__(self) -> str:
-        exact = "" if self.exact is None else f"\n{self.exact}"
         if self.first is not None:
-            return f"they part at {self.first}{exact}"
-        if self.farthest is None:
-            return f"they agree in every bit{exact}"
-        return f"they agree: what differs most, by rounding, is {self.farthest}{exact}"
+            at = (
+                f": by rounding, which is more than the tolerance allows at {self.first}"
+                if self.equal
+                else f" at {self.first}"
+            )
+        else:
+            at = "" if self.farthest is None else f": what differs most, by rounding, is {self.farthest}"
+        return f"{self.verdict}{at}" + ("" if self.exact is None else f"\n{self.exact}")
+
+    def to_json(self) -> dict[str, object]:
+        """The comparison as JSON has it: `equal` is the verdict, and numbers of elements are text."""
+        return {
+            "equal": self.equal,
+            "verdict": self.verdict,
+            "first": None if self.first is None else self.first.to_json(),
+            "farthest": None if self.farthest is None else self.farthest.to_json(),
+            "compared": self.compared,
+            "observed": self.observed,
+            "exact": None if self.exact is None else {**asdict(self.exact), "is_rounding": self.exact.is_rounding},
+        }
 
 
 def compare(
@@ -94,7 +116,8 @@ def compare(
     primes, where sums and products in any order are equal, and in 64-bit floats: the comparison's `exact` then says
     whether what differs is rounding, which is no difference, and which side is nearer to the right values.
 
-    Raises UsageError for programs that do not take the same arguments, and what compiling and running them raises.
+    Raises UsageError for programs that do not take the same arguments or do not give results of the same types, and
+    what compiling and running them raises.
     """
     check_grid(grid, "spmd.compare")
     check_function(function, "spmd.compare")
@@ -102,6 +125,7 @@ def compare(
         raise UsageError(f"tolerance must be a non-negative number, got {tolerance}")
     left, right = _sides(a, b, inputs, grid, function, seed)
     ours, theirs = _inputs(left, right, inputs, seed)
+    _check_results(left, right)
     left, right = with_meant(left, right)
     results = _results(left, right, ours, theirs)
     found = _compare(left, right, ours, theirs, results, tolerance)
@@ -230,6 +254,14 @@ def _alike(left: Side, right: Side) -> tuple[Side, Side]:
     if left.function.type.inputs != right.function.type.inputs:
         _refuse(left, right)
     return left, right
+
+
+def _check_results(left: Side, right: Side) -> None:
+    """UsageError where the sides give different types."""
+    ours, theirs = (side.function.type.results for side in (left, right))
+    if ours != theirs:
+        shown = [f"({', '.join(map(str, types))})" for types in (ours, theirs)]
+        raise UsageError(f"the programs give different results: {shown[0]} and {shown[1]}")
 
 
 def _refuse(left: Side, right: Side) -> NoReturn:

@@ -32,6 +32,12 @@ class Distance:
         share = "" if np.isinf(self.share) else f", {self.share:.3g} times what rounding explains there"
         return f"element {index}: {numbers}{ulps}{share}"
 
+    def to_json(self) -> dict[str, object]:
+        """The distance as JSON has it: the elements as text, no number where it is infinite."""
+        units, share = (None if np.isinf(each) else each for each in (self.ulps, self.share))
+        numbers = {"left": str(self.left), "right": str(self.right), "units": units, "share": share}
+        return {"index": list(self.index), **numbers, "wide": self.wide}
+
 
 def gaps(left: Array, right: Array) -> Array:
     """How far apart the elements of two arrays of one dtype are, float64: 0 where they are equal or both NaN, infinite

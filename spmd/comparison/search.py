@@ -46,6 +46,20 @@ class Difference:
         quotes = [op.location.quote() for op in ops[:1]]
         return "\n".join([f"{where}{inside}, process {self.process}, {self.distance}", *filter(None, quotes)])
 
+    def to_json(self) -> dict[str, object]:
+        """The difference as JSON has it."""
+        ops = {
+            side: None if op is None else {"op": op.name, "place": str(op.location)}
+            for side, op in (("left", self.left), ("right", self.right))
+        }
+        return {
+            **ops,
+            "result": self.result,
+            "iterations": list(self.iterations),
+            "process": self.process,
+            "distance": self.distance.to_json(),
+        }
+
 
 @dataclass
 class Search:

@@ -1,6 +1,7 @@
 """Two programs are compared value by value: what parts is named by op and line, and what only rounds passes."""
 
 import itertools
+import json
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +17,7 @@ import spmd
 from launch.cli import main
 from spmd.comparison.distance import farthest
 from spmd.comparison.search import Difference
-from tests.effort import examples
+from tests.effort import examples, some_slow
 
 MODEL = """
 sdy.mesh @mesh = <["data"=2, "model"=2]>
@@ -77,7 +78,7 @@ def test_a_program_and_what_the_partitioner_makes_of_it(split: str) -> None:
 def test_a_mutation_of_a_partitioned_program_is_found_where_it_is(split: str) -> None:
     lines = lines_of(split)
     assert len(lines) >= 5
-    for number in lines:
+    for number in lines[:: len(lines) // examples(len(lines))]:
         found = spmd.compare(
             spmd.parse(MODEL), spmd.parse(mutated(split, number), name="split.mlir"), grid=GRID, seed=1
         )
@@ -220,6 +221,33 @@ def test_what_is_let_pass_is_said() -> None:
     assert "they agree in every bit" in str(spmd.compare(spmd.parse(MASKED), spmd.parse(MASKED)))
 
 
+def test_words_status_and_json_are_of_one_verdict(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    paths = [str(tmp_path / f"{number}.mlir") for number in range(3)]
+    for path, text in zip(paths, (MASKED, MASKED.replace("add %x", "subtract %x"), LOOP), strict=True):
+        Path(path).write_text(text)
+    for first, second, options in ((0, 0, []), (0, 1, []), (0, 1, ["--exact"]), (0, 0, ["--exact"])):
+        command = ["compare", paths[first], paths[second], *options]
+        status = main(command)
+        words = capsys.readouterr().out
+        assert main([*command, "--json"]) == status == int(first != second)
+        told = json.loads(capsys.readouterr().out)
+        assert told["equal"] == (status == 0) and words.startswith(told["verdict"])
+        assert told["verdict"].startswith("they agree" if told["equal"] else "they part")
+        assert told["equal"] or (told["first"]["left"]["op"], told["first"]["distance"]["index"]) == (
+            "stablehlo.add",
+            [0],
+        )
+    for other, what in ((2, "arguments"), (None, "results")):
+        if other is None:
+            Path(paths[1]).write_text(
+                MASKED.replace("return %r :", "return %r, %t : tensor<8xf32>,").replace(
+                    "-> tensor<8xf32> {", "-> (tensor<8xf32>, tensor<8xf32>) {"
+                )
+            )
+        assert main(["compare", paths[0], paths[other or 1]]) == 2
+        assert f"the programs {'take' if other else 'give'} different {what}: " in capsys.readouterr().err
+
+
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     left, right = tmp_path / "a.mlir", tmp_path / "b.mlir"
     left.write_text(LOOP)
@@ -275,8 +303,7 @@ def sharded(mesh: str, *specs: str) -> str:
     return f"sdy.mesh @mesh = <[{mesh}]>" + PRODUCT.format(*shardings)
 
 
-@pytest.mark.sampled(4)
-@pytest.mark.parametrize("layout", LAYOUTS, ids=str)
+@pytest.mark.parametrize("layout", some_slow(LAYOUTS, 1), ids=str)
 def test_every_two_forms_of_a_program_agree(layout: tuple[str, ...]) -> None:
     """Whole on one process, with shardings, and partitioned, whose text does not say how arrays are cut."""
     laid = sharded(*layout)
@@ -285,7 +312,7 @@ def test_every_two_forms_of_a_program_agree(layout: tuple[str, ...]) -> None:
         assert spmd.compare(spmd.parse(left), spmd.parse(right)).equal
 
 
-@pytest.mark.parametrize("layout", LAYOUTS[:3], ids=str)
+@pytest.mark.parametrize("layout", some_slow(LAYOUTS[:3], 1), ids=str)
 def test_a_wrong_form_parts_where_it_is_wrong(layout: tuple[str, ...]) -> None:
     laid = sharded(*layout)
     plain = PRODUCT.format("", "", "")
@@ -304,11 +331,14 @@ def test_a_wrong_form_parts_where_it_is_wrong(layout: tuple[str, ...]) -> None:
 
 @pytest.mark.parametrize(
     "layout",
-    [
-        LAYOUTS[3],
-        ('"x"=2, "y"=2, "z"=2', '[{"x"}, {}]', '[{}, {"z", "y"}]', '[{"z", "y"}, {}]'),
-        ('"x"=2, "y"=2, "z"=2', '[{"y"}, {}]', '[{}, {"z", "x"}]', '[{"z", "x"}, {}]'),
-    ],
+    some_slow(
+        [
+            LAYOUTS[3],
+            ('"x"=2, "y"=2, "z"=2', '[{"x"}, {}]', '[{}, {"z", "y"}]', '[{"z", "y"}, {}]'),
+            ('"x"=2, "y"=2, "z"=2', '[{"y"}, {}]', '[{}, {"z", "x"}]', '[{"z", "x"}, {}]'),
+        ],
+        1,
+    ),
     ids=str,
 )
 def test_a_wrong_sum_of_shares_is_blamed_in_whatever_order_axes_are_named(layout: tuple[str, ...]) -> None:
@@ -325,7 +355,8 @@ def test_a_wrong_sum_of_shares_is_blamed_in_whatever_order_axes_are_named(layout
 
 def test_mutations_of_a_partitioned_program_beside_the_whole_one(split: str) -> None:
     assert spmd.compare(spmd.parse(PLAIN), spmd.parse(split), grid=GRID).equal
-    for number in lines_of(split):
+    lines = lines_of(split)
+    for number in lines[1 :: len(lines) // examples(len(lines))]:
         found = spmd.compare(spmd.parse(mutated(split, number)), spmd.parse(PLAIN), grid=GRID, seed=1)
         assert found.first is not None and found.first.left is not None, split.split("\n")[number - 1]
         assert found.first.left.location.line == number
