@@ -203,29 +203,49 @@ def _sides(
     if b is None and isinstance(a, Module):
         ways = ("llvm", "numpy")
     left, right = _Given.of("left", first, function, ways), _Given.of("right", second, function, other_ways)
-    grid = grid or max(left.declared, right.declared, key=lambda each: each.size)
+    grids = _grids(left, right, grid)
     if first is second:
-        return left.beside(other_ways, grid)
+        return left.beside(other_ways, grids[0])
+    is_same_size = grids[0].size == grids[1].size
     if left.is_sharded and right.is_sharded:
-        sides = left.side(grid), right.side(grid)
-        same = sides[0].layout == sides[1].layout and sides[0].function.type == sides[1].function.type
-        return sides if same else _alike(left.whole_side(grid), right.whole_side(grid))
+        if is_same_size:
+            sides = left.side(grids[0]), right.side(grids[1])
+            if sides[0].layout == sides[1].layout and sides[0].function.type == sides[1].function.type:
+                return sides
+        return _alike(left.whole_side(grids[0]), right.whole_side(grids[1]))
     if left.is_sharded or right.is_sharded:
         if left.is_alone or right.is_alone:
-            whole = left.whole_side(grid), right.whole_side(grid)
+            whole = left.whole_side(grids[0]), right.whole_side(grids[1])
             if whole[0].function.type.inputs == whole[1].function.type.inputs:
                 return whole
         plain = left if left.is_sharded else right
-    elif left.is_alone != right.is_alone and grid.size > 1 and not _are_per_process(inputs, grid.size):
+    elif left.is_alone != right.is_alone and not _are_per_process(inputs, grids[0].size):
         plain = left if left.is_alone else right
+    elif is_same_size:
+        return _alike(left.side(grids[0]), right.side(grids[1]))
     else:
-        return _alike(left.side(grid), right.side(grid))
-    other = right if plain is left else left
-    local = other.side(grid)
-    split = plain.side(grid) if plain.is_sharded else None
+        sizes = " and ".join(f"{each} of {each.size} processes" for each in grids)
+        raise UsageError(f"the programs run on grids of different sizes: {sizes}")
+    other, at = (right, 1) if plain is left else (left, 0)
+    local = other.side(grids[at])
+    split = plain.side(grids[at]) if plain.is_sharded and is_same_size else None
     if split is None or split.function.type.inputs != local.function.type.inputs:
         split = _in_blocks(plain, local, inputs, seed)
     return _alike(split, local) if plain is left else _alike(local, split)
+
+
+def _grids(left: _Given, right: _Given, grid: ProcessGrid | None) -> tuple[ProcessGrid, ProcessGrid]:
+    """The grids on which the sides run: the one given, or what each declares where that is another number.
+
+    A program that declares none runs on the other's.
+    """
+    common = grid or max(left.declared, right.declared, key=lambda each: each.size)
+
+    def of(side: _Given) -> ProcessGrid:
+        own = side.declared
+        return own if own.size > 1 and (grid is None or own.size != grid.size) else common
+
+    return of(left), of(right)
 
 
 def _in_blocks(plain: _Given, local: Side, inputs: _Inputs, seed: int) -> Side:
@@ -233,7 +253,7 @@ def _in_blocks(plain: _Given, local: Side, inputs: _Inputs, seed: int) -> Side:
     from spmd.comparison import layouts  # loaded late: it partitions
 
     grid = local.grid
-    whole = plain.whole_side(grid)
+    whole = plain.whole_side(plain.declared if plain.declared.size > 1 else grid)
     blocks = local.function.type.inputs
     if not layouts.are_blocks(whole.function.type.inputs, blocks, grid.size):
         _refuse(whole, local)

@@ -400,3 +400,79 @@ func.func @main(%x: tensor<5xf32>) -> tensor<5xf32> {
     assert spmd.compare(spmd.parse(laid), spmd.parse(block)).equal
     wrong = block.replace("0.0, 1.0]", "1.0, 0.0]")
     assert not spmd.compare(spmd.parse(laid), spmd.parse(wrong))
+
+
+LAYER = """  %h{0} = stablehlo.dot_general %x{1}, %w, contracting_dims = [1] x [0]
+    : (tensor<8x16xf32>, tensor<16x32xf32>) -> tensor<8x32xf32>
+  %t{0} = stablehlo.tanh %h{0} : tensor<8x32xf32>
+  %x{0} = stablehlo.dot_general %t{0}, %v, contracting_dims = [1] x [0]
+    : (tensor<8x32xf32>, tensor<32x16xf32>) -> tensor<8x16xf32>
+"""
+
+
+def layered(count: int, mesh: str = "", *specs: str) -> str:
+    """A model of so many layers, with shardings over a mesh or without."""
+    laid = [f" {{sdy.sharding = #sdy.sharding<@mesh, {spec}>}}" if mesh else "" for spec in specs or ("",) * 3]
+    layers = "".join(LAYER.format(number + 1, number) for number in range(count))
+    return f"""{f"sdy.mesh @mesh = <[{mesh}]>" if mesh else ""}
+func.func @main(%x0: tensor<8x16xf32>{laid[0]}, %w: tensor<16x32xf32>{laid[1]}, %v: tensor<32x16xf32>{laid[2]})
+    -> tensor<8x16xf32> {{
+{layers}  return %x{count} : tensor<8x16xf32>
+}}"""
+
+
+#: Data and model, data alone, model alone, the axes the other way, and fewer devices.
+MESHES = {
+    "2x4": ('"data"=2, "model"=4', '[{"data"}, {}]', '[{}, {"model"}]', '[{"model"}, {}]'),
+    "8x1": ('"data"=8', '[{"data"}, {}]', "[{}, {}]", "[{}, {}]"),
+    "1x8": ('"model"=8', "[{}, {}]", '[{}, {"model"}]', '[{"model"}, {}]'),
+    "4x2": ('"model"=4, "data"=2', '[{"data"}, {}]', '[{}, {"model"}]', '[{"model"}, {}]'),
+    "2x2": ('"data"=2, "model"=2', '[{"data"}, {}]', '[{}, {"model"}]', '[{"model"}, {}]'),
+}
+
+
+def forms(count: int) -> dict[str, str]:
+    """The model whole, over each mesh, and as what the partitioner makes of some."""
+    laid = {name: layered(count, *mesh) for name, mesh in MESHES.items()}
+    split = {f"{name}, split": str(partitioner.partition(spmd.parse(laid[name])).module) for name in ("2x4", "2x2")}
+    return {"plain": layered(count), **laid, **split}
+
+
+#: Of two programs of blocks alone neither says what the whole arrays are.
+FORMS = [
+    pair
+    for pair in itertools.permutations((*MESHES, "plain", "2x4, split", "2x2, split"), 2)
+    if "split" not in pair[0] or "split" not in pair[1]
+]
+
+
+@pytest.mark.parametrize("pair", [*some_slow(FORMS, 0), ("2x4", "8x1"), ("2x2", "2x4, split")], ids=str)
+def test_layers_and_grids_that_differ(pair: tuple[str, str]) -> None:
+    """Over any mesh a model is the same; one of another number of layers is not, and what it lacks is named."""
+    left, right, longer = forms(2)[pair[0]], forms(2)[pair[1]], forms(3)[pair[1]]
+    assert spmd.compare(spmd.parse(left), spmd.parse(right))
+    found = spmd.compare(spmd.parse(left), spmd.parse(longer))
+    assert not found and found.first is not None
+    assert str(found).startswith("they part at ") and "stablehlo." in str(found)
+
+
+def test_programs_of_two_grids_run_each_on_its_own() -> None:
+    """A sum over eight replicas, and one over eight partitions."""
+    over = """module attributes {{mhlo.num_{0} = 8 : i32}} {{
+func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {{
+  %y = "stablehlo.all_reduce"(%x) <{{replica_groups = dense<[[0, 1, 2, 3, 4, 5, 6, 7]]> : tensor<1x8xi64>{1}}}> ({{
+    ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+      %s = stablehlo.{2} %a, %b : tensor<f32>
+      stablehlo.return %s : tensor<f32>
+  }}) : (tensor<4xf32>) -> tensor<4xf32>
+  return %y : tensor<4xf32>
+}}}}"""
+    channel = ", channel_handle = #stablehlo.channel_handle<handle = 1, type = 1>, use_global_device_ids"
+    replicas, partitions = over.format("replicas", "", "add"), over.format("partitions", channel, "add")
+    assert spmd.compare(spmd.parse(replicas), spmd.parse(partitions))
+    found = spmd.compare(spmd.parse(replicas), spmd.parse(over.format("partitions", channel, "maximum")))
+    assert found.first is not None and found.first.left is not None
+    assert found.first.left.name == "stablehlo.all_reduce"
+    four = replicas.replace("= 8", "= 4").replace(", 4, 5, 6, 7", "").replace("1x8", "1x4")
+    with pytest.raises(spmd.UsageError, match="grids of different sizes: 8x1 of 8 processes and 4x1 of 4 processes"):
+        spmd.compare(spmd.parse(replicas), spmd.parse(four))
