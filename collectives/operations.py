@@ -171,6 +171,9 @@ class AllReduce(ReducingOperation, name="all_reduce", hlo_opcode="all-reduce", b
     def traffic(self, nbytes: int, size: int) -> tuple[int, int]:
         return by_parts(nbytes, size, 2)  # a reduce_scatter and an all_gather
 
+    def total(self, nbytes: int, size: int) -> int:
+        return 2 * nbytes * (size - 1)
+
     def evaluate(self, arrays: Sequence[Array]) -> Sequence[Array]:
         return [self.arithmetic.fold(arrays)] * len(arrays)
 
@@ -194,6 +197,9 @@ class ReduceScatter(
 
     def traffic(self, nbytes: int, size: int) -> tuple[int, int]:
         return by_parts(nbytes, size)
+
+    def total(self, nbytes: int, size: int) -> int:
+        return nbytes * (size - 1)
 
     def evaluate(self, arrays: Sequence[Array]) -> Sequence[Array]:
         return np.split(self.arithmetic.fold(arrays), len(arrays), self.dim)
@@ -249,6 +255,9 @@ class AllToAll(Operation, name="all_to_all", hlo_opcode="all-to-all", builder_na
 
     def traffic(self, nbytes: int, size: int) -> tuple[int, int]:
         return by_parts(nbytes, size)
+
+    def total(self, nbytes: int, size: int) -> int:
+        return nbytes * (size - 1)
 
     def evaluate(self, arrays: Sequence[Array]) -> Sequence[Array]:
         return list(self.stacked(np.stack(arrays)[None, :, None], (1, len(arrays), 1), ARRAYS)[0, :, 0])
@@ -366,6 +375,9 @@ class CollectiveReduce(ReducingOperation, name="collective_reduce"):
 
     def traffic(self, nbytes: int, size: int) -> tuple[int, int]:
         return by_parts(nbytes, size, 2 if self.is_exchanged else 1)  # exchanged by parts, then gathered
+
+    def total(self, nbytes: int, size: int) -> int:
+        return (2 if self.is_exchanged else 1) * nbytes * (size - 1)
 
     def evaluate(self, arrays: Sequence[Array]) -> Sequence[Array]:
         total = self.arithmetic.fold(arrays)
