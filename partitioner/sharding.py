@@ -16,7 +16,7 @@ import numpy as np
 from collectives.monoids import LOGICAL_UFUNCS, UFUNCS
 from partitioner.mesh import Axes, DeviceMesh
 from spmd.analysis.reducers import identity
-from spmd.support.arrays import Array
+from spmd.support.arrays import Array, Nested, map_parts
 from spmd.support.pictures import picture_of
 from spmd.types import ElementType, TensorType, Type
 
@@ -228,14 +228,21 @@ def unshard_array(block: Array, layout: ShardedType, communicator: Communicator)
     return join_blocks(list(stacked), layout)
 
 
-def shard_stacked(source: Array | Callable[[tuple[slice, ...]], Array], layout: ShardedType, processes: int) -> Array:
-    """The blocks of all processes of a grid along a leading axis; of one where all hold the same."""
+def shard_stacked(source: Nested | Callable[[tuple[slice, ...]], Array], layout: ShardedType, processes: int) -> Array:
+    """The blocks of all processes of a grid along a leading axis; of one where all hold the same.
+
+    Nothing cuts a tuple: each part of it is the same on all.
+    """
+    if isinstance(source, tuple):
+        return map_parts(lambda part: part[None], source)  # type: ignore[no-any-return]
     same = layout.sharding is None or layout.sharding.is_replicated or not isinstance(layout.type, TensorType)
     return np.stack([shard_array(source, layout, rank) for rank in range(1 if same else processes)])
 
 
-def unshard_stacked(blocks: Array, layout: ShardedType) -> Array:
+def unshard_stacked(blocks: Nested, layout: ShardedType) -> Array:
     """The global array from the blocks of all processes, along their leading axis: those of the first replica."""
+    if isinstance(blocks, tuple):
+        return map_parts(lambda part: part[0, ...], blocks)  # type: ignore[no-any-return]
     if layout.sharding is None or layout.sharding.is_replicated:
         return np.asarray(blocks[0])
     return join_blocks(list(blocks[: layout.sharding.mesh.size]), layout)

@@ -16,7 +16,8 @@ from spmd.ir import Function, Value
 from spmd.ir.attributes import Attribute, StringAttr
 from spmd.support.arrays import Array
 from spmd.support.rounding import narrowed
-from spmd.types import ElementType, TensorType, Type, storage_range
+from spmd.support.usage import kind_of
+from spmd.types import ElementType, TensorType, TupleType, Type, storage_range
 
 _finfo: Callable[[Any], Any] = ml_dtypes.finfo
 
@@ -52,8 +53,11 @@ def argument_check(type: Type, place: str = "an argument") -> Check:
     """What makes an array of `type` of an argument, or tells that it is none; `place` is what errors call it.
 
     An array has to have the type's shape and dtype. A scalar of Python or NumPy is taken for rank 0 where the type
-    holds its value: an integer exactly, a float rounded to the nearest of the type's finite values.
+    holds its value: an integer exactly, a float rounded to the nearest of the type's finite values. A tuple has to
+    have a part for each of the type's.
     """
+    if isinstance(type, TupleType):
+        return _tuple_check(type, place)
     if not isinstance(type, TensorType):
         return lambda value: value
     dtype, shape, array = type.dtype, type.shape, np.ndarray
@@ -78,6 +82,18 @@ def argument_check(type: Type, place: str = "an argument") -> Check:
             # One object for each dtype, as native code compares them: arrays that were pickled have others.
             return array_here if array_here.dtype is dtype else array_here.view(dtype)
         raise ExecutionError(f"{place}: {type} is needed, got {array_here.dtype} of shape {array_here.shape}")
+
+    return check
+
+
+def _tuple_check(type: TupleType, place: str) -> Check:
+    checks = [argument_check(part, f"part {index} of {place}") for index, part in enumerate(type.types)]
+
+    def check(value: object) -> Any:
+        if not isinstance(value, tuple | list) or len(value) != len(checks):
+            given = f"{len(value)} parts" if isinstance(value, tuple | list) else kind_of(value)
+            raise ExecutionError(f"{place}: {type} is needed, got {given}")
+        return tuple([check(part) for check, part in zip(checks, value, strict=True)])
 
     return check
 

@@ -16,10 +16,10 @@ from spmd.runtime import profiling
 from spmd.runtime.compile import compile
 from spmd.runtime.executable import Executable
 from spmd.runtime.process import Process
-from spmd.runtime.simulation import of_process, stacked_columns
+from spmd.runtime.simulation import of_process, repeated, stacked_columns
 from spmd.runtime.streams import InfeedSource, OutfeedTarget, open_streams
 from spmd.runtime.watch import Profile
-from spmd.support.arrays import Argument, Array
+from spmd.support.arrays import Argument, Array, map_parts
 
 
 class ProgramsSimulation:
@@ -55,7 +55,7 @@ class ProgramsSimulation:
         for program, ranks in zip(self._programs, self._stacked.ranks, strict=True):
             inputs_of_program = [inputs[rank] for rank in ranks]
             columns = stacked_columns(program.function, program.in_types, inputs_of_program, ranks)
-            arrays += [_repeated(column, len(ranks)) for column in columns]
+            arrays += [repeated(column, len(ranks)) for column in columns]
         with open_streams(self.grid, infeed, outfeed) as streams:
             process = Process(ProcessGrid(1, 1), single_process(), streams=streams)
             with nullcontext() if self._profile is None else self._step(self._profile):
@@ -73,11 +73,6 @@ class ProgramsSimulation:
         return profile.program(function.symbol, function.signature, stacked=range(self.grid.size))
 
 
-def _repeated(column: Any, count: int) -> Any:
-    """An argument of `count` processes, a row for each; a token stays one."""
-    return np.broadcast_to(column, (count, *column.shape[1:])) if isinstance(column, np.ndarray) else column
-
-
 def _result(value: Any, row: int, stacked: bool) -> Any:
     """A process's result, in an array of its own."""
-    return of_process(value, row) if stacked or value is None else np.array(value)
+    return of_process(value, row) if stacked else map_parts(np.array, value)

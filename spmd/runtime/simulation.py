@@ -24,9 +24,9 @@ from spmd.runtime.executable import Executable
 from spmd.runtime.process import Process
 from spmd.runtime.streams import InfeedSource, OutfeedTarget, open_streams
 from spmd.runtime.watch import Profile
-from spmd.support.arrays import Argument, Array, Results, Source
-from spmd.support.usage import check_function, check_grid, check_memory, check_module
-from spmd.types import TensorType, Type
+from spmd.support.arrays import Argument, Array, Results, Source, map_parts
+from spmd.support.usage import check_function, check_grid, check_memory, check_module, kind_of
+from spmd.types import TensorType, TupleType, Type
 
 
 class Simulation:
@@ -87,7 +87,7 @@ class Simulation:
         if len(arrays) != len(self.in_types):
             raise ExecutionError(f"@{self.function} takes {len(self.in_types)} arguments, got {len(arrays)}")
         pairs = enumerate(zip(arrays, self.in_types, strict=True))
-        stacked_arguments = [_argument(array, type, self.grid, index) for index, (array, type) in pairs]
+        stacked_arguments = [_argument(array, type, self.grid, f"argument {index}") for index, (array, type) in pairs]
         flags = tuple([stacked for _, stacked in stacked_arguments])
         compiled = self._compiled(flags)
         with open_streams(self.grid, infeed, outfeed) as streams:
@@ -118,7 +118,7 @@ class Simulation:
         if len(arrays) != len(self.in_types):
             raise ExecutionError(f"@{self.function} takes {len(self.in_types)} arguments, got {len(arrays)}")
         if self.in_shardings is None:
-            return tuple([np.asarray(array)[None] for array in arrays])
+            return tuple([map_parts(lambda part: part[None], _array(source)) for source in arrays])
         from partitioner import shard_stacked  # loaded late: most programs have no shardings
 
         pairs = zip(arrays, self.in_shardings, strict=True)
@@ -127,7 +127,7 @@ class Simulation:
     def unshard(self, *results: Array) -> tuple[Array, ...]:
         """The global results, whole, from stacked ones; without shardings, those of the first process."""
         if self.out_shardings is None:
-            return tuple([np.asarray(result)[0] for result in results])
+            return tuple([map_parts(lambda part: part[0, ...], _array(result)) for result in results])
         from partitioner import unshard_stacked  # loaded late, as above
 
         return tuple(map(unshard_stacked, results, self.out_shardings))
@@ -218,11 +218,10 @@ def stacked_columns(
     return [_column(check, [arrays[index] for arrays in inputs], ranks) for index, check in enumerate(checks)]
 
 
-def _column(check: Check, values: Sequence[Argument], ranks: Sequence[int]) -> Array:
+def _column(check: Check, values: Sequence[Argument], ranks: Sequence[int]) -> Any:
     """One argument of all processes, stacked: once where it is one object."""
     if all(value is values[0] for value in values):
-        array = check(values[0])
-        return array[None] if isinstance(array, np.ndarray) else array
+        return map_parts(lambda part: part[None], check(values[0]))
     arrays = []
     for rank, value in zip(ranks, values, strict=True):
         try:
@@ -230,23 +229,43 @@ def _column(check: Check, values: Sequence[Argument], ranks: Sequence[int]) -> A
         except ExecutionError as error:
             error.add_note(f"in process {rank}")
             raise
-    return np.stack(arrays)
+    return _stacked(arrays)
+
+
+def _stacked(values: Sequence[Any]) -> Any:
+    """The values of all processes along a leading axis; of tuples part by part, of tokens one."""
+    if isinstance(values[0], tuple):
+        return tuple(map(_stacked, zip(*values, strict=True)))
+    return values[0] if values[0] is None else np.stack(values)
+
+
+def repeated(column: Any, count: int) -> Any:
+    """An argument of `count` processes, a row for each; a token stays one."""
+    return map_parts(lambda part: np.broadcast_to(part, (count, *part.shape[1:])), column)
+
+
+def _array(value: Any) -> Any:
+    return value if isinstance(value, tuple) else np.asarray(value)
 
 
 def of_process(value: Results, row: int) -> Any:
     """A stacked result's row, in an array of its own."""
-    if isinstance(value, tuple):
-        return tuple([of_process(part, row) for part in value])
-    return None if value is None else np.array(value[row])
+    return map_parts(lambda part: np.array(part[row]), value)
 
 
-def _argument(value: object, type: Type, grid: ProcessGrid, index: int) -> tuple[Any, bool]:
-    """An argument as the program takes it, and whether it differs between processes."""
+def _argument(value: object, type: Type, grid: ProcessGrid, place: str) -> tuple[Any, bool]:
+    """An argument as the program takes it, and whether it differs between processes: a tuple always, in all parts."""
+    if isinstance(type, TupleType):
+        if not isinstance(value, tuple) or len(value) != len(type.types):
+            raise ExecutionError(f"{place}: {type} is needed, each part stacked, got {kind_of(value)}")
+        pairs = enumerate(zip(value, type.types, strict=True))
+        parts = [_argument(part, inner, grid, f"part {index} of {place}") for index, (part, inner) in pairs]
+        return tuple([part if stacked else repeated(part[None], grid.size) for part, stacked in parts]), True
     if not isinstance(type, TensorType):
         return value, True
     array = np.asarray(value)
     if array.dtype != type.dtype or array.ndim != type.rank + 1 or array.shape[0] not in (1, grid.size):
-        text = f"argument {index}: {type} behind a leading axis of {grid.size} processes (or 1) is needed"
+        text = f"{place}: {type} behind a leading axis of {grid.size} processes (or 1) is needed"
         raise ExecutionError(f"{text}, got {array.dtype} of shape {array.shape}")
     stacked = array.shape[0] == grid.size
     return (array, True) if stacked else (array[0, ...], False)

@@ -27,6 +27,14 @@ UserFunction: TypeAlias = Callable[..., Any]
 #: The source of a process's shard: a whole array, or a function from one slice per dimension to that block.
 Source: TypeAlias = Array | Callable[[tuple[slice, ...]], Array]
 
+
+def map_parts(function: Callable[[Array], Array], value: Any) -> Any:
+    """Return `function` of an array, or of each array of a tuple, however nested; what else there is stays itself."""
+    if isinstance(value, tuple):
+        return tuple([map_parts(function, part) for part in value])
+    return function(value) if isinstance(value, np.ndarray) else value
+
+
 _SMALL_INTEGERS = {np.dtype(narrow) for narrow in (ml_dtypes.int2, ml_dtypes.int4, ml_dtypes.uint2, ml_dtypes.uint4)}
 _limits: Callable[[DType], Any] = ml_dtypes.finfo
 _integer_limits: Callable[[DType], Any] = ml_dtypes.iinfo

@@ -120,6 +120,44 @@ def test_different_programs_are_stacked_program_by_program() -> None:
         assert spmd.run_parallel(modules, inputs=inputs, mode=mode)[0][0].tolist() == [2, 2]
 
 
+TUPLE = "tuple<tensor<2xf32>, tuple<tensor<2xf32>, !stablehlo.token>>"
+OF_TUPLES = f"""func.func @main(%x: {TUPLE}) -> (tensor<2xf32>, {TUPLE}) {{
+  %0 = stablehlo.get_tuple_element %x[0] : ({TUPLE}) -> tensor<2xf32>
+  %1 = stablehlo.get_tuple_element %x[1] : ({TUPLE}) -> tuple<tensor<2xf32>, !stablehlo.token>
+  %2 = stablehlo.get_tuple_element %1[0] : (tuple<tensor<2xf32>, !stablehlo.token>) -> tensor<2xf32>
+  %3 = stablehlo.subtract %0, %2 : tensor<2xf32>
+  return %3, %x : tensor<2xf32>, {TUPLE}
+}}"""
+
+
+def test_arguments_and_results_may_be_tuples() -> None:
+    """Parts that are one object on all processes, too; one process of two has other parts than the other."""
+    module, grid = spmd.parse(OF_TUPLES), spmd.ProcessGrid(2, 1)
+    same = np.array([1, 2], np.float32)
+    inputs = [[(same + rank * 4, (same, None))] for rank in range(2)]
+    for programs in (module, [[module], [module]]):
+        for mode in ("threads", "stacked"):
+            results = spmd.run_parallel(programs, None if programs is not module else grid, inputs, mode=mode)
+            for rank, (difference, (first, (second, token))) in enumerate(results):
+                assert difference.tolist() == [4 * rank] * 2 and token is None
+                assert first.tolist() == [1 + 4 * rank, 2 + 4 * rank] and second.tolist() == [1, 2]
+    simulation = spmd.simulate(module, grid)
+    (part, _), whole = simulation(*simulation.shard((same, (same, None)))), (same, (same, None))
+    assert part.tolist() == [[0, 0], [0, 0]]
+    assert simulation.unshard(*simulation(*simulation.shard(whole)))[1][1][0].tolist() == [1, 2]
+
+
+def test_a_tuple_of_other_parts_is_refused() -> None:
+    module, grid, one = spmd.parse(OF_TUPLES), spmd.ProcessGrid(2, 1), np.ones(2, np.float32)
+    wrong = [(one, one, None), one, (one, (np.ones(2), None)), ((one, None), one)]
+    for given in wrong:
+        for mode in ("threads", "stacked"):
+            with pytest.raises(spmd.ExecutionError, match=r"argument 0.*: t.*> is needed, got"):
+                spmd.run_parallel(module, grid, [[given]] * 2, mode=mode)
+    with pytest.raises(spmd.ExecutionError, match="part 0 of argument 0: tensor<2xf32> behind a leading axis of 2"):
+        spmd.simulate(module, grid)((one, (one, None)))
+
+
 def test_a_process_with_wrong_arguments_is_named() -> None:
     inputs = [[np.ones(2, np.float32)] for _ in range(20)]
     inputs[7] = [np.ones(3, np.float32)]
