@@ -3,13 +3,14 @@
 Trees are what training states are made of: dictionaries (any Mapping), lists, tuples, named tuples, dataclasses, None.
 A field of a dataclass that is static (its metadata say ``static=True``, or flax's ``pytree_node=False``) is not part
 of the tree. Leaves are arrays; Python's own scalars and strings stand in the structure itself. Other kinds of nodes
-are known once someone has registered them (`register`), as spmd.jax does for those of JAX.
+are known once someone has registered them (`register`), or with JAX, where a program has imported that.
 """
 
 from __future__ import annotations
 
 import copy
 import dataclasses
+import sys
 from collections import namedtuple
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import SimpleNamespace
@@ -67,7 +68,7 @@ def node_of(tree: Tree) -> Node | None:
             [(name, getattr(tree, name)) for name in names],
             lambda parts: _with_fields(tree, dict(zip(names, parts, strict=True))),
         )
-    return None
+    return _node_of_jax(tree)
 
 
 def _recognized(tree: Tree) -> Node | None:
@@ -78,10 +79,29 @@ def _mapping_node(tree: Mapping[Key, Tree]) -> Node:
     """Return a mapping as a node. One that somebody registered has the children that it has inside, which it may show
     otherwise (flax's State shows dicts within it as States)."""
     keys = list(tree)
-    known = None if isinstance(tree, dict) else _recognized(tree)
+    known = None if isinstance(tree, dict) else _recognized(tree) or _node_of_jax(tree)
     if known is not None and {key for key, _ in known.entries} == set(keys):
         return dataclasses.replace(known, kind="dict", name="")
     return Node("dict", "", [(key, tree[key]) for key in keys], lambda parts: _mapping(tree, keys, parts))
+
+
+def _node_of_jax(tree: Tree) -> Node | None:
+    """Return `tree` as a node that is registered with JAX, where JAX has been imported."""
+    tree_util = sys.modules.get("jax.tree_util")
+    return None if tree_util is None else registered_node(tree, tree_util)
+
+
+def registered_node(tree: Tree, tree_util: Any) -> Node | None:
+    """Return `tree` as a node registered with `jax.tree_util`, its children by their keys there; None for a leaf."""
+    if tree_util.all_leaves([tree]):
+        return None
+    paths, structure = tree_util.tree_flatten_with_path(tree, is_leaf=lambda other: other is not tree)
+    return Node("pytree", type(tree).__name__, [(_plain(path[0]), child) for path, child in paths], structure.unflatten)
+
+
+def _plain(entry: object) -> Key:
+    """Return the key that an entry of a path of JAX holds."""
+    return next((getattr(entry, name) for name in ("key", "name", "idx") if hasattr(entry, name)), str(entry))
 
 
 def _mapping(like: Mapping[Key, Tree], keys: list[Key], parts: list[Tree]) -> Tree:

@@ -23,20 +23,7 @@ def _make_key(parts: dict[Key, Tree]) -> Tree:
 
 
 def _registered(value: Tree) -> Node | None:
-    """A node that is registered with JAX; its children by their keys there."""
-    if jax.tree_util.all_leaves([value]):
-        return None
-    structure: Tree
-    paths, structure = jax.tree_util.tree_flatten_with_path(value, is_leaf=lambda other: other is not value)
-    entries = [(_plain(path[0]), child) for path, child in paths]
-    return Node("pytree", type(value).__name__, entries, structure.unflatten)
-
-
-def _plain(entry: object) -> Key:
-    for name in ("key", "name", "idx"):
-        if hasattr(entry, name):
-            return getattr(entry, name)
-    return str(entry)
+    return tree.registered_node(value, jax.tree_util)
 
 
 tree.register("prng_key", _key, _make_key)

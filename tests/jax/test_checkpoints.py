@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from spmd import checkpoint
+from spmd.checkpoint import tree
 
 jax = pytest.importorskip("jax")
 
@@ -65,8 +66,13 @@ def test_states_of_flax_and_optax_come_back(tmp_path: Path) -> None:
     assert type(restored["frozen"]) is flax.core.FrozenDict and restored["frozen"]["a"].dtype == jnp.bfloat16
 
 
-def test_a_nested_state_of_flax_has_the_structure_of_the_one_it_is_like(tmp_path: Path) -> None:
+@pytest.mark.parametrize("registered", [True, False], ids=["with spmd.jax", "with JAX alone"])
+def test_a_nested_state_of_flax_has_the_structure_of_the_one_it_is_like(
+    registered: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     nnx = pytest.importorskip("flax.nnx")
+    if not registered:
+        monkeypatch.setattr(tree, "_registered", {})
 
     class Model(nnx.Module):  # type: ignore[name-defined,misc]
         def __init__(self, seed: int) -> None:
