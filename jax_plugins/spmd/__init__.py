@@ -8,6 +8,6 @@ def initialize() -> None:
     """Register the client with JAX, where JAX_PLATFORMS (or jax_platforms) names it; otherwise nothing happens."""
     jax: Any = sys.modules["jax"]
     if "spmd" in (jax.config.jax_platforms or "").split(","):
-        from spmd.jax.plugin import register  # late: who does not name it has nothing of spmd loaded
+        from spmd.jax.plugin import register  # late: nothing of spmd is loaded where it is not named
 
         register()

@@ -29,10 +29,10 @@ def register() -> None:
 
 
 def _client(is_cpu: bool) -> Any:
-    """The client; it is also what `jax.devices("cpu")` has, unless the user wants XLA's for that."""
+    """The client; it is also what `jax.devices("cpu")` has, unless JAX_PLATFORMS names XLA's, too."""
     config: Any = jax.config
-    wanted = config.jax_num_cpu_devices
-    client = _bridge.make_pjrt_c_api_client(NAME, options={"num_devices": wanted} if wanted > 0 else None)
+    count = config.jax_num_cpu_devices
+    client = _bridge.make_pjrt_c_api_client(NAME, options={"num_devices": count} if count > 0 else None)
     if is_cpu:
         _bridge._backends["cpu"] = client
     return client

@@ -88,9 +88,9 @@ def _not_there(name: str) -> None:
 @cache
 def api() -> Api:
     """Return the struct, made once: it lives as long as the process."""
-    told = {getter.name for getter in GETTERS}
+    copied = {getter.name for getter in GETTERS}
     for name in ENTRIES:
-        if name not in told and name not in CROSSINGS:
+        if name not in copied and name not in CROSSINGS:
             _not_there(name)
     library = load(CROSSINGS, SHORTCUTS, FAILED.address)
     layouts.Layout.deleter = library.address("nothing")

@@ -1,7 +1,7 @@
 """Buffers: arrays of NumPy that a frontend holds.
 
 A buffer is dense and in C order, so that others may read its memory. Memory is shared both ways: with arrays that are
-given for as long as the buffer lives, and with whoever holds an external reference.
+given for as long as the buffer lives, and with holders of external references.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Buffer(Handle):
         return self.array
 
     def delete(self) -> None:
-        """Give up the memory, once nobody has an external reference."""
+        """Free the memory, once there is no external reference to it."""
         if self.record.is_deleted:
             return
         self.record.is_deleted = True
@@ -81,7 +81,7 @@ class Buffer(Handle):
             self._free()
 
     def donate(self) -> Array | None:
-        """Give up the array to who will write over it: a copy, where others look at the memory."""
+        """Return the array to be written over, and delete the buffer: a copy, where the memory is shared."""
         array = self.value()
         is_shared = self._references or self._at_end is not None or self._deleter is not None
         self.delete()
@@ -95,7 +95,7 @@ class Buffer(Handle):
 
     @property
     def is_referred_to(self) -> bool:
-        """Whether somebody outside reads the memory."""
+        """Whether there are external references to the memory."""
         return self._references > 0
 
     def share(self, at_end: Event | None, deleter: tuple[int, int, int] | None) -> None:

@@ -25,7 +25,7 @@ class Event(Handle):
         self._waiting: list[tuple[int, int]] = []
 
     def finish(self, error: BaseException | None = None) -> None:
-        """Say that it has happened; who waits goes on."""
+        """Mark the event as happened, or as failed by `error`, and call what waits for it."""
         if self._flag.is_set():
             return
         self._error = error
@@ -59,7 +59,7 @@ def _ready() -> Event:
     return event
 
 
-#: What has happened already: nobody needs an event of his own for that.
+#: The one event of everything that has happened already.
 READY = _ready()
 
 

@@ -1,4 +1,4 @@
-"""Programs: compiled, run, and what a frontend asks about them."""
+"""Handles of programs: of one that is compiled, its facts, and of one that is loaded, its runs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _FORMAT = b"mlir"
 
 
 class Executable(Handle):
-    """A program as it is asked about."""
+    """The facts of a program: its types, layouts, shardings and memory kinds."""
 
     KIND = "Executable"
 

@@ -1,4 +1,4 @@
-"""Which entries are told by a handle's record alone, and which fields of it they give.
+"""The entries that copy fields of a handle's record, and which fields.
 
 Each row is an entry, the argument that is the handle, its kind, and the fields: `target` of the arguments from the
 field of the same name, `target=field` from another, `target=0` for a constant.
@@ -114,7 +114,7 @@ def _getter(row: str) -> Getter:
 
 GETTERS = tuple(map(_getter, _ROWS.strip().replace("\n    ", " ").split("\n")))
 
-#: Events that nothing waits for: most are so, and are asked while jaxlib holds its locks.
+#: Entries that need no Python where an event has happened, as most have: jaxlib calls them while it holds its locks.
 SHORTCUTS = {
     shortcut.name: shortcut
     for shortcut in (

@@ -67,7 +67,7 @@ class Handle:
         if _objects.get(self.address) is self:
             del _objects[self.address]
             self.record.kind = 0
-            self.record = type(self.record)()  # who still has the object writes to no other's record
+            self.record = type(self.record)()  # an object that outlives its handle writes to no other's record
             _freed.append(self.address)
 
     def put_text(self, field: str, text: str | bytes) -> None:

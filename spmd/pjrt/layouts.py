@@ -22,7 +22,7 @@ class Layout(Handle):
     """The layout of arrays of so many dimensions."""
 
     KIND = "Layout"
-    #: A function of C that does nothing: nobody owns the text.
+    #: A function of C that does nothing: the text is never freed.
     deleter = 0
 
     def __init__(self, rank: int) -> None:

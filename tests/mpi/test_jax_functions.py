@@ -166,6 +166,7 @@ def test_bad_use_gets_a_sentence() -> None:
         step.unshard({"other": [state, state]})
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_a_callback_of_the_global_view_is_issued_by_the_first_rank(name: str) -> None:
     expected, notes = on_one_device(name)

@@ -26,7 +26,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> dict[str, ShardedProgr
     return export(tmp_path_factory.mktemp("jax"))
 
 
-@pytest.mark.sampled(19)
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("name", _NAMES)
 def test_ranks_give_what_jax_gives(name: str, exported: dict[str, ShardedProgram]) -> None:
     program = exported[name]

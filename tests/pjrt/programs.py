@@ -175,7 +175,7 @@ def donation():
     x = jnp.zeros(1000)
     y = f(x)
     seen = np.asarray(y)
-    z = f(y)  # somebody reads y's memory: it is not written over
+    z = f(y)  # y's memory has a reader: it is not written over
     return x.is_deleted(), z[:3], seen[:3]
 
 

@@ -32,7 +32,7 @@ def call(name, **fields):
 
 
 def outlived(client, device):
-    """An event that happens after its handle was given back is nothing to who has the handle then."""
+    """An event that happens after its handle was given back changes nothing of the handle's next object."""
     data, dims, happened = (ctypes.c_float * 64)(), (ctypes.c_int64 * 1)(64), []
     lies = {"data": ctypes.addressof(data), "dims": ctypes.addressof(dims)}
     shared = call("Client_BufferFromHostBuffer", client=client, device=device, type=11, num_dims=1,
@@ -56,12 +56,12 @@ def main():
     made, _ = call("Client_Create")
     client = made.client
     device = call("Client_LookupDevice", client=client)[0].device
-    told = 0
+    errors = 0
     for name, function in FUNCTIONS.items():
         if name in ("Client_Create", "Event_Create", "ExecuteContext_Create"):
             continue
         error = function(None)
-        told += bool(error and message(error))
+        errors += bool(error and message(error))
         for size in (0, 8, 16, size_of(name) - 1, size_of(name)):
             for wrong in (*WRONG, client, device):
                 args = struct(name)()
@@ -75,8 +75,8 @@ def main():
                 if error:
                     code, text = message(error)
                     assert 1 <= code <= 16 and text, (name, code, text)
-                    told += 1
-    assert told > 1000, told
+                    errors += 1
+    assert errors > 1000, errors
     # An entry of which an error ends the process has none, whatever it is given.
     never = [name for name in ENTRIES if name.endswith(("_Destroy", "_Delete"))]
     assert all(not FUNCTIONS[name](None) for name in never if name in CROSSINGS)
