@@ -14,7 +14,7 @@ import numpy as np
 
 from spmd.pjrt.devices import Client, Device, Memory
 from spmd.pjrt.element_types import TOKEN, dtype_of, number_of
-from spmd.pjrt.entries import entry
+from spmd.pjrt.entries import destroys, entry
 from spmd.pjrt.errors import Code, PjrtError, unimplemented
 from spmd.pjrt.events import READY, Event
 from spmd.pjrt.handles import Handle, find, find_or_none
@@ -79,6 +79,11 @@ class Buffer(Handle):
         self._held, self.array = self.array, None
         if not self._references:
             self._free()
+
+    def destroy(self) -> None:
+        """Give up the memory and the record."""
+        self.delete()
+        self.release()
 
     def donate(self) -> Array | None:
         """Return the array to be written over, and delete the buffer: a copy, where the memory is shared."""
@@ -215,12 +220,7 @@ def _(args: Any) -> None:
     args.buffer = Buffer(array, chosen_memory(args.memory, args.device)).address
 
 
-@entry("Buffer_Destroy", fails=False)
-def _(args: Any) -> None:
-    buffer = find_or_none(Buffer, args.buffer)
-    if buffer is not None:
-        buffer.delete()
-        buffer.release()
+destroys("Buffer_Destroy", Buffer, "buffer")
 
 
 @entry("Buffer_Delete", fails=False)

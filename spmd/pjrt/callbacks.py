@@ -19,9 +19,9 @@ from spmd.analysis.custom_calls import retarget_callbacks
 from spmd.backends.custom_calls import register_custom_call
 from spmd.errors import ExecutionError
 from spmd.ir import Module
-from spmd.pjrt.entries import entry
+from spmd.pjrt.entries import destroys, entry
 from spmd.pjrt.errors import unimplemented
-from spmd.pjrt.handles import Handle, find, find_or_none
+from spmd.pjrt.handles import Handle, find
 
 #: The target of callbacks in programs of this client.
 _TARGET = "spmd.pjrt.callback"
@@ -90,11 +90,7 @@ def _(args: Any) -> None:
     args.context = Context().address
 
 
-@entry("ExecuteContext_Destroy", fails=False)
-def _(args: Any) -> None:
-    context = find_or_none(Context, args.context)
-    if context is not None:
-        context.release()
+destroys("ExecuteContext_Destroy", Context, "context")
 
 
 @entry("FFI_UserData_Add")

@@ -10,9 +10,9 @@ import ctypes
 import os
 from typing import Any
 
-from spmd.pjrt.entries import entry
+from spmd.pjrt.entries import destroys, entry
 from spmd.pjrt.errors import Code, PjrtError
-from spmd.pjrt.handles import Handle, find, find_or_none
+from spmd.pjrt.handles import Handle, find
 from spmd.pjrt.structs import struct
 from spmd.runtime import world
 from spmd.version import __version__
@@ -153,7 +153,7 @@ class Client(Handle):
             raise PjrtError(Code.INVALID_ARGUMENT, f"{count} devices are needed, and there are {len(ids)}")
         return ids
 
-    def close(self) -> None:
+    def destroy(self) -> None:
         """Give up all handles that are the client's own."""
         for device in self.devices:
             for memory in device.memories:
@@ -195,11 +195,7 @@ def _(args: Any) -> None:
     args.client = Client(count).address
 
 
-@entry("Client_Destroy", fails=False)
-def _(args: Any) -> None:
-    client = find_or_none(Client, args.client)
-    if client is not None:
-        client.close()
+destroys("Client_Destroy", Client, "client")
 
 
 @entry("Client_LookupDevice")

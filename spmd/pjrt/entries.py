@@ -28,6 +28,11 @@ class ErrorHandle(Handle):
         self.record.code = code
         self.put_text("message", text)
 
+    def destroy(self) -> None:
+        """Give the record back, but for that of an error which is there for good."""
+        if not self.record.is_permanent:
+            self.release()
+
 
 def _permanent(code: int, text: str) -> ErrorHandle:
     error = ErrorHandle(code, text)
@@ -77,6 +82,16 @@ def entry(name: str, *, fails: bool = True) -> Callable[[Entry], Entry]:
     return decorate
 
 
+def destroys(name: str, kind: type[Handle], field: str) -> None:
+    """File the entry `name`: it destroys the object whose handle is the argument `field`; what is no handle stays."""
+
+    @entry(name, fails=False)
+    def _(args: Any) -> None:
+        found = find_or_none(kind, getattr(args, field))
+        if found is not None:
+            found.destroy()
+
+
 def _call_short(function: Entry, kind: Any, address: int, size: int) -> None:
     """Call with the arguments of an older frontend: what it does not have is zero, and is not written."""
     args = kind()
@@ -85,11 +100,7 @@ def _call_short(function: Entry, kind: Any, address: int, size: int) -> None:
     ctypes.memmove(address, ctypes.addressof(args), size)
 
 
-@entry("Error_Destroy", fails=False)
-def _(args: Any) -> None:
-    error = find_or_none(ErrorHandle, args.error)
-    if error is not None and not error.record.is_permanent:
-        error.release()
+destroys("Error_Destroy", ErrorHandle, "error")
 
 
 @entry("Error_ForEachPayload")

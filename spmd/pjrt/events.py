@@ -6,9 +6,9 @@ import ctypes
 from threading import Event as Flag
 from typing import Any
 
-from spmd.pjrt.entries import entry, error_handle
+from spmd.pjrt.entries import destroys, entry, error_handle
 from spmd.pjrt.errors import Code, PjrtError
-from spmd.pjrt.handles import Handle, find, find_or_none
+from spmd.pjrt.handles import Handle, find
 
 _Callback = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
 
@@ -48,6 +48,11 @@ class Event(Handle):
         if self._error is not None:
             raise self._error
 
+    def destroy(self) -> None:
+        """Give the record back, but for that of the event of everything that has happened already."""
+        if not self.record.is_permanent:
+            self.release()
+
     def _call(self, function: int, argument: int) -> None:
         _Callback(function)(None if self._error is None else error_handle(self._error), argument)
 
@@ -63,11 +68,7 @@ def _ready() -> Event:
 READY = _ready()
 
 
-@entry("Event_Destroy", fails=False)
-def _(args: Any) -> None:
-    event = find_or_none(Event, args.event)
-    if event is not None and not event.record.is_permanent:
-        event.release()
+destroys("Event_Destroy", Event, "event")
 
 
 @entry("Event_Error")

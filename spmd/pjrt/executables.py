@@ -11,10 +11,10 @@ import numpy as np
 from spmd.pjrt.buffers import Buffer, dense
 from spmd.pjrt.devices import Client, Device
 from spmd.pjrt.element_types import TOKEN
-from spmd.pjrt.entries import entry
+from spmd.pjrt.entries import destroys, entry
 from spmd.pjrt.errors import Code, PjrtError, unimplemented
 from spmd.pjrt.events import READY
-from spmd.pjrt.handles import Handle, find, find_or_none
+from spmd.pjrt.handles import Handle, find
 from spmd.pjrt.layouts import layout_of
 from spmd.pjrt.programs import Program, deserialized
 from spmd.pjrt.protobuf import device_assignment
@@ -211,18 +211,10 @@ def _(args: Any) -> None:
     find(Loaded, args.executable).record.is_deleted = True
 
 
-@entry("LoadedExecutable_Destroy", fails=False)
-def _(args: Any) -> None:
-    loaded = find_or_none(Loaded, args.executable)
-    if loaded is not None:
-        loaded.release()
+destroys("LoadedExecutable_Destroy", Loaded, "executable")
 
 
-@entry("Executable_Destroy", fails=False)
-def _(args: Any) -> None:
-    executable = find_or_none(Executable, args.executable)
-    if executable is not None:
-        executable.release()
+destroys("Executable_Destroy", Executable, "executable")
 
 
 @entry("Executable_OptimizedProgram")

@@ -70,6 +70,10 @@ class Handle:
             self.record = type(self.record)()  # an object that outlives its handle writes to no other's record
             _freed.append(self.address)
 
+    def destroy(self) -> None:
+        """Give up what the object holds, and its record: the frontend has no use for it any more."""
+        self.release()
+
     def put_text(self, field: str, text: str | bytes) -> None:
         """Set `field` and `field_size` to a text that lives as long as the handle."""
         data = text.encode() if isinstance(text, str) else text

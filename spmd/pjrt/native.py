@@ -11,7 +11,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Mapping
 
-from spmd.backends.machine_code import Library, interpreter_symbols, load_text
+from spmd.backends.machine_code import Library, compile_ir, interpreter_symbols
 from spmd.pjrt.getters import GETTERS, Getter, Shortcut
 from spmd.pjrt.handles import END, SLOT, START, immortal
 from spmd.pjrt.structs import KIND_AT, KINDS, place, size_of
@@ -205,7 +205,7 @@ def load(crossings: Mapping[str, Crossing], shortcuts: Mapping[str, Shortcut], f
     texts += [_shortcut(shortcuts[name]) if name in shortcuts else _crossing(name) for name in names]
     symbols = {f"py.{name}": id(immortal(crossings[name])) for name in names}
     library: Library = immortal(
-        load_text(
+        compile_ir(
             "\n".join(texts), {"failed": failed, "records": START, **symbols, **interpreter_symbols(*_INTERPRETER)}
         )
     )
