@@ -91,10 +91,13 @@ class MpiCommunicator(Communicator):
         self._compared: set[tuple[tuple[int, ...], Operation]] = set()
 
     @classmethod
-    def world(cls, comm: MPI.Intracomm = MPI.COMM_WORLD, what: str = "MpiCommunicator.world()") -> MpiCommunicator:
+    def world(
+        cls, comm: MPI.Intracomm = MPI.COMM_WORLD, what: str = "MpiCommunicator.world()", *, records: bool = True
+    ) -> MpiCommunicator:
         """All ranks of ``comm``, on a duplicate of it, which keeps messages apart from the caller's.
 
-        Collective at the first call, which ``what`` names in messages; later calls return the same object.
+        Collective at the first call, which ``what`` names in messages; later calls return the same object. Without
+        ``records`` what the process records stays that of the communicator before.
         """
         communicator = _worlds.get(comm.handle)
         if communicator is None:
@@ -110,7 +113,7 @@ class MpiCommunicator(Communicator):
                 communicator.watcher = Watcher(comm.Dup(), communicator.activity, settings)
                 communicator.watcher.suspicious = settings.check
                 failure.come_first()  # at exit the watcher waits for the other ranks
-            if RECORDER.attach(activity, comm.rank, comm.size, settings.timeout):
+            if records and RECORDER.attach(activity, comm.rank, comm.size, settings.timeout):
                 failure.record = communicator.record
             _worlds[comm.handle] = communicator
         return communicator

@@ -202,7 +202,7 @@ def _among(everyone: MpiCommunicator, members: tuple[int, ...]) -> MpiCommunicat
     """Return a communicator of the ranks `members` in which they count from 0; made once, collective among those."""
     if members not in _among_ranks:
         comm = everyone.comm.Create_group(everyone.comm.Get_group().Incl(list(members)))
-        _among_ranks[members] = type(everyone).world(comm)
+        _among_ranks[members] = type(everyone).world(comm, records=False)
     return _among_ranks[members]
 
 
