@@ -29,12 +29,14 @@ HOST_VARIABLES = {
 #: refuse loopback interfaces where there is any other (component_available), and do not start without a listener;
 #: Hydra's HYDU_sock_listen ends in mpl_sockaddr.c (MPL_listen_anyport), whose loopback flag it never sets, whatever
 #: -iface and -localhost say.
-WITHOUT_NETWORK = {"OMPI_MCA_btl": "^tcp", "UCX_TLS": "self,sm"}
+#: Of Open MPI's own transports that of libfabric sleeps for a second when it starts, on machines without its hardware.
+WITHOUT_NETWORK = {"OMPI_MCA_btl": "^tcp,ofi", "UCX_TLS": "self,sm"}
 #: The first of the ports that such ranks listen on, up to the last one: no system gives them to others that name none.
 RANK_PORTS = 61000
 #: Open MPI has shared memory for ranks that were started together, and TCP for those that come later; here alone. They
 #: listen on all addresses nevertheless (btl_tcp_component.c, create_listen): `launch.listeners` knows them by the port.
 LOOPBACK_ALONE = {
+    "OMPI_MCA_btl": "^ofi",
     "OMPI_MCA_btl_tcp_if_include": "127.0.0.0/8",
     **{f"OMPI_MCA_btl_tcp_port_min_v{version}": str(RANK_PORTS) for version in (4, 6)},
     **{f"OMPI_MCA_btl_tcp_port_range_v{version}": str(65536 - RANK_PORTS) for version in (4, 6)},

@@ -54,7 +54,7 @@ def begin(config: pytest.Config) -> None:
                 _link_bytecode(name, bytecode)
     if is_first and getattr(config.option, "numprocesses", None):
         for package in PACKAGES:
-            compileall.compile_dir(ROOT / package, quiet=2)
+            compileall.compile_dir(ROOT / package, quiet=2, workers=0)
     cache_key.PARTS["replaced by a test"] = lambda module, function, options: list(_replaced.values())
     pytest.MonkeyPatch.setattr = _noting(pytest.MonkeyPatch.setattr)  # type: ignore[method-assign]
     pytest.MonkeyPatch.undo = _forgetting(pytest.MonkeyPatch.undo)  # type: ignore[method-assign]

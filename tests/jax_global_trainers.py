@@ -28,7 +28,7 @@ REST = [
 ]  # fmt: skip
 #: Those that `tests/mpi` trains, too, since ranks have something of their own in them: a mesh of two axes and moments,
 #: a state that is given away, and shifts inside shard_map.
-ON_RANKS = ["two_axes", "fully_sharded", "mapped_ring"]
+ON_RANKS = ["fully_sharded", "two_axes", "mapped_ring"]
 
 #: A state, a jitted step of (state, batch) to (state, metrics), and the global batch of each turn.
 Trainer = tuple[Any, Callable[[Any, Any], Any], list[Any]]

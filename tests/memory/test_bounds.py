@@ -39,7 +39,7 @@ print(array.sum(), flush=True); print(ctypes.c_char.from_address(array.ctypes.da
     assert done.returncode == -signal.SIGSEGV
 
 
-SAMPLE = {"sized": 30, "mutants": 30, "indices": 30, "drawn": 10}
+SAMPLE = {"sized": 20, "mutants": 20, "indices": 20, "drawn": 10}
 
 
 @cache

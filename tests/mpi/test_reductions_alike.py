@@ -25,7 +25,7 @@ def _drawn(element: str, size: int) -> tuple[str, list[Array], dict[str, Any]]:
     return program(element, groups, (size, 3), scattered), operands(element, (size, 3), size, random), options
 
 
-@pytest.mark.parametrize("elements", some_slow([[*TYPES][first::4] for first in range(4)], 1), ids=str)
+@pytest.mark.parametrize("elements", some_slow([[*TYPES][first::6] for first in range(6)], 1), ids=str)
 def test_ranks_agree_with_stacked_processes(elements: list[str]) -> None:
     from mpi4py import MPI
 

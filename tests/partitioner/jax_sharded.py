@@ -1,7 +1,7 @@
 """Programs that JAX lowers with shardings on 8 devices, JAX's results, and what XLA's own partitioned program sends.
 
-``python tests/partitioner/jax_sharded.py FILE`` writes them; it runs by itself, since JAX takes the number of devices
-when it is loaded. The results are those of the program without shardings.
+``python tests/partitioner/jax_sharded.py FILE NAME...`` writes those of these names; it runs by itself, since JAX takes
+the number of devices when it is loaded. The results are those of the program without shardings.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import pickle
 import re
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -34,15 +34,15 @@ class ShardedProgram:
     xla_bytes: int
 
 
-def export(folder: Path) -> dict[str, ShardedProgram]:
-    """All programs, made by a JAX of its own; `folder` keeps them."""
+def export(folder: Path, names: Sequence[str]) -> dict[str, ShardedProgram]:
+    """Return the programs of these names, made by a JAX of its own; `folder` keeps them."""
     file = folder / "jax-sharded.pkl"
     if not file.exists():
         environment = dict(os.environ) | {
             "XLA_FLAGS": f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count={DEVICES}",
             "JAX_PLATFORMS": "cpu",
         }
-        subprocess.run([sys.executable, __file__, str(file)], env=environment, check=True)
+        subprocess.run([sys.executable, __file__, str(file), *names], env=environment, check=True)
     return {name: ShardedProgram(*parts) for name, parts in pickle.loads(file.read_bytes()).items()}
 
 
@@ -257,13 +257,15 @@ def _programs() -> dict[str, tuple[Callable[..., Any], tuple[Any, ...], tuple[An
     return table
 
 
-def main(file: Path) -> None:
+def main(file: Path, names: Sequence[str]) -> None:
     import jax
     from jax.sharding import NamedSharding
     from jax.sharding import PartitionSpec as P
 
     programs = {}
-    for name, (function, arguments, specs, where, results) in _programs().items():
+    table = _programs()
+    for name in names:
+        function, arguments, specs, where, results = table[name]
         expected = [jax.tree.map(np.asarray, jax.jit(function)(*arguments))]
 
         def placed(spec: Any, where: Any = where) -> Any:
@@ -277,4 +279,4 @@ def main(file: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), sys.argv[2:])

@@ -21,9 +21,11 @@ _SOURCE = (Path(__file__).parent / "jax_sharded.py").read_text()
 _NAMES = re.findall(r"^    add\(\s*\"(\w+)\"", _SOURCE, re.MULTILINE)
 
 
-@pytest.fixture(scope="session")
-def exported(tmp_path_factory: pytest.TempPathFactory) -> dict[str, ShardedProgram]:
-    return export(tmp_path_factory.mktemp("jax"))
+@pytest.fixture(scope="module")
+def exported(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, ShardedProgram]:
+    """The programs that this run takes."""
+    cases = [item.callspec.params for item in request.session.items if item.path == request.path and "[" in item.name]
+    return export(tmp_path_factory.mktemp("jax"), [case["name"] for case in cases] or _NAMES)
 
 
 @pytest.mark.sampled(10)

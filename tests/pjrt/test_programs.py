@@ -18,7 +18,7 @@ BOUNDS = {"float16": 2e-3, "bfloat16": 2e-2, "float32": 2e-5, "complex64": 2e-5}
 #: Programs that take long to compile, beside those that are run each time.
 LONG = """
 random_numbers gradients other_generators solvers small_dtypes updates special_functions sorting transforms scans
-batched convolutions indexing
+batched convolutions indexing networks
 """
 
 
