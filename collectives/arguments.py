@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from collectives.arrays import Array, DType
 from collectives.element_types import is_float
-from collectives.errors import CommunicationError
+from collectives.errors import CommunicationError, GroupError
 from collectives.operations import Operation, describe
 from collectives.reduction import MONOIDS, Reduction
 from collectives.shapes import Shape
@@ -97,6 +97,26 @@ def as_dtype(given: npt.DTypeLike) -> DType:
     return dtype
 
 
+def as_members(given: Sequence[int], processes: int, own: int) -> tuple[int, ...]:
+    """Return the world ranks of a group; GroupError unless they are distinct, of ``processes``, and hold ``own``."""
+    members = tuple(given)
+    if not all(_is_below(member, processes) for member in members) or len({*members}) < len(members):
+        raise GroupError(f"members must be distinct ranks of 0 to {processes - 1}, got {_shown([*members])}")
+    if own not in members:
+        raise GroupError(f"members must hold the rank that makes the group, {own}, got {_shown([*members])}")
+    return tuple(map(int, members))
+
+
+def check_peer(given: int, size: int, name: str) -> None:
+    """Raise ArgumentError, which names the parameter, unless ``given`` is a position in a group of ``size``."""
+    if not _is_below(given, size):
+        raise ArgumentError(f"{name} must be a position in the group, of 0 to {size - 1}, got {_shown(given)}")
+
+
+def _is_below(value: object, limit: int) -> bool:
+    return isinstance(value, int | np.integer) and 0 <= int(value) < limit
+
+
 def taking_any(
     call: Callable[..., Array], operation: Operation, result: Shape, compare: Callable[[], None]
 ) -> Callable[..., Array]:
@@ -152,14 +172,16 @@ def _converts(array: Array, dtype: DType) -> bool:
 
 
 def _fits(out: object, shape: Shape, dtype: DType) -> bool:
-    return isinstance(out, np.ndarray) and out.shape == shape and out.dtype == dtype and out.flags.c_contiguous
+    if not isinstance(out, np.ndarray) or out.shape != shape or out.dtype != dtype:
+        return False
+    return out.flags.c_contiguous and out.flags.writeable
 
 
 def _described(value: object) -> str:
     if not isinstance(value, np.ndarray):
         return _shown(value)
     order = "" if value.flags.c_contiguous else ", not in C order"
-    return f"{_extent(value.shape, value.dtype)}{order}"
+    return f"{_extent(value.shape, value.dtype)}{order}{'' if value.flags.writeable else ', read-only'}"
 
 
 def _extent(shape: Shape, dtype: DType) -> str:

@@ -25,8 +25,8 @@ import numpy.typing as npt
 
 from collectives import operations
 from collectives.agreement import Agreement
-from collectives.arguments import AnyReduction, AnyShape, as_dtype, as_reduction, as_shape, taking_any
-from collectives.arrays import Array
+from collectives.arguments import AnyReduction, AnyShape, as_dtype, as_reduction, as_shape, check_peer, taking_any
+from collectives.arrays import Array, DType
 from collectives.operations import Operation
 from collectives.reduction import ADD
 from collectives.shapes import Shape
@@ -98,13 +98,30 @@ class Communicator(ABC):
     def bind_start(self, operation: Operation, where: str = "") -> Start:
         """The nonblocking closure of ``operation``."""
 
-    @abstractmethod
     def send(self, array: Array, target: int, tag: int, where: str = "") -> None:
-        """Sends a copy of ``array`` to position ``target`` without waiting for its receiver."""
+        """Send a copy of ``array`` to position ``target`` without waiting for its receiver.
+
+        ``tag`` is the number of a channel. ArgumentError where the group has no such position.
+        """
+        check_peer(target, self.size, "target")
+        self._send(np.asarray(array), target, tag, where)
+
+    def receive(self, shape: AnyShape, dtype: npt.DTypeLike, source: int, tag: int, where: str = "") -> Array:
+        """Return the next array that position ``source`` has sent here under ``tag``, in the order of sending.
+
+        ArgumentError where the group has no such position, CommunicationError where another size was sent.
+        """
+        check_peer(source, self.size, "source")
+        return self._receive(as_shape(shape), as_dtype(dtype), source, tag, where)
 
     @abstractmethod
-    def receive(self, shape: Shape, dtype: npt.DTypeLike, source: int, tag: int, where: str = "") -> Array:
-        """The next array that position ``source`` has sent here under ``tag``, in the order of sending."""
+    def _send(self, array: Array, target: int, tag: int, where: str) -> None: ...
+
+    @abstractmethod
+    def _receive(self, shape: Shape, dtype: DType, source: int, tag: int, where: str) -> Array: ...
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: process {self.rank} of {self.size}>"
 
     def checked(self) -> Communicator:
         """The same group, where processes compare what they are about to do at each collective."""

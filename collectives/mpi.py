@@ -14,16 +14,15 @@ from math import prod
 from time import monotonic
 
 import numpy as np
-import numpy.typing as npt
 from mpi4py import MPI
 
 from collectives import failure, layout, mpi_calls
 from collectives.activity import Activity, Turns, Waiting
 from collectives.agreement import Agreement
-from collectives.arrays import Array
+from collectives.arguments import as_members
+from collectives.arrays import Array, DType
 from collectives.calls import call_of, text_of
 from collectives.communicator import SET_UP, BoundCollective, Communicator, Start, V
-from collectives.errors import GroupError
 from collectives.memory import keep_freed_memory
 from collectives.mpi_background import LEAST, BackgroundRequest
 from collectives.mpi_background import start as start_in_background
@@ -204,8 +203,7 @@ class MpiCommunicator(Communicator):
             return root
         communicator = root._groups.get(members)
         if communicator is None:
-            if root.rank not in members:
-                raise GroupError(f"process {root.rank} is not in the group {list(members)} that it asks for")
+            members = as_members(members, root.size, root.rank)
             with_members = root.comm.Get_group().Incl(list(members))
             others = tuple(rank for rank in members if rank != root.rank)
             with root._inside(Waiting(f"the making of group {short_list(members)}", others), root.activity.waits):
@@ -386,12 +384,12 @@ class MpiCommunicator(Communicator):
             self._twin = MpiCommunicator(self._apart, self.members, activity=Activity(kept=1))
         return self._twin
 
-    def send(self, array: Array, target: int, tag: int, where: str = "") -> None:
+    def _send(self, array: Array, target: int, tag: int, where: str) -> None:
         self.channels.send(array, target, tag, where)
 
-    def receive(self, shape: Shape, dtype: npt.DTypeLike, source: int, tag: int, where: str = "") -> Array:
+    def _receive(self, shape: Shape, dtype: DType, source: int, tag: int, where: str) -> Array:
         if self._root._always_checks:
-            return self.checked().receive(shape, dtype, source, tag, where)
+            return self.checked()._receive(shape, dtype, source, tag, where)
         return self.channels.receive(self.wait_for, shape, dtype, source, tag, where)
 
     def allgather_object(self, value: V, what: str = SET_UP) -> list[V]:

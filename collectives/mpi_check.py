@@ -18,15 +18,15 @@ from typing import Protocol
 from zlib import crc32
 
 import numpy as np
-import numpy.typing as npt
 from mpi4py import MPI
 
 from collectives.activity import Activity, Waiting
 from collectives.agreement import Agreement, Side, difference_text
-from collectives.arrays import Array
+from collectives.arguments import as_members
+from collectives.arrays import Array, DType
 from collectives.calls import call_of, part_of, text_of
 from collectives.communicator import SET_UP, BoundCollective, Communicator, Request, Start, V
-from collectives.errors import CommunicationError, GroupError
+from collectives.errors import CommunicationError
 from collectives.mpi_channels import LAST_TAG, MpiChannels
 from collectives.mpi_faults import fault_of
 from collectives.mpi_losses import garbage_is_loss
@@ -52,6 +52,7 @@ class PlainCommunicator(Protocol):
     """The interface that a check needs from the communicator whose collectives it checks."""
 
     rank: int
+    size: int
     channels: MpiChannels
     activity: Activity
 
@@ -97,8 +98,7 @@ class CheckedCommunicator(Communicator):
         """The group of ``members``."""
         communicator = self._groups.get(members)
         if communicator is None:
-            if self._world.rank not in members:
-                raise GroupError(f"process {self._world.rank} is not in the group {list(members)} that it asks for")
+            members = as_members(members, self._world.size, self._world.rank)
             communicator = self._groups[members] = CheckedCommunicator(self._world, members, self.comm)
             communicator._groups, communicator._led, communicator._counts = self._groups, self._led, self._counts
             communicator._stepping = self._stepping
@@ -135,10 +135,10 @@ class CheckedCommunicator(Communicator):
 
         return start
 
-    def send(self, array: Array, target: int, tag: int, where: str = "") -> None:
+    def _send(self, array: Array, target: int, tag: int, where: str) -> None:
         self._plain().send(array, target, tag, where)
 
-    def receive(self, shape: Shape, dtype: npt.DTypeLike, source: int, tag: int, where: str = "") -> Array:
+    def _receive(self, shape: Shape, dtype: DType, source: int, tag: int, where: str) -> Array:
         return self._plain().channels.receive(self.wait, shape, dtype, source, tag, where)
 
     def allgather_object(self, value: V, what: str = SET_UP) -> list[V]:

@@ -13,11 +13,11 @@ from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
-from collectives.arrays import Array
+from collectives.arguments import as_members
+from collectives.arrays import Array, DType
 from collectives.communicator import SET_UP, BoundCollective, Communicator, Completed, Start, V
-from collectives.errors import CommunicationError, GroupError
+from collectives.errors import CommunicationError
 from collectives.exploration import explored
 from collectives.operations import Barrier, CollectivePermute, Operation, describe, filled, short_list
 from collectives.rendezvous import Group, Key, Posted, RendezvousRound, World, at_place
@@ -48,8 +48,7 @@ class ThreadCommunicator(Communicator):
         members = tuple(members)
         communicator = self._groups.get(members)
         if communicator is None:
-            if self.world_rank not in members:
-                raise GroupError(f"process {self.world_rank} is not in the group {list(members)} that it asks for")
+            members = as_members(members, self.world.size, self.world_rank)
             communicator = ThreadCommunicator(self.world, members, members.index(self.world_rank))
             self._groups[members] = communicator
             communicator._groups = self._groups
@@ -130,12 +129,12 @@ class ThreadCommunicator(Communicator):
 
         return start
 
-    def send(self, array: Array, target: int, tag: int, where: str = "") -> None:
+    def _send(self, array: Array, target: int, tag: int, where: str) -> None:
         label = f"a transfer of {'x'.join(map(str, array.shape)) or 'scalar'} {array.dtype}"
         self.world.scheduler.turn(self.world_rank, f"{label} to process {self.members[target]}{at_place(where)}")
         self.world.post(("channel", self.members, self.rank, target, tag), Posted(array.copy(), label, where))
 
-    def receive(self, shape: Shape, dtype: npt.DTypeLike, source: int, tag: int, where: str = "") -> Array:
+    def _receive(self, shape: Shape, dtype: DType, source: int, tag: int, where: str) -> Array:
         label = f"a transfer of {'x'.join(map(str, shape)) or 'scalar'} {np.dtype(dtype)}"
         self.world.scheduler.turn(self.world_rank, f"{label} from process {self.members[source]}{at_place(where)}")
         return _PendingReceive(self, ("channel", self.members, source, self.rank, tag), label, where).wait()

@@ -210,8 +210,16 @@ def what_does_not_fit_is_told_when_it_is_bound(c: Communicator) -> None:
         c.collective_broadcast((1,), np.float32, -1)
     with pytest.raises(TypeError, match="or is a reduction of booleans and integers, not of float32"):
         c.all_reduce((1,), np.float32, Reduction("or"))
-    with pytest.raises(GroupError, match="is not in the group"):
+    with pytest.raises(GroupError, match="members must be distinct ranks of 0 to"):
         c.group((c.size + 1,))
+    with pytest.raises(GroupError, match="members must be distinct ranks of 0 to"):
+        c.group((c.rank, c.rank))
+    with pytest.raises(GroupError, match="members must hold the rank that makes the group"):
+        c.group(tuple(rank for rank in range(c.size) if rank != c.rank))
+    with pytest.raises(CommunicationError, match=r"target must be a position in the group, of 0 to \d, got \d"):
+        c.send(np.ones(3), c.size, 0)
+    with pytest.raises(CommunicationError, match="source must be a position in the group, of 0 to .*, got -1"):
+        c.receive((3,), np.float32, -1, 0)
 
 
 BEHAVIOURS: list[Callable[[Communicator], None]] = [
