@@ -113,7 +113,8 @@ def read(path: Path) -> Record:
     except RecordError as error:
         raise RecordError(f"{path}: {error}") from None
     except Exception as error:  # of bytes that are no pickle, pickle raises what it likes
-        raise RecordError(f"{path}: neither a pickle nor JSON of a flight recorder: {error!r}") from None
+        detail = f": {error}" if isinstance(error, json.JSONDecodeError) else ""
+        raise RecordError(f"{path}: neither a pickle nor JSON of a flight recorder{detail}") from None
 
 
 # The C implementation would make room for as many objects as the highest number that a file gives one: gigabytes.

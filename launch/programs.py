@@ -15,6 +15,8 @@ def load(path: str, function: str) -> "Module":
     with progress.doing(f"reading {path}"):
         module = spmd.load(path)
     names = [each.symbol for each in module.functions if not each.is_declaration]
+    if not module.functions:
+        raise spmd.UsageError(f"{path} has no function: a program has a func.func @{function}, an empty file has none")
     if function not in names:
         known = ", ".join("@" + name for name in names) or "none"
         raise spmd.UsageError(f"{path} has no function @{function}; its functions: {known}")

@@ -1,4 +1,4 @@
-"""Files that hold no program that is read here: what they are, and how a program is made of what wrote them.
+"""Files and texts that hold no program: what they are, and how a program is made of what wrote them.
 
 Sources: the PT2 Archive Spec of PyTorch's documentation; torch.save and torch.jit.save, which write zip archives with a
 data.pkl; the first bytes of NumPy's, HDF5's and safetensors' files.
@@ -7,6 +7,7 @@ data.pkl; the first bytes of NumPy's, HDF5's and safetensors' files.
 from __future__ import annotations
 
 import io
+import re
 import zipfile
 
 from spmd.artifacts.stream import Buffer
@@ -32,6 +33,25 @@ _TORCH = {
     "torch.jit.save": ("a TorchScript program", _EXPORT + " that was scripted"),
     "torch.save": ("what torch.save pickled, weights or a module", _EXPORT + " with these weights"),
 }
+
+
+_PYTHON = (
+    "Python, not a program: `python {name}` runs it, `spmd launch -n 2 -- python {name}` on two ranks; "
+    "spmd.jax.export makes a program of a JAX function"
+)
+#: What texts are by what no program has: how they begin, or how one of their lines does.
+_TEXTS = {
+    r"\A\s*[\[{]\s*[\[\]{}\"\d]": "JSON, not a program",
+    r"\A\s*<[!?/a-zA-Z]": "a page or XML, not a program",
+    r"^\s*#include\b": "C, not a program",
+    r"^(?:import [\w.]+(?: as \w+)?$|from [\w.]+ import \w|(?:async )?def \w+\(|class \w+[:(]|print\()": _PYTHON,
+}
+
+
+def other_text(text: str, name: str) -> str | None:
+    """Return what a text is that holds no program; None for others. ``name`` is that of its file."""
+    kinds = (kind for pattern, kind in _TEXTS.items() if re.search(pattern, text, re.MULTILINE))
+    return next((kind.format(name=name) for kind in kinds), None)
 
 
 def other_kind(data: Buffer, name: str) -> str | None:

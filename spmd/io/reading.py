@@ -76,11 +76,23 @@ def _parsed(text: str | bytes | memoryview, name: str, *, verify: bool, vjp: int
                     raise ParseError(f"{name}: {kind}")
                 text = decode(bytes(text), name).text  # the bytes are not needed any more
             from_hlo = _parse_hlo(text, name)
-            module = from_hlo or _parse(text, name=name)
+            module = from_hlo or _parse_text(text, name)
             scoped = from_hlo is None
         if verify:
             _verify(module, scoped=scoped)
     return module
+
+
+def _parse_text(text: str, name: str) -> Module:
+    """Return the module of StableHLO's text; the ParseError says what else the text is, where that shows."""
+    try:
+        return _parse(text, name=name)
+    except ParseError:
+        from spmd.artifacts.other_kinds import other_text  # imported lazily: most texts are programs
+
+        if (kind := other_text(text, name)) is None:
+            raise
+        raise ParseError(f"{name}: {kind}") from None
 
 
 def read_file(path: str | PathLike[str]) -> bytes | memoryview:

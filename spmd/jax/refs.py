@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import jax
 from jax.extend.core import ClosedJaxpr
@@ -63,12 +64,16 @@ def without_refs(jaxpr: ClosedJaxpr, axes: Sequence[tuple[str, int]]) -> ClosedJ
     if not any(isinstance(aval, AbstractRef) for aval in made):
         return jaxpr
     # Imported late: nothing public does this, and functions without refs do not depend on it.
-    from jax._src.state.discharge import discharge_state
+    from jax._src.state import discharge
 
+    discharge_state: Any = discharge.discharge_state  # of other signatures in other releases
     given: list[ClosedJaxpr] = []
 
     def within() -> tuple[()]:
-        given.append(discharge_state(jaxpr))
+        if jax.__version_info__ < (0, 10, 2):
+            given.append(ClosedJaxpr(*discharge_state(jaxpr.jaxpr, jaxpr.consts)))
+        else:
+            given.append(discharge_state(jaxpr))
         return ()
 
     jax.make_jaxpr(within, axis_env=axes)()

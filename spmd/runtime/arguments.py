@@ -81,9 +81,17 @@ def argument_check(type: Type, place: str = "an argument") -> Check:
         ):
             # One object for each dtype, as native code compares them: arrays that were pickled have others.
             return array_here if array_here.dtype is dtype else array_here.view(dtype)
-        raise ExecutionError(f"{place}: {type} is needed, got {array_here.dtype} of shape {array_here.shape}")
+        given = f"{array_here.dtype} of shape {array_here.shape}"
+        if array_here.shape == shape and array_here.dtype.kind in "biufcV":
+            given += f", which .astype({_spelled(dtype)}) converts"
+        raise ExecutionError(f"{place}: {type} is needed, got {given}")
 
     return check
+
+
+def _spelled(dtype: np.dtype[Any]) -> str:
+    """Return the name that NumPy's or ml_dtypes' users write for an element type."""
+    return f"{'np' if dtype.type.__module__ == 'numpy' else dtype.type.__module__}.{dtype.type.__name__}"
 
 
 def _tuple_check(type: TupleType, place: str) -> Check:

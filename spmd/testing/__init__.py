@@ -1,7 +1,7 @@
-"""A pytest plugin: run a StableHLO snippet on a grid of processes, and compare a value a process.
+"""A pytest plugin: run a StableHLO snippet on a grid of processes, and compare what each process returns.
 
-``pytest_plugins = ["spmd.testing"]`` in a conftest.py, or ``python -m pytest -p spmd.testing``, brings the fixture
-``spmd_run``:
+pytest finds it where spmd is installed, and ``pytest_plugins = ["spmd.testing"]`` in a conftest.py brings it where it
+is not. It has the fixture ``spmd_run``:
 
     def test_sum(spmd_run):
         run = spmd_run('''
@@ -17,155 +17,54 @@ in that many orders of their communication, by seeds (see spmd.explore), and a t
 
 Under ``mpirun -n 2 python -m pytest --with-mpi`` (pytest-mpi), they are the ranks, where there are as many as the grid
 has processes; each rank then compares its own values, and a test fails on all ranks when it fails on one.
+
+Where a test fails with an error of spmd's, the report shows the frames of the test alone, and those of spmd with
+``--full-trace``.
 """
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-import numpy as np
 import pytest
 
-import spmd
-from spmd.analysis.grid import grid_of
-from spmd.errors import UsageError
-from spmd.runtime.world import ranks, under_mpi
-from spmd.support.arrays import Array, numpy_has
-from spmd.support.usage import check_module, kind_of
+if TYPE_CHECKING:
+    from spmd.testing.running import Outcome as Outcome
 
-#: What a process takes or gives: a sequence with an entry a process in rank order, or a function of the rank.
-PerProcess = Sequence[Sequence[Array]] | Callable[[int], Sequence[Array]]
+    Run = Callable[..., Outcome]
 
-
-@dataclass(frozen=True)
-class Outcome:
-    """What the processes that this Python process has seen returned: all of them, or its own rank's."""
-
-    grid: spmd.ProcessGrid
-    results: dict[int, tuple[Array, ...]]
-    agree: Callable[[str], Sequence[str]]
-
-    def __getitem__(self, rank: int) -> tuple[Array, ...]:
-        """The results of the process of rank `rank`; KeyError when it ran elsewhere."""
-        return self.results[rank]
-
-    def expect(self, expected: PerProcess, *, rtol: float = 0.0, atol: float = 0.0) -> None:
-        """Compares each process's results, types and shapes included; NaN is equal to NaN.
-
-        Exactly, unless `rtol` or `atol` is given. AssertionError tells every process that differs.
-        """
-        _check_entries("expect takes the results", expected, self.grid)
-        faults = [
-            f"process {rank} {self.grid.process_id(rank)}, result {index}: {fault}"
-            for rank, results in self.results.items()
-            for index, fault in enumerate(_faults(results, _of(expected, rank, "the results expected"), rtol, atol))
-            if fault
-        ]
-        told = [text for text in self.agree("\n".join(faults)) if text]
-        assert not told, "\n" + "\n".join(told)
-
-
-Run = Callable[..., Outcome]
+_PACKAGES = frozenset({"spmd", "collectives", "partitioner", "launch"})
 
 
 @pytest.fixture
-def spmd_run() -> Iterator[Run]:
+def spmd_run() -> Run:
     """`spmd_run(program, grid=None, inputs=(), explore=0, **options) -> Outcome`.
 
     `program` is StableHLO text or a Module, `grid` a ProcessGrid or (replicas, partitions), by default the module's
-    own; `inputs` the arguments a process; `options` those of spmd.run_parallel (on ranks, those of spmd.compile).
+    own; `inputs` the arguments of each process; `options` those of spmd.run_parallel (on ranks, those of spmd.compile).
     `explore` is how many orders of communication are tried; under MPI, the ranks run in their own.
     Raises UsageError where the grid is no such pair, or where there is no entry for each of its processes.
     """
-    yield _run
+    from spmd.testing.running import run  # imported lazily: pytest imports this module in every run
+
+    return run
 
 
-def _run(
-    program: str | spmd.Module,
-    grid: spmd.ProcessGrid | tuple[int, int] | None = None,
-    inputs: PerProcess = (),
-    explore: int = 0,
-    **options: Any,
-) -> Outcome:
-    module = spmd.parse(inspect.cleandoc(program), name="snippet") if isinstance(program, str) else program
-    check_module(module, "spmd_run")
-    chosen = _grid(module, grid)
-    _check_entries("spmd_run takes its inputs", inputs, chosen, may_be_empty=True)
-    none_given = not callable(inputs) and len(inputs) == 0
-    arrays = [() if none_given else _of(inputs, rank, "inputs") for rank in range(chosen.size)]
-    world = _ranks(chosen)
-    if world is None and explore:
-        options.pop("mode", None)
-        found = spmd.explore(module, chosen, arrays, orders=explore, **options)
-        assert found, f"\n{found}"
-        if found.first.error is not None:
-            raise found.first.error
-        return Outcome(chosen, dict(enumerate(found.first.results or ())), lambda text: [text])
-    if world is None:
-        results = spmd.run_parallel(module, chosen, arrays, **options)
-        return Outcome(chosen, dict(enumerate(results)), lambda text: [text])
-    options.pop("mode", None)
-    executable = spmd.compile(module, chosen, **options)
-    own = {world.rank: executable(*arrays[world.rank])}
-    return Outcome(chosen, own, lambda text: world.exchange_results(text, "the outcome of a test"))
-
-
-def _grid(module: spmd.Module, grid: spmd.ProcessGrid | tuple[int, int] | None) -> spmd.ProcessGrid:
-    if grid is None:
-        return grid_of(module)
-    if isinstance(grid, spmd.ProcessGrid):
-        return grid
-    if isinstance(grid, tuple | list) and len(grid) == 2:
-        return spmd.ProcessGrid(*grid)
-    likely = f": ({grid}, 1) for {grid} replicas, (1, {grid}) for {grid} partitions" if type(grid) is int else ""
-    raise UsageError(f"spmd_run takes its grid as (replicas, partitions) or a ProcessGrid, got {grid!r}{likely}")
-
-
-def _ranks(grid: spmd.ProcessGrid) -> Any:
-    """All MPI ranks, when they are as many as the grid has processes."""
-    if grid.size == 1 or not under_mpi():
-        return None
-    world = ranks()
-    return world if world.size == grid.size else None
-
-
-def _check_entries(what: str, values: object, grid: spmd.ProcessGrid, *, may_be_empty: bool = False) -> None:
-    """UsageError unless `values` is a function, or has an entry for each process of the grid."""
-    if callable(values):
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> None:
+    """Hide spmd's own frames where an error of a user's program or call is reported."""
+    if call.excinfo is None or not _is_for_users(call.excinfo):
         return
-    taken = f"{what} as a function of the rank, or as an entry a process"
-    if isinstance(values, str | bytes) or not hasattr(values, "__len__") or not hasattr(values, "__getitem__"):
-        raise UsageError(f"{taken}, got {kind_of(values)}")
-    if len(values) != grid.size and not (may_be_empty and len(values) == 0):
-        raise UsageError(f"{taken}: {grid.size} on a {grid} grid, got {len(values)}")
+    for entry in call.excinfo.traceback:
+        if str(entry.frame.f_globals.get("__name__")).partition(".")[0] in _PACKAGES:
+            entry.frame.f_globals["__tracebackhide__"] = _is_for_users
 
 
-def _of(values: PerProcess, rank: int, name: str) -> Sequence[Array]:
-    arrays = values(rank) if callable(values) else values[rank]
-    single = isinstance(arrays, str | bytes) or (isinstance(arrays, np.ndarray) and arrays.ndim == 0)
-    if single or not hasattr(arrays, "__len__"):
-        raise UsageError(f"{name} of process {rank} are to be a sequence of arrays, got {kind_of(arrays)}")
-    return arrays
-
-
-def _faults(results: Sequence[Array], expected: Sequence[Array], rtol: float, atol: float) -> Iterator[str]:
-    if len(results) != len(expected):
-        yield f"there are {len(results)} results, {len(expected)} are expected"
-        return
-    for actual, expectation in zip(results, expected, strict=True):
-        try:
-            _compare(np.asarray(actual), np.asarray(expectation), rtol, atol)
-            yield ""
-        except AssertionError as error:
-            yield str(error).strip()
-
-
-def _compare(actual: Array, expected: Array, rtol: float, atol: float) -> None:
-    if (actual.dtype, actual.shape) != (expected.dtype, expected.shape):
-        raise AssertionError(f"{actual.dtype} of shape {actual.shape}, expected {expected.dtype} of {expected.shape}")
-    if not numpy_has(actual.dtype):
-        actual, expected = actual.astype(np.float64), expected.astype(np.float64)
-    np.testing.assert_allclose(actual, expected, rtol=rtol, atol=atol)
+def _is_for_users(failure: pytest.ExceptionInfo[BaseException]) -> bool:
+    """Return whether an error says what is wrong with a program or a call, so that its frames add nothing."""
+    # Modules that are not loaded have raised none.
+    kinds = (("spmd.errors", "SpmdError"), ("collectives.errors", "CommunicationError"))
+    loaded = [getattr(sys.modules[module], name) for module, name in kinds if module in sys.modules]
+    return isinstance(failure.value, tuple(loaded))

@@ -3,6 +3,7 @@
 import gzip
 import io
 import pickle
+import re
 import zipfile
 from pathlib import Path
 
@@ -117,6 +118,28 @@ def test_files_of_pytorch_are_named_with_two_lines_that_export_them(names: list[
     first, *lines = str(caught.value).splitlines()
     assert first.startswith(f"m.pt2: {told}") and "not StableHLO" in first
     assert len(lines) == 2 and line in lines[0] and "exported_program_to_stablehlo(exported).save(" in lines[1]
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("# A comment\nimport jax.numpy as jnp\n", "Python, not a program: `python train.py` runs it"),
+        ('"""What it does."""\n\nfrom jax import lax\n', "Python, not a program"),
+        ("@jax.jit\ndef f(x):\n  return x\n", "Python, not a program"),
+        (' {"a": [1, 2]}', "JSON, not a program"),
+        ("[[0, 1], [2, 3]]", "JSON, not a program"),
+        ("<!DOCTYPE html>", "a page or XML, not a program"),
+        ("// A comment\n#include <stdio.h>\n", "C, not a program"),
+    ],
+)
+def test_texts_that_hold_no_program_are_named(text: str, kind: str) -> None:
+    with pytest.raises(spmd.ParseError, match=re.escape(f"train.py: {kind}")):
+        spmd.parse(text, name="train.py")
+
+
+def test_a_line_of_a_program_is_what_an_error_of_one_shows() -> None:
+    with pytest.raises(spmd.ParseError, match=r"x.mlir:2:3: custom form of unknown operation 'import'"):
+        spmd.parse("func.func @main() {\n  import x\n}", name="x.mlir")
 
 
 def test_large_constants_are_views_of_the_file(tmp_path: Path) -> None:

@@ -218,7 +218,7 @@ def what_does_not_fit_is_told_when_it_is_bound(c: Communicator) -> None:
         c.group(tuple(rank for rank in range(c.size) if rank != c.rank))
     with pytest.raises(CommunicationError, match=r"target must be a position in the group, of 0 to \d, got \d"):
         c.send(np.ones(3), c.size, 0)
-    with pytest.raises(CommunicationError, match="source must be a position in the group, of 0 to .*, got -1"):
+    with pytest.raises(CommunicationError, match=r"source must be a position in the group, of 0 to .*, got -1"):
         c.receive((3,), np.float32, -1, 0)
 
 

@@ -12,7 +12,7 @@ import spmd
 if TYPE_CHECKING:
     from spmd.testing import Run
 
-pytest_plugins = ["spmd.testing"]
+pytest_plugins = ["spmd.testing", "pytester"]
 
 SUM = """
     func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> {
@@ -97,3 +97,25 @@ def test_orders_are_explored(spmd_run: Run) -> None:
     spmd.register_custom_call("count_visits", lambda x, attributes: np.float32(x + next(calls)))
     with pytest.raises(AssertionError, match="two orders differ"):
         spmd_run(COUNTING, (2, 1), operand, explore=5)
+
+
+FAILING = """
+import pytest, spmd
+def test_program():
+    spmd.parse("func.func @main() { foo }")
+def test_call():
+    spmd.ProcessGrid(0, 1)
+def test_defect(monkeypatch):
+    monkeypatch.setattr("spmd.io.reading._parse", lambda *words, **named: 1 // 0)
+    spmd.parse("func.func @main() { return }")
+"""
+
+
+def test_a_report_shows_the_frames_of_the_test_unless_spmd_itself_is_wrong(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(FAILING)
+    lines = pytester.runpytest_inprocess("-p", "spmd.testing", "-p", "no:xdist").outlines
+    report = "\n".join(lines)
+    program, call, defect = (report.index(f"_ test_{name} _") for name in ("program", "call", "defect"))
+    assert "<string>:1:21: custom form of unknown operation 'foo'" in report[program:call]
+    assert not any(f"{package}/" in report[program:defect] for package in ("spmd", "collectives"))
+    assert "spmd/io/reading.py" in report[defect:] and "ZeroDivisionError" in report[defect:]
