@@ -109,6 +109,10 @@ def test_a_long_signature_is_shortened() -> None:
 COPIES: list[Callable[[Any], Any]] = [lambda it: pickle.loads(pickle.dumps(it)), copy.copy, copy.deepcopy]
 
 
+def test_a_citation_names_the_version() -> None:
+    assert f"\nversion: {spmd.__version__}\n" in (Path(__file__).parents[1] / "CITATION.cff").read_text()
+
+
 @pytest.mark.parametrize("copied", COPIES)
 def test_a_copied_module_is_the_same_program_with_the_same_places_and_names(copied: Callable[[Any], Any]) -> None:
     first = module()
