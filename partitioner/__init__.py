@@ -10,7 +10,7 @@ from __future__ import annotations
 from partitioner.annotate import with_axis_size, with_shardings
 from partitioner.core import Partitioned
 from partitioner.launched import starts_processes, with_parts
-from partitioner.partition import partition
+from partitioner.partition import grid_of_mesh, partition
 from partitioner.prices import Prices, using
 from partitioner.sharding import (
     ShardedType,
@@ -28,6 +28,7 @@ __all__ = [
     "Prices",
     "ShardedType",
     "Sharding",
+    "grid_of_mesh",
     "is_sharded",
     "join_blocks",
     "partition",

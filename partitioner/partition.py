@@ -39,11 +39,8 @@ def partition(
     and why. VerificationError for shardings that break a constraint, CompileError for a mesh that does not fit the
     grid.
     """
-    faults = list(verify_shardings(module))
-    if faults:
-        raise VerificationError(faults)
     entry = _function(module, function)
-    reader = ShardingReader(module, entry, devices_of(module, grid))
+    reader = _reader(module, entry, grid)
     processes = processes_of(module, grid, reader.mesh.size)
     if processes is None:
         assert grid is not None
@@ -68,6 +65,21 @@ def partition(
             record=record,
         )
         return assemble(module, program, reader, layouts, processes, record)
+
+
+def grid_of_mesh(module: Module, function: str = "main") -> ProcessGrid:
+    """Return the grid that `function` of a module which declares one process needs: its mesh's devices, as partitions.
+
+    VerificationError for shardings that break a constraint.
+    """
+    return ProcessGrid(1, _reader(module, _function(module, function), None).mesh.size)
+
+
+def _reader(module: Module, function: Function, grid: ProcessGrid | None) -> ShardingReader:
+    faults = list(verify_shardings(module))
+    if faults:
+        raise VerificationError(faults)
+    return ShardingReader(module, function, devices_of(module, grid))
 
 
 def _function(module: Module, name: str) -> Function:

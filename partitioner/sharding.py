@@ -195,9 +195,14 @@ def _partial_block(block: Array, layout: ShardedType, rank: int) -> Array:
 
 
 def join_blocks(blocks: Sequence[Array], layout: ShardedType) -> Array:
-    """The global array from the blocks of all partitions, in order of rank; partial results are put together."""
+    """The global array from the blocks of all devices of the mesh, in order of rank; partial results are put together.
+
+    ValueError unless there is a block for each of them.
+    """
     if layout.sharding is None or not isinstance(layout.type, TensorType) or layout.sharding.is_replicated:
         return blocks[0]
+    if len(blocks) != layout.sharding.mesh.size:
+        raise ValueError(f"a block of each of {layout.sharding.mesh.size} devices is needed, got {len(blocks)}")
     whole = np.empty(layout.type.static_shape, layout.type.dtype)
     mesh = layout.sharding.mesh
     part_of = mesh.block_index(layout.sharding.partial)

@@ -70,8 +70,9 @@ def run(args: argparse.Namespace) -> int:
     module = programs.load(args.program, args.function)
     watcher = _watcher(args)
     returned: Returned | None
-    if args.grid is not None and not _on_ranks():
-        returned = _in_this_process(args, module, args.grid, watcher)
+    grid = _grid_of_threads(args, module)
+    if grid is not None:
+        returned = _in_this_process(args, module, grid, watcher)
     else:
         returned = _as_this_rank(args, module, args.grid, watcher)
     if returned is not None:
@@ -89,15 +90,22 @@ def _each_its_own(args: argparse.Namespace) -> bool:
     return args.output is not None and "{rank}" in args.output
 
 
-def _on_ranks() -> bool:
-    """Whether MPI runs this command with more than one rank."""
+def _grid_of_threads(args: argparse.Namespace, module: "Module") -> "ProcessGrid | None":
+    """Return the grid whose processes run inside this one; None on MPI ranks, or where one process is the program.
+
+    It is the given one, or that of the mesh of a program of whole arrays.
+    """
+    from spmd.analysis.shardings import is_sharded
+    from spmd.compiler.pipeline.prepare import declared_grid
     from spmd.runtime.world import under_mpi
 
     if not under_mpi():
-        return False
+        return declared_grid(module, args.function) if args.grid is None and is_sharded(module) else args.grid
+    if args.grid is None:
+        return None
     from mpi4py import MPI
 
-    return bool(MPI.COMM_WORLD.size > 1)
+    return None if MPI.COMM_WORLD.size > 1 else args.grid
 
 
 def _watcher(args: argparse.Namespace) -> Any:
@@ -138,8 +146,10 @@ def _as_this_rank(
     _check_ranks(args.program, executable.grid, 1 if plan.world is None else plan.world.size)
     process = executable.process
     plan.connect(process)
+    arrays = _arguments(args, module, process.rank)
+    executable = executable.for_globals(arrays)
     plan.compare(executable)
-    inputs = executable.shard(*_arguments(args, module, process.rank))
+    inputs = executable.shard(*arrays)
     with parallel.streams(args, process):
         results = _profiled(args, lambda: executable(*executable.with_copies(inputs)))
     if args.profile and process.rank == 0:
@@ -153,7 +163,7 @@ def _as_this_rank(
         return _owned(plan.gather(results), "rank")
     plan.finish()
     whole = executable.unshard(*results)
-    gathered = plan.gather(whole if process.id.partition_id == 0 else None)
+    gathered = plan.gather(whole if process.rank % executable.devices == 0 else None)
     return _owned(None if gathered is None else [whole for whole in gathered if whole is not None], "replica")
 
 
@@ -184,9 +194,9 @@ def _in_this_process(args: argparse.Namespace, module: "Module", grid: "ProcessG
     settings = parallel.compile_options(args)
     settings["watch"] = watcher
     executable = spmd.compile(module, grid, function=args.function, **settings)
-    inputs = [
-        _shard(executable, arrays, rank) for rank, arrays in enumerate(_arguments_of_all(args, module, grid.size))
-    ]
+    arrays_of_all = _arguments_of_all(args, module, grid.size)
+    executable = executable.for_globals(arrays_of_all[0])
+    inputs = [_shard(executable, arrays, rank) for rank, arrays in enumerate(arrays_of_all)]
     results = _profiled(args, prepared_run(executable, grid, inputs, **parallel.run_options(args, grid.size)))
     if args.profile:
         _tell_profile(args)
@@ -195,8 +205,8 @@ def _in_this_process(args: argparse.Namespace, module: "Module", grid: "ProcessG
     from partitioner import join_blocks
 
     wholes = []
-    for first in range(0, grid.size, grid.num_partitions):
-        columns = zip(*results[first : first + grid.num_partitions], strict=True)
+    for first in range(0, grid.size, executable.devices):
+        columns = zip(*results[first : first + executable.devices], strict=True)
         pairs = zip(columns, executable.out_shardings, strict=True)
         wholes.append(tuple(join_blocks(list(blocks), sharding) for blocks, sharding in pairs))
     return wholes, "replica"

@@ -12,12 +12,12 @@ import numpy as np
 from collectives.grid import ProcessGrid
 from partitioner.sharding import shard_stacked, without_padding
 from spmd.analysis.collectives import COMMUNICATING
-from spmd.analysis.grid import grid_of
 from spmd.analysis.shardings import is_sharded
 from spmd.comparison.exact import Exactness, exactness
 from spmd.comparison.observation import Observation, Observed, parting
 from spmd.comparison.search import Difference, Search
 from spmd.comparison.sides import Peer, ShardedSide, Side, with_meant
+from spmd.compiler.pipeline.prepare import declared_grid
 from spmd.errors import UsageError
 from spmd.io import arguments
 from spmd.ir import Module, Op
@@ -144,10 +144,7 @@ class _Given:
 
     @classmethod
     def of(cls, name: str, module: Module, function: str, way: tuple[str, ...] | Peer) -> _Given:
-        declared = grid_of(module)
-        if declared.size == 1 and is_sharded(module):
-            declared = grid_of(_partitioned(module, None, function).module)
-        return cls(name, module, function, way, declared)
+        return cls(name, module, function, way, declared_grid(module, function))
 
     @property
     def is_sharded(self) -> bool:
@@ -184,7 +181,7 @@ class _Given:
         return ShardedSide.of(self.name, self.module, self.function, grid, self.way)
 
 
-def _partitioned(module: Module, grid: ProcessGrid | None, function: str) -> Partitioned:
+def _partitioned(module: Module, grid: ProcessGrid, function: str) -> Partitioned:
     import partitioner  # loaded late: most programs have no shardings
 
     return partitioner.partition(module, grid, function)

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from collectives.grid import ProcessGrid
 from collectives.recorder import RECORDER
-from spmd.analysis.grid import grid_of
 from spmd.analysis.shardings import is_sharded
 from spmd.backends.kernels import Program
 from spmd.compiler.pipeline.lower import ModuleLowering
 from spmd.compiler.pipeline.options import CompileOptions, Options, chosen_options
-from spmd.compiler.pipeline.prepare import Prepared, find_function, prepare
+from spmd.compiler.pipeline.prepare import Prepared, declared_grid, find_function, prepare
 from spmd.compiler.pipeline.refine import refine
 from spmd.compiler.pipeline.verify import verify
 from spmd.compiler.plan.steps import Plan, shared_results
@@ -40,10 +39,10 @@ def compile(
 ) -> Executable:
     """Compiles `function` of `module` for each process of `grid`.
 
-    `grid` defaults to the module's own (`mhlo.num_replicas` by `mhlo.num_partitions`). A program with shardings is
-    partitioned first, unless `partition` is False. `options`: see spmd.compiler.pipeline.options.CompileOptions. Raises
-    CompileError for what cannot be compiled: a missing function, a grid that does not fit, an op no kernel runs;
-    UsageError for an argument that is none.
+    `grid` defaults to the module's own (`mhlo.num_replicas` by `mhlo.num_partitions`), that of a program with shardings
+    to one process a device of its mesh. Such a program is partitioned first, unless `partition` is False. `options`:
+    see spmd.compiler.pipeline.options.CompileOptions. Raises CompileError for what cannot be compiled: a missing
+    function, a grid that does not fit, an op no kernel runs; UsageError for an argument that is none.
     """
     check_module(module, "spmd.compile")
     entry = (
@@ -58,7 +57,8 @@ def _symbolic(
     module: Module, function: Function, grid: ProcessGrid | None, options: CompileOptions
 ) -> SymbolicExecutable:
     """What partitions and compiles the program once its arguments tell their shapes."""
-    chosen = chosen_options(grid_of(module) if grid is None else grid, options)
+    grid = declared_grid(module, function.symbol) if grid is None else grid
+    chosen = chosen_options(grid, options)
 
     def specialize(types: Sequence[Type]) -> Executable:
         evaluate = ModuleLowering(module, chosen).pass_context.evaluate

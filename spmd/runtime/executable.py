@@ -241,6 +241,17 @@ class Executable:
             for result, sharding in zip(results, self.out_shardings, strict=True)
         )
 
+    def for_globals(self, arrays: Sequence[Argument]) -> Executable:
+        """Return what runs the program on these global arguments: itself, where it is compiled for their sizes."""
+        return self
+
+    @property
+    def devices(self) -> int:
+        """How many processes hold one copy of the global arrays: those of the mesh, one without shardings."""
+        layouts = (*(self.in_shardings or ()), *(self.out_shardings or ()))
+        meshes = (layout.sharding.mesh for layout in layouts if layout.sharding is not None)
+        return next((mesh.size for mesh in meshes), 1)
+
     def _repr_html_(self) -> str:
         return picture_of(self)
 

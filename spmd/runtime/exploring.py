@@ -40,6 +40,11 @@ class Outcome:
     trace: tuple[Step, ...]
     faults: tuple[Fault, ...] = ()
 
+    @property
+    def is_failure(self) -> bool:
+        """Whether the program ended in an error that no fault explains: processes that are slow all come to an end."""
+        return self.error is not None and all(fault.kind == "slow" for fault in self.faults)
+
     def same_as(self, other: Outcome) -> bool:
         """Whether both gave the same, to the bit, or ended alike."""
         if self.results is None or other.results is None:
@@ -49,10 +54,12 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Exploration:
-    """What came of all orders: `first`, and `different`, the first order after it that gave something else.
+    """What came of all orders: true where every order ends, but for those that a fault ends, and gives the same.
 
-    `orders` were tried; `complete` says that every order that is not equivalent to another was. `endings` counts how
-    orders ended: by "results", or by an error's first line.
+    `first` is the first order, or the first that gave results where faults ended those before it; `different` is the
+    first after it that gave something else, `failed` the first that ended in an error, a deadlock for instance, that no
+    fault explains. `orders` were tried; `complete` says that every order that is not equivalent to another was.
+    `endings` counts how orders ended: by "results", or by an error's first line.
     """
 
     first: Outcome
@@ -60,14 +67,15 @@ class Exploration:
     orders: int
     complete: bool
     endings: Counter[str]
+    failed: Outcome | None = None
 
     def __bool__(self) -> bool:
-        return self.different is None
+        return self.different is None and self.failed is None
 
     def __str__(self) -> str:
         if self.different is None:
-            which = "all orders" if self.complete else f"{self.orders} orders"
-            return f"{which} give the same"
+            which = "all orders" if self.complete else f"{self.orders} order{'s' * (self.orders > 1)}"
+            return f"{which} give the same" if self.failed is None else f"{which} end alike: {self.failed.error}"
         one, other = self.first, self.different
         shared = _shared(one.trace, other.trace)
         lines = [f"two orders differ after {shared} common steps: {_ending(one)}, and {_ending(other)}"]
@@ -104,7 +112,7 @@ def explore(
     """
     check_grid(grid, "spmd.explore")
     check_function(function, "spmd.explore")
-    grid = grid or grid_of_programs(module)
+    grid = grid or grid_of_programs(module, function)
     if orders < 1:
         raise UsageError(f"orders is a positive number, got {orders!r}")
     executables = compiled_programs(programs_of(module, grid), grid, function, options)
@@ -112,16 +120,26 @@ def explore(
     check_entries("inputs", arrays, grid)
     one = partial(_run, executables, grid, arrays, infeed, outfeed, before, observe)
     outcomes = _all_orders(one, faults) if exhaustive else _drawn(one, grid.size, seed, orders, faults)
+    return _explored(outcomes, exhaustive)
+
+
+def _explored(outcomes: Iterator[Outcome], exhaustive: bool) -> Exploration:
     first = next(outcomes)
-    endings, count, different = Counter([_kind(first)]), 1, None
+    endings = Counter([_kind(first)])
+    different, failed = None, first if first.is_failure else None
     for outcome in outcomes:
-        count += 1
         endings[_kind(outcome)] += 1
+        if outcome.is_failure and failed is None:
+            failed = outcome
         # Where processes fail, how a run ends is up to its faults: only what it gives must be the same.
-        failed = bool(faults) and (outcome.results is None or first.results is None)
-        if different is None and not failed and not outcome.same_as(first):
+        if outcome.error is not None and not outcome.is_failure:
+            continue
+        if first.error is not None and not first.is_failure:
+            first = outcome
+        elif different is None and not outcome.same_as(first):
             different = outcome
-    return Exploration(first, different, count, exhaustive and count < _MOST_ORDERS, endings)
+    count = endings.total()
+    return Exploration(first, different, count, exhaustive and count < _MOST_ORDERS, endings, failed)
 
 
 def _drawn(

@@ -10,9 +10,9 @@ from typing import Any, Unpack
 from collectives.errors import CommunicationError as TransportError
 from collectives.grid import ProcessGrid
 from collectives.threads import ThreadCommunicator, run
-from spmd.analysis.grid import grid_of
 from spmd.compiler.pipeline.lower import ModuleLowering
 from spmd.compiler.pipeline.options import CompileOptions
+from spmd.compiler.pipeline.prepare import declared_grid
 from spmd.errors import CollectiveError, CompileError, UsageError
 from spmd.ir import Module
 from spmd.runtime.agreement import disagreement, trace
@@ -99,7 +99,7 @@ def prepared_run(
     check_grid(grid, "spmd.run_parallel")
     check_function(function, "spmd.run_parallel")
     check_memory(memory, "spmd.run_parallel")
-    grid = grid or grid_of_programs(module)
+    grid = grid or grid_of_programs(module, function)
     _check_choices(mode, timeout)
     if mode == "threads":
         _check_size(grid)
@@ -212,11 +212,11 @@ def programs_of(module: Programs, grid: ProcessGrid) -> list[Module | Executable
     return [program for row in module for program in row]
 
 
-def grid_of_programs(module: Programs) -> ProcessGrid:
+def grid_of_programs(module: Programs, function: str) -> ProcessGrid:
     if isinstance(module, Executable):
         return module.grid
     if isinstance(module, Module):
-        return grid_of(module)
+        return declared_grid(module, function)
     if not isinstance(module, list | tuple):
         check_module(module, "spmd.run_parallel")
     _check_rows(module)

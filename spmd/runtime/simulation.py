@@ -175,7 +175,7 @@ def simulate(
 ) -> Simulation:
     """Compiles `function` of `module` for all processes of `grid` at once.
 
-    `grid` defaults to the module's own. A program with shardings is partitioned first. `options` are those of
+    `grid` defaults as in spmd.compile. A program with shardings is partitioned first. `options` are those of
     spmd.compile. Where the stacked arrays would take more than `memory` bytes (by default half of what is free),
     processes are run in chunks between communications. Raises CompileError for what cannot be stacked,
     CollectiveError for processes that would not meet.

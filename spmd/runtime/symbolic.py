@@ -66,6 +66,9 @@ class SymbolicExecutable(Executable):
             raise ExecutionError(f"no call of @{self.function} gave results of shapes {_listed(_shapes(results))}")
         return sized.unshard(*results)
 
+    def for_globals(self, arrays: Sequence[Argument]) -> Executable:
+        return self.for_shapes(_shapes(arrays))
+
     def for_shapes(self, shapes: Sequence[Shape]) -> Executable:
         """The executable for global arguments of these shapes."""
         self._check_count(shapes)

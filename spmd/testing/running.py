@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 import spmd
-from spmd.analysis.grid import grid_of
+from spmd.compiler.pipeline.prepare import declared_grid
 from spmd.errors import UsageError
 from spmd.runtime.world import ranks, under_mpi
 from spmd.support.arrays import Array, numpy_has
@@ -65,9 +65,10 @@ def run(
     if world is None and explore:
         options.pop("mode", None)
         found = spmd.explore(module, chosen, arrays, orders=explore, **options)
-        assert found, f"\n{found}"
-        if found.first.error is not None:
-            raise found.first.error
+        assert found.different is None, f"\n{found}"
+        error = (found.failed or found.first).error
+        if error is not None:
+            raise error
         return Outcome(chosen, dict(enumerate(found.first.results or ())), lambda text: [text])
     if world is None:
         results = spmd.run_parallel(module, chosen, arrays, **options)
@@ -80,7 +81,7 @@ def run(
 
 def _grid(module: spmd.Module, grid: spmd.ProcessGrid | tuple[int, int] | None) -> spmd.ProcessGrid:
     if grid is None:
-        return grid_of(module)
+        return declared_grid(module)
     if isinstance(grid, spmd.ProcessGrid):
         return grid
     if isinstance(grid, tuple | list) and len(grid) == 2:

@@ -9,13 +9,10 @@ from typing import TypeVar
 
 from collectives.grid import ProcessGrid
 from collectives.network import Network
-from partitioner.reading import ShardingReader
 from partitioner.record import PartitionRecord
-from spmd.analysis.grid import grid_of
-from spmd.analysis.shardings import is_sharded
 from spmd.compiler.pipeline.lower import ModuleLowering
 from spmd.compiler.pipeline.options import CompileOptions
-from spmd.compiler.pipeline.prepare import Prepared, find_function, prepare
+from spmd.compiler.pipeline.prepare import Prepared, prepare
 from spmd.errors import SpmdError
 from spmd.ir import Function, Module
 from spmd.predict.events import PricedSchedule, price_schedule
@@ -55,8 +52,7 @@ class Subject:
         record = PartitionRecord()
         notes: list[str] = []
         try:
-            processes = grid or _grid_of_mesh(module, function)
-            prepared = prepare(module, processes, function, partition=partition, record=record, **options)
+            prepared = prepare(module, grid, function, partition=partition, record=record, **options)
         except SpmdError as error:
             if not partition:
                 raise
@@ -112,14 +108,6 @@ class Subject:
         except (SpmdError, ValueError, TypeError, AssertionError) as error:
             self.notes.append(f"{what}: {_first_line(error)}")
             return None
-
-
-def _grid_of_mesh(module: Module, function: str) -> ProcessGrid | None:
-    """The grid that the mesh of a program with shardings makes, where the program itself declares one process."""
-    if grid_of(module).size > 1 or not is_sharded(module):
-        return None
-    devices = ShardingReader(module, find_function(module, function)).mesh.size
-    return ProcessGrid(1, devices)
 
 
 def _first_line(error: Exception) -> str:

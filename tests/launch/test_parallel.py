@@ -98,3 +98,51 @@ def test_nothing_of_the_options_is_asked_of_a_process_alone(folder: Path, capsys
     (folder / "alone.mlir").write_text(ALONE)
     assert main(["run", str(folder / "alone.mlir"), "--collective-timeout", "5", "--combine-threshold", "0"]) == 0
     assert capsys.readouterr().out == "result 0: float32\n1.\n"
+
+
+SHARDED = """module {
+sdy.mesh @mesh = <["x"=2, "y"=2]>
+func.func @main(%x: tensor<5xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"x", "y"}]>}, %k: tensor<f32>)
+    -> tensor<5xf32> {
+  %b = stablehlo.broadcast_in_dim %k, dims = [] : (tensor<f32>) -> tensor<5xf32>
+  %y = stablehlo.multiply %x, %b : tensor<5xf32>
+  return %y : tensor<5xf32>
+}
+}"""
+
+
+@pytest.mark.parametrize(
+    ("grid", "replicas"), [((), 1), (("--grid", "1x4"), 1), (("--grid", "4x1"), 1), (("--grid", "2x4"), 2)]
+)
+def test_results_of_a_mesh_are_whole(
+    grid: tuple[str, ...], replicas: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether its devices are partitions, replicas, or what a grid is taken to be where none is given."""
+    monkeypatch.chdir(tmp_path)
+    Path("mesh.mlir").write_text(SHARDED)
+    x = np.arange(5, dtype=np.float32)
+    np.savez("x.npz", x, np.float32(3))
+    assert main(["run", "mesh.mlir", "x.npz", *grid, "--output", "y.npz"]) == 0
+    with np.load("y.npz") as written:
+        assert len(written.files) == replicas
+        for name in written.files:
+            np.testing.assert_array_equal(written[name], 3 * x)
+
+
+SYMBOLIC = """module {
+sdy.mesh @mesh = <["x"=2]>
+func.func @main(%x: tensor<?xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"x"}]>}) -> tensor<?xf32> {
+  %y = stablehlo.add %x, %x : tensor<?xf32>
+  return %y : tensor<?xf32>
+}
+}"""
+
+
+def test_a_program_of_any_size_is_cut_for_its_arguments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("mesh.mlir").write_text(SYMBOLIC)
+    for size in (4, 6):
+        np.save("x.npy", np.arange(size, dtype=np.float32))
+        assert main(["run", "mesh.mlir", "x.npy", "--output", "y.npz"]) == 0
+        with np.load("y.npz") as written:
+            np.testing.assert_array_equal(written["result0"], 2 * np.arange(size))

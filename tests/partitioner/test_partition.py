@@ -445,3 +445,27 @@ def test_a_block_that_is_not_of_its_layout_is_an_internal_error(monkeypatch: pyt
     )
     with pytest.raises(InternalError, match=r'negate: a block of tensor<8xf32> laid out as \[\{"x"\}\] is of type'):
         partitioner.partition(spmd.parse(text), spmd.ProcessGrid(1, 4))
+
+
+def test_the_mesh_is_the_grid_where_none_is_given() -> None:
+    text = _placed(
+        "func.func @main(%x: tensor<8xf32>XS) -> (tensor<8xf32>RS) {\n%r = stablehlo.negate %x : tensor<8xf32>\n"
+        "return %r : tensor<8xf32>\n}",
+        XS='{"x"}',
+        RS='{"x", "y"}',
+    )
+    module, x = spmd.parse(text), np.arange(8, dtype=np.float32)
+    assert spmd.compile(module).grid == spmd.simulate(module).grid == spmd.ProcessGrid(1, 4)
+    simulation = spmd.simulate(module)
+    np.testing.assert_array_equal(simulation.unshard(*simulation(*simulation.shard(x)))[0], -x)
+    blocks = spmd.run_parallel(module, inputs=[[x[4 * (rank // 2) :][:4]] for rank in range(4)])
+    np.testing.assert_array_equal(np.concatenate([block for (block,) in blocks]), -x)
+
+
+def test_an_array_is_not_put_together_of_some_of_its_blocks() -> None:
+    text = _placed("func.func @main(%x: tensor<8xf32>XS) -> tensor<8xf32> { return %x : tensor<8xf32> }", XS='{"x"}')
+    (layout,) = partitioner.partition(spmd.parse(text), spmd.ProcessGrid(1, 4)).in_shardings
+    blocks = [np.full(4, rank // 2, np.float32) for rank in range(4)]
+    assert partitioner.join_blocks(blocks, layout).tolist() == [0, 0, 0, 0, 1, 1, 1, 1]
+    with pytest.raises(ValueError, match="a block of each of 4 devices is needed, got 3"):
+        partitioner.join_blocks(blocks[:3], layout)

@@ -113,6 +113,43 @@ def test_many_faults_end_well() -> None:
     assert endings and all("dies at its step" in text or text.startswith("deadlock") for text in endings)
 
 
+def test_orders_that_all_end_in_a_deadlock_are_no_success() -> None:
+    """One process of two comes to the all_reduce; a fault that ends some orders hides neither that nor a difference."""
+    alone = """
+    func.func @main(%x: tensor<3xf32>) -> tensor<3xf32> {
+      %id = stablehlo.replica_id : tensor<ui32>
+      %branch = stablehlo.convert %id : (tensor<ui32>) -> tensor<i32>
+      %y = "stablehlo.case"(%branch) ({
+        %s = "stablehlo.all_reduce"(%x) <{replica_groups = dense<[[0, 1]]> : tensor<1x2xi64>}> REDUCTION
+          : (tensor<3xf32>) -> tensor<3xf32>
+        stablehlo.return %s : tensor<3xf32>
+      }, {
+        stablehlo.return %x : tensor<3xf32>
+      }) : (tensor<i32>) -> tensor<3xf32>
+      return %y : tensor<3xf32>
+    }""".replace("REDUCTION", SUM)
+    module, grid = spmd.parse(alone), spmd.ProcessGrid(2, 1)
+    found = spmd.explore(module, grid, INPUTS[:2], orders=3)
+    assert not found and found.different is None and found.failed is found.first
+    assert str(found).startswith("3 orders end alike: ") and found.endings["results"] == 0
+    assert not spmd.explore(module, grid, INPUTS[:2], orders=3, faults=[Fault(0, 0, "slow")])
+    assert spmd.explore(module, grid, INPUTS[:2], orders=3, faults=[Fault(0, 0, "dies")])
+
+
+def test_orders_after_one_that_a_fault_ends_are_compared(counted: Counter[str]) -> None:
+    """Nothing sets the number of calls back: each order gives another one."""
+    grid, inputs = spmd.ProcessGrid(2, 1), [[np.float32(0)], [np.float32(0)]]
+    seed = next(seed for seed in range(20) if _is_ended(seed))
+    found = spmd.explore(spmd.parse(CALLING), grid, inputs, seed=seed, orders=20, faults=1)
+    assert found.first.results is not None and found.different is not None and not found
+
+
+def _is_ended(seed: int) -> bool:
+    inputs = [[np.float32(0)], [np.float32(0)]]
+    found = spmd.explore(spmd.parse(CALLING), spmd.ProcessGrid(2, 1), inputs, seed=seed, orders=1, faults=1)
+    return found.first.results is None
+
+
 def test_wrong_arguments() -> None:
     with pytest.raises(spmd.UsageError, match="orders"):
         spmd.explore(spmd.parse(COMMUNICATING), GRID, INPUTS, orders=0)

@@ -50,8 +50,10 @@ def prepare(
     check_module(module, "spmd.compile")
     check_grid(grid, "spmd.compile")
     check_function(function, "spmd.compile")
-    chosen = chosen_options(grid_of(module) if grid is None else grid, options)
     entry = find_function(module, function)
+    if grid is None:
+        grid = declared_grid(module, function) if partition else grid_of(module)
+    chosen = chosen_options(grid, options)
     check_meaning(module)
     if partition and is_sharded(module):
         import partitioner  # loaded late: who asks for none has none loaded
@@ -64,6 +66,19 @@ def prepare(
             entry = find_function(split.module, function)
             return Prepared(split.module, entry, chosen, split.in_shardings, split.out_shardings, split.notes)
     return Prepared(module, entry, chosen)
+
+
+def declared_grid(module: Module, function: str = "main") -> ProcessGrid:
+    """Return the grid that runs `function` where none is given: the module's own, or one process a device of its mesh.
+
+    The module's own, `mhlo.num_replicas` by `mhlo.num_partitions`, counts where it has more than one process.
+    """
+    grid = grid_of(module)
+    if grid.size > 1 or not is_sharded(module):
+        return grid
+    import partitioner  # loaded late, as above
+
+    return grid if partitioner.starts_processes(module, function) else partitioner.grid_of_mesh(module, function)
 
 
 def _check_types(function: Function) -> None:
