@@ -1,7 +1,7 @@
 """``spmd check``: parse and verify programs, and find what is wrong with their communication; silent when all is well.
 
-What the specification's text forbids and StableHLO's own verifier takes is a warning, and so is what is only suspected
-of communication: with --strict, they are errors.
+What the specification's text forbids and StableHLO's own verifier takes is a warning, and so are what is only suspected
+of communication and what `spmd run` would not compile: with --strict, they are errors.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from collectives.grid import ProcessGrid
     from spmd import Module, SpmdError
     from spmd.analysis.varying.findings import Finding
 
@@ -23,6 +24,8 @@ Parses and verifies programs. Where a program is for several processes (--grid, 
 mhlo.num_partitions), it is also worked out which values are the same on all of them, and reported: collectives that not
 all processes of a group come to, sums of what is the same already, results held for the same that differ, random
 numbers of one key where they should differ, sends that nobody receives, and those on one channel that no token orders.
+What `spmd run` refuses before it runs is reported, too: an op that nothing here runs, a custom call of a target that is
+not registered, a mesh that does not fit the grid.
 A line with the comment `spmd: ignore`, or `spmd: ignore[KIND]`, is not reported.
 
 `spmd check a.mlir : 3 b.mlir` takes one process of a.mlir and three of b.mlir, as mpirun does, and follows the
@@ -41,9 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="PROGRAM",
         help="a program in any form that is read; or [N] PROGRAM : [N] PROGRAM",
     )
-    parser.add_argument(
-        "--strict", action="store_true", help="what only the specification's text forbids, or is suspected, is an error"
-    )
+    parser.add_argument("--strict", action="store_true", help="what would be a warning is an error")
     parser.add_argument("--grid", type=grid, metavar="RxP", help="replicas x partitions; the program's own by default")
     parser.add_argument("--function", default="main", metavar="NAME", help="the function that the processes run")
     for what in ("arguments", "results"):
@@ -84,24 +85,43 @@ def _check(path: str, args: argparse.Namespace) -> int:
                 replicated_arguments=args.replicated_arguments,
                 replicated_results=args.replicated_results,
             )
+        status = _report(findings, args.strict)
+        if args.function in _functions(module) and not any(finding.certain for finding in findings):
+            status |= _try_compiling(module, args.grid, args)
+        return status
     except spmd.SpmdError as error:
         return _told(error)
-    return _report(findings, args.strict)
+
+
+def _try_compiling(module: Module, grid: ProcessGrid | None, args: argparse.Namespace) -> int:
+    """Return 1 where --strict makes an error of what keeps the program from being compiled, which is told."""
+    import spmd
+
+    try:
+        spmd.compile(module, grid, args.function, backends=("numpy",))
+    except spmd.CompileError as error:
+        for diagnostic in error.diagnostics:
+            print(f"{'error' if args.strict else 'warning'}: {diagnostic}", file=sys.stderr)
+        return int(args.strict)
+    return 0
 
 
 def _check_together(args: argparse.Namespace) -> int:
     """The exit status of several programs whose processes communicate."""
     import spmd
-    from spmd.analysis.varying.check import check_programs
+    from spmd.analysis.varying.check import check_programs, grid_of_programs
 
     try:
         counts, paths = _parts(args.programs)
         modules = {path: spmd.load(path) for path in paths}
-        programs = [(path, modules[path]) for path in paths]
-        findings = check_programs(programs, counts, args.grid, args.function)
+        grid = args.grid or grid_of_programs([*modules.values()], sum(counts))
+        findings = check_programs([(path, modules[path]) for path in paths], counts, grid, args.function)
+        status = _report(findings, args.strict)
+        if any(finding.certain for finding in findings):
+            return status
+        return max(status, *(_try_compiling(module, grid, args) for module in modules.values()))
     except spmd.SpmdError as error:
         return _told(error)
-    return _report(findings, args.strict)
 
 
 def _parts(words: Sequence[str]) -> tuple[list[int], list[str]]:

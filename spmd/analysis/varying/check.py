@@ -94,14 +94,11 @@ def check_programs(
     """What does not meet when the first `counts[0]` processes run the first of `programs`, (name, module), and so on.
 
     `replicated_arguments` are indices of arguments that are the same on all processes, of each program that has them.
-    The grid has by default as many partitions as the modules declare at most. UsageError where it has not as many
-    processes as there are.
+    The grid is by default that of `grid_of_programs`. UsageError where it has not as many processes as there are.
     """
     size = sum(counts)
-    if grid is None:
-        partitions = max(grid_of(module).num_partitions for _, module in programs)
-        grid = ProcessGrid(max(1, size // partitions), partitions)
-    if grid.num_replicas * grid.num_partitions != size:
+    grid = grid_of_programs([module for _, module in programs], size) if grid is None else grid
+    if grid.size != size:
         raise UsageError(f"{size} processes on a {grid} process grid")
     findings: list[Finding] = []
     events = []
@@ -121,6 +118,12 @@ def check_programs(
         findings += [finding for finding in analysis.findings if finding.kind in _MEETING]
         events.append(analysis.collected)
     return findings + match(events, program_of, [name for name, _ in programs])
+
+
+def grid_of_programs(modules: Sequence[Module], size: int) -> ProcessGrid:
+    """Return the grid of `size` processes that has as many partitions as the modules declare at most."""
+    partitions = max(grid_of(module).num_partitions for module in modules)
+    return ProcessGrid(max(1, size // partitions), partitions)
 
 
 def _is_of_interest(module: Module, ops: Collection[str]) -> bool:
