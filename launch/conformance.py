@@ -2,7 +2,8 @@
 
 A file holds modules split at lines `// -----`. Each parses, verifies, and prints to a text that is the same program;
 a module with lines `// expected-error@+N {{...}}` must be rejected with an error at each of those lines; and a
-function without arguments (`main`, or the only one) is run, where its check ops must hold.
+function without arguments (`main`, or the only one) is run, where its check ops must hold. A module with check ops that
+no such function runs fails.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from pathlib import Path
 from collectives.exploration import exploring
 from launch.expectations import Expectation, expectations, unmet_places, unmet_words
 from spmd.errors import SpmdError
-from spmd.ir import Module
+from spmd.ir import Module, Op
 from spmd.syntax import split_file
 
 _COMMENT = re.compile(r"//[^\n]*")
@@ -93,6 +94,9 @@ def judge(
         if problem is not None:
             return Verdict(problem)
         name = entry_point(module) if execute else None
+        if execute and name is None and (check := next(filter(_is_check, module.walk()), None)) is not None:
+            why = "there is no main, or only function, without arguments"
+            return Verdict(f"{check.location}: {check.name} never runs: {why}")
         if name is not None:
             for seed in range(explore) or (None,):
                 with nullcontext() if seed is None else exploring(seed):
@@ -102,6 +106,10 @@ def judge(
         return Verdict(None, only_verified=name is None)
     except spmd.SpmdError as error:
         return Verdict(str(error))
+
+
+def _is_check(op: Op) -> bool:
+    return op.definition is not None and op.definition.dialect == "check"
 
 
 def _judge_rejection(error: SpmdError, expected: list[Expectation], diagnostics: bool) -> Verdict:

@@ -100,3 +100,13 @@ def test_modules_that_were_not_run_are_counted(tmp_path: Path, capsys: pytest.Ca
     assert cli.main(["test", "--no-run", str(path)]) == 0
     assert capsys.readouterr().out.splitlines()[0] == "3 modules only verified: --no-run"
     assert [case.line for case in read_cases([path])] == [1, 5, 9]
+
+
+def test_checks_that_nothing_runs_have_not_passed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "checked.mlir"
+    path.write_text(
+        "func.func @main(%x: tensor<2xf32>) {\n  check.expect_eq_const %x, dense<1.0> : tensor<2xf32>\n  return\n}"
+    )
+    assert cli.main(["test", str(path)]) == 1
+    assert "checked.mlir:2:3: check.expect_eq_const never runs" in capsys.readouterr().out
+    assert cli.main(["test", "--no-run", str(path)]) == 0
