@@ -13,7 +13,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--to",
         metavar="FORMAT",
         help="text, generic, bytecode, vhlo, vhlo@VERSION or hlo; by default what the end of OUT says "
-        "(.mlirbc, .bc, .vhlo, .hlo; text otherwise)",
+        "(.mlirbc, .bc, .vhlo, .hlo; .mlir, .txt: text)",
     )
 
 

@@ -62,8 +62,17 @@ FORMATS: dict[str, Callable[[Module], bytes]] = {
     "vhlo": serialize,
     "hlo": _hlo,
 }
-#: Formats by file extension; any other means text.
-_BY_NAME = {".mlirbc": "bytecode", ".bc": "bytecode", ".vhlo": "vhlo", ".hlo": "hlo"}
+#: Formats by file extension; without one it is text.
+_BY_NAME = {
+    "": "text",
+    ".mlir": "text",
+    ".txt": "text",
+    ".stablehlo": "text",
+    ".mlirbc": "bytecode",
+    ".bc": "bytecode",
+    ".vhlo": "vhlo",
+    ".hlo": "hlo",
+}
 
 
 def render(module: Module, format: str) -> bytes:
@@ -78,9 +87,19 @@ def save(module: Module, path: str | PathLike[str], *, format: str | None = None
     """Writes the module to the file at `path`.
 
     `format` is text, generic, bytecode, vhlo, vhlo@VERSION or hlo; the default follows the extension: .mlirbc and
-    .bc are bytecode, .vhlo a portable artifact, .hlo XLA's text, any other StableHLO's text.
-    Raises OutputError, an OSError, where it cannot be written; an existing file is then unchanged.
+    .bc are bytecode, .vhlo a portable artifact, .hlo XLA's text, .mlir, .txt, .stablehlo and none StableHLO's text.
+    Raises UsageError for any other extension without a format, and OutputError, an OSError, where the file cannot be
+    written; an existing file is then unchanged.
     """
     check_module(module, "spmd.save")
-    data = render(module, format or _BY_NAME.get(Path(fspath(path)).suffix, "text"))
+    data = render(module, format or _format_of(fspath(path)))
     write_file(path, data)
+
+
+def _format_of(path: str) -> str:
+    """Return the format that the end of `path` names; UsageError where it names none."""
+    suffix = Path(path).suffix
+    if suffix not in _BY_NAME:
+        known = ", ".join(filter(None, _BY_NAME))
+        raise UsageError(f"{path}: programs are written to {known}; a file of another kind needs a format")
+    return _BY_NAME[suffix]

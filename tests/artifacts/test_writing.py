@@ -184,3 +184,13 @@ def test_the_command_converts(tmp_path: Path) -> None:
         subprocess.run([sys.executable, "-m", "launch", "convert", left, right], check=True)
     assert there.read_bytes()[:4] == b"ML\xefR"
     assert difference(spmd.load(text), spmd.load(back)) is None
+
+
+@pytest.mark.parametrize("name", ["p.onnx", "p.pb", "p.mlirb", "p.mlir.gz"])
+def test_files_of_other_kinds_are_not_written_as_text(name: str, tmp_path: Path) -> None:
+    file = tmp_path / name
+    with pytest.raises(spmd.UsageError, match=r"are written to \.mlir, .*; a file of another kind needs a format"):
+        spmd.save(spmd.parse(DOUBLE), file)
+    assert not file.exists()
+    spmd.save(spmd.parse(DOUBLE), file, format="text")
+    assert file.read_bytes().startswith(b"module")

@@ -543,7 +543,7 @@ def test_a_program_is_printed_in_any_encoding_and_read_again(
 
 
 OUTPUTS = {
-    "convert": ["convert", "add.mlir", "{}"],
+    "convert": ["convert", "add.mlir", "{}", "--to", "text"],
     "run": ["run", "add.mlir", "both.npz", "--output", "{}"],
     "profile": ["run", "add.mlir", "both.npz", "--profile", "{}"],
     "trace": ["predict", "add.mlir", "--trace", "{}"],
