@@ -115,8 +115,11 @@ _TILED = re.compile(rf"devices={_NUMBERS}(?:<={_NUMBERS}(?:T\(([\d,\s]*)\))?|([\
 
 
 def parse_sharding(text: str) -> tuple[TileSharding, ...]:
-    """The shardings of a string: one, or those of a tuple. MeshError for text that is none."""
-    body = text.strip()
+    """The shardings of a string: one, or those of a tuple. MeshError for text that is none.
+
+    An empty string, the serialized OpSharding that older exporters write, says replicated.
+    """
+    body = text.strip() or "{replicated}"
     if not (body.startswith("{") and body.endswith("}")):
         raise MeshError(f"not a sharding: {text!r}")
     body = body[1:-1].strip()

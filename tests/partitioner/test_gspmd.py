@@ -56,7 +56,7 @@ def test_transposed_order(text: str) -> None:
         assert layout.index(int(device), (16, 2))[0] == slice(2 * tile, 2 * tile + 2)
 
 
-@pytest.mark.parametrize("text", ["{replicated}", "{maximal device=3}"])
+@pytest.mark.parametrize("text", ["", "{replicated}", "{maximal device=3}"])
 def test_whole_values(text: str) -> None:
     assert _layout(text, (4,)).is_replicated
 
