@@ -22,6 +22,7 @@ from partitioner.mesh import Axes
 from partitioner.rules.core import PASS, REDUCE, Rule, local_rule
 from partitioner.sharding import Sharding
 from spmd.ir import Op, Value
+from spmd.support.arrays import Array
 from spmd.types import I1, ElementType, TensorType, storage_range
 
 
@@ -268,6 +269,10 @@ def scatter(lowering: Lowering, op: Op) -> None:
     partial = reduced(rule, assignment)
     if partial:
         assert name is not None and zero is not None
+        if (
+            not places
+        ):  # an update without an index has no place that could be out of range: what is folded does nothing
+            update_values = [_folding_nothing(lowering, value, updates, op, zero) for value in update_values]
         first = emitter.is_first(partial)
         inputs = [
             emitter.select(emitter.broadcast(first, v.tensor.shape), v, emitter.splat(zero, v.tensor)) for v in inputs
@@ -277,6 +282,17 @@ def scatter(lowering: Lowering, op: Op) -> None:
         for mapping in rule.results
     ]
     lowering.set_all(op.results, lowering.clone(op, [*inputs, indices, *update_values], results), results)
+
+
+def _folding_nothing(lowering: Lowering, local: Value, layout: Sharding, op: Op, zero: Array) -> Value:
+    """Updates of one process with `zero`, the neutral element, in the padding of cut batch dimensions."""
+    emitter = lowering.emitter
+    windows = op["scatter_dimension_numbers"].update_window_dims
+    fill = emitter.splat(zero, local.tensor.with_shape(()))
+    for dimension, size in enumerate(op.operand_group("updates")[0].tensor.static_shape):
+        if dimension not in windows:
+            local = win.mask_padding(emitter, local, dimension, layout.dimensions[dimension], size, fill)
+    return local
 
 
 def _without_unknown_places(op: Op, rule: Rule, assignment: Assignment) -> Assignment:

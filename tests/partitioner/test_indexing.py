@@ -183,3 +183,26 @@ func.func @main(%a: tensor<4x2xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"x"},
     )
     a = np.arange(1, 9, dtype=np.float32).reshape(4, 2)
     np.testing.assert_array_equal(run_parts(text, [a], 4)[0], [1, 2])
+
+
+@pytest.mark.parametrize(("name", "start"), [("add", 0.5), ("multiply", 0.5), ("minimum", 9), ("maximum", -9)])
+def test_updates_without_an_index_are_folded_once_each(name: str, start: float) -> None:
+    """Five updates over four processes: the padding of their blocks has no index that could be out of range."""
+    numbers = "#stablehlo.scatter<update_window_dims = [0]>"
+    text = (
+        _MESH
+        + f"""
+func.func @main(%a: tensor<2xf32>, %i: tensor<0x5xi32>,
+    %u: tensor<2x5xf32> {{sdy.sharding = #sdy.sharding<@mesh, [{{}}, {{"x", "y"}}]>}}) -> tensor<2xf32> {{
+  %r = "stablehlo.scatter"(%a, %i, %u) <{{scatter_dimension_numbers = {numbers}}}> ({{
+  ^bb0(%one: tensor<f32>, %other: tensor<f32>):
+    %f = stablehlo.{name} %one, %other : tensor<f32>
+    stablehlo.return %f : tensor<f32>
+  }}) : (tensor<2xf32>, tensor<0x5xi32>, tensor<2x5xf32>) -> tensor<2xf32>
+  return %r : tensor<2xf32>
+}}"""
+    )
+    operand, updates = np.full(2, start, np.float32), np.float32([[1, 2, 3, 4, 5], [-1, -2, -3, -4, -5]])
+    fold = getattr(np, name)
+    expected = [fold.reduce([first, *row]) for first, row in zip(operand, updates, strict=True)]
+    np.testing.assert_array_equal(run_parts(text, [operand, np.zeros((0, 5), np.int32), updates], 4)[0], expected)
