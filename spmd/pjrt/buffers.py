@@ -1,7 +1,7 @@
 """Buffers: arrays of NumPy that a frontend holds.
 
-A buffer is dense and in C order, so that others may read its memory. Memory is shared both ways: with arrays that are
-given for as long as the buffer lives, and with holders of external references.
+A buffer is dense, and says in which order its dimensions lie, so that others may read its memory. Memory is shared both
+ways: with arrays that are given for as long as the buffer lives, and with holders of external references.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from spmd.pjrt.entries import destroys, entry
 from spmd.pjrt.errors import Code, PjrtError, unimplemented
 from spmd.pjrt.events import READY, Event
 from spmd.pjrt.handles import Handle, find, find_or_none
-from spmd.pjrt.layouts import layout_of, order_of
+from spmd.pjrt.layouts import Order, as_laid, copied_in, in_memory, is_laid, laid, layout_of, order_of
 from spmd.pjrt.structs import place
 from spmd.support.arrays import Array, DType
 
@@ -32,13 +32,14 @@ _Deleter = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
 
 
 class Buffer(Handle):
-    """An array in a memory of a device, or a token (None)."""
+    """An array, whose dimensions lie in an order, in a memory of a device, or a token (None)."""
 
     KIND = "Buffer"
 
-    def __init__(self, array: Array | None, memory: Memory) -> None:
+    def __init__(self, array: Array | None, memory: Memory, order: Order = None) -> None:
         super().__init__()
         self.array = array
+        self.order = order
         self.memory = memory
         self._held: Array | None = None
         self._references = 0
@@ -60,7 +61,7 @@ class Buffer(Handle):
             record.dims = self.address + _SIZES_AT
         else:
             self.put_words("dims", shape, ctypes.c_int64)
-        layout = layout_of(len(shape))
+        layout = layout_of(len(shape), order)
         record.layout, record.minor_to_major = layout.address, layout.minor_to_major
         memory.device.usage.add(record.size)
 
@@ -86,11 +87,13 @@ class Buffer(Handle):
         self.release()
 
     def donate(self) -> Array | None:
-        """Return the array to be written over, and delete the buffer: a copy, where the memory is shared."""
+        """Return the array to be written over, in C order, and delete the buffer: a copy, where memory is shared."""
         array = self.value()
         is_shared = self._references or self._at_end is not None or self._deleter is not None
         self.delete()
-        return array.copy() if is_shared and array is not None else array
+        if array is None:
+            return None
+        return array.copy(order="C") if is_shared else laid(array, None)
 
     def refer(self, count: int) -> None:
         """Count external references up or down."""
@@ -118,14 +121,9 @@ class Buffer(Handle):
             _Deleter(function)(*arguments)
 
 
-def dense(array: Array) -> Array:
-    """Return `array` if it is dense and in C order, else a copy that is."""
-    return array if array.flags.c_contiguous else array.copy(order="C")
-
-
-def copied(array: Array | None, memory: Memory) -> Buffer:
-    """Return a buffer with a copy of an array."""
-    return Buffer(None if array is None else np.array(array, order="C"), memory)
+def copied(array: Array | None, memory: Memory, order: Order = None) -> Buffer:
+    """Return a buffer with a copy of an array, whose dimensions lie in an order."""
+    return Buffer(None if array is None else copied_in(array, order), memory, order)
 
 
 def _memory(address: int, size: int) -> Array:
@@ -143,8 +141,9 @@ def memory_at(address: int, dtype: DType, shape: tuple[int, ...], strides: tuple
     if strides is None:
         array = _memory(address, math.prod(shape) * dtype.itemsize).view(dtype).reshape(shape)
     else:
-        first = _memory(address, dtype.itemsize).view(dtype).reshape(())
-        array = np.lib.stride_tricks.as_strided(first, shape, strides)
+        # As bytes: there are dtypes that NumPy strides nothing of.
+        first = _memory(address, dtype.itemsize).view(f"V{dtype.itemsize}").reshape(())
+        array = np.lib.stride_tricks.as_strided(first, shape, strides).view(dtype)
     array.flags.writeable = False
     return array
 
@@ -180,21 +179,20 @@ def _(args: Any) -> None:
     find(Client, args.client)
     memory = chosen_memory(args.memory, args.device)
     dtype, shape = dtype_of(args.type), _shape_at(args.dims, args.num_dims)
-    if args.device_layout:
-        order_of(args.device_layout, len(shape))
+    order = order_of(args.device_layout, len(shape)) if args.device_layout else None
     strides = None
     if args.num_byte_strides:
         if args.num_byte_strides != len(shape):
             raise PjrtError(Code.INVALID_ARGUMENT, f"{args.num_byte_strides} strides of {len(shape)} dimensions")
         strides = sizes_at(args.byte_strides, args.num_byte_strides, "strides")
     given = memory_at(args.data, dtype, shape, strides)
-    is_aligned = given.flags.c_contiguous and args.data % _ALIGNMENT == 0
+    is_aligned = is_laid(given, order) and args.data % _ALIGNMENT == 0
     if args.host_buffer_semantics in _SHARED_FOR_LIFE and is_aligned and given.size:
-        buffer, event = Buffer(given, memory), Event()
+        buffer, event = Buffer(given, memory, order), Event()
         buffer.share(event, None)
         args.buffer, args.done_with_host_buffer = buffer.address, event.address
         return
-    args.buffer, args.done_with_host_buffer = copied(given, memory).address, READY.address
+    args.buffer, args.done_with_host_buffer = copied(given, memory, order).address, READY.address
 
 
 @entry("Client_CreateViewOfDeviceBuffer")
@@ -202,9 +200,9 @@ def _(args: Any) -> None:
     find(Client, args.client)
     memory = chosen_memory(args.memory, args.device)
     shape = _shape_at(args.dims, args.num_dims)
-    if args.layout:
-        order_of(args.layout, len(shape))
-    buffer = Buffer(memory_at(args.device_buffer_ptr, dtype_of(args.element_type), shape, None), memory)
+    order = order_of(args.layout, len(shape)) if args.layout else None
+    lying = memory_at(args.device_buffer_ptr, dtype_of(args.element_type), in_memory(shape, order), None)
+    buffer = Buffer(as_laid(lying, order), memory, order)
     if args.on_delete_callback:
         buffer.share(None, (args.on_delete_callback, args.device_buffer_ptr, args.on_delete_callback_arg))
     args.buffer = buffer.address
@@ -214,10 +212,9 @@ def _(args: Any) -> None:
 def _(args: Any) -> None:
     find(Client, args.client)
     shape = _shape_at(args.shape_dims, args.shape_num_dims)
-    if args.shape_layout:
-        order_of(args.shape_layout, len(shape))
-    array = np.zeros(shape, dtype_of(args.shape_element_type))
-    args.buffer = Buffer(array, chosen_memory(args.memory, args.device)).address
+    order = order_of(args.shape_layout, len(shape)) if args.shape_layout else None
+    array = as_laid(np.zeros(in_memory(shape, order), dtype_of(args.shape_element_type)), order)
+    args.buffer = Buffer(array, chosen_memory(args.memory, args.device), order).address
 
 
 destroys("Buffer_Destroy", Buffer, "buffer")
@@ -232,12 +229,14 @@ def _(args: Any) -> None:
 
 @entry("Buffer_CopyToDevice")
 def _(args: Any) -> None:
-    args.dst_buffer = copied(find(Buffer, args.buffer).value(), chosen_memory(0, args.dst_device)).address
+    buffer = find(Buffer, args.buffer)
+    args.dst_buffer = copied(buffer.value(), chosen_memory(0, args.dst_device), buffer.order).address
 
 
 @entry("Buffer_CopyToMemory")
 def _(args: Any) -> None:
-    args.dst_buffer = copied(find(Buffer, args.buffer).value(), find(Memory, args.dst_memory)).address
+    buffer = find(Buffer, args.buffer)
+    args.dst_buffer = copied(buffer.value(), find(Memory, args.dst_memory), buffer.order).address
 
 
 @entry("Buffer_ToHostBuffer")
@@ -251,7 +250,7 @@ def _(args: Any) -> None:
     if args.dst_size < array.nbytes:
         raise PjrtError(Code.INVALID_ARGUMENT, f"{array.nbytes} bytes do not fit into {args.dst_size}")
     if array.size:
-        order = order_of(args.host_layout, array.ndim, any_order=True) if args.host_layout else None
+        order = order_of(args.host_layout, array.ndim) if args.host_layout else None
         moved = array if order is None else array.transpose(order)
         _memory(args.dst, array.nbytes).view(array.dtype).reshape(moved.shape)[...] = moved
     args.event = READY.address

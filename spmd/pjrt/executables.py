@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from spmd.pjrt.buffers import Buffer, dense
+from spmd.pjrt.buffers import Buffer
 from spmd.pjrt.devices import Client, Device
 from spmd.pjrt.element_types import TOKEN
 from spmd.pjrt.entries import destroys, entry
 from spmd.pjrt.errors import Code, PjrtError, unimplemented
 from spmd.pjrt.events import READY
 from spmd.pjrt.handles import Handle, find
-from spmd.pjrt.layouts import layout_of
+from spmd.pjrt.layouts import Order, laid, layout_of
 from spmd.pjrt.programs import Program, deserialized
 from spmd.pjrt.protobuf import device_assignment
 from spmd.pjrt.structs import struct
@@ -41,13 +41,19 @@ class Executable(Handle):
         self.put_words("output_types", [number for number, _ in outputs], ctypes.c_int32)
         self.put_words("dims", [size for _, shape in outputs for size in shape], ctypes.c_int64)
         self.put_words("dim_sizes", [len(shape) for _, shape in outputs])
-        self.put_words("output_layouts", [layout_of(len(shape)).address for _, shape in outputs])
-        self.put_words("parameter_layouts", [layout_of(len(shape)).address for _, shape in program.inputs])
+        self.put_words("output_layouts", _layouts(outputs, program.output_orders))
+        self.put_words("parameter_layouts", _layouts(program.inputs, program.input_orders))
         if len(program.devices) > 1:
-            self.put_texts("output_shardings", "output_sharding_sizes", program.output_shardings)
+            if outputs:  # null says that nothing is known: a list of none is an error of jaxlib
+                self.put_texts("output_shardings", "output_sharding_sizes", program.output_shardings)
             self.put_texts("parameter_shardings", "parameter_sharding_sizes", program.input_shardings)
         self.put_texts("output_kinds", "output_kind_sizes", program.output_kinds)
         self.put_texts("parameter_kinds", "parameter_kind_sizes", program.input_kinds)
+
+
+def _layouts(described: Sequence[tuple[int, tuple[int, ...]]], orders: Sequence[Order]) -> list[int]:
+    """The handles of layouts of arguments or results, by their shapes and orders."""
+    return [layout_of(len(shape), order).address for (_, shape), order in zip(described, orders, strict=True)]
 
 
 class Loaded(Handle):
@@ -76,10 +82,11 @@ class Loaded(Handle):
         for buffers in lists:
             self._check(buffers, kept)
         results = self.program.run([self._arrays(buffers, kept) for buffers in lists], context)
+        places = list(zip(self.program.output_kinds, self.program.output_orders, strict=True))
         return [
             [
-                Buffer(None if value is None else dense(np.asarray(value)), device.memory(kind))
-                for value, kind in zip(values, self.program.output_kinds, strict=True)
+                Buffer(None if value is None else laid(np.asarray(value), order), device.memory(kind), order)
+                for value, (kind, order) in zip(values, places, strict=True)
             ]
             for values, device in zip(results, devices, strict=True)
         ]
@@ -113,10 +120,11 @@ class Loaded(Handle):
             if number == TOKEN:
                 values.append(None)
             elif index not in program.donated:
-                values.append(buffer.value())
+                value = buffer.value()
+                values.append(None if value is None else laid(value, None))
             elif index in kept:
                 value = buffer.value()
-                values.append(None if value is None else value.copy())
+                values.append(None if value is None else value.copy(order="C"))
             else:
                 values.append(buffer.donate())
         return values

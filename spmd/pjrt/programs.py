@@ -24,6 +24,7 @@ from spmd.pjrt import callbacks
 from spmd.pjrt.devices import MEMORY_KINDS, Client, Device
 from spmd.pjrt.element_types import described
 from spmd.pjrt.errors import Code, PjrtError, unimplemented
+from spmd.pjrt.layouts import declared_orders
 from spmd.pjrt.protobuf import BuildOptions, build_options
 from spmd.pjrt.shardings import op_shardings
 from spmd.runtime.compile import executable_of
@@ -35,7 +36,7 @@ from spmd.types import I32, TokenType
 
 #: What a serialized program begins with; its options and the program as it came follow, compiled where it is read.
 _MAGIC = b"spmd program 1\n"
-_MEMORY_KIND, _LAYOUT_MODE = "mhlo.memory_kind", "mhlo.layout_mode"
+_MEMORY_KIND = "mhlo.memory_kind"
 #: A device's arguments or results: arrays, and None for tokens.
 Values = Sequence[Any]
 #: The results on each of this process's devices from its arguments there.
@@ -59,6 +60,8 @@ class Program:
         module.discardable = {**module.discardable, **_counts(self.grid)}
         self.calls_back = callbacks.connect(module)
         function = module.function("main")
+        self.input_orders = declared_orders(function.argument_attributes, function.arguments)
+        self.output_orders = declared_orders(function.result_attributes, function.body.terminator.operands)
         self.prepared = prepare(module, self.grid, donate="attributes")
         self.donated = donated_arguments(function, "attributes")
         self.inputs = [described(type) for type in self.prepared.function.type.inputs]
@@ -179,11 +182,6 @@ def _devices(client: Client, build: BuildOptions) -> list[Device]:
 
 
 def _memory_kind(attributes: Any) -> str:
-    """The kind of memory of an argument or a result; PjrtError for one that does not lie in C order."""
-    layout: Attribute | None = attributes.get(_LAYOUT_MODE)
-    if isinstance(layout, StringAttr) and layout.value not in ("default", "auto"):
-        order = layout.value.strip("{}").split(":")[0]
-        if order and order != ",".join(map(str, reversed(range(order.count(",") + 1)))):
-            raise unimplemented(f"an argument or a result lies as {layout.value}: arrays lie in C order here")
+    """The kind of memory of an argument or a result."""
     kind = attributes.get(_MEMORY_KIND)
     return kind.value if isinstance(kind, StringAttr) and kind.value in MEMORY_KINDS else MEMORY_KINDS[0]

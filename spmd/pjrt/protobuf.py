@@ -98,10 +98,12 @@ class BuildOptions:
 
 
 def build_options(data: bytes) -> BuildOptions:
-    """Return what CompileOptionsProto says."""
+    """Return what CompileOptionsProto says; PjrtError for a setting that is none of XLA's: theirs are ignored."""
     replicas = partitions = 1
     assignment: tuple[tuple[int, ...], ...] = ()
     for number, value in fields(data):
+        if number == 7:
+            _check_override(_message(value))
         if number != 3:
             continue
         for inner, setting in fields(_message(value)):
@@ -114,6 +116,13 @@ def build_options(data: bytes) -> BuildOptions:
     if assignment and (len(assignment) != replicas or any(len(row) != partitions for row in assignment)):
         raise PjrtError(Code.INVALID_ARGUMENT, f"the device assignment is not one of {replicas} by {partitions}")
     return BuildOptions(replicas, partitions, assignment)
+
+
+def _check_override(data: bytes) -> None:
+    """PjrtError for an entry of the map env_option_overrides whose name, its key, is none of XLA's."""
+    name = b"".join(_message(value) for number, value in fields(data) if number == 1).decode(errors="replace")
+    if not name.startswith("xla_"):
+        raise PjrtError(Code.INVALID_ARGUMENT, f"No such compile option: {name!r}")
 
 
 def _assignment(data: bytes) -> tuple[tuple[int, ...], ...]:

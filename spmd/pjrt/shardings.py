@@ -15,7 +15,7 @@ from spmd.pjrt.errors import unimplemented
 from spmd.pjrt.protobuf import number_field, numbers_field
 from spmd.types import TensorType
 
-_REPLICATED, _OTHER = 0, 3
+_REPLICATED, _OTHER, _UNREDUCED = 0, 3, 6
 
 
 def op_shardings(layouts: Sequence[ShardedType] | None, count: int, what: str) -> list[bytes]:
@@ -29,8 +29,6 @@ def _op_sharding(layout: ShardedType, what: str) -> bytes:
     sharding = layout.sharding
     if sharding is None or not isinstance(layout.type, TensorType):
         return number_field(1, _REPLICATED)
-    if sharding.partial:
-        raise unimplemented(f"{what} is a partial sum: {layout}")
     for dimension, size in enumerate(layout.type.static_shape):
         if sharding.is_padded(dimension, size):
             raise unimplemented(f"{what} is cut into blocks of different sizes along dimension {dimension}: {layout}")
@@ -40,10 +38,15 @@ def _op_sharding(layout: ShardedType, what: str) -> bytes:
 
 
 def _tiled(sharding: Sharding) -> bytes:
+    """The tiles of each dimension, then the devices that hold partial sums of one tile, then those with the same."""
     counts = [sharding.count(dimension) for dimension in range(sharding.rank)]
-    blocks = [sharding.mesh.block_index(axes) for axes in sharding.dimensions]
+    blocks = [sharding.mesh.block_index(axes) for axes in (*sharding.dimensions, sharding.partial)]
     order = np.lexsort((np.arange(sharding.mesh.size), *reversed(blocks)))
-    copies = sharding.mesh.size // prod(counts)
-    tiles = [*counts, copies] if copies > 1 else counts
-    message = number_field(1, _OTHER) + numbers_field(3, tiles) + numbers_field(4, order.tolist())
-    return message + (number_field(6, 1) if copies > 1 else b"")
+    parts = sharding.mesh.count(sharding.partial)
+    copies = sharding.mesh.size // (prod(counts) * parts)
+    groups = [(_UNREDUCED, parts), (_REPLICATED, copies)]
+    kinds, sizes = zip(*[group for group in groups if group[1] > 1], strict=True) if parts * copies > 1 else ((), ())
+    message = number_field(1, _OTHER) + numbers_field(3, [*counts, *sizes]) + numbers_field(4, order.tolist())
+    if kinds == (_REPLICATED,):
+        return message + number_field(6, 1)
+    return message + numbers_field(8, kinds)

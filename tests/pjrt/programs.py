@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from jax.experimental import io_callback
+from jax.experimental.layout import Format, Layout
 
 PROGRAMS = {}
 DTYPES = "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 bfloat16 float32 float64 complex64 complex128"
@@ -208,6 +209,34 @@ def layouts():
     x = jnp.asarray(matrix(3, 4))
     f = jax.jit(lambda x: (x.T, x.reshape(2, 6), jnp.broadcast_to(x, (2, 3, 4)), x[:, 1:3]))
     return [np.asarray(part).tobytes() and np.asarray(part) for part in f(x)]
+
+
+@program
+def declared_layouts():
+    device = jax.sharding.SingleDeviceSharding(jax.devices()[0])
+    column_major, computed = Format(Layout((1, 0)), device), Format(Layout.AUTO)
+    x = jax.device_put(matrix(3, 4), column_major)
+    moved = jax.jit(lambda x: x * 2, in_shardings=column_major, out_shardings=column_major, donate_argnums=0)(x)
+    view = jax.jit(lambda x: x.transpose(1, 2, 0), out_shardings=computed)(matrix(2, 3, 4))
+    orders = [array.format.layout.major_to_minor for array in (moved, view, jnp.asarray(moved))]
+    return moved, view, moved + 1, np.asarray(moved).strides, np.from_dlpack(view), orders, x.is_deleted()
+
+
+@program
+def options():
+    f = jax.jit(lambda x: x + 1)
+    known = jax.jit(lambda x: x + 1, compiler_options={"xla_embed_ir_in_executable": True})(1.0)
+    try:
+        f.lower(1.0).compile(compiler_options={"unknown": 1})
+    except jax.errors.JaxRuntimeError as error:
+        return known, "No such compile option: 'unknown'" in str(error)
+
+
+@program
+def strided_numpy():
+    x = np.arange(12).reshape(3, 4)
+    given = x.astype(jnp.float8_e5m2).T, x[::-1, ::2], (x > 5).T, np.broadcast_to(np.float32(3), (2, 3))
+    return [jax.device_put(array).astype(jnp.float32) for array in given]
 
 
 @program

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax, shard_map
 from jax.experimental import multihost_utils
-from jax.sharding import NamedSharding
+from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 PROGRAMS = {}
@@ -48,6 +48,28 @@ def cut_arguments(count):
     mesh = mesh_of(count, "x")
     x, w = placed(values(4 * count, 6), NamedSharding(mesh, P("x"))), placed(values(6, 3), NamedSharding(mesh, P()))
     return whole(jax.jit(lambda x, w: jnp.tanh(x @ w))(x, w)), whole(jax.jit(lambda x: x.sum(0))(x))
+
+
+@program
+def partial_sums(count):
+    """Results that are summed later: parts of a sum, and beside them copies of the same part."""
+    mesh = jax.make_mesh((2, count // 2), ("x", "y"), axis_types=(AxisType.Explicit,) * 2)
+    with jax.set_mesh(mesh):
+        x = placed(values(4, count), NamedSharding(mesh, P("x", "y")))
+        parts = []
+        for cut in ("y", None):
+            kept = P(cut, unreduced={"x"})
+            function = jax.jit(lambda x, kept=kept: jnp.einsum("ab->b", x, out_sharding=kept))
+            parts.append(function(jax.reshard(x, P("x", cut))))
+        sums = [jax.jit(lambda y: jax.reshard(y, P()))(part) for part in parts]
+        return whole(sums), [part.sharding.spec.unreduced == {"x"} for part in parts]
+
+
+@program
+def no_results(count):
+    mesh = mesh_of(count, "x")
+    x = placed(values(count), NamedSharding(mesh, P("x")))
+    return jax.jit(lambda x: ())(x), jax.jit(lambda x: None, in_shardings=NamedSharding(mesh, P("x")))(x) is None
 
 
 @program
