@@ -1,0 +1,147 @@
+"""Runs tests of one file on one client, in child processes that may crash or hang."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TextIO
+
+from benchmarks.jax_suite import child
+from benchmarks.jax_suite.outcomes import CRASHED, FAILED, TIMED_OUT, Outcome, read, worst
+
+ROOT = Path(__file__).parents[2]
+#: The platforms that JAX_PLATFORMS names.
+OURS, XLA = "spmd", "cpu"
+#: How many tests a process runs at most: what they leave in memory is gone then.
+_MOST = 200
+_POLL = 0.25
+
+
+@dataclass(frozen=True)
+class Settings:
+    """`seconds`: the processor time a test may take; `processes`: how many the tests of several processes have;
+    `folder`: where outcomes are."""
+
+    seconds: float
+    processes: int
+    folder: Path
+
+
+def is_multiprocess(file: Path) -> bool:
+    """Whether the tests of a file are for several processes."""
+    return file.parent.name == "multiprocess"
+
+
+def _environment(platform: str, settings: Settings, processes: int) -> dict[str, str]:
+    environment = {**os.environ, "JAX_PLATFORMS": platform, child.SECONDS: str(settings.seconds)}
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), environment.get("PYTHONPATH")]))
+    if processes > 1:
+        with socket.socket() as probe:
+            probe.bind(("localhost", 0))
+            environment[child.ADDRESS] = f"localhost:{probe.getsockname()[1]}"
+        environment[child.PROCESSES] = str(processes)
+    return environment
+
+
+def names_of(file: Path) -> list[str]:
+    """Return the names of a file's tests."""
+    command = [sys.executable, "-m", child.__name__, str(file)]
+    environment = {**os.environ, "JAX_PLATFORMS": XLA}
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), environment.get("PYTHONPATH")]))
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    if done.returncode:
+        raise SystemExit(f"{file} cannot be read as a file of tests:\n{done.stderr[-2000:]}")
+    names: list[str] = json.loads(done.stdout.splitlines()[-1])
+    return names
+
+
+class Runs:
+    """The runs of a file's tests on a platform, whose outcomes are kept in a file."""
+
+    def __init__(self, file: Path, platform: str, settings: Settings) -> None:
+        self._file, self._platform, self._settings = file, platform, settings
+        self._processes = settings.processes if is_multiprocess(file) else 1
+        self._out = settings.folder / platform / f"{file.stem}.jsonl"
+        self._out.parent.mkdir(parents=True, exist_ok=True)
+
+    def outcomes(self, names: Sequence[str]) -> dict[str, Outcome]:
+        """Return the outcomes of tests; those that the file has already are not run again."""
+        found, _ = read(self._out)
+        waiting = [name for name in names if name not in found]
+        while waiting:
+            self._run(waiting[:_MOST])
+            found, _ = read(self._out)
+            waiting = [name for name in names if name not in found]
+        return {name: found[name] for name in names}
+
+    def _run(self, names: Sequence[str]) -> None:
+        """Run tests until all have ended or one ends the process: at least one of them has an outcome then."""
+        parts = [self._out] if self._processes == 1 else self._parts()
+        before = [part.stat().st_size if part.exists() else 0 for part in parts]
+        status, said = self._wait(names, parts, before)
+        new: dict[str, list[Outcome]] = {}
+        for part in parts:
+            found, running = read(part)
+            ended = [] if running is None else [_ended(running, status, said)]
+            for outcome in [*(found.values() if part != self._out else ()), *ended]:
+                new.setdefault(outcome.name, []).append(outcome)
+        if not new and names[0] not in read(self._out)[0]:  # not one was begun
+            new[names[0]] = [Outcome(names[0], CRASHED if status else FAILED, f"it was not run: {said}")]
+        with self._out.open("a") as out:
+            out.writelines(worst(outcomes).line() for outcomes in new.values())
+        for part in parts:
+            if part != self._out:
+                part.unlink(missing_ok=True)
+
+    def _parts(self) -> list[Path]:
+        return [self._out.with_name(f"{self._out.name}.{number}") for number in range(self._processes)]
+
+    def _wait(self, names: Sequence[str], parts: Sequence[Path], before: Sequence[int]) -> tuple[int, str]:
+        """Return how the processes ended, and the last that they said; they are killed where nothing goes on."""
+        listed, log = self._out.with_suffix(".names"), self._out.with_suffix(".log")
+        listed.write_text("".join(f"{name}\n" for name in names))
+        with log.open("w") as output:
+            running = self._start(listed, output)
+            sizes, idle = list(before), 0.0
+            while any(process.poll() is None for process in running):
+                time.sleep(_POLL)  # counted by polls: time in which all are stopped does not count
+                now = [part.stat().st_size if part.exists() else 0 for part in parts]
+                idle = 0.0 if now != sizes else idle + _POLL
+                sizes = now
+                if idle > 3 * self._settings.seconds:
+                    for process in running:
+                        os.killpg(process.pid, signal.SIGKILL)
+            codes = [process.wait() for process in running]
+        listed.unlink()
+        status = -signal.SIGPROF if idle > 3 * self._settings.seconds else next((code for code in codes if code), 0)
+        said = log.read_text(errors="replace")[-3000:]
+        log.unlink()
+        return status, said
+
+    def _start(self, listed: Path, output: TextIO) -> list[subprocess.Popen[bytes]]:
+        command = [sys.executable, "-m", child.__name__, str(self._file), str(self._out), str(listed)]
+        environment = _environment(self._platform, self._settings, self._processes)
+        each: list[dict[str, str]] = [{}]
+        if self._processes > 1 and self._platform == OURS:
+            command = [sys.executable, "-m", "launch", "launch", "-n", str(self._processes), "--", *command]
+        elif self._processes > 1:
+            each = [{child.PROCESS: str(number)} for number in range(self._processes)]
+        return [
+            subprocess.Popen(
+                command, stdout=output, stderr=subprocess.STDOUT, env={**environment, **own}, start_new_session=True
+            )
+            for own in each
+        ]
+
+
+def _ended(name: str, status: int, said: str) -> Outcome:
+    """The outcome of a test that a process began and did not end."""
+    if status in (-signal.SIGPROF, 128 + signal.SIGPROF):
+        return Outcome(name, TIMED_OUT, said)
+    return Outcome(name, CRASHED, f"the process ended with {status}: {said}")
