@@ -107,6 +107,15 @@ class DeviceMesh:
                 sub_axes.append(sub_axis)
         return sub_axes
 
+    def whole_axes(self, axes: Axes, size: int = 0) -> Axes:
+        """Return `axes` up to the first part of an axis, or the first axis along which `size` has no equal blocks."""
+        reached = 1
+        for run in self.runs(axes):
+            if run.size != run.full_size or size % (reached * run.size):
+                break
+            reached *= run.size
+        return next(axes[:length] for length in range(len(axes) + 1) if self.count(axes[:length]) == reached)
+
     def format(self, axes: Sequence[int]) -> str:
         """`axes` as Shardy writes them: neighbouring parts of one axis joined."""
         return ", ".join(map(_format_run, self.runs(axes)))

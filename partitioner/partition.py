@@ -28,6 +28,7 @@ def partition(
     propagate_layouts: bool = True,
     conservative: bool = False,
     whole_boundary: bool = False,
+    even_boundary: bool = False,
     record: PartitionRecord | None = None,
 ) -> Partitioned:
     """The program of one process of `module`'s `function`, whose shardings span the processes of `grid`.
@@ -35,7 +36,8 @@ def partition(
     The devices of its mesh are the partitions of each replica or, on a grid of one partition, the replicas.
     `axis_priority` names mesh axes in the order in which they are propagated; with `propagate_layouts` off, what the
     program does not annotate is replicated, with `conservative` less is propagated (partitioner.propagation); with
-    `whole_boundary`, arguments and results that it does not annotate are replicated. `record` is told what was decided
+    `whole_boundary`, arguments and results that it does not annotate are replicated; with `even_boundary`, all of them
+    are cut into equal blocks along whole axes, fewer than were propagated if need be. `record` is told what was decided
     and why. VerificationError for shardings that break a constraint, CompileError for a mesh that does not fit the
     grid.
     """
@@ -64,7 +66,7 @@ def partition(
             conservative=conservative,
             record=record,
         )
-        return assemble(module, program, reader, layouts, processes, record)
+        return assemble(module, program, reader, layouts, processes, record, even_boundary=even_boundary)
 
 
 def grid_of_mesh(module: Module, function: str = "main") -> ProcessGrid:

@@ -175,17 +175,8 @@ class _Runner:
                 if entry is not None and len(entry.axes) < len(grown) and grown[: len(entry.axes)] == entry.axes:
                     grown = entry.axes
         if self.conservative and edge.name != DATA_FLOW:
-            grown = self._whole_axes(grown)
+            grown = self.mesh.whole_axes(grown)
         return grown if len(grown) > len(current.axes) else None
-
-    def _whole_axes(self, axes: Axes) -> Axes:
-        """`axes` up to the first that is but a part of a mesh axis."""
-        reached = 1
-        for run in self.mesh.runs(axes):
-            if run.size != run.full_size:
-                break
-            reached *= run.size
-        return next(axes[:length] for length in range(len(axes) + 1) if self.mesh.count(axes[:length]) == reached)
 
 
 @dataclass

@@ -86,6 +86,11 @@ class Sharding:
         """The same without partial sums."""
         return replace(self, partial=()) if self.partial else self
 
+    def even(self, shape: Sequence[int]) -> Sharding:
+        """The same with the dimensions of a tensor of `shape` cut along as many whole axes as give equal blocks."""
+        pairs = zip(self.dimensions, shape, strict=True)
+        return replace(self, dimensions=tuple(self.mesh.whole_axes(axes, size) for axes, size in pairs))
+
     def __str__(self) -> str:
         dimensions = ", ".join("{" + self.mesh.format(axes) + "}" for axes in self.dimensions)
         partial = f", unreduced={{{self.mesh.format(self.partial)}}}" if self.partial else ""

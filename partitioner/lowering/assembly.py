@@ -25,19 +25,25 @@ def assemble(
     layouts: dict[Value, Sharding],
     processes: ProcessLayout,
     record: PartitionRecord | None = None,
+    *,
+    even_boundary: bool = False,
 ) -> Partitioned:
-    """Lowers `program`, whose values are laid out as `layouts` say, to the program of one process."""
+    """Lowers `program`, whose values are laid out as `layouts` say, to the program of one process.
+
+    `even_boundary`: arguments and results are cut into equal blocks along whole axes, fewer than propagated if need be.
+    """
     emitter = Emitter(reader.mesh, processes, _index_type(program))
     lowering = Lowering(program, reader, layouts, emitter, record)
     source = program.block
     targets = [lowering.target_sharding(value) if _is_tensor(value) else None for value in source.arguments]
     argument_layouts = [
-        _as_asked(lowering, value, layout) for value, layout in zip(source.arguments, targets, strict=True)
+        _as_asked(lowering, value, layout, even_boundary)
+        for value, layout in zip(source.arguments, targets, strict=True)
     ]
     block = lowering.block(source, argument_layouts, is_loop=False)
     out_layouts, returned = [], []
     for value in source.terminator.operands:
-        layout = _as_asked(lowering, value, _result_layout(lowering, value))
+        layout = _as_asked(lowering, value, _result_layout(lowering, value), even_boundary)
         out_layouts.append(ShardedType(value.type, layout))
         returned.append(lowering.whole(value) if layout is None else lowering.get(value, layout))
     end = make_op("func.return", returned, location=source.terminator.location)
@@ -69,10 +75,12 @@ def _index_type(program: Program) -> ElementType:
     return I32 if all(size < _NARROW for type in types for size in type.static_shape) else I64
 
 
-def _as_asked(lowering: Lowering, value: Value, layout: Sharding | None) -> Sharding | None:
+def _as_asked(lowering: Lowering, value: Value, layout: Sharding | None, is_even: bool) -> Sharding | None:
     """`layout` with the device order of the mesh that the program names for `value`; partial if it says so."""
     if layout is None:
         return None
+    if is_even:
+        layout = layout.even(value.tensor.static_shape)
     annotation = lowering.program.annotations.get(value)
     return lowering.with_shares(value, layout) if annotation is None else replace(layout, mesh=annotation.sharding.mesh)
 

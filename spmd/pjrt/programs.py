@@ -62,14 +62,14 @@ class Program:
         function = module.function("main")
         self.input_orders = declared_orders(function.argument_attributes, function.arguments)
         self.output_orders = declared_orders(function.result_attributes, function.body.terminator.operands)
-        self.prepared = prepare(module, self.grid, donate="attributes")
+        self.prepared = prepare(module, self.grid, even_boundary=True, donate="attributes")
         self.donated = donated_arguments(function, "attributes")
         self.inputs = [described(type) for type in self.prepared.function.type.inputs]
         self.outputs = [described(type) for type in self.prepared.function.type.results]
         self.input_kinds = [_memory_kind(entries) for entries in function.argument_attributes]
         self.output_kinds = [_memory_kind(entries) for entries in function.result_attributes]
-        self.input_shardings = op_shardings(self.prepared.in_shardings, len(self.inputs), "argument")
-        self.output_shardings = op_shardings(self.prepared.out_shardings, len(self.outputs), "result")
+        self.input_shardings = op_shardings(self.prepared.in_shardings, len(self.inputs))
+        self.output_shardings = op_shardings(self.prepared.out_shardings, len(self.outputs))
         self.name = module.symbol or "main"
         self._run = self._on_devices() if len(self.local) > 1 else self._alone_or_on_ranks()
 

@@ -11,28 +11,20 @@ from math import prod
 import numpy as np
 
 from partitioner.sharding import ShardedType, Sharding
-from spmd.pjrt.errors import unimplemented
 from spmd.pjrt.protobuf import number_field, numbers_field
-from spmd.types import TensorType
 
 _REPLICATED, _OTHER, _UNREDUCED = 0, 3, 6
 
 
-def op_shardings(layouts: Sequence[ShardedType] | None, count: int, what: str) -> list[bytes]:
-    """Return OpSharding of `count` arguments or results; PjrtError for what no frontend can lay out so."""
+def op_shardings(layouts: Sequence[ShardedType] | None, count: int) -> list[bytes]:
+    """Return OpSharding of `count` arguments or results, all of whose blocks are equal."""
     if layouts is None:
         return [number_field(1, _REPLICATED)] * count
-    return [_op_sharding(layout, f"{what} {index}") for index, layout in enumerate(layouts)]
+    return [_op_sharding(layout.sharding) for layout in layouts]
 
 
-def _op_sharding(layout: ShardedType, what: str) -> bytes:
-    sharding = layout.sharding
-    if sharding is None or not isinstance(layout.type, TensorType):
-        return number_field(1, _REPLICATED)
-    for dimension, size in enumerate(layout.type.static_shape):
-        if sharding.is_padded(dimension, size):
-            raise unimplemented(f"{what} is cut into blocks of different sizes along dimension {dimension}: {layout}")
-    if sharding.is_replicated:
+def _op_sharding(sharding: Sharding | None) -> bytes:
+    if sharding is None or sharding.is_replicated:
         return number_field(1, _REPLICATED)
     return _tiled(sharding)
 

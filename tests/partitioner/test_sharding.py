@@ -45,3 +45,12 @@ def test_wrong_arrays_are_refused() -> None:
         shard_array(np.zeros(4, np.float64), layout, 0)
     with pytest.raises(ValueError, match="callback"):
         shard_array(lambda index: np.zeros(4, np.float32), layout, 0)
+
+
+def test_even_layouts_keep_whole_axes_that_give_equal_blocks() -> None:
+    mesh = MeshBuilder([Grid((("x", 2), ("y", 4)), tuple(range(8)))]).mesh
+    parts = {name: tuple(n for n, part in enumerate(mesh.sub_axes) if part.name == name) for name in "xy"}
+    xy, yx = parts["x"] + parts["y"], parts["y"] + parts["x"]
+    kept = Sharding(mesh, (xy, yx)).even((8, 8)), Sharding(mesh, (xy, yx)).even((6, 6))
+    assert [layout.dimensions for layout in kept] == [(xy, yx), (parts["x"], ())]
+    assert Sharding(mesh, (parts["y"][:1],)).even((8,)).dimensions == ((),)

@@ -51,6 +51,15 @@ def cut_arguments(count):
 
 
 @program
+def results_without_equal_blocks(count):
+    mesh = mesh_of(count, "x", "y")
+    x = placed(values(count, count), NamedSharding(mesh, P("x", "y")))
+    y = placed(values(2 * count, 3), NamedSharding(mesh, P(("x", "y"))))
+    found = jax.jit(lambda x, y: (x[1:], x[1:, 1:], jnp.pad(x, ((1, 0), (0, 2))), y[:2], y[:6], y[:5]))(x, y)
+    return whole(found), [part.sharding.is_fully_replicated for part in found]
+
+
+@program
 def partial_sums(count):
     """Results that are summed later: parts of a sum, and beside them copies of the same part."""
     mesh = jax.make_mesh((2, count // 2), ("x", "y"), axis_types=(AxisType.Explicit,) * 2)

@@ -40,12 +40,13 @@ def prepare(
     function: str = "main",
     *,
     partition: bool = True,
+    even_boundary: bool = False,
     record: PartitionRecord | None = None,
     **options: Unpack[CompileOptions],
 ) -> Prepared:
     """What `compile` begins with: the program of one process of `grid`, partitioned where it has shardings.
 
-    `record` is told what partitioning decided.
+    `record` is told what partitioning decided; `even_boundary` is its option.
     """
     check_module(module, "spmd.compile")
     check_grid(grid, "spmd.compile")
@@ -62,7 +63,7 @@ def prepare(
             module = partitioner.with_parts(module, function)
             entry = find_function(module, function)
         else:
-            split = partitioner.partition(module, chosen.grid, function, record=record)
+            split = partitioner.partition(module, chosen.grid, function, even_boundary=even_boundary, record=record)
             entry = find_function(split.module, function)
             return Prepared(split.module, entry, chosen, split.in_shardings, split.out_shardings, split.notes)
     return Prepared(module, entry, chosen)
