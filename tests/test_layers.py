@@ -102,7 +102,7 @@ ALLOWED = {
     # What runs programs, for frontends that speak PJRT.
     "spmd.pjrt": BASE
     | {"spmd.analysis", "spmd.compiler.pipeline", "spmd.compiler.plan.donation", "spmd.io.reading", "spmd.runtime"}
-    | {"spmd.version"}
+    | {"spmd.version", "spmd.predict"}
     | {"spmd.backends.custom_calls", "spmd.backends.machine_code", "partitioner", "collectives"},
     "spmd.runtime": BASE
     | {"spmd.dialects", "spmd.analysis", "spmd.backends", "spmd.compiler", "partitioner", "collectives"}

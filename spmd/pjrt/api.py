@@ -11,6 +11,7 @@ from spmd.pjrt.entries import CROSSINGS, FAILED, entry
 from spmd.pjrt.errors import unimplemented
 from spmd.pjrt.getters import GETTERS, SHORTCUTS
 from spmd.pjrt.handles import immortal
+from spmd.pjrt.named_values import named_values
 from spmd.pjrt.native import load
 from spmd.pjrt.structs import ENTRIES, MAJOR, MINOR, Api, struct
 
@@ -34,7 +35,6 @@ _EXTENSIONS = {
 }
 #: What the frontend may know of the client: the versions of StableHLO's portable format that it reads.
 _ATTRIBUTES = {"stablehlo_minimum_version": (0, 9, 0), "stablehlo_current_version": (1, 13, 0)}
-_INT64_LIST = 2
 #: An extension's struct begins with its size, its number, and the next one.
 _EXTENSION_HEAD = ctypes.sizeof(struct("Extension"))
 
@@ -58,22 +58,7 @@ def _(args: Any) -> None:
 
 @cache
 def _attributes() -> Any:
-    kind = struct("NamedValue")
-    values = []
-    for name, numbers in _ATTRIBUTES.items():
-        text = immortal(ctypes.create_string_buffer(name.encode()))
-        list_of = immortal((ctypes.c_int64 * len(numbers))(*numbers))
-        values.append(
-            kind(
-                struct_size=ctypes.sizeof(kind),
-                name=ctypes.addressof(text),
-                name_size=len(name),
-                type=_INT64_LIST,
-                value=ctypes.addressof(list_of),
-                value_size=len(numbers),
-            )
-        )
-    return immortal((kind * len(values))(*values))
+    return immortal(named_values(_ATTRIBUTES))[0]
 
 
 def _not_there(name: str) -> None:

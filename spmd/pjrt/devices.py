@@ -13,6 +13,7 @@ from typing import Any
 from spmd.pjrt.entries import destroys, entry
 from spmd.pjrt.errors import Code, PjrtError
 from spmd.pjrt.handles import Handle, find
+from spmd.pjrt.named_values import INT64
 from spmd.pjrt.structs import struct
 from spmd.runtime import world
 from spmd.version import __version__
@@ -23,7 +24,6 @@ _VERSION = f"spmd {__version__}"
 #: How many devices each process has: a variable of the environment; an option of the frontend goes before it.
 _VARIABLE, _OPTION = "SPMD_NUM_DEVICES", "num_devices"
 _MOST_DEVICES = 65536
-_INT64 = 1  # of PJRT_NamedValue_Type
 #: The kinds of memory, the default one first, by their numbers.
 MEMORY_KINDS = ("device", "pinned_host", "unpinned_host")
 
@@ -190,7 +190,7 @@ def _(args: Any) -> None:
     kind = struct("NamedValue")
     for place in range(args.num_options if args.create_options else 0):
         option = kind.from_address(args.create_options + place * ctypes.sizeof(kind))
-        if ctypes.string_at(option.name, option.name_size) == _OPTION.encode() and option.type == _INT64:
+        if ctypes.string_at(option.name, option.name_size) == _OPTION.encode() and option.type == INT64:
             count = devices_wanted(_OPTION, str(option.value))
     args.client = Client(count).address
 

@@ -16,13 +16,16 @@ from spmd.pjrt.errors import Code, PjrtError, unimplemented
 from spmd.pjrt.events import READY
 from spmd.pjrt.handles import Handle, find
 from spmd.pjrt.layouts import Order, laid, layout_of
+from spmd.pjrt.named_values import named_values
 from spmd.pjrt.programs import Program, deserialized
 from spmd.pjrt.protobuf import device_assignment
 from spmd.pjrt.structs import struct
 from spmd.support.arrays import Array
-from spmd.types import TensorType, Type
+from spmd.types import TensorType
 
 _FORMAT = b"mlir"
+#: How many fields of its struct an entry does not write: the size, the extensions and the handle.
+_HEAD = 3
 
 
 class Executable(Handle):
@@ -265,10 +268,18 @@ def _give(args: Any, field: str, executable: Executable, data: bytes) -> None:
 @entry("Executable_GetCompiledMemoryStats")
 def _(args: Any) -> None:
     program = find(Executable, args.executable).program
-    inputs, outputs = program.prepared.function.type.inputs, program.prepared.function.type.results
-    args.argument_size_in_bytes, args.output_size_in_bytes = _size(inputs), _size(outputs)
-    args.alias_size_in_bytes = _size([inputs[index] for index in program.donated])
+    types, memory = program.prepared.function.type.inputs, program.costs.memory
+    for field, _ in args._fields_[_HEAD:]:  # callers leave them as they find them
+        setattr(args, field, 0)
+    args.argument_size_in_bytes, args.output_size_in_bytes = memory.arguments, memory.results
+    given = [types[index] for index in program.donated]
+    args.alias_size_in_bytes = sum(type.nbytes for type in given if isinstance(type, TensorType))
+    args.temp_size_in_bytes = memory.temporaries
+    args.peak_memory_in_bytes = memory.total - args.alias_size_in_bytes
 
 
-def _size(types: Sequence[Type]) -> int:
-    return sum(type.nbytes for type in types if isinstance(type, TensorType))
+@entry("Executable_GetCostAnalysis")
+def _(args: Any) -> None:
+    executable = find(Executable, args.executable)
+    table, memory = named_values(executable.program.costs.by_name())
+    args.properties, args.num_properties = executable.keep(table, *memory), len(table)

@@ -90,9 +90,9 @@ class Handle:
         self.put_words(field, [self.keep(ctypes.create_string_buffer(text)) for text in encoded])
         self.put_words(sizes, [len(text) for text in encoded])
 
-    def keep(self, memory: Any) -> int:
-        """Return the address of `memory` of ctypes, which lives as long as the handle."""
-        self._kept.append(memory)
+    def keep(self, memory: Any, *others: Any) -> int:
+        """Return the address of `memory` of ctypes, which lives as long as the handle, as does what it points to."""
+        self._kept += [memory, *others]
         return ctypes.addressof(memory)
 
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -33,6 +34,9 @@ from spmd.runtime.simulation import Simulation, of_process
 from spmd.runtime.world import process_among
 from spmd.support.arrays import Array
 from spmd.types import I32, TokenType
+
+if TYPE_CHECKING:
+    from spmd.pjrt.costs import Costs
 
 #: What a serialized program begins with; its options and the program as it came follow, compiled where it is read.
 _MAGIC = b"spmd program 1\n"
@@ -85,6 +89,13 @@ class Program:
     def module(self) -> Module:
         """The program as it is run by one process."""
         return self.prepared.module
+
+    @cached_property
+    def costs(self) -> Costs:
+        """What the program of one process costs."""
+        from spmd.pjrt.costs import Costs  # late: few programs are priced, and that takes modules of its own
+
+        return Costs(self.prepared)
 
     def run(self, values: Sequence[Values], context: int) -> Sequence[Values]:
         """Return the results on each of this process's devices from its arguments there.

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from spmd.analysis.collectives import DESCRIPTIONS, Collective
 from spmd.analysis.loops import trip_count
 from spmd.compiler.pipeline.lower import ModuleLowering
-from spmd.compiler.schedule.costs import arrival, bytes_of
+from spmd.compiler.schedule.costs import Work, arrival, bytes_of
 from spmd.compiler.schedule.fusion import Unit
 from spmd.compiler.schedule.show import title
-from spmd.compiler.schedule.step_costs import UnitFacts, temporaries
+from spmd.compiler.schedule.step_costs import UnitFacts, cost_of_step, temporaries
 from spmd.compiler.schedule.steps import Callback, KernelCall, Step
 from spmd.compiler.schedule.watching import name_of, place_of
 from spmd.ir import Function, Op, Value, captured_values
@@ -32,7 +32,8 @@ class PricedEvent:
 
     `seconds` is what the process computes in one turn; `turns` how often loops around it make it so. `collective` is
     what processes do together; `starts` an asynchronous one goes on while the process does, until the event whose
-    `finishes` is it. `ops` are what it stands for in the program.
+    `finishes` is it. `ops` are what it stands for in the program. `work` and `moved`, the bytes that are read and
+    written, are those of one turn.
     """
 
     title: str
@@ -43,6 +44,8 @@ class PricedEvent:
     starts: bool = False
     finishes: PricedEvent | None = None
     ops: tuple[Op, ...] = ()
+    work: tuple[Work, ...] = ()
+    moved: int = 0
 
 
 @dataclass(frozen=True)
@@ -153,7 +156,12 @@ class _SchedulePricer:
             yield described
         else:
             seconds = sum(self._seconds(unit, native, step, before) for unit in step.all_units) + overhead
-            yield PricedEvent(_told(step), place_of(step.ops), seconds, turns, ops=tuple(step.ops))
+            facts = [self.facts(unit) for unit in step.all_units]
+            work = tuple([each for of_unit in facts for each in of_unit.work])
+            moved = cost_of_step(step).bytes
+            yield PricedEvent(
+                _told(step), place_of(step.ops), seconds, turns, ops=tuple(step.ops), work=work, moved=moved
+            )
 
     def _inner(self, step: Step, op: Op) -> list[Sequence[Step]]:
         """The steps of each region of `op`."""

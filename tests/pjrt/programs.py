@@ -240,6 +240,17 @@ def strided_numpy():
 
 
 @program
+def analysis():
+    f = jax.jit(lambda x, w: lax.fori_loop(0, 3, lambda _, x: x @ w, x), donate_argnums=0)
+    compiled = f.lower(np.ones((64, 32), np.float32), np.ones((32, 32), np.float32)).compile()
+    memory, costs = compiled.memory_analysis(), compiled.cost_analysis()
+    sizes = memory.argument_size_in_bytes, memory.output_size_in_bytes, memory.alias_size_in_bytes
+    turns = 1 if "spmd" in jax.devices()[0].client.platform_version else 3  # XLA counts a loop once
+    rest = memory.temp_size_in_bytes < 10000 and memory.host_temp_size_in_bytes == 0 and costs["bytes accessed"] > 12288
+    return sizes, rest, round(turns * costs["flops"] / (3 * 2 * 64 * 32 * 32), 2)
+
+
+@program
 def ahead_of_time():
     compiled = jax.jit(lambda x, y: x @ y).lower(matrix(2, 3), matrix(3, 4)).compile()
     memory = compiled.memory_analysis()
