@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.jax_suite.outcomes import PASSED, Outcome
-from benchmarks.jax_suite.running import OURS, XLA, Runs, Settings, is_multiprocess, names_of
+from benchmarks.jax_suite.running import MULTIPROCESS, OURS, XLA, Runs, Settings, names_of, title_of
 
 FILES = (
     "lax lax_numpy lax_numpy_indexing lax_scipy lax_control_flow api random nn linalg fft image dtypes "
@@ -51,10 +51,10 @@ def row(name: str, run: int, xla: int, ours: int) -> str:
 
 
 def files_in(folder: Path, names: Sequence[str]) -> list[Path]:
-    """Return files of tests by their names, `multiprocess` for all in the folder of this name."""
+    """Return files of tests by their names, `multiprocess` for all of its folder."""
     files: list[Path] = []
     for name in names:
-        if name == "multiprocess":
+        if name == MULTIPROCESS:
             files += sorted((folder / name).glob("*_test.py"))
         else:
             files.append(folder / f"{name.removesuffix('_test')}_test.py")
@@ -77,8 +77,7 @@ def compared(file: Path, settings: Settings, count: int | None, seed: int) -> Re
     names = sampled(names_of(file), count, seed)
     xla = Runs(file, XLA, settings).outcomes(names)
     held_to = [name for name in names if xla[name].outcome == PASSED]
-    title = f"multiprocess/{file.stem}" if is_multiprocess(file) else file.stem
-    return Result(title, xla, Runs(file, OURS, settings).outcomes(held_to))
+    return Result(title_of(file), xla, Runs(file, OURS, settings).outcomes(held_to))
 
 
 def report(results: Sequence[Result]) -> None:

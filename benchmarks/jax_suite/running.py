@@ -33,9 +33,13 @@ class Settings:
     folder: Path
 
 
-def is_multiprocess(file: Path) -> bool:
-    """Whether the tests of a file are for several processes."""
-    return file.parent.name == "multiprocess"
+#: The folder of tests for several processes.
+MULTIPROCESS = "multiprocess"
+
+
+def title_of(file: Path) -> str:
+    """Return the name of a file of tests, with its folder where its tests are for several processes."""
+    return f"{MULTIPROCESS}/{file.stem}" if file.parent.name == MULTIPROCESS else file.stem
 
 
 def _environment(platform: str, settings: Settings, processes: int) -> dict[str, str]:
@@ -66,8 +70,8 @@ class Runs:
 
     def __init__(self, file: Path, platform: str, settings: Settings) -> None:
         self._file, self._platform, self._settings = file, platform, settings
-        self._processes = settings.processes if is_multiprocess(file) else 1
-        self._out = settings.folder / platform / f"{file.stem}.jsonl"
+        self._processes = settings.processes if file.parent.name == MULTIPROCESS else 1
+        self._out = settings.folder / platform / f"{title_of(file)}.jsonl"
         self._out.parent.mkdir(parents=True, exist_ok=True)
 
     def outcomes(self, names: Sequence[str]) -> dict[str, Outcome]:
