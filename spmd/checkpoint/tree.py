@@ -13,6 +13,7 @@ import dataclasses
 import sys
 from collections import namedtuple
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib import import_module
 from types import SimpleNamespace
 from typing import Any
 
@@ -41,6 +42,8 @@ class Node:
 #: Asked in turn of what is no node by itself: a Node, or None.
 Recognizer = Callable[[Tree], Node | None]
 _registered: dict[str, tuple[Recognizer, Callable[[dict[Key, Tree]], Tree] | None]] = {}
+#: A package whose values have kinds of nodes of their own, and the module that registers these.
+_PACKAGE, _REGISTERS = "spmd.jax", "spmd.jax.trees"
 
 
 def register(kind: str, recognize: Recognizer, make: Callable[[dict[Key, Tree]], Tree] | None = None) -> None:
@@ -72,7 +75,14 @@ def node_of(tree: Tree) -> Node | None:
 
 
 def _recognized(tree: Tree) -> Node | None:
-    return next(filter(None, (recognize(tree) for recognize, _ in _registered.values())), None)
+    return next(filter(None, (recognize(tree) for recognize, _ in _kinds().values())), None)
+
+
+def _kinds() -> Mapping[str, tuple[Recognizer, Callable[[dict[Key, Tree]], Tree] | None]]:
+    """Return the registered kinds, with those of a package that the program has imported."""
+    if _PACKAGE in sys.modules and _REGISTERS not in sys.modules:
+        import_module(_REGISTERS)
+    return _registered
 
 
 def _mapping_node(tree: Mapping[Key, Tree]) -> Node:
@@ -239,7 +249,7 @@ def unflatten(structure: Json, arrays: Sequence[Tree]) -> Tree:
             return _named_tuple(structure["name"], list(parts))(*parts.values())
         case "dataclass":
             return SimpleNamespace(**parts)
-    _, make = _registered.get(structure["kind"], (None, None))
+    _, make = _kinds().get(structure["kind"], (None, None))
     if make is None:
         raise CheckpointError(f"the tree has a {structure['name']}, which is only restored with like=, a tree like it")
     return make(parts)

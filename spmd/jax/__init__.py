@@ -6,25 +6,46 @@
     many = spmd.jax.simulate(train_step, axes={"data": 4096})    # all processes stacked in this one
     spmd.jax.export(train_step, params, batch, axes={"data": 4}, path="step.mlir")    # runs without JAX
 
-Only this package imports JAX (the extra ``jax``).
+Only this package imports JAX (the extra ``jax``). Names are loaded when first used.
 """
 
-from spmd.jax import _installed as _installed
-from spmd.jax import trees as _trees  # noqa: F401  (checkpoints learn JAX's trees)
-from spmd.jax.auto import AUTO
-from spmd.jax.checking import CommunicationWarning
-from spmd.jax.exporting import export
-from spmd.jax.gradients import compare_gradient
-from spmd.jax.jitting import jit
-from spmd.jax.local_arrays import make_array_from_process_local_data
-from spmd.jax.simulating import simulate
+from __future__ import annotations
 
-__all__ = [
-    "AUTO",
-    "CommunicationWarning",
-    "compare_gradient",
-    "export",
-    "jit",
-    "make_array_from_process_local_data",
-    "simulate",
-]
+from importlib import import_module as _import_module
+from typing import TYPE_CHECKING, Any
+
+from spmd.jax import _installed as _installed
+
+if TYPE_CHECKING:
+    from spmd.jax.auto import AUTO as AUTO
+    from spmd.jax.checking import CommunicationWarning as CommunicationWarning
+    from spmd.jax.exporting import export as export
+    from spmd.jax.gradients import compare_gradient as compare_gradient
+    from spmd.jax.jitting import jit as jit
+    from spmd.jax.local_arrays import make_array_from_process_local_data as make_array_from_process_local_data
+    from spmd.jax.simulating import simulate as simulate
+
+_HOMES = {
+    "AUTO": "auto",
+    "CommunicationWarning": "checking",
+    "compare_gradient": "gradients",
+    "export": "exporting",
+    "jit": "jitting",
+    "make_array_from_process_local_data": "local_arrays",
+    "simulate": "simulating",
+}
+
+__all__ = [*_HOMES]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'spmd.jax' has no attribute {name!r}")
+    value = getattr(_import_module(f"spmd.jax.{home}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
