@@ -183,9 +183,11 @@ def parse_values(text: str, shape: Shape) -> Array:
             re.sub(r"nan\(0x[0-9a-fA-F]+\)", "nan", text).replace("{", " ").replace("}", " ").replace(",", " ").split()
         )
         flat = _numbers(words, dtype)
-    if flat.size != shape.size():
+    if flat.size == 1 and "{" not in text:  # the first element, as XLA reads it; the others are zero
+        flat = np.append(flat, np.zeros(shape.size() - 1, flat.dtype)) if shape.size() else flat[:0]
+    elif flat.size != shape.size():
         raise ValueError(f"{flat.size} values for a constant of shape {shape}, which holds {shape.size()}")
-    if flat.size and _braces(text) != _expected_braces(shape.sizes):
+    elif flat.size and _braces(text) != _expected_braces(shape.sizes):
         raise ValueError(f"the values of a constant of shape {shape} stand in other braces than its dimensions")
     return flat.reshape(shape.sizes)
 

@@ -316,7 +316,7 @@ class Shape:
 _DEEPEST = 64
 _LARGEST = 2**63 - 1
 _SIZE = re.compile(r"\d{1,19}", re.ASCII)
-_ARRAY = re.compile(r"\s*([a-z]\w*)\[([^\]]*)\](\{[^{}]*\})?")
+_ARRAY = re.compile(r"\s*([a-z]\w*)\[([^\]]*)\](?:\s*(\{[^{}]*\}))?")
 _COMMENT = re.compile(r"(?:\s|/\*.*?\*/)*")
 
 

@@ -23,11 +23,17 @@ from spmd.support.usage import kind_of
 from spmd.syntax import parse as _parse
 from spmd.syntax.parser import decode
 
-_HEADER_WITHIN = 4096
+_LONGEST_NAME = 4096
 #: Files of at least this many bytes are memory-mapped, so that their constants are not copied.
 _MAPPED_FROM = 1 << 20
 #: Matches text that is more likely a file's name than a program.
 _FILE_NAME = re.compile(r"[^\s{}()<>\"%@]+\.\w{1,12}")
+#: Matches the beginning of HLO text: its header, or a computation and the name of its first instruction.
+_HLO = re.compile(
+    r"(?:\s|//[^\n]*|/\*.*?\*/)*+(?:HloModule\b|(?!module\b)(?:ENTRY\s+)?%?[\w.\-]++\s*"
+    r"(?:\([^{}@]*)?\{\s*(?:ROOT\s+)?%?[\w.\-]++\s*=)",
+    re.S,
+)
 
 
 def parse(text: object, name: str = "<string>", *, verify: bool = True) -> Module:
@@ -118,7 +124,7 @@ def read_file(path: str | PathLike[str]) -> bytes | memoryview:
 def _program(text: object) -> str | bytes | memoryview:
     """The text or bytes in `text`; UsageError or ParseError, with a suggestion, where there are none."""
     if isinstance(text, str):
-        if len(text) < _HEADER_WITHIN and _FILE_NAME.fullmatch(text.strip()):
+        if len(text) < _LONGEST_NAME and _FILE_NAME.fullmatch(text.strip()):
             raise ParseError(f"{text.strip()!r} is no program, but looks like a file's name: was spmd.load meant?")
         return text
     if isinstance(text, bytes | memoryview):
@@ -137,8 +143,8 @@ def _program(text: object) -> str | bytes | memoryview:
 
 def _parse_hlo(text: str, name: str) -> Module | None:
     """The module of HLO text; None for other text. The builder, which parses HLO, is imported only if needed."""
-    if "HloModule" not in text[:_HEADER_WITHIN]:
+    if not _HLO.match(text):
         return None
-    from spmd.builder.hlo import looks_like_hlo, parse_hlo  # imported lazily: few texts are HLO
+    from spmd.builder.hlo import parse_hlo  # imported lazily: few texts are HLO
 
-    return parse_hlo(text, name) if looks_like_hlo(text) else None
+    return parse_hlo(text, name)

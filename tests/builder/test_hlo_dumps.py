@@ -275,9 +275,35 @@ def test_orders_of_floats_have_two_names(order: str) -> None:
     assert got.tolist() == ([True, True, False, False] if "TOTAL" in order else [True, False, False, False])
 
 
-def test_what_is_left_out_says_how_it_is_printed() -> None:
-    with pytest.raises(spmd.ParseError, match=r"are left out .*xla_dump_large_constants"):
-        run("  ROOT c = f32[16] constant({...})")
+def test_values_that_are_left_out_are_drawn_with_a_warning() -> None:
+    with pytest.warns(UserWarning, match=r"<string>:\d+:\d+: .* left out .*xla_dump_large_constants"):
+        first = run("  ROOT c = f32[16] constant({...})")
+    with pytest.warns(UserWarning):
+        again = run("  ROOT c = f32[16] constant({...})")
+    assert first.tolist() == again.tolist() and len(set(first.tolist())) == 16
+
+
+def test_a_number_for_an_array_is_its_first_element() -> None:
+    assert run("  ROOT c = s8[2,2] constant(3)").tolist() == [[3, 0], [0, 0]]
+
+
+@pytest.mark.parametrize(("reverse", "sums"), [("", [1, 3, 6, 10]), (", is_reverse=true", [10, 9, 7, 4])])
+def test_a_scan_gives_what_each_step_gives_and_the_last_carries(reverse: str, sums: list[int]) -> None:
+    text = f"""HloModule m
+step {{
+  x = s32[] parameter(0)
+  c = s32[] parameter(1)
+  s = s32[] add(x, c)
+  ROOT t = (s32[], s32[]) tuple(s, s)
+}}
+ENTRY e {{
+  x = s32[4] parameter(0)
+  c = s32[] constant(0)
+  ROOT r = (s32[4], s32[]) scan(x, c), dimensions={{0}}{reverse}, num_carries=1, to_apply=step
+}}
+"""
+    steps, last = spmd.compile(spmd.parse(text))(np.arange(1, 5, dtype=np.int32))
+    assert (steps.tolist(), int(last)) == (sums, 10)
 
 
 def test_a_dynamic_reshape_takes_its_sizes() -> None:

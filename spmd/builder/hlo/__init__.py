@@ -12,9 +12,9 @@ from spmd.builder.hlo import (  # noqa: F401  they file what they know
     instructions,
     ragged,
 )
-from spmd.builder.hlo.parser import looks_like_hlo, parse_hlo
+from spmd.builder.hlo.parser import parse_hlo
 from spmd.builder.hlo.printer import print_hlo
 
-__all__ = ["looks_like_hlo", "parse_hlo", "print_hlo"]
+__all__ = ["parse_hlo", "print_hlo"]
 
 writes_hlo(print_hlo)

@@ -37,7 +37,7 @@ def _convolution(call: Call) -> XlaOp:
         call.integer("feature_group_count", 1),
         call.integer("batch_group_count", 1),
         precision(call),
-        call.shape.xla_element_type(),
+        call.element_type(),
         window.reversal,
     )
 
@@ -67,7 +67,9 @@ def _reduce(call: Call) -> XlaOp:
 
 @instruction("map")
 def _map(call: Call) -> XlaOp:
-    return ops.Map(call.operands(), call.computation("to_apply"), call.integers("dimensions"))
+    operands = call.operands()
+    dimensions = call.integers("dimensions") if call.has("dimensions") else range(operands[0].shape.rank())
+    return ops.Map(operands, call.computation("to_apply"), dimensions)
 
 
 @instruction("call")
@@ -201,7 +203,8 @@ def _add_dependency(call: Call) -> XlaOp:
 
 @instruction("after-all")
 def _after_all(call: Call) -> XlaOp:
-    return call.builder.AfterAll(call.operands())
+    """After the operands that are tokens; others hold nothing up."""
+    return call.builder.AfterAll([operand for operand in call.operands() if operand.shape.is_token()])
 
 
 # --- streams and channels --------------------------------------------------------------------------------------------

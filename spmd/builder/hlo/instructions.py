@@ -9,8 +9,12 @@ import functools
 import re
 from dataclasses import fields
 from typing import TypeVar
+from warnings import warn
+
+import numpy as np
 
 from spmd.builder import checks, ops
+from spmd.builder.computation import region_of
 from spmd.builder.hlo.opcodes import PLAIN
 from spmd.builder.hlo.parser import INSTRUCTIONS, Call, Make, flat, instruction
 from spmd.builder.hlo.reader import split
@@ -21,6 +25,8 @@ from spmd.dialects.custom_call import RNG_STATE
 from spmd.dialects.scatters import SCATTER, mark_whole_windows
 from spmd.dialects.structs import RaggedDotDimensionNumbersAttr
 from spmd.ir import AttributeValue
+from spmd.support.arrays import Array
+from spmd.types import Type
 
 N = TypeVar("N", GatherDimensionNumbers, ScatterDimensionNumbers)
 
@@ -35,7 +41,7 @@ for _opcode, (_, _operation) in PLAIN.items():
 #: Instructions that are one operation on what the text says, as it says it.
 _DIRECT: dict[str, Make] = {
     "parameter": lambda call: call.builder.Parameter(int(call.text), call.shape, call.instruction.name),
-    "constant": lambda call: call.builder.Constant(parse_values(call.text, call.shape)),
+    "constant": lambda call: call.builder.Constant(_constant(call)),
     "iota": lambda call: call.builder.Iota(call.shape, call.integer("iota_dimension")),
     "copy": lambda call: call.operand(),
     "tuple": lambda call: call.builder.Tuple(call.operands()),
@@ -50,6 +56,18 @@ _DIRECT: dict[str, Make] = {
     "cholesky": lambda call: ops.Cholesky(call.operand(), call.flag("lower")),
 }
 INSTRUCTIONS.update(_DIRECT)
+
+
+def _constant(call: Call) -> Array:
+    """The values of a constant. Those that the text leaves out are drawn, the same at every run, with a warning."""
+    if "..." not in call.text:
+        return parse_values(call.text, call.shape)
+    warn(
+        f"{call.instruction.location}: the values of a constant of shape {call.shape.brief} are left out of the text; "
+        "random ones stand for them (--xla_dump_large_constants has them printed)",
+        stacklevel=2,
+    )
+    return np.random.default_rng(0).uniform(0, 2, call.shape.sizes).astype(call.shape.numpy_dtype())
 
 
 # --- elementwise -----------------------------------------------------------------------------------------------------
@@ -85,7 +103,7 @@ def _static(call: Call, name: str, attributes: dict[str, AttributeValue]) -> Xla
 
 @instruction("broadcast")
 def _broadcast(call: Call) -> XlaOp:
-    dimensions = call.integers("dimensions")
+    dimensions = call.integers("dimensions", None if call.operand().shape.rank() else "{}")
     if _is_made_static(call):
         return _static(call, "stablehlo.broadcast_in_dim", {"broadcast_dimensions": tuple(dimensions)})
     return ops.BroadcastInDim(call.operand(), call.shape.sizes, dimensions)
@@ -138,6 +156,30 @@ def _top_k(call: Call) -> XlaOp:
 def _sort(call: Call) -> XlaOp:
     dimension, comparator = call.dimension("dimensions"), call.computation("to_apply")
     return ops.Sort(flat(call.operands()), comparator, dimension, call.flag("is_stable"))
+
+
+@instruction("scan")
+def _scan(call: Call) -> XlaOp:
+    """Slices of the first operands along a dimension go through a computation one after another, with carries that the
+    last operands begin; the slices that come of it, laid side by side, and the last carries are the results."""
+    operands = checks.arrays(call.builder, call.operands(), "operands")
+    dimension, carries = call.dimension("dimensions"), call.integer("num_carries")
+    inputs = len(operands) - carries
+    slices: list[Type] = [
+        tensor.with_shape((*tensor.shape[:dimension], *tensor.shape[dimension + 1 :]))
+        for tensor in (value.tensor for value in operands[:inputs])
+    ]
+    body = region_of(call.computation("to_apply"), [*slices, *(value.type for value in operands[inputs:])])
+    returned = len(body.block.terminator.operands)
+    attributes: dict[str, AttributeValue] = {
+        "dimension": dimension,
+        "is_reverse": call.flag("is_reverse"),
+        "operandSegmentSizes": (inputs, carries),
+        "resultSegmentSizes": (returned - carries, carries),
+    }
+    if call.has("is_associative"):
+        attributes["is_associative"] = call.flag("is_associative")
+    return call.builder.tuple(call.builder.emit("chlo.scan", operands, attributes, None, [body]))
 
 
 @instruction("set-dimension-size")
@@ -218,7 +260,7 @@ def _dot(call: Call) -> XlaOp:
     lhs, rhs = call.operands(2)
     names = ("lhs_contracting_dims", "rhs_contracting_dims", "lhs_batch_dims", "rhs_batch_dims")
     numbers = DotDimensionNumbers(*(call.integers(name, "{}") for name in names))
-    return ops.DotGeneral(lhs, rhs, numbers, precision(call), call.shape.xla_element_type())
+    return ops.DotGeneral(lhs, rhs, numbers, precision(call), call.element_type())
 
 
 @instruction("ragged-dot")

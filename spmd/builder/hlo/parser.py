@@ -15,13 +15,11 @@ from spmd.builder.hlo.reader import (
     ComputationText,
     Instruction,
     ModuleText,
-    entries,
-    inline_computation,
     read_module,
     split,
     unquoted,
 )
-from spmd.builder.shape import Shape
+from spmd.builder.shape import PrimitiveType, Shape
 from spmd.builder.xla_op import XlaOp
 from spmd.dialects.core import InferenceError
 from spmd.errors import ParseError
@@ -40,13 +38,6 @@ IGNORED = frozenset(
         "raw_backend_config_str", "execution_thread", "is_pinned", "operand_layout_constraints", "original_value",
     )
 )  # fmt: skip
-
-_HEADER = re.compile(r"(?:\s|//[^\n]*|/\*.*?\*/)*HloModule\b", re.S)
-
-
-def looks_like_hlo(text: str) -> bool:
-    """Whether `text` begins as HLO text does."""
-    return _HEADER.match(text) is not None
 
 
 def parse_hlo(text: str, name: str = "<hlo>") -> Module:
@@ -132,14 +123,14 @@ class _ComputationScope:
         self._text = text
         self.builder = XlaBuilder(text.name)
         self._values: dict[str, XlaOp] = {}
-        self._shapes: dict[str, Shape] = {}
+        self.shapes: dict[str, Shape] = {}
 
     def build(self) -> XlaComputation:
         root = self._text.instructions[-1]
         for instruction in self._text.instructions:
             with self.builder.at(instruction.location):
                 self._values[instruction.name] = self._instruction(instruction)
-            self._shapes[instruction.name] = instruction.shape
+            self.shapes[instruction.name] = instruction.shape or self._values[instruction.name].shape
             self._keep_place(instruction)
             root = instruction if instruction.is_root else root
         with self.builder.at(self._text.location):
@@ -171,17 +162,17 @@ class _ComputationScope:
         unknown = set(instruction.attributes) - call.read - IGNORED
         if unknown:
             raise instruction.fail(f"attribute {min(unknown)} is not understood")
-        if not result.shape.compatible(instruction.shape) and not self._takes_bounds(result, before, instruction):
-            text, result_text = instruction.shape.brief, result.shape.brief
-            raise instruction.fail(f"the text says {text}, the operation gives {result_text}")
-        return result
+        shape = instruction.shape
+        if shape is None or result.shape.compatible(shape) or self._takes_bounds(result, before, shape):
+            return result
+        raise instruction.fail(f"the text says {shape.brief}, the operation gives {result.shape.brief}")
 
-    def _takes_bounds(self, result: XlaOp, before: int, instruction: Instruction) -> bool:
+    def _takes_bounds(self, result: XlaOp, before: int, shape: Shape) -> bool:
         """Whether `result` is as large as the text says, and made here: it then has the dynamic dimensions of the text.
 
         `before`: the ops there were.
         """
-        value, shape = result.value, instruction.shape
+        value = result.value
         made = self.builder.block.ops[before:]
         if value is None or value.defining_op not in made or not isinstance(value.type, t.TensorType):
             return False
@@ -203,13 +194,8 @@ class _ComputationScope:
         if place is not None and op is not None and op.debug_location is None:
             op.debug_location = place
 
-    def shape(self, text: str) -> Shape:
-        """The shape, with its layout, that the operand `text` was given in the text."""
-        return self._shapes[text.split()[-1].lstrip("%")]
-
-    def value(self, text: str, instruction: Instruction) -> XlaOp:
-        """The operand that `text`, `[shape] %name`, names."""
-        name = text.split()[-1].lstrip("%")
+    def value(self, name: str, instruction: Instruction) -> XlaOp:
+        """The operand that is called `name`."""
         if name not in self._values:
             raise instruction.fail(f"operand {name} is not defined before")
         return self._values[name]
@@ -218,8 +204,7 @@ class _ComputationScope:
         """The computation that `attribute` names, or that stands there in braces."""
         name = attribute.text.strip().lstrip("%")
         if name.startswith("{"):
-            text = inline_computation(attribute, f"{instruction.name}.computation")
-            return _ComputationScope(self._reader, text).build()
+            return _ComputationScope(self._reader, attribute.computation(f"{instruction.name}.computation")).build()
         if name not in self._reader.module.computations:
             raise instruction.fail(f"there is no computation {name}")
         return self._reader.computation(name)
@@ -229,15 +214,11 @@ class _ComputationScope:
         """The attributes of the module."""
         return self._reader.module.attributes
 
-    def group_size(self, instruction: Instruction, *, partitions: bool) -> int:
-        """How many processes a collective without groups joins: what the header says, 1 where it says nothing else."""
+    def group_size(self, *, partitions: bool) -> int:
+        """How many processes a collective without groups joins: what the header says, 1 where it says nothing."""
         header = self.header
         names = ("replica_count", "num_partitions")
         counts = {name: _process_count(name, header[name]) for name in names if name in header}
-        if not counts:
-            raise instruction.fail(
-                "replica_groups is empty, and the header has neither replica_count nor num_partitions"
-            )
         return counts.get("num_partitions" if partitions else "replica_count", 1)
 
 
@@ -248,9 +229,19 @@ class Call:
         self._scope = scope
         self.instruction = instruction
         self.builder = scope.builder
-        self.shape: Shape = instruction.shape
-        self.text = instruction.operands
+        self.text = instruction.text
         self.read: set[str] = set()
+
+    @property
+    def shape(self) -> Shape:
+        """The result's shape as the text has it; ParseError where it has none."""
+        if self.instruction.shape is None:
+            raise self.fail("the shape of the result is missing")
+        return self.instruction.shape
+
+    def element_type(self) -> PrimitiveType | None:
+        """The result's element type where the text has its shape."""
+        return None if self.instruction.shape is None else self.instruction.shape.xla_element_type()
 
     def frontend(self, name: str, default: str | None = None) -> str:
         """An entry of `frontend_attributes={name="text",other={...}}`; ParseError when it is missing."""
@@ -297,8 +288,8 @@ class Call:
         return [int(part) for part in split(self.attribute(name, default))]
 
     def channel(self) -> int | None:
-        """The channel of a collective that has one."""
-        return self.integer("channel_id") if self.has("channel_id") else None
+        """The channel of a collective that has one; number 0, which StableHLO has for none, is number 1."""
+        return self.integer("channel_id") or 1 if self.has("channel_id") else None
 
     def dimension(self, name: str) -> int:
         """`{1}`: the one dimension that attribute `name` gives."""
@@ -311,27 +302,25 @@ class Call:
         return self._scope.computation(self._attribute_text(name), self.instruction)
 
     def computations(self, name: str) -> list[XlaComputation]:
-        return [self._scope.computation(part, self.instruction) for part in entries(self._attribute_text(name))]
+        return [self._scope.computation(part, self.instruction) for part in self._attribute_text(name).entries()]
 
     def _attribute_text(self, name: str) -> AttributeText:
         self.attribute(name)
         return self.instruction.attributes[name]
 
     def operands(self, count: int | None = None) -> list[XlaOp]:
-        xla_ops = [self._scope.value(part, self.instruction) for part in split(self.text)]
+        xla_ops = [self._scope.value(name, self.instruction) for name in self.instruction.operands]
         if count is not None and len(xla_ops) != count:
             raise self.instruction.fail(f"{count} operands are needed, there are {len(xla_ops)}")
         return xla_ops
 
     def operand_shapes(self) -> list[Shape]:
         """The operands' shapes as the text gives them: with their layouts."""
-        return [self._scope.shape(part) for part in split(self.text)]
+        return [self._scope.shapes[name] for name in self.instruction.operands]
 
     def of_shape(self, shape: Shape) -> Call:
         """The same instruction with another result."""
-        call = Call(self._scope, self.instruction)
-        call.shape, call.read = shape, self.read
-        return call
+        return self.of_opcode(self.instruction.opcode, shape)
 
     def of_opcode(self, opcode: str, shape: Shape) -> Call:
         """The same instruction as one of another opcode, with another result."""
@@ -347,7 +336,7 @@ class Call:
         """How many processes take part in a collective of these groups."""
         if groups:
             return len(groups[0])
-        return self._scope.group_size(self.instruction, partitions=self.has("channel_id"))
+        return self._scope.group_size(partitions=self.has("channel_id"))
 
     def fail(self, message: str) -> ParseError:
         return self.instruction.fail(message)

@@ -2,46 +2,68 @@
 
     [ROOT] %name = shape opcode(operands), attribute=value, ...
 
-Nothing here knows what an opcode means.
+Nothing here depends on what an opcode means.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from spmd.builder.hlo.places import PlaceTables
-from spmd.builder.shape import Shape, parse_shape
+from spmd.builder.hlo.tokens import Tokens
+from spmd.builder.shape import Shape
 from spmd.errors import Diagnostic, Location, ParseError, Source
 
-_NAME = r"%?([A-Za-z_][\w.\-]*)"
-_COMPUTATION = re.compile(rf"\s*(ENTRY\s+)?{_NAME}\s*(?=[({{])")
-_INSTRUCTION = re.compile(rf"\s*(ROOT\s+)?(?!ROOT\s){_NAME}\s*=\s*")
-_OPCODE = re.compile(r"\s*([a-z][\w\-]*)\(")
-_ATTRIBUTE = re.compile(r"\s*,?\s*([A-Za-z_][\w\-]*)\s*=\s*")
-_BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*"|/\*.*?\*/|//[^\n]*|[{}()\[\],\n]', re.S)
-_OPENING, _CLOSING = "{([", "})]"
-_ANOTHER = re.compile(r"(?<!,)\s+([\w%])")
-#: The comma inside of `mesh['x'=2,'y'=4], device_ids=([4,2]T(1,0)) {'y'}`, which is one value.
-_DEVICE_IDS = re.compile(r",\s*device_ids=\(")
+_NAME = re.compile(r"%?[A-Za-z_][\w.\-]*+|%[\w.\-]++")
+_OPCODE = re.compile(r"[a-z][\w\-]*")
+_NUMBER = re.compile(r"[-\d]|(?:true|false|nan|inf)\b")
+_LAYOUT = re.compile(r"\{\s*\d[^{}]*\}")
+_OPENING, _ENDS = frozenset("([{"), frozenset((",", "}", ")", ""))
+#: What stands in the brackets of these is no list of operands.
+_LITERALS = frozenset(("constant", "parameter"))
+#: How deep instructions may stand in the operands of others.
+_DEEPEST = 100
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class AttributeText:
-    """The text of an attribute's value, and where it stands."""
+    """The text of an attribute's value, which begins at `offset`, and where the attribute stands."""
 
     text: str
+    offset: int
     location: Location
 
+    def _inner(self) -> Tokens:
+        """The words of a value in braces, without these."""
+        return Tokens(self.location.source, self.offset + 1, self.text[1:-1])
 
-@dataclass(frozen=True)
+    def entries(self) -> list[AttributeText]:
+        """The entries of a list in braces, each where it stands; of a value that is no list, that."""
+        if not self.text.startswith("{"):
+            return [self]
+        tokens, found, first = self._inner(), list[AttributeText](), 0
+        for at in tokens.separators():
+            if at > first:
+                found.append(AttributeText(tokens.text(first, at), tokens.offsets[first], tokens.location(first)))
+            first = at + 1
+        return found
+
+    def computation(self, name: str) -> ComputationText:
+        """The computation whose instructions stand in braces where the name of one may, as `name`."""
+        return ComputationText(name, False, _Reader(self._inner()).instructions(""), self.location)
+
+
+@dataclass(slots=True)
 class Instruction:
+    """One instruction; `shape` is None where the text has none, `text` what stands for operands of a constant."""
+
     name: str
     is_root: bool
-    shape: Shape
+    shape: Shape | None
     opcode: str
-    operands: str
+    operands: tuple[str, ...]
+    text: str
     attributes: dict[str, AttributeText]
     location: Location
 
@@ -67,186 +89,195 @@ class ModuleText:
     location: Location
 
 
+def _is_shape(word: str) -> bool:
+    """Whether a word is the shape of an array: others have no brackets, or none behind a letter."""
+    return "[" in word and word[0] not in '"{['
+
+
 def read_module(text: str, name: str) -> ModuleText:
     """The parts of HLO text; ParseError with the place where it is not HLO."""
-    source = Source(name, text)
-    header = re.compile(rf"(?:\s|//[^\n]*|/\*.*?\*/)*HloModule\s+{_NAME}", re.S).match(text)
-    if header is None:
-        raise ParseError("HLO text begins with HloModule and a name", Location(source, 0))
-    end = _line_end(text, header.end())
-    attributes = dict(_attributes(source, header.end(), end))
-    computations: dict[str, ComputationText] = {}
-    entry = None
-    position, places = end, PlaceTables()
-    while (position := _skip(text, position)) < len(text):
-        after = places.read(text, position)
-        if after > position:
-            position = after
-            continue
-        computation, position = _computation(source, position)
-        if computation.name in computations:
-            raise ParseError(f"computation {computation.name} is defined twice", computation.location)
-        computations[computation.name] = computation
-        entry = computation if computation.is_entry else entry
-    if entry is None:
-        raise ParseError("the module has no ENTRY computation", Location(source, 0))
-    return ModuleText(header[1], attributes, computations, entry, places, Location(source, header.start(1)))
+    return _Reader(Tokens(Source(name, text), 0, text)).module()
 
 
-_SPACE = re.compile(r"(?:\s|//[^\n]*|/\*.*?\*/)*", re.S)
+class _Reader:
+    """Reads words in their order; `at` is the number of the next one."""
 
+    def __init__(self, tokens: Tokens) -> None:
+        self.tokens = tokens
+        self.words = tokens.words
+        self.at = 0
+        self._shapes: dict[str, Shape] = {}
+        self._nested: list[Instruction] = []
+        self._depth = 0
 
-def _skip(text: str, position: int) -> int:
-    match = _SPACE.match(text, position)
-    return match.end() if match else position
+    def module(self) -> ModuleText:
+        """`HloModule name, attributes`, which may be missing, then computations and the tables of a dump.
 
-
-def _line_end(text: str, position: int) -> int:
-    """The end of the logical line: the first newline outside of brackets and strings, with no comma before it, nor an =
-    whose value is in braces below."""
-    depth = 0
-    for match in _BRACKETS.finditer(text, position):
-        mark = match[0]
-        if mark in _OPENING:
-            depth += 1
-        elif mark in _CLOSING:
-            depth -= 1
-        elif depth <= 0 and (mark == "\n" or mark.startswith("//")):
-            last = text[position : match.start()].rstrip()[-1:] if mark == "\n" else ""
-            if last == "," or (last == "=" and text.startswith("{", _skip(text, match.end()))):
+        The entry is the last computation where none says that it is.
+        """
+        location, name, attributes = self.tokens.location(0), "", dict[str, AttributeText]()
+        if self._take("HloModule"):
+            location, name = self.tokens.location(self.at), self._name("the name of the module")
+            self._take(":")
+            attributes = self._attributes()
+        computations: dict[str, ComputationText] = {}
+        entry, places = None, PlaceTables()
+        while self.words[self.at]:
+            if self._table(places):
                 continue
-            return match.start()
-    return len(text)
+            computation = self._computation()
+            if computation.name in computations:
+                raise ParseError(f"computation {computation.name} is defined twice", computation.location)
+            computations[computation.name] = computation
+            entry = computation if computation.is_entry or entry is None or not entry.is_entry else entry
+        if entry is None:
+            raise ParseError("HLO text is HloModule and a name, and computations behind it", location)
+        return ModuleText(name or entry.name, attributes, computations, entry, places, location)
 
+    def _table(self, places: PlaceTables) -> bool:
+        """Read the table of a dump that stands here, if there is one."""
+        position = self.tokens.offsets[self.at]
+        after = places.read(self.tokens.source.text, position)
+        self.at = self.tokens.behind(after) if after > position else self.at
+        return after > position
 
-def _closing(source: Source, position: int) -> int:
-    """Where the bracket that opens at `position` is closed."""
-    depth = 0
-    for match in _BRACKETS.finditer(source.text, position):
-        if match[0] in _OPENING:
-            depth += 1
-        elif match[0] in _CLOSING:
-            depth -= 1
-            if depth == 0:
-                return match.start()
-    raise ParseError(f"the {source.text[position]} is never closed", Location(source, position))
+    def _computation(self) -> ComputationText:
+        is_entry, start = self._take("ENTRY"), self.at
+        name = self._name("a computation: a name, and instructions in { }")
+        if self.words[self.at] == "(":
+            self.at = self.tokens.closing(self.at) + 1
+            if self._take("->"):
+                self._shape()
+        if not self._take("{"):
+            raise self.tokens.error("expected { and the instructions of the computation", self.at)
+        instructions = self.instructions("}")
+        self._attributes()  # such as execution_thread
+        return ComputationText(name, is_entry, instructions, self.tokens.location(start))
 
+    def instructions(self, end: str) -> tuple[Instruction, ...]:
+        """The instructions before the word `end`, which is behind then."""
+        start, found = self.at, list[Instruction]()
+        while not self._take(end):
+            if not self.words[self.at]:
+                raise self.tokens.error("the { is never closed", start)
+            instruction = self._instruction()
+            found += [*self._nested, instruction]
+            self._nested.clear()
+        roots = [instruction for instruction in found if instruction.is_root]
+        if len(roots) > 1:
+            raise ParseError("a computation has one ROOT", roots[1].location)
+        if not found:
+            raise self.tokens.error("the computation has no instructions", start)
+        return tuple(found)
 
-def _computation(source: Source, position: int) -> tuple[ComputationText, int]:
-    text = source.text
-    match = _COMPUTATION.match(text, position)
-    if match is None:
-        raise ParseError("expected a computation: a name, and instructions in { }", Location(source, position))
-    start = match.end()
-    if text[start] == "(":
-        start = _skip(text, _closing(source, start) + 1)
-        if text.startswith("->", start):
+    def _instruction(self) -> Instruction:
+        is_root, start = self._take("ROOT"), self.at
+        if not self._begins_instruction(start):
+            raise self.tokens.error("expected an instruction: name = shape opcode(operands)", start)
+        self.at += 2
+        call = self._call(self.words[start].removeprefix("%"), start, self._optional_shape())
+        call.is_root, call.attributes = is_root, self._attributes()
+        return call
+
+    def _begins_instruction(self, at: int) -> bool:
+        return self.words[at] != "" and self.words[at + 1] == "=" and _NAME.fullmatch(self.words[at]) is not None
+
+    def _call(self, name: str, start: int, shape: Shape | None) -> Instruction:
+        """`opcode(operands)`."""
+        opcode, first = self.words[self.at], self.at + 2
+        if not _OPCODE.fullmatch(opcode) or self.words[first - 1] != "(":
+            raise self.tokens.error("expected an opcode and its operands in ( )", self.at)
+        operands, text = list[str](), ""
+        if opcode in _LITERALS:
+            end = self.tokens.closing(first - 1)
+            text, self.at = self.tokens.text(first, end), end + 1
+        else:
+            self.at = first
+            while not self._take(")"):
+                operands.append(self._operand())
+                if not self._take(",") and self.words[self.at] != ")":
+                    raise self.tokens.error("expected , or ) behind an operand", self.at)
+        return Instruction(name, False, shape, opcode, tuple(operands), text, {}, self.tokens.location(start))
+
+    def _operand(self) -> str:
+        """A name, or a call without attributes, which is an instruction of its own before this one.
+
+        The shape before either may be missing.
+        """
+        start, shape = self.at, self._optional_shape()
+        if not self.words[self.at] or self.words[self.at + 1] != "(":
+            return self._name("the name of an operand")
+        self._depth += 1
+        if self._depth > _DEEPEST:
+            raise self.tokens.error(f"instructions stand more than {_DEEPEST} deep in the operands of others", start)
+        nested = self._call(f"{self.words[self.at]}.operand.{start}", start, shape)
+        self._depth -= 1
+        self._nested.append(nested)
+        return nested.name
+
+    # --- words and shapes --------------------------------------------------------------------------------------------
+
+    def _take(self, word: str) -> bool:
+        """Whether `word` is next; it is then behind."""
+        taken = self.words[self.at] == word
+        self.at += taken
+        return taken
+
+    def _name(self, what: str) -> str:
+        word = self.words[self.at]
+        if not _NAME.fullmatch(word):
+            raise self.tokens.error(f"expected {what}", self.at)
+        self.at += 1
+        return word.removeprefix("%")
+
+    def _optional_shape(self) -> Shape | None:
+        word = self.words[self.at]
+        return self._shape() if word == "(" or _is_shape(word) else None
+
+    def _shape(self) -> Shape:
+        start = self.at
+        end = self.tokens.closing(start) + 1 if self.words[start] == "(" else start + 1
+        if self.words[start] and "{" not in self.words[start] and _LAYOUT.fullmatch(self.words[end]):
+            end += 1
+        text = self.tokens.text(start, end)
+        shape = self._shapes.get(text)
+        if shape is None:
             try:
-                start = _skip(text, parse_shape(text, start + 2)[1])
+                shape = self._shapes[text] = Shape.parse(text)
             except ValueError as error:
-                raise ParseError(str(error), Location(source, start)) from None
-    if text[start : start + 1] != "{":
-        raise ParseError("expected { and the instructions of the computation", Location(source, start))
-    end = _closing(source, start)
-    location = Location(source, match.start(2))
-    instructions = tuple(_instructions(source, start + 1, end))
-    if not instructions:
-        raise ParseError(f"computation {match[2]} has no instructions", location)
-    after = end + 1
-    tail = re.compile(r",[^\n]*").match(text, after)  # attributes of the computation, such as execution_thread
-    return ComputationText(match[2], bool(match[1]), instructions, location), tail.end() if tail else after
+                raise self.tokens.error(str(error), start) from None
+        self.at = end
+        return shape
 
+    # --- attributes --------------------------------------------------------------------------------------------------
 
-def inline_computation(attribute: AttributeText, name: str) -> ComputationText:
-    """The computation whose instructions stand in braces where the name of one may, as `name`."""
-    source = attribute.location.source
-    position = source.text.index("{", attribute.location.offset)
-    location = Location(source, position)
-    instructions = tuple(_instructions(source, position + 1, _closing(source, position)))
-    if not instructions:
-        raise ParseError("the computation has no instructions", location)
-    return ComputationText(name, False, instructions, location)
+    def _attributes(self) -> dict[str, AttributeText]:
+        """`, name=value` as often as it is there."""
+        found: dict[str, AttributeText] = {}
+        while self._take(","):
+            name, start = self.words[self.at], self.at
+            if not self._begins_instruction(start):
+                raise self.tokens.error("expected attribute=value", start)
+            if name in found:
+                raise self.tokens.error(f"attribute {name} is there twice", start)
+            self.at = self._value_end(start + 2)
+            value = self.tokens.text(start + 2, self.at)
+            found[name] = AttributeText(value, self.tokens.offsets[start + 2], self.tokens.location(start))
+        return found
 
-
-def entries(attribute: AttributeText) -> list[AttributeText]:
-    """The entries of a list in braces, each where it stands; of a value that is no list, that."""
-    source, text = attribute.location.source, attribute.text
-    if not text.startswith("{"):
-        return [attribute]
-    position = source.text.index("{", attribute.location.offset)
-    end, found, start, depth = _closing(source, position), [], position + 1, 0
-    for match in _BRACKETS.finditer(source.text, start, end):
-        depth += (match[0] in _OPENING) - (match[0] in _CLOSING)
-        if match[0] == "," and depth == 0:
-            found.append((start, match.start()))
-            start = match.end()
-    parts = [(_skip(source.text, first), stop) for first, stop in [*found, (start, end)]]
-    return [AttributeText(source.text[a:b].strip(), Location(source, a)) for a, b in parts if source.text[a:b].strip()]
-
-
-def _instructions(source: Source, position: int, end: int) -> Iterator[Instruction]:
-    text = source.text
-    while True:
-        position = _skip(text, position)
-        if position >= end:
-            return
-        stop = min(_line_end(text, position), end)
-        yield _instruction(source, position, stop)
-        position = stop
-
-
-def _instruction(source: Source, position: int, end: int) -> Instruction:
-    text = source.text
-    match = _INSTRUCTION.match(text, position, end)
-    if match is None:
-        raise ParseError("expected an instruction: name = shape opcode(operands)", Location(source, position))
-    location = Location(source, match.start(2))
-    try:
-        shape, after = parse_shape(text, match.end())
-    except ValueError as error:
-        raise ParseError(str(error), Location(source, match.end())) from None
-    opcode = _OPCODE.match(text, after, end)
-    if opcode is None:
-        raise ParseError("expected an opcode and its operands in ( )", Location(source, after))
-    close = _closing(source, opcode.end() - 1)
-    attributes = dict(_attributes(source, close + 1, end))
-    operands = text[opcode.end() : close]
-    return Instruction(match[2], bool(match[1]), shape, opcode[1], operands, attributes, location)
-
-
-def _attributes(source: Source, position: int, end: int) -> Iterator[tuple[str, AttributeText]]:
-    text = source.text
-    while (position := _skip(text, position)) < end and text[position:end].strip(" ,"):
-        match = _ATTRIBUTE.match(text, position, end)
-        if match is None:
-            raise ParseError("expected attribute=value", Location(source, position))
-        position = _value_end(source, match.end(), end)
-        yield match[1], AttributeText(text[match.end() : position].strip(), Location(source, match.start(1)))
-
-
-def _value_end(source: Source, position: int, end: int) -> int:
-    """Where an attribute's value ends: at the comma outside of brackets, or with the line."""
-    text, depth, outside = source.text, 0, position
-    for match in _BRACKETS.finditer(text, position, end):
-        if depth == 0:
-            _check_one_value(source, outside, match.start())
-        if match[0] in _OPENING:
-            depth += 1
-        elif match[0] in _CLOSING:
-            depth -= 1
-        elif match[0] == "," and depth == 0 and not _DEVICE_IDS.match(text, match.start()):
-            return match.start()
-        outside = _skip(text, match.end()) if match[0][0] in "/," else match.end()
-    if depth == 0:
-        _check_one_value(source, outside, end)
-    return end
-
-
-def _check_one_value(source: Source, position: int, end: int) -> None:
-    """No word follows behind a space in this part of a value: it would belong to something else."""
-    match = _ANOTHER.search(source.text, position, end)
-    if match is not None:
-        raise ParseError("expected ',' or a new line behind an attribute's value", Location(source, match.start(1)))
+    def _value_end(self, at: int) -> int:
+        """Where the value ends that begins with word `at`: at a comma outside of brackets, or before a word behind a
+        space, unless that is the number behind a shape."""
+        words, first = self.words, at
+        while (word := words[at]) not in _ENDS:
+            is_apart = at > first and word[0] not in "([{" and self.tokens.is_spaced(at)
+            if is_apart and not (_is_shape(words[at - 1]) and _NUMBER.match(word)):
+                break
+            at = self.tokens.closing(at) if word in _OPENING else at
+            at += 1
+            if words[at] == "," and words[at + 1] == "device_ids":
+                at += 3
+        return at
 
 
 _ESCAPE = re.compile(r"\\(x[0-9a-fA-F]{2}|[0-7]{3}|.)", re.S)
@@ -267,6 +298,9 @@ def unquoted(text: str) -> str:
     return _ESCAPE.sub(character, text[1:-1])
 
 
+_BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*"|/\*.*?\*/|[{}()\[\],]', re.S)
+
+
 def split(text: str) -> list[str]:
     """The entries of a list, split at commas outside of brackets and strings; outer brackets are taken off."""
     text = re.sub(r"/\*.*?\*/", "", text).strip()
@@ -274,9 +308,9 @@ def split(text: str) -> list[str]:
         text = text[1:-1]
     parts, depth, start = [], 0, 0
     for match in _BRACKETS.finditer(text):
-        if match[0] in _OPENING:
+        if match[0] in "{([":
             depth += 1
-        elif match[0] in _CLOSING:
+        elif match[0] in "})]":
             depth -= 1
         elif match[0] == "," and depth == 0:
             parts.append(text[start : match.start()].strip())

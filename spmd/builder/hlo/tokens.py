@@ -1,0 +1,89 @@
+"""The words of HLO text and where each stands. Lines have no meaning: XLA's lexer skips spaces and comments."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections.abc import Iterator
+from itertools import accumulate, compress
+
+from spmd.errors import Location, ParseError, Source
+
+_STRING = r'"(?:[^"\\]++|\\.)*+"'
+_COMMENT = r"/\*.*?\*/|//[^\n]*"
+
+
+def _braces(depth: int) -> str:
+    """A pattern of balanced braces, with others inside at most `depth` deep."""
+    inside = "|" + _braces(depth - 1) if depth else ""
+    return rf'\{{(?:[^{{}}"/]++|{_STRING}|{_COMMENT}|/{inside})*+\}}'
+
+
+#: A string, a comment, the shape of an array, a name or number, the braces of an attribute's value, other braces
+#: that hold no instructions, and single marks. What stands in braces is one word: most of it is never looked at.
+_WORD = re.compile(
+    rf"({_STRING}|{_COMMENT}"
+    r'|[A-Za-z]\w*\[(?:[^\[\]"={}<]|<=)*\](?:\{[^{}="%\[\]]*\})?'
+    r"|%?\w[\w.\-]*+"
+    rf"|(?<==){_braces(3)}"
+    r'|\{[^{}()="\[\]%/]*+\}'
+    r"|->|\S)",
+    re.S,
+)
+_OPENING, _CLOSING = frozenset("{(["), frozenset("})]")
+
+
+class Tokens:
+    """The words of `text`, which begins at `start` of `source`, without comments; the last one is empty."""
+
+    def __init__(self, source: Source, start: int, text: str) -> None:
+        self.source = source
+        parts = _WORD.split(text)
+        ends = list(accumulate(map(len, parts), initial=start))[1:]
+        self.words: list[str] = [*parts[1::2], ""]
+        self.offsets: list[int] = ends[0::2]
+        if "/*" in text or "//" in text:
+            code = [word[:2] not in ("/*", "//") for word in self.words]
+            self.words, self.offsets = list(compress(self.words, code)), list(compress(self.offsets, code))
+
+    def location(self, at: int) -> Location:
+        return Location(self.source, self.offsets[at])
+
+    def error(self, message: str, at: int) -> ParseError:
+        return ParseError(message, self.location(at))
+
+    def text(self, start: int, end: int) -> str:
+        """The text of the words from `start` to before `end`, with what is between them."""
+        if end - start <= 1:
+            return self.words[start] if end > start else ""
+        return self.source.text[self.offsets[start] : self.offsets[end - 1] + len(self.words[end - 1])]
+
+    def behind(self, offset: int) -> int:
+        """The first word that begins at `offset` of the source or behind it."""
+        return bisect_left(self.offsets, offset)
+
+    def is_spaced(self, at: int) -> bool:
+        """Whether there is something between a word and the one before."""
+        return self.offsets[at] > self.offsets[at - 1] + len(self.words[at - 1])
+
+    def closing(self, start: int) -> int:
+        """Where the bracket that is word `start` is closed; ParseError where it is not."""
+        depth, at, words = 0, start, self.words
+        while word := words[at]:
+            if word in _OPENING:
+                depth += 1
+            elif word in _CLOSING:
+                depth -= 1
+                if depth == 0:
+                    return at
+            at += 1
+        raise self.error(f"the {words[start]} is never closed", start)
+
+    def separators(self) -> Iterator[int]:
+        """The commas outside of brackets, then the end."""
+        at = 0
+        while word := self.words[at]:
+            if word == ",":
+                yield at
+            at = self.closing(at) + 1 if word in _OPENING else at + 1
+        yield at
