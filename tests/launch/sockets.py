@@ -4,6 +4,7 @@ import os
 import socket
 import struct
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 _SOCK_DIAG_BY_FAMILY, _REQUEST_DUMP = 20, 0x301
@@ -21,8 +22,10 @@ def open_to_others(processes: Iterable[int]) -> list[tuple[str, int]]:
 
 
 def _links(process: int) -> set[int]:
-    entries = [entry for entry in Path(f"/proc/{process}/fd").iterdir() if entry.is_symlink()]
-    links = [os.readlink(entry) for entry in entries]
+    links = []
+    for entry in Path(f"/proc/{process}/fd").iterdir():
+        with suppress(FileNotFoundError):  # closed since it was listed
+            links.append(os.readlink(entry))
     return {int(link[8:-1]) for link in links if link.startswith("socket:[")}
 
 
