@@ -4,6 +4,7 @@ Everything here imports what it runs when it runs it: to list the commands, or t
 """
 
 import argparse
+import difflib
 import importlib
 import os
 import pkgutil
@@ -58,31 +59,38 @@ class _Parser(argparse.ArgumentParser):
         self.exit(EXIT_USAGE, f"{self.prog}: {message} ({self.prog} --help tells more)\n")
 
 
-def build_parser(names: Sequence[str]) -> argparse.ArgumentParser:
-    """A parser for the named subcommands."""
+def overview(names: Sequence[str]) -> argparse.ArgumentParser:
+    """Return the parser of what stands in place of a subcommand; its help lists the subcommands."""
     parser = _Parser(prog="spmd", description="Runs StableHLO programs as MPI processes.")
     parser.add_argument("--version", action="version", version=_version())
     subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name in names:
-        command = load_command(name)
-        _declare(command, subparsers.add_parser(name, help=command.HELP, description=command.HELP))
+        subparsers.add_parser(name, help=load_command(name).HELP)
     return parser
 
 
-def _declare(command: Command, parser: argparse.ArgumentParser) -> None:
+def parser_of(name: str) -> argparse.ArgumentParser:
+    """Return the parser of one subcommand's arguments."""
+    command = load_command(name)
+    parser = _Parser(prog=f"spmd {name}", description=command.HELP)
     command.add_arguments(parser)
     parser.set_defaults(run=command.run)
+    return parser
 
 
 def _parse(arguments: list[str]) -> argparse.Namespace:
     names = command_names()
-    if not arguments or arguments[0] not in names:
-        return build_parser(names).parse_args(arguments)
-    # A named command needs its own module alone.
-    name, rest = arguments[0], arguments[1:]
-    command = load_command(name)
-    parser = _Parser(prog=f"spmd {name}", description=command.HELP)
-    _declare(command, parser)
+    if arguments[:1] == ["help"]:
+        arguments = [*arguments[1:2], "--help"]
+    word, rest = arguments[0] if arguments else "--help", arguments[1:]
+    if word not in names:
+        parser = overview(names)
+        if not word.startswith("-"):
+            likely = difflib.get_close_matches(word, names)
+            meant = f"did you mean {' or '.join(likely)}?" if likely else f"there are {', '.join(names)}"
+            parser.error(f"no command {word!r}: {meant}")
+        return parser.parse_args(arguments or [word])
+    parser = parser_of(word)
     return parser.parse_args(rest) if parser.takes_the_rest else parser.parse_intermixed_args(rest)
 
 

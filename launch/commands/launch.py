@@ -103,9 +103,9 @@ def run(args: argparse.Namespace) -> int:
     if not command:
         print("spmd launch: no command given: spmd launch -n 4 -- python train.py", file=sys.stderr)
         return 2
-    there = shutil.which(command[0], path=mpirun.search_path()) or os.path.exists(command[0])
-    if not (there or mpirun.in_allocation()):
-        print(f"spmd launch: there is no command {command[0]!r}{_likely(command)}", file=sys.stderr)
+    if not (shutil.which(command[0], path=mpirun.search_path()) or mpirun.in_allocation()):
+        what = f"{command[0]} is not executable" if os.path.exists(command[0]) else f"there is no command {command[0]!r}"
+        print(f"spmd launch: {what}{_likely(command)}", file=sys.stderr)
         return 2
     if args.ranks is None:
         args.ranks = sum(host.slots for host in args.hosts) or mpirun.allocated_ranks() or machine.usable_cores()
@@ -156,7 +156,9 @@ def run(args: argparse.Namespace) -> int:
 
 def _likely(command: Sequence[str]) -> str:
     """What was likely meant by a command that there is not."""
-    return f": spmd launch -n {shlex.join(command)}" if command[0].isdecimal() and len(command) > 1 else ""
+    if command[0].isdecimal() and len(command) > 1:
+        return f": spmd launch -n {shlex.join(command)}"
+    return f": python {shlex.join(command)}?" if command[0].endswith(".py") else ""
 
 
 def _misuse(args: argparse.Namespace) -> str | None:

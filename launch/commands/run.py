@@ -91,7 +91,7 @@ def _each_its_own(args: argparse.Namespace) -> bool:
 
 
 def _grid_of_threads(args: argparse.Namespace, module: "Module") -> "ProcessGrid | None":
-    """Return the grid whose processes run inside this one; None on MPI ranks, or where one process is the program.
+    """Return the grid whose processes run inside this one; None on several ranks, or where one process is the program.
 
     It is the given one, or that of the mesh of a program of whole arrays.
     """
@@ -99,13 +99,12 @@ def _grid_of_threads(args: argparse.Namespace, module: "Module") -> "ProcessGrid
     from spmd.compiler.pipeline.prepare import declared_grid
     from spmd.runtime.world import under_mpi
 
-    if not under_mpi():
-        return declared_grid(module, args.function) if args.grid is None and is_sharded(module) else args.grid
-    if args.grid is None:
-        return None
-    from mpi4py import MPI
+    if under_mpi():
+        from mpi4py import MPI
 
-    return None if MPI.COMM_WORLD.size > 1 else args.grid
+        if MPI.COMM_WORLD.size > 1:
+            return None
+    return declared_grid(module, args.function) if args.grid is None and is_sharded(module) else args.grid
 
 
 def _watcher(args: argparse.Namespace) -> Any:

@@ -433,6 +433,43 @@ def test_a_number_in_place_of_the_command_is_told(capsys: pytest.CaptureFixture[
     assert "there is no command '2': spmd launch -n 2 python train.py" in capsys.readouterr().err
 
 
+def test_a_script_in_place_of_the_command_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "gpt.py").touch()
+    assert cli.main(["launch", "-n", "2", "gpt.py", "--steps", "3"]) == 2
+    assert "gpt.py is not executable: python gpt.py --steps 3?" in capsys.readouterr().err
+    assert cli.main(["launch", "-n", "2", "other.py"]) == 2
+    assert "there is no command 'other.py': python other.py?" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [[], ["help"], ["--help"]])
+def test_the_commands_are_listed(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        cli.main(words)
+    listed = capsys.readouterr().out
+    assert caught.value.code == 0 and all(f" {name} " in listed for name in cli.command_names())
+
+
+def test_help_of_a_command_is_what_its_option_gives(capsys: pytest.CaptureFixture[str]) -> None:
+    told = []
+    for words in (["help", "run"], ["run", "--help"]):
+        with pytest.raises(SystemExit):
+            cli.main(words)
+        told.append(capsys.readouterr().out)
+    assert told[0] == told[1] and told[0].startswith("usage: spmd run ")
+
+
+@pytest.mark.parametrize(
+    ("word", "meant"), [("runn", "did you mean run?"), ("covert", "did you mean convert?"), ("x", "there are calibrate, ")]
+)
+def test_a_command_that_there_is_not(word: str, meant: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        cli.main([word, "add.mlir"])
+    assert caught.value.code == 2 and capsys.readouterr().err.startswith(f"spmd: no command {word!r}: {meant}")
+
+
 # --- where results go ------------------------------------------------------------------------------------------------
 
 RANK = """
