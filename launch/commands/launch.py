@@ -104,7 +104,9 @@ def run(args: argparse.Namespace) -> int:
         print("spmd launch: no command given: spmd launch -n 4 -- python train.py", file=sys.stderr)
         return 2
     if not (shutil.which(command[0], path=mpirun.search_path()) or mpirun.in_allocation()):
-        what = f"{command[0]} is not executable" if os.path.exists(command[0]) else f"there is no command {command[0]!r}"
+        what = (
+            f"{command[0]} is not executable" if os.path.exists(command[0]) else f"there is no command {command[0]!r}"
+        )
         print(f"spmd launch: {what}{_likely(command)}", file=sys.stderr)
         return 2
     if args.ranks is None:

@@ -30,7 +30,7 @@ _MAPPED_FROM = 1 << 20
 _FILE_NAME = re.compile(r"[^\s{}()<>\"%@]+\.\w{1,12}")
 #: Matches the beginning of HLO text: its header, or a computation and the name of its first instruction.
 _HLO = re.compile(
-    r"(?:\s|//[^\n]*|/\*.*?\*/)*+(?:HloModule\b|(?!module\b)(?:ENTRY\s+)?%?[\w.\-]++\s*"
+    r"(?:\s|//[^\n]*|/\*.*?\*/|(?!))*+(?:HloModule\b|(?!module\b)(?:ENTRY\s+)?%?[\w.\-]++\s*"
     r"(?:\([^{}@]*)?\{\s*(?:ROOT\s+)?%?[\w.\-]++\s*=)",
     re.S,
 )

@@ -9,14 +9,14 @@ from itertools import accumulate, compress
 
 from spmd.errors import Location, ParseError, Source
 
-_STRING = r'"(?:[^"\\]++|\\.)*+"'
+_STRING = r'"(?:[^"\\]++|\\.|(?!))*+"'
 _COMMENT = r"/\*.*?\*/|//[^\n]*"
 
 
 def _braces(depth: int) -> str:
     """A pattern of balanced braces, with others inside at most `depth` deep."""
     inside = "|" + _braces(depth - 1) if depth else ""
-    return rf'\{{(?:[^{{}}"/]++|{_STRING}|{_COMMENT}|/{inside})*+\}}'
+    return rf'\{{(?:[^{{}}"/]++|{_STRING}|{_COMMENT}|/{inside}|(?!))*+\}}'
 
 
 #: A string, a comment, the shape of an array, a name or number, the braces of an attribute's value, other braces
