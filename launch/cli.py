@@ -59,7 +59,7 @@ class _Parser(argparse.ArgumentParser):
         self.exit(EXIT_USAGE, f"{self.prog}: {message} ({self.prog} --help tells more)\n")
 
 
-def overview(names: Sequence[str]) -> argparse.ArgumentParser:
+def overview(names: Sequence[str]) -> _Parser:
     """Return the parser of what stands in place of a subcommand; its help lists the subcommands."""
     parser = _Parser(prog="spmd", description="Runs StableHLO programs as MPI processes.")
     parser.add_argument("--version", action="version", version=_version())
@@ -69,7 +69,7 @@ def overview(names: Sequence[str]) -> argparse.ArgumentParser:
     return parser
 
 
-def parser_of(name: str) -> argparse.ArgumentParser:
+def parser_of(name: str) -> _Parser:
     """Return the parser of one subcommand's arguments."""
     command = load_command(name)
     parser = _Parser(prog=f"spmd {name}", description=command.HELP)

@@ -7,7 +7,7 @@ import pytest
 from benchmarks.jax_suite.__main__ import Result, report, sampled
 from benchmarks.jax_suite.running import Runs, Settings, names_of
 
-TESTS = '''
+TESTS = """
 import os
 import unittest
 
@@ -32,7 +32,7 @@ class Some(unittest.TestCase):
 
     def test_passes(self):
         pass
-'''
+"""
 
 
 def test_every_test_has_an_outcome(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -449,7 +449,7 @@ def test_the_commands_are_listed(words: list[str], capsys: pytest.CaptureFixture
     with pytest.raises(SystemExit) as caught:
         cli.main(words)
     listed = capsys.readouterr().out
-    assert caught.value.code == 0 and all(f" {name} " in listed for name in cli.command_names())
+    assert caught.value.code == 0 and all(f"\n    {name}" in listed for name in cli.command_names())
 
 
 def test_help_of_a_command_is_what_its_option_gives(capsys: pytest.CaptureFixture[str]) -> None:
@@ -462,7 +462,8 @@ def test_help_of_a_command_is_what_its_option_gives(capsys: pytest.CaptureFixtur
 
 
 @pytest.mark.parametrize(
-    ("word", "meant"), [("runn", "did you mean run?"), ("covert", "did you mean convert?"), ("x", "there are calibrate, ")]
+    ("word", "meant"),
+    [("runn", "did you mean run?"), ("covert", "did you mean convert?"), ("x", "there are calibrate,")],
 )
 def test_a_command_that_there_is_not(word: str, meant: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as caught:
