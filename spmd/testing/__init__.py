@@ -38,6 +38,14 @@ if TYPE_CHECKING:
 _PACKAGES = frozenset({"spmd", "collectives", "partitioner", "launch"})
 
 
+def __getattr__(name: str) -> type:
+    if name == "Outcome":
+        from spmd.testing.running import Outcome  # imported lazily: pytest imports this module in every run
+
+        return Outcome
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
 @pytest.fixture
 def spmd_run() -> Run:
     """`spmd_run(program, grid=None, inputs=(), explore=0, **options) -> Outcome`.
@@ -47,7 +55,7 @@ def spmd_run() -> Run:
     `explore` is how many orders of communication are tried; under MPI, the ranks run in their own.
     Raises UsageError where the grid is no such pair, or where there is no entry for each of its processes.
     """
-    from spmd.testing.running import run  # imported lazily: pytest imports this module in every run
+    from spmd.testing.running import run
 
     return run
 
