@@ -55,7 +55,7 @@ def spmd_run() -> Run:
     `explore` is how many orders of communication are tried; under MPI, the ranks run in their own.
     Raises UsageError where the grid is no such pair, or where there is no entry for each of its processes.
     """
-    from spmd.testing.running import run
+    from spmd.testing.running import run  # imported lazily, as above
 
     return run
 
