@@ -211,12 +211,16 @@ class Communicator(ABC):
         dtype: npt.DTypeLike,
         split_dim: int,
         concat_dim: int,
-        split_count: int,
+        split_count: int | None = None,
         *,
         where: str = "",
     ) -> BoundCollective:
-        """Binds the exchange of parts along ``split_dim``, concatenated along ``concat_dim``."""
-        operation = operations.AllToAll(as_shape(shape), as_dtype(dtype), split_dim, concat_dim, split_count)
+        """Binds the exchange of parts along ``split_dim``, concatenated along ``concat_dim``.
+
+        ``split_count`` is the number of parts, which is that of the processes.
+        """
+        count = self.size if split_count is None else split_count
+        operation = operations.AllToAll(as_shape(shape), as_dtype(dtype), split_dim, concat_dim, count)
         return self._bound(operation, where)
 
     def collective_permute(

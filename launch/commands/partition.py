@@ -36,7 +36,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.valued(auto, "--mesh", values.mesh, "AXES", "axes and their sizes, major first, such as data=8,model=4")
     options.valued(auto, "--memory", values.memory, "BYTES", "what a process has, such as 16GB")
     auto.add_argument("--explain", action="store_true", help="say what was chosen, and what the next best would cost")
-    auto.add_argument("-o", "--output", metavar="OUT", help="write the global program with its shardings here")
+    use = "write the program here: that of one process; the global one with --auto, --rules or --propagate"
+    parser.add_argument("-o", "--output", metavar="OUT", help=use)
     machines.add_arguments(parser)
     shown = parser.add_mutually_exclusive_group()
     shown.add_argument("--table", action="store_true", help="the table alone, without the program")
@@ -55,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
     from partitioner.report import format_table
 
     if args.rules:
-        output.write_program(str(with_rules(spmd.load(args.program), conservative=args.conservative)))
+        _write(args, with_rules(spmd.load(args.program), conservative=args.conservative))
         return 0
     module = programs.load(args.program, args.function)
     if args.auto:
@@ -66,20 +67,18 @@ def run(args: argparse.Namespace) -> int:
             spmd.save(module, args.output)
         if (args.explain or args.output) and not args.table:
             return 0
-    elif given := [name for name in ("mesh", "memory", "explain", "output") if getattr(args, name)]:
-        raise spmd.UsageError(f"--{given[0]} is of a layout that is searched for: it goes with --auto")
+    elif given := [name for name in ("mesh", "memory", "explain") if getattr(args, name)]:
+        raise spmd.UsageError(f"--{given[0]} requires --auto")
     if not partitioner.is_sharded(module):
         raise spmd.UsageError(f"{args.program} has no shardings: it is the program of one process already")
     if partitioner.starts_processes(module, args.function):
         text = "starts processes itself: name one of the functions that it starts with --function"
         raise spmd.UsageError(f"{args.program}: @{args.function} {text}")
     axes = [name.strip() for name in args.axis_priority.split(",") if name.strip()]
-    if args.auto and args.propagate:
-        output.write_program(str(module))
-        return 0
     if args.propagate:
-        propagated = with_propagated(module, args.function, axes, conservative=args.conservative)
-        output.write_program(str(propagated))
+        if not args.auto:
+            module = with_propagated(module, args.function, axes, conservative=args.conservative)
+        _write(args, module)
         return 0
     # A searched layout was priced as it is compiled: no machine weighs choices then.
     with contextlib.nullcontext() if args.auto else _weighed(args), progress.doing("partitioning"):
@@ -91,7 +90,9 @@ def run(args: argparse.Namespace) -> int:
             propagate_layouts=not args.no_propagate,
             conservative=args.conservative,
         )
-    if not args.table:
+    if args.output and not args.auto:
+        _write(args, parts.module)
+    elif not args.table:
         output.write_program(str(parts.module))
         print()
     seconds = _times(args, parts.module)
@@ -105,6 +106,16 @@ def run(args: argparse.Namespace) -> int:
     for note in notes:
         print(note)
     return 0
+
+
+def _write(args: argparse.Namespace, module: "Module") -> None:
+    """Write a program to the given file, or to standard output."""
+    import spmd
+
+    if args.output:
+        spmd.save(module, args.output)
+    else:
+        output.write_program(str(module))
 
 
 def _boundary(parts: "Partitioned") -> Iterator["tuple[str, int, ShardedType]"]:
