@@ -1,7 +1,7 @@
 """Python's standard library as text to learn from: its sources, in words of a small vocabulary.
 
-A word is a byte, or one of the most frequent pieces of sources: an identifier with the space before it, an operator, a line's
-break with the indentation behind it.
+A word is a byte, or one of the most frequent pieces of sources: an identifier with the space before it, an operator, a
+line's break with the indentation behind it.
 """
 
 import re

@@ -12,9 +12,8 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 from jax.sharding import AbstractMesh, AxisType, NamedSharding, PartitionSpec
-
 from model import CONTEXT
-from train import BATCH, initial, train_step
+from train import BATCH, STEPS, initial, train_step
 
 
 def main():
@@ -23,9 +22,9 @@ def main():
     options = parser.parse_args()
     mesh = AbstractMesh((options.devices,), ("data",), axis_types=(AxisType.Auto,))
     whole, cut = NamedSharding(mesh, PartitionSpec()), NamedSharding(mesh, PartitionSpec("data"))
-    state = jax.eval_shape(partial(initial, 1200))
+    state = jax.eval_shape(partial(initial, STEPS))
     words = jax.ShapeDtypeStruct((BATCH * options.devices, CONTEXT + 1), jnp.int32)
-    step = jax.jit(partial(train_step, 1200), in_shardings=(whole, cut), out_shardings=(whole, whole))
+    step = jax.jit(partial(train_step, STEPS), in_shardings=(whole, cut), out_shardings=(whole, whole))
     file = Path(__file__).parent / "step.mlir"
     file.write_text(step.trace(state, words).lower(lowering_platforms=("cpu",)).as_text(debug_info=True))
     print(file)

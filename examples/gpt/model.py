@@ -2,7 +2,6 @@
 
 import flax.linen as nn
 import jax.numpy as jnp
-
 from corpus import VOCABULARY
 
 LAYERS, WIDTH, HEADS, CONTEXT = 8, 320, 5, 256

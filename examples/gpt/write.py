@@ -9,9 +9,9 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 import numpy as np
-
 from corpus import corpus
 from model import CONTEXT, GPT
+
 from spmd import checkpoint
 
 MODEL = GPT(decode=True)
