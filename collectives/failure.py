@@ -24,6 +24,7 @@ from types import TracebackType
 from typing import Any, NoReturn
 
 from collectives import endings
+from collectives.errors import is_own_frame, is_reported_without_frames
 from collectives.processes import end_with_parent, name_of
 
 REPORTS_VARIABLE = "SPMD_FAILURE_REPORTS"
@@ -85,9 +86,7 @@ def install() -> None:
                 _tell(_number(world), f"{_name(world)} was interrupted (SIGINT)\n")
                 _end_job(EXIT_INTERRUPTED)
         else:
-            import traceback  # late: only failures need it
-
-            fail("".join(traceback.format_exception(kind, error, trace)))
+            fail(report_of(error, trace))
 
     def exit_program(status: Any = None, /) -> NoReturn:
         if _world() is None or threading.current_thread() is not threading.main_thread():
@@ -101,11 +100,9 @@ def install() -> None:
         if _world() is None or raised.exc_type is SystemExit:
             previous_thread_hook(raised)
         else:
-            import traceback  # late: only failures need it
-
-            told = traceback.format_exception(raised.exc_type, raised.exc_value, raised.exc_traceback)
             name = "a thread" if raised.thread is None else f"thread {raised.thread.name}"
-            fail(f"In {name}:\n{''.join(told)}")
+            error = raised.exc_type() if raised.exc_value is None else raised.exc_value
+            fail(f"In {name}:\n{report_of(error, raised.exc_traceback)}")
 
     sys.excepthook = hook
     threading.excepthook = thread_hook
@@ -114,6 +111,17 @@ def install() -> None:
         if hasattr(builtins, name):
             setattr(builtins, name, exit_program)
     atexit.register(_end_job_that_exited_early)
+
+
+def report_of(error: BaseException, trace: TracebackType | None) -> str:
+    """Return the traceback of an error: with the user's frames alone where the error says all that there is to say."""
+    import traceback  # late: only failures need it
+
+    told = traceback.TracebackException(type(error), error, trace)
+    if is_reported_without_frames(error):
+        users = [(frame, line) for frame, line in traceback.walk_tb(trace) if not is_own_frame(frame)]
+        told.stack = traceback.StackSummary.extract(iter(users)) if users else told.stack
+    return "".join(told.format())
 
 
 def come_first() -> None:

@@ -44,7 +44,7 @@ def _own() -> Path:
 
 def advice(written: Path | None) -> str:
     """The line that tells of the folder that was written to, if one was."""
-    return "" if written is None else f"what each rank did last is in {written} (spmd diagnose {written})"
+    return "" if written is None else f"what each rank did last: spmd diagnose {written}"
 
 
 def make(folder: Path) -> None:

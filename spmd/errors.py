@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from collectives.errors import CommunicationError as _TransportError
-from collectives.errors import GroupError, refuse_grids_with
+from collectives.errors import GroupError, refuse_grids_with, report_without_frames
 from spmd.support.editions import edition_note
 
 _QUOTED_WIDTH = 160
@@ -277,6 +277,7 @@ class GridError(SpmdError, GroupError):
 
 
 refuse_grids_with(GridError)
+report_without_frames(SpmdError)
 
 
 class CheckpointError(SpmdError, ValueError):

@@ -24,18 +24,17 @@ Where a test fails with an error of spmd's, the report shows the frames of the t
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pytest
 
+from collectives import errors
+
 if TYPE_CHECKING:
     from spmd.testing.running import Outcome as Outcome
 
     Run = Callable[..., Outcome]
-
-_PACKAGES = frozenset({"spmd", "collectives", "partitioner", "launch"})
 
 
 def __getattr__(name: str) -> type:
@@ -63,16 +62,12 @@ def spmd_run() -> Run:
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> None:
     """Hide spmd's own frames where an error of a user's program or call is reported."""
-    if call.excinfo is None or not _is_for_users(call.excinfo):
+    if call.excinfo is None or not _is_plain(call.excinfo):
         return
     for entry in call.excinfo.traceback:
-        if str(entry.frame.f_globals.get("__name__")).partition(".")[0] in _PACKAGES:
-            entry.frame.f_globals["__tracebackhide__"] = _is_for_users
+        if errors.is_own_frame(entry.frame.raw):
+            entry.frame.f_globals["__tracebackhide__"] = _is_plain
 
 
-def _is_for_users(failure: pytest.ExceptionInfo[BaseException]) -> bool:
-    """Return whether an error says what is wrong with a program or a call, so that its frames add nothing."""
-    # Modules that are not loaded have raised none.
-    kinds = (("spmd.errors", "SpmdError"), ("collectives.errors", "CommunicationError"))
-    loaded = [getattr(sys.modules[module], name) for module, name in kinds if module in sys.modules]
-    return isinstance(failure.value, tuple(loaded))
+def _is_plain(failure: pytest.ExceptionInfo[BaseException]) -> bool:
+    return errors.is_reported_without_frames(failure.value)

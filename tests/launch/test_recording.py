@@ -165,7 +165,7 @@ def test_the_files_are_those_of_pytorchs_flight_recorder(waited: Waited) -> None
 def test_an_error_has_all_ranks_write_and_comes_last_on_the_screen(waited: Waited) -> None:
     folder, told = waited.folder, waited.told
     assert told.rstrip().endswith("ValueError: no cheese")
-    assert f"(what each rank did last is in {folder} (spmd diagnose {folder}))\nrank 3 of 4 on" in told
+    assert f"(what each rank did last: spmd diagnose {folder})\nrank 3 of 4 on" in told
     for rank in range(4):
         content = json.loads((folder / f"{rank}.json").read_text())
         assert content == json.loads(json.dumps(pickle.loads((folder / f"rank_{rank}").read_bytes())))
