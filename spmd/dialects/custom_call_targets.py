@@ -60,7 +60,28 @@ def _fault(op: Op) -> str | None:
     if rule is None:
         return None
     operands = _without_shapes(op)
-    return None if operands is None else rule([value.type for value in operands], op.result_types, options(op))
+    fault = None if operands is None else rule([value.type for value in operands], op.result_types, options(op))
+    return fault or (_columns_fault(op) if is_by_columns(name) else None)
+
+
+def is_by_columns(target: str) -> bool:
+    """Whether a target has matrices by columns in memory: LAPACK's, and those that stand for it."""
+    return _LAPACK.fullmatch(target) is not None or target == "tridiagonal_solve_perturbed_ffi"
+
+
+def _columns_fault(op: Op) -> str | None:
+    """What is wrong with the layouts of a call that has matrices by columns, where it says how they lie.
+
+    What there is of each of a batch is together in memory, by columns where it is a matrix.
+    """
+    types = [type for type in (*op.operand_types, *op.result_types) if isinstance(type, TensorType)]
+    layouts = (*(op["operand_layouts"] or ()), *(op["result_layouts"] or ()))
+    batch = max((type.rank for type in types), default=0) - 2  # each call has a matrix
+    for type, layout in zip(types, layouts, strict=False):
+        columns = [*range(batch, type.rank), *range(batch - 1, -1, -1)]
+        if layout.tolist() != columns:
+            return f"matrices lie by columns, {columns} from minor to major for {type}, got {layout.tolist()}"
+    return None
 
 
 class _TargetConstraint(Constraint):

@@ -9,6 +9,7 @@ from spmd.builder.hlo import (  # noqa: F401  they file what they know
     collective,
     convert,
     convert_calls,
+    expanded,
     instructions,
     ragged,
 )

@@ -9,15 +9,17 @@ import numpy as np
 from spmd.builder import checks, ops
 from spmd.builder.builder import XlaBuilder
 from spmd.builder.computation import XlaComputation
+from spmd.builder.hlo.aliases import read_aliases
 from spmd.builder.hlo.collective import TRANSFER_PAIRS, read_pairs
 from spmd.builder.hlo.instructions import WindowConfig, precision
 from spmd.builder.hlo.manual import TO_GLOBAL, TO_LOCAL, read_manual_call
 from spmd.builder.hlo.parser import IGNORED, Call, flat, instruction
+from spmd.builder.hlo.reader import split
 from spmd.builder.options import ChannelHandle, ChannelType, ConvolutionDimensionNumbers
 from spmd.builder.shape import Shape
 from spmd.builder.xla_op import XlaOp
 from spmd.dialects import OPS
-from spmd.dialects.custom_call_targets import is_declared, unknown_target
+from spmd.dialects.custom_call_targets import is_by_columns, is_declared, unknown_target
 from spmd.ir.attributes import StringAttr
 from spmd.types import ElementType
 
@@ -108,7 +110,6 @@ _TYPED = 4  # the calling convention whose configuration is a dictionary
 
 @instruction("custom-call")
 def _custom_call(call: Call) -> XlaOp:
-    call.attribute("output_to_operand_aliasing", "{}")  # says where results may lie, not what they are
     effect = call.flag("custom_call_has_side_effect")
     versions = {
         "API_VERSION_STATUS_RETURNING": 2,
@@ -129,10 +130,28 @@ def _custom_call(call: Call) -> XlaOp:
     if target.startswith("chlo.") and target in OPS and not call.shape.is_tuple():  # which HLO has no opcode for
         operands = checks.arrays(call.builder, call.operands(), "operands")
         return call.builder.emit_one(target, operands, {}, call.shape.tensor)
-    result = call.builder.CustomCall(target, call.operands(), call.shape, config, effect, version)
+    aliases = read_aliases(call.attribute("output_to_operand_aliasing", "{}"))
+    result = call.builder.CustomCall(
+        target, call.operands(), call.shape, config, effect, version, _layouts(call, target), aliases
+    )
     if not is_declared(target):
         _keep_attributes(call, target)
     return result
+
+
+def _layouts(call: Call, target: str) -> list[Shape] | None:
+    """The shapes of the operands where layouts matter: where the text has constraints or others than rows, and where
+    the target has matrices by columns; None for other calls, and where tuples are operands."""
+    text = call.attribute("operand_layout_constraints", "")
+    shapes = [Shape.parse(part) for part in split(text)] if text else call.operand_shapes()
+    leaves = [*shapes, *call.shape.leaves()]
+    plain = not text and not is_by_columns(target) and all(_is_row_major(shape) for shape in leaves)
+    return None if plain or any(shape.is_tuple() for shape in shapes) else shapes
+
+
+def _is_row_major(shape: Shape) -> bool:
+    layout = shape.layout()
+    return layout is None or layout.is_default
 
 
 def _top_k(call: Call) -> XlaOp:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from spmd import types as t
+from spmd.builder.hlo.aliases import alias_text
 from spmd.builder.hlo.collective import TRANSFER_PAIRS, pairs_text
 from spmd.builder.hlo.convert import window_text
 from spmd.builder.hlo.printer import Body, converts, integers
 from spmd.builder.shape import Shape
-from spmd.dialects.custom_call import RESULT_TYPE, output_type
+from spmd.dialects.bounded import bound_shape
+from spmd.dialects.custom_call import output_type
+from spmd.dialects.custom_call_targets import options
 from spmd.ir import Op, Region, Value, captured_values
 from spmd.ir.attributes import StringAttr
+from spmd.support.arrays import Array
 from spmd.syntax.attribute_printer import format_attribute
 
 _REQUEST = Shape.scalar_shape("u32")
@@ -119,8 +123,28 @@ def _while(body: Body, op: Op) -> None:
 _OF_HLO = ("window", "dim_labels", "feature_group_count", "batch_group_count", "padding_type", "operand_precision")
 
 
+def _approximate_top_k(body: Body, op: Op) -> None:
+    """The first along a dimension, in the order of the computation that is called: all of it in order, and cut."""
+    count, config = len(op.results), options(op)
+    dimension, most = config["reduction_dim"], config["top_k"]
+    assert isinstance(dimension, int) and isinstance(most, int)
+    inputs = op.operands[:count]
+    (comparator,) = map(body.printer.function, op["called_computations"])
+    whole = _whole(inputs)
+    attributes = ["dimensions=" + integers([dimension]), "is_stable=true", f"to_apply={comparator}"]
+    ordered = body.add("sort", whole, body.names_of(inputs), attributes)
+    for index, (value, result) in enumerate(zip(inputs, op.results, strict=True)):
+        name = ordered if count == 1 else body.element(ordered, value.type, index)
+        ends = [most if number == dimension else size or 0 for number, size in enumerate(bound_shape(value.tensor))]
+        cut = "slice={" + ", ".join(f"[0:{end}]" for end in ends) + "}"
+        body.name_value(result, body.add("slice", result.type, [name], [cut]))
+
+
 @converts("stablehlo.custom_call")
 def _custom_call(body: Body, op: Op) -> None:
+    if op["call_target_name"] == "ApproxTopK":
+        _approximate_top_k(body, op)
+        return
     attributes = [f"custom_call_target={_quoted(op['call_target_name'])}"]
     if op["has_side_effect"]:
         attributes.append("custom_call_has_side_effect=true")
@@ -141,20 +165,40 @@ def _custom_call(body: Body, op: Op) -> None:
         attributes.append(f"api_version=API_VERSION_{versions[version]}")
     if config:
         attributes.append(f"backend_config={_quoted(config) if isinstance(config, str) else format_attribute(config)}")
-    if RESULT_TYPE not in op.discardable:
-        body.instruction(op, "custom-call", op.operands, attributes)
-        return
-    whole = output_type(op)
-    name = body.add("custom-call", whole, body.names_of(op.operands), attributes)
-    for value, leaf in zip(op.results, _leaves(body, whole, name), strict=True):
+    layouts = op["operand_layouts"]
+    if layouts is not None:
+        shapes = [
+            _laid_out(Shape.of(type), iter([layout])) for type, layout in zip(op.operand_types, layouts, strict=True)
+        ]
+        attributes.append(f"operand_layout_constraints={{{', '.join(map(str, shapes))}}}")
+    aliases = [
+        alias_text((alias.output_tuple_indices, (alias.operand_index, alias.operand_tuple_indices)))
+        for alias in op["output_operand_aliases"]
+    ]
+    if aliases:
+        attributes.append(f"output_to_operand_aliasing={{{', '.join(aliases)}}}")
+    whole = Shape.of(output_type(op) if op.results else t.TupleType(()))
+    shape = whole if layouts is None else _laid_out(whole, iter(op["result_layouts"]))
+    name = body.add(
+        "custom-call", shape, body.names_of(op.operands), [*attributes, *body.printer.sharding(op.discardable)]
+    )
+    for value, leaf in zip(op.results, _leaves(body, shape, name), strict=True):
         body.name_value(value, leaf)
 
 
-def _leaves(body: Body, type: t.Type, name: str) -> list[str]:
+def _laid_out(shape: Shape, layouts: Iterator[Array]) -> Shape:
+    """The shape, whose arrays and tokens have the next of `layouts`."""
+    if shape.is_tuple():
+        return Shape.tuple_shape([_laid_out(part, layouts) for part in shape.parts])
+    order = next(layouts).tolist()
+    return shape.with_layout(order) if shape.is_array() else shape
+
+
+def _leaves(body: Body, shape: Shape, name: str) -> list[str]:
     """The names of the parts, in order, of the value `name`, all that are no tuples."""
-    if not isinstance(type, t.TupleType):
+    if not shape.is_tuple():
         return [name]
-    parts = [(part, body.element(name, part, index)) for index, part in enumerate(type.types)]
+    parts = [(part, body.element(name, part, index)) for index, part in enumerate(shape.parts)]
     return [leaf for part, element in parts for leaf in _leaves(body, part, element)]
 
 
@@ -170,6 +214,44 @@ def _barrier(body: Body, op: Op) -> None:
 @converts("stablehlo.after_all", "stablehlo.create_token")
 def _after_all(body: Body, op: Op) -> None:
     body.instruction(op, "after-all", op.operands)
+
+
+# --- shardings -------------------------------------------------------------------------------------------------------
+
+
+def _hint(body: Body, target: str, type: t.Type, operand: str, sharding: str) -> str:
+    """A custom call that says how its result is laid out."""
+    return body.add("custom-call", type, [operand], [f'custom_call_target="{target}"', f"sharding={sharding}"])
+
+
+@converts("sdy.sharding_constraint", "sdy.reshard")
+def _constraint(body: Body, op: Op) -> None:
+    sharding = body.printer.shardings.text(op["sharding"])
+    body.name_value(op.result, _hint(body, "Sharding", op.result.type, body.name_of(op.operands[0]), sharding))
+
+
+@converts("sdy.manual_computation")
+def _manual_computation(body: Body, op: Op) -> None:
+    """The blocks of the operands, the body's ops, each said to be of blocks, and the whole results of these."""
+    printer, block, axes = body.printer, op.regions[0].block, op["manual_axes"].axes
+    shardings = [*op["in_shardings"].shardings, *op["out_shardings"].shardings]
+    if not shardings:
+        raise ValueError("a manual computation without operands and results is not written")
+    outside = [printer.shardings.text(sharding) for sharding in shardings]
+    with printer.inside(shardings[0], axes):
+        inside = [printer.shardings.text(sharding) for sharding in shardings]
+    for value, argument, whole, part in zip(op.operands, block.arguments, outside, inside, strict=False):
+        placed = _hint(body, "Sharding", value.type, body.name_of(value), whole)
+        body.name_value(argument, _hint(body, "SPMDFullToShardShape", argument.type, placed, part))
+    with printer.inside(shardings[0], axes):
+        body.write(block)
+        names = body.names_of(block.terminator.operands)
+    count = len(op.operands)
+    for value, result, name, whole, part in zip(
+        block.terminator.operands, op.results, names, outside[count:], inside[count:], strict=True
+    ):
+        placed = _hint(body, "Sharding", value.type, name, part)
+        body.name_value(result, _hint(body, "SPMDShardToFullShape", result.type, placed, whole))
 
 
 # --- streams and channels --------------------------------------------------------------------------------------------

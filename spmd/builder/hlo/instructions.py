@@ -15,6 +15,7 @@ import numpy as np
 
 from spmd.builder import checks, ops
 from spmd.builder.computation import region_of
+from spmd.builder.hlo.algorithms import read_algorithm
 from spmd.builder.hlo.opcodes import PLAIN
 from spmd.builder.hlo.parser import INSTRUCTIONS, Call, Make, flat, instruction
 from spmd.builder.hlo.reader import split
@@ -260,7 +261,12 @@ def _dot(call: Call) -> XlaOp:
     lhs, rhs = call.operands(2)
     names = ("lhs_contracting_dims", "rhs_contracting_dims", "lhs_batch_dims", "rhs_batch_dims")
     numbers = DotDimensionNumbers(*(call.integers(name, "{}") for name in names))
-    return ops.DotGeneral(lhs, rhs, numbers, precision(call), call.element_type())
+    result = ops.DotGeneral(lhs, rhs, numbers, precision(call), call.element_type())
+    dot = result.value.defining_op if result.value is not None else None
+    if call.has("algorithm") and dot is not None:
+        types = [value.tensor.element_type for value in dot.operands]
+        dot.attributes = {**dot.attributes, "algorithm": read_algorithm(call.attribute("algorithm"), *types)}
+    return result
 
 
 @instruction("ragged-dot")

@@ -6,14 +6,12 @@ the calls and strings by which GSPMD says the same.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Sequence
-
-import numpy as np
+from collections.abc import Iterator
 
 from spmd.builder import ops
 from spmd.builder.attributes import parse_attribute
 from spmd.builder.hlo.parser import Call
+from spmd.builder.hlo.shardings import tile_text
 from spmd.builder.shape import Shape
 from spmd.builder.xla_op import XlaOp
 from spmd.dialects import sdy_attributes as sdy
@@ -60,28 +58,3 @@ def _shardings(call: Call, name: str) -> Iterator[tuple[str, str]]:
         if not {axis.name for axis in mesh.axes}.issuperset(manual.axes):
             raise call.fail(f"the mesh {mesh} has not the axes {', '.join(manual.axes)}")
         yield tile_text(sharding, mesh), tile_text(sharding, mesh, manual.axes)
-
-
-def tile_text(sharding: sdy.TensorSharding, mesh: sdy.Mesh, manual: Sequence[str] = ()) -> str:
-    """GSPMD's string for a sharding on `mesh`: how many blocks a dimension has, and who holds them.
-
-    `manual`: axes over which the value is a block already. Raises ValueError for an axis that is taken in part.
-    """
-    numbers = {axis.name: number for number, axis in enumerate(mesh.axes)}
-    sizes = [axis.size for axis in mesh.axes]
-    if any(axis.sub_axis_info is not None for dimension in sharding.dimensions for axis in dimension.axes):
-        raise ValueError("a sharding over a part of an axis is not read here")
-    blocks = [numbers[name] for name in manual]
-    if len(blocks) == len(sizes):
-        return "{manual}"
-    tiled = [[numbers[axis.name] for axis in d.axes if axis.name not in manual] for d in sharding.dimensions]
-    order = [number for axes in tiled for number in axes]
-    if not order and not manual:
-        return "{replicated}"
-    rest = [number for number in range(len(sizes)) if number not in (*order, *blocks)]
-    groups = [("manual", blocks), ("replicated", rest)]
-    kinds = ", ".join(kind for kind, axes in groups if axes)
-    tiles = [math.prod(sizes[number] for number in axes) for axes in (*tiled, *(axes for _, axes in groups if axes))]
-    devices = np.array(mesh.device_ids or range(math.prod(sizes))).reshape(sizes).transpose([*order, *blocks, *rest])
-    ids = ",".join(map(str, devices.reshape(-1).tolist()))
-    return f"{{devices=[{','.join(map(str, tiles))}]{ids}{f' last_tile_dims={{{kinds}}}' if kinds else ''}}}"

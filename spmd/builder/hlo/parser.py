@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from spmd import types as t
 from spmd.builder.builder import XlaBuilder
 from spmd.builder.computation import XlaComputation
+from spmd.builder.hlo.aliases import read_aliases
 from spmd.builder.hlo.reader import (
     AttributeText,
     ComputationText,
@@ -34,8 +35,9 @@ IGNORED = frozenset(
     (
         "metadata", "sharding", "frontend_attributes", "backend_config", "parameter_replication", "origin",
         "control-predecessors", "constrain_layout", "outer_dimension_partitions", "statistics", "schedule",
-        "result_accuracy", "algorithm", "indices_are_sorted", "unique_indices", "is_scheduled", "custom_call_schedule",
-        "raw_backend_config_str", "execution_thread", "is_pinned", "operand_layout_constraints", "original_value",
+        "result_accuracy", "output_to_operand_aliasing", "indices_are_sorted", "unique_indices", "is_scheduled",
+        "custom_call_schedule", "raw_backend_config_str", "execution_thread", "is_pinned", "original_value",
+        "cross_program_prefetch_index",
     )
 )  # fmt: skip
 
@@ -82,18 +84,16 @@ def _process_count(name: str, count: AttributeText) -> int:
     return int(count.text)
 
 
-#: `{1}: (0, {}, may-alias)`: result 1 may lie where argument 0 lies.
-_ALIAS = re.compile(r"\{(\d*)\}\s*:\s*\((\d+),\s*\{\}")
-
-
 def _keep_aliases(main: Function, aliases: AttributeText) -> None:
     """Arguments whose memory results may take, as JAX marks them."""
     count = len(main.type.inputs)
     attributes = [dict(entries) for entries in main.argument_attributes]
-    for result, argument in _ALIAS.findall(aliases.text):
-        if int(argument) >= count or int(result or 0) >= len(main.type.results):
-            raise ParseError(f"result {result or 0} cannot take the place of argument {argument}", aliases.location)
-        attributes[int(argument)]["tf.aliasing_output"] = IntegerAttr(int(result or 0), t.I32)
+    for place, (argument, part) in read_aliases(aliases.text):
+        result = place[0] if place else 0
+        if argument >= count or result >= len(main.type.results):
+            raise ParseError(f"result {result} cannot take the place of argument {argument}", aliases.location)
+        if len(place) <= 1 and not part:
+            attributes[argument]["tf.aliasing_output"] = IntegerAttr(result, t.I32)
     main.attributes = {**main.attributes, "arg_attrs": tuple(map(DictAttr, attributes))}
 
 

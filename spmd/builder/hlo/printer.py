@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 from spmd import types as t
-from spmd.builder.computation import SHARDING
+from spmd.builder.hlo.aliases import alias_text
+from spmd.builder.hlo.shardings import ShardingTexts, listed
 from spmd.builder.literal import literal_text
 from spmd.builder.shape import PrimitiveType, Shape
+from spmd.dialects.sdy_attributes import TensorSharding
 from spmd.errors import Diagnostic, VerificationError
 from spmd.ir import Block, Function, Module, Op, Region, Value
-from spmd.ir.attributes import Attribute, IntegerAttr, StringAttr
+from spmd.ir.attributes import Attribute, IntegerAttr
 from spmd.support.registry import filed
 
 #: Writes the instructions of one op into a body, and names the op's results there.
@@ -40,9 +43,9 @@ def print_hlo(module: Module, name: str | None = None) -> str:
     try:
         parameters = ", ".join(shape_text(kind) for kind in main.type.inputs)
         layout = f"{{({parameters})->{shape_text(_result(main.type.results))}}}"
+        entry = printer.function_body(main)
     except ValueError as error:
         raise VerificationError(Diagnostic(main.location, f"HLO text: {error}", main.name)) from None
-    entry = printer.function_body(main)
     title = _clean(name or module.symbol or "module")
     title += "_" * (title in _TYPES)
     header = [f"HloModule {title}", f"entry_computation_layout={layout}"]
@@ -62,8 +65,8 @@ def _aliases(main: Function) -> Iterator[str]:
     for argument, entries in enumerate(main.argument_attributes):
         result = entries.get("tf.aliasing_output")
         if isinstance(result, IntegerAttr) and 0 <= result.value < len(main.type.results):
-            index = str(result.value) if len(main.type.results) > 1 else ""
-            yield f"{{{index}}}: ({argument}, {{}}, may-alias)"
+            place = (result.value,) if len(main.type.results) > 1 else ()
+            yield alias_text((place, (argument, ())), "may-alias")
 
 
 def _entry(module: Module) -> Function:
@@ -94,19 +97,14 @@ def _clean(name: str) -> str:
 _TYPES = frozenset(primitive.value for primitive in PrimitiveType)
 
 
-def _sharding(attributes: Mapping[str, Attribute], prefix: str = "sharding=") -> list[str]:
-    """The sharding among an op's or a value's attributes, as an attribute of HLO; nothing when there is none."""
-    sharding = attributes.get(SHARDING)
-    return [prefix + sharding.value] if isinstance(sharding, StringAttr) else []
-
-
 class _Printer:
     """What all computations of a module share."""
 
     def __init__(self, module: Module) -> None:
         self.module = module
         self.computations: list[str] = []
-        self._functions: dict[str, str] = {}
+        self.shardings = ShardingTexts.of(module)
+        self._functions: dict[tuple[str, tuple[str, ...]], str] = {}
         self._numbers: dict[str, int] = {}
 
     def fresh(self, stem: str) -> str:
@@ -120,22 +118,37 @@ class _Printer:
         for number, (argument, dictionary) in enumerate(
             zip(function.arguments, function.argument_attributes, strict=True)
         ):
-            sharding = _sharding(dictionary)
+            sharding = self.sharding(dictionary)
             body.name_value(argument, body.add("parameter", argument.type, [str(number)], sharding, argument.name_hint))
         body.fill(function.body)
-        results = [text for entry in function.result_attributes for text in _sharding(entry, "")]
+        results = [text for text in map(self.shardings.given, function.result_attributes) if text is not None]
         if results and len(results) == len(function.type.results):
-            body.share_root(results[0] if len(results) == 1 else "{" + ", ".join(results) + "}")
+            body.share_root(listed(results))
         return body
+
+    def sharding(self, attributes: Mapping[str, Attribute]) -> list[str]:
+        """The sharding among an op's or a value's attributes, as an attribute of HLO; nothing when there is none."""
+        text = self.shardings.given(attributes)
+        return [] if text is None else [f"sharding={text}"]
+
+    @contextmanager
+    def inside(self, sharding: TensorSharding, axes: Sequence[str]) -> Iterator[None]:
+        """What is written inside is a computation that is manual over `axes` of the mesh of `sharding`."""
+        before, self.shardings = self.shardings, self.shardings.inside(sharding, axes)
+        try:
+            yield
+        finally:
+            self.shardings = before
 
     def function(self, symbol: str) -> str:
         """The computation that function `symbol` is, printed when it is first asked for."""
-        if symbol not in self._functions:
+        key = (symbol, self.shardings.manual)
+        if key not in self._functions:
             body = self.function_body(self.module.function(symbol))
             name = self.fresh(symbol)
             self.computations.append(body.text(name))
-            self._functions[symbol] = name
-        return self._functions[symbol]
+            self._functions[key] = name
+        return self._functions[key]
 
 
 class Body:
@@ -157,8 +170,12 @@ class Body:
     ) -> str:
         """Writes an instruction; returns its name."""
         name = self.printer.fresh(stem or opcode)
-        call = f"{shape_text(type)} {opcode}({', '.join(operands)})"
-        self._lines.append((name, ", ".join([call, *attributes])))
+        shape = type if isinstance(type, Shape) else Shape.of(type)
+        parts = [f"{shape} {opcode}({', '.join(operands)})", *attributes]
+        block = self.printer.shardings.of_block(shape)
+        if block is not None and not any(part.startswith("sharding=") for part in parts):
+            parts.append(f"sharding={block}")
+        self._lines.append((name, ", ".join(parts)))
         return name
 
     def name_value(self, value: Value, name: str) -> None:
@@ -190,7 +207,7 @@ class Body:
         """The instruction for `op`: one result is its value, several (or `tupled`) are elements of a tuple."""
         names = [one if isinstance(one, str) else self.name_of(one) for one in operands]
         many = len(op.results) != 1 if tupled is None else tupled
-        attributes = [*attributes, *_sharding(op.discardable)]
+        attributes = [*attributes, *self.printer.sharding(op.discardable)]
         whole = t.TupleType(tuple(op.result_types)) if many else op.result.type
         name = self.add(opcode, whole, names, attributes)
         if many:
@@ -216,6 +233,11 @@ class Body:
 
     def fill(self, block: Block) -> None:
         """The ops of `block`; what its terminator returns is the root."""
+        self.write(block)
+        self._root = self.joined(block.terminator.operands)
+
+    def write(self, block: Block) -> None:
+        """The ops of `block` but for its terminator."""
         for op in block.ops[:-1]:
             if op.name == "stablehlo.constant":
                 continue
@@ -226,7 +248,6 @@ class Body:
                 convert(self, op)
             except ValueError as error:  # a type that has no shape
                 raise VerificationError(Diagnostic(op.location, f"HLO text: {error}", op.name)) from None
-        self._root = self.joined(block.terminator.operands)
 
     def share_root(self, sharding: str) -> None:
         """Says how the root is laid out, where it does not say so itself."""

@@ -22,8 +22,10 @@ from spmd.builder.ops.source import shape_argument
 from spmd.builder.shape import Shape
 from spmd.builder.xla_op import XlaOp
 from spmd.dialects.custom_call import RESULT_TYPE
+from spmd.dialects.structs import OutputOperandAliasAttr
 from spmd.ir import AttributeValue, Region, Value
 from spmd.ir.attributes import BoolAttr, DenseAttr, DictAttr, FloatAttr, IntegerAttr, StringAttr, TypeAttr
+from spmd.support.arrays import Array
 
 #: The calling convention whose configuration is a dictionary.
 _TYPED = 4
@@ -197,11 +199,15 @@ def CustomCall(
     opaque: str | bytes | Mapping[str, AttributeValue] = "",
     has_side_effect: bool = False,
     api_version: int = 1,
+    operand_shapes_with_layout: Sequence[Shape] | None = None,
+    output_operand_aliasing: Sequence[tuple[Sequence[int], tuple[int, Sequence[int]]]] = (),
 ) -> XlaOp:
     """The user's function `target_name` applied to `args`; its result has `shape`. Source: "CustomCall".
 
-    `opaque` is what the function is told besides: a string, or a dictionary for `api_version` 4. The function is the
-    one that spmd.register_custom_call was given for that name.
+    `operand_shapes_with_layout`, and then the layouts of `shape`, say how arrays lie in the memory that the function is
+    given; `output_operand_aliasing` which results, by their place in a tuple, take the memory of which part of which
+    operand. `opaque` is what the function is told besides: a string, or a dictionary for `api_version` 4. The function
+    is the one that spmd.register_custom_call was given for that name.
     """
     values = _arguments(builder, [args], "args")
     kind = shape_argument(shape).ir_type
@@ -216,13 +222,28 @@ def CustomCall(
         "api_version": checks.integer(api_version, "api_version", 0),
     }
     defaults = {"has_side_effect": False, "backend_config": "", "api_version": 1}
-    attributes = {name: value for name, value in attributes_of_call.items() if value != defaults[name]}
+    attributes: dict[str, AttributeValue] = {
+        name: value for name, value in attributes_of_call.items() if value != defaults[name]
+    }
     attributes["call_target_name"] = str(target_name)
+    if operand_shapes_with_layout is not None:
+        attributes["operand_layouts"] = tuple(_order(one) for one in operand_shapes_with_layout)
+        attributes["result_layouts"] = tuple(_order(leaf) for leaf in shape.leaves())
+    if output_operand_aliasing:
+        attributes["output_operand_aliases"] = tuple(
+            OutputOperandAliasAttr(tuple(place), operand, tuple(part))
+            for place, (operand, part) in output_operand_aliasing
+        )
     leaves = builder.emit("stablehlo.custom_call", values, attributes, leaf_types(kind))
     if isinstance(kind, t.TupleType) and (len(kind.types) == 1 or list(kind.types) != leaf_types(kind)):
         call = builder.block.ops[-1]
         call.discardable = {**call.discardable, RESULT_TYPE: TypeAttr(kind)}
     return builder.pack(kind, leaves)
+
+
+def _order(shape: Shape) -> Array:
+    """The dimensions from the one that changes fastest in memory on."""
+    return np.array(shape.minor_to_major(), np.int64)
 
 
 def _decoded(opaque: str | bytes) -> str:
