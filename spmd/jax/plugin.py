@@ -5,17 +5,22 @@ JAX finds jax_plugins/spmd, which calls `register` where the user names the plat
 
 from __future__ import annotations
 
+import ctypes
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
 import jax
 from jax._src import xla_bridge
+from jaxlib import xla_client
 
+from spmd.pjrt import ffi
 from spmd.pjrt.api import capsule
 
 #: The name in JAX_PLATFORMS. The client itself says that its platform is "cpu", for which programs are lowered.
 NAME = "spmd"
 _bridge: Any = xla_bridge
+_xla: Any = xla_client
 
 
 def register() -> None:
@@ -23,6 +28,7 @@ def register() -> None:
     if NAME in _bridge._backend_factories:
         return
     config: Any = jax.config
+    ffi.registered = _handlers
     is_cpu = "cpu" not in (config.jax_platforms or "").split(",")
     _bridge._nonexperimental_plugins.add(NAME)
     _bridge.register_plugin(NAME, c_api=capsule(), factory=partial(_client, is_cpu))
@@ -31,8 +37,30 @@ def register() -> None:
 def _client(is_cpu: bool) -> Any:
     """The client; it is also what `jax.devices("cpu")` has, unless JAX_PLATFORMS names XLA's, too."""
     config: Any = jax.config
+    # As XLA's client for the processor does: what was registered until now has been waiting for a client.
+    _xla.register_custom_call_handler("cpu", _xla._xla.register_custom_call_target)
     count = config.jax_num_cpu_devices
     client = _bridge.make_pjrt_c_api_client(NAME, options={"num_devices": count} if count > 0 else None)
     if is_cpu:
         _bridge._backends["cpu"] = client
     return client
+
+
+def _handlers() -> Mapping[str, ffi.Handlers]:
+    """The handlers of custom calls that jax.ffi has for the processor: addresses."""
+    targets: Mapping[str, Any] = _xla.custom_call_targets("Host")
+    return {
+        name: {stage: _address(of_stage) for stage, of_stage in found.items()}
+        if isinstance(found, dict)
+        else _address(found)
+        for name, found in targets.items()
+    }
+
+
+def _address(capsule: Any) -> int:
+    """The pointer of a capsule, whatever it is called."""
+    name, pointer = ctypes.pythonapi.PyCapsule_GetName, ctypes.pythonapi.PyCapsule_GetPointer
+    name.restype, name.argtypes = ctypes.c_char_p, [ctypes.py_object]
+    pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    address: int = pointer(capsule, name(capsule)) or 0
+    return address

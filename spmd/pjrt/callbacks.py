@@ -111,7 +111,7 @@ def _(args: Any) -> None:
 
 @entry("FFI_Register_Handler")
 def _(args: Any) -> None:
-    """Handlers of XLA's own interface are not called: a program that needs one is refused when it is compiled."""
+    """Handlers are those that spmd.pjrt.ffi has of the frontend, which files them itself."""
 
 
 @entry("Register_Custom_Partitioner")

@@ -17,6 +17,7 @@ class Code(IntEnum):
     CANCELLED = 1
     UNKNOWN = 2
     INVALID_ARGUMENT = 3
+    NOT_FOUND = 5
     RESOURCE_EXHAUSTED = 8
     FAILED_PRECONDITION = 9
     ABORTED = 10
@@ -54,6 +55,8 @@ def described(error: BaseException) -> tuple[int, str]:
     notes = "".join(f"\n{note}" for note in getattr(error, "__notes__", ()))
     if isinstance(error, PjrtError):
         return error.code, f"{error}{notes}"
+    if isinstance(error.__cause__, PjrtError):  # of a handler that the program calls
+        return error.__cause__.code, f"{error}{notes}"
     code = next((code for kind, code in _CODES if isinstance(error, kind)), Code.INTERNAL)
     if isinstance(error, SpmdError):
         return code, f"{error}{notes}"

@@ -21,7 +21,7 @@ from spmd.compiler.plan.donation import donated_arguments
 from spmd.io.reading import parse
 from spmd.ir import Module
 from spmd.ir.attributes import Attribute, IntegerAttr, StringAttr
-from spmd.pjrt import callbacks
+from spmd.pjrt import callbacks, ffi
 from spmd.pjrt.devices import MEMORY_KINDS, Client, Device
 from spmd.pjrt.element_types import described
 from spmd.pjrt.errors import Code, PjrtError, unimplemented
@@ -63,6 +63,7 @@ class Program:
         module = parse(code, "<jax>", verify=False)
         module.discardable = {**module.discardable, **_counts(self.grid)}
         self.calls_back = callbacks.connect(module)
+        ffi.connect(module)
         function = module.function("main")
         self.input_orders = declared_orders(function.argument_attributes, function.arguments)
         self.output_orders = declared_orders(function.result_attributes, function.body.terminator.operands)

@@ -219,6 +219,42 @@ MemoryLayout struct_size:n extension_start:p tiled_size:n tiled_extension:p firs
 Extension struct_size:n type:i next:p
 """
 
+#: Structs of XLA's foreign function interface, in version 0.3 of which handlers are called.
+#: Source: openxla/xla, xla/ffi/api/c_api.h. Those within a call frame (args, rets, attrs) stand in it field by field.
+_OF_FFI = """
+Error_Create message:p code:i
+Error_GetMessage error:p message:p
+Error_Destroy error:p
+Handler_Register name:p name_size:n platform:p platform_size:n instantiate:p prepare:p initialize:p execute:p traits:i
+Stream_Get ctx:p stream:p
+Type_Register name:p name_size:n type_id:p type_info:p
+ExecutionContext_Get ctx:p type_id:p data:p
+State_Set ctx:p stage:i type_id:p state:p
+State_Get ctx:p stage:i type_id:p state:p
+DeviceMemory_Allocate ctx:p size:n alignment:n data:p
+DeviceMemory_Free ctx:p size:n data:p
+ThreadPool_Schedule ctx:p task:p data:p
+ThreadPool_NumThreads ctx:p num_threads:p
+Future_Create future:p
+Future_SetAvailable future:p
+Future_SetError future:p error:p
+RunId_Get ctx:p run_id:q
+DeviceOrdinal_Get ctx:p device_ordinal:i
+"""
+_PARTS_OF_FFI = """
+Buffer dtype:i data:p rank:q dims:p
+Attrs size:q types:p names:p attrs:p
+CallFrame api:p ctx:p stage:i args_struct_size:n args_extension:p num_args:q arg_types:p args:p rets_struct_size:n
+    rets_extension:p num_rets:q ret_types:p rets:p attrs_struct_size:n attrs_extension:p num_attrs:q attr_types:p
+    attr_names:p attrs:p future:p
+"""
+_PLAIN_OF_FFI = """
+FfiScalar dtype:i value:p
+FfiArray dtype:i size:n data:p
+FfiSpan data:p size:n
+FfiApi struct_size:n extension_start:p version_size:n version_extension:p major:i minor:i internal:p
+"""
+
 #: What a handle points to. The first word is null: the header has tables of functions there, which this client has not.
 _RECORDS = """
 Client platform_name:p platform_name_size:n platform_version:p platform_version_size:n process_index:i devices:p
@@ -268,11 +304,17 @@ def _rows(table: str) -> dict[str, str]:
 _FIELDS = {
     **{name: f"struct_size:n extension_start:p {fields}" for name, fields in _rows(_ENTRIES + _OF_EXTENSIONS).items()},
     **{name: f"struct_size:n {fields}" for name, fields in _rows(_WITHOUT_EXTENSIONS).items()},
-    **_rows(_PLAIN),
+    **_rows(_PLAIN + _PLAIN_OF_FFI),
+    **{
+        f"Ffi{name}": f"struct_size:n extension_start:p {fields}"
+        for name, fields in _rows(_OF_FFI + _PARTS_OF_FFI).items()
+    },
     **{f"{name}Record": f"nothing:p kind:n {fields}" for name, fields in _rows(_RECORDS).items()},
 }
 #: The entries of the struct PJRT_Api, in its order.
 ENTRIES = tuple(_rows(_ENTRIES))
+#: The functions that a handler of XLA's foreign function interface may call, in the order of its own struct.
+FFI_FUNCTIONS = tuple(_rows(_OF_FFI))
 
 
 @cache

@@ -3,6 +3,7 @@
 `python programs.py OUT.npz` keeps what each of them gives on the platform of JAX_PLATFORMS.
 """
 
+import ctypes
 import functools
 import sys
 import tempfile
@@ -15,6 +16,8 @@ import numpy as np
 from jax import lax
 from jax.experimental import io_callback
 from jax.experimental.layout import Format, Layout
+
+from spmd.pjrt.structs import struct
 
 PROGRAMS = {}
 DTYPES = "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 bfloat16 float32 float64 complex64 complex128"
@@ -248,6 +251,62 @@ def analysis():
     turns = 1 if "spmd" in jax.devices()[0].client.platform_version else 3  # XLA counts a loop once
     rest = memory.temp_size_in_bytes < 10000 and memory.host_temp_size_in_bytes == 0 and costs["bytes accessed"] > 12288
     return sizes, rest, round(turns * costs["flops"] / (3 * 2 * 64 * 32 * 32), 2)
+
+
+def scaled(address):
+    """A handler of the typed interface: y = x * by + sum(shifts), unless `to` is "fail"."""
+    frame = struct("FfiCallFrame").from_address(address)
+    if frame.extension_start:  # it is to say which version it is of: 0.3
+        metadata = ctypes.c_size_t.from_address(frame.extension_start + 24).value
+        (ctypes.c_int32 * 2).from_address(metadata + 24)[:] = 0, 3
+        return 0
+    at = [(ctypes.c_size_t * frame.num_attrs).from_address(place) for place in (frame.attr_names, frame.attrs)]
+    spans = [struct("FfiSpan").from_address(name) for name in at[0]]
+    by, shifts, to = at[1]
+    assert [ctypes.string_at(span.data, span.size) for span in spans] == [b"by", b"shifts", b"to"]
+    by, shifts = (struct(name).from_address(place) for name, place in (("FfiScalar", by), ("FfiArray", shifts)))
+    assert (by.dtype, shifts.dtype, shifts.size) == (11, 5, 2)
+    word = struct("FfiSpan").from_address(to)
+    if ctypes.string_at(word.data, word.size) == b"fail":
+        return create_error(frame.api, 3, b"it is to fail")
+    x, y = (
+        struct("FfiBuffer").from_address(ctypes.c_size_t.from_address(places).value)
+        for places in (frame.args, frame.rets)
+    )
+    shape = tuple((ctypes.c_int64 * x.rank).from_address(x.dims))
+    assert (x.dtype, y.dtype, y.rank) == (11, 11, x.rank)
+    source, target = ((ctypes.c_float * int(np.prod(shape))).from_address(buffer.data) for buffer in (x, y))
+    factor, shift = ctypes.c_float.from_address(by.value).value, sum((ctypes.c_int64 * 2).from_address(shifts.data))
+    target[:] = [value * factor + shift for value in source]
+    return 0
+
+
+def create_error(api, code, text):
+    args = struct("FfiError_Create")(ctypes.sizeof(struct("FfiError_Create")), 0, 0, code)
+    memory = ctypes.create_string_buffer(text)
+    args.message = ctypes.addressof(memory)
+    function = ctypes.c_size_t.from_address(api + ctypes.sizeof(struct("FfiApi"))).value
+    return ctypes.CFUNCTYPE(ctypes.c_size_t, ctypes.c_void_p)(function)(ctypes.addressof(args))
+
+
+HANDLER = ctypes.CFUNCTYPE(ctypes.c_size_t, ctypes.c_size_t)(scaled)
+
+
+@program
+def users_handlers():
+    jax.ffi.register_ffi_target("scaled", jax.ffi.pycapsule(HANDLER), platform="cpu")
+
+    def call(x, to="go"):
+        kind = jax.ShapeDtypeStruct(x.shape, x.dtype)
+        function = jax.ffi.ffi_call("scaled", kind, vmap_method="sequential", input_output_aliases={0: 0})
+        return function(x, by=np.float32(2), shifts=np.array([1, 2]), to=to)
+
+    x = matrix(2, 3)
+    try:
+        jax.block_until_ready(jax.jit(functools.partial(call, to="fail"))(x))
+    except jax.errors.JaxRuntimeError as error:
+        failed = str(error).startswith("INVALID_ARGUMENT") and "it is to fail" in str(error)
+    return jax.jit(call)(x), jax.vmap(call)(x), jax.jit(lambda x: (x, call(x + 1)))(x), failed
 
 
 @program
