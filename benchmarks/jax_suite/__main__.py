@@ -7,6 +7,7 @@ which only spmd's fails, and why.
 
 import argparse
 import random
+import signal
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -102,6 +103,7 @@ def run(argv: Sequence[str]) -> int:
     parser.add_argument("--processes", type=int, default=2, help="of tests for several; 2")
     parser.add_argument("--keep", type=Path, required=True, help="a folder of outcomes: what is there is not run again")
     chosen = parser.parse_args(argv)
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # its children end with it
     settings = Settings(chosen.seconds, chosen.processes, chosen.keep)
     print(f"{'file':<28}{'run':>7}{'XLA':>7}{'spmd':>7}")
     results = []

@@ -21,6 +21,8 @@ OURS, XLA = "spmd", "cpu"
 #: How many tests a process runs at most: what they leave in memory is gone then.
 _MOST = 200
 _POLL = 0.25
+#: How many times the processor time of a test processes may go without a word.
+_IDLE = 3
 
 
 @dataclass(frozen=True)
@@ -112,21 +114,30 @@ class Runs:
         listed.write_text("".join(f"{name}\n" for name in names))
         with log.open("w") as output:
             running = self._start(listed, output)
-            sizes, idle = list(before), 0.0
-            while any(process.poll() is None for process in running):
-                time.sleep(_POLL)  # counted by polls: time in which all are stopped does not count
-                now = [part.stat().st_size if part.exists() else 0 for part in parts]
-                idle = 0.0 if now != sizes else idle + _POLL
-                sizes = now
-                if idle > 3 * self._settings.seconds:
-                    for process in running:
+            try:
+                is_idle = self._watch(running, parts, before)
+            finally:  # also where this process is ended
+                for process in running:
+                    if process.poll() is None:
                         os.killpg(process.pid, signal.SIGKILL)
             codes = [process.wait() for process in running]
         listed.unlink()
-        status = -signal.SIGPROF if idle > 3 * self._settings.seconds else next((code for code in codes if code), 0)
+        status = -signal.SIGPROF if is_idle else next((code for code in codes if code), 0)
         said = log.read_text(errors="replace")[-3000:]
         log.unlink()
         return status, said
+
+    def _watch(self, running: Sequence[subprocess.Popen[bytes]], parts: Sequence[Path], before: Sequence[int]) -> bool:
+        """Wait until all processes have ended; True, early, where none of them has gone on for long."""
+        sizes, idle = list(before), 0.0
+        while any(process.poll() is None for process in running):
+            time.sleep(_POLL)  # counted by polls: time in which all are stopped does not count
+            now = [part.stat().st_size if part.exists() else 0 for part in parts]
+            idle = 0.0 if now != sizes else idle + _POLL
+            sizes = now
+            if idle > _IDLE * self._settings.seconds:
+                return True
+        return False
 
     def _start(self, listed: Path, output: TextIO) -> list[subprocess.Popen[bytes]]:
         command = [sys.executable, "-m", child.__name__, str(self._file), str(self._out), str(listed)]
