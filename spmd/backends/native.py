@@ -7,17 +7,19 @@ used.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast
 
-from spmd.compiler.schedule.schedule import NativeRegion
-from spmd.compiler.schedule.target import Target
-from spmd.compiler.schedule.watching import Clock
-from spmd.ir import Block, Op, Value
-from spmd.support.arrays import Array, Results
 from spmd.support.processor import Processor
+
+if TYPE_CHECKING:
+    from spmd.compiler.schedule.schedule import NativeRegion
+    from spmd.compiler.schedule.target import Target
+    from spmd.compiler.schedule.watching import Clock
+    from spmd.ir import Block, Op, Value
+    from spmd.support.arrays import Array, Results
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +36,7 @@ class Callback:
 
 
 #: Makes the callback of an op.
-MakeCallback = Callable[[Op], Callback]
+MakeCallback: TypeAlias = "Callable[[Op], Callback]"
 
 
 class NativeCode(Protocol):
@@ -55,17 +57,36 @@ class CompiledRegion:
 
 
 @dataclass(frozen=True, slots=True)
+class NativeFunction:
+    """Machine code in this process, for callers that have addresses in place of arrays; it needs no GIL.
+
+    The function at `address` takes the address of an array of addresses: those of its inputs, of its results, of
+    `arena` bytes to work in, and of `constants`. Arrays are in C order. A result in `over` is written over the input of
+    that number, at its address. `may_raise`: it may leave an exception behind, in place of results. The code is there
+    as long as this object.
+    """
+
+    address: int
+    over: Mapping[int, int]
+    arena: int
+    constants: Sequence[Array]
+    may_raise: bool
+    keep: object
+
+
+@dataclass(frozen=True, slots=True)
 class LoadedRegion:
     """A region's function in this process. `needs_process`: it takes the process before the arrays.
 
     `is_plain`: it takes and gives arrays, no tokens, and does not call Python. `overwrites` has pairs (output, input):
-    the output is the input's array.
+    the output is the input's array. `function`: what `call` calls, where that is all it does.
     """
 
     call: Callable[..., Results]
     needs_process: bool
     overwrites: tuple[tuple[int, int], ...]
     is_plain: bool
+    function: NativeFunction | None = None
 
 
 @dataclass(frozen=True)

@@ -7,12 +7,13 @@ from functools import cache
 from typing import Any
 
 from spmd.pjrt import buffers, callbacks, devices, events, executables, layouts
-from spmd.pjrt.entries import CROSSINGS, FAILED, entry
+from spmd.pjrt.entries import CROSSINGS, FAILED, INTERRUPTED, entry
 from spmd.pjrt.errors import unimplemented
-from spmd.pjrt.getters import GETTERS, SHORTCUTS
-from spmd.pjrt.handles import immortal
+from spmd.pjrt.events import READY
+from spmd.pjrt.getters import GETTERS
 from spmd.pjrt.named_values import named_values
 from spmd.pjrt.native import load
+from spmd.pjrt.records import immortal
 from spmd.pjrt.structs import ENTRIES, MAJOR, MINOR, Api, struct
 
 #: The modules whose entries there are.
@@ -77,8 +78,10 @@ def api() -> Api:
     for name in ENTRIES:
         if name not in copied and name not in CROSSINGS:
             _not_there(name)
-    library = load(CROSSINGS, SHORTCUTS, FAILED.address)
+    library = load(CROSSINGS, {"failed": FAILED.address, "interrupted": INTERRUPTED.address, "ready": READY.address})
     layouts.Layout.deleter = library.address("nothing")
+    kind = ctypes.CFUNCTYPE(ctypes.c_size_t, ctypes.c_size_t, ctypes.c_size_t)  # the GIL is let go of meanwhile
+    executables.Loaded.run_if_native = staticmethod(kind(library.address("run_if_native")))
     following = 0
     for number, names in _EXTENSIONS.items():
         following = _extension(number, [library.address(name) for name in names], following)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+import threading
 from typing import Any
 
 import numpy as np
@@ -17,17 +18,22 @@ from spmd.pjrt.element_types import TOKEN, dtype_of, number_of
 from spmd.pjrt.entries import destroys, entry
 from spmd.pjrt.errors import Code, PjrtError, unimplemented
 from spmd.pjrt.events import READY, Event
-from spmd.pjrt.handles import Handle, find, find_or_none
+from spmd.pjrt.handles import Handle, find, find_or_none, number_of_kind
 from spmd.pjrt.layouts import Order, as_laid, copied_in, in_memory, is_laid, laid, layout_of, order_of
-from spmd.pjrt.structs import place
+from spmd.pjrt.records import allocate, count_down, count_up, release
+from spmd.pjrt.structs import place, struct
 from spmd.support.arrays import Array, DType
 
 #: What may be done with memory that is given: copied, or shared until the buffer is gone.
 _SHARED_FOR_LIFE = 2, 3  # kImmutableZeroCopy, kMutableZeroCopy
 #: Shared memory is aligned so, as XLA has it.
 _ALIGNMENT = 16
-_SIZES = 8
+#: Shapes of so many dimensions lie in the record itself.
+INLINE_SIZES = 8
 _SIZES_AT = place("BufferRecord", "sizes0")[0]
+#: The element type (PJRT's number) and the shape of a buffer.
+Facts = tuple[int, tuple[int, ...]]
+_taking_over = threading.Lock()
 _Deleter = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
 
 
@@ -38,6 +44,16 @@ class Buffer(Handle):
 
     def __init__(self, array: Array | None, memory: Memory, order: Order = None) -> None:
         super().__init__()
+        self._begin(array, memory, order)
+        number, shape = (TOKEN, ()) if array is None else (number_of(array.dtype), array.shape)
+        fill(self.record, (number, shape), memory, order)
+        if array is not None:
+            self.record.data = array.ctypes.data
+        if len(shape) > INLINE_SIZES:
+            self.put_words("dims", shape, ctypes.c_int64)
+        count_up(memory.device.address, self.record.size)
+
+    def _begin(self, array: Array | None, memory: Memory, order: Order = None) -> None:
         self.array = array
         self.order = order
         self.memory = memory
@@ -45,25 +61,47 @@ class Buffer(Handle):
         self._references = 0
         self._at_end: Event | None = None
         self._deleter: tuple[int, int, int] | None = None
-        record = self.record
-        record.device, record.memory, record.ready = memory.device.address, memory.address, READY.address
-        record.is_on_cpu = True
-        if array is None:
-            record.type = TOKEN
-            shape: tuple[int, ...] = ()
-        else:
-            record.type = number_of(array.dtype)
-            record.size, record.data = array.nbytes, array.ctypes.data
-            shape = array.shape
-        record.num_dims = len(shape)
-        if len(shape) <= _SIZES:
-            (ctypes.c_int64 * _SIZES).from_address(self.address + _SIZES_AT)[: len(shape)] = list(shape)
-            record.dims = self.address + _SIZES_AT
-        else:
-            self.put_words("dims", shape, ctypes.c_int64)
-        layout = layout_of(len(shape), order)
-        record.layout, record.minor_to_major = layout.address, layout.minor_to_major
-        memory.device.usage.add(record.size)
+
+    @classmethod
+    def of_record(cls, address: int) -> Buffer | None:
+        """Return the object of a buffer that machine code has made; from now on it frees the memory."""
+        record = struct("BufferRecord").from_address(address)
+        with _taking_over:
+            if record.kind != number_of_kind(cls.KIND) or not record.is_native:
+                return None
+            record.is_native = False
+            buffer = cls.__new__(cls)
+            Handle.__init__(buffer, address)
+        array = None
+        if record.block:
+            shape = tuple((ctypes.c_int64 * record.num_dims).from_address(record.dims))
+            array = _Block(record.block, record.data, record.size).array(dtype_of(record.type), shape)
+        buffer._begin(array, find(Memory, record.memory))
+        buffer._references = record.references
+        return buffer
+
+    @property
+    def can_be_left(self) -> bool:
+        """Whether machine code can own the memory: not where others know it."""
+        is_here = self.array is not None and self.order is None and not self.record.is_deleted
+        return is_here and not self._is_shared
+
+    def leave_to_machine_code(self) -> None:
+        """Move the value to memory that machine code owns; MemoryError where there is none."""
+        array = self.value()
+        assert array is not None
+        block = allocate(array.nbytes + 64)
+        if not block:
+            raise MemoryError(f"there are no {array.nbytes} bytes for an argument")
+        self.record.block, self.record.data = block, block + 64 - block % 64
+        ctypes.memmove(self.record.data, array.ctypes.data, array.nbytes)
+        self.record.is_native, self.array = True, None
+        self.forget()
+
+    @property
+    def _is_shared(self) -> bool:
+        """Whether others know the memory."""
+        return self._references > 0 or self._at_end is not None or self._deleter is not None
 
     def value(self) -> Array | None:
         """Return the array; PjrtError where it is gone."""
@@ -76,7 +114,7 @@ class Buffer(Handle):
         if self.record.is_deleted:
             return
         self.record.is_deleted = True
-        self.memory.device.usage.remove(self.record.size)
+        count_down(self.memory.device.address, self.record.size)
         self._held, self.array = self.array, None
         if not self._references:
             self._free()
@@ -89,7 +127,7 @@ class Buffer(Handle):
     def donate(self) -> Array | None:
         """Return the array to be written over, in C order, and delete the buffer: a copy, where memory is shared."""
         array = self.value()
-        is_shared = self._references or self._at_end is not None or self._deleter is not None
+        is_shared = self._is_shared
         self.delete()
         if array is None:
             return None
@@ -119,6 +157,35 @@ class Buffer(Handle):
         if deleter is not None:
             function, *arguments = deleter
             _Deleter(function)(*arguments)
+
+
+class _Block:
+    """Memory of machine code's own, which is freed with the last array of it."""
+
+    def __init__(self, block: int, data: int, size: int) -> None:
+        self._block = block
+        self.__array_interface__ = {"version": 3, "typestr": "|u1", "shape": (size,), "data": (data, False)}
+
+    def array(self, dtype: DType, shape: tuple[int, ...]) -> Array:
+        """Return the memory as an array."""
+        return np.asarray(self).view(dtype).reshape(shape) if 0 not in shape else np.empty(shape, dtype)
+
+    def __del__(self) -> None:
+        release(self._block)
+
+
+def fill(record: Any, facts: Facts, memory: Memory | None, order: Order = None) -> None:
+    """Write what is the same of all buffers of a type in a memory, whose dimensions lie in an order."""
+    number, shape = facts
+    record.type, record.num_dims, record.is_on_cpu, record.ready = number, len(shape), True, READY.address
+    record.size = 0 if number == TOKEN else math.prod(shape) * dtype_of(number).itemsize
+    if len(shape) <= INLINE_SIZES:
+        record.dims = ctypes.addressof(record) + _SIZES_AT
+        (ctypes.c_int64 * INLINE_SIZES).from_address(record.dims)[: len(shape)] = list(shape)
+    layout = layout_of(len(shape), order)
+    record.layout, record.minor_to_major = layout.address, layout.minor_to_major
+    if memory is not None:
+        record.device, record.memory = memory.device.address, memory.address
 
 
 def copied(array: Array | None, memory: Memory, order: Order = None) -> Buffer:

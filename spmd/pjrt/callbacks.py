@@ -19,9 +19,12 @@ from spmd.analysis.custom_calls import retarget_callbacks
 from spmd.backends.custom_calls import register_custom_call
 from spmd.errors import ExecutionError
 from spmd.ir import Module
-from spmd.pjrt.entries import destroys, entry
-from spmd.pjrt.errors import unimplemented
-from spmd.pjrt.handles import Handle, find
+from spmd.pjrt.entries import entry
+from spmd.pjrt.errors import Code, PjrtError, unimplemented
+from spmd.pjrt.handles import number_of_kind
+from spmd.pjrt.hot import MOST_DATA
+from spmd.pjrt.records import is_record
+from spmd.pjrt.structs import struct
 
 #: The target of callbacks in programs of this client.
 _TARGET = "spmd.pjrt.callback"
@@ -32,23 +35,28 @@ class _Functions(ctypes.Structure):
     _fields_ = (("functions", ctypes.POINTER(ctypes.py_object)), ("count", ctypes.c_size_t))
 
 
-class Context(Handle):
-    """What a frontend gives to one run of a program."""
+def user_data(context: int) -> list[tuple[int, int]]:
+    """Return what a frontend gives to a run of a program, by its context's handle: pairs of a type's number and data.
 
-    KIND = "Context"
+    0 is no context; PjrtError for what is none.
+    """
+    if not context:
+        return []
+    record = struct("ContextRecord").from_address(context) if is_record(context) else None
+    if record is None or record.kind != number_of_kind("Context"):
+        raise PjrtError(Code.INVALID_ARGUMENT, f"{context:#x} is no handle of a context")
+    return [(getattr(record, f"kind{place}"), getattr(record, f"data{place}")) for place in range(record.count)]
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.data: list[int] = []
 
-    def functions(self) -> list[Callable[..., Any]]:
-        """Return the functions that the program may call."""
-        if len(self.data) > 1:
-            raise unimplemented("an execution context has data of several kinds, of which one alone is supported")
-        if not self.data or not self.data[0]:
-            return []
-        given = _Functions.from_address(self.data[0])
-        return [given.functions[index] for index in range(given.count)]
+def _functions(context: int) -> list[Callable[..., Any]]:
+    """The functions that a program may call."""
+    data = [address for _, address in user_data(context)]
+    if len(data) > 1:
+        raise unimplemented("an execution context has data of several kinds, of which one alone is supported")
+    if not data or not data[0]:
+        return []
+    given = _Functions.from_address(data[0])
+    return [given.functions[index] for index in range(given.count)]
 
 
 def connect(module: Module) -> bool:
@@ -69,7 +77,7 @@ def connect(module: Module) -> bool:
 def available(context: int) -> Iterator[None]:
     """While a program runs that may call the functions of a context, by its handle; 0 is none."""
     before = getattr(_running, "functions", ())
-    _running.functions = find(Context, context).functions() if context else ()
+    _running.functions = _functions(context)
     try:
         yield
     finally:
@@ -85,17 +93,23 @@ def _call(*arrays: Any, attributes: Any) -> Any:
     return functions[number](*[np.array(array) if isinstance(array, np.ndarray) else array for array in arrays])
 
 
+# Contexts are made, filled and destroyed by machine code (`spmd.pjrt.hot`): these are for what it does not take.
+
+
 @entry("ExecuteContext_Create")
 def _(args: Any) -> None:
-    args.context = Context().address
+    raise PjrtError(Code.RESOURCE_EXHAUSTED, "there is no record for another execution context")
 
 
-destroys("ExecuteContext_Destroy", Context, "context")
+@entry("ExecuteContext_Destroy", fails=False)
+def _(args: Any) -> None:
+    """What is no handle stays."""
 
 
 @entry("FFI_UserData_Add")
 def _(args: Any) -> None:
-    find(Context, args.context).data.append(args.data)
+    user_data(args.context)
+    raise unimplemented(f"an execution context has more than {MOST_DATA} kinds of data")
 
 
 _types: dict[str, int] = {}

@@ -58,24 +58,6 @@ class Memory(Handle):
         self.record.num_devices = 1
 
 
-class Usage:
-    """The bytes of a device's buffers."""
-
-    def __init__(self) -> None:
-        self.bytes = self.peak = self.largest = self.count = 0
-
-    def add(self, size: int) -> None:
-        """Count a buffer of so many bytes."""
-        self.bytes += size
-        self.count += 1
-        self.peak = max(self.peak, self.bytes)
-        self.largest = max(self.largest, size)
-
-    def remove(self, size: int) -> None:
-        """Count it no more."""
-        self.bytes -= size
-
-
 class Device(Handle):
     """A device: this process's own, which has memories, or another process's."""
 
@@ -86,7 +68,6 @@ class Device(Handle):
         self.id, self.process = id, process
         self.description = Description(id, process)
         self.is_addressable = local is not None
-        self.usage = Usage()
         self.memories = [Memory(self, kind) for kind in range(len(MEMORY_KINDS))] if self.is_addressable else []
         self.record.device_description = self.description.address
         self.record.is_addressable = self.is_addressable
@@ -234,17 +215,17 @@ def _(args: Any) -> None:
 
 @entry("Device_MemoryStats")
 def _(args: Any) -> None:
-    usage = find(Device, args.device).usage
-    args.bytes_in_use = usage.bytes
-    args.peak_bytes_in_use, args.peak_bytes_in_use_is_set = usage.peak, True
-    args.num_allocs, args.num_allocs_is_set = usage.count, True
-    args.largest_alloc_size, args.largest_alloc_size_is_set = usage.largest, True
+    record = find(Device, args.device).record
+    args.bytes_in_use = record.bytes
+    args.peak_bytes_in_use, args.peak_bytes_in_use_is_set = record.peak, True
+    args.num_allocs, args.num_allocs_is_set = record.allocations, True
+    args.largest_alloc_size, args.largest_alloc_size_is_set = record.largest, True
 
 
 @entry("Device_ClearMemoryStats")
 def _(args: Any) -> None:
-    usage = find(Device, args.device).usage
-    usage.peak, usage.largest, usage.count = usage.bytes, 0, 0
+    record = find(Device, args.device).record
+    record.peak, record.largest, record.allocations = record.bytes, 0, 0
 
 
 @entry("TopologyDescription_Destroy", fails=False)

@@ -9,13 +9,13 @@ from typing import Any
 
 from spmd.pjrt.errors import Code, PjrtError, described
 from spmd.pjrt.handles import Handle, find_or_none
-from spmd.pjrt.native import Crossing
 from spmd.pjrt.structs import size_of, struct
 
 #: What an entry does with its arguments.
 Entry = Callable[[Any], None]
 
-CROSSINGS: dict[str, Crossing] = {}
+#: Functions of Python that are called with the address of an entry's arguments, and return an error's handle, or 0.
+CROSSINGS: dict[str, Callable[[int], int]] = {}
 
 
 class ErrorHandle(Handle):
@@ -42,6 +42,8 @@ def _permanent(code: int, text: str) -> ErrorHandle:
 
 #: What is answered where an error cannot even be described, or there is no record for one.
 FAILED = _permanent(Code.INTERNAL, "an entry of the client failed, and so did the description of its error")
+#: What is answered where an interrupt ended a program; the interrupt comes again.
+INTERRUPTED = _permanent(Code.CANCELLED, "the program was interrupted")
 
 
 def error_handle(error: BaseException) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from spmd.pjrt.events import READY
 from spmd.pjrt.handles import Handle, find
 from spmd.pjrt.layouts import Order, laid, layout_of
 from spmd.pjrt.named_values import named_values
+from spmd.pjrt.native_programs import NativeCall
 from spmd.pjrt.programs import Program, deserialized
 from spmd.pjrt.protobuf import device_assignment
 from spmd.pjrt.structs import struct
@@ -26,6 +27,8 @@ from spmd.types import TensorType
 _FORMAT = b"mlir"
 #: How many fields of its struct an entry does not write: the size, the extensions and the handle.
 _HEAD = 3
+#: What `Loaded.run_if_native` returns, and 0 where nothing was begun.
+_DONE, _INTERRUPTED = 1, 2
 
 
 class Executable(Handle):
@@ -63,6 +66,8 @@ class Loaded(Handle):
     """A program as it is run."""
 
     KIND = "Loaded"
+    #: Machine code that runs a program, by its handle and the address of the arguments of Execute.
+    run_if_native: Callable[[int, int], int]
 
     def __init__(self, program: Program) -> None:
         super().__init__()
@@ -72,6 +77,32 @@ class Loaded(Handle):
         self.put_words("logical_ids", [number for place in places for number in place], ctypes.c_int32)
         self.put_text("executable_fingerprint", b"")
         self.record.num_addressable_devices = len(program.local)
+        self._native: NativeCall | None = None
+
+    def run_by_machine_code(self, lists: Sequence[Sequence[Buffer]], args: Any) -> bool:
+        """Have machine code do what `args` of Execute say; return whether it has.
+
+        Buffers that the program may write over are left to it before.
+        """
+        if self._native is None or not self._native.struct.is_enabled:
+            return False
+        (buffers,) = lists
+        self._check(buffers, frozenset())
+        donated = [buffers[index] for index in self._native.donated]
+        if not all(buffer.can_be_left for buffer in donated):
+            return False
+        for buffer in donated:
+            buffer.leave_to_machine_code()
+        done = self.run_if_native(self.address, ctypes.addressof(args))
+        if done == _INTERRUPTED:
+            raise KeyboardInterrupt
+        return done == _DONE
+
+    def take_machine_code(self) -> None:
+        """Have machine code run the program from now on, where it is one native function."""
+        if self._native is None and len(self.program.local) == 1 and not self.record.is_deleted:
+            self._native = self.program.native_call()
+            self.record.native = self._native.address if self._native else 0
 
     def run(
         self, lists: Sequence[Sequence[Buffer]], devices: Sequence[Device], kept: frozenset[int], context: int
@@ -187,16 +218,23 @@ def _(args: Any) -> None:
             Code.INVALID_ARGUMENT, f"{loaded.program.name} runs on {len(devices)} devices here, got {args.num_devices}"
         )
     kept, context = _options(args.options)
-    lists: list[list[Buffer]] = [[] for _ in devices]
-    if args.num_args:
-        places = _words(args.argument_lists, len(devices))
-        lists = [[find(Buffer, address) for address in _words(place, args.num_args)] for place in places]
-    results = loaded.run(lists, devices, kept, context)
+    if not kept and loaded.run_by_machine_code(_arguments(args), args):
+        return
+    results = loaded.run(_arguments(args), devices, kept, context)
+    loaded.take_machine_code()
     if results[0]:
         for place, buffers in zip(_words(args.output_lists, len(devices)), results, strict=True):
             (ctypes.c_size_t * len(buffers)).from_address(place)[:] = [buffer.address for buffer in buffers]
     if args.device_complete_events:
         (ctypes.c_size_t * len(devices)).from_address(args.device_complete_events)[:] = [READY.address] * len(devices)
+
+
+def _arguments(args: Any) -> list[list[Buffer]]:
+    """The arguments of each device."""
+    if not args.num_args:
+        return [[] for _ in range(args.num_devices)]
+    places = _words(args.argument_lists, args.num_devices)
+    return [[find(Buffer, address) for address in _words(place, args.num_args)] for place in places]
 
 
 def _options(address: int) -> tuple[frozenset[int], int]:

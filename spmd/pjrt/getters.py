@@ -92,20 +92,6 @@ class Getter:
     fields: tuple[tuple[str | int, str], ...]
 
 
-@dataclass(frozen=True)
-class Shortcut:
-    """An entry that has nothing to do where the record of its argument `handle` has `flag`.
-
-    `calls`: but to call the function that is one of its arguments, with no error and another argument.
-    """
-
-    name: str
-    handle: str
-    kind: str
-    flag: str
-    calls: tuple[str, str] | None = None
-
-
 def _getter(row: str) -> Getter:
     name, handle, kind, *fields = row.split()
     pairs = [(source or target, target) for target, _, source in (field.partition("=") for field in fields)]
@@ -113,14 +99,3 @@ def _getter(row: str) -> Getter:
 
 
 GETTERS = tuple(map(_getter, _ROWS.strip().replace("\n    ", " ").split("\n")))
-
-#: Entries that need no Python where an event has happened, as most have: jaxlib calls them while it holds its locks.
-SHORTCUTS = {
-    shortcut.name: shortcut
-    for shortcut in (
-        Shortcut("Event_Destroy", "event", "Event", "is_permanent"),
-        Shortcut("Event_Error", "event", "Event", "is_plain"),
-        Shortcut("Event_Await", "event", "Event", "is_plain"),
-        Shortcut("Event_OnReady", "event", "Event", "is_plain", ("callback", "user_arg")),
-    )
-}

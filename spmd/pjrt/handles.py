@@ -1,47 +1,17 @@
-"""Handles: what a frontend holds of this client's objects, addresses of records in one stretch of memory.
-
-The stretch is never given back, and a record that is free has no kind: machine code finds out without Python whether an
-address is a handle, whatever it is given.
-"""
+"""Handles: what a frontend holds of this client's objects, the addresses of their records."""
 
 from __future__ import annotations
 
 import ctypes
-import mmap
-from collections import deque
 from collections.abc import Sequence
 from typing import Any, ClassVar, TypeVar
 
 from spmd.pjrt.errors import Code, PjrtError
+from spmd.pjrt.records import COUNT, give_record, is_record, take_record
 from spmd.pjrt.structs import KINDS, struct
-
-#: The bytes of a record, a power of two, and the most records there are at a time.
-SLOT = 256
-_COUNT = 1 << 20
-_NO_RESERVE = 0x4000  # MAP_NORESERVE of Linux: pages are there once they are used
 
 T = TypeVar("T", bound="Handle")
 
-
-def immortal(thing: Any) -> Any:
-    """Return `thing`, which is never freed: C++ calls in until the process has ended."""
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))
-    return thing
-
-
-def _stretch() -> Any:
-    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NO_RESERVE
-    memory = immortal(mmap.mmap(-1, SLOT * _COUNT, flags=flags))
-    return immortal((ctypes.c_char * (SLOT * _COUNT)).from_buffer(memory))
-
-
-_MEMORY = _stretch()
-#: Where records begin and end.
-START = ctypes.addressof(_MEMORY)
-END = START + SLOT * _COUNT
-
-_unused = iter(range(START, END, SLOT))
-_freed: deque[int] = deque()
 _objects: dict[int, Handle] = {}
 
 
@@ -50,25 +20,31 @@ class Handle:
 
     KIND: ClassVar[str]
 
-    def __init__(self) -> None:
-        """Take a free record; PjrtError where there is none."""
-        address = _freed.popleft() if len(_freed) > 1024 else next(_unused, 0) or (_freed and _freed.popleft())
-        if not address:
-            raise PjrtError(Code.RESOURCE_EXHAUSTED, f"there are {_COUNT:,} live objects, and no more can be made")
-        self.address: int = address
-        ctypes.memset(address, 0, SLOT)
-        self.record = struct(f"{self.KIND}Record").from_address(address)
-        self.record.kind = KINDS.index(self.KIND) + 1
+    def __init__(self, address: int = 0) -> None:
+        """Take a free record, or the one at `address`; PjrtError where there is none."""
+        self.address: int = address or take_record()
+        if not self.address:
+            raise PjrtError(Code.RESOURCE_EXHAUSTED, f"there are {COUNT:,} live objects, and no more can be made")
+        self.record = struct(f"{self.KIND}Record").from_address(self.address)
+        self.record.kind = number_of_kind(self.KIND)
         self._kept: list[Any] = []
-        _objects[address] = self
+        _objects[self.address] = self
+
+    @classmethod
+    def of_record(cls, address: int) -> Handle | None:
+        """Return the object of a record that machine code has made; None where there is none of this kind."""
+        return None
+
+    def forget(self) -> None:
+        """Leave the record to machine code: this object does not stand for it any more."""
+        del _objects[self.address]
+        self.record = type(self.record)()  # an object that outlives its handle writes to no other's record
 
     def release(self) -> None:
         """Give the record back; nothing happens the second time."""
         if _objects.get(self.address) is self:
-            del _objects[self.address]
-            self.record.kind = 0
-            self.record = type(self.record)()  # an object that outlives its handle writes to no other's record
-            _freed.append(self.address)
+            self.forget()
+            give_record(self.address)
 
     def destroy(self) -> None:
         """Give up what the object holds, and its record: the frontend has no use for it any more."""
@@ -96,10 +72,15 @@ class Handle:
         return ctypes.addressof(memory)
 
 
+def number_of_kind(name: str) -> int:
+    """Return what records of handles of this kind have in their field `kind`."""
+    return KINDS.index(name) + 1
+
+
 def find(kind: type[T], address: int) -> T:
     """Return the object that a handle stands for; PjrtError where it is none of this kind."""
-    found = _objects.get(address)
-    if not isinstance(found, kind):
+    found = find_or_none(kind, address)
+    if found is None:
         raise PjrtError(Code.INVALID_ARGUMENT, f"{address:#x} is no handle of a {kind.KIND.lower()}")
     return found
 
@@ -107,4 +88,6 @@ def find(kind: type[T], address: int) -> T:
 def find_or_none(kind: type[T], address: int) -> T | None:
     """Return the object that a handle stands for; None where it is none of this kind."""
     found = _objects.get(address)
+    if found is None and is_record(address):
+        found = kind.of_record(address)
     return found if isinstance(found, kind) else None

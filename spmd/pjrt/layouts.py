@@ -120,11 +120,6 @@ def _checked(order: tuple[int, ...], rank: int) -> Order:
     return None if order == tuple(range(rank)) else order
 
 
-@entry("Layouts_MemoryLayout_Destroy", fails=False)
-def _(args: Any) -> None:
-    """Layouts are shared, and stay."""
-
-
 @entry("Layouts_PJRT_Client_GetDefaultLayout")
 def _(args: Any) -> None:
     args.layout = _of(args.num_dims).address

@@ -26,11 +26,12 @@ from spmd.pjrt.devices import MEMORY_KINDS, Client, Device
 from spmd.pjrt.element_types import described
 from spmd.pjrt.errors import Code, PjrtError, unimplemented
 from spmd.pjrt.layouts import declared_orders
+from spmd.pjrt.native_programs import NativeCall, can_be_native
 from spmd.pjrt.protobuf import BuildOptions, build_options
 from spmd.pjrt.shardings import op_shardings
 from spmd.runtime.compile import executable_of
+from spmd.runtime.executable import Executable
 from spmd.runtime.process import Process
-from spmd.runtime.simulation import Simulation, of_process
 from spmd.runtime.world import process_among
 from spmd.support.arrays import Array
 from spmd.types import I32, TokenType
@@ -76,6 +77,7 @@ class Program:
         self.input_shardings = op_shardings(self.prepared.in_shardings, len(self.inputs))
         self.output_shardings = op_shardings(self.prepared.out_shardings, len(self.outputs))
         self.name = module.symbol or "main"
+        self._executable: Executable | None = None
         self._run = self._on_devices() if len(self.local) > 1 else self._alone_or_on_ranks()
 
     def _check_places(self) -> None:
@@ -106,9 +108,22 @@ class Program:
         with callbacks.available(context) if self.calls_back else nullcontext():
             return self._run(values)
 
+    def native_call(self) -> NativeCall | None:
+        """Return how machine code runs the program; None where it does not."""
+        executable = self._executable
+        native = None if executable is None else executable.native
+        facts, orders = [*self.inputs, *self.outputs], [*self.input_orders, *self.output_orders]
+        if executable is None or native is None or any(orders) or not all(can_be_native(*each) for each in facts):
+            return None
+        (device,) = [device for _, device in self.local]
+        memories = [device.memory(kind) for kind in self.output_kinds]
+        call = NativeCall(native, self.inputs, self.outputs, memories)
+        executable.when_replaced = call.enable
+        return call
+
     def _alone_or_on_ranks(self) -> Run:
         """What runs the program as one process; the first call of several is collective among them."""
-        executable = executable_of(self.prepared)
+        executable = self._executable = executable_of(self.prepared)
         members = [device.process for device in self.devices]
         process: list[Process] = []
 
@@ -121,6 +136,8 @@ class Program:
 
     def _on_devices(self) -> Run:
         """What runs the program of all processes at once, one thread at a time."""
+        from spmd.runtime.simulation import Simulation, of_process  # loaded late: most processes have one device
+
         differ = self._differ()
         simulation = Simulation(self.prepared, CompileOptions(donate=()), stacked=differ)
         turn = threading.Lock()
@@ -131,7 +148,7 @@ class Program:
             ]
             with turn:
                 results = simulation(*columns, collapse=True)
-            return [[_row(result, place) for result in results] for place in range(len(values))]
+            return [[_row(result, place, of_process) for result in results] for place in range(len(values))]
 
         return run
 
@@ -168,12 +185,11 @@ def _column(column: Values, differ: bool) -> Any:
     return np.stack(column) if differ else column[0][None]
 
 
-def _row(result: Any, place: int) -> Array | None:
+def _row(result: Any, place: int, of_process: Callable[[Any, int], Array]) -> Array | None:
     """A device's own array of a stacked result, which has one row alone where it is the same on all."""
     if result is None:
         return None
-    array: Array = of_process(result, place if len(result) > 1 else 0)
-    return array
+    return of_process(result, place if len(result) > 1 else 0)
 
 
 def _counts(grid: ProcessGrid) -> dict[str, Attribute]:

@@ -7,11 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from partitioner.sharding import ShardedType, Sharding
 from spmd.pjrt.protobuf import number_field, numbers_field
+
+if TYPE_CHECKING:
+    from partitioner.sharding import ShardedType, Sharding
 
 _REPLICATED, _OTHER, _UNREDUCED = 0, 3, 6
 

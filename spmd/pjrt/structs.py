@@ -217,6 +217,8 @@ NamedValue struct_size:n extension_start:p name:p name_size:n type:i value:q val
 MemoryLayout struct_size:n extension_start:p tiled_size:n tiled_extension:p first:p first_size:n tile_dims:p
     tile_dim_sizes:p num_tiles:n type:i
 Extension struct_size:n type:i next:p
+Native function:p is_enabled:? may_raise:? device:p num_inputs:n inputs:p num_donated:n num_sources:n sources:p
+    num_results:n results:p num_constants:n constants:p arena:n
 """
 
 #: Structs of XLA's foreign function interface, in version 0.3 of which handlers are called.
@@ -264,7 +266,8 @@ Topology platform_name:p platform_name_size:n platform_version:p platform_versio
     num_descriptions:n fingerprint:n
 Description id:i process_index:i device_kind:p device_kind_size:n debug_string:p debug_string_size:n to_string:p
     to_string_size:n
-Device device_description:p is_addressable:? local_hardware_id:i memories:p num_memories:n memory:p
+Device device_description:p is_addressable:? local_hardware_id:i memories:p num_memories:n memory:p bytes:q peak:q
+    largest:q allocations:q
 Memory id:i kind_id:i kind_text:p kind_text_size:n debug_string:p debug_string_size:n to_string:p to_string_size:n
     devices:p num_devices:n
 Executable executable_name:p executable_name_size:n num_replicas:n num_partitions:n num_outputs:n num_parameters:n
@@ -272,12 +275,13 @@ Executable executable_name:p executable_name_size:n num_replicas:n num_partition
     output_layouts:p parameter_layouts:p output_shardings:p output_sharding_sizes:p parameter_shardings:p
     parameter_sharding_sizes:p executable_fingerprint:p executable_fingerprint_size:n
 Loaded is_deleted:? addressable_devices:p num_addressable_devices:n logical_ids:p executable_fingerprint:p
-    executable_fingerprint_size:n
-Buffer type:i is_deleted:? is_on_cpu:? dims:p num_dims:n size:n device:p memory:p layout:p minor_to_major:p
-    layout_size:n ready:p data:p sizes0:q sizes1:q sizes2:q sizes3:q sizes4:q sizes5:q sizes6:q sizes7:q
+    executable_fingerprint_size:n native:p
+Buffer type:i is_deleted:? is_on_cpu:? is_native:? block:p references:q dims:p num_dims:n size:n device:p memory:p
+    layout:p minor_to_major:p layout_size:n ready:p data:p sizes0:q sizes1:q sizes2:q sizes3:q sizes4:q sizes5:q
+    sizes6:q sizes7:q
 Event is_ready:? is_plain:? is_permanent:?
 Error message:p message_size:n code:i is_permanent:?
-Context unused:n
+Context count:n kind0:q data0:p kind1:q data1:p kind2:q data2:p kind3:q data3:p
 Layout serialized_bytes:p serialized_bytes_size:n serialized_layout_deleter:p
 """
 

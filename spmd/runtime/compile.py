@@ -15,6 +15,7 @@ from spmd.compiler.pipeline.options import CompileOptions, Options, chosen_optio
 from spmd.compiler.pipeline.prepare import Prepared, declared_grid, find_function, prepare
 from spmd.compiler.pipeline.refine import refine
 from spmd.compiler.pipeline.verify import verify
+from spmd.compiler.plan.native_program import native_program
 from spmd.compiler.plan.steps import Plan, shared_results
 from spmd.errors import CompileError
 from spmd.ir import Function, Module
@@ -91,6 +92,7 @@ def _build(prepared: Prepared) -> Executable:
         prepared.out_shardings,
         all_native=all(step.kernel.is_native for step in plan.steps),
         recompile=lambda: compiled()[0],
+        native=native_program(plan),
     )
 
 

@@ -21,6 +21,7 @@ from spmd.backends.kernels import Program
 from spmd.compiler.pipeline.options import Options
 from spmd.compiler.plan.donation import donated_arguments, owned_arrays
 from spmd.compiler.plan.emit import locate
+from spmd.compiler.plan.native_program import NativeProgram
 from spmd.errors import CollectiveError, CompileError, Diagnostic, ExecutionError, SpmdError
 from spmd.ir import Function, Module
 from spmd.runtime import profiling, world
@@ -59,9 +60,10 @@ class Executable:
         *,
         all_native: bool = False,
         recompile: Callable[[], Program],
+        native: NativeProgram | None = None,
     ) -> None:
         """`copied` are results that others hold, too; `all_native`: NumPy computes nothing of the program; `recompile`
-        gives the program anew, for what the ranks have agreed on meanwhile."""
+        gives the program anew, for what the ranks have agreed on meanwhile; `native`: the program without Python."""
         keep_freed_memory()
         if (fault := too_large(function.type.results)) is not None:
             raise CompileError(Diagnostic(function.location, fault, f"the result of @{function.symbol}"))
@@ -79,6 +81,9 @@ class Executable:
         self._all_native = all_native
         self._own_program = self._program = self._quiet(program)
         self._recompile = recompile
+        self._native = native
+        #: Called with whether `native` may be run in place of this executable, once that changes.
+        self.when_replaced: Callable[[bool], None] | None = None
         self._processor = self._chosen_processor()
         self._checks = [
             argument_check(type, f"argument {index}{f' ({name})' if name else ''} of @{self.function}")
@@ -181,7 +186,17 @@ class Executable:
     def run_as(self, program: Program | None) -> Program:
         """From the next call on runs `program`, or (None) its own, which it returns."""
         self._program = self._own_program if program is None else program
+        if self.when_replaced is not None:
+            self.when_replaced(program is None)
         return self._own_program
+
+    @property
+    def native(self) -> NativeProgram | None:
+        """The program as one native function, which is run in place of this executable by who has no arrays.
+
+        None where it is none, before the ranks have agreed on what runs, and where another program runs in its place.
+        """
+        return self._native if self._agreed is not None and self._program is self._own_program else None
 
     def _agree(self, process: Process) -> None:
         """Makes sure that all ranks run this program, where they meet in it, and on what all of them can run.
@@ -191,7 +206,7 @@ class Executable:
         processor = self._chosen_processor()
         if processor != self._processor:
             is_own = self._program is self._own_program
-            self._own_program, self._processor = self._quiet(self._recompile()), processor
+            self._own_program, self._processor, self._native = self._quiet(self._recompile()), processor, None
             self._program = self._own_program if is_own else self._program
         if self.communicates and not self.options.mpmd:
             try:

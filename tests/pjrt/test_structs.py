@@ -6,7 +6,7 @@ import pytest
 
 from spmd.pjrt.api import api
 from spmd.pjrt.getters import GETTERS
-from spmd.pjrt.handles import SLOT
+from spmd.pjrt.records import SLOT
 from spmd.pjrt.structs import ENTRIES, KINDS, Api, place, size_of, struct
 
 #: What a compiler of C says of version 0.112: the end of the last field.

@@ -4,7 +4,7 @@ import ctypes
 
 from spmd.pjrt.api import api
 from spmd.pjrt.entries import CROSSINGS
-from spmd.pjrt.handles import START
+from spmd.pjrt.records import START
 from spmd.pjrt.structs import ENTRIES, size_of, struct
 
 FUNCTION = ctypes.PYFUNCTYPE(ctypes.c_size_t, ctypes.c_void_p)

@@ -76,7 +76,7 @@ def native_step(
     kernel = Kernel(
         loaded.call, needs_process=loaded.needs_process, overwrites=loaded.overwrites, is_native=loaded.is_plain
     )
-    native = NativePart(compiled.code, tuple(called))
+    native = NativePart(compiled.code, tuple(called), loaded.function)
     return PlanStep(op, kernel, inputs, outputs, clock=compiled.clock, native=native)
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from spmd.backends.kernels import Kernel
-from spmd.backends.native import NativeCode
+from spmd.backends.native import NativeCode, NativeFunction
 from spmd.compiler.schedule.watching import Clock
 from spmd.ir import Op, Value
 from spmd.support.arrays import Results
@@ -27,10 +27,11 @@ def static_shape(value: Value) -> tuple[int, ...] | None:
 
 @dataclass(frozen=True, slots=True)
 class NativePart:
-    """The code of a native function, and the ops that it has Python run."""
+    """The code of a native function, the ops that it has Python run, and how it is called without Python."""
 
     code: NativeCode
     called: tuple[Op, ...]
+    function: NativeFunction | None
 
 
 @dataclass(slots=True)

@@ -22,7 +22,7 @@ from spmd.backends.llvm.jit.jit import ObjectCode, load_object
 from spmd.backends.llvm.matmul.blas import routine
 from spmd.backends.llvm.ops.callbacks import Callbacks
 from spmd.backends.llvm.parallel import workers
-from spmd.backends.native import CompiledRegion, LoadedRegion
+from spmd.backends.native import CompiledRegion, LoadedRegion, NativeFunction
 from spmd.errors import ExecutionError
 from spmd.support.arrays import Array, Results
 from spmd.support.processor import Processor
@@ -86,7 +86,11 @@ def load_region(compiled: CompiledRegion) -> LoadedRegion:
     if callbacks is not None:
         call = callbacks.running(call)
     is_plain = callbacks is None and not has_tokens
-    return LoadedRegion(call, callbacks is not None, tuple(code.over.items()), is_plain)
+    function = None
+    if is_plain and compiled.clock is None:
+        address = library.address("stretch")
+        function = NativeFunction(address, code.over, code.arena, code.constants, code.may_raise, keep)
+    return LoadedRegion(call, callbacks is not None, tuple(code.over.items()), is_plain, function)
 
 
 def _clocked(native: Callable[..., int], clock: NativeClock | None) -> Callable[..., int]:
