@@ -96,6 +96,11 @@ class Writer(OpBuilder):
         """`bound` where `value` is finite: infinity and NaN are what they are."""
         return self.select(self.one("is_finite", [self.magnitude(value)]), bound, self.zeros(bound))
 
+    def beyond(self, value: Value, least: float) -> Value:
+        """`value` where it is more than `least`, else zero."""
+        above = self.compare(value, self.number(least, value), "GT")
+        return self.select(above, value, self.zeros(value))
+
     def near(self, gap: Value, reach: Value) -> Value:
         """Where a gap, which may be none, is within a reach that is not zero."""
         within = self.compare(gap, reach, "LE")

@@ -1,9 +1,9 @@
 """How far rounding can take each value of a program from what it means: bounds for every element, computed beside it.
 
 `Bounds` writes a function anew in 64-bit floats. Beside each value stand bounds of its error, carried from the
-operands to the results of every op: running error analysis, both of the program's own types and of 64-bit floats. They
-depend on the magnitudes that meet in that element alone, never on other elements of the array. A choice that rounding
-may decide the other way (a comparison of values that nearly agree) counts for both outcomes. Source: Higham, "Accuracy
+operands to the results of every op: running error analysis. They depend on the magnitudes that meet in that element
+alone, never on other elements of the array. A choice that rounding may decide the other way (a comparison of values
+that nearly agree) counts for both outcomes. Source: Higham, "Accuracy
 and Stability of Numerical Algorithms", section 3.3 (running error bounds), chapter 4 (sums).
 """
 
@@ -21,8 +21,8 @@ from spmd.analysis.reducers import monoids_of, returned_argument
 from spmd.comparison.bound_rules import ELEMENTWISE, EXACT, GENTLE, ROUNDED_AT_ONE, ROUNDED_ONCE
 from spmd.comparison.bound_writer import Writer
 from spmd.comparison.formats import Meant, is_inexact
-from spmd.comparison.precision import FUNCTION_UNITS, OWN, WIDE, Precision
-from spmd.comparison.retyped import Wide, is_float
+from spmd.comparison.precision import FUNCTION_UNITS, OWN, Precision
+from spmd.comparison.retyped import Wide, is_float, wide_target
 from spmd.dialects.core import Trait, has_trait
 from spmd.dialects.make import make_op
 from spmd.errors import CompileError, Diagnostic
@@ -46,17 +46,17 @@ _WHOLE_UNITS = 256
 _IN_OWN_TYPES = frozenset(
     ("bitcast_convert", "custom_call", "rng", "rng_bit_generator", "uniform_dequantize", "uniform_quantize")
 )
-_Errors = Sequence[Value | None]
+Errors = Sequence[Value | None]
 
 
 @dataclass(frozen=True)
-class _Step:
+class Step:
     """An op, its operands `x` and its results in 64-bit floats, and the operands' bounds in a precision."""
 
     op: Op
     x: Sequence[Value]
     results: Sequence[Value]
-    errors: _Errors
+    errors: Errors
     precision: Precision
     write: Writer
 
@@ -78,11 +78,14 @@ class _Step:
         if not is_inexact(type):
             return error
         if units:
-            rounding = write.scaled(write.magnitude(self.result), units * self.precision.unit(type))
+            unit = self.precision.unit(type)
+            rounding = write.scaled(write.magnitude(self.result), units * unit)
+            if not is_inexact(self.op.operands[0].type):  # integers of no more digits than the type's
+                rounding = write.beyond(rounding, units)
             smallest = self.precision.smallest(type)
             if self.name in ROUNDED_AT_ONE:
-                smallest += units * self.precision.unit(type)
-            if smallest:
+                smallest += units * unit
+            if smallest and is_inexact(self.op.operands[0].type):
                 rounding = write.add(rounding, write.number(smallest, rounding))
             error = rounding if error is None else write.add(error, rounding)
         return None if error is None else write.where_finite(self.result, error)
@@ -92,27 +95,24 @@ class _Step:
 class Bounds:
     """Writes values in 64-bit floats, and bounds of their errors, for a grid of `processes`.
 
-    The bounds are of a program that computes in each of `precisions`: of 64-bit floats what is left are constants that
-    its own types cannot hold, but for those that are `meant` as they are. `values` maps the program's values to the new
-    ones, `errors`, of each precision, to their bounds, real tensors of f64 of the same shape; what is exact has none.
+    The bounds are of a program that computes in `precision`, and of constants that its own types cannot hold, but for
+    those that are `meant` as they are. `values` maps the program's values to the new ones, `errors` to their bounds,
+    real tensors of f64 of the same shape; what is exact has none.
     """
 
     processes: int
     meant: Meant = field(default_factory=Meant)
-    precisions: Sequence[Precision] = (OWN, WIDE)
+    precision: Precision = OWN
     values: dict[Value, Value] = field(default_factory=dict)
-    errors: dict[Precision, dict[Value, Value]] = field(default_factory=lambda: {OWN: {}, WIDE: {}})
+    errors: dict[Value, Value] = field(default_factory=dict)
     _wide: Wide = field(default_factory=Wide)
 
     def function(self, body: Block, of: Sequence[Value]) -> Block:
-        """A body that gives the values `of` a function's body, then their bounds in each precision; the inputs are
-        exact."""
+        """Return a body that gives bounds of the values `of` a function's body; the inputs are exact."""
         copy = self._arguments(body)
         self._ops(body, copy)
         write = Writer(copy, body.terminator)
-        results = [self.values.get(value, value) for value in of]
-        bounds = [self._bound(value, each, write) for each in self.precisions for value in of]
-        copy.ops.append(make_op("func.return", [*results, *bounds], []))
+        copy.ops.append(make_op("func.return", [self._bound(value, write) for value in of], []))
         return copy
 
     def _arguments(self, block: Block) -> Block:
@@ -123,47 +123,48 @@ class Bounds:
     def _ops(self, block: Block, out: Block) -> None:
         for op in block.ops[:-1]:
             operands = [self.values.get(operand, operand) for operand in op.operands]
-            results, errors = self._op(op, operands, Writer(out, op))
-            self.values.update(zip(op.results, results, strict=True))
-            for precision, bounds in zip(self.precisions, errors, strict=True):
-                there = zip(op.results, bounds, strict=True)
-                self.errors[precision].update({result: bound for result, bound in there if bound is not None})
+            write = Writer(out, op)
+            results, bounds = self._op(op, operands, write)
+            self._take(op, results, bounds, write)
 
-    def _bound(self, value: Value, precision: Precision, write: Writer) -> Value:
-        return self.errors[precision].get(value) or write.zeros(value)
+    def _take(self, op: Op, results: Sequence[Value], bounds: Errors, write: Writer) -> None:
+        """Keep what stands for an op's results, and their bounds."""
+        self.values.update(zip(op.results, results, strict=True))
+        there = zip(op.results, bounds, strict=True)
+        self.errors.update({result: bound for result, bound in there if bound is not None})
 
-    def _given(self, op: Op) -> list[_Errors]:
-        """The bounds of an op's operands, in each precision."""
-        return [[self.errors[precision].get(operand) for operand in op.operands] for precision in self.precisions]
+    def _bound(self, value: Value, write: Writer) -> Value:
+        return self.errors.get(value) or write.zeros(value)
 
     # --- ops ----------------------------------------------------------------------------------------------------------
 
-    def _op(self, op: Op, x: Sequence[Value], write: Writer) -> tuple[Sequence[Value], list[_Errors]]:
-        """The results in 64-bit floats, and their bounds in each precision."""
+    def _op(self, op: Op, x: Sequence[Value], write: Writer) -> tuple[Sequence[Value], Errors]:
+        """The results in 64-bit floats, and their bounds."""
         types = (*op.operand_types, *op.result_types)
         if not all(type.is_static for type in types if isinstance(type, TensorType)):
             raise CompileError(Diagnostic(op.location, "no error bound is known of sizes that are values", op.name))
         if not op.operands:
             return self._leaf(op, write)
-        name, given = op.name.partition(".")[2], self._given(op)
+        name, given = op.name.partition(".")[2], [self.errors.get(operand) for operand in op.operands]
         if name in ("while", "if", "case"):
             return self._control_flow(op, x, given, write)
         quantized = any(isinstance(t, TensorType) and isinstance(t.element_type, QuantizedType) for t in types)
-        if not quantized and not any(map(is_inexact, types)) and not any(map(any, given)):
-            return self._same(op, x, write), [[None] * len(op.results)] * len(self.precisions)
+        exact = not quantized and not any(map(is_inexact, types))
+        if not any(given) and (exact or name in ("optimization_barrier", "sort")):
+            return self._same(op, x, write), [None] * len(op.results)
         if name == "sort":
             return self._sorted(op, x, given, write)
-        rule = self._whole if quantized or name in _IN_OWN_TYPES else self._rule(op, name)
+        is_own = quantized or (name in _IN_OWN_TYPES and wide_target(op) is None)
+        rule = self._of_own_types if is_own else self._rule(op, name)
         if rule == self._elementwise:
             x = [write.broadcast_like(value, op.results[0]) for value in x]
-            given = [[None if e is None else write.broadcast_like(e, op.results[0]) for e in each] for each in given]
-        results = self._in_own_types(op, x, write) if quantized or name in _IN_OWN_TYPES else self._same(op, x, write)
+            given = [None if each is None else write.broadcast_like(each, op.results[0]) for each in given]
+        results = self._in_own_types(op, x, write) if is_own else self._same(op, x, write)
         if name == "reduce_precision":  # as a convert to such a type and back, but for what is out of its range
             results = [write.select(write.one("is_finite", [results[0]]), x[0], results[0])]
-        steps = [_Step(op, x, results, *each, write) for each in zip(given, self.precisions, strict=True)]
-        return results, [rule(step) for step in steps]
+        return results, rule(Step(op, x, results, given, self.precision, write))
 
-    def _rule(self, op: Op, name: str) -> Callable[[_Step], _Errors]:
+    def _rule(self, op: Op, name: str) -> Callable[[Step], Errors]:
         if name == "optimization_barrier":
             return lambda step: step.errors
         if has_trait(op, Trait.ELEMENTWISE):
@@ -184,7 +185,7 @@ class Bounds:
         """The op itself, in wide numbers."""
         return self._wide.op(op, x, dict(self.values) if op.regions else {}, write.block)
 
-    def _leaf(self, op: Op, write: Writer) -> tuple[Sequence[Value], list[_Errors]]:
+    def _leaf(self, op: Op, write: Writer) -> tuple[Sequence[Value], Errors]:
         results, error = self._same(op, (), write), None
         constant = op["value"].array if op.name == "stablehlo.constant" and isinstance(op["value"], DenseAttr) else None
         if constant is not None and is_inexact(op.results[0].type):
@@ -193,9 +194,9 @@ class Bounds:
             if apart.any():
                 whole = np.broadcast_to(apart.reshape(()), constant.shape) if splat else apart
                 error = write.constant(whole, TensorType(constant.shape, F64))
-        return results, [[error] * len(op.results)] * len(self.precisions)
+        return results, [error] * len(op.results)
 
-    def _moved(self, step: _Step) -> _Errors:
+    def _moved(self, step: Step) -> Errors:
         write, elements = step.write, _MOVES[step.name]
         elements = len(step.x) if elements is None else elements
         places = [error for error in step.errors[elements:] if error is not None]
@@ -209,7 +210,7 @@ class Bounds:
             ]
         return bounds
 
-    def _product(self, step: _Step) -> _Errors:
+    def _product(self, step: Step) -> Errors:
         write, rest = step.write, step.x[2:]
         sizes = [write.magnitude(value) for value in step.x[:2]]
 
@@ -226,7 +227,7 @@ class Bounds:
 
     # --- elementwise --------------------------------------------------------------------------------------------------
 
-    def _elementwise(self, step: _Step) -> _Errors:
+    def _elementwise(self, step: Step) -> Errors:
         op, name, write = step.op, step.name, step.write
         rule, units = ELEMENTWISE.get(name), 0 if name in EXACT else 1 if name in ROUNDED_ONCE else FUNCTION_UNITS
         if name == "reduce_precision":
@@ -244,7 +245,7 @@ class Bounds:
             error = self._disturbed(step)
         return [step.rounded(error, units)]
 
-    def _disturbed(self, step: _Step) -> Value | None:
+    def _disturbed(self, step: Step) -> Value | None:
         """How far the result moves where each operand moves by its bound, up or down."""
         write, moved = step.write, list[Value | None]()
         for at, (value, error) in enumerate(zip(step.x, step.errors, strict=True)):
@@ -264,7 +265,7 @@ class Bounds:
 
     # --- folds --------------------------------------------------------------------------------------------------------
 
-    def _folded(self, step: _Step) -> _Errors:
+    def _folded(self, step: Step) -> Errors:
         op, write = step.op, step.write
         monoids = monoids_of(op.regions[0])
         if monoids is None:
@@ -291,12 +292,12 @@ class Bounds:
             bounds.append(error if error is None or not is_inexact(type) else write.where_finite(result, error))
         return bounds
 
-    def _fold_unit(self, step: _Step, type: Type) -> float:
+    def _fold_unit(self, step: Step, type: Type) -> float:
         if step.name == "reduce":
             return step.precision.reduction_unit(type, self._count(step.op, step.name))
         return step.precision.sum_unit(type, self._count(step.op, step.name))
 
-    def _unknown_fold(self, step: _Step) -> _Errors:
+    def _unknown_fold(self, step: Step) -> Errors:
         """Of a region that is no monoid: each step may pass on the largest error, and rounds.
 
         What an argmax picks beside the largest value may be any other that is given beside one as large.
@@ -321,7 +322,7 @@ class Bounds:
                 bounds.append(None)
         return bounds
 
-    def _picked(self, step: _Step, at: int, bound: Value | None) -> Value:
+    def _picked(self, step: Step, at: int, bound: Value | None) -> Value:
         """How far what is picked may be: from whatever stands beside a value that may be the largest, too."""
         write, shape = step.write, step.x[0].tensor.static_shape
         kept = tuple(axis for axis in range(len(shape)) if axis not in step.op["dimensions"])
@@ -346,13 +347,13 @@ class Bounds:
             return int(prod(op.operands[0].tensor.static_shape[d] for d in op["dimensions"])) + 1
         return int(prod(op["window_dimensions"])) + 1 if name == "reduce_window" else self.processes
 
-    def _scattered(self, step: _Step) -> _Errors:
+    def _scattered(self, step: Step) -> Errors:
         error = self._at_places(step)
         if step.errors[1] is not None:
             error = step.write.total([error, step.write.unknown_all(step.errors[1], step.result)])
         return [error]
 
-    def _at_places(self, step: _Step) -> Value | None:
+    def _at_places(self, step: Step) -> Value | None:
         op, write, (operand, places, update) = step.op, step.write, step.x
         given = [step.error(0), places, step.error(2)]
         is_given = bool(step.errors[0] or step.errors[2])
@@ -379,7 +380,7 @@ class Bounds:
             error = write.total([error, write.subtract(most, scattered(*sizes))])
         return error if error is None or not unit else write.where_finite(step.result, error)
 
-    def _selected(self, step: _Step) -> _Errors:
+    def _selected(self, step: Step) -> Errors:
         """Sources are added where the values, which are taken for certain, select."""
         op, write = step.op, step.write
         select = self._wide.region(op.regions[0], dict(self.values))
@@ -391,27 +392,20 @@ class Bounds:
 
     # --- orders -------------------------------------------------------------------------------------------------------
 
-    def _sorted(
-        self, op: Op, x: Sequence[Value], given: Sequence[_Errors], write: Writer
-    ) -> tuple[Sequence[Value], list[_Errors]]:
+    def _sorted(self, op: Op, x: Sequence[Value], given: Errors, write: Writer) -> tuple[Sequence[Value], Errors]:
         """Bounds take the places of their values; keys are between what is sorted of keys moved up and down, and what
         goes with keys that are too near to each other for their order to be certain is unknown."""
-        bounds = [error or write.zeros(value) for each in given for error, value in zip(each, x, strict=True)]
+        bounds = [error or write.zeros(value) for error, value in zip(given, x, strict=True)]
         region = self._wide.region(op.regions[0], dict(self.values))
         for _ in bounds:
             for _ in range(2):
                 region.block.add_argument(TensorType((), F64))
         types = [value.type for value in (*x, *bounds)]
         sorted_ = write.op(op.name, [*x, *bounds], types, dict(op.attributes), [region]).results
-        results, count = sorted_[: len(x)], len(x)
-        found: list[_Errors] = []
-        for number, (errors, precision) in enumerate(zip(given, self.precisions, strict=True), 1):
-            carried = sorted_[number * count : (number + 1) * count]
-            step = _Step(op, x, results, errors, precision, write)
-            found.append(self._in_order(step, carried) if any(errors) else [None] * count)
-        return results, found
+        results = sorted_[: len(x)]
+        return results, self._in_order(Step(op, x, results, given, self.precision, write), sorted_[len(x) :])
 
-    def _in_order(self, step: _Step, carried: Sequence[Value]) -> _Errors:
+    def _in_order(self, step: Step, carried: Sequence[Value]) -> Errors:
         op, write = step.op, step.write
         keys = sort_keys(op.regions[0])
         if keys is None or any(key.operand is None for key in keys):
@@ -435,7 +429,7 @@ class Bounds:
             for at, bound in enumerate(bounds)
         ]
 
-    def _ranked(self, step: _Step) -> _Errors:
+    def _ranked(self, step: Step) -> Errors:
         """The largest values of values moved up and down; the places of those too near to their neighbours."""
         op, write = step.op, step.write
         if step.errors[0] is None or not is_float(op.operands[0].type):
@@ -456,54 +450,45 @@ class Bounds:
 
     # --- control flow -------------------------------------------------------------------------------------------------
 
-    def _control_flow(
-        self, op: Op, x: Sequence[Value], given: Sequence[_Errors], write: Writer
-    ) -> tuple[Sequence[Value], list[_Errors]]:
+    def _control_flow(self, op: Op, x: Sequence[Value], given: Errors, write: Writer) -> tuple[Sequence[Value], Errors]:
         """Loops and branches carry the bounds of their floats as further state."""
         loops = op.name == "stablehlo.while"
         carried = [at for at, type in enumerate(op.result_types) if is_inexact(type)]
-        bounds = [each[at] or write.zeros(x[at]) for each in given for at in carried] if loops else []
+        bounds = [given[at] or write.zeros(x[at]) for at in carried] if loops else []
         regions = [
             self._region(region, carried if loops else (), () if loops and not at else carried)
             for at, region in enumerate(op.regions)
         ]
         types = [self._wide.type(type) for type in op.result_types]
-        types += [TensorType(op.results[at].tensor.shape, F64) for _ in self.precisions for at in carried]
+        types += [TensorType(op.results[at].tensor.shape, F64) for at in carried]
         results = write.op(op.name, [*x, *bounds], types, dict(op.attributes), regions).results
-        found: list[_Errors] = []
-        for number, each in enumerate(given):
-            first = len(op.results) + number * len(carried)
-            told: list[Value | None] = [None] * len(op.results)
-            for at, bound in zip(carried, results[first : first + len(carried)], strict=True):
-                unsure = None if loops or each[0] is None else write.unknown_all(each[0], bound)
-                told[at] = write.total([bound, unsure])
-            found.append(told)
+        found: list[Value | None] = [None] * len(op.results)
+        for at, bound in zip(carried, results[len(op.results) :], strict=True):
+            unsure = None if loops or given[0] is None else write.unknown_all(given[0], bound)
+            found[at] = write.total([bound, unsure])
         return results[: len(op.results)], found
 
     def _region(self, region: Region, taken: Sequence[int], given: Sequence[int]) -> Region:
         """A region whose block also takes the bounds of its arguments `taken`, and returns those of `given`."""
         block = region.block
         copy = self._arguments(block)
-        for precision in self.precisions:
-            for at in taken:
-                argument = block.arguments[at]
-                self.errors[precision][argument] = copy.add_argument(TensorType(argument.tensor.shape, F64))
+        for at in taken:
+            argument = block.arguments[at]
+            self.errors[argument] = copy.add_argument(TensorType(argument.tensor.shape, F64))
         self._ops(block, copy)
         write = Writer(copy, block.terminator)
         returned = block.terminator.operands
         values = [self.values.get(value, value) for value in returned]
-        bounds = [self._bound(returned[at], precision, write) for precision in self.precisions for at in given]
-        write.op(block.terminator.name, [*values, *bounds], [])
+        write.op(block.terminator.name, [*values, *(self._bound(returned[at], write) for at in given)], [])
         return Region([copy])
 
     # --- the rest -----------------------------------------------------------------------------------------------------
 
-    def _whole(self, step: _Step) -> _Errors:
+    def _whole(self, step: Step) -> Errors:
         """What has no rule of its own is off by units of the largest element, and as the operands are, relative to
         theirs; where it is not of floats, unknown where an operand is not certain."""
         op, write, name = step.op, step.write, step.name
         pairs = [(value, error) for value, error in zip(step.x, step.errors, strict=True) if error is not None]
-        precision = OWN if name in _IN_OWN_TYPES else step.precision
         relative = [write.relative(value, error) for value, error in pairs]
         bounds: list[Value | None] = []
         for result, value in zip(op.results, step.results, strict=True):
@@ -512,10 +497,14 @@ class Bounds:
                 bounds.append(write.total(unsure))
                 continue
             largest = write.largest_element(write.magnitude(value))
-            share = write.total([write.number(_WHOLE_UNITS * precision.unit(result.type), largest), *relative])
+            share = write.total([write.number(_WHOLE_UNITS * step.precision.unit(result.type), largest), *relative])
             assert share is not None
             bounds.append(write.broadcast(write.multiply(largest, share), value.tensor.shape))
         return bounds
+
+    def _of_own_types(self, step: Step) -> Errors:
+        """Bounds of what is computed in the program's own types, as it stands."""
+        return self._whole(step)
 
     def _in_own_types(self, op: Op, x: Sequence[Value], write: Writer) -> Sequence[Value]:
         if any(is_inexact(value.type) for value in captured_values(op)):

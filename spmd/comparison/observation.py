@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from operator import is_
 
 import numpy as np
 
 from spmd.comparison.bounds import Bounds
 from spmd.comparison.distance import Distance, farthest, of_largest
-from spmd.comparison.formats import as_wide, is_inexact
-from spmd.comparison.precision import OWN, WIDE, Precision
-from spmd.comparison.sides import Side, function_of
+from spmd.comparison.perturbed import in_wide, wide_bounds
+from spmd.comparison.precision import OWN
+from spmd.comparison.sides import Side, wide_runner
 from spmd.errors import SpmdError
 from spmd.ir import Value
 from spmd.support.arrays import Array
@@ -63,7 +63,7 @@ class Observed:
         self._of = [values or each for values, each in zip(self.values, results, strict=True)]
         is_one = self.sides[0].function is self.sides[1].function and self.inputs[0] is self.inputs[1]
         self._is_one = is_one and all(map(is_, *self._of))
-        self._wide = self._both(range(len(self._of[0])), ())
+        self._wide = self._both(range(len(self._of[0])), in_wide)
         pairs = [zip(*arrays, strict=True) for arrays in (self._computed, self._wide) if arrays is not None]
         same = [all(_is_same(*pair) for pair in each) for each in zip(*pairs, strict=True)]
         self._differing = [at for at, is_same in enumerate(same) if not is_same]
@@ -88,21 +88,22 @@ class Observed:
 
     def _bound(self, places: Sequence[int]) -> None:
         """Works out the bounds of some values; None where an op of theirs has none."""
-        found = None if self._wide is None else self._both(places, (OWN, WIDE))
-        count = len(places)
+        own, wide = (None if self._wide is None else self._both(places, kind) for kind in (_own_bounds, wide_bounds))
         for number, at in enumerate(places):
-            if found is None:
+            if own is None or wide is None:
                 self._bounds[at] = None
                 continue
-            ours, theirs = ((each[number + count], each[number + 2 * count]) for each in found)
+            ours, theirs = ((one[number], other[number]) for one, other in zip(own, wide, strict=True))
             self._bounds[at] = ours, theirs
 
-    def _both(self, places: Sequence[int], precisions: Sequence[Precision]) -> list[list[Array]] | None:
-        """Values of both sides in 64-bit floats, and then their bounds; None where an op of theirs has no meaning."""
+    def _both(
+        self, places: Sequence[int], computed: Callable[[Side, Sequence[Array], Sequence[Value]], list[Array]]
+    ) -> list[list[Array]] | None:
+        """What is computed of values of both sides; None where an op of theirs has no meaning in 64-bit floats."""
         try:
             of = [[values[at] for at in places] for values in self._of]
-            ours = _bounded(self.sides[0], self.inputs[0], of[0], precisions)
-            return [ours, ours if self._is_one else _bounded(self.sides[1], self.inputs[1], of[1], precisions)]
+            ours = computed(self.sides[0], self.inputs[0], of[0])
+            return [ours, ours if self._is_one else computed(self.sides[1], self.inputs[1], of[1])]
         except SpmdError:
             return None
 
@@ -112,17 +113,10 @@ def _is_same(left: Array, right: Array) -> bool:
     return left.shape == right.shape and left.dtype == right.dtype and left.tobytes() == right.tobytes()
 
 
-def _bounded(side: Side, inputs: Sequence[Array], of: Sequence[Value], precisions: Sequence[Precision]) -> list[Array]:
-    """The values in 64-bit floats, and their bounds in each precision."""
-    side, body = side.plain(), side.function.body
-    function = function_of(Bounds(side.grid.size, side.meant, precisions).function(body, of))
-    # By NumPy: it runs once, and to make native code of ten ops for each takes longer.
-    wide = replace(side, function=function, peer=None, backends=("numpy",))
-    arrays = [
-        as_wide(array) if is_inexact(argument.type) else array
-        for array, argument in zip(inputs, body.arguments, strict=True)
-    ]
-    return wide.run(arrays)
+def _own_bounds(side: Side, inputs: Sequence[Array], of: Sequence[Value]) -> list[Array]:
+    """Bounds of the values in the program's own types."""
+    side = side.plain()
+    return wide_runner(side, Bounds(side.grid.size, side.meant, OWN).function(side.function.body, of))(inputs)
 
 
 def parting(left: Observation, right: Observation, tolerance: float = 1.0) -> tuple[int, Distance] | None:

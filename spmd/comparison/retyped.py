@@ -7,6 +7,7 @@ both programs. Source: Schwartz, "Fast probabilistic algorithms for verification
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -88,7 +89,7 @@ class Rewriter:
     ) -> Sequence[Value]:
         kept = {name: value for name, value in op.attributes.items() if name not in OF_FLOATS}
         types = [self.type(result.type) for result in op.results]
-        made = make_op(op.name, operands, types, {**kept, **attributes}, regions, location=op.location)
+        made = op.clone(operands, types, regions, {**kept, **attributes})
         out.ops.append(made)
         return made.results
 
@@ -109,10 +110,21 @@ class Wide(Rewriter):
     def op(self, op: Op, operands: Sequence[Value], values: dict[Value, Value], out: Block) -> Sequence[Value]:
         if op.name == "stablehlo.constant" and is_inexact(op.results[0].type):
             return self.emit(out, op, (), {"value": self.constant(op)})
+        target = wide_target(op)
+        if target is not None:
+            return self.emit(out, op, operands, {"call_target_name": target})
         return super().op(op, operands, values, out)
 
     def numbers(self, array: Array) -> Array:
         return as_wide(array)
+
+
+def wide_target(op: Op) -> str | None:
+    """Return the target of LAPACK for 64-bit floats that stands for a custom call of LAPACK; None for others."""
+    match = (
+        re.fullmatch(r"lapack_([sdcz])(\w+_ffi)", op["call_target_name"]) if op.name.endswith("custom_call") else None
+    )
+    return None if match is None else f"lapack_{'d' if match[1] in 'sd' else 'z'}{match[2]}"
 
 
 @dataclass

@@ -91,15 +91,13 @@ class Search:
                 if found is not None and found[1].share > 1:
                     inner = self._in_regions(left, right, (inputs, others), op, other, found[0])
                     return inner or self._given(seen, pairs, (op, other)) or Difference(op, other, *found)
-        return None
+        return self._given(seen, pairs, (left.function.body.terminator, right.function.body.terminator))
 
     def _given(self, seen: _Seen, pairs: Sequence[tuple[Op, Op]], ops: tuple[Op, Op]) -> Difference | None:
         """The op of one side alone that gives corresponding ops operands that part; None where their operands agree."""
         paired = {id(op) for pair in pairs for op in pair}
 
         def apart(ours: Value, theirs: Value) -> tuple[int, Distance] | None:
-            if ours.type != theirs.type or not is_observable(ours):
-                return None
             (both,) = seen.of([(ours, theirs)])
             found = parting(*both, self.tolerance)
             return found if found is not None and found[1].share > 1 else None
@@ -110,15 +108,21 @@ class Search:
 
         def cause(ours: Value, theirs: Value) -> Difference | None:
             op, other = alone(ours), alone(theirs)
-            found = None if op is None and other is None else apart(ours, theirs)
+            is_comparable = ours.type == theirs.type and is_observable(ours)
+            found = apart(ours, theirs) if is_comparable and (op or other) else None
             if found is None:
                 return None
-            deeper = (
-                [cause(ours, operand) for operand in other.operands if operand.type == ours.type]
-                if other is not None
-                else [cause(operand, theirs) for operand in op.operands if operand.type == theirs.type]  # type: ignore[union-attr]
-            )
-            return next((each for each in deeper if each is not None), Difference(op, other, *found))
+            lacked, counterpart = (other, ours) if other is not None else (op, theirs)
+            assert lacked is not None
+            pairs = [
+                (counterpart, operand) if other is not None else (operand, counterpart)
+                for operand in lacked.operands
+                if operand.type == counterpart.type
+            ]
+            here = Difference(op, other, *found)
+            if not all(apart(*pair) for pair in pairs):
+                return here  # it is given what the other program has in its place
+            return next((each for pair in pairs if (each := cause(*pair)) is not None), here)
 
         causes = (cause(ours, theirs) for ours, theirs in zip(*(op.operands for op in ops), strict=False))
         return next((each for each in causes if each is not None), None)
@@ -215,7 +219,7 @@ def _chunks(pairs: Sequence[tuple[Op, Op]], processes: int) -> Iterator[list[tup
     size = 0
     for op, other in pairs:
         for value, corresponding_value in zip(op.results, other.results, strict=True):
-            if not is_observable(value) or op.name == "stablehlo.constant":
+            if not is_observable(value):
                 continue
             size += value.tensor.nbytes * processes
             chunk.append((op, other, value, corresponding_value))

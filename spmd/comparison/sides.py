@@ -10,7 +10,7 @@ import numpy as np
 
 from collectives.grid import ProcessGrid
 from partitioner.sharding import ShardedType, shard_stacked, unshard_stacked
-from spmd.comparison.formats import Meant, is_inexact
+from spmd.comparison.formats import Meant, as_wide, is_inexact
 from spmd.compiler.pipeline.prepare import find_function
 from spmd.compiler.transforms.inline import inline
 from spmd.compiler.transforms.simplify import remove_dead
@@ -67,15 +67,19 @@ class Side:
 
         `inputs` have that axis, too, of size 1 where all processes are given the same.
         """
+        return self.runner(values)(inputs)
+
+    def runner(self, values: Sequence[Value] = ()) -> Callable[[Sequence[Array]], list[Array]]:
+        """Return what runs the side again and again, as `run` does."""
         module = self._returning(values or self.function.body.terminator.operands)
-        if self.grid.size == 1:
-            arrays = [array[0] for array in inputs]
-            if self.peer is not None:
-                return [np.asarray(array)[None] for array in self.peer(module, arrays)]
-            executable = compile(module, self.grid, backends=self.backends)
-            return [np.asarray(array)[None] for array in executable(*arrays)]
-        simulation = simulate(module, self.grid, backends=self.backends, reproducible=True)
-        return [np.asarray(array) for array in simulation(*inputs)]
+        if self.grid.size > 1:
+            simulation = simulate(module, self.grid, backends=self.backends, reproducible=True)
+            return lambda inputs: [np.asarray(array) for array in simulation(*inputs)]
+        peer = self.peer
+        compute = (
+            compile(module, self.grid, backends=self.backends) if peer is None else lambda *arrays: peer(module, arrays)
+        )
+        return lambda inputs: [np.asarray(array)[None] for array in compute(*(array[0] for array in inputs))]
 
     def inside(self, block: Block, captured: Sequence[Value]) -> Side:
         """The side whose function is a block of a region, which also takes what the block reads from around it."""
@@ -174,6 +178,17 @@ def function_of(body: Block) -> Function:
     function = make_op("func.func", [], [], attributes, [Region([body])])
     assert isinstance(function, Function)
     return function
+
+
+def wide_runner(side: Side, body: Block) -> Callable[[Sequence[Array]], list[Array]]:
+    """Return what runs a body that takes a side's arguments in 64-bit floats, and maybe more, by process.
+
+    By NumPy: it runs a few times, and to make native code of ten ops for each takes longer.
+    """
+    wide = replace(side, function=function_of(body), peer=None, backends=("numpy",))
+
+    run, floats = wide.runner(), [is_inexact(argument.type) for argument in body.arguments]
+    return lambda inputs: run([as_wide(x) if wide else x for x, wide in zip(inputs, floats, strict=True)])
 
 
 def is_observable(value: Value) -> bool:

@@ -25,7 +25,8 @@ def xla(module: Module, arrays: Sequence[Array]) -> list[Array]:
     with make_ir_context():
         parsed = ir.Module.parse(module.to_string(generic=True))
         executable = device.client.compile_and_load(parsed, _jax.DeviceList((device,)), _jax.CompileOptions())
-    results = executable.execute([jax.device_put(array, device) for array in arrays])
+    with jax.enable_x64(True):  # otherwise arrays of 64-bit elements become others
+        results = executable.execute([jax.device_put(array, device) for array in arrays])
     return [np.asarray(result) for result in results]
 
 
