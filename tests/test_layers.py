@@ -104,8 +104,8 @@ ALLOWED = {
     # What runs programs, for frontends that speak PJRT.
     "spmd.pjrt": BASE
     | {"spmd.analysis", "spmd.compiler.pipeline", "spmd.compiler.plan.donation", "spmd.io.reading", "spmd.runtime"}
-    | {"spmd.version", "spmd.predict"}
-    | {"spmd.backends.custom_calls", "spmd.backends.kernels", "spmd.backends.machine_code", "partitioner", "collectives"},
+    | {"spmd.version", "spmd.predict", "partitioner", "collectives"}
+    | {"spmd.backends.custom_calls", "spmd.backends.kernels", "spmd.backends.machine_code"},
     "spmd.runtime": BASE
     | {"spmd.dialects", "spmd.analysis", "spmd.backends", "spmd.compiler", "partitioner", "collectives"}
     | {"spmd.support.step_range", "spmd.support.usage"},

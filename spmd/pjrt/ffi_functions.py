@@ -15,7 +15,7 @@ from functools import cache, partial
 from typing import Any, TypeVar
 
 from spmd.pjrt.errors import Code, PjrtError, described
-from spmd.pjrt.handles import immortal
+from spmd.pjrt.records import immortal
 from spmd.pjrt.structs import FFI_FUNCTIONS, struct
 from spmd.support.registry import filed
 

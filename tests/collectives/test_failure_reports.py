@@ -16,7 +16,7 @@ def call(function):
 def report(function: object) -> str:
     users = types.ModuleType("users")
     exec(compile(USERS, "users.py", "exec"), vars(users))
-    with pytest.raises(Exception) as caught:  # noqa: B017 (of any kind)
+    with pytest.raises(Exception) as caught:
         users.call(function)
     return report_of(caught.value, caught.tb)
 
