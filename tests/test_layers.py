@@ -103,7 +103,8 @@ ALLOWED = {
     "spmd.elastic": BASE | {"collectives", "spmd.checkpoint", "spmd.runtime", "collectives.processes"},
     # What runs programs, for frontends that speak PJRT.
     "spmd.pjrt": BASE
-    | {"spmd.analysis", "spmd.compiler.pipeline", "spmd.compiler.plan.donation", "spmd.io.reading", "spmd.runtime"}
+    | {"spmd.analysis", "spmd.compiler.pipeline", "spmd.compiler.plan.donation", "spmd.compiler.plan.native_program"}
+    | {"spmd.io.reading", "spmd.runtime"}
     | {"spmd.version", "spmd.predict", "partitioner", "collectives"}
     | {"spmd.backends.custom_calls", "spmd.backends.kernels", "spmd.backends.machine_code"},
     "spmd.runtime": BASE
