@@ -1,6 +1,7 @@
 """Complex functions at zeros of both signs, infinities and NaN, and where they overflow: C99's Annex G."""
 
 import itertools
+from typing import Any
 
 import numpy as np
 import pytest
@@ -125,3 +126,81 @@ def test_annex_g(backends: tuple[str, ...], dtype: type) -> None:
             # the sign of a zero or an infinity beside a NaN is open
             open_sign = np.isnan(real) or np.isnan(imaginary) or "logistic" in name or np.isinf(operand[1])
             assert same and (open_sign or np.signbit(part) == np.signbit(want)), f"{name}{operand}: {got}"
+
+
+#: Function, real and imaginary part: a part of the result is finite where a number on the way is not, or tiny.
+EXTREME = (
+    *(("exponential", x, y) for x in (709.9, 720.0, 1400.0) for y in (5e-324, 1e-300, 1.5707963267948966)),
+    *(("exponential_minus_one", x, y) for x in (709.9, 720.0) for y in (5e-324, 1.5707963267948966)),
+    *(("sinh", x, y) for x in (711.0, -720.0, 1400.0) for y in (5e-324, 1e-300, 1.5707963267948966)),
+    *(("cosh", x, y) for x in (711.0, -720.0, 1400.0) for y in (5e-324, 1e-300, 1.5707963267948966)),
+    *((name, x, x) for name in ("log", "log_plus_one", "cbrt", "sign") for x in (5e-324, 1e-310, 1.7e308, -1.7e308)),
+    *(("logistic", x, y) for x in (0.0, 1e-8, -1e-8, -1e-15) for y in (np.pi, -np.pi, 3.0)),
+)
+
+
+@pytest.mark.parametrize("backends", [("llvm", "numpy"), ("numpy",)])
+def test_results_that_are_finite_stay_so(backends: tuple[str, ...]) -> None:
+    mpmath = pytest.importorskip("mpmath")
+    mpmath_of = {
+        "exponential": mpmath.exp,
+        "exponential_minus_one": mpmath.expm1,
+        "log_plus_one": mpmath.log1p,
+        "cbrt": lambda z: mpmath.root(z, 3),
+        "logistic": lambda z: 1 / (1 + mpmath.exp(-z)),
+    }
+    names = tuple(dict.fromkeys(name for name, _, _ in EXTREME))
+    operands = complex_of([(x, y) for _, x, y in EXTREME], np.complex128)
+    results = dict(zip(names, run(names, backends, operands), strict=True))
+    with mpmath.workprec(1200):
+        for place, (name, x, y) in enumerate(EXTREME):
+            want = (mpmath_of.get(name) or getattr(mpmath, name))(mpmath.mpc(x, y))
+            assert_near(results[name][place], want, f"{name}({x}, {y})", mpmath)
+
+
+def assert_near(got: complex, want: Any, about: str, mpmath: Any) -> None:
+    """Within 3 units in the last place of the absolute value; infinite where, and only where, it is out of range."""
+    for part, exact in ((got.real, want.real), (got.imag, want.imag)):
+        if abs(exact) > np.finfo(np.float64).max:
+            assert np.isinf(part) and (part > 0) == (exact > 0), f"{about}: {got}"
+        else:
+            allowed = 3 * mpmath.mpf(2) ** -52 * abs(want) + mpmath.mpf(5e-324)
+            assert np.isfinite(part) and abs(mpmath.mpf(float(part)) - exact) <= allowed, f"{about}: {got}"
+
+
+@pytest.mark.parametrize("backends", [("llvm", "numpy"), ("numpy",)])
+def test_quotients_of_huge_and_tiny_numbers(backends: tuple[str, ...]) -> None:
+    mpmath = pytest.importorskip("mpmath")
+    random = np.random.default_rng(3)
+    sizes = np.array([0.0, 5e-324, 1e-310, 1e-160, 1e-5, 1.0, 3.0, 1e160, 8e307, 1.7e308])
+    x, y = (
+        complex_of(list(random.choice(sizes, (400, 2)) * random.choice([-1, 1], (400, 2))), np.complex128) for _ in "xy"
+    )
+    x, y = x[y != 0], y[y != 0]
+    (quotients,) = run(("divide",), backends, x, y)
+    with mpmath.workprec(2300):
+        for one, other, got in zip(x, y, quotients, strict=True):
+            want = mpmath.mpc(one.real, one.imag) / mpmath.mpc(other.real, other.imag)
+            assert_near(got, want, f"{one} / {other}", mpmath)
+
+
+#: Dividend, divisor, quotient (C99, Annex G.5.1).
+QUOTIENTS = (
+    ((1.0, 2.0), (INF, -INF), (0.0, 0.0)),
+    ((0.0, -2.0), (NAN, INF), (0.0, 0.0)),
+    ((INF, INF), (1.0, 2.0), (INF, NAN)),
+    ((-INF, NAN), (1.0, 0.0), (-INF, NAN)),
+    ((-INF, 1.0), (-0.0, 0.0), (INF, -INF)),
+    ((1.0, 1.0), (0.0, 0.0), (INF, INF)),
+    ((0.0, 0.0), (0.0, 0.0), (NAN, NAN)),
+    ((INF, 1.0), (INF, 1.0), (NAN, NAN)),
+)
+
+
+@pytest.mark.parametrize("backends", [("llvm", "numpy"), ("numpy",)])
+@pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
+def test_quotients_of_infinities_and_by_zero(backends: tuple[str, ...], dtype: type) -> None:
+    x, y, want = (complex_of(list(column), dtype) for column in zip(*QUOTIENTS, strict=True))
+    (got,) = run(("divide",), backends, x, y)
+    np.testing.assert_array_equal(got.real, want.real)
+    np.testing.assert_array_equal(got.imag, want.imag)

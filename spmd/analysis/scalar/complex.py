@@ -8,7 +8,9 @@ complex<f32> computes in f64 and rounds each part once, which also keeps it from
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import operator
+from collections.abc import Callable, Iterable
+from functools import reduce
 
 from spmd.analysis.scalar.build import (
     abs_,
@@ -26,6 +28,15 @@ from spmd.analysis.scalar.build import (
     shorten,
     sqrt,
     trunc,
+)
+from spmd.analysis.scalar.complex_range import (
+    hypot,
+    log_hypot,
+    quotient,
+    quotient_in_range,
+    reduced_exponent,
+    scaled,
+    smith_quotient,
 )
 from spmd.analysis.scalar.elements import Element
 from spmd.analysis.scalar.expression import F32, Expression, Primitive
@@ -75,26 +86,15 @@ def square(z: Element) -> Element:
     return (x - y) * (x + y), 2 * (x * y)
 
 
-def _quotient(z: Element, w: Element) -> Element:
-    """By the larger part of the divisor (Smith's algorithm)."""
-    (a, b), (c, d) = z, w
-    steep = ~compare("oge", abs_(c), abs_(d))
-    large, small = select(steep, d, c), select(steep, c, d)
-    ratio = small / large
-    scale = 1 / (large + small * ratio)
-    real = select(steep, a * ratio + b, a + b * ratio) * scale
-    imaginary = select(steep, b * ratio - a, b - a * ratio) * scale
-    zero = compare("oeq", c, 0) & compare("oeq", d, 0)
-    return select(zero, a / abs_(c), real), select(zero, b / abs_(c), imaginary)
-
-
-divide = in_double(_quotient)
+def divide(z: Element, w: Element) -> Element:
+    """z / w; infinities, zeros and what is out of range on the way as in C99's Annex G."""
+    return in_double(quotient_in_range)(z, w) if z[0].type is F32 else quotient(z, w)
 
 
 @in_double
 def remainder(z: Element, w: Element) -> Element:
     """z - w q, where q is z / w with both parts rounded towards zero."""
-    real, imaginary = _quotient(z, w)
+    real, imaginary = smith_quotient(z, w)
     return minus(z, times(w, (trunc(real), trunc(imaginary))))
 
 
@@ -129,21 +129,6 @@ def _extremum(way: str, z: Element, w: Element) -> Element:
 # --- size and angle --------------------------------------------------------------------------------------------------
 
 
-def hypot(x: Expression, y: Expression) -> Expression:
-    """sqrt(x^2 + y^2) without overflow, within an ULP; infinity wherever a part is."""
-    x, y = abs_(x), abs_(y)
-    swapped = compare("ogt", y, x)
-    large, small = select(swapped, y, x), select(swapped, x, y)
-    high, low, by = (2.0**60, 2.0**-50, 2.0**80) if x.type is F32 else (2.0**500, 2.0**-450, 2.0**600)
-    is_high, is_low = compare("ogt", large, high), compare("olt", large, low)
-    scale = select(is_low, by, select(is_high, like(1 / by, x), 1))
-    back = select(is_low, 1 / by, select(is_high, like(by, x), 1))
-    p, q = large * scale, small * scale
-    length = sqrt(p * p + q * q) * back
-    infinite = compare("oeq", x, infinity(x.type)) | compare("oeq", y, infinity(x.type))
-    return select(infinite, infinity(x.type), length)
-
-
 def absolute(z: Element) -> Expression:
     return hypot(*z)
 
@@ -151,8 +136,9 @@ def absolute(z: Element) -> Expression:
 @in_double
 def sign(z: Element) -> Element:
     """z / |z|; 0 for 0, NaN in both parts if either is NaN or infinite."""
+    unordered = any_of(*(~compare("olt", abs_(part), infinity(part.type)) for part in z))
+    z, *_ = scaled(z)
     size = hypot(*z)
-    unordered = any_of(is_nan(z[0]), is_nan(z[1]), compare("oeq", size, infinity(size.type)))
     zero = compare("oeq", size, 0)
     parts = [select(zero, 0, part / size) for part in z]
     return tuple(select(unordered, nan(size.type), part) for part in parts)
@@ -167,14 +153,20 @@ def _polar(size: Expression, angle: Expression) -> Element:
 
 def _exp(z: Element) -> Element:
     x, y = z
-    size = call(P.EXP, x)
+    exponent, *factors = reduced_exponent(x)
+    size = call(P.EXP, exponent)
     real, imaginary = _polar(size, y)
+    size, real, imaginary = (_product(part, factors) for part in (size, real, imaginary))
     flat, wild = compare("oeq", y, 0), _is_wild(y)
     gone = compare("oeq", x, -infinity(x.type)) & wild
     real = select(gone, 0, select(flat, size, real))
     imaginary = select(gone, copysign(like(0, y), y), select(flat, y, imaginary))
     endless = compare("oeq", x, infinity(x.type)) & wild
     return select(endless, infinity(x.type), real), imaginary
+
+
+def _product(x: Expression, factors: Iterable[Expression]) -> Expression:
+    return reduce(operator.mul, factors, x)
 
 
 def _is_wild(angle: Expression) -> Expression:
@@ -193,11 +185,12 @@ exp = in_double(_exp)
 def expm1(z: Element) -> Element:
     """exp(z) - 1, accurate near zero; real where z is, infinity included."""
     x, y = z
-    half = call(P.SIN, 0.5 * y)
-    real = call(P.EXPM1, x) * call(P.COS, y) - 2 * half * half
+    exponent, *factors = reduced_exponent(x)
+    half = select(compare("oeq", exponent, x), call(P.SIN, 0.5 * y), 0)
+    real = _product(call(P.EXPM1, exponent) * call(P.COS, y) - 2 * half * half, factors)
     flat, wild = compare("oeq", y, 0), _is_wild(y)
     real = select(flat | (wild & _is_infinite(x)), call(P.EXPM1, x), real)
-    imaginary = select(flat, y, call(P.EXP, x) * call(P.SIN, y))
+    imaginary = select(flat, y, _product(call(P.EXP, exponent) * call(P.SIN, y), factors))
     gone = wild & compare("oeq", x, -infinity(x.type))
     return real, select(gone, copysign(like(0, y), y), imaginary)
 
@@ -211,7 +204,7 @@ def _log(z: Element) -> Element:
     one = like(1, x)
     excess = (large - one) * (large + one) + small * small
     near = compare("olt", abs_(excess), 0.5)
-    real = select(near, 0.5 * call(P.LOG1P, excess), call(P.LOG, hypot(x, y)))
+    real = select(near, 0.5 * call(P.LOG1P, excess), log_hypot(x, y))
     return real, call(P.ATAN2, y, x)
 
 
@@ -225,19 +218,25 @@ def log1p(z: Element) -> Element:
     one = like(1, x)
     squares = x * (2 + x) + y * y
     near = compare("olt", abs_(squares), 0.5)
-    far = call(P.LOG, hypot(one + x, y))
+    far = log_hypot(one + x, y)
     real = select(near, 0.5 * call(P.LOG1P, squares), far)
     return real, call(P.ATAN2, y, one + x)
 
 
 @in_double
 def logistic(z: Element) -> Element:
-    """1 / (1 + exp(-z)), from the side on which the exponential stays small."""
+    """1 / (1 + exp(-z)), from the side on which the exponential stays small.
+
+    Re(1 + exp(x + iy)) is the sum of 1 - exp(x) and 2 exp(x) cos(y/2)^2, neither of them negative.
+    """
     left = compare("olt", z[0], 0)
-    small = _exp((select(left, z[0], -z[0]), select(left, z[1], -z[1])))
-    one, zero = like(1, z[0]), like(0, z[0])
+    x, y = select(left, z[0], -z[0]), select(left, z[1], -z[1])
+    small = _exp((x, y))
+    one, zero = like(1, x), like(0, x)
+    half, size = call(P.COS, 0.5 * y), call(P.EXP, x)
+    divisor = select(compare("olt", size, 2.0**-60), one + small[0], 2 * size * half * half - call(P.EXPM1, x))
     numerator = (select(left, small[0], one), select(left, small[1], zero))
-    return _quotient(numerator, (one + small[0], zero + small[1]))
+    return smith_quotient(numerator, (divisor, zero + small[1]))
 
 
 @in_double
@@ -287,16 +286,19 @@ def rsqrt(z: Element) -> Element:
     """1 / sqrt(z); a zero for all infinities."""
     real, imaginary = _sqrt(z)
     infinite = any_of(*(compare("oeq", abs_(part), infinity(part.type)) for part in (real, imaginary)))
-    inverse = _quotient((like(1, real), like(0, real)), (real, imaginary))
+    inverse = smith_quotient((like(1, real), like(0, real)), (real, imaginary))
     zero = copysign(like(0, real), real), copysign(like(0, real), -imaginary)
     return select(infinite, zero[0], inverse[0]), select(infinite, zero[1], inverse[1])
 
 
 @in_double
 def cbrt(z: Element) -> Element:
-    """The principal cube root."""
-    size = call(P.CBRT, hypot(*z))
-    return _polar(size, call(P.ATAN2, z[1], z[0]) / 3)
+    """The principal cube root; of huge and tiny numbers by an eighth, or by 2^60 times them."""
+    size = abs_(z[0]) + abs_(z[1])
+    huge, tiny = compare("ogt", size, 2.0**1000), compare("olt", size, 2.0**-900)
+    scale, back = (select(huge, a, select(tiny, like(b, size), 1)) for a, b in ((0.125, 2.0**60), (2.0, 2.0**-20)))
+    root = call(P.CBRT, hypot(z[0] * scale, z[1] * scale)) * back
+    return _polar(root, call(P.ATAN2, z[1], z[0]) / 3)
 
 
 # --- trigonometric and hyperbolic functions --------------------------------------------------------------------------
@@ -304,7 +306,9 @@ def cbrt(z: Element) -> Element:
 
 def _sinh(z: Element) -> Element:
     x, y = z
-    real, imaginary = call(P.SINH, x) * call(P.COS, y), call(P.COSH, x) * call(P.SIN, y)
+    exponent, *factors = reduced_exponent(abs_(x))
+    real = _product(call(P.SINH, copysign(exponent, x)) * call(P.COS, y), factors)
+    imaginary = _product(call(P.COSH, exponent) * call(P.SIN, y), factors)
     flat, wild = compare("oeq", y, 0), _is_wild(y)
     real = select(wild & compare("oeq", x, 0), x, select(wild & _is_infinite(x), infinity(x.type), real))
     return select(flat, call(P.SINH, x), real), select(flat, y, imaginary)
@@ -312,7 +316,9 @@ def _sinh(z: Element) -> Element:
 
 def _cosh(z: Element) -> Element:
     x, y = z
-    real, imaginary = call(P.COSH, x) * call(P.COS, y), call(P.SINH, x) * call(P.SIN, y)
+    exponent, *factors = reduced_exponent(abs_(x))
+    real = _product(call(P.COSH, exponent) * call(P.COS, y), factors)
+    imaginary = _product(call(P.SINH, copysign(exponent, x)) * call(P.SIN, y), factors)
     flat, wild = compare("oeq", y, 0), _is_wild(y)
     side = select(is_nan(x), 1, copysign(like(1, x), x))
     zero = copysign(like(0, x), side * copysign(like(1, y), y))
@@ -368,5 +374,5 @@ def sin(z: Element) -> Element:
 def atan2(y: Element, x: Element) -> Element:
     """-i log((x + iy) / sqrt(x^2 + y^2)) (reference interpreter; the specification leaves complex atan2 open)."""
     turned = (x[0] - y[1], x[1] + y[0])
-    real, imaginary = _log(_quotient(turned, _sqrt(plus(times(x, x), times(y, y)))))
+    real, imaginary = _log(smith_quotient(turned, _sqrt(plus(times(x, x), times(y, y)))))
     return imaginary, -real

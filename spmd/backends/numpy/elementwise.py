@@ -131,7 +131,7 @@ BINARY: dict[str, ElementwiseKernels] = {
     "stablehlo.and": _integer(np.bitwise_and, np.logical_and),
     "stablehlo.atan2": ElementwiseKernels(_single_in_double(np.arctan2), on_complex.atan2, approximate=True),
     "stablehlo.divide": ElementwiseKernels(
-        np.divide, np.divide, on_integer.divide_signed, on_integer.divide_unsigned, native_half=True
+        np.divide, on_complex.divide, on_integer.divide_signed, on_integer.divide_unsigned, native_half=True
     ),
     "stablehlo.maximum": ElementwiseKernels(
         on_float.maximum, np.maximum, np.maximum, np.maximum, np.logical_or, np.maximum

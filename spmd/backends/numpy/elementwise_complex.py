@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from spmd.analysis.scalar.complex_range import EXPONENT_LIMIT, GROW, HUGE, SHRINK, TINY
 from spmd.backends.numpy import elementwise_float as on_float
 from spmd.backends.numpy.pointwise import keep
 from spmd.support.arrays import Array
@@ -28,9 +29,12 @@ def expm1(z: Array, out: Array | None = None) -> Array:
     """exp(z) - 1, accurate near zero; real where z is, infinity included."""
     x, y = z.real, z.imag
     half = np.sin(0.5 * y)
-    known = np.isinf(x) & ~np.isfinite(y)  # the real part, whatever the angle
-    real = np.where(known, np.expm1(x), np.expm1(x) * np.cos(y) - 2 * half * half)
-    imaginary = np.where(y == 0, y, np.exp(x) * np.sin(y))
+    far = x > EXPONENT_LIMIT
+    exponential = np.exp(z)  # which is finite where exp(x) alone is not
+    known = (np.isinf(x) & ~np.isfinite(y)) | (y == 0)  # the real part, whatever the angle
+    near = np.where(far, exponential.real, np.expm1(x) * np.cos(y) - 2 * half * half)
+    real = np.where(known, np.expm1(x), near)
+    imaginary = np.where(y == 0, y, exponential.imag)
     return keep(join(real, np.where(known & (x < 0), np.copysign(0, y), imaginary)), out)
 
 
@@ -38,7 +42,7 @@ def log1p(z: Array, out: Array | None = None) -> Array:
     """log(1 + z); the real part keeps its accuracy near z = 0 and on the circle |1 + z| = 1."""
     x, y = z.real, z.imag
     squares = x * (2 + x) + y * y
-    real = np.where(np.abs(squares) < 0.5, 0.5 * np.log1p(squares), np.log(np.hypot(1 + x, y)))
+    real = np.where(np.abs(squares) < 0.5, 0.5 * np.log1p(squares), _log_hypot(1 + x, y))
     return keep(join(real, np.arctan2(y, 1 + x)), out)
 
 
@@ -47,15 +51,33 @@ def log(z: Array, out: Array | None = None) -> Array:
     x, y = z.real, z.imag
     magnitude = np.abs(x)
     excess = (magnitude - 1) * (magnitude + 1) + y * y
-    real = np.where(np.abs(excess) < 0.5, 0.5 * np.log1p(excess), np.log(np.hypot(x, y)))
+    real = np.where(np.abs(excess) < 0.5, 0.5 * np.log1p(excess), _log_hypot(x, y))
     return keep(join(real, np.arctan2(y, x)), out)
 
 
+def _log_hypot(x: Array, y: Array) -> Array:
+    """log sqrt(x^2 + y^2), whatever the size."""
+    scale = _scale(x, y)
+    result: Array = np.log(np.hypot(x * scale, y * scale)) - np.log(scale)
+    return result
+
+
+def _scale(x: Array, y: Array) -> Array:
+    """What keeps sqrt(x^2 + y^2) a normal number: 1, or a power of two."""
+    size = np.maximum(np.abs(x), np.abs(y))
+    return np.where(size > HUGE, SHRINK, np.where(size < TINY, GROW, 1.0))
+
+
 def logistic(z: Array, out: Array | None = None) -> Array:
-    """1 / (1 + exp(-z)), from the side on which the exponential stays small."""
+    """1 / (1 + exp(-z)), from the side on which the exponential stays small.
+
+    Re(1 + exp(x + iy)) is the sum of 1 - exp(x) and 2 exp(x) cos(y/2)^2, neither of them negative.
+    """
     left = z.real < 0
-    small = np.exp(np.where(left, z, -z))
-    result: Array = np.divide(np.where(left, small, 1), 1 + small, out=out)
+    w = np.where(left, z, -z)
+    small, size, half = np.exp(w), np.exp(w.real), np.cos(0.5 * w.imag)
+    divisor = np.where(size < 2.0**-60, 1 + small.real, 2 * size * half * half - np.expm1(w.real))
+    result: Array = np.divide(np.where(left, small, 1), join(divisor, 0 + small.imag), out=out)
     return result
 
 
@@ -70,20 +92,60 @@ def rsqrt(z: Array, out: Array | None = None) -> Array:
 
 
 def cbrt(z: Array, out: Array | None = None) -> Array:
-    """The principal cube root."""
-    modulus, angle = np.abs(z), np.angle(z) / 3
-    size = on_float.cbrt(modulus.astype(np.float64)).astype(modulus.dtype)
+    """The principal cube root; of huge and tiny numbers by an eighth, or by 2^60 times them."""
+    x, y, angle = z.real, z.imag, np.angle(z) / 3
+    largest = np.abs(x) + np.abs(y)
+    scale = np.where(largest > HUGE, 0.125, np.where(largest < TINY, 2.0**60, 1.0))
+    size = on_float.cbrt(np.hypot(x * scale, y * scale)) / np.cbrt(scale)
     return keep(join(size * np.cos(angle), size * np.sin(angle)), out)
 
 
 def sign(z: Array, out: Array | None = None) -> Array:
     """z / |z|; 0 for 0, NaN in both parts if either is NaN or infinite."""
-    size = np.abs(z)
-    ordinary = (size > 0) & (size < np.inf)
-    result = join(
-        np.divide(z.real, size, where=ordinary, out=0 * size), np.divide(z.imag, size, where=ordinary, out=0 * size)
-    )
-    return keep(result.astype(z.dtype), out)
+    x, y = z.real, z.imag
+    scale = _scale(x, y)
+    p, q = x * scale, y * scale
+    size = np.hypot(p, q)
+    rest = np.where(size == 0, 0.0, np.nan)
+    parts = [np.divide(part, size, where=(size > 0) & np.isfinite(size), out=rest.copy()) for part in (p, q)]
+    return keep(join(*parts), out)
+
+
+def divide(z: Array, w: Array, out: Array | None = None) -> Array:
+    """z / w, finite wherever it is, and with C99's infinities and zeros (spmd.analysis.scalar.complex_range)."""
+    quotient = np.divide(z, w)
+    scales = [_scale(each.real, each.imag) for each in (z, w)]
+    odd = np.isnan(quotient.real) | np.isnan(quotient.imag) | (scales[0] != 1) | (scales[1] != 1) | (w == 0)
+    if not odd.any():
+        return keep(quotient, out)
+    quotient = np.asarray(quotient)
+    z, w, one, other = (np.broadcast_to(each, quotient.shape)[odd] for each in (z, w, *scales))
+    quotient[odd] = _careful_quotient(z, w, one, other)
+    return keep(quotient, out)
+
+
+def _careful_quotient(z: Array, w: Array, scale: Array, other: Array) -> Array:
+    zero = w == 0
+    divided = join(z.real * scale, z.imag * scale) / join(w.real * other, w.imag * other)
+    real = np.where(zero, z.real / w.real, divided.real * other / scale)
+    imaginary = np.where(zero, z.imag / w.real, divided.imag * other / scale)
+    lost = np.isnan(real) & np.isnan(imaginary)
+    (a, b), (c, d) = (z.real, z.imag), (w.real, w.imag)
+    endless_z, endless_w = (np.isinf(each.real) | np.isinf(each.imag) for each in (z, w))
+    finite_z, finite_w = (np.isfinite(each.real) & np.isfinite(each.imag) for each in (z, w))
+    for chosen, (e, f), (g, h), size in (
+        (lost & endless_z & finite_w, _corner(z), (c, d), np.inf),
+        (lost & finite_z & endless_w, (a, b), _corner(w), 0.0),
+    ):
+        real = np.where(chosen, (e * g + f * h) * size, real)
+        imaginary = np.where(chosen, (f * g - e * h) * size, imaginary)
+    return join(real, imaginary)
+
+
+def _corner(z: Array) -> tuple[Array, Array]:
+    """1 for infinite parts and 0 for others, with their signs."""
+    x, y = (np.copysign(np.isinf(part).astype(part.dtype), part) for part in (z.real, z.imag))
+    return x, y
 
 
 def power(z: Array, w: Array, out: Array | None = None) -> Array:
