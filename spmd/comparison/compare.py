@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NoReturn
 import numpy as np
 
 from collectives.grid import ProcessGrid
-from partitioner.sharding import shard_stacked, without_padding
+from partitioner.sharding import ShardedType, shard_stacked, unshard_stacked, without_padding
 from spmd.analysis.collectives import COMMUNICATING
 from spmd.analysis.shardings import is_sharded
 from spmd.comparison.exact import Exactness, exactness
@@ -123,7 +123,7 @@ def compare(
     check_function(function, "spmd.compare")
     if not 0 <= tolerance < np.inf:
         raise UsageError(f"tolerance must be a non-negative number, got {tolerance}")
-    left, right = _sides(a, b, inputs, grid, function, seed)
+    left, right, inputs = _sides(a, b, inputs, grid, function, seed)
     ours, theirs = _inputs(left, right, inputs, seed)
     _check_results(left, right)
     left, right = with_meant(left, right)
@@ -193,8 +193,11 @@ def _is_of_processes(op: Op) -> bool:
 
 def _sides(
     a: Program, b: Program | None, inputs: _Inputs, grid: ProcessGrid | None, function: str, seed: int
-) -> tuple[Side, Side]:
-    """Return both sides in forms that take the same arguments: of one process both, or of whole arrays both."""
+) -> tuple[Side, Side, _Inputs]:
+    """Return both sides in forms that take the same arguments: of one process both, or of whole arrays both.
+
+    Of two programs whose blocks are cut of the same whole arrays, those are returned besides.
+    """
     first, ways = _program(a)
     second, other_ways = (first, ("numpy",)) if b is None else _program(b)
     if b is None and isinstance(a, Module):
@@ -202,7 +205,21 @@ def _sides(
     left, right = _Given.of("left", first, function, ways), _Given.of("right", second, function, other_ways)
     grids = _grids(left, right, grid)
     if first is second:
-        return left.beside(other_ways, grids[0])
+        return *left.beside(other_ways, grids[0]), inputs
+    both_local = not left.is_sharded and not right.is_sharded and left.is_alone == right.is_alone
+    if not both_local or _are_per_process(inputs, grids[0].size):
+        return *_with_whole(left, right, grids, inputs, seed), inputs
+    sides = left.side(grids[0]), right.side(grids[1])
+    is_same_size = grids[0].size == grids[1].size
+    if left.is_alone and is_same_size:
+        return *_alike(*sides), inputs
+    return _jointly(*sides, inputs, seed)
+
+
+def _with_whole(
+    left: _Given, right: _Given, grids: tuple[ProcessGrid, ProcessGrid], inputs: _Inputs, seed: int
+) -> tuple[Side, Side]:
+    """Return the sides of two programs of which one at least has whole arrays, or that are given those of processes."""
     is_same_size = grids[0].size == grids[1].size
     if left.is_sharded and right.is_sharded:
         if is_same_size:
@@ -221,14 +238,36 @@ def _sides(
     elif is_same_size:
         return _alike(left.side(grids[0]), right.side(grids[1]))
     else:
-        sizes = " and ".join(f"{each} of {each.size} processes" for each in grids)
-        raise UsageError(f"the programs run on grids of different sizes: {sizes}")
+        _refuse_sizes(*grids)
     other, at = (right, 1) if plain is left else (left, 0)
     local = other.side(grids[at])
     split = plain.side(grids[at]) if plain.is_sharded and is_same_size else None
     if split is None or split.function.type.inputs != local.function.type.inputs:
         split = _in_blocks(plain, local, inputs, seed)
     return _alike(split, local) if plain is left else _alike(local, split)
+
+
+def _jointly(left: Side, right: Side, inputs: _Inputs, seed: int) -> tuple[Side, Side, _Inputs]:
+    """Return the sides of two programs of one process each, with layouts of the same whole arrays where they need some.
+
+    Programs of the same types on as many processes are given the same blocks, but where their collectives have other
+    groups and there are layouts, which explain these, under which they agree.
+    """
+    from spmd.comparison import joint_layouts, layouts  # loaded late: they partition
+
+    is_alike = left.grid.size == right.grid.size and left.function.type == right.function.type
+    if is_alike and layouts.hints_of(left) == layouts.hints_of(right):
+        return left, right, inputs
+    joint = joint_layouts.joint_layouts(
+        left, right, None if inputs is None else [np.asarray(array) for array in inputs], seed
+    )
+    if is_alike and not (joint is not None and joint.agrees and joint.is_explained):
+        return left, right, inputs
+    if joint is None and left.grid.size != right.grid.size:
+        _refuse_sizes(left.grid, right.grid)
+    if joint is None:
+        _refuse(left, right)
+    return replace(left, layout=joint.left), replace(right, layout=joint.right), joint.inputs
 
 
 def _grids(left: _Given, right: _Given, grid: ProcessGrid | None) -> tuple[ProcessGrid, ProcessGrid]:
@@ -275,10 +314,17 @@ def _alike(left: Side, right: Side) -> tuple[Side, Side]:
 
 def _check_results(left: Side, right: Side) -> None:
     """UsageError where the sides give different types."""
+    if left.has_other_layout(right):
+        return  # results of the same whole types have such layouts
     ours, theirs = (side.function.type.results for side in (left, right))
     if ours != theirs:
         shown = [f"({', '.join(map(str, types))})" for types in (ours, theirs)]
         raise UsageError(f"the programs give different results: {shown[0]} and {shown[1]}")
+
+
+def _refuse_sizes(left: ProcessGrid, right: ProcessGrid) -> NoReturn:
+    sizes = " and ".join(f"{each} of {each.size} processes" for each in (left, right))
+    raise UsageError(f"the programs run on grids of different sizes: {sizes}")
 
 
 def _refuse(left: Side, right: Side) -> NoReturn:
@@ -310,12 +356,17 @@ def _inputs(left: Side, right: Side, inputs: _Inputs, seed: int) -> tuple[list[A
     """Arrays of each side's arguments with a leading axis of processes."""
     size, symbol = max(left.grid.size, right.grid.size), left.function.symbol
     per_process = _are_per_process(inputs, size)
-    of = next((side for side in (left, right) if side.layout is not None), None)
-    if of is not None and of.layout is not None and not per_process:
-        assert of.whole is not None
-        whole = _arrays(inputs, of.whole, symbol, seed)
-        cut = [shard_stacked(array, each, size) for array, each in zip(whole, of.layout.in_shardings, strict=True)]
-        return cut, cut
+    layout, other = left.layout or right.layout, right.layout or left.layout
+    if layout is not None and other is not None and not per_process:
+        if inputs is None:
+            of = left.whole or right.whole
+            assert of is not None
+            inputs = arguments.make(of, symbol, seed)
+        ours, theirs = (
+            [shard_stacked(np.asarray(x), each, count) for x, each in zip(inputs, laid.in_shardings, strict=True)]
+            for laid, count in ((layout, left.grid.size), (other, right.grid.size))
+        )
+        return ours, theirs if left.has_other_layout(right) else ours
     if isinstance(left, ShardedSide) or isinstance(right, ShardedSide):
         if per_process:
             raise UsageError("these programs take whole arrays, and not those of each process")
@@ -342,16 +393,17 @@ def _compare(
     results: Sequence[tuple[Observation, Observation]],
     tolerance: float,
 ) -> Comparison:
+    count = len(left.function.body.terminator.operands)
     found = [
-        Difference(_giving(left, at), _giving(right, at), *far, result=at)
+        Difference(_giving(left, at % count), _giving(right, at % count), *far, result=at % count)
         for at, pair in enumerate(results)
         if (far := parting(*pair, tolerance)) is not None
     ]
     farthest = max(found, key=lambda each: each.distance.share, default=None)
     if farthest is None or farthest.distance.share <= 1:
-        return Comparison(None, len(results), len(results), farthest)
+        return Comparison(None, count, count, farthest)
     search = Search(tolerance)
-    first = search.within(left, right, inputs, beside)
+    first = None if left.has_other_layout(right) else search.within(left, right, inputs, beside)
     first = first or next(each for each in found if each.distance.share > 1)
     return Comparison(first, search.compared, search.observed, farthest)
 
@@ -364,10 +416,31 @@ def _giving(side: Side, result: int) -> Op | None:
 def _results(
     left: Side, right: Side, inputs: Sequence[Array], beside: Sequence[Array]
 ) -> list[tuple[Observation, Observation]]:
-    """What both sides give; blocks, whose layout is that of either side, without what pads them."""
-    layout = left.layout or right.layout
+    """What both sides give; blocks, whose layout is that of either side, without what pads them.
+
+    Where the sides have layouts of their own, the results of each in blocks of the left one, and then of the right one.
+    """
     results = list(Observed((left, right), (inputs, beside)))
-    if layout is None:
+    layout, other = left.layout or right.layout, right.layout or left.layout
+    if layout is None or other is None:
         return results
-    cut = [partial(without_padding, layout=each) for each in layout.out_shardings]
-    return [(x.map(each), y.map(each)) for (x, y), each in zip(results, cut, strict=True)]
+    if not left.has_other_layout(right):
+        cut = [partial(without_padding, layout=each) for each in layout.out_shardings]
+        return [(x.map(each), y.map(each)) for (x, y), each in zip(results, cut, strict=True)]
+    found: list[tuple[Observation, Observation]] = []
+    for ways in ((left, layout, other), (right, other, layout)):
+        side, own, others = ways
+        for (x, y), one, there in zip(results, own.out_shardings, others.out_shardings, strict=True):
+            here, far = (x, y) if side is left else (y, x)
+            moved = far.map(partial(_laid_otherwise, layout=there, wanted=one, processes=side.grid.size))
+            kept = here.map(partial(without_padding, layout=one))
+            found.append((kept, moved) if side is left else (moved, kept))
+    return found
+
+
+def _laid_otherwise(blocks: Array, layout: ShardedType, wanted: ShardedType, processes: int) -> Array:
+    """The blocks of another layout of the same whole array."""
+    from spmd.comparison.layouts import of_dtype  # loaded late: it partitions
+
+    whole = unshard_stacked(blocks, of_dtype(layout, blocks))
+    return without_padding(shard_stacked(whole, of_dtype(wanted, blocks), processes), wanted)

@@ -8,7 +8,7 @@ results agree. Where they agree under none, the layout is that whose partitioned
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from itertools import islice, pairwise, permutations, product
 from math import prod
@@ -25,7 +25,7 @@ from spmd.comparison.sides import Side
 from spmd.ir import Module
 from spmd.runtime.simulation import simulate
 from spmd.support.arrays import Array
-from spmd.types import TensorType, Type
+from spmd.types import TensorType, Type, element_type_of
 
 T = TypeVar("T")
 
@@ -34,7 +34,7 @@ _MOST_RUN, _MOST_MADE = 512, 12
 #: Layouts of all results that are kept for each of the arguments.
 _MOST_RESULTS = 16
 #: Units of the last place of the largest element up to which results under the right layout differ.
-_ROUNDING = 256.0
+ROUNDING = 256.0
 #: How near elements are that may be the same, relative to their size.
 _NEAR = 1e-2
 #: Axes that are tried in any order.
@@ -55,7 +55,7 @@ class _Found:
 def are_blocks(whole: Sequence[Type], local: Sequence[Type], processes: int) -> bool:
     """Whether values of the types `local` may be blocks, on so many processes, of values of the types `whole`."""
     return len(whole) == len(local) and all(
-        any(next(_layouts(one, other, mesh), None) is not None for mesh in _meshes(processes))
+        any(next(layouts_of(one, other, mesh), None) is not None for mesh in meshes(processes))
         for one, other in zip(whole, local, strict=True)
     )
 
@@ -75,14 +75,14 @@ def laid_out(
     """
     wanted = [array[0] for array in whole.run(inputs)]
     found: list[_Found] = []
-    for nearest_first in _trials(whole, local, inputs, wanted):
-        if nearest_first[0].distance <= _ROUNDING:
-            return _annotated(whole, nearest_first[0])
-        found += nearest_first
+    for best_first in _trials(whole, local, inputs, wanted):
+        if best_first[0].distance <= ROUNDING:
+            return _annotated(whole, best_first[0])
+        found += best_first
     if not found:
         return None
-    hints = _hints(local)
-    tables = [_tables((*each.arguments, *each.results)) for each in found]
+    hints = hints_of(local)
+    tables = [tables_of((*each.arguments, *each.results)) for each in found]
     # Of those of which the program says as much, the ones that need the fewest tables: most programs cut few ways.
     order = [(-len(hints & each), len(each), one.share) for each, one in zip(tables, found, strict=True)]
     nearest = sorted(range(len(found)), key=order.__getitem__)[:_MOST_MADE]
@@ -96,14 +96,14 @@ def _trials(whole: Side, local: Side, inputs: Sequence[Array], wanted: Sequence[
     run = simulate(local.module, local.grid, local.function.symbol, backends=local.backends, reproducible=True)
     types = whole.function.type, local.function.type
     tried: set[Hashable] = set()
-    for mesh in _meshes(size):
-        arguments = [list(_layouts(*pair, mesh)) for pair in zip(types[0].inputs, types[1].inputs, strict=True)]
-        results = [list(_layouts(*pair, mesh)) for pair in zip(types[0].results, types[1].results, strict=True)]
+    for mesh in meshes(size):
+        arguments = [list(layouts_of(*pair, mesh)) for pair in zip(types[0].inputs, types[1].inputs, strict=True)]
+        results = [list(layouts_of(*pair, mesh)) for pair in zip(types[0].results, types[1].results, strict=True)]
         if not all((*arguments, *results)):
             continue
-        hints = _hints(local)
-        for chosen in sorted(_nearest_first(arguments), key=lambda each: -len(hints & _tables(each))):
-            key = tuple(_places(each) for each in (*chosen, *(each for layouts in results for each in layouts)))
+        hints = hints_of(local)
+        for chosen in sorted(nearest_first(arguments), key=lambda each: -len(hints & tables_of(each))):
+            key = tuple(places_of(each) for each in (*chosen, *(each for layouts in results for each in layouts)))
             if key in tried:
                 continue
             if len(tried) == _MOST_RUN:
@@ -112,10 +112,10 @@ def _trials(whole: Side, local: Side, inputs: Sequence[Array], wanted: Sequence[
             cut = [shard_stacked(array[0], each, size) for array, each in zip(inputs, chosen, strict=True)]
             given = run(*(np.broadcast_to(array, (size, *array.shape[1:])) for array in cut))
             judged = [
-                sorted(((_apart(blocks, each, array), each) for each in layouts), key=lambda pair: pair[0])
+                sorted(((apart(blocks, each, array), each) for each in layouts), key=lambda pair: pair[0])
                 for blocks, layouts, array in zip(given, results, wanted, strict=True)
             ]
-            yield [_found(mesh, chosen, each) for each in islice(_nearest_first(judged), _MOST_RESULTS)]
+            yield [_found(mesh, chosen, each) for each in islice(nearest_first(judged), _MOST_RESULTS)]
 
 
 def _found(
@@ -126,14 +126,14 @@ def _found(
     return _Found(mesh, arguments, [each for _, each in judged], worst, share)
 
 
-def _places(layout: ShardedType) -> Hashable:
+def places_of(layout: ShardedType) -> Hashable:
     """Which block of each dimension each process holds."""
     if layout.sharding is None:
         return None
     return tuple(tuple(layout.sharding.mesh.block_index(run).tolist()) for run in layout.sharding.dimensions if run)
 
 
-def _hints(local: Side) -> frozenset[Hashable]:
+def hints_of(local: Side) -> frozenset[Hashable]:
     """What a program of one process says of where arrays are cut: tables by process, and groups of processes."""
     found: set[Hashable] = set()
     for op in local.function.walk():
@@ -150,7 +150,7 @@ def _members(groups: Sequence[Sequence[int]]) -> Hashable:
     return frozenset(frozenset(group) for group in groups)
 
 
-def _tables(layouts: Sequence[ShardedType]) -> frozenset[Hashable]:
+def tables_of(layouts: Sequence[ShardedType]) -> frozenset[Hashable]:
     """What a program whose arrays are cut so may say of that."""
     found: set[Hashable] = set()
     for each in layouts:
@@ -164,20 +164,28 @@ def _tables(layouts: Sequence[ShardedType]) -> frozenset[Hashable]:
     return frozenset(found)
 
 
-def _apart(blocks: Array, layout: ShardedType, wanted: Array) -> tuple[float, float]:
+def apart(blocks: Array, layout: ShardedType, wanted: Array) -> tuple[float, float]:
     """How far what blocks are a layout of is from what is wanted, and the share of elements that are."""
     whole = unshard_stacked(blocks, layout)
     pairs = (whole[None], wanted[None]), (shard_stacked(whole, layout, len(blocks)), without_padding(blocks, layout))
-    return max(_units_apart(*pair) for pair in pairs), sum(_share_apart(*pair) for pair in pairs)
+    return max(units_apart(*pair) for pair in pairs), sum(share_apart(*pair) for pair in pairs)
 
 
-def _units_apart(ours: Array, theirs: Array) -> float:
+def of_dtype(layout: ShardedType, array: Array) -> ShardedType:
+    """Return the layout for arrays of the dtype of `array`, as of 64-bit floats in place of others."""
+    type = layout.type
+    if not isinstance(type, TensorType) or type.dtype == array.dtype:
+        return layout
+    return replace(layout, type=TensorType(type.shape, element_type_of(array.dtype)))
+
+
+def units_apart(ours: Array, theirs: Array) -> float:
     """How far two arrays are apart, in units of the last place of the largest element."""
     far = float(np.max(gaps(ours, theirs), initial=0.0))
     return far / (of_largest(ours, 1.0) or np.finfo(np.float64).tiny) if far else 0.0
 
 
-def _share_apart(ours: Array, theirs: Array) -> float:
+def share_apart(ours: Array, theirs: Array) -> float:
     """The share of elements that are not nearly the same."""
     wide = np.complex128 if ours.dtype.kind == "c" else np.float64
     with np.errstate(all="ignore"):
@@ -185,7 +193,7 @@ def _share_apart(ours: Array, theirs: Array) -> float:
     return float(1 - near.mean()) if near.size else 0.0
 
 
-def _meshes(size: int) -> Iterator[DeviceMesh]:
+def meshes(size: int) -> Iterator[DeviceMesh]:
     """The meshes that so many processes may be, in order of rank: those of few axes first."""
     for sizes in sorted(_factored(size), key=len):
         yield DeviceMesh(tuple(SubAxis(f"axis_{place}", 1, each, each) for place, each in enumerate(sizes)))
@@ -200,7 +208,7 @@ def _factored(size: int) -> Iterator[tuple[int, ...]]:
             yield from ((first, *rest) for rest in _factored(size // first))
 
 
-def _layouts(whole: Type, local: Type, mesh: DeviceMesh) -> Iterator[ShardedType]:
+def layouts_of(whole: Type, local: Type, mesh: DeviceMesh) -> Iterator[ShardedType]:
     """The layouts of a value of type `whole` whose blocks are of type `local`, runs of axes in their order first."""
     if not isinstance(whole, TensorType) or not isinstance(local, TensorType):
         if whole == local:
@@ -232,7 +240,7 @@ def _unevenness(run: Sequence[int]) -> tuple[int, int]:
     return sum(abs(b - a - 1) for a, b in pairwise(run)), len(run)
 
 
-def _nearest_first(choices: Sequence[Sequence[T]]) -> Iterator[tuple[T, ...]]:
+def nearest_first(choices: Sequence[Sequence[T]]) -> Iterator[tuple[T, ...]]:
     """One of each of `choices`, those of the first of each before the others; not all, where they are too many."""
     most = max(map(len, choices), default=1)
     while prod(min(len(each), most) for each in choices) > _MOST_RUN and most > 1:

@@ -62,6 +62,15 @@ class Side:
             return cls(name, module, flat, grid, peer=way)
         return cls(name, module, flat, grid, way)
 
+    def has_other_layout(self, other: Side) -> bool:
+        """Whether whole arrays are cut for both sides, in different ways."""
+        return self.layout is not None and other.layout is not None and self.layout != other.layout
+
+    def joined(self, blocks: Sequence[Array]) -> list[Array]:
+        """The whole arrays of which the side's results are blocks."""
+        assert self.layout is not None
+        return [unshard_stacked(x, each) for x, each in zip(blocks, self.layout.out_shardings, strict=True)]
+
     def run(self, inputs: Sequence[Array], values: Sequence[Value] = ()) -> list[Array]:
         """Arrays of the results, or of `values`, of the function's own block; each with a leading axis of processes.
 
