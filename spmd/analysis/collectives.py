@@ -28,12 +28,12 @@ from collectives.operations import (
     ReduceScatter,
 )
 from collectives.reduction import ADD, MONOIDS, Reduction
-from spmd.analysis.process_groups import label_of_ids, process_groups, process_pairs
+from spmd.analysis.process_groups import label_of_ids, process_groups, process_pairs, transfer_ends
 from spmd.analysis.reducers import monoid_of
 from spmd.errors import CollectiveError, Diagnostic
 from spmd.ir import Module, Op, Value, captured_values
 from spmd.support.arrays import Array, DType
-from spmd.types import QuantizedType
+from spmd.types import QuantizedType, TensorType
 
 
 class CollectiveOptions(Protocol):
@@ -183,6 +183,15 @@ DESCRIPTIONS: dict[str, Callable[[Op, CollectiveContext], Collective]] = {
 
 #: The ops by which processes communicate with each other.
 COMMUNICATING = frozenset((*DESCRIPTIONS, "stablehlo.send", "stablehlo.recv"))
+
+
+def messages_of(op: Op, grid: ProcessGrid) -> tuple[CollectivePermute, ...]:
+    """Return the messages that a send lets go, one a tensor, with the ranks that it names; none where it names none."""
+    ends = transfer_ends(op, grid) or {}
+    pairs = tuple((source, target) for source, target in ends.items() if source != target)
+    tensors = [value for value in op.operands if isinstance(value.type, TensorType)]
+    return tuple(CollectivePermute(_shape(each), each.tensor.dtype, pairs) for each in tensors if pairs)
+
 
 #: The same of ops whose root may be told while running: (op, context, root) -> Collective.
 ROOTED: dict[str, Callable[[Op, CollectiveContext, int], Collective]] = {

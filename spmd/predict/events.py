@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from spmd.analysis.collectives import DESCRIPTIONS, Collective
+from collectives.operations import CollectivePermute
+from spmd.analysis.collectives import DESCRIPTIONS, Collective, messages_of
 from spmd.analysis.loops import trip_count
 from spmd.compiler.pipeline.lower import ModuleLowering
 from spmd.compiler.schedule.costs import Work, arrival, bytes_of
@@ -32,8 +33,8 @@ class PricedEvent:
 
     `seconds` is what the process computes in one turn; `turns` how often loops around it make it so. `collective` is
     what processes do together; `starts` an asynchronous one goes on while the process does, until the event whose
-    `finishes` is it. `ops` are what it stands for in the program. `work` and `moved`, the bytes that are read and
-    written, are those of one turn.
+    `finishes` is it. `sent` are the messages that a send lets go, whose bytes count. `ops` are what it stands for in
+    the program. `work` and `moved`, the bytes that are read and written, are those of one turn.
     """
 
     title: str
@@ -43,6 +44,7 @@ class PricedEvent:
     collective: Collective | None = None
     starts: bool = False
     finishes: PricedEvent | None = None
+    sent: tuple[CollectivePermute, ...] = ()
     ops: tuple[Op, ...] = ()
     work: tuple[Work, ...] = ()
     moved: int = 0
@@ -286,9 +288,9 @@ class _SchedulePricer:
             link = self.machine.link
             size = sum(map(bytes_of, op.operands if op.name == "stablehlo.send" else op.results))
             seconds = self.machine.overhead["kernel"] + link.latency + size / link.bandwidth
-            return PricedEvent(
-                f"{op.name.removeprefix('stablehlo.')} of {amount(size)}", place, seconds, turns, ops=(op,)
-            )
+            sent = messages_of(op, self.lowering.options.grid) if op.name == "stablehlo.send" else ()
+            title = f"{op.name.removeprefix('stablehlo.')} of {amount(size)}"
+            return PricedEvent(title, place, seconds, turns, sent=sent, ops=(op,))
         return None
 
 

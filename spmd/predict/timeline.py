@@ -192,6 +192,8 @@ class _Run:
         arrives = self.now
         self.now = arrives + seconds
         self.computing += seconds
+        for message in event.sent:
+            self.bytes += event.turns * self.prices.permutation(message, *np.array(message.pairs).T).bytes
         self.moments.append(Moment(event, arrives, arrives, self.now))
 
     def _meet(self, event: PricedEvent, collective: Collective) -> None:

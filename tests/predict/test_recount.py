@@ -23,7 +23,7 @@ from collectives.operations import (
     ReducingOperation,
 )
 from collectives.threads import ThreadCommunicator
-from spmd.analysis.collectives import DESCRIPTIONS
+from spmd.analysis.collectives import COMMUNICATING
 from spmd.compiler.pipeline.prepare import prepare
 from spmd.compiler.schedule.costs import work_of_op
 from spmd.predict.machine import nominal
@@ -33,7 +33,7 @@ from tests.backends.collective_programs import PROGRAMS, CollectiveProgram
 from tests.predict.test_balance import cases
 
 SIZE = 4
-RECOUNTED = {name: each for name, each in PROGRAMS.items() if "send and recv" not in name} | {
+RECOUNTED = PROGRAMS | {
     f"large {name}": CollectiveProgram(
         text, spmd.ProcessGrid(SIZE, 1), lambda rank: (np.arange(2040, dtype=np.float32) * rank,), lambda rank: ()
     )
@@ -137,11 +137,18 @@ def test_bytes_are_those_that_processes_send(name: str, monkeypatch: pytest.Monk
         return started
 
     monkeypatch.setattr(ThreadCommunicator, "_permute", permuted)
+    send = ThreadCommunicator.send
+
+    def sent(self: ThreadCommunicator, array: Array, target: int, *how: Any) -> None:
+        counted.append(array.nbytes if target != self.rank else 0)
+        send(self, array, target, *how)
+
+    monkeypatch.setattr(ThreadCommunicator, "send", sent)
     module = spmd.parse(program.text)
     spmd.run_parallel(module, program.grid, [program.inputs(rank) for rank in range(SIZE)], mode="threads")
     expected = predict(prepare(module, program.grid), nominal())
     assert sum(expected.levels.values()) == pytest.approx(sum(counted))
-    has_any = any(op.name in DESCRIPTIONS for op in module.walk())
+    has_any = any(op.name in COMMUNICATING for op in module.walk())
     assert bool(counted) == has_any
 
 
