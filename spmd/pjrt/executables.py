@@ -222,10 +222,10 @@ def _(args: Any) -> None:
         return
     results = loaded.run(_arguments(args), devices, kept, context)
     loaded.take_machine_code()
-    if results[0]:
+    if any(results):
         for place, buffers in zip(_words(args.output_lists, len(devices)), results, strict=True):
             (ctypes.c_size_t * len(buffers)).from_address(place)[:] = [buffer.address for buffer in buffers]
-    if args.device_complete_events:
+    if args.device_complete_events and devices:
         (ctypes.c_size_t * len(devices)).from_address(args.device_complete_events)[:] = [READY.address] * len(devices)
 
 

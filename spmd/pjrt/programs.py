@@ -78,12 +78,10 @@ class Program:
         self.output_shardings = op_shardings(self.prepared.out_shardings, len(self.outputs))
         self.name = module.symbol or "main"
         self._executable: Executable | None = None
-        self._run = self._on_devices() if len(self.local) > 1 else self._alone_or_on_ranks()
+        self._run = self._runner()
 
     def _check_places(self) -> None:
         """PjrtError for devices that nothing here runs a program on."""
-        if not self.local:
-            raise PjrtError(Code.INVALID_ARGUMENT, "no device of this process takes part in the program")
         processes = [device.process for device in self.devices]
         if len(set(processes)) not in (1, len(processes)):
             raise unimplemented("programs for several devices of each of several processes are not supported yet")
@@ -120,6 +118,12 @@ class Program:
         call = NativeCall(native, self.inputs, self.outputs, memories)
         executable.when_replaced = call.enable
         return call
+
+    def _runner(self) -> Run:
+        """What runs the program on this process's devices, of which there may be none: others run it then."""
+        if not self.local:
+            return lambda _: []
+        return self._on_devices() if len(self.local) > 1 else self._alone_or_on_ranks()
 
     def _alone_or_on_ranks(self) -> Run:
         """What runs the program as one process; the first call of several is collective among them."""

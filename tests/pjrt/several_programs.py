@@ -60,6 +60,16 @@ def results_without_equal_blocks(count):
 
 
 @program
+def devices_of_others(count):
+    """Each process runs what is for the last two devices, which some of the processes have none of."""
+    mesh = jax.sharding.Mesh(np.array(jax.devices()[-2:]), ("x",))
+    x = jax.device_put(values(4, 3), NamedSharding(mesh, P("x")))
+    y = jax.jit(lambda x: x @ x.T + 1)(x).astype(jnp.bfloat16) + x.sum()
+    own = [np.asarray(shard.data, np.float32) for shard in y.addressable_shards]
+    return y.sharding.spec == P("x"), multihost_utils.process_allgather(np.float32(sum(map(np.sum, own)))).sum()
+
+
+@program
 def partial_sums(count):
     """Results that are summed later: parts of a sum, and beside them copies of the same part."""
     mesh = jax.make_mesh((2, count // 2), ("x", "y"), axis_types=(AxisType.Explicit,) * 2)
