@@ -165,19 +165,20 @@ class MeshBuilder:
     """Finds the sub-axes that all grids of a module are made of, and each grid's axes in terms of them.
 
     Grids whose devices lie at regular steps share one order of devices with the first one of them; any other grid has
-    the same sub-axes over an order of its own. `mesh` is that of the first grid.
+    the same sub-axes over an order of its own. `mesh` is that of the first grid. Axes of a grid of one device cut
+    nothing, on whatever devices the others are.
     """
 
     def __init__(self, grids: Sequence[Grid], cuts: Mapping[Grid, Iterable[tuple[str, int]]] | None = None) -> None:
         """`grids`: at least one. `cuts`: (axis, pre-size) where sub-axes of a grid begin or end."""
-        first = next((grid for grid in grids if grid.axes), grids[0])
+        first = max(grids, key=lambda grid: (grid.size > 1, bool(grid.axes)))
         count = first.size
         if count > MOST_DEVICES:
             raise MeshError(f"a mesh of {count:,} devices; there may be {MOST_DEVICES:,}")
         self._strides: dict[Grid, list[int] | None] = {}
         points = {1, count}
         for grid in dict.fromkeys((first, *grids)):
-            if grid.size != count:
+            if grid.size not in (1, count):
                 raise MeshError(f"meshes of {count} and of {grid.size} devices in one program")
             self._strides[grid] = strides = _strides(grid)
             places = dict(zip((name for name, _ in grid.axes), strides or _row_major(grid), strict=True))
@@ -240,7 +241,7 @@ def _row_major(grid: Grid) -> list[int]:
 
 def _strides(grid: Grid) -> list[int] | None:
     """The step in device ids along each axis, when the ids are linear in the coordinates; else None."""
-    if grid.order is None:
+    if grid.order is None or grid.size == 1:
         return _row_major(grid)
     sizes = [size for _, size in grid.axes]
     devices = np.array(grid.order, np.int64).reshape(sizes)

@@ -88,8 +88,13 @@ def report(results: Sequence[Result]) -> None:
     print(row("all", run, xla, xla - failed))
     for result in results:
         for outcome in result.failures:
-            why = (outcome.text.strip().splitlines() or [""])[-1]
-            print(f"{result.name}: {outcome.name}: {outcome.outcome}: {why[:300]}")
+            print(f"{result.name}: {outcome.name}: {outcome.outcome}: {_last_line(outcome.text)[:300]}")
+
+
+def _last_line(text: str) -> str:
+    """The last line that says something of its own: JAX ends its tracebacks with a rule and a remark on them."""
+    lines = [line for line in text.splitlines() if line.strip("- ") and not line.startswith("For simplicity, JAX")]
+    return lines[-1] if lines else ""
 
 
 def run(argv: Sequence[str]) -> int:

@@ -33,6 +33,14 @@ def test_a_transposed_mesh_shares_the_sub_axes() -> None:
     assert builder.axes(second) == [(2,), (0, 1)]
 
 
+def test_axes_of_one_device_cut_nothing() -> None:
+    single, grid = _grid(("i", 1), devices=(3,)), _grid(("x", 4), ("y", 2))
+    builder = MeshBuilder([single, grid])
+    assert builder.mesh is builder.mesh_of(single) is builder.mesh_of(grid)
+    assert builder.mesh.text == '"x"=4, "y"=2'
+    assert builder.axes(single) == [()]
+
+
 def test_any_device_order_is_kept() -> None:
     devices = (0, 3, 4, 6, 1, 2, 5, 7)
     grid = _grid(("a", 2), ("b", 4), devices=devices)
