@@ -62,6 +62,12 @@ class PrimitiveType(enum.Enum):
         return type
 
     @property
+    def is_float(self) -> bool:
+        """Whether elements are real floating-point numbers."""
+        type = _ELEMENT_TYPES.get(self)
+        return type is not None and type.is_float
+
+    @property
     def dtype(self) -> DType:
         return self.element_type.dtype
 

@@ -26,6 +26,8 @@ RNG_STATE = "spmd.rng_get_and_update_state"
 
 #: Carries the type of the whole result where results are its leaves and do not tell it: a tuple of one, or of tuples.
 RESULT_TYPE = "spmd.result_type"
+#: The attribute with the configuration of a typed call that HLO text gives as a string that is no dictionary.
+TYPED_TEXT = "spmd.typed_text"
 
 _LAYOUT = kinds.INDEX_DENSE
 

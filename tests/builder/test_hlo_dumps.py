@@ -11,6 +11,7 @@ from jax import lax
 from jaxlib import xla_client
 
 import spmd
+from collectives.grid import ProcessGrid
 from spmd.builder.hlo import print_hlo
 from spmd.builder.hlo.groups import parse_groups
 from tests.jax_meshes import abstract_mesh
@@ -444,3 +445,35 @@ def test_a_function_of_users_is_given_what_hlo_text_says_of_its_call() -> None:
 def test_a_call_of_ours_with_attributes_that_are_not_is_refused() -> None:
     with pytest.raises(spmd.SpmdError, match="attribute dim_labels is not understood"):
         spmd.parse(UNKNOWN % "MoveToHost")
+
+
+def test_floats_of_several_widths_are_computed_in_the_widest() -> None:
+    """XLA's parser takes them, and infers that type where the text has none."""
+    x, y = np.float32([1, 2**-9]), np.array([2**-8, 1], "bfloat16")
+    assert run("  x = f32[2] parameter(0)\n  y = bf16[2] parameter(1)\n  ROOT s = add(x, y)", x, y).tolist() == [
+        1 + 2**-8, 1 + 2**-9,
+    ]  # fmt: skip
+    narrow = run("  x = f32[2] parameter(0)\n  y = bf16[2] parameter(1)\n  ROOT s = bf16[2] add(x, y)", x, y)
+    assert narrow.tolist() == [1, 1]
+
+
+def test_a_reducer_of_another_type_gets_the_elements_in_its_own() -> None:
+    text = """HloModule m, replica_count=2
+sum { a = f32[] parameter(0) b = f32[] parameter(1) ROOT s = f32[] add(a, b) }
+ENTRY e { x = bf16[2] parameter(0) ROOT r = bf16[2] all-reduce(x), channel_id=0, replica_groups={}, to_apply=sum }
+"""
+    x = np.array([1, 2], "bfloat16")
+    got = spmd.run_parallel(spmd.parse(text), ProcessGrid(2), [[x], [x + 1]])
+    assert [result[0].tolist() for result in got] == [[3, 5]] * 2
+
+
+def test_a_stochastic_conversion_takes_the_integer_above_as_often_as_its_fraction_says() -> None:
+    body = "  x = f32[4] parameter(0)\n  r = u16[4] parameter(1)\n  ROOT c = s8[4] stochastic-convert(x, r)"
+    random = np.uint16([0x3FFF, 0x4000, 0x3FFF, 0x4000])
+    assert run(body, np.float32([2.25, 2.25, -2.25, -2.25]), random).tolist() == [3, 2, -3, -2]
+
+
+def test_the_text_that_a_typed_call_is_given_is_kept() -> None:
+    config = 'api_version=API_VERSION_TYPED_FFI, backend_config="other"'
+    body = f'  x = f32[2] parameter(0)\n  ROOT c = f32[2] custom-call(x), custom_call_target="sub", {config}'
+    assert config in print_hlo(spmd.parse(f"HloModule m\nENTRY e {{\n{body}\n}}"))

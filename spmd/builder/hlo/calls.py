@@ -14,12 +14,14 @@ from spmd.builder.hlo.collective import TRANSFER_PAIRS, read_pairs
 from spmd.builder.hlo.instructions import WindowConfig, precision
 from spmd.builder.hlo.manual import TO_GLOBAL, TO_LOCAL, read_manual_call
 from spmd.builder.hlo.parser import IGNORED, Call, flat, instruction
-from spmd.builder.hlo.reader import split
+from spmd.builder.hlo.reader import split, unquoted
 from spmd.builder.options import ChannelHandle, ChannelType, ConvolutionDimensionNumbers
 from spmd.builder.shape import Shape
 from spmd.builder.xla_op import XlaOp
 from spmd.dialects import OPS
+from spmd.dialects.custom_call import TYPED_TEXT
 from spmd.dialects.custom_call_targets import is_by_columns, is_declared, unknown_target
+from spmd.ir import Op
 from spmd.ir.attributes import StringAttr
 from spmd.types import ElementType
 
@@ -130,10 +132,15 @@ def _custom_call(call: Call) -> XlaOp:
     if target.startswith("chlo.") and target in OPS and not call.shape.is_tuple():  # which HLO has no opcode for
         operands = checks.arrays(call.builder, call.operands(), "operands")
         return call.builder.emit_one(target, operands, {}, call.shape.tensor)
+    is_text = version == _TYPED and not config.startswith("{")  # which is kept as it is
+    given = "" if is_text else config
     aliases = read_aliases(call.attribute("output_to_operand_aliasing", "{}"))
     result = call.builder.CustomCall(
-        target, call.operands(), call.shape, config, effect, version, _layouts(call, target), aliases
+        target, call.operands(), call.shape, given, effect, version, _layouts(call, target), aliases
     )
+    if is_text:
+        op = _call_of(call)
+        op.discardable = {**op.discardable, TYPED_TEXT: StringAttr(unquoted(config).encode())}
     if not is_declared(target):
         _keep_attributes(call, target)
     return result
@@ -196,6 +203,11 @@ def _of_pairs(comparator: XlaComputation, shape: Shape) -> XlaComputation:
     return inner.Build()
 
 
+def _call_of(call: Call) -> Op:
+    """The custom call that was made last."""
+    return next(op for op in reversed(call.builder.block.ops) if op.name == "stablehlo.custom_call")
+
+
 #: Attributes of a call that name computations.
 _COMPUTATIONS = frozenset(("called_computations", "to_apply", "calls"))
 
@@ -205,7 +217,7 @@ def _keep_attributes(call: Call, target: str) -> None:
     others = {name for name in call.instruction.attributes if name not in call.read and name not in IGNORED}
     if others & _COMPUTATIONS:
         raise call.fail(f"it calls computations, which a function of users is not given; {unknown_target(target)}")
-    op = next(op for op in reversed(call.builder.block.ops) if op.name == "stablehlo.custom_call")
+    op = _call_of(call)
     op.discardable = {**op.discardable, **{name: StringAttr(call.string(name).encode()) for name in sorted(others)}}
 
 

@@ -7,6 +7,8 @@ from collections.abc import Callable
 
 from collectives.operations import AllGather, AllToAll, Operation, ReduceScatter, ReducingOperation
 from spmd.builder import ops
+from spmd.builder.builder import XlaBuilder
+from spmd.builder.computation import XlaComputation
 from spmd.builder.hlo.groups import Groups, parse_groups
 from spmd.builder.hlo.parser import INSTRUCTIONS, Call, instruction
 from spmd.builder.hlo.printer import CONVERTERS, Body, integers
@@ -25,12 +27,27 @@ def _read(operation: type[Operation], call: Call) -> XlaOp:
     """A collective told by its operands, the computation that folds them, who takes part, and its channel."""
     make = OPERATIONS[operation.builder_name]
     if issubclass(operation, ReducingOperation):
-        computation, flag = call.computation("to_apply"), call.flag("use_global_device_ids")
-        return make(_tupled(call), computation, _groups(call), call.channel(), flag)
+        operand, flag = _tupled(call), call.flag("use_global_device_ids")
+        return make(operand, _reducer(call, operand), _groups(call), call.channel(), flag)
     by_pairs = "source_target_pairs" in OPS[f"stablehlo.{operation.name}"].attribute_table
     members = read_pairs(call.attribute("source_target_pairs")) if by_pairs else _groups(call)
     channel = call.channel()
     return _each(call, lambda operand, _: make(operand, members, channel))
+
+
+def _reducer(call: Call, operand: XlaOp) -> XlaComputation:
+    """The computation that folds elements of `operand`: one of another type, as XLA's passes leave it, gets them in
+    its type."""
+    computation, kind = call.computation("to_apply"), operand.shape.leaves()[0].xla_element_type()
+    scalar = Shape.scalar_shape(kind)
+    shapes = computation.program_shape().parameter_shapes
+    if all(shape.compatible(scalar) or not shape.is_array() for shape in shapes):
+        return computation
+    inner = XlaBuilder(computation.name())
+    parameters = [inner.Parameter(number, scalar, f"p{number}") for number in range(len(shapes))]
+    given = [ops.ConvertElementType(*pair) for pair in zip(parameters, (s.primitive_type for s in shapes), strict=True)]
+    ops.ConvertElementType(ops.Call(computation, given, builder=inner), kind)  # type: ignore[call-arg]
+    return inner.Build()
 
 
 def _all_gather(call: Call) -> XlaOp:
@@ -50,7 +67,7 @@ def _reduce_scatter(call: Call) -> XlaOp:
     whole, part = operand.shape.leaves()[0].sizes[number], call.shape.leaves()[0].sizes[number]
     flag, groups = call.flag("use_global_device_ids"), _groups(call)
     count = whole // part if part else call.group_size(groups)
-    return ops.ReduceScatter(operand, call.computation("to_apply"), number, count, groups, call.channel(), flag)
+    return ops.ReduceScatter(operand, _reducer(call, operand), number, count, groups, call.channel(), flag)
 
 
 def _all_to_all(call: Call) -> XlaOp:

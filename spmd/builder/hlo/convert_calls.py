@@ -11,7 +11,7 @@ from spmd.builder.hlo.convert import window_text
 from spmd.builder.hlo.printer import Body, converts, integers
 from spmd.builder.shape import Shape
 from spmd.dialects.bounded import bound_shape
-from spmd.dialects.custom_call import output_type
+from spmd.dialects.custom_call import TYPED_TEXT, output_type
 from spmd.dialects.custom_call_targets import options
 from spmd.ir import Op, Region, Value, captured_values
 from spmd.ir.attributes import StringAttr
@@ -163,6 +163,8 @@ def _custom_call(body: Body, op: Op) -> None:
     version, config = (op["api_version"], op["backend_config"]) if typed is None else (4, typed)
     if version in versions:
         attributes.append(f"api_version=API_VERSION_{versions[version]}")
+    text = op.discardable.get(TYPED_TEXT)
+    config = text.value if isinstance(text, StringAttr) else config
     if config:
         attributes.append(f"backend_config={_quoted(config) if isinstance(config, str) else format_attribute(config)}")
     layouts = op["operand_layouts"]

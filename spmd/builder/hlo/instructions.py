@@ -21,6 +21,7 @@ from spmd.builder.hlo.parser import INSTRUCTIONS, Call, Make, flat, instruction
 from spmd.builder.hlo.reader import split
 from spmd.builder.literal import parse_values
 from spmd.builder.options import DotDimensionNumbers, GatherDimensionNumbers, PaddingConfig, ScatterDimensionNumbers
+from spmd.builder.shape import PrimitiveType
 from spmd.builder.xla_op import OPERATIONS, XlaOp
 from spmd.dialects.custom_call import RNG_STATE
 from spmd.dialects.scatters import SCATTER, mark_whole_windows
@@ -33,7 +34,33 @@ N = TypeVar("N", GatherDimensionNumbers, ScatterDimensionNumbers)
 
 
 def _plain(operation: str, call: Call) -> XlaOp:
-    return OPERATIONS[operation](*call.operands())
+    return _as_text(call, OPERATIONS[operation](*_of_one_type(call.operands())))
+
+
+def _of_one_type(operands: list[XlaOp]) -> list[XlaOp]:
+    """Floats of several widths, which XLA's parser takes, in the widest of them; other operands as they are."""
+    floats = [kind for kind in (_float_of(operand) for operand in operands) if kind is not None]
+    if len(set(floats)) < 2:
+        return operands
+    widest = max(floats, key=lambda kind: kind.element_type.bits)
+    return [
+        operand if _float_of(operand) in (None, widest) else ops.ConvertElementType(operand, widest)
+        for operand in operands
+    ]
+
+
+def _as_text(call: Call, result: XlaOp) -> XlaOp:
+    """A float as the type of float that the text says."""
+    kind, own = call.element_type(), _float_of(result)
+    if kind is None or own is None or kind is own or not kind.is_float:
+        return result
+    return ops.ConvertElementType(result, kind)
+
+
+def _float_of(operand: XlaOp) -> PrimitiveType | None:
+    """The element type of an array of floats; None for others."""
+    kind = operand.shape.xla_element_type()
+    return kind if operand.shape.is_array() and kind.is_float else None
 
 
 for _opcode, (_, _operation) in PLAIN.items():
@@ -81,6 +108,20 @@ def _compare(call: Call) -> XlaOp:
     return OPERATIONS[name + ("TotalOrder" if total else "")](*call.operands(2))
 
 
+@instruction("stochastic-convert")
+def _stochastic_convert(call: Call) -> XlaOp:
+    """The integer below or above in size, the one above as often as random bits, read as a fraction, are below x's."""
+    operand, random = call.operands(2)
+    size = ops.Abs(operand)
+    whole = ops.Floor(size)
+    kind, bits = operand.shape.xla_element_type(), random.shape.xla_element_type().element_type.bits
+    unsigned = ops.BitcastConvertType(random, f"u{bits}")
+    scale = ops.ConvertElementType(call.builder.Constant(np.float32(2.0**-bits)), kind)
+    above = ops.Lt(ops.Mul(ops.ConvertElementType(unsigned, kind), scale), ops.Sub(size, whole))
+    signed = ops.Mul(ops.Sign(operand), ops.Add(whole, ops.ConvertElementType(above, kind)))
+    return ops.ConvertElementType(signed, call.shape.xla_element_type())
+
+
 @instruction("reduce-precision")
 def _reduce_precision(call: Call) -> XlaOp:
     mantissa, exponent = call.integer("mantissa_bits"), call.integer("exponent_bits")
@@ -107,7 +148,7 @@ def _broadcast(call: Call) -> XlaOp:
     dimensions = call.integers("dimensions", None if call.operand().shape.rank() else "{}")
     if _is_made_static(call):
         return _static(call, "stablehlo.broadcast_in_dim", {"broadcast_dimensions": tuple(dimensions)})
-    return ops.BroadcastInDim(call.operand(), call.shape.sizes, dimensions)
+    return _as_text(call, ops.BroadcastInDim(call.operand(), call.shape.sizes, dimensions))
 
 
 @instruction("reshape")
@@ -180,7 +221,8 @@ def _scan(call: Call) -> XlaOp:
     }
     if call.has("is_associative"):
         attributes["is_associative"] = call.flag("is_associative")
-    return call.builder.tuple(call.builder.emit("chlo.scan", operands, attributes, None, [body]))
+    results = call.builder.emit("chlo.scan", operands, attributes, None, [body])
+    return call.builder.collate(results) if call.is_single() else call.builder.tuple(results)
 
 
 @instruction("set-dimension-size")

@@ -239,6 +239,10 @@ class Call:
             raise self.fail("the shape of the result is missing")
         return self.instruction.shape
 
+    def is_single(self) -> bool:
+        """Whether the text says that the result is no tuple."""
+        return self.instruction.shape is not None and not self.instruction.shape.is_tuple()
+
     def element_type(self) -> PrimitiveType | None:
         """The result's element type where the text has its shape."""
         return None if self.instruction.shape is None else self.instruction.shape.xla_element_type()
