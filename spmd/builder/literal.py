@@ -183,13 +183,27 @@ def parse_values(text: str, shape: Shape) -> Array:
             re.sub(r"nan\(0x[0-9a-fA-F]+\)", "nan", text).replace("{", " ").replace("}", " ").replace(",", " ").split()
         )
         flat = _numbers(words, dtype)
-    if flat.size == 1 and "{" not in text:  # the first element, as XLA reads it; the others are zero
-        flat = np.append(flat, np.zeros(shape.size() - 1, flat.dtype)) if shape.size() else flat[:0]
-    elif flat.size != shape.size():
+    if flat.size == 1 and "{" not in text and shape.size() != 1:
+        return _first(flat, shape)
+    if flat.size != shape.size():
         raise ValueError(f"{flat.size} values for a constant of shape {shape}, which holds {shape.size()}")
-    elif flat.size and _braces(text) != _expected_braces(shape.sizes):
+    if flat.size and _braces(text) != _expected_braces(shape.sizes):
         raise ValueError(f"the values of a constant of shape {shape} stand in other braces than its dimensions")
     return flat.reshape(shape.sizes)
+
+
+_MOST = 1 << 28
+
+
+def _first(value: Array, shape: Shape) -> Array:
+    """The array whose first element is `value` and whose others are zero, as XLA reads a number for an array."""
+    if not value.any():
+        return np.broadcast_to(value.reshape(()), shape.sizes)
+    if shape.size() > _MOST:
+        raise ValueError(f"one value for a constant of shape {shape.brief}, of which {_MOST} elements are read at most")
+    array = np.zeros(shape.sizes, value.dtype)
+    array.reshape(-1)[:1] = value[: array.size]
+    return array
 
 
 def _braces(text: str) -> str:

@@ -69,9 +69,9 @@ for _opcode, (_, _operation) in PLAIN.items():
 #: Instructions that are one operation on what the text says, as it says it.
 _DIRECT: dict[str, Make] = {
     "parameter": lambda call: call.builder.Parameter(int(call.text), call.shape, call.instruction.name),
-    "constant": lambda call: call.builder.Constant(_constant(call)),
+    "constant": lambda call: XlaOp(call.builder, call.builder.constant(_constant(call))),
     "iota": lambda call: call.builder.Iota(call.shape, call.integer("iota_dimension")),
-    "copy": lambda call: call.operand(),
+    "copy": lambda call: _as_text(call, call.operand()),
     "tuple": lambda call: call.builder.Tuple(call.operands()),
     "get-tuple-element": lambda call: ops.GetTupleElement(call.operand(), call.integer("index")),
     "convert": lambda call: ops.ConvertElementType(call.operand(), call.shape.xla_element_type()),
@@ -95,7 +95,13 @@ def _constant(call: Call) -> Array:
         "random ones stand for them (--xla_dump_large_constants has them printed)",
         stacklevel=2,
     )
-    return np.random.default_rng(0).uniform(0, 2, call.shape.sizes).astype(call.shape.numpy_dtype())
+    sizes = call.shape.sizes
+    drawn = sizes if call.shape.size() <= _MOST_DRAWN else ()
+    return np.broadcast_to(np.random.default_rng(0).uniform(0, 2, drawn).astype(call.shape.numpy_dtype()), sizes)
+
+
+#: A constant of more elements, of which the text has none, is one random number in all places.
+_MOST_DRAWN = 1 << 22
 
 
 # --- elementwise -----------------------------------------------------------------------------------------------------
@@ -211,7 +217,9 @@ def _scan(call: Call) -> XlaOp:
         tensor.with_shape((*tensor.shape[:dimension], *tensor.shape[dimension + 1 :]))
         for tensor in (value.tensor for value in operands[:inputs])
     ]
-    body = region_of(call.computation("to_apply"), [*slices, *(value.type for value in operands[inputs:])])
+    step = call.computation("to_apply")
+    call.builder.use(step)
+    body = region_of(step, [*slices, *(value.type for value in operands[inputs:])])
     returned = len(body.block.terminator.operands)
     attributes: dict[str, AttributeValue] = {
         "dimension": dimension,
