@@ -303,7 +303,10 @@ ENTRY e {{
   ROOT r = (s32[4], s32[]) scan(x, c), dimensions={{0}}{reverse}, num_carries=1, to_apply=step
 }}
 """
-    steps, last = spmd.compile(spmd.parse(text))(np.arange(1, 5, dtype=np.int32))
+    module = spmd.parse(text)
+    again = print_hlo(module)
+    assert reverse in again and "num_carries=1" in again
+    steps, last = spmd.compile(spmd.parse(again))(np.arange(1, 5, dtype=np.int32))
     assert (steps.tolist(), int(last)) == (sums, 10)
 
 
@@ -477,3 +480,8 @@ def test_the_text_that_a_typed_call_is_given_is_kept() -> None:
     config = 'api_version=API_VERSION_TYPED_FFI, backend_config="other"'
     body = f'  x = f32[2] parameter(0)\n  ROOT c = f32[2] custom-call(x), custom_call_target="sub", {config}'
     assert config in print_hlo(spmd.parse(f"HloModule m\nENTRY e {{\n{body}\n}}"))
+
+
+def test_a_large_constant_of_one_number_is_written_as_its_broadcast() -> None:
+    text = "HloModule m\nENTRY e { ROOT c = f32[99999999,9999999] constant(0) }"
+    assert "broadcast(constant.1), dimensions={}" in print_hlo(spmd.parse(text))

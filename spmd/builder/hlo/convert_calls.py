@@ -31,6 +31,13 @@ def _reduce(body: Body, op: Op) -> None:
     body.instruction(op, opcode, op.operands, ["dimensions=" + integers(op["dimensions"]), _to_apply(body, op)])
 
 
+@converts("chlo.scan")
+def _scan(body: Body, op: Op) -> None:
+    attributes = ["dimensions=" + integers([op["dimension"]]), f"num_carries={len(op.operand_group('inits'))}"]
+    flags = [f"{name}={str(op[name]).lower()}" for name in ("is_reverse", "is_associative") if op[name]]
+    body.instruction(op, "scan", op.operands, [*attributes, *flags, _to_apply(body, op)])
+
+
 @converts("stablehlo.reduce_window")
 def _reduce_window(body: Body, op: Op) -> None:
     names = ("window_dimensions", "window_strides", "padding", "base_dilations", "window_dilations")

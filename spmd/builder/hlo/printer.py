@@ -19,6 +19,7 @@ from spmd.dialects.sdy_attributes import TensorSharding
 from spmd.errors import Diagnostic, VerificationError
 from spmd.ir import Block, Function, Module, Op, Region, Value
 from spmd.ir.attributes import Attribute, IntegerAttr
+from spmd.support.arrays import Array
 from spmd.support.registry import filed
 
 #: Writes the instructions of one op into a body, and names the op's results there.
@@ -26,6 +27,10 @@ Convert = Callable[["Body", Op], None]
 
 #: By op name; convert.py and convert_calls.py fill it.
 CONVERTERS: dict[str, Convert] = {}
+
+
+#: Of how many equal elements all are written.
+_MOST_WRITTEN = 1024
 
 
 def converts(*names: str) -> Callable[[Convert], Convert]:
@@ -189,8 +194,17 @@ class Body:
                 place = origin.location if origin is not None else self.printer.module.location
                 message = "HLO text cannot express that a computation applied to scalars uses a value from outside"
                 raise VerificationError(Diagnostic(place, message, origin.name if origin else ""))
-            self._names[value] = self.add("constant", value.type, [literal_text(origin["value"].array)])
+            self._names[value] = self._constant(value, origin["value"].array)
         return self._names[value]
+
+    def _constant(self, value: Value, array: Array) -> str:
+        """A constant; many elements that are one in memory as a broadcast of that one."""
+        if array.size <= _MOST_WRITTEN or any(array.strides):
+            return self.add("constant", value.type, [literal_text(array)])
+        one = self.add(
+            "constant", value.tensor.with_shape(()), [literal_text(array[(slice(1),) * array.ndim].reshape(()))]
+        )
+        return self.add("broadcast", value.type, [one], ["dimensions={}"])
 
     def names_of(self, values: Iterable[Value]) -> list[str]:
         return [self.name_of(value) for value in values]
