@@ -20,6 +20,7 @@ COMMANDS = {
     "collectives": "benchmarks.collectives",
     "simulation": "benchmarks.simulation",
     "sharding": "benchmarks.sharding",
+    "calls": "benchmarks.calls",
 }
 #: These run in this very process; the others start ranks, or are ranks, with threads of their own.
 LIMITED = ("programs", "peers", "ops", "language", "simulation", "sharding")
