@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import math
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -17,10 +18,11 @@ from spmd.pjrt.devices import Client, Device, Memory
 from spmd.pjrt.element_types import TOKEN, dtype_of, number_of
 from spmd.pjrt.entries import destroys, entry
 from spmd.pjrt.errors import Code, PjrtError, unimplemented
-from spmd.pjrt.events import READY, Event
+from spmd.pjrt.events import PENDING, READY, Event
 from spmd.pjrt.handles import Handle, find, find_or_none, number_of_kind
 from spmd.pjrt.layouts import Order, as_laid, copied_in, in_memory, is_laid, laid, layout_of, order_of
 from spmd.pjrt.records import allocate, count_down, count_up, release
+from spmd.pjrt.runs import Run
 from spmd.pjrt.structs import place, struct
 from spmd.support.arrays import Array, DType
 
@@ -33,6 +35,8 @@ INLINE_SIZES = 8
 _SIZES_AT = place("BufferRecord", "sizes0")[0]
 #: The element type (PJRT's number) and the shape of a buffer.
 Facts = tuple[int, tuple[int, ...]]
+#: Gives the array of a buffer, None for a token; raises the error of the run that gives it.
+Take = Callable[[], "Array | None"]
 _taking_over = threading.Lock()
 _Deleter = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
 
@@ -41,24 +45,55 @@ class Buffer(Handle):
     """An array, whose dimensions lie in an order, in a memory of a device, or a token (None)."""
 
     KIND = "Buffer"
+    #: The run that gives the value, or has failed to; None where the value is there.
+    run: Run | None
+    _is_gone: bool
+    #: Whether a run takes the value once it is there, even if the buffer is gone by then.
+    _is_awaited: bool
 
     def __init__(self, array: Array | None, memory: Memory, order: Order = None) -> None:
         super().__init__()
-        self._begin(array, memory, order)
-        number, shape = (TOKEN, ()) if array is None else (number_of(array.dtype), array.shape)
-        fill(self.record, (number, shape), memory, order)
+        facts = (TOKEN, ()) if array is None else (number_of(array.dtype), array.shape)
+        self._describe(facts, array, memory, order)
         if array is not None:
             self.record.data = array.ctypes.data
-        if len(shape) > INLINE_SIZES:
-            self.put_words("dims", shape, ctypes.c_int64)
+
+    @classmethod
+    def of_run(cls, facts: Facts, memory: Memory, order: Order, run: Run) -> Buffer:
+        """Return a buffer whose value a run of a program gives (`arrive`)."""
+        buffer = cls.__new__(cls)
+        Handle.__init__(buffer)
+        buffer._describe(facts, None, memory, order)
+        buffer.run, buffer.record.ready = run, PENDING.address
+        return buffer
+
+    def arrive(self, array: Array | None) -> None:
+        """Take the value that a run has given."""
+        if not self._is_gone or self._is_awaited:
+            self.array = array
+        if not self._is_gone:
+            self.record.data = 0 if array is None else array.ctypes.data
+            self.record.ready = READY.address
+        self.run = None
+
+    def _describe(self, facts: Facts, array: Array | None, memory: Memory, order: Order) -> None:
+        self._begin(facts, array, memory, order)
+        fill(self.record, facts, memory, order)
+        if len(facts[1]) > INLINE_SIZES:
+            self.put_words("dims", facts[1], ctypes.c_int64)
         count_up(memory.device.address, self.record.size)
 
-    def _begin(self, array: Array | None, memory: Memory, order: Order = None) -> None:
+    def _begin(self, facts: Facts, array: Array | None, memory: Memory, order: Order = None) -> None:
+        self.facts = facts
         self.array = array
+        self.run = None
+        self._is_gone = self._is_awaited = False
         self.order = order
         self.memory = memory
         self._held: Array | None = None
         self._references = 0
+        #: The runs under way that read the memory.
+        self._readers: list[Run] = []
         self._at_end: Event | None = None
         self._deleter: tuple[int, int, int] | None = None
 
@@ -72,19 +107,19 @@ class Buffer(Handle):
             record.is_native = False
             buffer = cls.__new__(cls)
             Handle.__init__(buffer, address)
+        shape = tuple((ctypes.c_int64 * record.num_dims).from_address(record.dims))
         array = None
         if record.block:
-            shape = tuple((ctypes.c_int64 * record.num_dims).from_address(record.dims))
             array = _Block(record.block, record.data, record.size).array(dtype_of(record.type), shape)
-        buffer._begin(array, find(Memory, record.memory))
-        buffer._references = record.references
+        buffer._begin((record.type, shape), array, find(Memory, record.memory))
+        buffer._references, buffer._is_gone = record.references, record.is_deleted
         return buffer
 
     @property
     def can_be_left(self) -> bool:
         """Whether machine code can own the memory: not where others know it."""
         is_here = self.array is not None and self.order is None and not self.record.is_deleted
-        return is_here and not self._is_shared
+        return is_here and not self._is_shared and not self._readers
 
     def leave_to_machine_code(self) -> None:
         """Move the value to memory that machine code owns; MemoryError where there is none."""
@@ -104,40 +139,79 @@ class Buffer(Handle):
         return self._references > 0 or self._at_end is not None or self._deleter is not None
 
     def value(self) -> Array | None:
-        """Return the array; PjrtError where it is gone."""
+        """Return the array, once it is there; PjrtError where it is gone, and the error of the run that gives it."""
+        self.check()
+        if self.run is not None:
+            self.run.wait()
+        return self.array
+
+    def check(self) -> None:
+        """PjrtError where the value is gone; raises the error of a run that has failed to give it."""
         if self.record.is_deleted:
             raise PjrtError(Code.INVALID_ARGUMENT, "the buffer has been deleted or donated")
-        return self.array
+        if self.run is not None and self.run.is_done:
+            self.run.wait()
 
     def delete(self) -> None:
         """Free the memory, once there is no external reference to it."""
         if self.record.is_deleted:
             return
-        self.record.is_deleted = True
+        self.record.is_deleted = self._is_gone = True
         count_down(self.memory.device.address, self.record.size)
         self._held, self.array = self.array, None
-        if not self._references:
-            self._free()
+        self._free_unused()
+
+    def read_by(self, run: Run) -> None:
+        """Keep the memory as it is until `run` has ended."""
+        self._readers.append(run)
+        run.then(lambda error: self._was_read(run))
+
+    def _was_read(self, run: Run) -> None:
+        self._readers.remove(run)
+        if self._is_gone:
+            self._free_unused()
 
     def destroy(self) -> None:
         """Give up the memory and the record."""
         self.delete()
         self.release()
 
-    def donate(self) -> Array | None:
-        """Return the array to be written over, in C order, and delete the buffer: a copy, where memory is shared."""
+    def lend(self) -> Take:
+        """Return what gives the array in C order, once it is there, even if the buffer is gone by then."""
+        if self.run is not None:
+            self._is_awaited = True
+            return self._arrived
         array = self.value()
-        is_shared = self._is_shared
+        return lambda: _in_order(array)
+
+    def donate(self, is_here: bool) -> Take:
+        """Delete the buffer; return what gives its array to be written over, in C order, once it is there.
+
+        That is a copy, where the memory is shared, and where runs that read it have not ended and the one that writes
+        it `is_here`, not behind these in the queue.
+        """
+        self.check()
+        if self.run is not None:
+            self._is_awaited = True
+            self.delete()
+            return self._arrived
+        array, is_shared = self.array, self._is_shared or (is_here and bool(self._readers))
         self.delete()
-        if array is None:
-            return None
-        return array.copy(order="C") if is_shared else laid(array, None)
+        if is_shared and array is not None:
+            array = array.copy(order="C")
+        return lambda: _in_order(array)
+
+    def _arrived(self) -> Array | None:
+        """The value of a buffer that had none when it was taken; raises the error of the run that gives it."""
+        if self.run is not None:
+            self.run.wait()
+        return _in_order(self.array)
 
     def refer(self, count: int) -> None:
         """Count external references up or down."""
         self._references = max(self._references + count, 0)
-        if self.record.is_deleted and not self._references:
-            self._free()
+        if self._is_gone:
+            self._free_unused()
 
     @property
     def is_referred_to(self) -> bool:
@@ -148,7 +222,9 @@ class Buffer(Handle):
         """Keep memory of another: `at_end` happens, `deleter` is called (a function and its arguments) at the end."""
         self._at_end, self._deleter = at_end, deleter
 
-    def _free(self) -> None:
+    def _free_unused(self) -> None:
+        if self._references or self._readers:
+            return
         self._held = None
         event, self._at_end = self._at_end, None
         deleter, self._deleter = self._deleter, None
@@ -157,6 +233,10 @@ class Buffer(Handle):
         if deleter is not None:
             function, *arguments = deleter
             _Deleter(function)(*arguments)
+
+
+def _in_order(array: Array | None) -> Array | None:
+    return None if array is None else laid(array, None)
 
 
 class _Block:
@@ -306,21 +386,55 @@ def _(args: Any) -> None:
     args.dst_buffer = copied(buffer.value(), find(Memory, args.dst_memory), buffer.order).address
 
 
+@entry("Buffer_ReadyEvent")
+def _(args: Any) -> None:
+    args.event = when_done(find(Buffer, args.buffer).run)
+
+
+def when_done(run: Run | None) -> int:
+    """Return the handle of an event that happens, or fails, with a run; None has ended well."""
+    if run is None:
+        return READY.address
+    event = Event()
+    run.then(event.finish)
+    return event.address
+
+
 @entry("Buffer_ToHostBuffer")
 def _(args: Any) -> None:
-    array = find(Buffer, args.src).value()
-    if array is None:
+    buffer = find(Buffer, args.src)
+    buffer.check()
+    (number, shape), size, dst = buffer.facts, buffer.record.size, args.dst
+    if number == TOKEN:
         raise unimplemented("a token has no data")
-    if not args.dst:
-        args.dst_size = array.nbytes
+    if not dst:
+        args.dst_size = size
         return
-    if args.dst_size < array.nbytes:
-        raise PjrtError(Code.INVALID_ARGUMENT, f"{array.nbytes} bytes do not fit into {args.dst_size}")
-    if array.size:
-        order = order_of(args.host_layout, array.ndim) if args.host_layout else None
+    if args.dst_size < size:
+        raise PjrtError(Code.INVALID_ARGUMENT, f"{size} bytes do not fit into {args.dst_size}")
+    order = order_of(args.host_layout, len(shape)) if args.host_layout else None
+    if buffer.run is None:
+        _copy_to(dst, buffer.value(), order)
+        args.event = READY.address
+        return
+    take, event = buffer.lend(), Event()
+
+    def copy(error: BaseException | None) -> None:
+        try:
+            _copy_to(dst, take(), order)
+        except BaseException as fault:
+            error = fault
+        event.finish(error)
+
+    buffer.run.then(copy)
+    args.event = event.address
+
+
+def _copy_to(address: int, array: Array | None, order: Order) -> None:
+    """Write an array to memory, its dimensions in an order."""
+    if array is not None and array.size:
         moved = array if order is None else array.transpose(order)
-        _memory(args.dst, array.nbytes).view(array.dtype).reshape(moved.shape)[...] = moved
-    args.event = READY.address
+        _memory(address, array.nbytes).view(array.dtype).reshape(moved.shape)[...] = moved
 
 
 @entry("Buffer_CopyRawToHost")

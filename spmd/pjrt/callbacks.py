@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -48,8 +48,8 @@ def user_data(context: int) -> list[tuple[int, int]]:
     return [(getattr(record, f"kind{place}"), getattr(record, f"data{place}")) for place in range(record.count)]
 
 
-def _functions(context: int) -> list[Callable[..., Any]]:
-    """The functions that a program may call."""
+def functions_of(context: int) -> list[Callable[..., Any]]:
+    """Return the functions that a program may call, by the handle of its run's context."""
     data = [address for _, address in user_data(context)]
     if len(data) > 1:
         raise unimplemented("an execution context has data of several kinds, of which one alone is supported")
@@ -74,10 +74,10 @@ def connect(module: Module) -> bool:
 
 
 @contextlib.contextmanager
-def available(context: int) -> Iterator[None]:
-    """While a program runs that may call the functions of a context, by its handle; 0 is none."""
+def available(functions: Sequence[Callable[..., Any]]) -> Iterator[None]:
+    """While a program runs that may call `functions`."""
     before = getattr(_running, "functions", ())
-    _running.functions = _functions(context)
+    _running.functions = functions
     try:
         yield
     finally:

@@ -6,6 +6,7 @@ as of XLA's client for CPUs; all of them are the host's.
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import os
 from typing import Any
@@ -14,6 +15,7 @@ from spmd.pjrt.entries import destroys, entry
 from spmd.pjrt.errors import Code, PjrtError
 from spmd.pjrt.handles import Handle, find
 from spmd.pjrt.named_values import INT64
+from spmd.pjrt.runs import QUEUE
 from spmd.pjrt.structs import struct
 from spmd.runtime import world
 from spmd.version import __version__
@@ -135,7 +137,8 @@ class Client(Handle):
         return ids
 
     def destroy(self) -> None:
-        """Give up all handles that are the client's own."""
+        """Give up all handles that are the client's own, once no program is under way."""
+        QUEUE.drain()
         for device in self.devices:
             for memory in device.memories:
                 memory.release()
@@ -173,7 +176,9 @@ def _(args: Any) -> None:
         option = kind.from_address(args.create_options + place * ctypes.sizeof(kind))
         if ctypes.string_at(option.name, option.name_size) == _OPTION.encode() and option.type == INT64:
             count = devices_wanted(_OPTION, str(option.value))
-    args.client = Client(count).address
+    client = Client(count)
+    atexit.register(QUEUE.drain)  # before MPI ends, which the client may just have started
+    args.client = client.address
 
 
 destroys("Client_Destroy", Client, "client")

@@ -23,10 +23,13 @@ class Event(Handle):
         self._flag = Flag()
         self._error: BaseException | None = None
         self._waiting: list[tuple[int, int]] = []
+        self._unfinished = [True]
 
     def finish(self, error: BaseException | None = None) -> None:
         """Mark the event as happened, or as failed by `error`, and call what waits for it."""
-        if self._flag.is_set():
+        try:
+            self._unfinished.pop()  # of two threads one alone goes on
+        except IndexError:
             return
         self._error = error
         self.record.is_ready, self.record.is_plain = True, error is None
@@ -66,6 +69,16 @@ def _ready() -> Event:
 
 #: The one event of everything that has happened already.
 READY = _ready()
+
+
+def _pending() -> Event:
+    event = Event()
+    event.record.is_permanent = True
+    return event
+
+
+#: What buffers have whose values are not there; it never happens, and nothing waits for it.
+PENDING = _pending()
 
 
 destroys("Event_Destroy", Event, "event")

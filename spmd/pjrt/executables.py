@@ -8,18 +8,20 @@ from typing import Any
 
 import numpy as np
 
-from spmd.pjrt.buffers import Buffer
+from spmd.pjrt.buffers import Buffer, Facts, Take, when_done
+from spmd.pjrt.callbacks import functions_of
 from spmd.pjrt.devices import Client, Device
-from spmd.pjrt.element_types import TOKEN
+from spmd.pjrt.element_types import TOKEN, dtype_of
 from spmd.pjrt.entries import destroys, entry
 from spmd.pjrt.errors import Code, PjrtError, unimplemented
-from spmd.pjrt.events import READY
 from spmd.pjrt.handles import Handle, find
+from spmd.pjrt.hot import FOUND_LONG, KNOWN_LONG
 from spmd.pjrt.layouts import Order, laid, layout_of
 from spmd.pjrt.named_values import named_values
 from spmd.pjrt.native_programs import NativeCall
 from spmd.pjrt.programs import Program, deserialized
 from spmd.pjrt.protobuf import device_assignment
+from spmd.pjrt.runs import QUEUE, Run
 from spmd.pjrt.structs import struct
 from spmd.support.arrays import Array
 from spmd.types import TensorType
@@ -79,15 +81,20 @@ class Loaded(Handle):
         self.record.num_addressable_devices = len(program.local)
         self._native: NativeCall | None = None
 
-    def run_by_machine_code(self, lists: Sequence[Sequence[Buffer]], args: Any) -> bool:
+    def run_by_machine_code(self, args: Any) -> bool:
         """Have machine code do what `args` of Execute say; return whether it has.
 
         Buffers that the program may write over are left to it before.
         """
-        if self._native is None or not self._native.struct.is_enabled:
+        if not self._is_for_machine_code():
             return False
-        (buffers,) = lists
+        assert self._native is not None
+        (buffers,) = _arguments(args)
         self._check(buffers, frozenset())
+        if any(buffer.run is not None for buffer in buffers):
+            if not QUEUE.is_soon_idle:
+                return False
+            QUEUE.drain()
         donated = [buffers[index] for index in self._native.donated]
         if not all(buffer.can_be_left for buffer in donated):
             return False
@@ -98,32 +105,78 @@ class Loaded(Handle):
             raise KeyboardInterrupt
         return done == _DONE
 
-    def take_machine_code(self) -> None:
-        """Have machine code run the program from now on, where it is one native function."""
-        if self._native is None and len(self.program.local) == 1 and not self.record.is_deleted:
-            self._native = self.program.native_call()
-            self.record.native = self._native.address if self._native else 0
+    def _is_for_machine_code(self) -> bool:
+        """Whether machine code runs the program: where it is one native function, and short."""
+        program, native = self.program, self._native
+        if native is None:
+            if not program.is_short or len(program.local) != 1 or self.record.is_deleted:
+                return False
+            native = self._native = program.native_call()
+            self.record.native = native.address if native else 0
+        elif native.struct.is_long == FOUND_LONG:
+            program.found_long()
+            native.struct.is_long = KNOWN_LONG
+        elif native.struct.is_long == KNOWN_LONG and program.is_short:
+            native.struct.is_long = 0
+        return native is not None and bool(native.struct.is_enabled) and not native.struct.is_long
 
     def run(
         self, lists: Sequence[Sequence[Buffer]], devices: Sequence[Device], kept: frozenset[int], context: int
-    ) -> list[list[Buffer]]:
+    ) -> tuple[list[list[Buffer]], Run | None]:
         """Run the program on `devices`, each with its list of arguments.
 
+        Returns the buffers of its results, and the run that gives their values, None where they are there already.
         Buffers that it may write over are gone then, but for those at the places `kept`.
         """
+        program = self.program
         if self.record.is_deleted:
-            raise PjrtError(Code.FAILED_PRECONDITION, f"the executable {self.program.name} has been deleted")
+            raise PjrtError(Code.FAILED_PRECONDITION, f"the executable {program.name} has been deleted")
         for buffers in lists:
             self._check(buffers, kept)
-        results = self.program.run([self._arrays(buffers, kept) for buffers in lists], context)
-        places = list(zip(self.program.output_kinds, self.program.output_orders, strict=True))
-        return [
-            [
-                Buffer(None if value is None else laid(np.asarray(value), order), device.memory(kind), order)
-                for value, (kind, order) in zip(values, places, strict=True)
+        functions = functions_of(context) if program.calls_back else ()
+        is_here = QUEUE.is_here or (program.is_short and QUEUE.is_soon_idle)
+        if is_here:
+            QUEUE.drain()
+        takes = [self._taken(buffers, kept, is_here) for buffers in lists]
+        places = list(zip(program.outputs, program.output_kinds, program.output_orders, strict=True))
+
+        def compute() -> list[list[Array | None]]:
+            results = program.run([[take() for take in of_device] for of_device in takes], functions)
+            takes.clear()
+            return [
+                [
+                    None if value is None else laid(np.asarray(value), order)
+                    for value, (_, _, order) in zip(values, places, strict=True)
+                ]
+                for values in results
             ]
-            for values, device in zip(results, devices, strict=True)
+
+        if is_here:
+            pairs = zip(compute(), devices, strict=True)
+            return [
+                [
+                    Buffer(value, device.memory(kind), order)
+                    for value, (_, kind, order) in zip(values, places, strict=True)
+                ]
+                for values, device in pairs
+            ], None
+
+        def arrive() -> None:
+            for values, buffers in zip(compute(), outputs, strict=True):
+                for value, buffer in zip(values, buffers, strict=True):
+                    buffer.arrive(value)
+            outputs.clear()
+
+        run = Run(arrive, lambda: program.is_short)
+        outputs = [
+            [Buffer.of_run(facts, device.memory(kind), order, run) for facts, kind, order in places]
+            for device in devices
         ]
+        results = list(outputs)
+        for buffer in [buffer for buffers in lists for buffer in buffers]:
+            buffer.read_by(run)
+        QUEUE.put(run)
+        return results, run
 
     def _check(self, buffers: Sequence[Buffer], kept: frozenset[int]) -> None:
         """PjrtError for buffers that are not the program's arguments."""
@@ -133,35 +186,44 @@ class Loaded(Handle):
                 Code.INVALID_ARGUMENT, f"{program.name} takes {len(program.inputs)} arguments, got {len(buffers)}"
             )
         for index, (buffer, (number, shape)) in enumerate(zip(buffers, program.inputs, strict=True)):
-            value = buffer.value()
+            buffer.check()
             if number == TOKEN:  # frontends give any array at all for one
                 continue
-            if buffer.record.type != number or value is None or value.shape != shape:
+            if buffer.facts != (number, shape):
                 raise PjrtError(
                     Code.INVALID_ARGUMENT,
-                    f"argument {index} of {program.name} is an array of shape {shape}, got "
-                    f"{'a token' if value is None else f'{value.dtype} of shape {value.shape}'}",
+                    f"argument {index} of {program.name} is an array of shape {shape}, got {_named(buffer.facts)}",
                 )
             if index in program.donated and index not in kept and buffers.count(buffer) > 1:
                 raise PjrtError(
                     Code.INVALID_ARGUMENT, f"argument {index} of {program.name} is donated, and is given twice"
                 )
 
-    def _arrays(self, buffers: Sequence[Buffer], kept: frozenset[int]) -> list[Array | None]:
+    def _taken(self, buffers: Sequence[Buffer], kept: frozenset[int], is_here: bool) -> list[Take]:
+        """What gives the arguments once they are there."""
         program = self.program
-        values: list[Array | None] = []
+        takes: list[Take] = []
         for index, (buffer, (number, _)) in enumerate(zip(buffers, program.inputs, strict=True)):
             if number == TOKEN:
-                values.append(None)
-            elif index not in program.donated:
-                value = buffer.value()
-                values.append(None if value is None else laid(value, None))
-            elif index in kept:
-                value = buffer.value()
-                values.append(None if value is None else value.copy(order="C"))
+                takes.append(lambda: None)
+            elif index in program.donated:
+                takes.append(_copying(buffer.lend()) if index in kept else buffer.donate(is_here))
             else:
-                values.append(buffer.donate())
-        return values
+                takes.append(buffer.lend())
+        return takes
+
+
+def _copying(take: Take) -> Take:
+    def copy() -> Array | None:
+        array = take()
+        return None if array is None else array.copy(order="C")
+
+    return copy
+
+
+def _named(facts: Facts) -> str:
+    number, shape = facts
+    return "a token" if number == TOKEN else f"{dtype_of(number)} of shape {shape}"
 
 
 def _bytes_at(address: int, size: int) -> bytes:
@@ -218,15 +280,15 @@ def _(args: Any) -> None:
             Code.INVALID_ARGUMENT, f"{loaded.program.name} runs on {len(devices)} devices here, got {args.num_devices}"
         )
     kept, context = _options(args.options)
-    if not kept and loaded.run_by_machine_code(_arguments(args), args):
+    if not kept and loaded.run_by_machine_code(args):
         return
-    results = loaded.run(_arguments(args), devices, kept, context)
-    loaded.take_machine_code()
+    results, run = loaded.run(_arguments(args), devices, kept, context)
     if any(results):
         for place, buffers in zip(_words(args.output_lists, len(devices)), results, strict=True):
             (ctypes.c_size_t * len(buffers)).from_address(place)[:] = [buffer.address for buffer in buffers]
     if args.device_complete_events and devices:
-        (ctypes.c_size_t * len(devices)).from_address(args.device_complete_events)[:] = [READY.address] * len(devices)
+        events = (ctypes.c_size_t * len(devices)).from_address(args.device_complete_events)
+        events[:] = [when_done(run) for _ in devices]
 
 
 def _arguments(args: Any) -> list[list[Buffer]]:

@@ -61,7 +61,6 @@ Buffer_Device buffer Buffer device
 Buffer_Memory buffer Buffer memory
 Buffer_IsDeleted buffer Buffer is_deleted
 Buffer_IsOnCpu buffer Buffer is_on_cpu
-Buffer_ReadyEvent buffer Buffer event=ready
 Event_IsReady event Event is_ready
 Error_Message error Error message message_size
 Error_GetCode error Error code

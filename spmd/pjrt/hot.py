@@ -2,9 +2,10 @@
 
 Each does what is usual; in any other case, be it a mistake, it calls the function of Python that does everything.
 
-A program that is one native function is run here (its `Native`, `spmd.pjrt.native_programs`): on buffers of its
-arguments' types whose values are there, on one device. Buffers of its results have no object in Python: the record has
-all that there is, and owns its memory, `block`, until Python has to do with the buffer (`Buffer.of_record`).
+A program that is one native function and takes no longer than `SHORT` is run here (its `Native`,
+`spmd.pjrt.native_programs`): on buffers of its arguments' types whose values are there, on one device. Buffers of its
+results have no object in Python: the record has all that there is, and owns its memory, `block`, until Python has to do
+with the buffer (`Buffer.of_record`).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ HOT = (
     "Buffer_Destroy",
     "Buffer_IncreaseExternalReferenceCount",
     "Buffer_OpaqueDeviceMemoryDataPointer",
+    "Buffer_ReadyEvent",
     "Error_Destroy",
     "Event_Await",
     "Event_Destroy",
@@ -28,6 +30,11 @@ HOT = (
     "LoadedExecutable_Execute",
 )
 
+#: A program that takes so many nanoseconds at most is run by its caller: to have another thread run it costs 60,000.
+SHORT = 1_000_000
+#: What `Native.is_long` is once a run took longer, and once Python has taken note of it.
+FOUND_LONG, KNOWN_LONG = 1, 2
+
 #: How many kinds of data an execution context holds.
 MOST_DATA = 4
 
@@ -38,6 +45,16 @@ def Event_Destroy(args: Event_Destroy):
         if is_handle(event, IS_EVENT) and event.is_permanent:
             return 0
     return cross(py_Event_Destroy, args)
+
+def Buffer_ReadyEvent(args: Buffer_ReadyEvent):
+    if begun(args, SIZE_Buffer_ReadyEvent):
+        buffer: BufferRecord = args.buffer
+        if is_handle(buffer, IS_BUFFER):
+            event: EventRecord = buffer.ready
+            if event.is_plain:
+                args.event = event
+                return 0
+    return cross(py_Buffer_ReadyEvent, args)
 
 def Error_Destroy(args: Error_Destroy):
     if begun(args, SIZE_Error_Destroy) and args.error == 0:
@@ -177,6 +194,8 @@ def is_given_once(list, count, address):
 def takes(native: Native, args: LoadedExecutable_Execute):
     if args.num_devices != 1 or args.num_args != native.num_inputs or not native.is_enabled:
         return 0
+    if native.is_long:
+        return 0
     if args.output_lists == 0 or (args.execute_device != 0 and args.execute_device != native.device):
         return 0
     options: ExecuteOptions = args.options
@@ -288,7 +307,13 @@ def run_native(native: Native, args: LoadedExecutable_Execute):
         free(work)
         return 0
     point_at_all(native, list, made, pointers, work)
+    since = words(2)
+    until = words(2)
+    clock_gettime(MONOTONIC, since)
     call(native.function, pointers)
+    clock_gettime(MONOTONIC, until)
+    if (until[0] - since[0]) * BILLION + until[1] - since[1] > SHORT:
+        native.is_long = FOUND_LONG
     free(work)
     take_donated(native, list)
     if native.may_raise and is_interrupted():

@@ -181,7 +181,7 @@ class _Function:
                 return self._load(node)
             case ast.Subscript(table, index):
                 return self._put(f"load i64, ptr {self._word(table, index)}")
-            case ast.Call(ast.Name(name), arguments):
+            case ast.Call(ast.Name(name), arguments, []):
                 return self._call(name, arguments)
             case ast.Compare() | ast.BoolOp() | ast.UnaryOp():
                 return self._put(f"zext i1 {self._truth(node)} to i64")
@@ -206,6 +206,8 @@ class _Function:
                 return self._several(isinstance(operation, ast.And), values)
             case ast.UnaryOp(ast.Not(), operand):
                 return self._put(f"xor i1 {self._truth(operand)}, true")
+            case ast.Compare() | ast.UnaryOp():
+                raise self._refused(node)
         return self._put(f"icmp ne i64 {self._value(node)}, 0")
 
     def _several(self, is_and: bool, values: list[ast.expr]) -> str:

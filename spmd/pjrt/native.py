@@ -10,12 +10,13 @@ return at once: destructors of C++ run until the end of the process.
 from __future__ import annotations
 
 import ctypes
+import time
 from collections.abc import Callable, Mapping
 
 from spmd.backends.machine_code import Library, compile_ir, interpreter_symbols
 from spmd.pjrt.getters import GETTERS, Getter
 from spmd.pjrt.handles import number_of_kind
-from spmd.pjrt.hot import HOT, MOST_DATA, TEXT
+from spmd.pjrt.hot import FOUND_LONG, HOT, MOST_DATA, SHORT, TEXT
 from spmd.pjrt.machine import llvm_of
 from spmd.pjrt.records import END, FUNCTIONS, SLOT, START, immortal
 from spmd.pjrt.structs import KINDS, size_of
@@ -115,6 +116,10 @@ def load(crossings: Mapping[str, Callable[[int], int]], addresses: Mapping[str, 
         "RECORDS": END - START,
         "SLOT": SLOT,
         "MOST_DATA": MOST_DATA,
+        "SHORT": SHORT,
+        "FOUND_LONG": FOUND_LONG,
+        "BILLION": 10**9,
+        "MONOTONIC": int(time.CLOCK_MONOTONIC),
         **{f"SIZE_{name}": size_of(name) for name in HOT},
         **{f"IS_{kind.upper()}": number_of_kind(kind) for kind in KINDS},
     }

@@ -6,7 +6,9 @@ that have one device each, through MPI, or on devices of one process, stacked: a
 
 from __future__ import annotations
 
+import math
 import threading
+import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from functools import cached_property
@@ -25,6 +27,7 @@ from spmd.pjrt import callbacks, ffi
 from spmd.pjrt.devices import MEMORY_KINDS, Client, Device
 from spmd.pjrt.element_types import described
 from spmd.pjrt.errors import Code, PjrtError, unimplemented
+from spmd.pjrt.hot import SHORT
 from spmd.pjrt.layouts import declared_orders
 from spmd.pjrt.native_programs import NativeCall, can_be_native
 from spmd.pjrt.protobuf import BuildOptions, build_options
@@ -78,6 +81,8 @@ class Program:
         self.output_shardings = op_shardings(self.prepared.out_shardings, len(self.outputs))
         self.name = module.symbol or "main"
         self._executable: Executable | None = None
+        #: Nanoseconds that a run took, the quickest of them; none has been run yet.
+        self._quickest = math.inf
         self._run = self._runner()
 
     def _check_places(self) -> None:
@@ -98,13 +103,25 @@ class Program:
 
         return Costs(self.prepared)
 
-    def run(self, values: Sequence[Values], context: int) -> Sequence[Values]:
+    def run(self, values: Sequence[Values], functions: Sequence[Callable[..., Any]]) -> Sequence[Values]:
         """Return the results on each of this process's devices from its arguments there.
 
-        Functions of `context`, a handle, are what it may call back.
+        `functions` are what it may call back.
         """
-        with callbacks.available(context) if self.calls_back else nullcontext():
-            return self._run(values)
+        since = time.monotonic_ns()
+        with callbacks.available(functions) if self.calls_back else nullcontext():
+            results = self._run(values)
+        self._quickest = min(self._quickest, time.monotonic_ns() - since)
+        return results
+
+    @property
+    def is_short(self) -> bool:
+        """Whether a run takes so little time that its caller does it; functions that it calls may take any."""
+        return self._quickest <= SHORT and not self.calls_back
+
+    def found_long(self) -> None:
+        """Forget what runs took: one took longer than all before."""
+        self._quickest = math.inf
 
     def native_call(self) -> NativeCall | None:
         """Return how machine code runs the program; None where it does not."""

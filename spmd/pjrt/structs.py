@@ -217,8 +217,8 @@ NamedValue struct_size:n extension_start:p name:p name_size:n type:i value:q val
 MemoryLayout struct_size:n extension_start:p tiled_size:n tiled_extension:p first:p first_size:n tile_dims:p
     tile_dim_sizes:p num_tiles:n type:i
 Extension struct_size:n type:i next:p
-Native function:p is_enabled:? may_raise:? device:p num_inputs:n inputs:p num_donated:n num_sources:n sources:p
-    num_results:n results:p num_constants:n constants:p arena:n
+Native function:p is_enabled:? may_raise:? is_long:i device:p num_inputs:n inputs:p num_donated:n num_sources:n
+    sources:p num_results:n results:p num_constants:n constants:p arena:n
 """
 
 #: Structs of XLA's foreign function interface, in version 0.3 of which handlers are called.
