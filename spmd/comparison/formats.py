@@ -43,6 +43,10 @@ def representation_error(array: Array) -> Array:
         return np.where(exact, 0.0, np.abs(wide) * (eps / 2))
 
 
+#: How often both of two programs hold a number that is the same one, though one of them holds it more often.
+_MANY = 4
+
+
 @dataclass(frozen=True)
 class Meant:
     """Constants that are meant as they are, by dtype in rising order, whatever number they may once have been."""
@@ -51,15 +55,17 @@ class Meant:
 
     @classmethod
     def by_both(cls, left: Iterable[Array], right: Iterable[Array]) -> Meant:
-        """Those that two programs hold equally often: of two that hold 0.1 both hold the same number.
+        """Those that two programs hold equally often, or both many times: of two that hold 0.1 both hold the same one.
 
-        One that holds it once more may have another number there of which 0.1 is a part.
+        One that holds it once more may have another number there of which 0.1 is a part; one that has more steps of a
+        loop, written out, has not.
         """
         ours, theirs = _counted(left), _counted(right)
         shared = {}
         for name in ours.keys() & theirs.keys():
             common, at, other_at = np.intersect1d(ours[name][0], theirs[name][0], return_indices=True)
-            shared[name] = common[ours[name][1][at] == theirs[name][1][other_at]]
+            counts = ours[name][1][at], theirs[name][1][other_at]
+            shared[name] = common[(counts[0] == counts[1]) | (np.minimum(*counts) >= _MANY)]
         return cls(shared)
 
     def errors(self, array: Array) -> Array:
