@@ -6,8 +6,9 @@ MPI is wanted, since importing mpi4py starts MPI.
 
 from __future__ import annotations
 
-from importlib import import_module as _import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from collectives.late_names import loaded_when_used as _loaded_when_used
 
 if TYPE_CHECKING:
     from collectives.communicator import BoundCollective as BoundCollective
@@ -72,18 +73,11 @@ _HOMES = {
     "reduction": ("ADD", "AND", "MAXIMUM", "MINIMUM", "MONOIDS", "MULTIPLY", "OR", "XOR", "Reduction"),
 }
 
-_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+_HOME_OF = {name: f"collectives.{home}" for home, names in _HOMES.items() for name in names}
 
 __all__ = sorted(_HOME_OF)
 
-
-def __getattr__(name: str) -> Any:
-    home = _HOME_OF.get(name)
-    if home is None:
-        raise AttributeError(f"module 'collectives' has no attribute {name!r}")
-    value = getattr(_import_module(f"collectives.{home}"), name)
-    globals()[name] = value
-    return value
+__getattr__ = _loaded_when_used(__name__, _HOME_OF)
 
 
 def __dir__() -> list[str]:

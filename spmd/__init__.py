@@ -91,16 +91,11 @@ _import_module("collectives.failure").install()
 if "SPMD_PROFILE" in _environ:
     _import_module("spmd.runtime.profiling").begin_as_environment_says()
 
+_load = _import_module("collectives.late_names").loaded_when_used(__name__, _HOMES)
+
 
 def __getattr__(name: str) -> Any:
-    if name in _PACKAGES:
-        return _import_module(f"spmd.{name}")
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module 'spmd' has no attribute {name!r}")
-    value = getattr(_import_module(home), name)
-    globals()[name] = value
-    return value
+    return _import_module(f"spmd.{name}") if name in _PACKAGES else _load(name)
 
 
 def __dir__() -> list[str]:

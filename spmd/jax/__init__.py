@@ -11,9 +11,9 @@ Only this package imports JAX (the extra ``jax``). Names are loaded when first u
 
 from __future__ import annotations
 
-from importlib import import_module as _import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from collectives.late_names import loaded_when_used as _loaded_when_used
 from spmd.jax import _installed as _installed
 
 if TYPE_CHECKING:
@@ -37,14 +37,7 @@ _HOMES = {
 
 __all__ = [*_HOMES]
 
-
-def __getattr__(name: str) -> Any:
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module 'spmd.jax' has no attribute {name!r}")
-    value = getattr(_import_module(f"spmd.jax.{home}"), name)
-    globals()[name] = value
-    return value
+__getattr__ = _loaded_when_used(__name__, {name: f"spmd.jax.{home}" for name, home in _HOMES.items()})
 
 
 def __dir__() -> list[str]:

@@ -30,19 +30,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from collectives import errors
+from collectives.late_names import loaded_when_used as _loaded_when_used
 
 if TYPE_CHECKING:
     from spmd.testing.running import Outcome as Outcome
 
     Run = Callable[..., Outcome]
 
-
-def __getattr__(name: str) -> type:
-    if name == "Outcome":
-        from spmd.testing.running import Outcome  # imported lazily: pytest imports this module in every run
-
-        return Outcome
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+#: Loaded when it is used: pytest imports this module in every run.
+__getattr__ = _loaded_when_used(__name__, {"Outcome": "spmd.testing.running"})
 
 
 @pytest.fixture
@@ -54,7 +50,7 @@ def spmd_run() -> Run:
     `explore` is how many orders of communication are tried; under MPI, the ranks run in their own.
     Raises UsageError where the grid is no such pair, or where there is no entry for each of its processes.
     """
-    from spmd.testing.running import run  # imported lazily, as above
+    from spmd.testing.running import run  # imported lazily, as Outcome is
 
     return run
 
