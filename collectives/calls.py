@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from collectives.activity import Call, Pairs
-from collectives.operations import CollectivePermute, Operation, describe, short_list
+from collectives.operations import CollectivePermute, Operation, describe
 from collectives.places import caller_of
+from collectives.states import short_list
 
 
 def part_of(operation: Operation, rank: int) -> Operation:

@@ -44,12 +44,12 @@ from collectives.operations import (
     Operation,
     ReduceScatter,
     filled,
-    short_list,
 )
 from collectives.recorder import RECORDER
 from collectives.records import advice
 from collectives.settings import WatchSettings, check_alike
 from collectives.shapes import Shape
+from collectives.states import short_list
 
 _worlds: dict[int, MpiCommunicator] = {}
 

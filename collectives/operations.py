@@ -24,6 +24,7 @@ from collectives.permutations import Ends, ends_of
 from collectives.reduction import Arithmetic, Reduction, arithmetic
 from collectives.shapes import Shape, scale_shape, split_shape
 from collectives.stacked import ARRAYS, Stacks
+from collectives.states import short_list
 
 T = TypeVar("T")
 
@@ -125,12 +126,6 @@ def describe(operation: Operation) -> str:
 
 #: What stands before the details, or follows from the group, from types or from options.
 _UNTOLD = frozenset({"shape", "dtype", "reduction", "reproducible", "fill", "split_count"})
-
-
-def short_list(items: Sequence[object], most: int = 16) -> str:
-    """``[0, 1, 2]``, cut off after ``most`` items."""
-    rest = f", ... {len(items)} in all" if len(items) > most else ""
-    return f"[{', '.join(map(str, items[:most]))}{rest}]"
 
 
 @dataclass(frozen=True)

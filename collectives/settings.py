@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from math import isfinite
 
 from collectives.errors import CommunicationError
-from collectives.operations import short_list
+from collectives.states import short_list
 
 TIMEOUT_VARIABLE = "COLLECTIVE_TIMEOUT"
 ABORT_VARIABLE = "COLLECTIVE_ABORT"

@@ -5,6 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 
+def short_list(items: Sequence[object], most: int = 16) -> str:
+    """Return ``[0, 1, 2]``, cut off after ``most`` items."""
+    rest = f", ... {len(items)} in all" if len(items) > most else ""
+    return f"[{', '.join(map(str, items[:most]))}{rest}]"
+
+
 def ranges_text(numbers: Sequence[int]) -> str:
     """``3`` or ``0-3, 7``."""
     runs: list[tuple[int, int]] = []

@@ -19,12 +19,12 @@ from collectives.arrays import Array, DType
 from collectives.communicator import SET_UP, BoundCollective, Communicator, Completed, Start, V
 from collectives.errors import CommunicationError
 from collectives.exploration import explored
-from collectives.operations import Barrier, CollectivePermute, Operation, describe, filled, short_list
+from collectives.operations import Barrier, CollectivePermute, Operation, describe, filled
 from collectives.rendezvous import Group, Key, Posted, RendezvousRound, World, at_place
 from collectives.scheduler import Scheduler, Stopped
 from collectives.shapes import Shape
 from collectives.stacked import Stacks
-from collectives.states import mismatch_text
+from collectives.states import mismatch_text, short_list
 from collectives.threads_watch import end, stop, watch
 
 T = TypeVar("T")

@@ -78,6 +78,16 @@ def parser_of(name: str) -> _Parser:
     return parser
 
 
+def whole_parser() -> argparse.ArgumentParser:
+    """Return a parser of the whole command line, with the arguments of each subcommand, from which shells complete."""
+    parser = argparse.ArgumentParser(prog="spmd")
+    subparsers = parser.add_subparsers()
+    for name in command_names():
+        command = load_command(name)
+        command.add_arguments(subparsers.add_parser(name, help=command.HELP))
+    return parser
+
+
 def _parse(arguments: list[str]) -> argparse.Namespace:
     names = command_names()
     if arguments[:1] == ["help"]:

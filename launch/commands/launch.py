@@ -1,20 +1,9 @@
 """``spmd launch``: start a command on several MPI ranks of this machine, or of the allocation it runs in."""
 
 import argparse
-import os
 import shlex
-import shutil
-import sys
-from collections.abc import Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING
 
-from launch import elastic, hosts, job, joining, mpirun, options, parallel, remote, values
-from spmd.runtime import thread_share
-from spmd.support import machine
-
-if TYPE_CHECKING:
-    from spmd.elastic.settings import Settings
+from launch import hosts, options, parallel, values
 
 HELP = "start a command on MPI ranks, with the flags this machine needs"
 
@@ -97,98 +86,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    if args.join is not None:
-        return joining.run(args)
-    command = args.program[1:] if args.program[:1] == ["--"] else args.program
-    if not command:
-        print("spmd launch: no command given: spmd launch -n 4 -- python train.py", file=sys.stderr)
-        return 2
-    if not (shutil.which(command[0], path=mpirun.search_path()) or mpirun.in_allocation()):
-        what = (
-            f"{command[0]} is not executable" if os.path.exists(command[0]) else f"there is no command {command[0]!r}"
-        )
-        print(f"spmd launch: {what}{_likely(command)}", file=sys.stderr)
-        return 2
-    if args.ranks is None:
-        args.ranks = sum(host.slots for host in args.hosts) or mpirun.allocated_ranks() or machine.usable_cores()
-    if (fault := _misuse(args)) is not None:
-        print(f"spmd launch: {fault}", file=sys.stderr)
-        return 2
-    launcher = mpirun.find()
-    if launcher is None:
-        print(mpirun.HOW_TO_INSTALL, file=sys.stderr)
-        return 127
-    if args.hosts and launcher.kind == "srun":
-        print("spmd launch: srun takes the hosts of its allocation; --hosts needs mpirun", file=sys.stderr)
-        return 2
-    if args.elastic and (reason := elastic.refusal(launcher)) is not None:
-        print(f"spmd launch: {reason}", file=sys.stderr)
-        return 2
-    threads = args.threads or (None if thread_share.said_by_user() else 1)
-    chosen = _elastic_settings(args) if args.elastic else None
-    settings = parallel.timeout_settings(args) | (chosen.variables() if chosen else {})
-    if args.profile is not None:
-        settings["SPMD_PROFILE"] = os.path.abspath(args.profile)
-    if args.profile_steps is not None:
-        settings["SPMD_PROFILE_STEPS"] = f"{args.profile_steps.start}:{args.profile_steps.stop}"
-    plan = mpirun.Job(
-        command,
-        args.ranks,
-        threads,
-        args.bind,
-        args.mpirun_args,
-        settings,
-        elastic=args.elastic,
-        grows=chosen is not None and chosen.grows,
-        hosts=tuple(args.hosts),
-    )
-    line, added = mpirun.command_line(launcher, plan), mpirun.environment(plan)
-    if args.dry_run:
-        variables = [f"{name}={value}" for name, value in added.items() if name != "PATH"]
-        print(shlex.join([*variables, *line]))
-        return 0
-    if args.elastic and (fault := remote.unreachable(args.hosts)) is not None:
-        print(f"spmd launch: {fault}", file=sys.stderr)
-        return 1
-    alone = mpirun.on_one_machine(launcher, plan)
-    host = os.uname().nodename if alone else ""
-    growth = None if chosen is None else job.Growth(args.ranks, chosen.most, host, chosen.patience)
-    return job.run(line, added, launcher.kind, one_machine=alone, growth=growth, ranks=args.ranks)
+    from launch.starting import start
 
-
-def _likely(command: Sequence[str]) -> str:
-    """What was likely meant by a command that there is not."""
-    if command[0].isdecimal() and len(command) > 1:
-        return f": spmd launch -n {shlex.join(command)}"
-    return f": python {shlex.join(command)}?" if command[0].endswith(".py") else ""
-
-
-def _misuse(args: argparse.Namespace) -> str | None:
-    """What is wrong with options that go together."""
-    if args.profile is None and args.profile_steps is not None:
-        return "--profile-steps are those of a --profile FILE"
-    slots = sum(host.slots for host in args.hosts)
-    if args.hosts and args.ranks > slots:
-        return f"{args.ranks} ranks do not fit the {slots} that the hosts are to take"
-    if not args.elastic and (args.replace or {args.min_ranks, args.patience, args.max_ranks} != {None}):
-        return "--min-ranks, --max-ranks, --replace and --patience are for jobs that go on without ranks: add --elastic"
-    if args.min_ranks is not None and args.min_ranks > args.ranks:
-        return f"--min-ranks {args.min_ranks} are more than the {args.ranks} ranks that are started"
-    if args.max_ranks is not None and args.max_ranks < args.ranks:
-        return f"--max-ranks {args.max_ranks} are fewer than the {args.ranks} ranks that are started"
-    return None
-
-
-def _elastic_settings(args: argparse.Namespace) -> "Settings":
-    """What the ranks' spmd.elastic reads."""
-    from spmd.elastic.settings import Settings
-
-    chosen = Settings.from_environment()
-    most = args.max_ranks or (args.ranks if args.replace else 0)
-    return Settings(
-        chosen.minimum if args.min_ranks is None else args.min_ranks,
-        chosen.patience if args.patience is None else args.patience,
-        args.ranks if args.replace else 0,
-        most,
-        tuple(remote.joining_command(Path(__file__).parents[2])) if most and args.hosts else (),
-    )
+    return start(args)

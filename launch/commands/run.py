@@ -1,24 +1,26 @@
 """``spmd run``: run a program on arrays from files, alone, on MPI ranks, or on processes inside this one."""
 
+from __future__ import annotations
+
 import argparse
 import logging
 import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from launch import mpirun, options, parallel, programs
-from spmd.support.arrays import Array
+from launch import options, parallel, programs
 
 if TYPE_CHECKING:
     from collectives.grid import ProcessGrid
     from spmd.ir import Module
     from spmd.runtime.executable import Executable
+    from spmd.support.arrays import Array
 
 T = TypeVar("T")
 #: The results of each replica, whole, where the program has shardings, else of each rank; and which of these two.
-Returned = tuple[list[tuple[Array, ...]], str]
+Returned: TypeAlias = "tuple[list[tuple[Array, ...]], str]"
 
 HELP = "run a program: alone, under MPI, or with --grid 4x2 on processes inside this one"
 
@@ -90,7 +92,7 @@ def _each_its_own(args: argparse.Namespace) -> bool:
     return args.output is not None and "{rank}" in args.output
 
 
-def _grid_of_threads(args: argparse.Namespace, module: "Module") -> "ProcessGrid | None":
+def _grid_of_threads(args: argparse.Namespace, module: Module) -> ProcessGrid | None:
     """Return the grid whose processes run inside this one; None on several ranks, or where one process is the program.
 
     It is the given one, or that of the mesh of a program of whole arrays.
@@ -115,7 +117,7 @@ def _watcher(args: argparse.Namespace) -> Any:
     return watch.print_each if args.print_each else None
 
 
-def _arguments(args: argparse.Namespace, module: "Module", rank: int) -> list[Array]:
+def _arguments(args: argparse.Namespace, module: Module, rank: int) -> list[Array]:
     from spmd.io import arguments
 
     if args.random is not None:
@@ -123,16 +125,14 @@ def _arguments(args: argparse.Namespace, module: "Module", rank: int) -> list[Ar
     return arguments.load(args.arguments, module.function(args.function), rank)
 
 
-def _arguments_of_all(args: argparse.Namespace, module: "Module", count: int) -> list[list[Array]]:
+def _arguments_of_all(args: argparse.Namespace, module: Module, count: int) -> list[list[Array]]:
     """Those of each process: where no file is a rank's own, all have the same ones, made once."""
     if args.random is None and any("{rank}" in path for path in args.arguments):
         return [_arguments(args, module, rank) for rank in range(count)]
     return [_arguments(args, module, 0)] * count
 
 
-def _as_this_rank(
-    args: argparse.Namespace, module: "Module", grid: "ProcessGrid | None", watcher: Any
-) -> Returned | None:
+def _as_this_rank(args: argparse.Namespace, module: Module, grid: ProcessGrid | None, watcher: Any) -> Returned | None:
     """Run as the process that this rank is; rank 0 gets what all returned, to show."""
     import spmd
 
@@ -170,9 +170,10 @@ def _owned(results: list[tuple[Array, ...]] | None, owner: str) -> Returned | No
     return None if results is None else (results, owner)
 
 
-def _check_ranks(program: str, grid: "ProcessGrid", ranks: int) -> None:
+def _check_ranks(program: str, grid: ProcessGrid, ranks: int) -> None:
     """UsageError, which tells how to start them, unless there are as many ranks as the grid has processes."""
     import spmd
+    from launch import mpirun
 
     if grid.size == ranks:
         return
@@ -185,7 +186,7 @@ def _check_ranks(program: str, grid: "ProcessGrid", ranks: int) -> None:
     )
 
 
-def _in_this_process(args: argparse.Namespace, module: "Module", grid: "ProcessGrid", watcher: Any) -> Returned:
+def _in_this_process(args: argparse.Namespace, module: Module, grid: ProcessGrid, watcher: Any) -> Returned:
     """Run every process of the grid."""
     import spmd
     from spmd.runtime.parallel import prepared_run
@@ -211,7 +212,7 @@ def _in_this_process(args: argparse.Namespace, module: "Module", grid: "ProcessG
     return wholes, "replica"
 
 
-def _shard(executable: "Executable", arrays: Sequence[Array], rank: int) -> list[Array]:
+def _shard(executable: Executable, arrays: Sequence[Array], rank: int) -> list[Array]:
     if executable.in_shardings is None:
         return list(arrays)
     from partitioner import shard_array

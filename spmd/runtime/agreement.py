@@ -11,8 +11,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from collectives.operations import CollectivePermute, describe, short_list
-from collectives.states import mismatch_text
+from collectives.operations import CollectivePermute, describe
+from collectives.states import mismatch_text, short_list
 from spmd.analysis.collectives import COMMUNICATING, DESCRIPTIONS, Collective
 from spmd.compiler.pipeline.lower import ModuleLowering
 from spmd.dialects.calls import CALLS

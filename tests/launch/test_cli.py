@@ -83,6 +83,29 @@ def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert all(cli.load_command(name).HELP.split()[0] in text for name in cli.command_names())
 
 
+def test_help_loads_neither_numpy_nor_the_language() -> None:
+    """What a command runs is imported when it runs: listing the commands takes a tenth of a second."""
+    listing = "import sys\nfrom launch import cli\ncli.whole_parser()\nprint(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", listing], capture_output=True, text=True, check=True, cwd=ROOT)
+    heavy = {"numpy", "scipy", "mpi4py", "llvmlite", "spmd.ir", "collectives.communicator", "multiprocessing"}
+    assert not heavy & set(loaded.stdout.split())
+
+
+def test_bash_completes_commands_options_and_choices(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["completion", "bash"]) == 0
+    script = (
+        capsys.readouterr().out
+        + """
+complete_line() { COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); COMPREPLY=(); _shtab_spmd; echo "${COMPREPLY[@]}"; }
+complete_line spmd pre
+complete_line spmd run --gr
+complete_line spmd completion z
+"""
+    )
+    told = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True).stdout.splitlines()
+    assert [words.split() for words in told] == [["predict"], ["--grid"], ["zsh"]]
+
+
 @pytest.mark.parametrize("name", cli.command_names())
 def test_every_command_tells_its_options(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as exit:

@@ -12,9 +12,10 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from collectives.operations import AllReduce, CollectivePermute, CollectiveReduce, Operation, short_list
+from collectives.operations import AllReduce, CollectivePermute, CollectiveReduce, Operation
 from collectives.reduction import Arithmetic
 from collectives.stacked import Stacks
+from collectives.states import short_list
 from spmd.analysis.collectives import DESCRIPTIONS, ROOTED, Collective, check_shapes, left_out
 from spmd.analysis.reducers import Monoid
 from spmd.compiler.stack.core import StackedValue, Stacker, Tree, refuse, rule
