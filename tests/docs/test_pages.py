@@ -74,3 +74,19 @@ def test_every_variable_that_users_set_is_on_its_page() -> None:
 def test_every_command_is_on_a_page_that_shows_it() -> None:
     text = "\n".join(page.read_text() for page in PAGES)
     assert [name for name in cli.command_names() if f"spmd {name}" not in text] == []
+
+
+#: Pages with commands that are shown and not run when the site is built, and why.
+SHOWN_ONLY = {
+    "start/installation.md": "installs packages, and loads a cluster's modules",
+    "start/from_pytorch.md": "installs PyTorch",
+    "howto/cluster.md": "needs hosts, Slurm or containers: tests/cluster starts jobs on two hosts and under Slurm",
+    "howto/lost_ranks.md": "kills ranks: tests/elastic runs this script and others",
+    "howto/pipelined.md": "Open MPI's mpirun does not start as root: tests/launch runs programs that differ by rank",
+    "howto/predict.md": "measures this machine for a minute: tests/launch/test_predict.py runs both commands",
+}
+
+
+def test_commands_that_are_not_run_have_a_reason() -> None:
+    shown = {str(page.relative_to(DOCS)) for page in PAGES if re.search(r"^```sh$", page.read_text(), re.MULTILINE)}
+    assert shown == set(SHOWN_ONLY)
