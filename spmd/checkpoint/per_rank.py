@@ -7,6 +7,7 @@ lists the values of each process.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -19,6 +20,7 @@ from spmd.support.arrays import Array
 
 #: What `save` takes: all leaves or none, names, or a tree of bools.
 PerRank = Any
+_AFTER_SLASH = chr(ord("/") + 1)
 _SHOWN = 8  # ranks that an error names, of those that have one value
 
 
@@ -38,16 +40,20 @@ def select(structure: Json, per_rank: PerRank) -> frozenset[str]:
     if isinstance(per_rank, Collection) and not isinstance(per_rank, Mapping):
         names = list(per_rank)
         if names and all(isinstance(name, str) for name in names):
-            return frozenset(leaf for name in names for leaf in _named(leaves, name))
+            in_order = sorted(leaves)
+            found = {name: _named(in_order, name) for name in names}
+            for name in (name for name, below in found.items() if not below):
+                has = ", ".join(leaves[:_SHOWN]) or "no leaf"
+                raise CheckpointError(f"per_rank names {name!r}, and the tree has {has}")
+            return frozenset(leaf for below in found.values() for leaf in below)
     return frozenset(_marked(structure, per_rank, ""))
 
 
-def _named(leaves: Sequence[str], name: str) -> list[str]:
+def _named(leaves: Sequence[str], name: str) -> Sequence[str]:
+    """Return those of the sorted `leaves` that are called `name`, or are below the node of that name."""
     path = name if name.startswith("/") or not name else f"/{name}"
-    below = [leaf for leaf in leaves if leaf == path or leaf.startswith(f"{path}/")]
-    if not below:
-        raise CheckpointError(f"per_rank names {name!r}, and the tree has {', '.join(leaves[:_SHOWN]) or 'no leaf'}")
-    return below
+    below, behind = bisect_left(leaves, f"{path}/"), bisect_left(leaves, f"{path}{_AFTER_SLASH}")
+    return [*leaves[bisect_left(leaves, path) : bisect_right(leaves, path)], *leaves[below:behind]]
 
 
 def _marked(structure: Json, marks: object, path: str) -> Iterator[str]:

@@ -57,7 +57,7 @@ def node_of(tree: Tree) -> Node | None:
         return _mapping_node(tree)
     if isinstance(tree, tuple) and hasattr(tree, "_fields"):
         entries = list(zip(tree._fields, tree, strict=True))
-        return Node("namedtuple", type(tree).__name__, entries, lambda parts: type(tree)(*parts))
+        return Node("namedtuple", type(tree).__name__, entries, lambda parts: tuple.__new__(type(tree), parts))
     if type(tree) in (list, tuple):
         return Node(type(tree).__name__, "", list(enumerate(tree)), type(tree))
     node = _recognized(tree)
@@ -119,9 +119,13 @@ def _mapping(like: Mapping[Key, Tree], keys: list[Key], parts: list[Tree]) -> Tr
     if type(like) is dict:
         return entries
     if not isinstance(like, dict):
-        return type(like)(entries)  # type: ignore[call-arg]
+        try:
+            return type(like)(entries)  # type: ignore[call-arg]
+        except TypeError as error:
+            raise CheckpointError(f"no {type(like).__name__} is made of its entries alone: {error}") from error
     made = copy.copy(like)  # what else it holds, such as the factory of a defaultdict
-    made.update(entries)
+    for key, part in entries.items():  # a Counter's update would add them to what it has
+        made[key] = part
     return made
 
 
@@ -208,15 +212,19 @@ _SCALARS: dict[type, tuple[Callable[[Tree], Json], Callable[[Tree], Tree]]] = {
 _READERS = {type.__name__: read for type, (_, read) in _SCALARS.items()}
 
 
-def _key(key: Key) -> Json:
+def _key(key: Key, level: int = 0) -> Json:
     if type(key) is int:
         _integer(key)
     if key is None or type(key) in (str, bool, int):
         return key
     if type(key) is float:
+        if key != key:
+            raise ValueError("a key that is NaN equals none that is read back")
         return {"float": key.hex()}
     if type(key) is tuple:
-        return [_key(part) for part in key]
+        if level == MOST_LEVELS:
+            raise ValueError(f"a key nests deeper than {MOST_LEVELS} levels")
+        return [_key(part, level + 1) for part in key]
     raise TypeError(f"a key of type {type(key).__name__} cannot be kept in a checkpoint")
 
 
@@ -293,8 +301,9 @@ def _told_tree(tree: object) -> str:
 
 
 def _difference(saved: list[Key], expected: list[Key]) -> str:
-    missing = [str(key) for key in expected if key not in saved]
-    unknown = [str(key) for key in saved if key not in expected]
+    had, wanted = set(saved), set(expected)
+    missing = [str(key) for key in expected if key not in had]
+    unknown = [str(key) for key in saved if key not in wanted]
     said = [f"the checkpoint has no {', '.join(missing)}"] if missing else []
     said += [f"the checkpoint's {', '.join(unknown)} has no place here"] if unknown else []
     return " and ".join(said)

@@ -1,6 +1,6 @@
 """Trees come back as they were saved, bit for bit, whatever their leaves, names and classes."""
 
-from collections import defaultdict, namedtuple
+from collections import Counter, OrderedDict, UserDict, defaultdict, namedtuple
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -15,6 +15,8 @@ from hypothesis.extra import numpy as hnp
 
 from spmd import checkpoint
 from spmd.checkpoint import CheckpointError, safetensors
+from spmd.checkpoint import tree as tree_module
+from spmd.checkpoint.per_rank import select
 from tests.effort import examples
 
 DTYPES = [np.float32, np.float64, np.int8, np.uint64, np.bool_, np.complex64, np.complex128, np.float16, ">i4", ">f8"]
@@ -176,6 +178,13 @@ def nested(levels: int) -> list[Any]:
     return tree
 
 
+def nested_key(levels: int) -> tuple[Any, ...]:
+    key: tuple[Any, ...] = ()
+    for _ in range(levels - 1):
+        key = (key,)
+    return key
+
+
 NOT_A_FIELD = type("Odd", (tuple,), {"_fields": ("a-b",)})
 
 
@@ -187,11 +196,26 @@ NOT_A_FIELD = type("Odd", (tuple,), {"_fields": ("a-b",)})
         ({"a": NOT_A_FIELD((1,))}, "/a: Python has no named tuple with the fields a-b"),
         ({"a": 10**4300}, "/a: an integer of more than 4300 digits"),
         ({10**4300: 1}, "the tree: an integer of more than 4300 digits"),
+        ({"a": {float("nan"): 1}}, "/a: a key that is NaN equals none that is read back"),
+        ({nested_key(129): 1}, "the tree: a key nests deeper than 128 levels"),
+        ({nested_key(20_000): 1}, "the tree: a key nests deeper than 128 levels"),
         (within_itself(), "nests deeper than 128 levels, or is within itself"),
         (nested(129), "nests deeper than 128 levels, or is within itself"),
         (nested(20_000), "nests deeper than 128 levels, or is within itself"),
     ],
-    ids=["V4", "V0", "fields", "integer", "key", "within itself", "129 levels", "20,000 levels"],
+    ids=[
+        "V4",
+        "V0",
+        "fields",
+        "integer",
+        "key",
+        "NaN",
+        "129 tuples",
+        "20,000 tuples",
+        "within itself",
+        "129 levels",
+        "20,000 levels",
+    ],
 )
 def test_what_could_not_be_read_back_is_refused_when_it_is_saved(tmp_path: Path, tree: Any, words: str) -> None:
     with pytest.raises(CheckpointError, match=words):
@@ -207,7 +231,7 @@ def test_numbers_that_are_none_are_refused(tmp_path: Path, options: dict[str, An
 
 def test_what_is_just_within_the_limits_comes_back(tmp_path: Path) -> None:
     renamed = namedtuple("renamed", ["a", "def", "_x"], rename=True)
-    tree = [nested(127), -(10**4299), renamed(1, 2, 3)]
+    tree = [nested(127), -(10**4299), renamed(1, 2, 3), {nested_key(128): 1}]
     restored = roundtrip(tmp_path, tree)
     assert restored == tree and type(restored[2])._fields == renamed._fields
     checkpoint.save(tmp_path, 2**63 - 1, tree)
@@ -218,6 +242,44 @@ def test_a_dictionary_with_a_factory_keeps_it(tmp_path: Path) -> None:
     like = defaultdict(list, {"a": np.zeros(2)})
     restored = roundtrip(tmp_path, defaultdict(list, {"a": np.ones(2)}), like=like)
     assert restored["b"] == [] and restored["a"].tolist() == [1, 1] and like["a"].tolist() == [0, 0]
+
+
+def test_a_name_is_of_a_leaf_and_of_all_below() -> None:
+    """Beside names that begin alike: characters before and after the slash."""
+    inner = {"b": 1, "": 2, "c": {"d": np.ones(1)}}
+    structure, _ = tree_module.flatten({"a": inner, "a-": 3, "a0": 4, "ab": 5, "": inner})
+    below_a = {"/a/b", "/a/", "/a/c/d"}
+    assert select(structure, "a") == below_a
+    assert select(structure, ["a/c", "/a0", "a0"]) == {"/a/c/d", "/a0"}
+    assert select(structure, "/") == {"//b", "//", "//c/d"}
+    assert select(structure, "") == below_a | {"/a-", "/a0", "/ab", "//b", "//", "//c/d"}
+
+
+class Doubled(Moments):
+    """A named tuple that is not made of its fields."""
+
+    def __new__(cls, value: Any) -> "Doubled":
+        return super().__new__(cls, value, value)
+
+
+def test_classes_that_add_or_are_made_in_another_way_come_back(tmp_path: Path) -> None:
+    """`update` of a Counter adds to what it has, and `Doubled` takes one value for two fields."""
+    tree = {"counts": Counter("aab"), "moments": Doubled(3), "order": OrderedDict(b=1, a=2)}
+    restored = roundtrip(tmp_path, tree, like=tree)
+    assert restored == tree and [type(part) for part in restored.values()] == [Counter, Doubled, OrderedDict]
+
+
+class Labelled(UserDict[str, Any]):
+    def __init__(self, entries: dict[str, Any], label: str) -> None:
+        super().__init__(entries)
+        self.label = label
+
+
+def test_a_mapping_that_is_not_made_of_its_entries_is_named(tmp_path: Path) -> None:
+    tree = Labelled({"a": 1}, "first")
+    assert roundtrip(tmp_path, tree) == {"a": 1}
+    with pytest.raises(CheckpointError, match=r"no Labelled is made of its entries alone.*label"):
+        checkpoint.restore(tmp_path, 1, like=tree)
 
 
 @settings(max_examples=examples(30))
