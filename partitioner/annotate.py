@@ -24,7 +24,7 @@ def with_shardings(
     results: Sequence[Spec | None] | None = None,
     function: str = "main",
 ) -> Module:
-    """A module like `module` whose `function` takes and gives its values laid out over `mesh`.
+    """Return a module like `module` whose `function` takes and gives its values laid out over `mesh`.
 
     `mesh` maps axis names to sizes. `arguments` and `results` have a spec a value: one entry a dimension, an axis name,
     a tuple of them from major to minor, or None; fewer entries than dimensions leave the last ones whole. None in

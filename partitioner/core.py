@@ -36,7 +36,7 @@ def strip(entries: Mapping[str, Attribute]) -> dict[str, Attribute]:
 
 
 def local_module(module: Module, function: Function, others: Iterable[Op], processes: ProcessLayout) -> Module:
-    """A module of one process: `function` and the other ops of `module` that it refers to."""
+    """Return a module of one process: `function` and the other ops of `module` that it refers to."""
     kept = [op for op in others if op.name != "sdy.mesh"]
     inline_meshes([function, *kept], module)
     discardable = strip(module.discardable)

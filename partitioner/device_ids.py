@@ -37,7 +37,7 @@ def give_ids(
 
 
 def _copied(op: Op, of_ids: Iterable[Op], devices: dict[Op, int]) -> list[Op]:
-    """Copies for the device of `op` of those `of_ids` that it reads, in order; `op` reads them from here on."""
+    """Copy for the device of `op` of those `of_ids` that it reads, in order; `op` reads them from here on."""
     chain: list[Op] = []
     read = {value.defining_op for value in op.operands}
     for maker in reversed(list(of_ids)):

@@ -45,7 +45,7 @@ class Emitter(OpBuilder):
     # --- where this process is
 
     def per_device_constant(self, entries: Sequence[int] | NDArray[np.int64]) -> Value:
-        """The entry of this process in a table with one entry a device: a position, a scalar made once."""
+        """Return the entry of this process in a table with one entry a device: a position, a scalar made once."""
         table = np.asarray(entries, np.int64)
         if (table == table[0]).all():
             return self.index(int(table[0]))
@@ -80,15 +80,15 @@ class Emitter(OpBuilder):
         return self._device
 
     def coordinate(self, axes: Axes) -> Value:
-        """The block index of this process along `axes`."""
+        """Return the block index of this process along `axes`."""
         return self.per_device_constant(self.mesh.block_index(axes))
 
     def is_first(self, axes: Axes) -> Value:
-        """Whether this process is the first along `axes`: a scalar of type i1."""
+        """Return whether this process is the first along `axes`: a scalar of type i1."""
         return self.compare(self.coordinate(axes), self.index(0), "EQ")
 
     def is_device(self, device: int) -> Value:
-        """Whether this process is `device`: a scalar of type i1, made once."""
+        """Return whether this process is `device`: a scalar of type i1, made once."""
         if device not in self._is_device:
             ops, self.ops = self.ops, self.prologue
             own_id = self.convert(self._device_id(), TensorType((), self.index_type))
@@ -99,7 +99,7 @@ class Emitter(OpBuilder):
     # --- collectives
 
     def _groups(self, axes: Axes, replicas: int) -> NDArray[np.int64] | ReplicaGroupMeshAxesAttr:
-        """The groups of devices that differ along `axes`, in each of `replicas` copies of the mesh."""
+        """Return the groups of devices that differ along `axes`, in each of `replicas` copies of the mesh."""
         if self.mesh.size > _LARGE and self.mesh.order is None:
             return _mesh_groups(self.mesh, axes, replicas)
         groups = self.mesh.groups(axes)
@@ -110,16 +110,16 @@ class Emitter(OpBuilder):
         return ChannelHandleAttr(self._channels, 1)
 
     def _among_all(self, axes: Axes) -> dict[str, AttributeValue]:
-        """The attributes of a collective along `axes` whose groups are of all processes."""
+        """Return the attributes of a collective along `axes` whose groups are of all processes."""
         groups = self._groups(axes, self.processes.replicas)
         return {"replica_groups": groups, "channel_handle": self._channel(), "use_global_device_ids": True}
 
     def _among_devices(self) -> dict[str, AttributeValue]:
-        """The attributes of a collective whose groups are of devices: a channel where those are partitions."""
+        """Return the attributes of a collective whose groups are of devices: a channel where those are partitions."""
         return {} if self.processes.by_replica else {"channel_handle": self._channel()}
 
     def all_gather(self, value: Value, dimension: int, axes: Axes) -> Value:
-        """The blocks of `value` of all processes along `axes`, joined along `dimension`."""
+        """Return the blocks of `value` of all processes along `axes`, joined along `dimension`."""
         type = value.tensor.with_shape(scale_shape(value.tensor.static_shape, dimension, self.mesh.count(axes)))
         if type.size == 0:
             return self.splat(0, type)
@@ -127,7 +127,7 @@ class Emitter(OpBuilder):
         return self.op("stablehlo.all_gather", [value], [type], attributes).results[0]
 
     def all_reduce(self, value: Value, axes: Axes, name: str) -> Value:
-        """The reduction by the op `name` of `value` over the processes along `axes`."""
+        """Return the reduction by the op `name` of `value` over the processes along `axes`."""
         if value.tensor.size == 0:
             return value
         region = self.fold(name, value.tensor)
@@ -143,7 +143,7 @@ class Emitter(OpBuilder):
         return self.op("stablehlo.reduce_scatter", [value], [type], attributes, [region]).results[0]
 
     def all_to_all(self, value: Value, split: int, concat: int, axes: Axes) -> Value:
-        """Cuts `split` into blocks for the processes along `axes` and joins what comes along `concat`."""
+        """Cut `split` into blocks for the processes along `axes` and joins what comes along `concat`."""
         count = self.mesh.count(axes)
         attributes = {
             "split_dimension": split,
@@ -155,7 +155,7 @@ class Emitter(OpBuilder):
         return self._of_some("stablehlo.all_to_all", value, attributes)
 
     def _of_some(self, name: str, value: Value, attributes: dict[str, AttributeValue]) -> Value:
-        """Appends a collective of one value; where that is empty nothing needs to travel."""
+        """Append a collective of one value; where that is empty nothing needs to travel."""
         op = make_op(name, [value], None, attributes, location=self.location)
         if op.result.tensor.size == 0:
             return self.splat(0, op.result.tensor)
@@ -171,7 +171,7 @@ class Emitter(OpBuilder):
         )
 
     def permute(self, value: Value, pairs: Iterable[tuple[int, int]]) -> Value:
-        """Sends `value` from the first to the second device of each pair; others get zeros."""
+        """Send `value` from the first to the second device of each pair; others get zeros."""
         table = np.array(sorted(pairs), np.int64).reshape(-1, 2)
         return self._of_some(
             "stablehlo.collective_permute", value, {"source_target_pairs": table, **self._among_devices()}
@@ -192,7 +192,7 @@ class _Step:
 
 
 def _steps(mesh: DeviceMesh, table: NDArray[np.int64]) -> list[_Step] | None:
-    """The steps that the entries of a table are sums of, device ids being positions; None where they are not."""
+    """Return the steps that the entries of a table are sums of, device ids being positions; None where they are not."""
     if mesh.order is not None:
         return None
     cube = table.reshape(mesh.sizes)
@@ -211,7 +211,7 @@ def _steps(mesh: DeviceMesh, table: NDArray[np.int64]) -> list[_Step] | None:
 
 
 def _mesh_groups(mesh: DeviceMesh, axes: Axes, replicas: int) -> ReplicaGroupMeshAxesAttr:
-    """The groups along `axes` as axes of the mesh, the replicas a major axis of their own."""
+    """Return the groups along `axes` as axes of the mesh, the replicas a major axis of their own."""
     outer = [MeshAxisAttr(_unused(mesh), replicas)] if replicas > 1 else []
     named = (*outer, *(MeshAxisAttr(name, size) for name, size in mesh.axes.items()))
     refs = tuple(
@@ -222,7 +222,7 @@ def _mesh_groups(mesh: DeviceMesh, axes: Axes, replicas: int) -> ReplicaGroupMes
 
 
 def _unused(mesh: DeviceMesh) -> str:
-    """A name for the axis of replicas that no axis of the mesh has."""
+    """Return a name for the axis of replicas that no axis of the mesh has."""
     name = "replica"
     while name in mesh.axes:
         name += "_"

@@ -43,7 +43,7 @@ class Spec:
     version: int = 0
 
     def sharding(self, mesh: DeviceMesh) -> Sharding:
-        """The layout as it is now."""
+        """Return the layout as it is now."""
         return Sharding(mesh, tuple(self.dimensions), self.partial, self.reduction)
 
 
@@ -84,7 +84,7 @@ class Graph:
         self._uses: dict[Value, int] = {}
 
     def build(self) -> None:
-        """Makes the specs and edges of the whole program; CompileError for contradicting annotations."""
+        """Make the specs and edges of the whole program; CompileError for contradicting annotations."""
         for op in _all_ops(self.program.block):
             for operand in op.operands:
                 self._uses[operand] = self._uses.get(operand, 0) + 1
@@ -121,7 +121,8 @@ class Graph:
         return spec
 
     def spec(self, value: Value, manual: frozenset[int]) -> Spec:
-        """The spec of `value`, made on first use; `manual`: the sub-axes that the code around it is manual over."""
+        """Return the spec of `value`, made on first use; `manual`: the sub-axes that the code around it is manual
+        over."""
         own_spec = self.specs.get(value)
         if own_spec is None:
             own_spec = self.specs[value] = self._new(value, manual | self.program.manual.get(value, frozenset()))
@@ -246,7 +247,7 @@ class Graph:
         inner: frozenset[int],
         outer: frozenset[int],
     ) -> Spec:
-        """The spec of a value on its way into or out of manual code: the manual sub-axes lead each dimension."""
+        """Return the spec of a value on its way into or out of manual code: the manual sub-axes lead each dimension."""
         spec = self._new(whole, outer)
         annotation = self.reader.annotation_of(op, sharding, whole.type)
         local = self.spec(part, inner)
@@ -283,7 +284,7 @@ class Graph:
         self._add_edge(op, DATA_FLOW, rule, [spec, local], 1, False)
 
     def _apply_constraints(self) -> None:
-        """Applies the constraint of a value with a single one to the value itself, if nothing contradicts it."""
+        """Apply the constraint of a value with a single one to the value itself, if nothing contradicts it."""
         askers: dict[Value, list[Op]] = {}
         for op in _all_ops(self.program.block):
             if op.name == CONSTRAINT:

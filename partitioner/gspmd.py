@@ -53,7 +53,7 @@ class TileSharding:
         return Grid(axes), [[place[next(numbers)] for _ in parts] for parts in split]
 
     def grid(self) -> Grid:
-        """The mesh that this sharding refers to: the parts of its tiles as named axes, in device order."""
+        """Return the mesh that this sharding refers to: the parts of its tiles as named axes, in device order."""
         return self._parts[0]
 
     def tile_parts(self) -> list[list[int]]:
@@ -62,7 +62,7 @@ class TileSharding:
 
 
 def _split_tiles(tiles: tuple[int, ...], steps: tuple[tuple[int, int], ...]) -> list[list[tuple[int, int]]] | None:
-    """The parts of each tile dimension; None if a tile boundary falls inside a part that it does not divide."""
+    """Return the parts of each tile dimension; None if a tile boundary falls inside a part that it does not divide."""
     left = [entry for entry in reversed(steps) if entry[0] > 1]  # the major part last
     pieces_of_tiles: list[list[tuple[int, int]]] = []
     for tile in tiles:
@@ -81,7 +81,7 @@ def _split_tiles(tiles: tuple[int, ...], steps: tuple[tuple[int, int], ...]) -> 
 
 
 def _listed(steps: tuple[tuple[int, int], ...]) -> tuple[int, ...]:
-    """The device ids that `steps` stand for, in row-major order."""
+    """Return the device ids that `steps` stand for, in row-major order."""
     ids = np.zeros(1, np.int64)
     for size, step in steps:
         ids = (ids[:, None] + np.arange(size) * step).ravel()
@@ -89,7 +89,7 @@ def _listed(steps: tuple[tuple[int, int], ...]) -> tuple[int, ...]:
 
 
 def _steps(devices: tuple[int, ...]) -> tuple[tuple[int, int], ...] | None:
-    """The sizes and steps of which device ids are sums, the fewest there are; None when they are not."""
+    """Return the sizes and steps of which device ids are sums, the fewest there are; None when they are not."""
     sizes_and_steps: list[tuple[int, int]] = []
     span, count = 1, len(devices)
     if devices[:1] != (0,):
@@ -115,7 +115,7 @@ _TILED = re.compile(rf"devices={_NUMBERS}(?:<={_NUMBERS}(?:T\(([\d,\s]*)\))?|([\
 
 
 def parse_sharding(text: str) -> tuple[TileSharding, ...]:
-    """The shardings of a string: one, or those of a tuple. MeshError for text that is none.
+    """Return the shardings of a string: one, or those of a tuple. MeshError for text that is none.
 
     An empty string, the serialized OpSharding that older exporters write, says replicated.
     """
@@ -177,7 +177,7 @@ def _parse_one(text: str, whole: str) -> TileSharding:
 
 
 def _merged(steps: tuple[tuple[int, int], ...]) -> tuple[tuple[int, int], ...]:
-    """The same steps, with adjacent ones merged where they form a single step."""
+    """Return the same steps, with adjacent ones merged where they form a single step."""
     merged: list[tuple[int, int]] = []
     for size, step in steps:
         if merged and merged[-1][1] == size * step:
@@ -208,13 +208,13 @@ def _integers(text: str, whole: str) -> tuple[int, ...]:
 
 
 def merged_grid(shardings: list[TileSharding], devices: int) -> list[Grid]:
-    """The meshes of all tiled `shardings`; one axis of `devices` if none is tiled."""
+    """Return the meshes of all tiled `shardings`; one axis of `devices` if none is tiled."""
     grids = list(dict.fromkeys(s.grid() for s in shardings if s.kind == "tiled"))
     return grids or [Grid((("devices", devices),))]
 
 
 def tile_axes(sharding: TileSharding, axes: list[Axes]) -> tuple[tuple[Axes, ...], frozenset[int]]:
-    """The sub-axes of each dimension, and the manual ones, given the sub-axes of each axis of its `grid`."""
+    """Return the sub-axes of each dimension, and the manual ones, given the sub-axes of each axis of its `grid`."""
     tiles = [tuple(sub_axis for part in parts for sub_axis in axes[part]) for parts in sharding.tile_parts()]
     manual: frozenset[int] = frozenset()
     for kind, sub_axes in zip(sharding.subgroups, tiles[sharding.rank :], strict=True):

@@ -20,7 +20,7 @@ _STARTING = "interpreter.run_parallel"
 
 
 def starts_processes(module: Module, function: str) -> bool:
-    """Whether `function` has no shardings itself and starts processes."""
+    """Return whether `function` has no shardings itself and starts processes."""
     entry = next((launched for launched in module.functions if launched.symbol == function), None)
     if entry is None or any(map(speaks_of_shardings, entry.walk())):
         return False

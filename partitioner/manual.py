@@ -22,7 +22,7 @@ _OPENED = frozenset(("sdy.mesh", "sdy.manual_computation", "sdy.named_computatio
 
 
 def find_computation(function: Function, reader: ShardingReader) -> Op | None:
-    """The manual computation that `function` consists of; None when it is anything else."""
+    """Return the manual computation that `function` consists of; None when it is anything else."""
     ops = function.body.ops
     if len(ops) != 2 or ops[0].name != "sdy.manual_computation":
         return None
@@ -39,7 +39,7 @@ def _is_all(op: Op, reader: ShardingReader) -> bool:
 
 
 def _agree(annotation: Annotation | None, layout: ShardedType | None) -> bool:
-    """Whether there is no annotation, or one equal to the layout of the computation."""
+    """Return whether there is no annotation, or one equal to the layout of the computation."""
     if annotation is None:
         return True
     cuts = annotation.sharding.dimensions
@@ -47,7 +47,7 @@ def _agree(annotation: Annotation | None, layout: ShardedType | None) -> bool:
 
 
 def _contradicts(function: Function, op: Op, reader: ShardingReader) -> bool:
-    """Whether arguments or results are annotated with another layout than the computation takes or gives."""
+    """Return whether arguments or results are annotated with another layout than the computation takes or gives."""
     inner = dict(zip(op.operands, layouts(op, "in_shardings", op.operand_types, reader), strict=True))
     for argument, entry in zip(function.arguments, function.argument_attributes, strict=True):
         (annotation,) = reader.of_attributes(dict(entry), [argument.type], function)
@@ -62,7 +62,7 @@ def _contradicts(function: Function, op: Op, reader: ShardingReader) -> bool:
 
 
 def layouts(op: Op, name: str, types: list[Type], reader: ShardingReader) -> list[ShardedType]:
-    """The layouts that the in_shardings or out_shardings of `op` give."""
+    """Return the layouts that the in_shardings or out_shardings of `op` give."""
     sharded_types = []
     for sharding, type in zip(op[name].shardings, types, strict=True):
         annotation = reader.annotation_of(op, sharding, type)
@@ -73,7 +73,7 @@ def layouts(op: Op, name: str, types: list[Type], reader: ShardingReader) -> lis
 def take_out(
     module: Module, function: Function, op: Op, reader: ShardingReader, processes: ProcessLayout
 ) -> Partitioned:
-    """The program of one process that the manual computation `op` of `function` is."""
+    """Return the program of one process that the manual computation `op` of `function` is."""
     inner = op.region("body").block
     by_value = dict(zip(op.operands, layouts(op, "in_shardings", op.operand_types, reader), strict=True))
     in_shardings = [by_value.get(argument) or _everywhere(argument.type, reader) for argument in function.arguments]
@@ -98,14 +98,14 @@ def take_out(
 
 
 def is_undivided(module: Module, reader: ShardingReader) -> bool:
-    """Whether the mesh is one device, and only hints refer to it."""
+    """Return whether the mesh is one device, and only hints refer to it."""
     return reader.mesh.size == 1 and all(
         op.name in _OPENED or not op.name.startswith("sdy.") for op in module.walk() if op.name not in _DROPPED
     )
 
 
 def take_whole(module: Module, function: Function, reader: ShardingReader, processes: ProcessLayout) -> Partitioned:
-    """The program of the one device that the mesh of `module` is: `function` without its hints."""
+    """Return the program of the one device that the mesh of `module` is: `function` without its hints."""
     values: dict[Value, Value] = {}
     block = copy_arguments(function.body, values)
     append_local(function.body.ops, values, block.ops)
@@ -120,7 +120,7 @@ def take_whole(module: Module, function: Function, reader: ShardingReader, proce
 
 
 def local_callee(op: Op) -> Op:
-    """A function that the body calls, without its shardings."""
+    """Return a function that the body calls, without its shardings."""
     callee = copy_local(op, {})
     return local_function(callee, callee.body) if isinstance(callee, Function) and not callee.is_declaration else callee
 
@@ -130,7 +130,7 @@ def _everywhere(type: Type, reader: ShardingReader) -> ShardedType:
 
 
 def append_local(ops: list[Op], values: dict[Value, Value], target: list[Op]) -> None:
-    """Copies ops that are already local, without their shardings; nested computations are inlined."""
+    """Copy ops that are already local, without their shardings; nested computations are inlined."""
     for op in ops:
         if op.name in _DROPPED or is_layout_call(op):
             if op.results:
@@ -147,7 +147,7 @@ def append_local(ops: list[Op], values: dict[Value, Value], target: list[Op]) ->
 
 
 def copy_local(op: Op, values: dict[Value, Value]) -> Op:
-    """A deep copy of one local op without its shardings."""
+    """Return a deep copy of one local op without its shardings."""
     copy = copy_op(op, values)
     for inner in copy.walk():
         if inner.discardable:
@@ -160,7 +160,7 @@ def copy_local(op: Op, values: dict[Value, Value]) -> Op:
 
 
 def _clean(block: Block) -> None:
-    """Takes sharding ops out of a copied block, in place."""
+    """Take sharding ops out of a copied block, in place."""
     if any(op.name.startswith("sdy.") or is_layout_call(op) for op in block.ops):
         renamed: dict[Value, Value] = {}
         kept: list[Op] = []

@@ -15,17 +15,18 @@ from spmd.types import TensorType
 
 
 def is_boundary(op: Op) -> bool:
-    """Whether `op` is a call into or out of manual code."""
+    """Return whether `op` is a call into or out of manual code."""
     return op.name == "stablehlo.custom_call" and op["call_target_name"] in (TO_SHARD_CALL, TO_FULL_CALL)
 
 
 def whole_and_part(op: Op) -> tuple[Value, Value]:
-    """The value outside of manual code and the one inside, of a call into or out of it."""
+    """Return the value outside of manual code and the one inside, of a call into or out of it."""
     return (op.operands[0], op.result) if op["call_target_name"] == TO_SHARD_CALL else (op.result, op.operands[0])
 
 
 def manual_values(block: Block, reader: ShardingReader) -> dict[Value, frozenset[int]]:
-    """The sub-axes over which values of `block` are manual by GSPMD's calls; values of the global program are left out.
+    """Return the sub-axes over which values of `block` are manual by GSPMD's calls; values of the global program are
+    left out.
 
     Values that ops tie together are in manual code together; the calls alone lead from one side to the other.
     """
@@ -52,7 +53,7 @@ def manual_values(block: Block, reader: ShardingReader) -> dict[Value, frozenset
 
 
 def _said_of(op: Op, reader: ShardingReader) -> frozenset[int]:
-    """The sub-axes over which `op` says that it is manual, or control flow by what it holds.
+    """Return the sub-axes over which `op` says that it is manual, or control flow by what it holds.
 
     Not control flow that holds calls into manual code, or out of it: it may stand outside.
     """
@@ -63,7 +64,7 @@ def _said_of(op: Op, reader: ShardingReader) -> frozenset[int]:
 
 
 def _tied(op: Op) -> Iterator[Value]:
-    """The tensors that `op` and the ends of its regions read and write."""
+    """Yield the tensors that `op` and the ends of its regions read and write."""
     values = [*op.operands, *op.results]
     for region in op.regions:
         for block in region.blocks:
@@ -84,7 +85,7 @@ class _Components:
         self._parents: dict[Value, Value] = {}
 
     def of(self, value: Value) -> Value:
-        """The value that stands for the set of `value`."""
+        """Return the value that stands for the set of `value`."""
         root = value
         while (parent := self._parents.get(root, root)) is not root:
             root = parent
@@ -94,11 +95,11 @@ class _Components:
         return root
 
     def join(self, values: list[Value]) -> None:
-        """Puts `values` into one set."""
+        """Put `values` into one set."""
         for value in values:
             self._parents.setdefault(value, value)
             self._parents[self.of(value)] = self.of(values[0])
 
     def values(self) -> list[Value]:
-        """All values that have been joined."""
+        """Return all values that have been joined."""
         return list(self._parents)

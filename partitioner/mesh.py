@@ -67,7 +67,7 @@ class DeviceMesh:
         return {sub_axis.name: sub_axis.full_size for sub_axis in self.sub_axes}
 
     def stride(self, axis: int) -> int:
-        """How many positions lie between neighbours along a sub-axis."""
+        """Return how many positions lie between neighbours along a sub-axis."""
         return prod(self.sizes[axis + 1 :])
 
     @cached_property
@@ -79,7 +79,7 @@ class DeviceMesh:
         return table
 
     def count(self, axes: Iterable[int]) -> int:
-        """How many blocks `axes` cut a dimension into."""
+        """Return how many blocks `axes` cut a dimension into."""
         return prod(self.sizes[axis] for axis in axes)
 
     def block_index(self, axes: Sequence[int]) -> NDArray[np.int64]:
@@ -90,7 +90,7 @@ class DeviceMesh:
         return index
 
     def groups(self, axes: Sequence[int]) -> NDArray[np.int64]:
-        """The groups of devices that differ along `axes` alone, each in the order of their block index."""
+        """Return the groups of devices that differ along `axes` alone, each in the order of their block index."""
         rest = [axis for axis in range(len(self.sub_axes)) if axis not in axes]
         order = np.lexsort((self.block_index(axes), self.block_index(rest)))
         return order.reshape(-1, self.count(axes)).astype(np.int64)
@@ -131,7 +131,7 @@ def _format_run(run: SubAxis) -> str:
 
 
 def primes(number: int) -> list[int]:
-    """The prime factors of `number`, small ones first."""
+    """Return the prime factors of `number`, small ones first."""
     factors, divisor = [], 2
     while number > 1:
         while number % divisor == 0:
@@ -192,7 +192,7 @@ class MeshBuilder:
         self.mesh = self.mesh_of(first)
 
     def mesh_of(self, grid: Grid) -> DeviceMesh:
-        """The sub-axes over the devices of `grid` in its order."""
+        """Return the sub-axes over the devices of `grid` in its order."""
         order = None if self._strides_of(grid) is not None else grid.order
         if order not in self._meshes:
             self._meshes[order] = DeviceMesh(self._own_sub_axes, order)
@@ -222,7 +222,7 @@ class MeshBuilder:
         return tuple(sub_axes)
 
     def axes(self, grid: Grid) -> list[Axes]:
-        """The sub-axes of each axis of `grid`, major first."""
+        """Return the sub-axes of each axis of `grid`, major first."""
         strides = self._strides_of(grid) or _row_major(grid)
         return [self._span(size, stride) for (_, size), stride in zip(grid.axes, strides, strict=True)]
 
@@ -240,7 +240,7 @@ def _row_major(grid: Grid) -> list[int]:
 
 
 def _strides(grid: Grid) -> list[int] | None:
-    """The step in device ids along each axis, when the ids are linear in the coordinates; else None."""
+    """Return the step in device ids along each axis, when the ids are linear in the coordinates; else None."""
     if grid.order is None or grid.size == 1:
         return _row_major(grid)
     sizes = [size for _, size in grid.axes]

@@ -31,7 +31,7 @@ def partition(
     even_boundary: bool = False,
     record: PartitionRecord | None = None,
 ) -> Partitioned:
-    """The program of one process of `module`'s `function`, whose shardings span the processes of `grid`.
+    """Return the program of one process of `module`'s `function`, whose shardings span the processes of `grid`.
 
     The devices of its mesh are the partitions of each replica or, on a grid of one partition, the replicas.
     `axis_priority` names mesh axes in the order in which they are propagated; with `propagate_layouts` off, what the

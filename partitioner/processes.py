@@ -24,7 +24,7 @@ class ProcessLayout:
 
 
 def processes_of(module: Module, grid: ProcessGrid | None, devices: int) -> ProcessLayout | None:
-    """The processes that a mesh of `devices` is on `grid`, or on the module's own; None when it does not fit."""
+    """Return the processes that a mesh of `devices` is on `grid`, or on the module's own; None when it does not fit."""
     if grid is None:
         replicas, partitions = (_count(module, name) for name in ("mhlo.num_replicas", "mhlo.num_partitions"))
         by_replica = partitions == 1 and replicas == devices > 1
@@ -37,7 +37,7 @@ def processes_of(module: Module, grid: ProcessGrid | None, devices: int) -> Proc
 
 
 def devices_of(module: Module, grid: ProcessGrid | None) -> int:
-    """How many devices a program without a mesh runs on."""
+    """Return how many devices a program without a mesh runs on."""
     if grid is not None:
         return grid.num_partitions if grid.num_partitions > 1 else grid.num_replicas
     return _count(module, "mhlo.num_partitions")

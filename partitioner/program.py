@@ -64,7 +64,7 @@ def import_program(
     as_written: bool = False,
     whole_boundary: bool = False,
 ) -> Program:
-    """The program of `function`, annotated.
+    """Return the program of `function`, annotated.
 
     `as_written`: ops keep their form, and unused ones stay. `whole_boundary`: arguments and results without an
     annotation are replicated.
@@ -137,7 +137,7 @@ class _Importer:
         self._used: set[Value] = set()
 
     def ask(self, value: Value, annotation: Annotation | None) -> None:
-        """Records the annotation of `value`, if there is one."""
+        """Record the annotation of `value`, if there is one."""
         if annotation is not None:
             self.annotations[value] = annotation
 
@@ -167,7 +167,7 @@ class _Importer:
         return constant_clone.result
 
     def append(self, ops: list[Op], values: dict[Value, Value], block: Block) -> _Work:
-        """Appends copies of `ops` to `block`; `values` maps the values of the program to their copies."""
+        """Append copies of `ops` to `block`; `values` maps the values of the program to their copies."""
         for op in ops:
             if op.name in CALLS:
                 yield self._call(op, values, block)
@@ -264,7 +264,7 @@ class _Importer:
             values[result] = value if annotation is None else self.constrain(value, annotation, block, op)
 
     def _without_invariants(self, op: Op, loop: Op, values: dict[Value, Value]) -> Op:
-        """The loop `loop` of `op` without the state that its body returns unchanged."""
+        """Return the loop `loop` of `op` without the state that its body returns unchanged."""
         condition, body = (region.block for region in loop.regions)
         invariant = [
             index
@@ -292,7 +292,7 @@ class _Importer:
 
 
 def _only_adds_units(op: Op) -> bool:
-    """Whether a broadcast only puts dimensions of size 1 in between."""
+    """Return whether a broadcast only puts dimensions of size 1 in between."""
     if op.name != "stablehlo.broadcast_in_dim" or not op.result.tensor.is_static or op.result.tensor.is_quantized:
         return False
     dimensions = op["broadcast_dimensions"]
@@ -301,12 +301,12 @@ def _only_adds_units(op: Op) -> bool:
 
 
 def _is_hint(op: Op) -> bool:
-    """Whether `op` says how its operand is laid out, and computes nothing."""
+    """Return whether `op` says how its operand is laid out, and computes nothing."""
     return op.name == "stablehlo.custom_call" and op["call_target_name"] in SHARDING_CALLS
 
 
 def _opened(annotation: Annotation | None, config: object) -> Annotation | None:
-    """A @Sharding call's annotation, open in the dimensions that its config lists as unspecified."""
+    """Return a @Sharding call's annotation, open in the dimensions that its config lists as unspecified."""
     if annotation is None or not isinstance(config, str) or "unspecified_dims=[" not in config:
         return annotation
     named = config.split("unspecified_dims=[")[1].split("]")[0]
@@ -324,7 +324,7 @@ def _per_value(
 
 
 def replace_uses(block: Block, values: dict[Value, Value]) -> None:
-    """Replaces the keys of `values` by their values in all ops of `block`, nested ones included."""
+    """Replace the keys of `values` by their values in all ops of `block`, nested ones included."""
     for op in block.ops:
         for inner in op.walk():
             if any(operand in values for operand in inner.operands):
@@ -332,7 +332,7 @@ def replace_uses(block: Block, values: dict[Value, Value]) -> None:
 
 
 def has_effects(op: Op) -> bool:
-    """Whether `op` must stay even if its results are unused."""
+    """Return whether `op` must stay even if its results are unused."""
     definition = op.definition
     if definition is None or definition.is_terminator:
         return True
@@ -352,7 +352,7 @@ def _ends(op: Op) -> bool:
 
 
 def remove_dead(block: Block) -> None:
-    """Removes unused ops without effects, in regions too. Unused constraints stay: they take part in propagation."""
+    """Remove unused ops without effects, in regions too. Unused constraints stay: they take part in propagation."""
     used: set[Value] = set()
     kept: list[Op] = []
     for op in reversed(block.ops):

@@ -35,7 +35,7 @@ def propagate(
     conservative: bool = False,
     record: PartitionRecord | None = None,
 ) -> dict[Value, Sharding]:
-    """A layout for every tensor value of `program`; `record` is told how each came to be.
+    """Return a layout for every tensor value of `program`; `record` is told how each came to be.
 
     `conservative`: no parts of axes are propagated, and nothing along dimensions whose elements would have to move.
     """
@@ -59,7 +59,7 @@ def propagate(
 
 
 def _axis_rounds(mesh: DeviceMesh, names: Sequence[str]) -> list[frozenset[int] | None]:
-    """The sub-axes that may propagate, round by round; None: all of them."""
+    """Return the sub-axes that may propagate, round by round; None: all of them."""
     rounds: list[frozenset[int] | None] = []
     done: frozenset[int] = frozenset()
     known = {sub_axis.name for sub_axis in mesh.sub_axes}
@@ -80,7 +80,7 @@ class _Runner:
         self.allowed: frozenset[int] | None = None
 
     def run(self) -> None:
-        """Propagates until nothing changes, by user priority and then by round."""
+        """Propagate until nothing changes, by user priority and then by round."""
         specs = {id(spec): spec for edge in self.graph.edges for spec in edge.specs}.values()
         priorities = sorted({0, *(entry[0] for spec in specs for entry in spec.hidden.values())})
         for priority in priorities:
@@ -113,7 +113,7 @@ class _Runner:
         return edge.direction != NONE and (round >= 2 or _early(edge, round) is not None)
 
     def _propagate_along(self, edge: PropagationEdge, direction: Callable[[int], str]) -> list[Spec]:
-        """Propagates along the factors of one edge; returns the specs that grew."""
+        """Propagate along the factors of one edge; returns the specs that grew."""
         rule = edge.rule
         axes = [
             _project(spec, mapping, rule.sizes, self.mesh)
@@ -229,7 +229,7 @@ def _is_cut(spec: Spec) -> bool:
 
 
 def _way(edge: PropagationEdge, round: int) -> str:
-    """A key that differs between rounds in which an edge propagates in different directions."""
+    """Return a key that differs between rounds in which an edge propagates in different directions."""
     if edge.is_elementwise or edge.name in _EARLY:
         return "early"
     return str(min(round, 3)) if "broadcast" not in edge.name else str(round)
@@ -249,7 +249,8 @@ def _unproject(spec: Spec, mapping: Mapping, axes: dict[int, _Factor]) -> None:
 def _compatible(
     edge: PropagationEdge, axes: list[dict[int, _Factor]], factor: int, way: str, allowed: frozenset[int] | None
 ) -> Axes:
-    """The longest axes of a factor that no tensor contradicts; only the tensors that `way` starts from extend them.
+    """Return the longest axes of a factor that no tensor contradicts; only the tensors that `way` starts from extend
+    them.
 
     With `allowed` other sub-axes are ignored.
     """
@@ -294,7 +295,7 @@ def _order(
 
 
 def _origin(edge: PropagationEdge, axes: list[dict[int, _Factor]], factor: int, target: Axes) -> int:
-    """The tensor whose factor was cut along `target` before: the largest one."""
+    """Return the tensor whose factor was cut along `target` before: the largest one."""
     have = [n for n, each in enumerate(axes) if factor in each and each[factor].axes[: len(target)] == target]
     return max(have, key=lambda tensor: edge.spans[tensor])
 
@@ -317,7 +318,7 @@ def _reveal(spec: Spec, priority: int) -> None:
 
 
 def _early(edge: PropagationEdge, round: int) -> str | None:
-    """The direction in which ops that pass dimensions through propagate in the first two rounds."""
+    """Return the direction in which ops that pass dimensions through propagate in the first two rounds."""
     if edge.direction == NONE or (round == 0 and not edge.is_single):
         return None
     if edge.is_elementwise or edge.name in _EARLY:
@@ -326,7 +327,8 @@ def _early(edge: PropagationEdge, round: int) -> str | None:
 
 
 def _direction(edge: PropagationEdge, round: int) -> Callable[[int], str]:
-    """The direction in which each factor of an edge propagates in a round; later rounds keep those of earlier ones."""
+    """Return the direction in which each factor of an edge propagates in a round; later rounds keep those of earlier
+    ones."""
     early = _early(edge, min(round, 1))
     if round >= 4:
         way = BOTH

@@ -26,7 +26,8 @@ from spmd.types import TensorType
 
 
 def with_rules(module: Module, *, conservative: bool = False) -> Module:
-    """A copy of `module` in which every op that Shardy has a factor rule for carries it as `sdy.sharding_rule`."""
+    """Return a copy of `module` in which every op that Shardy has a factor rule for carries it as
+    `sdy.sharding_rule`."""
     maker = conservative_rule if conservative else rule_of
     annotated = copy_op(module, {})
     users: dict[Value, list[Op]] = {}
@@ -44,7 +45,7 @@ def with_rules(module: Module, *, conservative: bool = False) -> Module:
 def with_propagated(
     module: Module, function: str = "main", axis_priority: Sequence[str] = (), *, conservative: bool = False
 ) -> Module:
-    """The global program of `function`, its calls inlined, with the sharding that every value came to.
+    """Return the global program of `function`, its calls inlined, with the sharding that every value came to.
 
     Arguments, results and ops that are sharded, or annotated as replicated, carry `sdy.sharding` with all dimensions
     closed.
@@ -67,12 +68,12 @@ class _Publisher:
         self.symbol = SymbolRefAttr((reader.mesh_name,))
 
     def mesh_op(self) -> Op:
-        """The mesh of a program that names none."""
+        """Return the mesh of a program that names none."""
         axes = tuple(sdy.MeshAxis(name, size) for name, size in self.mesh.axes.items())
         return make_op("sdy.mesh", (), (), {"sym_name": self.reader.mesh_name, "mesh": sdy.Mesh(axes)})
 
     def function(self) -> Function:
-        """The function with the layouts of its values written on it."""
+        """Return the function with the layouts of its values written on it."""
         block = self.program.block
         self._block(block)
         local = local_function(self.program.function, block)
@@ -137,7 +138,7 @@ class _Publisher:
             self.program.annotations[new] = self.program.annotations[old]
 
     def _manual(self, op: Op) -> None:
-        """Writes the in and out shardings of a manual computation, with the propagated free axes of each dimension."""
+        """Write the in and out shardings of a manual computation, with the propagated free axes of each dimension."""
         body = op.region("body").block
         names = frozenset(op["manual_axes"].axes)
         for name, values in (("in_shardings", body.arguments), ("out_shardings", body.terminator.operands)):

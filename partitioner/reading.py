@@ -53,11 +53,11 @@ class ShardingReader:
         return self._axes[grid]
 
     def mesh_of(self, reference: SymbolRefAttr | sdy.Mesh) -> sdy.Mesh:
-        """The mesh that a sharding refers to, by name or inline."""
+        """Return the mesh that a sharding refers to, by name or inline."""
         return reference if isinstance(reference, sdy.Mesh) else self._sdy[reference.root]
 
     def axes(self, refs: Iterable[sdy.AxisRef], mesh: sdy.Mesh) -> Axes:
-        """The sub-axes of axis references of `mesh`, major first."""
+        """Return the sub-axes of axis references of `mesh`, major first."""
         by_axis = dict(zip((axis.name for axis in mesh.axes), self._grid_axes(_grid(mesh)), strict=True))
         picked_axes: list[int] = []
         for ref in refs:
@@ -77,11 +77,11 @@ class ShardingReader:
         return tuple(picked_axes)
 
     def whole(self, type: TensorType) -> Annotation:
-        """The annotation of a tensor that every process holds whole."""
+        """Return the annotation of a tensor that every process holds whole."""
         return Annotation(Sharding(self.mesh, ((),) * type.rank), (True,) * type.rank, (0,) * type.rank)
 
     def annotation(self, sharding: sdy.TensorSharding, type: Type) -> Annotation | None:
-        """An sdy sharding; None where it says nothing (a token, a maximal or an empty mesh)."""
+        """Return an sdy sharding; None where it says nothing (a token, a maximal or an empty mesh)."""
         mesh = self.mesh_of(sharding.mesh)
         if not isinstance(type, TensorType):
             return None
@@ -106,12 +106,12 @@ class ShardingReader:
         )
 
     def collective_axes(self, op: Op) -> frozenset[int]:
-        """The sub-axes that one of sdy's collectives is given."""
+        """Return the sub-axes that one of sdy's collectives is given."""
         mesh = self.mesh_of(op["out_sharding"].mesh)
         return frozenset(axis for axes in collective_axes(op) for axis in self.axes(axes, mesh))
 
     def manual(self, op: Op) -> frozenset[int]:
-        """The sub-axes that an sdy.manual_computation is manual over."""
+        """Return the sub-axes that an sdy.manual_computation is manual over."""
         names = op["manual_axes"].axes
         shardings = [*op["in_shardings"].shardings, *op["out_shardings"].shardings]
         for mesh in [*(self.mesh_of(sharding.mesh) for sharding in shardings), *self._used]:
@@ -120,7 +120,7 @@ class ShardingReader:
         return frozenset()
 
     def order(self, op: Op) -> DeviceMesh:
-        """The mesh in whose order of devices an sdy.manual_computation runs."""
+        """Return the mesh in whose order of devices an sdy.manual_computation runs."""
         for sharding in (*op["in_shardings"].shardings, *op["out_shardings"].shardings):
             mesh = self.mesh_of(sharding.mesh)
             if mesh.axes:
@@ -128,11 +128,11 @@ class ShardingReader:
         return self.mesh
 
     def tiles(self, text: str, op: Op) -> tuple[TileSharding, ...]:
-        """The shardings in the GSPMD string `text` of `op`; CompileError if it is none."""
+        """Return the shardings in the GSPMD string `text` of `op`; CompileError if it is none."""
         return _parse(text, op)
 
     def tile_annotation(self, tile: TileSharding, type: Type) -> tuple[Annotation | None, frozenset[int]]:
-        """A GSPMD sharding, and the sub-axes it is manual over."""
+        """Return a GSPMD sharding, and the sub-axes it is manual over."""
         if not isinstance(type, TensorType):
             return None, frozenset()
         rank = type.rank
@@ -153,7 +153,7 @@ class ShardingReader:
         return Annotation(Sharding(self._builder.mesh_of(tile.grid()), dimensions), closed, (0,) * rank), manual
 
     def manual_call(self, op: Op) -> frozenset[int]:
-        """The sub-axes over which the value inside of a call into or out of manual code is manual."""
+        """Return the sub-axes over which the value inside of a call into or out of manual code is manual."""
         text = op.discardable.get(GSPMD_NAME) if op["call_target_name"] == TO_SHARD_CALL else None
         if not isinstance(text, StringAttr):
             source = op.operands[0].defining_op
@@ -164,7 +164,7 @@ class ShardingReader:
         return self.tile_annotation(_parse(text.value, op)[0], part.type)[1]
 
     def manual_axes(self, op: Op) -> frozenset[int]:
-        """The sub-axes over which the GSPMD shardings of `op` say that it is manual."""
+        """Return the sub-axes over which the GSPMD shardings of `op` say that it is manual."""
         text = op.discardable.get(GSPMD_NAME)
         axes: frozenset[int] = frozenset()
         for tile in _parse(text.value, op) if isinstance(text, StringAttr) else ():
@@ -175,7 +175,7 @@ class ShardingReader:
         return axes
 
     def device(self, op: Op) -> int | None:
-        """The device that alone computes `op`: the one that the shardings of its results name, if they do.
+        """Return the device that alone computes `op`: the one that the shardings of its results name, if they do.
 
         CompileError for a device that is not there, for several, and for results that are cut over others besides.
         """
@@ -194,7 +194,7 @@ class ShardingReader:
         raise CompileError(Diagnostic(op.location, text, op.name))
 
     def _devices(self, op: Op) -> tuple[set[int], bool]:
-        """The single devices that the shardings of `op` name, and whether one of them cuts a result."""
+        """Return the single devices that the shardings of `op` name, and whether one of them cuts a result."""
         attribute = op.discardable.get(SHARDING_NAME)
         text = op.discardable.get(GSPMD_NAME)
         if isinstance(attribute, sdy.TensorSharding | sdy.ShardingPerValue):
@@ -209,14 +209,14 @@ class ShardingReader:
         return set(), False
 
     def annotation_of(self, op: Op, sharding: sdy.TensorSharding, type: Type) -> Annotation | None:
-        """The annotation that `op` puts on a value; CompileError at the op if it is impossible."""
+        """Return the annotation that `op` puts on a value; CompileError at the op if it is impossible."""
         try:
             return self.annotation(sharding, type)
         except MeshError as error:
             raise CompileError(Diagnostic(op.location, str(error), op.name)) from None
 
     def of_attributes(self, entries: Mapping[str, Attribute], types: list[Type], op: Op) -> list[Annotation | None]:
-        """The annotations in the attributes of a value or an op; sdy's form takes precedence over GSPMD's."""
+        """Return the annotations in the attributes of a value or an op; sdy's form takes precedence over GSPMD's."""
         try:
             return self._of_attributes(entries, types, op)
         except MeshError as error:
@@ -239,7 +239,8 @@ class ShardingReader:
 
 
 def _parse(text: str, op: Op, value: str = "") -> tuple[TileSharding, ...]:
-    """The shardings of a string of `op`, of one `value` of it where there are many. CompileError where it is none."""
+    """Return the shardings of a string of `op`, of one `value` of it where there are many. CompileError where it is
+    none."""
     try:
         return parse_sharding(text)
     except MeshError as error:
@@ -313,7 +314,7 @@ def _cuts(roots: Sequence[Op], known: Mapping[str, sdy.Mesh]) -> dict[Grid, set[
 
 
 def _axis_lists(roots: Sequence[Op]) -> Iterator[tuple[SymbolRefAttr | sdy.Mesh, Sequence[sdy.AxisRef]]]:
-    """Every list of axes that the program gives, and the mesh that they are of."""
+    """Yield every list of axes that the program gives, and the mesh that they are of."""
     for sharding in _shardings(roots):
         for axes in (*(dimension.axes for dimension in sharding.dimensions), sharding.replicated, sharding.unreduced):
             yield sharding.mesh, axes

@@ -71,7 +71,7 @@ class PartitionRecord:
         self.reshards.update(dict.fromkeys(ops, reshard))
 
     def is_asked(self, value: Value) -> bool:
-        """Whether the program itself says how `value`, or what shares its layout, is laid out."""
+        """Return whether the program itself says how `value`, or what shares its layout, is laid out."""
         spec = None if self.graph is None else self.graph.specs.get(value)
         return spec is not None and spec.is_annotated
 

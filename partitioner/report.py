@@ -35,7 +35,7 @@ class Row:
 
 
 def collectives(module: Module) -> list[Row]:
-    """The collectives of a per-process module, in program order."""
+    """Return the collectives of a per-process module, in program order."""
     return [row for function in module.functions for op in function.body.ops for row in _rows(op, module, 1)]
 
 
@@ -51,7 +51,7 @@ def _rows(op: Op, module: Module, turns: int | None) -> Iterator[Row]:
 
 
 def _turns(op: Op, region: int, turns: int | None) -> int | None:
-    """How often a region of `op` runs, which runs `turns` times: a loop's condition once more than its body."""
+    """Return how often a region of `op` runs, which runs `turns` times: a loop's condition once more than its body."""
     if op.name != "stablehlo.while":
         return turns
     count = trip_count(op)
@@ -96,13 +96,14 @@ class _AsPrinted:
 
 
 def total_bytes(module: Module) -> int:
-    """The bytes of all collectives in all turns of the loops around them; once where a loop does not say how many."""
+    """Return the bytes of all collectives in all turns of the loops around them; once where a loop does not say how
+    many."""
     return sum(row.times * row.bytes for row in collectives(module))
 
 
 def format_table(module: Module, seconds: Callable[[Op], float] | None = None) -> str:
-    """The collectives as a table, and the expected time of each where `seconds` has it. Rows are of one turn, totals by
-    kind of all turns (of one where it is not known how many)."""
+    """Return the collectives as a table, and the expected time of each where `seconds` has it. Rows are of one turn,
+    totals by kind of all turns (of one where it is not known how many)."""
     rows = collectives(module)
     header = f"{'collective':20} {'groups':>10} {'bytes/process':>14} {'turns':>6}"
     times = {row.op: seconds(row.op) for row in rows} if seconds else {}
@@ -123,5 +124,5 @@ def format_table(module: Module, seconds: Callable[[Op], float] | None = None) -
 
 
 def turns_text(row: Row) -> str:
-    """The turns of a row as tables show them: `?` where they are not known."""
+    """Return the turns of a row as tables show them: `?` where they are not known."""
     return "?" if row.turns is None else f"{row.turns:,}"

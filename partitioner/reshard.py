@@ -54,7 +54,7 @@ def reshard(emitter: Emitter, value: Value, type: TensorType, source: Sharding, 
 def _plan(
     mesh: DeviceMesh, shape: tuple[int, ...], itemsize: int, source: Sharding, target: Sharding, by: Prices
 ) -> tuple[float, tuple[Move, ...]]:
-    """The moves and what they cost; `by` are the prices in force."""
+    """Return the moves and what they cost; `by` are the prices in force."""
     if source.dimensions == target.dimensions and source.partial == target.partial:
         return 0.0, ()
     if len(source.used | target.used) <= _MOST_SUB_AXES:
@@ -72,7 +72,7 @@ _MOST_SUB_AXES = 8
 
 
 def _spans(source: Sharding, target: Sharding) -> list[Axes]:
-    """The sub-axes in use, those in one span that stand side by side wherever they stand."""
+    """Return the sub-axes in use, those in one span that stand side by side wherever they stand."""
     lists = [*source.dimensions, source.partial, *target.dimensions, target.partial]
     follower: dict[int, set[int | None]] = {}
     leader: dict[int, set[int | None]] = {}
@@ -151,7 +151,8 @@ def _search(
 
 
 def nests(size: int, outer: int, inner: int) -> bool:
-    """Whether the blocks of a dimension of `size` cut in `outer` are made of whole blocks of it cut in `inner`."""
+    """Return whether the blocks of a dimension of `size` cut in `outer` are made of whole blocks of it cut in
+    `inner`."""
     return outer == 1 or -(-size // outer) == (inner // outer) * -(-size // inner)
 
 

@@ -33,6 +33,6 @@ def cuts_of(sharding: Sharding | None, rank: int) -> Cuts:
 
 
 def whole_shape(block: Sequence[int], declared: TensorType, cuts: Cuts) -> tuple[int, ...]:
-    """The shape of a tensor from that of one block: a size that is not declared is a multiple of the block's."""
+    """Return the shape of a tensor from that of one block: a size that is not declared is a multiple of the block's."""
     sizes = zip(block, declared.shape, cuts, strict=True)
     return tuple(size * cut if known is None else known for size, known, cut in sizes)

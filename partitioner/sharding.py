@@ -57,15 +57,15 @@ class Sharding:
         return self.mesh.count(self.dimensions[dimension])
 
     def local_shape(self, shape: Sequence[int]) -> tuple[int, ...]:
-        """The shape of one block of a tensor of `shape`, padding included."""
+        """Return the shape of one block of a tensor of `shape`, padding included."""
         return tuple(-(-size // self.count(index)) for index, size in enumerate(shape))
 
     def local_type(self, type: TensorType) -> TensorType:
-        """The type of one block of a tensor of `type`."""
+        """Return the type of one block of a tensor of `type`."""
         return type.with_shape(self.local_shape(type.static_shape))
 
     def is_padded(self, dimension: int, size: int) -> bool:
-        """Whether blocks of a dimension of `size` hold padding on some device."""
+        """Return whether blocks of a dimension of `size` hold padding on some device."""
         return size % self.count(dimension) != 0
 
     def index(self, device: int, shape: Sequence[int]) -> tuple[slice, ...]:
@@ -78,16 +78,17 @@ class Sharding:
         return tuple(slices)
 
     def with_dimension(self, dimension: int, axes: Axes) -> Sharding:
-        """The same layout with `dimension` cut along `axes`."""
+        """Return the same layout with `dimension` cut along `axes`."""
         changed = (*self.dimensions[:dimension], axes, *self.dimensions[dimension + 1 :])
         return replace(self, dimensions=changed)
 
     def whole(self) -> Sharding:
-        """The same without partial sums."""
+        """Return the same without partial sums."""
         return replace(self, partial=()) if self.partial else self
 
     def even(self, shape: Sequence[int]) -> Sharding:
-        """The same with the dimensions of a tensor of `shape` cut along as many whole axes as give equal blocks."""
+        """Return the same with the dimensions of a tensor of `shape` cut along as many whole axes as give equal
+        blocks."""
         pairs = zip(self.dimensions, shape, strict=True)
         return replace(self, dimensions=tuple(self.mesh.whole_axes(axes, size) for axes, size in pairs))
 
@@ -104,7 +105,7 @@ class Sharding:
 
 
 def replicated(mesh: DeviceMesh, rank: int) -> Sharding:
-    """Every device holds all of it."""
+    """Return every device holds all of it."""
     return Sharding(mesh, ((),) * rank)
 
 
@@ -155,7 +156,7 @@ class ShardedType:
 
 
 def shard_array(source: Array | Callable[[tuple[slice, ...]], Array], layout: ShardedType, rank: int) -> Array:
-    """The block that process `rank` holds of a global array.
+    """Return the block that process `rank` holds of a global array.
 
     `source` is the whole array, or a callable that is given the index of a block (a tuple of slices without padding)
     and returns it, so that no process need hold the whole. Blocks that the dimension does not fill are padded with
@@ -200,7 +201,8 @@ def _partial_block(block: Array, layout: ShardedType, rank: int) -> Array:
 
 
 def join_blocks(blocks: Sequence[Array], layout: ShardedType) -> Array:
-    """The global array from the blocks of all devices of the mesh, in order of rank; partial results are put together.
+    """Return the global array from the blocks of all devices of the mesh, in order of rank; partial results are put
+    together.
 
     ValueError unless there is a block for each of them.
     """
@@ -225,7 +227,7 @@ def join_blocks(blocks: Sequence[Array], layout: ShardedType) -> Array:
 
 
 def unshard_array(block: Array, layout: ShardedType, communicator: Communicator) -> Array:
-    """The global array from this process's block: every process calls it, every process gets the whole.
+    """Return the global array from this process's block: every process calls it, every process gets the whole.
 
     Blocks travel between the partitions of one replica only.
     """
@@ -239,7 +241,7 @@ def unshard_array(block: Array, layout: ShardedType, communicator: Communicator)
 
 
 def shard_stacked(source: Nested | Callable[[tuple[slice, ...]], Array], layout: ShardedType, processes: int) -> Array:
-    """The blocks of all processes of a grid along a leading axis; of one where all hold the same.
+    """Return the blocks of all processes of a grid along a leading axis; of one where all hold the same.
 
     Nothing cuts a tuple: each part of it is the same on all.
     """
@@ -250,7 +252,8 @@ def shard_stacked(source: Nested | Callable[[tuple[slice, ...]], Array], layout:
 
 
 def unshard_stacked(blocks: Nested, layout: ShardedType) -> Array:
-    """The global array from the blocks of all processes, along their leading axis: those of the first replica."""
+    """Return the global array from the blocks of all processes, along their leading axis: those of the first
+    replica."""
     if isinstance(blocks, tuple):
         return map_parts(lambda part: part[0, ...], blocks)  # type: ignore[no-any-return]
     if layout.sharding is None or layout.sharding.is_replicated:
@@ -259,7 +262,8 @@ def unshard_stacked(blocks: Nested, layout: ShardedType) -> Array:
 
 
 def without_padding(blocks: Array, layout: ShardedType) -> Array:
-    """The blocks of all processes, along their leading axis, with zeros where no element of the whole array lies."""
+    """Return the blocks of all processes, along their leading axis, with zeros where no element of the whole array
+    lies."""
     if layout.sharding is None or not isinstance(layout.type, TensorType):
         return blocks
     sizes = enumerate(layout.type.static_shape)

@@ -127,7 +127,7 @@ def price(window: HaloWindow, row_bytes: int) -> float:
 def halo_exchange(
     emitter: Emitter, local: Value, dimension: int, axes: Axes, window: HaloWindow, fill: Value | None = None
 ) -> Value:
-    """The window of this process's block. What no run fills is `fill`, a scalar; anything if None."""
+    """Return the window of this process's block. What no run fills is `fill`, a scalar; anything if None."""
     if _by_gather(window) < _by_rounds(window):
         whole = emitter.slice(emitter.all_gather(local, dimension, axes), dimension, 0, window.size)
         return own(emitter, whole, dimension, axes, window, fill)
@@ -138,7 +138,7 @@ def halo_exchange(
 def own(
     emitter: Emitter, whole: Value, dimension: int, axes: Axes, window: HaloWindow, fill: Value | None = None
 ) -> Value:
-    """The window of a dimension that every process holds whole."""
+    """Return the window of a dimension that every process holds whole."""
     margin = window.width
     padded = emitter.pad(whole, dimension, margin, margin)
     value: Value | None = None
@@ -159,7 +159,7 @@ def _laid_over(emitter: Emitter, under: Value, over: Value, dimension: int, axes
 
 
 def _covered(emitter: Emitter, like: Value, dimension: int, axes: Axes, spans: Sequence[tuple[int, int]]) -> Value:
-    """Whether each element lies in its block's span."""
+    """Return whether each element lies in its block's span."""
     shape = like.tensor.static_shape
     place = emitter.iota(shape, dimension)
     low = emitter.per_device_constant(by_device(emitter.mesh, axes, [span[0] for span in spans]))
@@ -170,7 +170,7 @@ def _covered(emitter: Emitter, like: Value, dimension: int, axes: Axes, spans: S
 
 
 def covered(emitter: Emitter, like: Value, dimension: int, axes: Axes, window: HaloWindow) -> Value:
-    """Whether each element of a window is filled by a run: an i1 tensor of the window's shape."""
+    """Return whether each element of a window is filled by a run: an i1 tensor of the window's shape."""
     value: Value | None = None
     for index in range(max(1, max(len(runs) for runs in window.runs))):
         runs = [runs[index] if index < len(runs) else (0, 0, 0) for runs in window.runs]
@@ -319,7 +319,7 @@ def positions(emitter: Emitter, like: Value, dimension: int, start: Value) -> Va
 
 
 def within(emitter: Emitter, position: Value, low: int, high: int) -> Value:
-    """Whether each place is in [low, high)."""
+    """Return whether each place is in [low, high)."""
     shape = position.tensor.shape
     above = emitter.compare(position, emitter.broadcast(emitter.index(low), shape), "GE")
     below = emitter.compare(position, emitter.broadcast(emitter.index(high), shape), "LT")

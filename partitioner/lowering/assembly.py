@@ -28,7 +28,7 @@ def assemble(
     *,
     even_boundary: bool = False,
 ) -> Partitioned:
-    """Lowers `program`, whose values are laid out as `layouts` say, to the program of one process.
+    """Lower `program`, whose values are laid out as `layouts` say, to the program of one process.
 
     `even_boundary`: arguments and results are cut into equal blocks along whole axes, fewer than propagated if need be.
     """
@@ -90,7 +90,7 @@ def _is_tensor(value: Value) -> bool:
 
 
 def _result_layout(lowering: Lowering, value: Value) -> Sharding | None:
-    """The annotated layout or, without an annotation, the cheapest of the available ones."""
+    """Return the annotated layout or, without an annotation, the cheapest of the available ones."""
     if not _is_tensor(value):
         return None
     target = lowering.target_sharding(value)
@@ -101,7 +101,7 @@ def _result_layout(lowering: Lowering, value: Value) -> Sharding | None:
 
 
 def remove_unused(block: Block) -> None:
-    """Removes ops whose results are unused. Collectives are removed too: all processes remove the same ones."""
+    """Remove ops whose results are unused. Collectives are removed too: all processes remove the same ones."""
     used: set[Value] = set()
     kept: list[Op] = []
     for op in reversed(block.ops):

@@ -22,7 +22,7 @@ class Known:
 
 
 def sharding_of(mesh: DeviceMesh, mapping: Mapping, assignment: Assignment) -> Sharding:
-    """The layout that an assignment gives one tensor."""
+    """Return the layout that an assignment gives one tensor."""
     return Sharding(mesh, tuple(_join(assignment, factors) for factors in mapping))
 
 
@@ -31,7 +31,7 @@ def _join(assignment: Assignment, factors: tuple[int, ...]) -> Axes:
 
 
 def project(mesh: DeviceMesh, rule: Rule, mapping: Mapping, dimensions: Sequence[Axes]) -> dict[int, Axes]:
-    """The sub-axes of each factor of one tensor, as far as they fall together with factors."""
+    """Return the sub-axes of each factor of one tensor, as far as they fall together with factors."""
     projected: dict[int, Axes] = {}
     for factors, axes in zip(mapping, dimensions, strict=True):
         if len(factors) == 1:
@@ -55,7 +55,7 @@ def project(mesh: DeviceMesh, rule: Rule, mapping: Mapping, dimensions: Sequence
 
 
 def repair(mesh: DeviceMesh, rule: Rule, assignment: list[Axes]) -> Assignment:
-    """Takes sub-axes off factors until every dimension of several factors is cut into contiguous blocks."""
+    """Take sub-axes off factors until every dimension of several factors is cut into contiguous blocks."""
     for mapping in rule.tensors:
         for factors in mapping:
             if len(factors) < 2:
@@ -143,5 +143,5 @@ def _relocated(
 
 
 def reduced(rule: Rule, assignment: Assignment) -> Axes:
-    """The sub-axes over which results are partial."""
+    """Return the sub-axes over which results are partial."""
     return tuple(sorted(axis for factor in rule.of_kind(REDUCE) for axis in assignment[factor]))

@@ -37,7 +37,7 @@ def by_rule(lowering: Lowering, op: Op) -> None:
 
 
 def _agreed(lowering: Lowering, op: Op) -> bool:
-    """Appends an elementwise op whose operands are available in its target layout; False if they are not."""
+    """Append an elementwise op whose operands are available in its target layout; False if they are not."""
     if len(op.results) != 1 or not is_elementwise(op) or RULE_NAME in op.discardable:
         return False
     layout = lowering.target_sharding(op.result)
@@ -69,7 +69,7 @@ def _is_tensor(value: Value) -> bool:
 def emit_plain(
     lowering: Lowering, op: Op, rule: Rule, assignment: Assignment, attributes: dict[str, AttributeValue] | None = None
 ) -> None:
-    """Brings operands into an assignment's layouts, appends `op`, and files its results."""
+    """Bring operands into an assignment's layouts, appends `op`, and files its results."""
     operands = [
         lowering.get(value, sharding_of(lowering.mesh, mapping, assignment))
         for value, mapping in zip(op.operands, rule.operands, strict=True)

@@ -20,7 +20,7 @@ from spmd.types import QuantizedType
 
 
 def _work(lowering: Lowering, rule: Rule, assignment: Assignment) -> float:
-    """The operations of one process, as bytes that could be sent meanwhile."""
+    """Return the operations of one process, as bytes that could be sent meanwhile."""
     total = 2 * prod(rule.sizes)
     for axes in assignment:
         total //= lowering.mesh.count(axes)
@@ -40,7 +40,7 @@ def dot(lowering: Lowering, op: Op) -> None:
 
 
 def _contracted(lowering: Lowering, value: Value, rule: Rule, index: int, assignment: Assignment) -> Value:
-    """An operand in the layout of an assignment, with zeros in the padding of contracted dimensions."""
+    """Return an operand in the layout of an assignment, with zeros in the padding of contracted dimensions."""
     layout = sharding_of(lowering.mesh, rule.operands[index], assignment)
     local = lowering.get(value, layout)
     for dimension, factors in enumerate(rule.operands[index]):
@@ -148,7 +148,7 @@ def convolution(lowering: Lowering, op: Op) -> None:
 
 
 def _group_factors(op: Op, rule: Rule) -> dict[str, int]:
-    """The factor of the groups, by the attribute that says how many there are."""
+    """Return the factor of the groups, by the attribute that says how many there are."""
     numbers = op["dimension_numbers"]
     dimensions = {
         "batch_group_count": numbers.input_batch_dimension,
@@ -158,7 +158,8 @@ def _group_factors(op: Op, rule: Rule) -> dict[str, int]:
 
 
 def _rule(lowering: Lowering, op: Op) -> tuple[Rule, list[_Space]]:
-    """The rule for cutting a convolution, whose spatial factors are those of the result or those of the window."""
+    """Return the rule for cutting a convolution, whose spatial factors are those of the result or those of the
+    window."""
     builder = RuleBuilder(op)
     numbers = op["dimension_numbers"]
     lhs, rhs = builder.operand_shapes

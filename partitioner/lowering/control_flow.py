@@ -54,7 +54,7 @@ def _with_sums(lowering: Lowering, op: Op, layouts: list[Sharding | None]) -> li
 
 
 def _partial_sums(lowering: Lowering, op: Op, layouts: list[Sharding | None]) -> dict[int, Axes]:
-    """The sub-axes over which entries of a loop's state may stay partial sums.
+    """Return the sub-axes over which entries of a loop's state may stay partial sums.
 
     Whether what is added is partial is found by lowering the body for trial, without the loops in it: once for each
     loop of the program.
@@ -119,7 +119,7 @@ def branches(lowering: Lowering, op: Op) -> None:
 
 
 def _layout(lowering: Lowering, value: Value) -> Sharding | None:
-    """The layout of what data flow gives: each process keeps its share of what the program says is unreduced."""
+    """Return the layout of what data flow gives: each process keeps its share of what the program says is unreduced."""
     if not isinstance(value.type, TensorType):
         return None
     return lowering.with_shares(value, lowering.target_sharding(value))

@@ -113,7 +113,7 @@ class Lowering:
     # --- values
 
     def target_sharding(self, value: Value) -> Sharding:
-        """The layout that propagation gave `value`."""
+        """Return the layout that propagation gave `value`."""
         layout = self.layouts.get(value)
         if layout is None:
             return replicated(self.mesh, value.tensor.rank)
@@ -126,11 +126,11 @@ class Lowering:
         return whole if whole.used.intersection(axes) else replace(whole, partial=axes, reduction=kind)
 
     def layouts_of(self, value: Value) -> tuple[Sharding, ...]:
-        """The layouts in which `value` is available, in the order in which they were made."""
+        """Return the layouts in which `value` is available, in the order in which they were made."""
         return tuple(entry.sharding for entry in self._entries(value))
 
     def current_sharding(self, value: Value) -> Sharding:
-        """The layout in which `value` was made."""
+        """Return the layout in which `value` was made."""
         return self._entries(value)[0].sharding
 
     def defer(self, op: Op) -> None:
@@ -138,7 +138,7 @@ class Lowering:
         self._deferred[op.result] = op, len(self._scopes) - 1
 
     def is_forced(self, value: Value) -> bool:
-        """Whether the op of `value` was postponed, and its result is needed now."""
+        """Return whether the op of `value` was postponed, and its result is needed now."""
         return value in self._forced
 
     def _entries(self, value: Value) -> list[Local]:
@@ -158,7 +158,7 @@ class Lowering:
         return self._locals[value]
 
     def set(self, value: Value, local: Value, sharding: Sharding | None) -> None:
-        """Files `local` as `value` in layout `sharding`, whose mesh may order devices differently (None: no tensor)."""
+        """File `local` as `value` in layout `sharding`, whose mesh may order devices differently (None: no tensor)."""
         if sharding is not None and sharding.mesh is not self.mesh:
             local = self._reordered(local, sharding, self.mesh)
             sharding = replace(sharding, mesh=self.mesh)
@@ -173,7 +173,7 @@ class Lowering:
             self.set(value, local, layout)
 
     def _reordered(self, local: Value, sharding: Sharding, order: DeviceMesh) -> Value:
-        """The block that this process holds with the device order of the mesh `order`."""
+        """Return the block that this process holds with the device order of the mesh `order`."""
         if not sharding.used:
             return local
         return self.emitter.permute(local, zip(sharding.mesh.devices.tolist(), order.devices.tolist(), strict=True))
@@ -189,13 +189,13 @@ class Lowering:
         self._scopes[depth].entries.append((value, entry))
 
     def set_rematerializable(self, value: Value, make: Callable[[Sharding], Value]) -> None:
-        """Registers `make`, which gives `value` in any layout at no cost, and makes it in its target layout."""
+        """Register `make`, which gives `value` in any layout at no cost, and makes it in its target layout."""
         layout = self.target_sharding(value).whole()
         self._makers[value] = make
         self._add(value, make(layout), layout, len(self._scopes) - 1)
 
     def find_available(self, value: Value, dimensions: tuple[Axes, ...]) -> Value | None:
-        """The local value laid out so and not partial, if there is one."""
+        """Return the local value laid out so and not partial, if there is one."""
         for entry in self._entries(value):
             if entry.sharding.dimensions == dimensions and not entry.sharding.partial:
                 return entry.value
@@ -232,7 +232,8 @@ class Lowering:
         return value_there
 
     def _depth_for(self, depth: int) -> int:
-        """The scope for a reshard of a value made at `depth`: the outermost one that only loops separate from here."""
+        """Return the scope for a reshard of a value made at `depth`: the outermost one that only loops separate from
+        here."""
         at = len(self._scopes) - 1
         while at > depth and self._scopes[at].is_loop:
             at -= 1
@@ -253,7 +254,7 @@ class Lowering:
     # --- blocks
 
     def block(self, block: Block, arguments: Sequence[Sharding | None], *, is_loop: bool) -> Block:
-        """The local form of `block`, without its terminator; its arguments are laid out as `arguments` say."""
+        """Return the local form of `block`, without its terminator; its arguments are laid out as `arguments` say."""
         local_block = Block(
             argument.type if layout is None else layout.local_type(argument.tensor)
             for argument, layout in zip(block.arguments, arguments, strict=True)
@@ -276,7 +277,7 @@ class Lowering:
         self.manual = outer_axes
 
     def enter(self, ops: list[Op], is_loop: bool) -> None:
-        """Opens a block whose ops are appended to `ops`."""
+        """Open a block whose ops are appended to `ops`."""
         self._scopes.append(OpenBlock(ops, is_loop, []))
         self.emitter.ops = ops
 
@@ -288,7 +289,7 @@ class Lowering:
         self.emitter.ops = self._scopes[-1].ops if self._scopes else []
 
     def ops(self, ops: Sequence[Op]) -> None:
-        """Lowers `ops` one after another into the innermost block."""
+        """Lower `ops` one after another into the innermost block."""
         outer = self.current
         for op in ops:
             self.current, self.emitter.location = op, op.location
@@ -297,7 +298,7 @@ class Lowering:
         self.current = outer
 
     def device_of(self, op: Op) -> int | None:
-        """The device that alone computes `op`; None where all do.
+        """Return the device that alone computes `op`; None where all do.
 
         It is the one that the program names. A call with side effects of which the global program names none is issued
         once, by the first device.
@@ -309,7 +310,7 @@ class Lowering:
         return None if is_told or self.mesh.size == 1 or self.manual_around(op) else 0
 
     def manual_around(self, op: Op) -> frozenset[int]:
-        """The sub-axes over which the code that `op` stands in is manual."""
+        """Return the sub-axes over which the code that `op` stands in is manual."""
         values = (*op.operands, *op.results)
         return self.manual.union(*(self.program.manual.get(value, frozenset()) for value in values))
 
@@ -323,7 +324,7 @@ class Lowering:
         attributes: dict[str, AttributeValue] | None = None,
         types: Sequence[Type] | None = None,
     ) -> Sequence[Value]:
-        """Appends `op` on local operands; its results have the local types of `results`."""
+        """Append `op` on local operands; its results have the local types of `results`."""
         result_types: Sequence[Type] = types or [
             value.type if layout is None or not isinstance(value.type, TensorType) else layout.local_type(value.tensor)
             for value, layout in zip(op.results, results, strict=True)
@@ -337,14 +338,14 @@ class Lowering:
         return copy.results
 
     def regions(self, op: Op) -> Sequence[Region]:
-        """Copies of the regions of `op`, which work on scalars; what they capture is made whole."""
+        """Copy of the regions of `op`, which work on scalars; what they capture is made whole."""
         if not op.regions:
             return []
         values = {value: self.whole(value) for value in captured_values(op) if value in self._locals}
         return copy_local(op, values).regions
 
     def known(self, op: Op) -> list[Known | None]:
-        """The available layouts of operands and the target layouts of results."""
+        """Return the available layouts of operands and the target layouts of results."""
         operands: list[Known | None] = []
         for value in op.operands:
             is_tensor = isinstance(value.type, TensorType)
@@ -361,7 +362,8 @@ class Lowering:
         allowed: Callable[[int], bool] | None = None,
         extra: Callable[[Assignment], float] | None = None,
     ) -> Assignment:
-        """The cheapest assignment of sub-axes to the factors of `op`: operands in, results out, least work if equal.
+        """Return the cheapest assignment of sub-axes to the factors of `op`: operands in, results out, least work if
+        equal.
 
         It costs `assignment_cost` and what `extra` says.
         """
@@ -391,7 +393,7 @@ class Lowering:
         return spent
 
     def note(self, op: Op, text: str) -> None:
-        """Records, with its place, something about `op` that a user should be told."""
+        """Record, with its place, something about `op` that a user should be told."""
         self.notes.append(f"{op.location}: {op.name}: {text}")
 
 

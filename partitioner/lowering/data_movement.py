@@ -84,7 +84,7 @@ Windows = Callable[[int, int, int], HaloWindow]
 
 
 def _permuted(lowering: Lowering, op: Op, windows: Windows) -> tuple[Rule, Assignment, float]:
-    """An assignment of a one-operand op that may cut the dimensions whose elements move, and its price."""
+    """Return an assignment of a one-operand op that may cut the dimensions whose elements move, and its price."""
     rule = local_rule(op)
     (value,) = op.operands[:1]
 
@@ -109,7 +109,7 @@ def _exchange(
     local_form: Callable[[Value, list[int], Sharding], Value],
     fill: Value | None,
 ) -> None:
-    """Brings the windows of all permuted dimensions together, then does the op on them."""
+    """Bring the windows of all permuted dimensions together, then does the op on them."""
     rule, assignment, _ = _permuted(lowering, op, windows)
     layout = sharding_of(lowering.mesh, rule.operands[0], assignment)
     local = lowering.get(op.operands[0], layout)
@@ -151,7 +151,7 @@ def slice_(lowering: Lowering, op: Op) -> None:
 
 
 def _waits(lowering: Lowering, op: Op) -> bool:
-    """Whether a slice is used only by concatenations, which read its operand instead."""
+    """Return whether a slice is used only by concatenations, which read its operand instead."""
     if lowering.is_forced(op.result):
         return False
     source, _ = _origin(op.result, _sliced_dimension(op))
@@ -162,13 +162,13 @@ def _waits(lowering: Lowering, op: Op) -> bool:
 
 
 def _sliced_dimension(op: Op) -> int:
-    """The first dimension that a slice cuts; 0 when it cuts none."""
+    """Return the first dimension that a slice cuts; 0 when it cuts none."""
     shape = op.operands[0].tensor.static_shape
     return next((d for d, size in enumerate(op.result.tensor.static_shape) if size != shape[d]), 0)
 
 
 def sum_rule(op: Op) -> Rule:
-    """The rule of a slice of any kind as a sum: of a sliced dimension each process has its part, and zeros."""
+    """Return the rule of a slice of any kind as a sum: of a sliced dimension each process has its part, and zeros."""
     builder = RuleBuilder(op)
     taken = op.result.tensor.static_shape
     for dimension, extent in enumerate(op.operands[0].tensor.static_shape):
@@ -180,7 +180,8 @@ def sum_rule(op: Op) -> Rule:
 
 
 def _sum_of_parts(lowering: Lowering, op: Op, otherwise: float) -> bool:
-    """A slice of cut dimensions as a sum: each process gives what it has of it. False where that is no cheaper."""
+    """Return a slice of cut dimensions as a sum: each process gives what it has of it. False where that is no
+    cheaper."""
     value = op.operands[0]
     size, taken = value.tensor.static_shape, op.result.tensor.static_shape
     nothing = nothing_of(value.tensor)
@@ -313,7 +314,7 @@ def concatenate(lowering: Lowering, op: Op) -> None:
 
 
 def _all_partial(lowering: Lowering, op: Op) -> tuple[Axes, str] | None:
-    """The axes over which every input is a partial sum that only this op uses."""
+    """Return the axes over which every input is a partial sum that only this op uses."""
     layouts = [lowering.layouts_of(value) for value in op.operands]
     first = layouts[0][0]
     same = all(
@@ -333,7 +334,7 @@ def _concatenate_partial(lowering: Lowering, op: Op, rule: Rule, partial: tuple[
 
 
 def _sources(lowering: Lowering, op: Op, target: Sharding, axes: Axes) -> list[_Source]:
-    """The values that a concatenation on a cut dimension is made of, slices of one value taken together."""
+    """Return the values that a concatenation on a cut dimension is made of, slices of one value taken together."""
     joined = op["dimension"]
     blocks = lowering.mesh.count(axes)
     block = -(-op.result.tensor.static_shape[joined] // blocks)

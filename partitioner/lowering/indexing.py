@@ -100,7 +100,8 @@ def _linear_pending(lowering: Lowering, value: Value) -> tuple[Axes, str]:
 def _inside(
     emitter: Emitter, dimension: int, place: Value, begin: Value, block: int, size: int
 ) -> Callable[[Value], Value]:
-    """The test whether an element of a slice that begins at `place` of the block lies in the block's true part."""
+    """Return the test whether an element of a slice that begins at `place` of the block lies in the block's true
+    part."""
 
     def test(piece: Value) -> Value:
         position = win.positions(emitter, piece, dimension, place)
@@ -296,7 +297,7 @@ def _folding_nothing(lowering: Lowering, local: Value, layout: Sharding, op: Op,
 
 
 def _without_unknown_places(op: Op, rule: Rule, assignment: Assignment) -> Assignment:
-    """An assignment that leaves dimensions whole where a process cannot decide whether an index is in its block.
+    """Return an assignment that leaves dimensions whole where a process cannot decide whether an index is in its block.
 
     Windows at run-time places lie in several blocks; a dimension that no index is for is written at its first element.
     """

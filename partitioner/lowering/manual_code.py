@@ -54,7 +54,7 @@ def manual_computation(lowering: Lowering, op: Op) -> None:
 def _boundary(
     lowering: Lowering, op: Op, outside: TensorSharding, value: Value, free: Sharding
 ) -> tuple[Sharding, Sharding]:
-    """The layouts of a whole value, sharded as `outside` says, and of its part in `op`, cut over `free` axes."""
+    """Return the layouts of a whole value, sharded as `outside` says, and of its part in `op`, cut over `free` axes."""
     annotation = lowering.reader.annotation_of(op, outside, value.type)
     if annotation is None:
         return replicated(lowering.mesh, value.tensor.rank), replicated(lowering.mesh, value.tensor.rank)
@@ -90,7 +90,8 @@ def _check_parts(op: Op, outside: Value, inside: Value, whole: Sharding, part: S
 
 
 def _layouts(type: TensorType, outer: Sharding, free: Sharding, manual: frozenset[int]) -> tuple[Sharding, Sharding]:
-    """The layouts of a whole value of `type`, of which `outer` says the manual part, and of its part, cut as `free`.
+    """Return the layouts of a whole value of `type`, of which `outer` says the manual part, and of its part, cut as
+    `free`.
 
     Free sub-axes cut a dimension where the blocks of its manual blocks are blocks of the whole. What is unreduced over
     manual sub-axes is each process's own share inside.

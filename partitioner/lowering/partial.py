@@ -52,7 +52,7 @@ def _partial(lowering: Lowering, value: Value) -> bool:
 
 
 def _cut_along(lowering: Lowering, op: Op, partial: set[int], axes: Axes) -> bool:
-    """Whether an operand that is not partial is cut along the sub-axes of the partial ones."""
+    """Return whether an operand that is not partial is cut along the sub-axes of the partial ones."""
     others = [value for index, value in enumerate(op.operands) if index not in partial]
     return any(
         not lowering.current_sharding(value).used.isdisjoint(axes)

@@ -25,19 +25,20 @@ from spmd.types import ElementType
 
 
 def is_constant(value: Value, constant: object) -> bool:
-    """Whether `value` is known to equal `constant`, a 0-d array, everywhere; zeros of two signs are equal."""
+    """Return whether `value` is known to equal `constant`, a 0-d array, everywhere; zeros of two signs are equal."""
     elements = constant_elements(value)
     return elements is not None and bool((elements == constant).all())
 
 
 def _adds_up_to_zero(init: Value) -> bool:
-    """Whether a sum from the constant `init` cannot be -0.0, which a sum from the neutral element can."""
+    """Return whether a sum from the constant `init` cannot be -0.0, which a sum from the neutral element can."""
     elements = constant_elements(init)
     return elements is not None and elements.dtype.kind not in "biu" and not np.signbit(elements.real).any()
 
 
 def folding(region: Region, operand: Value) -> tuple[str | None, Array | None]:
-    """The op that `region` folds elements of `operand` with, and its neutral element; None where there is none."""
+    """Return the op that `region` folds elements of `operand` with, and its neutral element; None where there is
+    none."""
     monoid, element = monoid_of(region), operand.tensor.element_type
     if monoid is None or not isinstance(element, ElementType):
         return None, None
@@ -79,7 +80,7 @@ def reduce(lowering: Lowering, op: Op) -> None:
 
 
 def _pending(lowering: Lowering, value: Value, name: str) -> Axes:
-    """The sub-axes over which an operand may stay partial, since it is folded by the same op."""
+    """Return the sub-axes over which an operand may stay partial, since it is folded by the same op."""
     layouts = lowering.layouts_of(value)
     if len(layouts) == 1 and layouts[0].partial and layouts[0].reduction == name and lowering.uses.get(value) == 1:
         return layouts[0].partial
@@ -189,7 +190,7 @@ def _scan(lowering: Lowering, op: Op, layout: Sharding, scan: tuple[int, bool], 
 
 
 def scan_block(lowering: Lowering, op: Op, local: Value, unit: Value, dimension: int, backward: bool) -> Value:
-    """The same cumulative fold of one block."""
+    """Return the same cumulative fold of one block."""
     rank = local.tensor.rank
     block = local.tensor.static_shape[dimension]
     extents = tuple(block if d == dimension else 1 for d in range(rank))
@@ -200,7 +201,7 @@ def scan_block(lowering: Lowering, op: Op, local: Value, unit: Value, dimension:
 
 
 def _window(windows: Windows, dimension: int, blocks: int) -> tuple[HaloWindow, int, int] | None:
-    """The window of one dimension, where its first element lies in the dilated block, and the extent there.
+    """Return the window of one dimension, where its first element lies in the dilated block, and the extent there.
 
     None where the places differ between processes.
     """
@@ -218,7 +219,7 @@ def _window(windows: Windows, dimension: int, blocks: int) -> tuple[HaloWindow, 
 def spatial_window(
     size: int, out: int, blocks: int, reach: int, stride: int, dilation: int, low: int
 ) -> tuple[HaloWindow, int, int] | None:
-    """The elements that block i of a windowed op's result sees, of an input that is dilated and padded.
+    """Return the elements that block i of a windowed op's result sees, of an input that is dilated and padded.
 
     Returns the window, the place of its first element in the dilated extent, and that extent; None where the place
     differs between blocks.

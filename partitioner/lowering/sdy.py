@@ -52,7 +52,7 @@ def reduction(lowering: Lowering, op: Op) -> None:
 
 
 def _held_partial(lowering: Lowering, value: Value) -> frozenset[int]:
-    """The sub-axes over which processes hold partial results of `value`, by its layout and its operands'."""
+    """Return the sub-axes over which processes hold partial results of `value`, by its layout and its operands'."""
     partial = frozenset(lowering.target_sharding(value).partial)
     op = value.defining_op
     if op is None:

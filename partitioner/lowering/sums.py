@@ -14,6 +14,6 @@ def nothing_of(type: TensorType) -> Array | None:
 
 
 def sum_of(type: TensorType) -> str:
-    """The op that adds up elements of a type of which one alone is not nothing."""
+    """Return the op that adds up elements of a type of which one alone is not nothing."""
     element = type.element_type
     return "stablehlo.or" if isinstance(element, ElementType) and element.is_boolean else "stablehlo.add"

@@ -19,7 +19,8 @@ _ADD = "stablehlo.add"
 
 
 def same_layout(layout: Sharding, other: Sharding) -> bool:
-    """Whether a block laid out as one is laid out as the other: of a layout without partial results nothing folds."""
+    """Return whether a block laid out as one is laid out as the other: of a layout without partial results nothing
+    folds."""
     if layout.dimensions != other.dimensions or layout.partial != other.partial:
         return False
     return not layout.partial or layout.reduction == other.reduction
@@ -32,7 +33,7 @@ def layout_cost(type: TensorType, source: Sharding, target: Sharding) -> float:
 
 
 def to_layout(emitter: Emitter, local: Value, type: TensorType, source: Sharding, target: Sharding) -> Value:
-    """The block `local` of a tensor of `type` laid out as `source`, in layout `target`, either partial or not.
+    """Return the block `local` of a tensor of `type` laid out as `source`, in layout `target`, either partial or not.
 
     A block becomes one of several whose sum the value is: nothing surrounds it. So does one of several copies, while
     the others become nothing; as partial results of a maximum or a minimum copies stay what they are.
@@ -52,7 +53,8 @@ def to_layout(emitter: Emitter, local: Value, type: TensorType, source: Sharding
 
 
 def _steps(type: TensorType, source: Sharding, target: Sharding) -> tuple[Sharding, Sharding, Sharding]:
-    """The layouts on the way: of partial results that may stay such, of blocks that may become such, and as such."""
+    """Return the layouts on the way: of partial results that may stay such, of blocks that may become such, and as
+    such."""
     if target.partial and target.reduction != source.reduction:
         source = source.whole()
     kept = source
@@ -76,7 +78,8 @@ def _nothing(emitter: Emitter, type: TensorType) -> Value:
 
 
 def _placed(emitter: Emitter, local: Value, size: int, blocks: Sharding, dimension: int, axes: Axes) -> Value:
-    """A block at its place among those along `axes`, of `size` along `dimension` in all; nothing is elsewhere."""
+    """Return a block at its place among those along `axes`, of `size` along `dimension` in all; nothing is
+    elsewhere."""
     shape = list(local.tensor.static_shape)
     extent = shape[dimension]
     shape[dimension] = extent * blocks.mesh.count(axes)

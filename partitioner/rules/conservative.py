@@ -18,7 +18,7 @@ _MOVING = frozenset(
 
 
 def conservative_rule(op: Op) -> Rule:
-    """The rule of `op`, its moving factors blocked or left out; one that the op carries is as it is."""
+    """Return the rule of `op`, its moving factors blocked or left out; one that the op carries is as it is."""
     rule = rule_of(op)
     if RULE_NAME in op.discardable:
         return rule

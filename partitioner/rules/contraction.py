@@ -44,7 +44,7 @@ def dot(op: Op) -> Rule:
 
 @rule("stablehlo.einsum", "stablehlo.unary_einsum", published=False)
 def einsum(op: Op) -> Rule:
-    """The config's own letters; an ellipsis stands for leading dimensions."""
+    """Return the config's own letters; an ellipsis stands for leading dimensions."""
     builder = RuleBuilder(op)
     left, right = op["einsum_config"].replace(" ", "").split("->")
     shapes = builder.operand_shapes

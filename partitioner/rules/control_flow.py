@@ -8,7 +8,7 @@ from spmd.ir import Op
 
 @rule("stablehlo.optimization_barrier", published=False)
 def optimization_barrier(op: Op) -> Rule:
-    """Every value on its own."""
+    """Return every value on its own."""
     builder = RuleBuilder(op)
     for index, shape in enumerate(builder.operand_shapes):
         for dimension, size in enumerate(shape):

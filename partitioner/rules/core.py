@@ -62,7 +62,7 @@ class Rule:
         return tuple(factor for factor, own_kind in enumerate(self.kinds) if own_kind == kind)
 
     def attribute(self) -> sdy.OpShardingRule:
-        """The rule as Shardy writes it."""
+        """Return the rule as Shardy writes it."""
 
         def mappings(tensors: Iterable[Mapping]) -> tuple[sdy.TensorMapping, ...]:
             return tuple(sdy.TensorMapping(tuple(map(sdy.DimMapping, mapping))) for mapping in tensors)
@@ -83,7 +83,7 @@ class Rule:
 
 
 def from_attribute(attribute: sdy.OpShardingRule) -> Rule:
-    """A rule that a program carries on an op."""
+    """Return a rule that a program carries on an op."""
     kinds = [PASS] * len(attribute.factor_sizes)
     for kind, factors in (
         (REDUCE, attribute.reduction),
@@ -107,7 +107,7 @@ def from_attribute(attribute: sdy.OpShardingRule) -> Rule:
 
 
 def shape_of(value_type: object) -> tuple[int, ...]:
-    """The static shape of a tensor; () for anything else."""
+    """Return the static shape of a tensor; () for anything else."""
     return value_type.static_shape if isinstance(value_type, TensorType) else ()
 
 
@@ -141,7 +141,7 @@ class RuleBuilder:
         blocked: bool = False,
         local: str | None = None,
     ) -> RuleBuilder:
-        """Adds a factor that is dimension `operands[i]` of operand i (None: not in it), and so for results.
+        """Add a factor that is dimension `operands[i]` of operand i (None: not in it), and so for results.
 
         `local`: the kind that holds for a process's blocks, where it is another.
         """
@@ -161,22 +161,22 @@ class RuleBuilder:
     def everywhere(
         self, dimension: int, size: int, kind: str = PASS, *, blocked: bool = False, local: str | None = None
     ) -> RuleBuilder:
-        """Adds a factor that is `dimension` of every operand and result but scalars."""
+        """Add a factor that is `dimension` of every operand and result but scalars."""
         operands, results = (
             [dimension if shape else None for shape in shapes] for shapes in (self.operand_shapes, self.result_shapes)
         )
         return self.factor(operands, results, size, kind, blocked=blocked, local=local)
 
     def of_all_operands(self, dimension: int, size: int, kind: str) -> RuleBuilder:
-        """Adds a factor that is `dimension` of every operand."""
+        """Add a factor that is `dimension` of every operand."""
         return self.factor([dimension if shape else None for shape in self.operand_shapes], [], size, kind)
 
     def of_all_results(self, dimension: int, size: int, kind: str) -> RuleBuilder:
-        """Adds a factor that is `dimension` of every result."""
+        """Add a factor that is `dimension` of every result."""
         return self.factor([], [dimension if shape else None for shape in self.result_shapes], size, kind)
 
     def matching(self, kind: str, *, blocked: bool = False, local: str | None = None) -> RuleBuilder:
-        """Adds a factor a dimension of the first operand; where the first result's size differs it is of `kind`."""
+        """Add a factor a dimension of the first operand; where the first result's size differs it is of `kind`."""
         for dimension, (size, result_size) in enumerate(
             zip(self.operand_shapes[0], self.result_shapes[0], strict=True)
         ):
@@ -242,17 +242,17 @@ def register(target: str) -> Callable[[Maker], Maker]:
 
 
 def replicated_rule(op: Op) -> Rule:
-    """The rule of ops without one: no dimension may be sharded."""
+    """Return the rule of ops without one: no dimension may be sharded."""
     return RuleBuilder(op).build()
 
 
 def rules() -> dict[str, Maker]:
-    """All rules by op name."""
+    """Return all rules by op name."""
     return _RULES
 
 
 def rule_of(op: Op) -> Rule:
-    """The rule of `op`: the one it carries, else the one registered for it, else nothing may be cut."""
+    """Return the rule of `op`: the one it carries, else the one registered for it, else nothing may be cut."""
     attribute = op.discardable.get(RULE_NAME)
     return from_attribute(attribute) if isinstance(attribute, sdy.OpShardingRule) else _own_rule(op)
 
@@ -270,7 +270,8 @@ def local_rule(op: Op) -> Rule:
 
 
 def published_rule(op: Op, users: Iterable[Op] = (), maker: Maker | None = None) -> Rule | None:
-    """The rule that Shardy has for `op`; None for an op that it hands shardings on in another way, or not at all.
+    """Return the rule that Shardy has for `op`; None for an op that it hands shardings on in another way, or not at
+    all.
 
     `users`: the ops that take the results of `op`; `maker`: what gives the rules, where that is not `rule_of`.
     """
@@ -289,7 +290,7 @@ _CALL, _RANDOM = "stablehlo.custom_call", "stablehlo.rng_bit_generator"
 
 
 def _state_rule(op: Op) -> Rule:
-    """The state of a random number generator, put together of halves: it stays whole."""
+    """Return the state of a random number generator, put together of halves: it stays whole."""
     builder = RuleBuilder(op)
     return builder.everywhere(0, builder.result_shapes[0][0], REPLICATE, blocked=True).build()
 
@@ -307,7 +308,7 @@ def _own_rule(op: Op) -> Rule:
 
 
 def is_known(op: Op) -> bool:
-    """Whether `op` has a rule, registered or written on it."""
+    """Return whether `op` has a rule, registered or written on it."""
     if RULE_NAME in op.discardable:
         return True
     table = rules()

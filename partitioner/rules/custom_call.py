@@ -41,7 +41,7 @@ def moving(op: Op) -> Rule:
 
 
 def _batched(op: Op) -> tuple[RuleBuilder, tuple[int, ...]]:
-    """A builder with a factor for each dimension before the last two, and the first operand's shape."""
+    """Return a builder with a factor for each dimension before the last two, and the first operand's shape."""
     builder = RuleBuilder(op)
     shape = builder.operand_shapes[0]
     for dimension, size in enumerate(shape[:-2]):

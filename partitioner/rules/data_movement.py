@@ -10,7 +10,7 @@ from spmd.ir import Op, Value
 
 @rule("stablehlo.constant", "stablehlo.create_token", "stablehlo.iota", published=False)
 def source(op: Op) -> Rule:
-    """A value made from nothing may be cut anywhere."""
+    """Return a value made from nothing may be cut anywhere."""
     builder = RuleBuilder(op)
     for result, shape in enumerate(builder.result_shapes):
         for dimension, size in enumerate(shape):
@@ -20,7 +20,7 @@ def source(op: Op) -> Rule:
 
 @rule("stablehlo.broadcast_in_dim")
 def broadcast_in_dim(op: Op) -> Rule:
-    """A dimension that is kept is one factor of both; one that is expanded from size 1 is a factor of each."""
+    """Return a dimension that is kept is one factor of both; one that is expanded from size 1 is a factor of each."""
     return _broadcast(op, op["broadcast_dimensions"])
 
 
@@ -93,7 +93,7 @@ def reshape(op: Op) -> Rule:
 
 
 def _diverged(left: int, common: int, behind: int, ahead: int) -> int:
-    """The next factor of the side that is behind: what makes both sides equal again, if the dimension has it."""
+    """Return the next factor of the side that is behind: what makes both sides equal again, if the dimension has it."""
     if behind == ahead:
         return left
     if ahead % behind == 0 and left % (ahead // behind) == 0:
@@ -103,7 +103,7 @@ def _diverged(left: int, common: int, behind: int, ahead: int) -> int:
 
 @rule("stablehlo.slice", "stablehlo.pad")
 def windowed(op: Op) -> Rule:
-    """A dimension of unchanged extent passes; a sliced or padded one exchanges elements with its neighbours.
+    """Return a dimension of unchanged extent passes; a sliced or padded one exchanges elements with its neighbours.
 
     So does one that is padded at one end by as much as it loses at the other, which is not part of the rule.
     """
@@ -117,7 +117,7 @@ def windowed(op: Op) -> Rule:
 
 
 def is_untouched(op: Op, dimension: int) -> bool:
-    """Whether a slice or pad leaves `dimension` as it is."""
+    """Return whether a slice or pad leaves `dimension` as it is."""
     size = op.operands[0].tensor.static_shape[dimension]
     if op.name == "stablehlo.pad":
         return not (
@@ -159,7 +159,8 @@ def reverse(op: Op) -> Rule:
 
 @rule("stablehlo.sort")
 def sort(op: Op) -> Rule:
-    """The sorted dimension stays whole; shardings do not pass along it when there is no other to move them to."""
+    """Return the sorted dimension stays whole; shardings do not pass along it when there is no other to move them
+    to."""
     builder = RuleBuilder(op)
     shape = builder.operand_shapes[0]
     chosen = op["dimension"] % max(1, len(shape))

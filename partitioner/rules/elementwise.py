@@ -15,12 +15,12 @@ CONSTANT_LIKE = "chlo.constant_like"
 
 
 def named(dialect: str, trait: Trait) -> list[str]:
-    """The ops of `dialect` that are declared with `trait`."""
+    """Return the ops of `dialect` that are declared with `trait`."""
     return [name for name, declared in OPS.items() if declared.dialect == dialect and trait in declared.traits]
 
 
 def pointwise(op: Op) -> Rule:
-    """Every dimension is one factor of all operands and results; scalars have none."""
+    """Return every dimension is one factor of all operands and results; scalars have none."""
     return whole_inside(op, 0)
 
 
@@ -42,7 +42,7 @@ rule(*_OURS, published=False)(pointwise)
 
 @rule("stablehlo.bitcast_convert")
 def bitcast_convert(op: Op) -> Rule:
-    """The minor dimension that one side has and the other has not stays whole."""
+    """Return the minor dimension that one side has and the other has not stays whole."""
     builder = RuleBuilder(op)
     inner, outer = builder.operand_shapes[0], builder.result_shapes[0]
     for dimension, size in enumerate(inner if len(inner) < len(outer) else outer):
@@ -55,7 +55,7 @@ def bitcast_convert(op: Op) -> Rule:
 
 
 def is_elementwise(op: Op) -> bool:
-    """Whether `op` acts element by element on tensors of one shape."""
+    """Return whether `op` acts element by element on tensors of one shape."""
     acts = has_trait(op, Trait.ELEMENTWISE) or has_trait(op, Trait.BROADCASTING) or op.name in (_MAP, CONSTANT_LIKE)
     return acts and _one_shape(op)
 

@@ -17,13 +17,13 @@ _Add = Callable[[int | None, int | None, int | None, int, str, bool], object]
 
 @rule("stablehlo.dynamic_slice")
 def dynamic_slice(op: Op) -> Rule:
-    """A dimension taken whole passes; one that is cut at a run-time place stays whole."""
+    """Return a dimension taken whole passes; one that is cut at a run-time place stays whole."""
     return RuleBuilder(op).matching(REPLICATE, blocked=True).build()
 
 
 @rule("stablehlo.dynamic_update_slice")
 def dynamic_update_slice(op: Op) -> Rule:
-    """A dimension updated whole is one factor of all; else the operand's passes and the update's stays whole.
+    """Return a dimension updated whole is one factor of all; else the operand's passes and the update's stays whole.
 
     With constant places the update's may be sharded, says Shardy; a process still needs it whole.
     """
@@ -90,7 +90,8 @@ def scatter(op: Op) -> Rule:
 
 
 def _folds_alike(region: Region) -> bool:
-    """Whether an update computation folds every input with its update by one op, so that partial results can be."""
+    """Return whether an update computation folds every input with its update by one op, so that partial results can
+    be."""
     monoids = monoids_of(region)
     if not monoids or len({monoid.kind for monoid in monoids}) > 1:
         return False

@@ -44,7 +44,7 @@ def build_model(
     seconds: Pricer,
     aliases: Mapping[int, int],
 ) -> Model:
-    """The model of `program` over named `axes` of the reader's mesh.
+    """Return the model of `program` over named `axes` of the reader's mesh.
 
     `aliases`: results that are written over arguments. A result that is computed element by element from an argument
     of its type is taken to come back as that argument, too: the state of a training step.
@@ -128,7 +128,7 @@ class _Builder:
     # --- nodes ---
 
     def _dimension(self, node: int, size: int) -> int | None:
-        """A new dimension of a node; None for one of size 1, which nothing cuts."""
+        """Return a new dimension of a node; None for one of size 1, which nothing cuts."""
         if size <= 1:
             return None
         self.sizes.append(size)
@@ -169,7 +169,7 @@ class _Builder:
     def _returned(
         self, arguments: list[Spec | None], results: list[Spec | None], aliases: Mapping[int, int]
     ) -> list[int | None]:
-        """The argument that each result comes back as."""
+        """Return the argument that each result comes back as."""
         returned = [aliases.get(index) for index in range(len(results))]
         taken = set(aliases.values())
         for index, result in enumerate(results):
@@ -270,7 +270,7 @@ class _Builder:
         return simple and (edge.is_elementwise or edge.name in _FOLLOWING or edge.name == "stablehlo.reshape")
 
     def _join(self, node: int, dimensions: tuple[int | None, ...], home: _Home) -> bool:
-        """Makes one group of two nodes, dimension by dimension; False where two dimensions of one would become one."""
+        """Make one group of two nodes, dimension by dimension; False where two dimensions of one would become one."""
         pairs = []
         for first, second in zip(dimensions, home.dimensions, strict=True):
             if first is None or second is None:
@@ -367,7 +367,7 @@ class _Builder:
         )
 
     def _fix(self, groups: list[Group], projected: Callable[[_Home], tuple[int, Projection]]) -> None:
-        """Keeps the layouts that the program annotates: choices that differ from them go."""
+        """Keep the layouts that the program annotates: choices that differ from them go."""
         annotated = [(spec, home) for spec, home in self.homes.items() if spec.is_annotated]
         for spec, home in (*annotated, *self.fixed):
             group, projection = projected(home)
@@ -405,6 +405,6 @@ def _count(block: Block, times: float, counts: dict[Op, float]) -> None:
 
 
 def _major(mapping: Factors, factors: list[int | None]) -> tuple[int | None, ...]:
-    """The dimension of a node that each of a tensor is: of several factors the first that is wider than 1."""
+    """Return the dimension of a node that each of a tensor is: of several factors the first that is wider than 1."""
     wide = ([factors[factor] for factor in several if factors[factor] is not None] for several in mapping)
     return tuple(found[0] if found else None for found in wide)

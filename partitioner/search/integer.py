@@ -141,13 +141,13 @@ class Problem:
         self.peaks = self._peaks()
 
     def layouts(self, group: int, projection: tuple[int, ...]) -> list[Places]:
-        """The layout of a tensor by each choice of a class."""
+        """Return the layout of a tensor by each choice of a class."""
         return [project(projection, choice) for choice in self.choices[group]]
 
     # --- what flows ---
 
     def _flow(self, flow: Flow, times: float) -> tuple[Flow, list[Places], list[Wanted]] | None:
-        """The costs of a flow by layouts; those within one class go to the class's own."""
+        """Return the costs of a flow by layouts; those within one class go to the class's own."""
         sources = self.layouts(flow.source, flow.projection)
         distinct = list(dict.fromkeys(sources))
         uses = []
@@ -198,7 +198,7 @@ class Problem:
     # --- memory ---
 
     def _peaks(self, most: int = 4) -> list[dict[int, float]]:
-        """The bytes of each choice at the moments when most is alive."""
+        """Return the bytes of each choice at the moments when most is alive."""
         model, sizes = self.model, self.model.sizes
         alive = np.zeros(model.length + 1)
         kept = [tensor for tensor in model.tensors if tensor.is_kept and tensor.bytes >= 1024]
@@ -234,7 +234,7 @@ class Problem:
         is_aligned: bool = False,
         only: Mapping[int, Places] | None = None,
     ) -> Solution | None:
-        """The best choices under a limit; None where there are none.
+        """Return the best choices under a limit; None where there are none.
 
         `is_aligned`: arguments are used as they are laid out, or pay for it ten times. `only`: classes whose choice is
         made.
@@ -275,5 +275,5 @@ class Problem:
         return Solution(picked, seconds, float(found.x[-1]) * unit)
 
     def costs_of(self, values: Array) -> float:
-        """The seconds of a solution."""
+        """Return the seconds of a solution."""
         return float(np.dot(self.costs, values[:-1]))

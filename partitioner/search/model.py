@@ -39,7 +39,7 @@ class Group:
     choices: list[Places] = field(default_factory=list)
 
     def seconds(self, places: Places, axes: Sequence[int]) -> float:
-        """The seconds of one process with axes of these sizes at `places`."""
+        """Return the seconds of one process with axes of these sizes at `places`."""
         total = 0.0
         for dimensions, seconds in self.work.items():
             blocks = prod(size for place, size in zip(places, axes, strict=True) if place in dimensions)
@@ -103,7 +103,7 @@ def project(projection: Projection, places: Places) -> Places:
 
 
 def all_choices(group: Group, axes: Sequence[int]) -> list[Places]:
-    """All ways to put axes of these sizes on the dimensions of a group."""
+    """Return all ways to put axes of these sizes on the dimensions of a group."""
     usable = [index for index, size in enumerate(group.sizes) if group.is_cuttable[index] and size > 1]
     usable = sorted(sorted(usable, key=lambda index: -group.sizes[index])[:_MOST_DIMENSIONS])
     while (len(usable) + 1) ** len(axes) > _MOST_CHOICES and len(usable) > 1:
@@ -121,5 +121,5 @@ def all_choices(group: Group, axes: Sequence[int]) -> list[Places]:
 
 
 def fits(size: int, blocks: int) -> bool:
-    """Whether a dimension of `size` may be cut in so many blocks with little padding."""
+    """Return whether a dimension of `size` may be cut in so many blocks with little padding."""
     return size >= blocks and -(-size // blocks) * blocks <= _MOST_PADDING * size

@@ -37,7 +37,7 @@ class Ties:
 
 
 def find_ties(model: Model) -> Ties:
-    """The groups of `model` that repeat each other."""
+    """Return the groups of `model` that repeat each other."""
     colors = _numbered(_own(group) for group in model.groups)
     near: list[list[tuple[int, Hashable]]] = [[] for _ in model.groups]
     for tensor in model.tensors:
@@ -72,6 +72,6 @@ def _own(group: Group) -> Hashable:
 
 
 def _numbered(keys: Iterable[Hashable]) -> list[int]:
-    """A number for each key, the same for equal ones, in order of appearance."""
+    """Return a number for each key, the same for equal ones, in order of appearance."""
     seen: dict[Hashable, int] = {}
     return [seen.setdefault(key, len(seen)) for key in keys]

@@ -30,7 +30,7 @@ class Affine:
 
     @staticmethod
     def computed(expression: Expression) -> Affine:
-        """The i64 `expression`, as it is."""
+        """Return the i64 `expression`, as it is."""
         if is_constant(expression):
             return Affine(int(constant_value(expression)))
         return Affine(0, (), ((expression, 1),))
@@ -74,14 +74,14 @@ class Affine:
         return next((c for v, c in self.terms if v == variable), 0)
 
     def replaced(self, substitutes: Mapping[Variable, Affine]) -> Affine:
-        """The form with variables written as others; its expressions are not looked into."""
+        """Return the form with variables written as others; its expressions are not looked into."""
         affine = Affine(self.offset, (), self.dynamic)
         for variable, coefficient in self.terms:
             affine += substitutes.get(variable, Affine.of(variable)).scaled(coefficient)
         return affine
 
     def bounds(self, extents: Mapping[Variable, int] | Sequence[int]) -> tuple[int, int] | None:
-        """The smallest and the largest value, both included; None where an expression takes part."""
+        """Return the smallest and the largest value, both included; None where an expression takes part."""
         if self.dynamic:
             return None
         low = high = self.offset
@@ -91,7 +91,7 @@ class Affine:
         return low, high
 
     def expression(self, position: Callable[[Variable], Expression]) -> Expression:
-        """The form as a scalar expression of i64; `position` gives a variable's."""
+        """Return the form as a scalar expression of i64; `position` gives a variable's."""
         total = constant(self.offset, I64)
         parts = [(position(v), c) for v, c in self.terms] + list(self.dynamic)
         for part, coefficient in parts:
@@ -101,7 +101,7 @@ class Affine:
 
 
 def linear(index: Iterable[Affine], strides: Iterable[int]) -> Affine:
-    """The address of the element at `index` in a buffer of `strides`, in elements."""
+    """Return the address of the element at `index` in a buffer of `strides`, in elements."""
     total = Affine()
     for part, stride in zip(index, strides, strict=True):
         total += part.scaled(stride)
@@ -109,7 +109,7 @@ def linear(index: Iterable[Affine], strides: Iterable[int]) -> Affine:
 
 
 def row_major(shape: Sequence[int]) -> tuple[int, ...]:
-    """The strides, in elements, of a dense buffer of `shape` whose last dimension is the quickest."""
+    """Return the strides, in elements, of a dense buffer of `shape` whose last dimension is the quickest."""
     strides, step = [], 1
     for size in reversed(shape):
         strides.append(step)

@@ -83,7 +83,7 @@ class Collective:
     pack_limit: int = 0
 
     def communicator(self, world: Communicator, rank: int) -> Communicator | None:
-        """The end that process `rank` of the grid has of its group; None for a process in no group."""
+        """Return the end that process `rank` of the grid has of its group; None for a process in no group."""
         if self.groups is None:
             return world
         group = self.groups.find(rank)
@@ -269,12 +269,12 @@ def _shape(value: Value) -> tuple[int, ...]:
 
 
 def _data(op: Op) -> tuple[Value, ...]:
-    """The operands without the roots."""
+    """Return the operands without the roots."""
     return op.operands[: len(op.results)]
 
 
 def _promotions(op: Op) -> tuple[DType | None, ...]:
-    """The dtype to convert each operand to before it is reduced; None where it has the result's own."""
+    """Return the dtype to convert each operand to before it is reduced; None where it has the result's own."""
     pairs = zip(_data(op), op.results, strict=True)
     return tuple(None if v.tensor.dtype == r.tensor.dtype else r.tensor.dtype for v, r in pairs)
 
@@ -296,7 +296,7 @@ def _zeros(values: Sequence[Value]) -> Callable[[int], Array]:
 
 
 def _reduction(op: Op, context: CollectiveContext) -> Reduction:
-    """The op's region as a reduction: one of the monoids, or itself on whole arrays."""
+    """Return the op's region as a reduction: one of the monoids, or itself on whole arrays."""
     monoid = monoid_of(op.regions[0])
     if monoid is not None and monoid.kind in MONOIDS:
         return MONOIDS[monoid.kind]
@@ -305,7 +305,7 @@ def _reduction(op: Op, context: CollectiveContext) -> Reduction:
 
 
 def _fingerprint(op: Op) -> str:
-    """A short name for what the region computes, the same for equal regions in different programs."""
+    """Return a short name for what the region computes, the same for equal regions in different programs."""
     numbers: dict[Value, int] = {}
     text = []
     block = op.regions[0].block

@@ -31,7 +31,7 @@ class SortKey:
 
 
 def sort_keys(region: Region) -> tuple[SortKey, ...] | None:
-    """The keys of a comparator, the most significant first; None when it is no lexicographic order of keys."""
+    """Return the keys of a comparator, the most significant first; None when it is no lexicographic order of keys."""
     block = region.block
     return _Comparator(block).keys(block.terminator.operands[0])
 
@@ -62,7 +62,7 @@ class _Comparator:
         return None
 
     def _joined(self, strict: Value, equal: Value, direction: str, tail: Value) -> tuple[SortKey, ...] | None:
-        """The keys of `strict or (equal and tail)`."""
+        """Return the keys of `strict or (equal and tail)`."""
         first, same = strict.defining_op, equal.defining_op
         if first is None or same is None or first.name != "stablehlo.compare" or same.name != "stablehlo.compare":
             return None
@@ -112,7 +112,7 @@ def _is_nan(type: TensorType, data: bytes) -> bool:
 
 
 def _swapped(expression: Expression) -> Expression:
-    """The expression with the two sides of a comparator exchanged: arguments 2k and 2k+1."""
+    """Return the expression with the two sides of a comparator exchanged: arguments 2k and 2k+1."""
     if expression[0] == "argument":
         return ("argument", expression[1] ^ 1)
     if expression[0] in ("constant", "captured"):

@@ -23,7 +23,7 @@ MOVES = frozenset(
 
 
 def constant_array(op: Op | None) -> Array | None:
-    """The array that `op` gives when it is a constant of plain elements; None for any other op."""
+    """Return the array that `op` gives when it is a constant of plain elements; None for any other op."""
     if op is None or op.name != CONSTANT:
         return None
     attribute = op.attributes["value"]
@@ -31,7 +31,8 @@ def constant_array(op: Op | None) -> Array | None:
 
 
 def constant_elements(value: Value) -> Array | None:
-    """The elements of the constant that `value` is made of by broadcasting or moving; a splat's once, of shape [1].
+    """Return the elements of the constant that `value` is made of by broadcasting or moving; a splat's once, of shape
+    [1].
 
     None where `value` is made of anything else. The array has neither the shape of `value` nor its order.
     """
@@ -45,7 +46,7 @@ def constant_elements(value: Value) -> Array | None:
 
 
 def constant_scalar(value: Value) -> Array | None:
-    """The one element, of shape [], that `value` is known to hold at every place; else None."""
+    """Return the one element, of shape [], that `value` is known to hold at every place; else None."""
     elements = constant_elements(value)
     if elements is None or not elements.size:
         return None
@@ -56,7 +57,7 @@ def constant_scalar(value: Value) -> Array | None:
 
 
 def constant_integer(value: Value) -> int | None:
-    """The integer that `value` is, when it is a constant of rank 0; else None."""
+    """Return the integer that `value` is, when it is a constant of rank 0; else None."""
     array = constant_array(value.defining_op)
     if array is None or array.ndim or array.dtype.kind not in "iu":
         return None

@@ -21,7 +21,7 @@ _OF_C: set[str] = set()
 
 
 def declare_registered(target: str, *, takes_batch: bool, is_of_c: bool = False) -> None:
-    """Says that users' code runs for `target` from now on.
+    """Say that users' code runs for `target` from now on.
 
     `takes_batch`: it takes operands that all have one more leading dimension, as its results then have. `is_of_c`: it
     is `void target(void* out, void** in)`.
@@ -32,17 +32,17 @@ def declare_registered(target: str, *, takes_batch: bool, is_of_c: bool = False)
 
 
 def is_of_c(target: str) -> bool:
-    """Whether the code that a user registered for `target` is a function of C."""
+    """Return whether the code that a user registered for `target` is a function of C."""
     return target in _OF_C
 
 
 def is_registered(target: str) -> bool:
-    """Whether users' code runs for `target`, whatever is built in under its name."""
+    """Return whether users' code runs for `target`, whatever is built in under its name."""
     return target in REGISTERED
 
 
 def takes_batch(target: str) -> bool:
-    """Whether one call of `target` may do the work of several: operands and results have a leading axis more."""
+    """Return whether one call of `target` may do the work of several: operands and results have a leading axis more."""
     return target in _BATCHES
 
 
@@ -61,7 +61,7 @@ def retarget_callbacks(module: Module, target_of: Callable[[int], str]) -> None:
 
 
 def call_attributes(op: Op) -> dict[str, AttributeValue]:
-    """All attributes of a custom call as plain Python values by name.
+    """Return all attributes of a custom call as plain Python values by name.
 
     `mhlo.backend_config`, in which frontends put the dictionary of a typed call, takes the place of `backend_config`.
     """
@@ -74,7 +74,7 @@ def call_attributes(op: Op) -> dict[str, AttributeValue]:
 
 
 def plain_value(value: object) -> AttributeValue:
-    """An attribute as the Python value nearest to it."""
+    """Return an attribute as the Python value nearest to it."""
     match value:
         case a.UnitAttr():
             return True

@@ -67,7 +67,7 @@ class Expressions:
 
 
 def gives_back(op: Op) -> bool:
-    """Whether `op` gives its operand back as it is, everything being a scalar of one type."""
+    """Return whether `op` gives its operand back as it is, everything being a scalar of one type."""
     return op.name in _SEEN_THROUGH and op.operands[0].type is op.results[0].type and not op.operands[0].tensor.rank
 
 

@@ -40,7 +40,7 @@ class Extremum:
     propagates_nan: bool
 
     def commutes(self, element: ElementType) -> bool:
-        """Whether the outcome for values of `element` does not depend on the order of pairs.
+        """Return whether the outcome for values of `element` does not depend on the order of pairs.
 
         Of floats that are not in total order it does: one of two NaNs and one of two zeros is kept.
         """
@@ -78,7 +78,7 @@ _DIRECTIONS = {
 
 
 def extremum_of(region: Region) -> Extremum | None:
-    """The extremum that `region`, on (value, index, value, index), folds to; None for any other region."""
+    """Return the extremum that `region`, on (value, index, value, index), folds to; None for any other region."""
     if len(region.blocks) != 1 or len(region.block.arguments) != 4 or len(region.block.terminator.operands) != 2:
         return None
     block = region.block
@@ -101,7 +101,8 @@ def extremum_of(region: Region) -> Extremum | None:
 
 
 def keeps_first(op: Op, extremum: Extremum) -> bool:
-    """Whether `op`, a reduce by `extremum`, finds the first of all floats that are equal, NaNs being so, and its index.
+    """Return whether `op`, a reduce by `extremum`, finds the first of all floats that are equal, NaNs being so, and
+    its index.
 
     Its indices count upwards along the one dimension that is reduced, and its initial pair comes before and loses
     against every other, or ties with it at the same index. Of two pairs the one whose value is better, or else whose
@@ -123,7 +124,7 @@ def keeps_first(op: Op, extremum: Extremum) -> bool:
 
 
 def counts_along(places: Value, axes: tuple[int, ...]) -> bool:
-    """Whether indices count from 0 upwards along the one dimension `axes`, so that the first is the lowest."""
+    """Return whether indices count from 0 upwards along the one dimension `axes`, so that the first is the lowest."""
     indices = places.tensor
     if len(axes) != 1 or not isinstance(indices.element_type, ElementType) or not indices.element_type.is_integer:
         return False
@@ -165,7 +166,7 @@ def _outcome(block: Block, case: _Case) -> tuple[int, int] | None:
 
 
 def _boolean(value: Value) -> bool | None:
-    """A constant of i1."""
+    """Return a constant of i1."""
     array = constant_array(value.defining_op)
     return bool(array) if array is not None and array.ndim == 0 and array.dtype.kind == "b" else None
 
@@ -222,7 +223,7 @@ def _compared(op: Op, left: _Symbol, right: _Symbol, case: _Case) -> bool:
 
 
 def _larger(left: _Symbol, right: _Symbol, case: _Case, sign: int) -> _Symbol:
-    """The larger one (the smaller one for sign -1); NaN wins, and zeros are ordered by their signs."""
+    """Return the larger one (the smaller one for sign -1); NaN wins, and zeros are ordered by their signs."""
     if _is_nan(left, case) or _is_nan(right, case):
         return left if _is_nan(left, case) else right
     return left if sign * _relation(left, right, case, total=True) >= 0 else right
@@ -251,7 +252,7 @@ def _agrees(outcome: tuple[int, int], case: _Case, kind: str, tie: str, *, total
 
 
 def _propagates(table: dict[_Case, tuple[int, int]], strange: Iterable[_Case]) -> bool:
-    """Whether the NaN wins, the first of two, with its own index."""
+    """Return whether the NaN wins, the first of two, with its own index."""
     for case in strange:
         winner = 0 if case.first_nan else 1
         value, index = table[case]

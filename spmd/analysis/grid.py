@@ -10,7 +10,7 @@ from spmd.ir.attributes import IntegerAttr
 
 
 def grid_of(module: Module) -> ProcessGrid:
-    """The module's own grid: `mhlo.num_replicas` by `mhlo.num_partitions`, 1 where absent."""
+    """Return the module's own grid: `mhlo.num_replicas` by `mhlo.num_partitions`, 1 where absent."""
     counts = []
     for name in ("mhlo.num_replicas", "mhlo.num_partitions"):
         attribute = module.discardable.get(name)

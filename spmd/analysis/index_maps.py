@@ -35,17 +35,17 @@ class ElementReader(Protocol):
         """How far each loop variable runs."""
 
     def read(self, value: Value, index: Index) -> Element:
-        """The element of `value` at `index`."""
+        """Return the element of `value` at `index`."""
 
     def under(self, condition: Expression) -> AbstractContextManager[None]:
         """Within, elements are read only where `condition` holds; elsewhere they may be anything."""
 
     def position(self, form: Affine) -> Expression:
-        """The number that `form` is at a point, an i64."""
+        """Return the number that `form` is at a point, an i64."""
 
 
 def element_type(value: Value) -> ElementType:
-    """The element type of a tensor, known not to be quantized."""
+    """Return the element type of a tensor, known not to be quantized."""
     type = value.tensor.element_type
     assert isinstance(type, ElementType)
     return type
@@ -108,7 +108,7 @@ def _(op: Op, index: Index, reader: ElementReader) -> Element:
 
 
 def reshaped(index: Index, result: Sequence[int], operand: Sequence[int], reader: ElementReader) -> Index:
-    """The index in a dense array of shape `operand` of the element at `index` of its reshaping to `result`.
+    """Return the index in a dense array of shape `operand` of the element at `index` of its reshaping to `result`.
 
     Sizes are taken together only as far as they must. Raises affine.Split where a loop has to be cut first.
     """
@@ -120,7 +120,7 @@ def reshaped(index: Index, result: Sequence[int], operand: Sequence[int], reader
 
 
 def common_groups(left: Sequence[int], right: Sequence[int]) -> Iterator[tuple[slice, slice]]:
-    """Cuts two shapes of as many elements into stretches of as many elements, each as short as it can be."""
+    """Cut two shapes of as many elements into stretches of as many elements, each as short as it can be."""
     i = j = 0
     while i < len(left) or j < len(right):
         start, other = i, j
@@ -140,7 +140,7 @@ def common_groups(left: Sequence[int], right: Sequence[int]) -> Iterator[tuple[s
 
 
 def _unravelled(place: Affine, sizes: Sequence[int], reader: ElementReader) -> list[Affine]:
-    """The index of the element that is number `place` of a dense array of `sizes`."""
+    """Return the index of the element that is number `place` of a dense array of `sizes`."""
     outermost = next((dimension for dimension, size in enumerate(sizes) if size != 1), None)
     if outermost is None:
         return [Affine()] * len(sizes)
@@ -165,7 +165,7 @@ def _unravelled(place: Affine, sizes: Sequence[int], reader: ElementReader) -> l
 
 
 def at_least(form: Affine, least: int, reader: ElementReader) -> Expression | None:
-    """Whether `form` is `least` or more; None where it always is."""
+    """Return whether `form` is `least` or more; None where it always is."""
     bounds = form.bounds(reader.extents)
     if bounds is not None and bounds[0] >= least:
         return None
@@ -173,7 +173,7 @@ def at_least(form: Affine, least: int, reader: ElementReader) -> Expression | No
 
 
 def below(form: Affine, limit: int, reader: ElementReader) -> Expression | None:
-    """Whether `form` is less than `limit`; None where it always is."""
+    """Return whether `form` is less than `limit`; None where it always is."""
     bounds = form.bounds(reader.extents)
     if bounds is not None and bounds[1] < limit:
         return None
@@ -181,7 +181,7 @@ def below(form: Affine, limit: int, reader: ElementReader) -> Expression | None:
 
 
 def all_of(conditions: Sequence[Expression | None]) -> Expression | None:
-    """Whether all conditions hold; None where none is left to ask."""
+    """Return whether all conditions hold; None where none is left to ask."""
     expression: Expression | None = None
     for condition in conditions:
         if condition is not None:
@@ -209,7 +209,8 @@ def padded(
     reader: ElementReader,
     target: ElementType | None = None,
 ) -> Element:
-    """The element at `index` of `operand` with `low` paddings before it and `interior` ones between its elements.
+    """Return the element at `index` of `operand` with `low` paddings before it and `interior` ones between its
+    elements.
 
     `target` is the element type that operand and padding, which may differ, are converted to.
     """
@@ -287,7 +288,7 @@ def _(op: Op, index: Index, reader: ElementReader) -> Element:
 
 
 def clamped(start: Value, index: Index, most: int, reader: ElementReader) -> Affine:
-    """The start that an operand of a dynamic op gives, kept within 0 and `most`."""
+    """Return the start that an operand of a dynamic op gives, kept within 0 and `most`."""
     element = element_type(start)
     (number,) = reader.read(start, index)
     if is_constant(number) and not element.is_unsigned:
@@ -350,7 +351,7 @@ def _(op: Op, index: Index, reader: ElementReader) -> Element:
 
 
 def is_outer_product(op: Op) -> bool:
-    """Whether `op`, a dot_general, multiplies single elements and sums nothing up."""
+    """Return whether `op`, a dot_general, multiplies single elements and sums nothing up."""
     shape = op.operands[0].tensor.static_shape
     return op["algorithm"] is None and all(
         shape[dimension] == 1 for dimension in op["dot_dimension_numbers"].lhs_contracting_dimensions

@@ -22,13 +22,13 @@ class CountedLoop:
     limit: int
 
     def iterations(self, start: int, bound: int) -> int | None:
-        """How often the body runs from `start`; None where the counter wraps on its way to `bound`."""
+        """Return how often the body runs from `start`; None where the counter wraps on its way to `bound`."""
         count = max(0, -((start - bound) // self.step))
         return None if start + count * self.step > self.limit else count
 
 
 def counted_loop(op: Op) -> CountedLoop | None:
-    """The while `op` as a counted loop; None where it is none. `bound` may be a value carried unchanged."""
+    """Return the while `op` as a counted loop; None where it is none. `bound` may be a value carried unchanged."""
     condition, body = (region.block for region in op.regions)
     compare = condition.terminator.operands[0].defining_op
     if compare is None or compare.name != "stablehlo.compare" or compare["comparison_direction"] != "LT":
@@ -48,7 +48,7 @@ def counted_loop(op: Op) -> CountedLoop | None:
 
 
 def trip_count(op: Op) -> int | None:
-    """How often the body of `op`, a while, runs: known when it counts up to a constant in constant steps."""
+    """Return how often the body of `op`, a while, runs: known when it counts up to a constant in constant steps."""
     loop = counted_loop(op)
     if loop is None:
         return None
@@ -57,7 +57,7 @@ def trip_count(op: Op) -> int | None:
 
 
 def _step(value: Value, argument: Value) -> int | None:
-    """The constant that is added to `argument` to give `value`."""
+    """Return the constant that is added to `argument` to give `value`."""
     add = value.defining_op
     if add is None or add.name != "stablehlo.add" or argument not in add.operands:
         return None

@@ -26,7 +26,7 @@ class Matrix:
 
 
 def free_dimensions(rank: int, batching: Sequence[int], contracting: Sequence[int]) -> tuple[int, ...]:
-    """The dimensions of an operand of a product that are neither batched nor summed over."""
+    """Return the dimensions of an operand of a product that are neither batched nor summed over."""
     return tuple(d for d in range(rank) if d not in batching and d not in contracting)
 
 

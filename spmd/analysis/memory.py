@@ -47,7 +47,8 @@ def free_memory() -> int:
 
 
 def _group_limits() -> list[tuple[int, int]]:
-    """The limit of each control group around this process that has one, and the bytes that cannot be freed of it."""
+    """Return the limit of each control group around this process that has one, and the bytes that cannot be freed of
+    it."""
     found = []
     for folder in control_groups.folders("memory"):
         for limited, taken in _GROUP_FILES:

@@ -43,7 +43,7 @@ class PortableArray:
         return PortableArray(type, array[(0,) * array.ndim] if array.size and is_splat(array) else array)
 
     def attribute(self) -> DenseAttr:
-        """The elements as a constant's attribute."""
+        """Return the elements as a constant's attribute."""
         return DenseAttr(np.broadcast_to(self.elements, self.type.static_shape), self.type)
 
 
@@ -68,7 +68,7 @@ class Places:
         self._by_offset: dict[tuple[int, int], int] | None = None
 
     def number(self, op: Op) -> int:
-        """The number of the op of the program that stands where `op` does, from which a pass has made it."""
+        """Return the number of the op of the program that stands where `op` does, from which a pass has made it."""
         known = self._numbers.get((op.place, op.debug_location))
         if known is not None:
             return known
@@ -92,7 +92,7 @@ class Packer:
         self._values: dict[Value, int] = {}
 
     def value(self, value: Value) -> int:
-        """The number of `value`."""
+        """Return the number of `value`."""
         number = self._values.get(value)
         if number is None:
             number = self._values[value] = len(self._values)
@@ -103,7 +103,7 @@ class Packer:
         return number
 
     def values(self, values: Iterable[Value]) -> tuple[int, ...]:
-        """The numbers of `values`."""
+        """Return the numbers of `values`."""
         return tuple([self.value(value) for value in values])
 
     def reader(self, op: Op) -> PortableOp:
@@ -113,7 +113,7 @@ class Packer:
         return self.op(op)
 
     def constant(self, value: Value) -> None:
-        """Keeps the elements of `value` if it is a constant."""
+        """Keep the elements of `value` if it is a constant."""
         array = constant_array(value.defining_op)
         if array is not None:
             self.tables.constants[self.value(value)] = PortableArray.of(value.tensor, array)
@@ -142,7 +142,7 @@ class Packer:
         return self.values(block.arguments), tuple([self.op(op) for op in block.ops])
 
     def _mapping(self, mapping: Mapping[str, AttributeValue]) -> int:
-        """The number of a mapping, which equal ops share and nobody changes."""
+        """Return the number of a mapping, which equal ops share and nobody changes."""
         number = self._attributes.get(id(mapping))
         if number is None:
             number = self._attributes[id(mapping)] = len(self._attributes)
@@ -160,7 +160,7 @@ class Unpacker:
         self._mappings: dict[int, Mapping[str, AttributeValue]] = {}
 
     def value(self, number: int) -> Value:
-        """The value of this number: a constant, what an op here gives, or one that nobody defines."""
+        """Return the value of this number: a constant, what an op here gives, or one that nobody defines."""
         value = self._values.get(number)
         if value is None:
             type = self._type(number)
@@ -174,11 +174,11 @@ class Unpacker:
         return value
 
     def values(self, numbers: Iterable[int]) -> list[Value]:
-        """The values of these numbers."""
+        """Return the values of these numbers."""
         return [self.value(number) for number in numbers]
 
     def op(self, portable: PortableOp) -> Op:
-        """The op; its results are values of these numbers from now on."""
+        """Return the op; its results are values of these numbers from now on."""
         name, operands, results, attributes, discardable, regions, place = portable
         there = self._places[place]
         op = new_op(

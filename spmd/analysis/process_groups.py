@@ -36,7 +36,8 @@ def label_of_ids(op: Op) -> str:
 
 
 def process_groups(op: Op, grid: ProcessGrid, module: Module) -> Groups:
-    """The groups of ranks of `op`. CollectiveError for ids that the grid does not have, or that are given twice."""
+    """Return the groups of ranks of `op`. CollectiveError for ids that the grid does not have, or that are given
+    twice."""
     family = op.name.removeprefix("stablehlo.")
     try:
         ids = np.asarray(given_groups(op, module), np.int64)
@@ -50,7 +51,8 @@ def process_groups(op: Op, grid: ProcessGrid, module: Module) -> Groups:
 
 
 def process_pairs(op: Op, grid: ProcessGrid) -> tuple[tuple[int, int], ...]:
-    """The (source, target) ranks of `op`. CollectiveError for ids that the grid does not have, or given twice."""
+    """Return the (source, target) ranks of `op`. CollectiveError for ids that the grid does not have, or given
+    twice."""
     try:
         pairs = np.asarray(op["source_target_pairs"], np.int64)
         return _paired(grid, pairs.tobytes(), channel_id(op) > 0)
@@ -80,7 +82,7 @@ def transfer_ends(op: Op, grid: ProcessGrid) -> dict[int, int] | None:
 def _grouped(
     family: str, crosses: bool, global_ids: bool, grid: ProcessGrid, shape: tuple[int, ...], data: bytes
 ) -> Groups:
-    """The groups that rows of ids stand for: the ops of a program mostly share theirs."""
+    """Return the groups that rows of ids stand for: the ops of a program mostly share theirs."""
     ids = np.frombuffer(data, np.int64).reshape(shape)
     chosen = cross_replica if family == "cross-replica-sum" else strategy(family, int(crosses), global_ids)
     return chosen(grid, ids)
@@ -92,6 +94,6 @@ def _paired(grid: ProcessGrid, data: bytes, crosses: bool) -> tuple[tuple[int, i
 
 
 def channel_id(op: Op) -> int:
-    """The op's channel; 0 when it has none."""
+    """Return the op's channel; 0 when it has none."""
     handle = op.attributes.get("channel_handle")
     return 0 if handle is None else int(handle.handle)

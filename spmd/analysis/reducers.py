@@ -74,7 +74,7 @@ class Monoid:
 
 
 def monoid_of(region: Region) -> Monoid | None:
-    """The monoid that a region of two arguments and one result computes; None for any other region."""
+    """Return the monoid that a region of two arguments and one result computes; None for any other region."""
     monoids = monoids_of(region)
     return monoids[0] if monoids is not None and len(monoids) == 1 else None
 
@@ -94,7 +94,8 @@ def monoids_of(region: Region) -> list[Monoid] | None:
 
 
 def running_monoid(region: Region) -> Monoid | None:
-    """The monoid that a scan's body applies to its input and its carry, giving the result twice; None for any other."""
+    """Return the monoid that a scan's body applies to its input and its carry, giving the result twice; None for any
+    other."""
     if len(region.blocks) != 1 or len(region.block.arguments) != 2 or len(region.block.terminator.operands) != 2:
         return None
     expressions = Expressions(region.block)
@@ -113,7 +114,7 @@ def _monoid(expression: Expression | None, argument: Value, left: int, right: in
 
 
 def binary_of(region: Region) -> str | None:
-    """The name (without its dialect) of the one op that `region` applies to its two arguments in their order."""
+    """Return the name (without its dialect) of the one op that `region` applies to its two arguments in their order."""
     if len(region.blocks) != 1 or len(region.block.arguments) != 2:
         return None
     returned = region.block.terminator.operands
@@ -126,7 +127,7 @@ def binary_of(region: Region) -> str | None:
 
 
 def returned_argument(region: Region) -> int | None:
-    """The position of the argument that `region` returns as it is (1 for an assigning scatter), or None."""
+    """Return the position of the argument that `region` returns as it is (1 for an assigning scatter), or None."""
     returned = region.block.terminator.operands
     if len(returned) == 1:
         expression = Expressions(region.block)[returned[0]]
@@ -139,7 +140,8 @@ def returned_argument(region: Region) -> int | None:
 
 
 def identity(kind: str, element: ElementType) -> Array | None:
-    """The neutral element of the monoid `kind` on elements of a type, as a 0-d array; None where there is none."""
+    """Return the neutral element of the monoid `kind` on elements of a type, as a 0-d array; None where there is
+    none."""
     if element.numpy is None:
         return None
     if element.is_float:

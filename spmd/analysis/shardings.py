@@ -17,17 +17,17 @@ _SDY_ONLY = frozenset(("sdy.sharding_constraint", "sdy.reshard", "sdy.manual_com
 
 
 def is_sharded(module: Module) -> bool:
-    """Whether the module says how anything is laid out over devices."""
+    """Return whether the module says how anything is laid out over devices."""
     return any(speaks_of_shardings(op) for op in module.walk())
 
 
 def is_layout_call(op: Op) -> bool:
-    """Whether `op` is a custom call that gives its operand back, and says how it is laid out."""
+    """Return whether `op` is a custom call that gives its operand back, and says how it is laid out."""
     return op.name == "stablehlo.custom_call" and op["call_target_name"] in (SHARDING_CALL, RESULT_CALL)
 
 
 def speaks_of_shardings(op: Op) -> bool:
-    """Whether `op` itself says how anything is laid out."""
+    """Return whether `op` itself says how anything is laid out."""
     if op.name in _SDY_ONLY or is_collective(op) or SHARDING_NAME in op.discardable or GSPMD_NAME in op.discardable:
         return True
     if isinstance(op, Function):

@@ -46,7 +46,7 @@ class Windows:
         return any(low or high for low, high in self.padding) or any(step != 1 for step in self.base_dilations)
 
     def passes(self, axis: int) -> bool:
-        """Whether windows do nothing along `axis`: one element wide, one apart, no padding, no holes."""
+        """Return whether windows do nothing along `axis`: one element wide, one apart, no padding, no holes."""
         return self.sizes[axis] == self.strides[axis] == self.base_dilations[axis] == 1 and not any(self.padding[axis])
 
     def places(self) -> list[tuple[slice, ...]]:
@@ -80,7 +80,7 @@ class Windows:
 
 
 def windows_of(op: Op) -> Windows:
-    """The windows of a reduce_window or select_and_scatter of static shape, its defaults filled in."""
+    """Return the windows of a reduce_window or select_and_scatter of static shape, its defaults filled in."""
     shape = op.operands[0].tensor.static_shape
     ones = (1,) * len(shape)
 

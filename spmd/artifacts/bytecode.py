@@ -16,7 +16,7 @@ from spmd.support.collecting import no_collection
 
 
 def read_bytecode(data: Buffer, name: str = "<bytes>") -> Module:
-    """The module that the bytecode is; its constants are views of `data` where they can be.
+    """Return the module that the bytecode is; its constants are views of `data` where they can be.
 
     Raises ParseError, with the offset and the section, for what is no bytecode, and VerificationError for all
     attributes that are not what their op declares.
@@ -52,7 +52,8 @@ def write_bytecode(module: Module, *, version: int = s.DURABLE, producer: str = 
 
 
 def write_portable(module: Module, version: Version, producer: str = "spmd") -> bytes:
-    """The module as a portable artifact of a version of VHLO; ConversionError names an op that has no place in it."""
+    """Return the module as a portable artifact of a version of VHLO; ConversionError names an op that has no place in
+    it."""
     number = next(format for since, format in _FORMATS if since <= version)
     name = f"StableHLO_v{version[0]}.{version[1]}.0+{producer}"
     return _written(module, Numbering(number, version), name)

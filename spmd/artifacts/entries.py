@@ -129,5 +129,5 @@ _ENCODED = {
 
 
 def encoded(what: int, dialect: str) -> Form:
-    """The encoding of a dialect's attributes or types; one without codes where it is not known."""
+    """Return the encoding of a dialect's attributes or types; one without codes where it is not known."""
     return _ENCODED.get((what, dialect)) or Form(what, dialect, EncodingTable())

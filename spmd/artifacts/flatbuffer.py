@@ -42,7 +42,7 @@ class Table:
 
     @classmethod
     def root(cls, data: Buffer, file: str) -> Table:
-        """The table that the buffer is."""
+        """Return the table that the buffer is."""
         if len(data) < 8:
             raise ParseError(f"{len(data)} bytes are no table", ByteLocation(file, 0))
         return cls(data, file, _U32.unpack_from(data, 0)[0])
@@ -53,7 +53,7 @@ class Table:
     # --- fields ------------------------------------------------------------------------------------------------------
 
     def number(self, slot: int, format: str, default: int = 0) -> int:
-        """A number of struct's `format`."""
+        """Return a number of struct's `format`."""
         at = self._field(slot)
         return default if at is None else int(self._read(struct.Struct("<" + format), at))
 
@@ -66,12 +66,12 @@ class Table:
         return None if at is None else self._text(self._target(at))
 
     def numbers(self, slot: int, format: str) -> tuple[int, ...]:
-        """A vector of numbers; empty where it is left out."""
+        """Return a vector of numbers; empty where it is left out."""
         start, count = self._vector(slot, _SIZES[format])
         return struct.unpack_from(f"<{count}{format}", self._data, start) if count else ()
 
     def bytes(self, slot: int) -> Buffer | None:
-        """A vector of bytes, as a part of the buffer."""
+        """Return a vector of bytes, as a part of the buffer."""
         if self._field(slot) is None:
             return None
         start, count = self._vector(slot, 1)

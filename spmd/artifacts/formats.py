@@ -27,7 +27,7 @@ def format_of(head: Buffer) -> str:
 
 
 def looks_saved(folder: Path) -> bool:
-    """Whether the folder is one that PyTorch/XLA saved."""
+    """Return whether the folder is one that PyTorch/XLA saved."""
     try:
         return folder.is_dir() and any((folder / "functions").glob("*.meta"))
     except (OSError, ValueError):
@@ -35,7 +35,7 @@ def looks_saved(folder: Path) -> bool:
 
 
 def read_binary(data: Buffer, name: str, *, vjp: int = 0) -> Module | None:
-    """The module that `data` holds; None when they are none of what is known here: text, perhaps.
+    """Return the module that `data` holds; None when they are none of what is known here: text, perhaps.
 
     `vjp` asks for the gradient of so high an order of what jax.export wrote.
     """

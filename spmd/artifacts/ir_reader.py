@@ -98,7 +98,7 @@ class IrReader:
         self.diagnostics: list[Diagnostic] = []
 
     def ops(self) -> list[Op]:
-        """The ops at the top."""
+        """Return the ops at the top."""
         block = Block()
         count, arguments = self._flagged()
         if arguments:
@@ -111,7 +111,7 @@ class IrReader:
     # --- primitives --------------------------------------------------------------------------------------------------
 
     def fail(self, message: str) -> NoReturn:
-        """Says what is wrong at the place where the reader is."""
+        """Say what is wrong at the place where the reader is."""
         self._reader.fail(message, self._start + min(self._at, self._end))
 
     def _varint(self) -> int:
@@ -135,7 +135,7 @@ class IrReader:
             self.fail(f"{number} {what} are told of where {max(0, self._end - self._at)} bytes are left")
 
     def _reader_here(self) -> ByteReader:
-        """A reader from here on, which tells errors at this place."""
+        """Return a reader from here on, which tells errors at this place."""
         reader = self._reader
         at = self._start + min(self._at, self._end)
         return ByteReader(reader.data, reader.file, reader.section, at, self._start + self._end)
@@ -208,7 +208,7 @@ class IrReader:
                 self._varint()
 
     def _settle(self, scope: _ReadScope, start: int, in_order: bool) -> None:
-        """Puts the values from `start` on in place of what stood for them, now that they are there.
+        """Put the values from `start` on in place of what stood for them, now that they are there.
 
         A region's one block has its values `in_order`: none is used before it is defined.
         """
@@ -226,7 +226,7 @@ class IrReader:
     # --- ops ---------------------------------------------------------------------------------------------------------
 
     def _ops(self, block: Block, count: int, region: _ReadRegion) -> None:
-        """Reads `count` ops into `block`. Programs have very many: what most of them have is read without a call."""
+        """Read `count` ops into `block`. Programs have very many: what most of them have is read without a call."""
         data, value, size, end, scope = self._data, self._value, self._size, self._end, region.scope
         types, kinds, page, base, values = self._tables.types, self._kinds.by_key, self._page, self._start, scope.values
         limit, in_function, numbered = len(values), region.parent is Function, region.parent is not None
@@ -286,7 +286,7 @@ class IrReader:
                 region.following += 1
 
     def _result_types(self, at: int) -> tuple[list[Type], int]:
-        """The types of an op's results, whose number stands at `at`, and where they end."""
+        """Return the types of an op's results, whose number stands at `at`, and where they end."""
         count = self._value[at]
         at += self._size[at]
         if count > self._end - at:
@@ -299,7 +299,7 @@ class IrReader:
         return result_types, at
 
     def _define(self, region: _ReadRegion, values: Sequence[Value]) -> None:
-        """Gives `values` the next numbers."""
+        """Return `values` the next numbers."""
         if region.parent is None:
             return
         start, end = region.following, region.following + len(values)
@@ -315,7 +315,7 @@ class IrReader:
         self, block: Block, offset: int, mask: int, kind: OpKind, operands: list[Any], types: list[Type],
         region: _ReadRegion,
     ) -> None:  # fmt: skip
-        """Reads the rest of an op into `block`; a cast that changes nothing is what it casts."""
+        """Read the rest of an op into `block`; a cast that changes nothing is what it casts."""
         successors, regions = self._behind(mask, len(types), kind, region) if mask & _BEHIND else (None, [])
         if kind.cls is not Op and not _has_body(kind.cls, regions):
             self.fail(f"{kind.name} has one region, of one block where it is a module's")
@@ -353,10 +353,10 @@ class IrReader:
 
 
 def _is_identity(operands: list[Any], types: list[Type]) -> bool:
-    """Whether a cast changes nothing: between VHLO's types and those they stand for, which are one here."""
+    """Return whether a cast changes nothing: between VHLO's types and those they stand for, which are one here."""
     return [value.type for value in operands] == types
 
 
 def _has_body(cls: type[Op], regions: list[Region]) -> bool:
-    """Whether the regions are what an op with names for its parts has."""
+    """Return whether the regions are what an op with names for its parts has."""
     return len(regions) == 1 and (cls is not Module or len(regions[0].blocks) == 1)

@@ -61,7 +61,7 @@ class IrWriter:
         self._portable: Version | None = numbering.portable
 
     def section(self, module: Op) -> bytearray:
-        """The section of `module` alone."""
+        """Return the section of `module` alone."""
         writer = ByteWriter()
         writer.flagged(1, False)
         self._op(writer, module, _WrittenScope())
@@ -101,7 +101,8 @@ class IrWriter:
             del scope.numbers[cast]
 
     def _steps(self, block: Block, spelling: str, scope: _WrittenScope) -> list[Op | _Cast]:
-        """The ops of `block` and the casts between them; their results, and the block's arguments, get numbers."""
+        """Return the ops of `block` and the casts between them; their results, and the block's arguments, get
+        numbers."""
         for argument in block.arguments:
             self._define(scope, argument, spelling)
         steps: list[Op | _Cast] = []
@@ -183,7 +184,7 @@ class IrWriter:
         numbering.op = outer
 
     def _attributes(self, writer: ByteWriter, op: Op, spelled: _Spelled) -> int:
-        """Writes what refers to the op's attributes; returns the bits of the mask for it."""
+        """Write what refers to the op's attributes; returns the bits of the mask for it."""
         numbering, mask = self._numbering, 0
         apart = (
             self._version >= s.PROPERTIES_APART and spelled.registered and bool(spelled.required or spelled.inherent)

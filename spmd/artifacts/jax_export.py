@@ -48,7 +48,7 @@ class Tree:
     names: tuple[str, ...] = ()
 
     def leaves(self, path: str) -> Iterator[str]:
-        """The place of each leaf, as JAX spells it."""
+        """Yield the place of each leaf, as JAX spells it."""
         if self.kind == "leaf":
             yield path
         for name, child in zip(self.names, self.children, strict=True):
@@ -129,7 +129,8 @@ class Exported:
         return list(self.out_tree.leaves("result"))
 
     def gradient(self, order: int) -> Exported:
-        """The exported gradient of that order, the function itself being of order 0; UsageError where there is none."""
+        """Return the exported gradient of that order, the function itself being of order 0; UsageError where there is
+        none."""
         export = self
         for _ in range(order):
             if export.vjp is None:
@@ -138,12 +139,13 @@ class Exported:
         return export
 
     def module(self) -> Module:
-        """The module as it was exported."""
+        """Return the module as it was exported."""
         return read_bytecode(self.bytecode, self.file)
 
 
 def looks_exported(head: Buffer) -> bool:
-    """Whether a file that begins so may be one of `jax.export`: a root table whose fields are where they must be."""
+    """Return whether a file that begins so may be one of `jax.export`: a root table whose fields are where they must
+    be."""
     try:
         root = int.from_bytes(head[:4], "little")
         back = int.from_bytes(head[root : root + 4], "little", signed=True)
@@ -221,7 +223,7 @@ _KINDS = {_LEAF: "leaf", _NONE: "none", _TUPLE: "tuple", _LIST: "list"}
 
 
 def _array(table: Table) -> Array | None:
-    """An argument or result; None for a token."""
+    """Return an argument or result; None for a token."""
     if table.number(0, "b") != 0:
         return None
     code = table.number(2, "b")
@@ -284,7 +286,7 @@ def _check(table: Table) -> str:
 
 
 def callable_module(exported: Exported, platform: str = "cpu") -> Module:
-    """The module as one calls the function: `main` takes every argument of it, flattened, and nothing else.
+    """Return the module as one calls the function: `main` takes every argument of it, flattened, and nothing else.
 
     A module exported for several platforms takes the number of the one it runs on first, which becomes a constant
     here; arguments that the function does not use, and the module therefore does not take, are taken and ignored.

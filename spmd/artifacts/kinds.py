@@ -58,7 +58,7 @@ class OpKinds:
         self.by_key: dict[tuple[int, int, int, bool], OpKind] = {}
 
     def make(self, key: tuple[int, int, int, bool], asking: Asking) -> OpKind:
-        """The kind `key`, met for the first time in this file."""
+        """Return the kind `key`, met for the first time in this file."""
         kind_of_op = self.by_key[key] = self._make(*key, asking)
         return kind_of_op
 
@@ -81,7 +81,7 @@ class OpKinds:
         return kind_of_op
 
     def _read(self, op_name: OpName, in_function: bool, attributes: int, properties: int, entry: Entry) -> OpKind:
-        """The kind of ops with these attributes; `entry` reads their properties."""
+        """Return the kind of ops with these attributes; `entry` reads their properties."""
         full = op_name.name
         row = VHLO_OPS.get(full)
         attributes_here: dict[str, Attribute] = {}
@@ -120,7 +120,7 @@ def _check_known(full: str, asking: Asking) -> None:
 
 
 def _kind(full: str, row: VhloOp | None, in_function: bool, attributes: dict[str, Attribute]) -> OpKind:
-    """The kind of ops that the file calls `full`, which VHLO has as `row`, of these attributes."""
+    """Return the kind of ops that the file calls `full`, which VHLO has as `row`, of these attributes."""
     faults: list[str] = []
     if row is not None:
         full = name_of(row, in_function)
@@ -141,12 +141,13 @@ _KINDS = Memo()
 
 @lru_cache(maxsize=1 << 12)
 def _bare(full: str, in_function: bool) -> OpKind:
-    """The kind of ops without attributes, which is the same in every file."""
+    """Return the kind of ops without attributes, which is the same in every file."""
     return _kind(full, VHLO_OPS.get(full), in_function, {})
 
 
 def _declared(definition: OpDef, entry: EntryReader, version: int) -> dict[str, Attribute]:
-    """The properties of an op as its declaration says: one reference an attribute, then the sizes of segments."""
+    """Return the properties of an op as its declaration says: one reference an attribute, then the sizes of
+    segments."""
     properties: dict[str, Attribute] = {}
     absent = _absent(definition, entry)
     for name, declared in sorted(definition.attribute_table.items()):
@@ -173,7 +174,7 @@ _ADDED: dict[str, tuple[str, ...]] = {
 
 
 def _absent(definition: OpDef, entry: EntryReader) -> tuple[str, ...]:
-    """The attributes that the producer did not know of: there are as many references as it knew attributes."""
+    """Return the attributes that the producer did not know of: there are as many references as it knew attributes."""
     added = _ADDED.get(definition.name)
     if added is None:
         return ()
@@ -186,7 +187,7 @@ def _absent(definition: OpDef, entry: EntryReader) -> tuple[str, ...]:
 
 
 def _sizes(entry: EntryReader, length: int) -> tuple[int, ...]:
-    """A short list of numbers, most of which may be zero and left out."""
+    """Return a short list of numbers, most of which may be zero and left out."""
     count, sparse = entry.flagged()
     sizes = [0] * length
     if count > length:

@@ -36,7 +36,7 @@ class Memo:
         self._count = 0
 
     def recall(self, data: Hashable, file: Referred) -> FieldValue:
-        """The value of the entry `data` of a file; None where it is not known."""
+        """Return the value of the entry `data` of a file; None where it is not known."""
         entry = self._entries.get(data)
         if entry is None:
             return None
@@ -51,7 +51,7 @@ class Memo:
         return None if kept is None else kept[0]
 
     def keep(self, data: Hashable, references: list[Reference], things: list[FieldValue], value: FieldValue) -> None:
-        """Files the value that `data` was decoded to, where it referred to `references`, which were `things`."""
+        """File the value that `data` was decoded to, where it referred to `references`, which were `things`."""
         if self._count >= _MOST:
             self._entries.clear()
             self._count = 0

@@ -74,7 +74,7 @@ class Numbering:
     # --- attributes and types ----------------------------------------------------------------------------------------
 
     def attribute(self, attribute: Attribute, spelling: str = PLAIN) -> int:
-        """The number of `attribute`, which is encoded if it is a new one."""
+        """Return the number of `attribute`, which is encoded if it is a new one."""
         key = (spelling, _identity(attribute))
         number = self._attributes.get(key)
         if number is None:
@@ -94,7 +94,7 @@ class Numbering:
         return number
 
     def dictionary(self, entries: Mapping[str, Attribute], spelling: str) -> int:
-        """The number of MLIR's dictionary of attributes in `spelling`."""
+        """Return the number of MLIR's dictionary of attributes in `spelling`."""
         whole = DictAttr(entries)
         key = (spelling, "dictionary", whole)
         number = self._attributes.get(key)
@@ -151,7 +151,7 @@ class Numbering:
         return dialect, writer.data, True
 
     def _expect_mixed(self, table: str, text: str, *, held: bool) -> None:
-        """Refuses what has no code in VHLO and may not stand beside it: never, if not `held`, or not yet."""
+        """Refuse what has no code in VHLO and may not stand beside it: never, if not `held`, or not yet."""
         if not held or _dialect_of(text) == "stablehlo" or not _dialects_in(text) <= READ_BESIDE:
             self._fail(f"no version has {table} such as {text[:60]}")
         if self.portable is not None and self.portable < MIXED:
@@ -164,7 +164,7 @@ class Numbering:
     # --- sections ----------------------------------------------------------------------------------------------------
 
     def write_attributes(self, writer: ByteWriter) -> None:
-        """Adds the sections of attributes and types, and of their offsets."""
+        """Add the sections of attributes and types, and of their offsets."""
         offsets = ByteWriter()
         offsets.varint(len(self._attribute_entries))
         offsets.varint(len(self._type_entries))
@@ -181,7 +181,7 @@ class Numbering:
         s.write_section(writer, s.ATTRIBUTES, data)
 
     def write_dialects(self, writer: ByteWriter) -> None:
-        """Adds the section of dialects and op names: all others must have been numbered."""
+        """Add the section of dialects and op names: all others must have been numbered."""
         names = ByteWriter()
         for dialect, group in _grouped([(_parts(name)[0], (name, known)) for name, known in self._op_names]):
             names.varint(self.dialect(dialect))
@@ -214,7 +214,7 @@ class Numbering:
         s.write_section(writer, s.PROPERTIES, section.data)
 
     def write_resources(self, writer: ByteWriter) -> None:
-        """Adds the names of constants whose elements are kept nowhere; nothing where there are none."""
+        """Add the names of constants whose elements are kept nowhere; nothing where there are none."""
         if not self._resources:
             return
         offsets = ByteWriter()
@@ -232,7 +232,7 @@ class Numbering:
         s.write_section(writer, s.STRINGS, s.write_strings(list(self._strings)))
 
     def entry(self, spelling: str) -> EntryWriter:
-        """A writer that knows the tables."""
+        """Return a writer that knows the tables."""
         return _TableWriter(self, spelling)
 
 
@@ -243,7 +243,7 @@ def _identity(attribute: Attribute) -> Hashable:
 
 
 def _without_ranges(location: Attribute) -> Attribute:
-    """The location with places in a file in place of ranges."""
+    """Return the location with places in a file in place of ranges."""
     if isinstance(location, FileRange):
         return FileLocation(location.file, *(*location.numbers, 0, 0)[:2])
     if not hasattr(location, "__dataclass_fields__"):
@@ -260,7 +260,7 @@ def _without_ranges(location: Attribute) -> Attribute:
 
 
 def _dialect_of(text: str) -> str:
-    """The dialect that an attribute or type is of, by its text."""
+    """Return the dialect that an attribute or type is of, by its text."""
     if text[:1] not in "#!":
         return "builtin"
     name = text[1:]
@@ -270,7 +270,7 @@ def _dialect_of(text: str) -> str:
 
 
 def _dialects_in(text: str) -> set[str]:
-    """The dialects of the attributes and types that `text` consists of."""
+    """Return the dialects of the attributes and types that `text` consists of."""
     return {_dialect_of(text), *_DIALECT.findall(_STRING.sub("", text))}
 
 
@@ -288,7 +288,7 @@ def _parts(name: str) -> tuple[str, str]:
 
 
 def _grouped(entries: list[tuple[str, FieldValue]]) -> list[tuple[str, list[FieldValue]]]:
-    """Runs of entries with the same dialect."""
+    """Run of entries with the same dialect."""
     groups: list[tuple[str, list[FieldValue]]] = []
     for dialect, entry in entries:
         if not groups or groups[-1][0] != dialect:

@@ -43,7 +43,7 @@ class Container:
 
 
 def read_section(reader: ByteReader) -> tuple[int, ByteReader]:
-    """The number of the section that stands next, and a reader of what is in it."""
+    """Return the number of the section that stands next, and a reader of what is in it."""
     position = reader.position
     tag = reader.byte()
     number = tag & 0x7F
@@ -92,7 +92,7 @@ def read_container(data: Buffer, file: str) -> Container:
 
 
 def read_strings(reader: ByteReader) -> list[bytes]:
-    """The strings of the section; their lengths stand in front, the last string's first."""
+    """Return the strings of the section; their lengths stand in front, the last string's first."""
     lengths = reader.varints(reader.count("strings"))
     if sum(lengths) != reader.left or 0 in lengths:
         reader.fail(f"the strings have {sum(lengths)} bytes with their zeros, of which {reader.left} are there")
@@ -108,14 +108,14 @@ def read_strings(reader: ByteReader) -> list[bytes]:
 
 
 def write_section(writer: ByteWriter, number: int, data: bytes | bytearray) -> None:
-    """Adds a section, aligned to nothing."""
+    """Add a section, aligned to nothing."""
     writer.byte(number)
     writer.varint(len(data))
     writer.bytes(data)
 
 
 def write_strings(strings: list[bytes]) -> bytearray:
-    """The section of `strings`."""
+    """Return the section of `strings`."""
     writer = ByteWriter()
     writer.varint(len(strings))
     for string in reversed(strings):

@@ -32,12 +32,12 @@ def put_constants(function: Function, constants: Sequence[tuple[Value, Array]]) 
 
 
 def unused_argument(type: t.Type) -> Value:
-    """An argument for `set_arguments` that no op uses."""
+    """Return an argument for `set_arguments` that no op uses."""
     return NumberedValue(type, None, 0)
 
 
 def set_arguments(function: Function, arguments: Sequence[Value], names: Sequence[str | None]) -> None:
-    """Makes `arguments`, the function's own or unused ones, all that it takes; their attributes stay with them."""
+    """Make `arguments`, the function's own or unused ones, all that it takes; their attributes stay with them."""
     described = dict(zip(function.arguments, function.argument_attributes, strict=True))
     dictionaries = [DictAttr(described.get(argument, {})) for argument in arguments]
     for argument, name in zip(arguments, names, strict=True):
@@ -54,5 +54,5 @@ def set_arguments(function: Function, arguments: Sequence[Value], names: Sequenc
 
 
 def _identifier(path: str) -> str:
-    """A value's name for an argument's place: `args[0]['w']` becomes args_0_w."""
+    """Return a value's name for an argument's place: `args[0]['w']` becomes args_0_w."""
     return re.sub(r"\W+", "_", path, flags=re.ASCII).strip("_") or "arg"

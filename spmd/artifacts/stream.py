@@ -41,13 +41,13 @@ class ByteReader:
         return self.end - self.position
 
     def within(self, length: int, section: str) -> ByteReader:
-        """A reader of the next `length` bytes, which this one passes over."""
+        """Return a reader of the next `length` bytes, which this one passes over."""
         start = self.position
         self.skip(length)
         return ByteReader(self.data, self.file, section, start, start + length)
 
     def key(self, start: int, end: int) -> bytes | None:
-        """The bytes from `start` to `end`; None where they are too many to be known again by."""
+        """Return the bytes from `start` to `end`; None where they are too many to be known again by."""
         if end - start > _LONGEST_KEY:
             return None
         data = self.data[start:end]
@@ -64,7 +64,7 @@ class ByteReader:
         return self.data[position]
 
     def bytes(self, length: int) -> Buffer:
-        """The next `length` bytes, as a part of the file's data where that is a view."""
+        """Return the next `length` bytes, as a part of the file's data where that is a view."""
         position = self.position
         self.skip(length)
         return self.data[position : position + length]
@@ -84,7 +84,7 @@ class ByteReader:
         return int.from_bytes(self.data[position : position + more + 1], "little") >> (more + 1)
 
     def varints(self, count: int) -> list[int]:
-        """The next `count` numbers."""
+        """Return the next `count` numbers."""
         chunk = bytes(self.data[self.position : min(self.position + count, self.end)])
         if len(chunk) == count and not chunk.translate(None, _SHORT):
             self.position += count
@@ -92,7 +92,7 @@ class ByteReader:
         return [self.varint() for _ in range(count)]
 
     def rest(self) -> list[int]:
-        """The numbers up to the end."""
+        """Return the numbers up to the end."""
         data, position, end = self.data, self.position, self.end
         numbers = []
         while position < end:
@@ -111,7 +111,7 @@ class ByteReader:
         return numbers
 
     def flagged(self) -> tuple[int, bool]:
-        """A number and the flag in its lowest bit."""
+        """Return a number and the flag in its lowest bit."""
         value = self.varint()
         return value >> 1, bool(value & 1)
 
@@ -120,7 +120,7 @@ class ByteReader:
         return (value >> 1) ^ -(value & 1)
 
     def count(self, what: str) -> int:
-        """How many of `what` follow, each of a byte at least."""
+        """Return how many of `what` follow, each of a byte at least."""
         position = self.position
         number = self.varint()
         if number > self.end - self.position:

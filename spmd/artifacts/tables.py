@@ -193,7 +193,7 @@ class Tables:
         return decoded
 
     def remember(self, memo: Memo, data: Hashable | None, entry: Entry, value: object) -> bool:
-        """Keeps what `entry` was decoded to for other files, unless it or what it refers to is large."""
+        """Keep what `entry` was decoded to for other files, unless it or what it refers to is large."""
         lasting = data is not None and entry.lasting
         if lasting:
             memo.keep(data, entry.references, entry.things, value)
@@ -217,7 +217,7 @@ class Tables:
         return self._properties.key(*self.properties[index])
 
     def property_entry(self, index: int) -> Entry:
-        """A reader of properties `index`; of nothing where that is negative."""
+        """Return a reader of properties `index`; of nothing where that is negative."""
         return Entry(self, self._properties, *(self.properties[index] if index >= 0 else (0, 0)))
 
     def _read_resources(self, reader: ByteReader, offsets: ByteReader) -> None:
@@ -241,7 +241,7 @@ class Tables:
             yield key, kind, reader.within(size, reader.section)
 
     def resource(self, index: int, type: Type, asking: Asking) -> Attribute:
-        """The constant that resource `index` is, of `type`."""
+        """Return the constant that resource `index` is, of `type`."""
         if index >= len(self._resource_keys):
             asking.fail(f"resource {index} of {len(self._resource_keys)}")
         if not isinstance(type, TensorType):
@@ -255,7 +255,7 @@ _BLOB = 0
 
 
 def _blob(reader: ByteReader) -> Buffer:
-    """The bytes of a resource, behind their padding."""
+    """Return the bytes of a resource, behind their padding."""
     alignment, size = reader.varint(), reader.varint()
     if size > reader.left or alignment & (alignment - 1):
         reader.fail(f"a resource of {size} bytes at multiples of {alignment}, of which {reader.left} are there")

@@ -16,12 +16,12 @@ T = TypeVar("T")
 
 
 def parse_attribute(text: str) -> Attribute:
-    """The attribute that all of `text` is; ValueError says what is wrong with it."""
+    """Return the attribute that all of `text` is; ValueError says what is wrong with it."""
     return _whole(text, OperationParser.parse_attribute)
 
 
 def parse_type(text: str) -> Type:
-    """The type that all of `text` is; ValueError says what is wrong with it."""
+    """Return the type that all of `text` is; ValueError says what is wrong with it."""
     return _whole(text, OperationParser.parse_type)
 
 

@@ -34,7 +34,7 @@ _DTYPES = {
 
 
 def read_saved(folder: Path) -> Module:
-    """The folder's function, its weights bound: @main takes the inputs of the model alone, flattened.
+    """Return the folder's function, its weights bound: @main takes the inputs of the model alone, flattened.
 
     Of several functions it is `forward`. Raises ParseError, which names the file, where something is missing or wrong.
     """
@@ -147,7 +147,7 @@ class _Folder:
     # --- arrays ------------------------------------------------------------------------------------------------------
 
     def _array(self, location: _Location, type: t.Type) -> Array:
-        """The weight or constant, seen in its file."""
+        """Return the weight or constant, seen in its file."""
         name = location.name if location.kind == _PARAMETER else str(location.position)
         if not name or Path(name).name != name or name in (".", ".."):
             self.fail(f"{name!r} is no name of a file with weights")
@@ -166,7 +166,7 @@ class _Folder:
 
 
 def _holds(type: t.Type, array: Array) -> bool:
-    """Whether `array` is a value of `type`."""
+    """Return whether `array` is a value of `type`."""
     if not isinstance(type, t.TensorType) or array.shape != type.shape:
         return False
     element = type.element_type

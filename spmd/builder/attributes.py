@@ -10,7 +10,7 @@ _NAME = "builder.given"
 
 
 def parse_attribute(text: str) -> Attribute:
-    """The attribute that `text` says; ValueError when it says none."""
+    """Return the attribute that `text` says; ValueError when it says none."""
     try:
         return parse(f"module attributes {{{_NAME} = {text}}} {{}}").discardable[_NAME]
     except ParseError as error:

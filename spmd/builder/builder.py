@@ -110,7 +110,7 @@ class XlaBuilder(Builder):
     # --- building ----------------------------------------------------------------------------------------------------
 
     def CreateSubBuilder(self, computation_name: str) -> XlaBuilder:
-        """A builder for a computation that this one uses; errors are handled as here."""
+        """Return a builder for a computation that this one uses; errors are handled as here."""
         return type(self)(computation_name, die_immediately_on_error=self.die_immediately_on_error)
 
     create_sub_builder = CreateSubBuilder
@@ -123,7 +123,8 @@ class XlaBuilder(Builder):
         self._return = self.value(operand, "operand")
 
     def Build(self, root: XlaOp | None = None) -> XlaComputation:
-        """The computation. Raises BuilderError for errors that were kept, missing parameters, or no ops at all."""
+        """Return the computation. Raises BuilderError for errors that were kept, missing parameters, or no ops at
+        all."""
         if root is not None:
             self.SetReturnValue(root)
         if self._kept:
@@ -148,7 +149,8 @@ class XlaBuilder(Builder):
     build = Build
 
     def GetShape(self, operand: XlaOp) -> Shape:
-        """The inferred shape of `operand`. Raises at once: for a value whose operation failed, the errors kept."""
+        """Return the inferred shape of `operand`. Raises at once: for a value whose operation failed, the errors
+        kept."""
         if isinstance(operand, XlaOp) and not operand.is_valid and self._kept:
             raise BuilderError(self._kept)
         return self.perform_now("GetShape", lambda _: Shape.of(self.value(operand, "operand").type))
@@ -168,11 +170,11 @@ class XlaBuilder(Builder):
         return self._kept[0] if self._kept else None
 
     def note(self, diagnostics: Sequence[Diagnostic]) -> None:
-        """Keeps errors for Build."""
+        """Keep errors for Build."""
         self._kept.extend(diagnostics)
 
     def perform(self, name: str, function: Callable[..., R], args: Sequence[object], kwargs: Mapping[str, object]) -> R:
-        """Runs operation `name`; an error in it gets the operation's name and the caller's place."""
+        """Run operation `name`; an error in it gets the operation's name and the caller's place."""
         if self._depth:
             return function(self, *args, **kwargs)
         if any(not operand.is_valid for operand in _operands([*args, *kwargs.values()])):
@@ -221,7 +223,7 @@ class XlaBuilder(Builder):
         return self._caller() if self._location is UNKNOWN else self._location
 
     def _caller(self) -> Location:
-        """The innermost Python line outside of the builder."""
+        """Return the innermost Python line outside of the builder."""
         frame = sys._getframe(1)
         while frame.f_back is not None and str(frame.f_globals.get("__name__", "")).startswith(_OURS):
             frame = frame.f_back
@@ -239,7 +241,7 @@ class XlaBuilder(Builder):
     # --- what operations are made of ---------------------------------------------------------------------------------
 
     def parameter(self, number: int, shape: Shape, name: str) -> XlaOp:
-        """A parameter; ArgumentError when the number is taken or negative."""
+        """Return a parameter; ArgumentError when the number is taken or negative."""
         if number < 0:
             raise ArgumentError("parameter_number", f"{number} is negative")
         if number in self._parameters:
@@ -251,7 +253,7 @@ class XlaBuilder(Builder):
         return XlaOp(self, value)
 
     def value(self, operand: object, argument: str) -> Value:
-        """The value of an operand; ArgumentError when it is none of this builder's."""
+        """Return the value of an operand; ArgumentError when it is none of this builder's."""
         if not isinstance(operand, XlaOp):
             raise ArgumentError(argument, f"an XlaOp is needed, got {type(operand).__name__}")
         if operand.builder is not self:
@@ -270,7 +272,7 @@ class XlaBuilder(Builder):
         *,
         element: t.Type | None = None,
     ) -> tuple[Value, ...]:
-        """Adds an op, checked against its declaration; result types are inferred unless given.
+        """Add an op, checked against its declaration; result types are inferred unless given.
 
         On bounded dimensions it is checked as if these were as large as they can be.
         `element` is the element type of the results where the declaration leaves the choice.
@@ -306,7 +308,7 @@ class XlaBuilder(Builder):
         return XlaOp(self, value)
 
     def constant(self, array: Array) -> Value:
-        """A constant; a broadcast view of one element stays one."""
+        """Return a constant; a broadcast view of one element stays one."""
         kind = t.tensor_of(array)
         (value,) = self.emit("stablehlo.constant", [], {"value": DenseAttr(array, kind)}, [kind])
         return value
@@ -333,7 +335,7 @@ class XlaBuilder(Builder):
         self.called.update(computation.called)
 
     def token(self) -> Value:
-        """The token of the last side effect of this computation; a new one when there was none."""
+        """Return the token of the last side effect of this computation; a new one when there was none."""
         if self._token is None:
             (self._token,) = self.emit("stablehlo.after_all", [], None, [t.TOKEN])
         return self._token
@@ -342,7 +344,7 @@ class XlaBuilder(Builder):
         self._token = token
 
     def is_constant(self, operand: XlaOp) -> bool:
-        """Whether `operand` depends on no parameter, random number, stream or process."""
+        """Return whether `operand` depends on no parameter, random number, stream or process."""
         return is_constant(self.value(operand, "operand"))
 
     IsConstant = is_constant
@@ -360,7 +362,7 @@ def _operands(values: Sequence[object]) -> Iterator[XlaOp]:
 
 
 def _refuse(faults: Iterator[Fault]) -> None:
-    """Raises the first of `faults`, if there is one."""
+    """Raise the first of `faults`, if there is one."""
     for label, message in faults:
         raise InferenceError(f"({label}) {message}" if label else message, label)
 

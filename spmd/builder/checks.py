@@ -44,7 +44,7 @@ def integer(value: object, argument: str, least: int | None = None) -> int:
 
 
 def dimension(value: object, rank: int, argument: str) -> int:
-    """A dimension number in [0, rank)."""
+    """Return a dimension number in [0, rank)."""
     number = integer(value, argument)
     if not 0 <= number < rank:
         raise ArgumentError(argument, f"dimension {number} is not in [0, {rank})")
@@ -65,7 +65,7 @@ def per_dimension(values: Sequence[int] | None, rank: int, argument: str, least:
 
 
 def array(builder: XlaBuilder, operand: object, argument: str) -> Value:
-    """An operand that is an array."""
+    """Return an operand that is an array."""
     value = builder.value(operand, argument)
     if not isinstance(value.type, t.TensorType):
         raise ArgumentError(argument, f"an array is needed, got {Shape.of(value.type).brief}")
@@ -83,7 +83,7 @@ def arrays(builder: XlaBuilder, operands: object, argument: str, least: int = 1)
 
 
 def scalar(builder: XlaBuilder, operand: object, argument: str, like: Value | None = None) -> Value:
-    """An operand of rank 0, of the element type of `like`."""
+    """Return an operand of rank 0, of the element type of `like`."""
     value = array(builder, operand, argument)
     if value.tensor.rank:
         raise ArgumentError(argument, f"a scalar is needed, got {Shape.of(value.type).brief}")
@@ -93,7 +93,7 @@ def scalar(builder: XlaBuilder, operand: object, argument: str, like: Value | No
 
 
 def sizes(value: Value) -> tuple[int, ...]:
-    """The sizes of an array's dimensions, of a dynamic one its bound."""
+    """Return the sizes of an array's dimensions, of a dynamic one its bound."""
     return Shape.of(value.type).sizes
 
 
@@ -119,7 +119,7 @@ def same_dimensions(values: Sequence[Value], argument: str) -> None:
 
 
 def kind(value: Value, argument: str, text: str, *kinds: str) -> Value:
-    """The element type's kind is one of `kinds`, which `text` says in words."""
+    """Return the element type's kind is one of `kinds`, which `text` says in words."""
     if value.tensor.scalar_type.kind not in kinds:
         raise ArgumentError(argument, f"must be {text}, got {Shape.of(value.type).brief}")
     return value
@@ -132,7 +132,7 @@ def signature(
     parameters: Sequence[t.Type],
     results: Sequence[t.Type] | None = None,
 ) -> XlaComputation:
-    """A computation of these parameters and result (leaf by leaf), noted as used."""
+    """Return a computation of these parameters and result (leaf by leaf), noted as used."""
     if not isinstance(computation, XlaComputation):
         raise ArgumentError(argument, f"an XlaComputation is needed, got {type(computation).__name__}")
     expected, actual = list(parameters), computation.parameter_types
@@ -150,7 +150,7 @@ def signature(
 
 
 def reducer(builder: XlaBuilder, computation: object, argument: str, values: Iterable[Value]) -> XlaComputation:
-    """A computation (T_0, ..., T_0, ...) -> T_0, ... on scalars of the element types of `values`."""
+    """Return a computation (T_0, ..., T_0, ...) -> T_0, ... on scalars of the element types of `values`."""
     scalars = [t.TensorType((), value.tensor.element_type) for value in values]
     return signature(builder, computation, argument, [*scalars, *scalars], scalars)
 

@@ -68,20 +68,20 @@ class XlaComputation:
         return self._name
 
     def program_shape(self) -> ProgramShape:
-        """The shapes of parameters and result."""
+        """Return the shapes of parameters and result."""
         return self._shape
 
     GetProgramShape = program_shape
 
     def to_stablehlo(self) -> Module:
-        """The computation as a module: its entry is @main, every computation it calls a private function.
+        """Return the computation as a module: its entry is @main, every computation it calls a private function.
 
         The elements of a tuple that is the result are the function's results.
         """
         return _writers.to_module(self)
 
     def as_hlo_text(self) -> str:
-        """The computation in XLA's HLO text."""
+        """Return the computation in XLA's HLO text."""
         return _writers.print_hlo(self.to_stablehlo(), self._name)
 
     @property
@@ -113,7 +113,7 @@ def make(
     regions: Iterable[Region] = (),
     location: Location = UNKNOWN,
 ) -> Op:
-    """Adds an op whose result types are known to `block`."""
+    """Add an op whose result types are known to `block`."""
     op = make_op(name, operands, types, attributes, regions, location=location)
     block.ops.append(op)
     return op
@@ -130,7 +130,7 @@ def element_of(block: Block, value: Value, index: int, location: Location = UNKN
 
 
 def unpack(block: Block, value: Value, location: Location = UNKNOWN) -> list[Value]:
-    """The leaves of a value, in order."""
+    """Return the leaves of a value, in order."""
     if not isinstance(value.type, t.TupleType):
         return [value]
     parts = (element_of(block, value, index, location) for index in range(len(value.type.types)))
@@ -138,7 +138,7 @@ def unpack(block: Block, value: Value, location: Location = UNKNOWN) -> list[Val
 
 
 def pack(block: Block, type: t.Type, leaves: Sequence[Value], location: Location = UNKNOWN) -> Value:
-    """The value of `type` that has these leaves: the inverse of `unpack`."""
+    """Return the value of `type` that has these leaves: the inverse of `unpack`."""
     if not isinstance(type, t.TupleType):
         (value,) = leaves
         return value
@@ -151,7 +151,7 @@ def pack(block: Block, type: t.Type, leaves: Sequence[Value], location: Location
 
 
 def inline(block: Block, computation: XlaComputation, arguments: Sequence[Value]) -> Value:
-    """Copies the ops of `computation` into `block`, its parameters being `arguments`; returns its result."""
+    """Copy the ops of `computation` into `block`, its parameters being `arguments`; returns its result."""
     values = dict(zip(computation.block.arguments, arguments, strict=True))
     for op in computation.block.ops:
         if op.name == "stablehlo.get_tuple_element":
@@ -162,7 +162,7 @@ def inline(block: Block, computation: XlaComputation, arguments: Sequence[Value]
 
 
 def region_of(computation: XlaComputation, argument_types: Sequence[t.Type], captured: Sequence[Value] = ()) -> Region:
-    """A region that runs `computation` and returns its leaves.
+    """Return a region that runs `computation` and returns its leaves.
 
     The block's arguments, of `argument_types`, are the leaves of the computation's first parameters; `captured` values
     are its last ones.
@@ -180,7 +180,7 @@ def region_of(computation: XlaComputation, argument_types: Sequence[t.Type], cap
 
 
 def drop_unused_tuples(block: Block) -> None:
-    """Removes tuples that are only made, and elements that are only taken, in `block` and the blocks inside it."""
+    """Remove tuples that are only made, and elements that are only taken, in `block` and the blocks inside it."""
     uses = Counter(operand for op in block.ops for inner in op.walk() for operand in inner.operands)
     kept: list[Op] = []
     for op in reversed(block.ops):

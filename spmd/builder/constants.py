@@ -32,7 +32,7 @@ def _needed(value: Value) -> dict[Value, None]:
 
 
 def is_constant(value: Value) -> bool:
-    """Whether `value` depends on no parameter, stream or process; random numbers count as constants.
+    """Return whether `value` depends on no parameter, stream or process; random numbers count as constants.
 
     Source: ComputeConstant of the TensorFlow compiler framework document.
     """
@@ -52,7 +52,7 @@ def blocker(value: Value) -> str | None:
 
 
 def subgraph(name: str, block: Block, value: Value, called: dict[str, XlaComputation]) -> XlaComputation:
-    """The computation without parameters that gives `value`."""
+    """Return the computation without parameters that gives `value`."""
     needed = _needed(value)
     ops: list[Op] = [op for op in block.ops if any(result in needed for result in op.results)]
     return XlaComputation(name, Block((), ops), value, ProgramShape((), Shape.of(value.type)), dict(called))

@@ -60,7 +60,7 @@ class Layout:
 
     @classmethod
     def row_major(cls, rank: int) -> Layout:
-        """The default: the last dimension is the most minor ("dim 0 is major")."""
+        """Return the default: the last dimension is the most minor ("dim 0 is major")."""
         return cls(range(rank - 1, -1, -1))
 
     @property
@@ -82,7 +82,7 @@ class Layout:
         return tuple(widths[d] for d in self.major_to_minor)
 
     def check(self, dimensions: Sequence[int]) -> None:
-        """Raises ValueError unless a shape of `dimensions` can have this layout."""
+        """Raise ValueError unless a shape of `dimensions` can have this layout."""
         if len(dimensions) != self.rank:
             raise ValueError(f"layout {self} of rank {self.rank} for a shape of rank {len(dimensions)}")
         for number, (width, size) in enumerate(zip(self.padded_dimensions, dimensions, strict=False)):
@@ -90,7 +90,7 @@ class Layout:
                 raise ValueError(f"layout: dimension {number} of size {size} is padded to the smaller width {width}")
 
     def to_memory(self, array: Array) -> Array:
-        """The elements of `array` in the order and with the padding of linear memory: a 1-dimensional array."""
+        """Return the elements of `array` in the order and with the padding of linear memory: a 1-dimensional array."""
         self.check(array.shape)
         ordered = array.transpose(self.major_to_minor)
         if not self.padded_dimensions:
@@ -100,7 +100,7 @@ class Layout:
         return memory.reshape(-1)
 
     def from_memory(self, memory: Array, dimensions: Sequence[int]) -> Array:
-        """The array of `dimensions` whose linear memory is `memory`; ValueError when the length does not fit."""
+        """Return the array of `dimensions` whose linear memory is `memory`; ValueError when the length does not fit."""
         self.check(dimensions)
         shape = self.memory_shape(dimensions)
         flat = np.asarray(memory).reshape(-1)
@@ -124,7 +124,7 @@ class Layout:
 
     @classmethod
     def parse(cls, text: str) -> Layout:
-        """Reads `{1,0}`; what follows a colon (tiling, memory space) says nothing of the values and is dropped."""
+        """Read `{1,0}`; what follows a colon (tiling, memory space) says nothing of the values and is dropped."""
         match = re.fullmatch(r"\{\s*((?:\d+\s*(?:,\s*\d+\s*)*)?)(?::[^{}]*)?\}", text.strip())
         if match is None:
             raise ValueError(f"{text!r} is no layout such as {{1,0}}")

@@ -47,7 +47,7 @@ class Literal:
 
     @classmethod
     def from_memory(cls, memory: object, shape: Shape) -> Literal:
-        """The literal whose linear memory, in the layout of `shape`, is `memory` (padding is dropped)."""
+        """Return the literal whose linear memory, in the layout of `shape`, is `memory` (padding is dropped)."""
         flat = np.asarray(memory, dtype=shape.element_type())
         if shape.order is None:
             raise ValueError(f"a value of shape {shape} has no linear memory")
@@ -57,7 +57,7 @@ class Literal:
         return self._shape
 
     def value(self) -> Nested:
-        """The array, or a tuple of arrays."""
+        """Return the array, or a tuple of arrays."""
         return tuple(element.value() for element in self._elements) if self._array is None else self._array
 
     to_numpy = value
@@ -72,7 +72,7 @@ class Literal:
         return self._shape.order.to_memory(array)
 
     def array(self) -> Array:
-        """The array; ValueError for a tuple."""
+        """Return the array; ValueError for a tuple."""
         if self._array is None:
             raise ValueError(f"a literal of shape {self._shape} is no array")
         return self._array
@@ -101,7 +101,7 @@ class Literal:
 
     @classmethod
     def parse(cls, text: str) -> Literal:
-        """Reads `s32[3] {0, 5, 6}`, also with a layout before the values; ValueError for anything else."""
+        """Read `s32[3] {0, 5, 6}`, also with a layout before the values; ValueError for anything else."""
         match = _TEXT.fullmatch(text.strip())
         if match is None:
             raise ValueError(f"{text!r} is no literal such as s32[3] {{0, 5, 6}}")
@@ -129,14 +129,14 @@ def as_array(value: object, type: ElementLike | None = None) -> Array:
 
 
 def _holds_numpy(value: object) -> bool:
-    """Whether a nest of lists has NumPy scalars at its ends: they know their type."""
+    """Return whether a nest of lists has NumPy scalars at its ends: they know their type."""
     while isinstance(value, (list, tuple)) and value:
         value = value[0]
     return isinstance(value, (np.generic, np.ndarray))
 
 
 def literal_text(array: Array) -> str:
-    """The values as HLO writes them: `{ { 1, 2 }, { 3, 4 } }`, a vector `{1, 2}`, a scalar `1`."""
+    """Return the values as HLO writes them: `{ { 1, 2 }, { 3, 4 } }`, a vector `{1, 2}`, a scalar `1`."""
     items = _items(array)
     if array.ndim == 0:
         return str(items[0])
@@ -166,7 +166,7 @@ _WORDS = {"true": "1", "false": "0"}
 
 
 def parse_values(text: str, shape: Shape) -> Array:
-    """The array of `shape` that HLO's `text` gives; ValueError when the number of values or a value is wrong."""
+    """Return the array of `shape` that HLO's `text` gives; ValueError when the number of values or a value is wrong."""
     if "..." in text:
         raise ValueError(
             f"the values of a constant of shape {shape} are left out ({{...}}): print large constants, by XLA's "
@@ -196,7 +196,7 @@ _MOST = 1 << 28
 
 
 def _first(value: Array, shape: Shape) -> Array:
-    """The array whose first element is `value` and whose others are zero, as XLA reads a number for an array."""
+    """Return the array whose first element is `value` and whose others are zero, as XLA reads a number for an array."""
     if not value.any():
         return np.broadcast_to(value.reshape(()), shape.sizes)
     if shape.size() > _MOST:
@@ -207,7 +207,7 @@ def _first(value: Array, shape: Shape) -> Array:
 
 
 def _braces(text: str) -> str:
-    """The braces and commas of a constant's text, with a letter for each value."""
+    """Return the braces and commas of a constant's text, with a letter for each value."""
     text = re.sub(r"\([^()]*\)|\s", lambda match: "v" if match[0][0] == "(" else "", text)
     return re.sub(r"[^{},]+", "v", text)
 
@@ -246,12 +246,12 @@ class LiteralUtil:
 
     @staticmethod
     def MinValue(type: ElementLike) -> Literal:
-        """The least value: -inf where the type has it. The identity of a maximum."""
+        """Return the least value: -inf where the type has it. The identity of a maximum."""
         return Literal(extreme(PrimitiveType.of(type).dtype, largest=False))
 
     @staticmethod
     def MaxValue(type: ElementLike) -> Literal:
-        """The largest value: inf where the type has it. The identity of a minimum."""
+        """Return the largest value: inf where the type has it. The identity of a minimum."""
         return Literal(extreme(PrimitiveType.of(type).dtype, largest=True))
 
     @staticmethod

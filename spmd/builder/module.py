@@ -41,7 +41,7 @@ def to_module(computation: XlaComputation) -> Module:
 
 
 def _callees(computation: XlaComputation) -> list[XlaComputation]:
-    """All computations called by name from here, each once, after those that it calls itself."""
+    """Return all computations called by name from here, each once, after those that it calls itself."""
     computations: dict[str, XlaComputation] = {}
 
     def visit(caller: XlaComputation) -> None:

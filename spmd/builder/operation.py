@@ -23,7 +23,7 @@ B = TypeVar("B", bound=Builder)
 
 
 def operation(function: Callable[Concatenate[B, P], R]) -> Callable[P, R]:
-    """Makes `function` an operation of the builder and files it under its name."""
+    """Make `function` an operation of the builder and files it under its name."""
     name = function.__name__
 
     @functools.wraps(function)
@@ -66,7 +66,7 @@ def operation_named(name: str, doc: str, source: str) -> Callable[[Callable[Conc
 
 
 def synonym(name: str, of: Callable[P, R], doc: str, source: str) -> Callable[P, R]:
-    """The operation `of` under another documented name, of this docstring."""
+    """Return the operation `of` under another documented name, of this docstring."""
     meant: Callable[..., R] = inspect.unwrap(of)
 
     @functools.wraps(meant)

@@ -143,7 +143,7 @@ class ConvolutionDimensionNumbers:
 
     @classmethod
     def default(cls, spatial: int) -> ConvolutionDimensionNumbers:
-        """The default numbers for `spatial` spatial dimensions."""
+        """Return the default numbers for `spatial` spatial dimensions."""
         places = range(2, 2 + spatial)
         return cls(0, 1, list(places), 0, 1, list(places), 0, 1, list(places))
 
@@ -238,7 +238,7 @@ def window_padding_type_to_pad_values(
 
 
 def make_padding_config(padding_config: PaddingConfig | Iterable[Sequence[int]]) -> PaddingConfig:
-    """A PaddingConfig from (low, high, interior) triples."""
+    """Return a PaddingConfig from (low, high, interior) triples."""
     return padding_config if isinstance(padding_config, PaddingConfig) else PaddingConfig(padding_config)
 
 

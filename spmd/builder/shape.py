@@ -73,7 +73,7 @@ class PrimitiveType(enum.Enum):
 
     @classmethod
     def of(cls, type_name: PrimitiveType | t.ElementType | DType | type | str) -> PrimitiveType:
-        """The primitive type named or held by an XLA name ("f32", "F32"), element type, or NumPy dtype."""
+        """Return the primitive type named or held by an XLA name ("f32", "F32"), element type, or NumPy dtype."""
         if isinstance(type_name, PrimitiveType):
             return type_name
         if isinstance(type_name, t.ElementType):
@@ -160,7 +160,7 @@ class Shape:
         layout: Layout | Sequence[int] | None = None,
         dynamic_dimensions: Sequence[bool] = (),
     ) -> Shape:
-        """An array's shape; `type` a PrimitiveType, NumPy dtype or name, `layout` a Layout or minor_to_major."""
+        """Return an array's shape; `type` a PrimitiveType, NumPy dtype or name, `layout` a Layout or minor_to_major."""
         primitive = PrimitiveType.of(type)
         primitive.element_type  # noqa: B018  raises for tuple and token
         return cls(primitive, dimensions, dynamic_dimensions, layout=layout)
@@ -179,7 +179,7 @@ class Shape:
 
     @classmethod
     def of(cls, type: t.Type) -> Shape:
-        """The shape of a value of `type`; ValueError when XLA has none."""
+        """Return the shape of a value of `type`; ValueError when XLA has none."""
         if isinstance(type, t.TensorType) and isinstance(type.element_type, t.ElementType):
             bounds = type.bounds or (None,) * type.rank
             if any(size is None and bound is None for size, bound in zip(type.shape, bounds, strict=True)):
@@ -217,7 +217,7 @@ class Shape:
     def dimensions(self, number: int) -> int: ...
 
     def dimensions(self, number: int | None = None) -> tuple[int, ...] | int:
-        """The sizes of all dimensions as a tuple, or the size of dimension `number`."""
+        """Return the sizes of all dimensions as a tuple, or the size of dimension `number`."""
         return self.sizes if number is None else self.sizes[number]
 
     def dynamic_dimensions(self) -> tuple[bool, ...]:
@@ -230,11 +230,11 @@ class Shape:
         return self.order
 
     def minor_to_major(self) -> tuple[int, ...]:
-        """The order of dimensions in memory, the fastest varying first."""
+        """Return the order of dimensions in memory, the fastest varying first."""
         return self.order.minor_to_major if self.order is not None else ()
 
     def element_type(self) -> DType:
-        """The NumPy dtype of the elements; `xla_element_type` is the PrimitiveType."""
+        """Return the NumPy dtype of the elements; `xla_element_type` is the PrimitiveType."""
         return self.primitive_type.dtype
 
     numpy_dtype = element_type
@@ -258,24 +258,24 @@ class Shape:
         return not self.is_static()
 
     def at_bounds(self) -> Shape:
-        """The shape with every dynamic dimension as large as its bound."""
+        """Return the shape with every dynamic dimension as large as its bound."""
         parts = [part.at_bounds() for part in self.parts]
         return Shape(self.primitive_type, self.sizes, (), parts, self.order)
 
     def rank(self) -> int:
-        """The number of dimensions."""
+        """Return the number of dimensions."""
         return len(self.sizes)
 
     def true_rank(self) -> int:
-        """The number of dimensions whose size is greater than 1."""
+        """Return the number of dimensions whose size is greater than 1."""
         return sum(size > 1 for size in self.sizes)
 
     def size(self) -> int:
-        """The number of elements of an array."""
+        """Return the number of elements of an array."""
         return math.prod(self.sizes)
 
     def leaves(self) -> tuple[Shape, ...]:
-        """The arrays and tokens of a tuple in order; the shape itself otherwise."""
+        """Return the arrays and tokens of a tuple in order; the shape itself otherwise."""
         return tuple(leaf for shape in self.parts for leaf in shape.leaves()) if self.is_tuple() else (self,)
 
     def leaf_count(self) -> int:
@@ -285,11 +285,11 @@ class Shape:
         return Shape(self.primitive_type, self.sizes, self.dynamic, self.parts, layout)
 
     def with_major_to_minor_layout_if_absent(self) -> Shape:
-        """The shape itself: every array has a layout from the start."""
+        """Return the shape itself: every array has a layout from the start."""
         return self
 
     def compatible(self, other: Shape) -> bool:
-        """Whether both hold the same values, in whatever layout."""
+        """Return whether both hold the same values, in whatever layout."""
         return self.brief == other.brief
 
     def __str__(self) -> str:
@@ -311,7 +311,7 @@ class Shape:
 
     @classmethod
     def parse(cls, text: str) -> Shape:
-        """Reads `f32[2,3]{1,0}`, `(f32[], s32[<=4])`, `token[]`; ValueError for anything else."""
+        """Read `f32[2,3]{1,0}`, `(f32[], s32[<=4])`, `token[]`; ValueError for anything else."""
         shape, end = parse_shape(text, 0)
         if text[end:].strip():
             raise ValueError(f"{text!r} is no shape: {text[end:]!r} is left over")
@@ -327,7 +327,7 @@ _COMMENT = re.compile(r"(?:\s|/\*.*?\*/)*")
 
 
 def parse_shape(text: str, start: int, depth: int = 1) -> tuple[Shape, int]:
-    """The shape at `start` of `text` and where it ends; ValueError when there is none."""
+    """Return the shape at `start` of `text` and where it ends; ValueError when there is none."""
     if depth > _DEEPEST:
         raise ValueError(f"tuple shapes nest deeper than {_DEEPEST} levels")
     start = _skip(text, start)

@@ -19,15 +19,15 @@ class Builder(ABC):
 
     @abstractmethod
     def name(self) -> str:
-        """The computation's name."""
+        """Return the computation's name."""
 
     @abstractmethod
     def GetShape(self, operand: XlaOp) -> Shape:
-        """The inferred shape of `operand`."""
+        """Return the inferred shape of `operand`."""
 
     @abstractmethod
     def perform(self, name: str, function: Callable[..., R], args: Sequence[object], kwargs: Mapping[str, object]) -> R:
-        """Runs operation `name`."""
+        """Run operation `name`."""
 
 
 class XlaOp:

@@ -13,7 +13,7 @@ from spmd.ir import Op
 
 
 def _like(text: str, *element_kinds: str) -> TypeSet:
-    """A scalar of one of these kinds, or a tensor of them."""
+    """Return a scalar of one of these kinds, or a tensor of them."""
 
     def admits(type: t.Type) -> bool:
         element = type.element_type if isinstance(type, t.TensorType) else type

@@ -39,19 +39,19 @@ _RULES: dict[str, _Rule] = {}
 
 
 def is_bounded(type: Type) -> bool:
-    """Whether `type` is a tensor type with a bounded dimension."""
+    """Return whether `type` is a tensor type with a bounded dimension."""
     return isinstance(type, TensorType) and any(
         size is None and bound is not None for size, bound in zip(type.shape, bounds_of(type), strict=True)
     )
 
 
 def takes_bounded(op: Op) -> bool:
-    """Whether `op` has a bounded operand, and a rule that says what it makes of it."""
+    """Return whether `op` has a bounded operand, and a rule that says what it makes of it."""
     return _rule(op) is not None and any(is_bounded(value.type) for value in op.operands)
 
 
 def bound_shape(type: TensorType) -> tuple[int | None, ...]:
-    """The shape of `type` where all bounded dimensions are as large as their bounds."""
+    """Return the shape of `type` where all bounded dimensions are as large as their bounds."""
     return tuple(bound if size is None else size for size, bound in zip(type.shape, bounds_of(type), strict=True))
 
 
@@ -76,7 +76,8 @@ def axes(op: Op) -> list[Axis]:
 
 
 def bounded_results(op: Op, full: Op) -> list[Type]:
-    """The result types of `op` by those of `full`, which is `op` at its bounds: what depends on a bounded dimension is.
+    """Return the result types of `op` by those of `full`, which is `op` at its bounds: what depends on a bounded
+    dimension is.
 
     What types that `op` has already say is bounded stays so.
     """
@@ -100,7 +101,7 @@ def bounded_results(op: Op, full: Op) -> list[Type]:
 
 
 def with_bounds(type: TensorType, dynamic: Sequence[bool]) -> TensorType:
-    """The static `type` with the `dynamic` dimensions bounded by their sizes."""
+    """Return the static `type` with the `dynamic` dimensions bounded by their sizes."""
     if not any(dynamic):
         return type
     shape = tuple(None if flag else size for size, flag in zip(type.shape, dynamic, strict=True))
@@ -124,7 +125,7 @@ def _shape(op: Op, index: int) -> tuple[int, ...]:
 
 
 def _ranked(op: Op, rank: int) -> list[int]:
-    """The numbers of the operands of that rank."""
+    """Return the numbers of the operands of that rank."""
     return [
         index
         for index, value in enumerate(op.operands)
@@ -134,7 +135,7 @@ def _ranked(op: Op, rank: int) -> list[int]:
 
 @_rules("select", "clamp", "compare", "convert", "reduce_precision", "map", "sort", "reverse", "is_finite")
 def _alike(op: Op) -> Iterator[Axis]:
-    """All operands but scalars, and all results, have one shape."""
+    """Yield all operands but scalars, and all results, have one shape."""
     rank = op.results[0].tensor.rank
     spreads = op.name not in ("stablehlo.sort", "stablehlo.reverse")
     for dimension in range(rank):
@@ -144,7 +145,7 @@ def _alike(op: Op) -> Iterator[Axis]:
 
 @_rules("optimization_barrier", "all_reduce", "collective_permute", "collective_broadcast")
 def _each(op: Op) -> Iterator[Axis]:
-    """Each result has the shape of its operand."""
+    """Yield each result has the shape of its operand."""
     for index, value in enumerate(op.operands):
         for dimension in range(value.tensor.rank if isinstance(value.type, TensorType) else 0):
             yield Axis(((index, dimension),), ((index, dimension),))
@@ -152,14 +153,14 @@ def _each(op: Op) -> Iterator[Axis]:
 
 @_rules("slice", "dynamic_slice")
 def _slice(op: Op) -> Iterator[Axis]:
-    """A slice of one element has no dynamic dimension there (XLA, InferSliceShape)."""
+    """Yield a slice of one element has no dynamic dimension there (XLA, InferSliceShape)."""
     for dimension, size in enumerate(op.result.tensor.static_shape):
         yield Axis(((0, dimension),), ((0, dimension),) if size != 1 else ())
 
 
 @_rules("dynamic_update_slice", "pad", "bitcast_convert", "fft", "cholesky", "select_and_scatter", "real", "imag")
 def _first(op: Op) -> Iterator[Axis]:
-    """The result's dimensions are those of the first operand, or follow from them."""
+    """Yield the result's dimensions are those of the first operand, or follow from them."""
     for dimension in range(min(op.operands[0].tensor.rank, op.result.tensor.rank)):
         yield Axis(((0, dimension),), ((0, dimension),))
 
@@ -200,7 +201,7 @@ def _concatenate(op: Op) -> Iterator[Axis]:
 
 @_rules("reduce", "reduce_window")
 def _reduce(op: Op) -> Iterator[Axis]:
-    """The operands have one shape; of a reduction some dimensions are left, of windows all are."""
+    """Yield the operands have one shape; of a reduction some dimensions are left, of windows all are."""
     count = len(op.operands) // 2
     gone = set(op["dimensions"]) if op.name == "stablehlo.reduce" else set()
     kept = [dimension for dimension in range(op.operands[0].tensor.rank) if dimension not in gone]
@@ -211,7 +212,7 @@ def _reduce(op: Op) -> Iterator[Axis]:
 
 @_rules("chlo.top_k")
 def _top_k(op: Op) -> Iterator[Axis]:
-    """The last dimension of the results has the size that is asked for."""
+    """Yield the last dimension of the results has the size that is asked for."""
     last = op.operands[0].tensor.rank - 1
     for dimension in range(last + 1):
         yield Axis(((0, dimension),), () if dimension == last else ((0, dimension), (1, dimension)))
@@ -265,7 +266,7 @@ def _convolution(op: Op) -> Iterator[Axis]:
 
 @_rules("gather")
 def _gather(op: Op) -> Iterator[Axis]:
-    """A window that is a whole dimension is as large as that; the indices' batch is the result's."""
+    """Yield a window that is a whole dimension is as large as that; the indices' batch is the result's."""
     numbers, sizes, shape = op["dimension_numbers"], op["slice_sizes"], _shape(op, 0)
     batching = dict(zip(numbers.start_indices_batching_dims, numbers.operand_batching_dims, strict=True))
     offsets = iter(numbers.offset_dims)
@@ -283,7 +284,8 @@ def _gather(op: Op) -> Iterator[Axis]:
 
 @_rules("scatter")
 def _scatter(op: Op) -> Iterator[Axis]:
-    """The inputs' shape is the results'; updates go with the indices, and, where their windows are whole, with inputs.
+    """Yield the inputs' shape is the results'; updates go with the indices, and, where their windows are whole, with
+    inputs.
 
     Source: XLA operation semantics, "Scatter".
     """
@@ -316,7 +318,7 @@ def _scatter(op: Op) -> Iterator[Axis]:
 
 
 def reshape_groups(operand: Sequence[int], result: Sequence[int]) -> list[tuple[range, range]]:
-    """Runs of dimensions of both that have as many elements, as short as they can be, in their order."""
+    """Run of dimensions of both that have as many elements, as short as they can be, in their order."""
     if 0 in operand or 0 in result:
         return [(range(len(operand)), range(len(result)))]
     groups: list[tuple[range, range]] = []

@@ -65,7 +65,8 @@ class Calls:
         del self._active[function.symbol]
 
     def callee(self, call: Op) -> Function:
-        """The function that `call`, one of `CALLS`, names; CompileError where there is no body to walk through."""
+        """Return the function that `call`, one of `CALLS`, names; CompileError where there is no body to walk
+        through."""
         symbol = call[CALLS[call.name]]
         function = self._functions.get(symbol)
         if function is None or function.is_declaration:
@@ -76,7 +77,8 @@ class Calls:
         return function
 
     def extents(self, function: Function, is_inlined: Callable[[int], bool] = lambda ops: True) -> dict[str, Extent]:
-        """The extent of `function`, and of each function that it comes to call, once calls are the bodies called.
+        """Return the extent of `function`, and of each function that it comes to call, once calls are the bodies
+        called.
 
         A call of a function of so many ops that `is_inlined` refuses stays a call, and counts as one op.
         """

@@ -46,7 +46,7 @@ def shape_text(shape: Sequence[Dimension]) -> str:
 
 
 def equal(*values: object) -> str | None:
-    """All values are equal."""
+    """Return all values are equal."""
     return None if all(value == values[0] for value in values) else listed(values)
 
 
@@ -87,12 +87,12 @@ def compatible_shapes(left: Sequence[Dimension], right: Sequence[Dimension]) -> 
 
 
 def shape_of(type: Type) -> tuple[Dimension, ...] | None:
-    """The shape; None when unranked or not shaped."""
+    """Return the shape; None when unranked or not shaped."""
     return type.shape if isinstance(type, (TensorType, BufferType)) else None
 
 
 def same_shape(*types: Type) -> str | None:
-    """All ranked types have compatible shapes, pairwise."""
+    """Return all ranked types have compatible shapes, pairwise."""
     shapes = [shape for shape in map(shape_of, types) if shape is not None]
     if all(shape == shapes[0] for shape in shapes):
         return None
@@ -113,7 +113,7 @@ def within_bounds(shape: Sequence[Dimension], bounds: Sequence[Dimension] | None
 
 
 def element_of(type: Type) -> Type:
-    """The element type of a shaped type; any other type is its own."""
+    """Return the element type of a shaped type; any other type is its own."""
     return type.element_type if isinstance(type, (TensorType, BufferType, UnrankedTensorType)) else type
 
 
@@ -132,7 +132,7 @@ def compatible_elements(left: Type, right: Type) -> bool:
 
 
 def compatible_types(left: Type, right: Type) -> bool:
-    """Whether two types may stand for one another: they differ in refinement only, not in what they say."""
+    """Return whether two types may stand for one another: they differ in refinement only, not in what they say."""
     if left is right:
         return True
     shaped = (TensorType, BufferType, UnrankedTensorType)
@@ -152,13 +152,13 @@ def compatible_types(left: Type, right: Type) -> bool:
 
 
 def same_types(*types: Type) -> str | None:
-    """All types are compatible with the first (specification: `baseline_type` equal)."""
+    """Return all types are compatible with the first (specification: `baseline_type` equal)."""
     first = types[0]
     return None if all(compatible_types(type, first) for type in types) else listed(types)
 
 
 def same_elements(*types: Type) -> str | None:
-    """All element types are compatible with the first (specification: `baseline_element_type` equal)."""
+    """Return all element types are compatible with the first (specification: `baseline_element_type` equal)."""
     first = element_of(types[0])
     if all(compatible_elements(element_of(type), first) for type in types):
         return None
@@ -166,7 +166,7 @@ def same_elements(*types: Type) -> str | None:
 
 
 def equal_elements(*types: Type) -> str | None:
-    """All element types are the same, scales and zero points too."""
+    """Return all element types are the same, scales and zero points too."""
     elements = [element_of(type) for type in types]
     return None if all(element is elements[0] for element in elements) else listed(elements)
 
@@ -180,7 +180,7 @@ def is_quantized(type: Type) -> bool:
 
 
 def per_axis(type: Type) -> QuantizedType | None:
-    """The quantized element type when it is per axis."""
+    """Return the quantized element type when it is per axis."""
     element = element_of(type)
     return element if isinstance(element, QuantizedType) and element.is_per_axis else None
 
@@ -195,7 +195,7 @@ def bits_of(element: Type) -> int:
 
 
 def promotable(source: Type, target: Type, *, any_float: bool = False) -> bool:
-    """Whether elements of `source` can be widened to `target` (specification: `is_promotable`).
+    """Return whether elements of `source` can be widened to `target` (specification: `is_promotable`).
 
     `any_float` lets floating-point types of all widths stand for one another.
     """
@@ -214,12 +214,12 @@ def promotable(source: Type, target: Type, *, any_float: bool = False) -> bool:
 
 
 def tensors(values: Iterable[Value]) -> list[TensorType]:
-    """The types of values whose type set admits tensors only."""
+    """Return the types of values whose type set admits tensors only."""
     return [value.tensor for value in values]
 
 
 def constant_ints(value: Value) -> Array | None:
-    """The elements of an integer constant tensor; None when `value` is not one."""
+    """Return the elements of an integer constant tensor; None when `value` is not one."""
     op = value.defining_op
     if op is None or op.name not in ("stablehlo.constant", "chlo.constant", "arith.constant"):
         return None

@@ -50,7 +50,7 @@ def _joined_size(dimension: int, left: Size, right: Size) -> Size:
 
 
 def broadcast_type(types: Sequence[Type], element: Type, mapping: Sequence[int] | None = None) -> Type:
-    """The type that all `types` are broadcast to; `mapping` places the dimensions of the smaller of two."""
+    """Return the type that all `types` are broadcast to; `mapping` places the dimensions of the smaller of two."""
     if not all(isinstance(type, TensorType) for type in types):
         return UnrankedTensorType(element)
     ranked = sorted((type for type in types if isinstance(type, TensorType)), key=lambda type: -type.rank)
@@ -74,7 +74,7 @@ def _broadcast(
     baseline: bool = False,
     element: Callable[[Type], Type] = lambda element: element,
 ) -> OpDef:
-    """A binary op with implicit broadcasting; `element` gives the result's element type from the operands'.
+    """Return a binary op with implicit broadcasting; `element` gives the result's element type from the operands'.
 
     Quantized operands and results may have other scales and zero points when `baseline`.
     """
@@ -111,7 +111,7 @@ def _complex_of(element: Type) -> Type:
 
 
 def _unary(name: str, types: TypeSet, results: TypeSet | None = None) -> OpDef:
-    """A unary elementwise op: of booleans when `results` differ, else of the operand's type."""
+    """Return a unary elementwise op: of booleans when `results` differ, else of the operand's type."""
     op_def = define(
         f"chlo.{name}",
         operands=[operand("operand", types)],

@@ -199,7 +199,7 @@ def _(op: Op) -> str | None:
 
 
 def _is_whole_group(op: Op) -> bool:
-    """Whether a process group is a row of replica_groups, and not one for each partition of its replicas."""
+    """Return whether a process group is a row of replica_groups, and not one for each partition of its replicas."""
     channel: ChannelHandleAttr | None = op["channel_handle"]
     return bool(op["use_global_device_ids"]) or channel is None or channel.handle <= 0
 

@@ -42,13 +42,13 @@ def few_precisions(op: Op) -> str | None:
 
 
 def both_precisions(op: Op) -> str | None:
-    """A precision for each operand; the default for both where none are given at all."""
+    """Return a precision for each operand; the default for both where none are given at all."""
     precisions = op["precision_config"]
     return None if precisions is None or len(precisions) == 2 else str(len(precisions))
 
 
 def contraction_element(op: Op) -> Type:
-    """The element type of a product whose declaration, if there is one, decides (accumulation may be wider)."""
+    """Return the element type of a product whose declaration, if there is one, decides (accumulation may be wider)."""
     return element_of(op.results[0].type if op.results else op.operands[0].type)
 
 
@@ -281,7 +281,7 @@ def einsum_terms(config: str) -> tuple[list[str], str] | None:
 
 
 def _einsum_sizes(op: Op) -> dict[str, int | None] | None:
-    """The size of each letter; None when the operands' dimensions do not fit the config."""
+    """Return the size of each letter; None when the operands' dimensions do not fit the config."""
     parsed, types = einsum_terms(op["einsum_config"]), tensors(op.operands)
     if parsed is None or len(parsed[0]) != len(types):
         return None

@@ -75,7 +75,8 @@ def _spatial(op: Op) -> int:
 
 
 def _window_is_known(op: Op) -> bool:
-    """Whether the padding is constant: a dynamic_conv is else judged when its padding is known, as StableHLO does."""
+    """Return whether the padding is constant: a dynamic_conv is else judged when its padding is known, as StableHLO
+    does."""
     return len(op.operands) == 2 or constant_ints(op.operands[2]) is not None
 
 
@@ -223,7 +224,7 @@ def check_convolution_results(declared: OpDef) -> None:
 
 
 def convolved(op: Op, padding: Sequence[Sequence[int]] | None) -> list[Type]:
-    """The result type, whose spatial sizes are unknown where the padding is."""
+    """Return the result type, whose spatial sizes are unknown where the padding is."""
     numbers, lhs, rhs = _numbers(op), op.operands[0].tensor, op.operands[1].tensor
     count = lhs.rank - 2
     ones = (1,) * count

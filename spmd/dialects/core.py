@@ -240,7 +240,7 @@ class OpDef:
         return [label for entry in (*names, self.rule_label) for label in entry.split(", ") if label]
 
     def default(self, op: Op, name: str) -> AttributeValue:
-        """The default of attribute `name`; None for an optional one; KeyError for a required or unknown one."""
+        """Return the default of attribute `name`; None for an optional one; KeyError for a required or unknown one."""
         declared = self.attribute_table[name]
         if declared.default is _REQUIRED:
             if declared.optional:
@@ -319,7 +319,7 @@ def define(
     assembly: str | None = None,
     traits: Iterable[Trait] = (),
 ) -> OpDef:
-    """Declares op `name`.
+    """Declare op `name`.
 
     `assembly` is the pretty form in the notation of spmd/syntax/assembly.py; None for an op that is always printed
     in the generic form.
@@ -334,7 +334,7 @@ def define(
 
 
 def is_pure(op: Op) -> bool:
-    """Whether `op` has no effect but its results, nor anything in its regions."""
+    """Return whether `op` has no effect but its results, nor anything in its regions."""
     if op.definition is None:
         return False
     if not op.regions:
@@ -348,7 +348,7 @@ def is_pure(op: Op) -> bool:
 
 
 def has_trait(op: Op, trait: Trait) -> bool:
-    """Whether `op` is declared with `trait`."""
+    """Return whether `op` is declared with `trait`."""
     return op.definition is not None and trait in op.definition.traits
 
 

@@ -52,7 +52,8 @@ CUSTOM_CALL = define(
 
 
 def output_type(op: Op) -> Type:
-    """The type of all that a custom call gives, as one value: of its result, else a tuple, whose leaves are results."""
+    """Return the type of all that a custom call gives, as one value: of its result, else a tuple, whose leaves are
+    results."""
     declared = op.discardable.get(RESULT_TYPE)
     if isinstance(declared, TypeAttr):
         return declared.type
@@ -96,7 +97,7 @@ def _(op: Op) -> str | None:
 
 
 def _output_type(op: Op) -> Type:
-    """The type that output_tuple_indices index: of the only result, or of all as a tuple."""
+    """Return the type that output_tuple_indices index: of the only result, or of all as a tuple."""
     return op.results[0].type if len(op.results) == 1 else TupleType(tuple(op.result_types))
 
 
@@ -111,7 +112,7 @@ def _(op: Op) -> str | None:
 
 
 def _part(type: Type, indices: Sequence[int]) -> Type | None:
-    """The leaf that `indices` lead to."""
+    """Return the leaf that `indices` lead to."""
     for index in indices:
         if not isinstance(type, TupleType) or not 0 <= index < len(type.types):
             return None

@@ -65,7 +65,7 @@ def _fault(op: Op) -> str | None:
 
 
 def is_by_columns(target: str) -> bool:
-    """Whether a target has matrices by columns in memory: LAPACK's, and those that stand for it."""
+    """Return whether a target has matrices by columns in memory: LAPACK's, and those that stand for it."""
     return _LAPACK.fullmatch(target) is not None or target == "tridiagonal_solve_perturbed_ffi"
 
 
@@ -101,14 +101,14 @@ CUSTOM_CALL.constraints.append(
 
 
 def options(op: Op) -> Mapping[str, object]:
-    """The options of a typed call: letters, numbers and booleans by name."""
+    """Return the options of a typed call: letters, numbers and booleans by name."""
     config = op.discardable.get("mhlo.backend_config", op["backend_config"])
     entries = config.entries if isinstance(config, DictAttr) else {}
     return {name: getattr(entry, "value", entry) for name, entry in entries.items()}
 
 
 def _without_shapes(op: Op) -> Sequence[Value] | None:
-    """The operands but for those that are results' shapes; None where these are not told as they must be."""
+    """Return the operands but for those that are results' shapes; None where these are not told as they must be."""
     told = op.discardable.get("indices_of_shape_operands")
     if told is None:
         return op.operands
@@ -140,7 +140,8 @@ _RENAMED = {"mhlo.topk": "top_k"}
 
 
 def called_op(op: Op) -> Op | str | None:
-    """The op of CHLO or StableHLO that older frontends wrote as a call `mhlo.<op>`, its attributes `mhlo.attributes`.
+    """Return the op of CHLO or StableHLO that older frontends wrote as a call `mhlo.<op>`, its attributes
+    `mhlo.attributes`.
 
     None for another call, a str: what is wrong with an attribute.
     """
@@ -205,7 +206,7 @@ def _(operands: Sequence[Type], results: Sequence[Type], config: Mapping[str, ob
 
 
 def _letter(config: Mapping[str, object], name: str) -> str:
-    """An option that is the code of a letter; "" where it is not."""
+    """Return an option that is the code of a letter; "" where it is not."""
     code = config.get(name)
     return chr(code) if isinstance(code, int) and 0 < code < 128 else ""
 
@@ -348,7 +349,7 @@ def _(operands: Sequence[Type], results: Sequence[Type], config: Mapping[str, ob
 
 
 def is_declared(target: str) -> bool:
-    """Whether it is known what calls of `target` take and give."""
+    """Return whether it is known what calls of `target` take and give."""
     return target in _RULES
 
 

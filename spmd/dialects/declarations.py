@@ -17,7 +17,7 @@ def define_constant(
     types: TypeSet = type_sets.STATIC_TENSOR,
     assembly: str = "custom<Constant>",
 ) -> OpDef:
-    """Declares op `name`, whose result `output`, one of `types`, is its attribute `value`."""
+    """Declare op `name`, whose result `output`, one of `types`, is its attribute `value`."""
     return define(
         name,
         attributes=[attribute("value", value)],
@@ -34,7 +34,7 @@ def define_unary(
     types: TypeSet = type_sets.TENSOR,
     results: TypeSet | None = None,
 ) -> OpDef:
-    """Declares op `name`, without effects: one `operand`, of `types`, gives one `result`, of those or `results`."""
+    """Declare op `name`, without effects: one `operand`, of `types`, gives one `result`, of those or `results`."""
     return define(
         name,
         operands=[operand("operand", types)],

@@ -44,7 +44,7 @@ def _static_integers(rank: int) -> type_sets.TypeSet:
 
 
 def constant_list(value: Value) -> list[int] | None:
-    """The elements of a constant 1-dimensional tensor; None when `value` is not one."""
+    """Return the elements of a constant 1-dimensional tensor; None when `value` is not one."""
     constant = constant_ints(value)
     return None if constant is None else constant.ravel().tolist()
 
@@ -74,13 +74,13 @@ def _shape_operand(declared: OpDef, label: str, name: str, *, meaningless: bool 
 
 
 def shaped_by(value: Value) -> Sequence[Dimension]:
-    """The shape that a shape operand says, dynamic where it is not constant."""
+    """Return the shape that a shape operand says, dynamic where it is not constant."""
     constant = constant_list(value)
     return (None,) * (value.tensor.shape[0] or 0) if constant is None else constant
 
 
 def _inferred_shape(op: Op, shape: Value, element: Type) -> list[Type]:
-    """The declared type where there is one, else what the shape operand says."""
+    """Return the declared type where there is one, else what the shape operand says."""
     return [op.results[0].type if op.results else tensor(shaped_by(shape), element)]
 
 

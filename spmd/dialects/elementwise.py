@@ -38,7 +38,7 @@ _ALL_SAME_TYPE = "type(lhs) = type(rhs) = type(result)"
 def _unary(
     name: str, types: TypeSet, results: TypeSet | None = None, *, accuracy: bool = False, result_label: str = ""
 ) -> OpDef:
-    """A unary elementwise op; `accuracy` for those that take `result_accuracy`.
+    """Return a unary elementwise op; `accuracy` for those that take `result_accuracy`.
 
     `result_label` is that of the constraint on the result's element type.
     """
@@ -63,7 +63,7 @@ def _same_unary(name: str, types: TypeSet, text: str = _SAME_BASELINE, *, accura
 def _binary(
     name: str, types: TypeSet = type_sets.TENSOR, text: str = _ALL_SAME_BASELINE, *, commutative: bool = False
 ) -> OpDef:
-    """A binary elementwise op on two operands and a result of one type."""
+    """Return a binary elementwise op on two operands and a result of one type."""
     op_def = define(
         f"stablehlo.{name}",
         operands=[operand("lhs", types), operand("rhs", types)],

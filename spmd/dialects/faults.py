@@ -16,7 +16,7 @@ Fault = tuple[str, str]
 
 
 def faults(op: Op, definition: OpDef) -> Iterator[Fault]:
-    """All that is wrong with `op`, each fault only meaningful when there is none before it."""
+    """Yield all that is wrong with `op`, each fault only meaningful when there is none before it."""
     yield from _count_faults(op, definition)
     yield from attribute_faults(op, definition)
     yield from _type_faults(op, definition)
@@ -28,7 +28,7 @@ def faults(op: Op, definition: OpDef) -> Iterator[Fault]:
 
 
 def run_time_faults(op: Op, definition: OpDef) -> Iterator[Fault]:
-    """All that is wrong with `op`, whose operands have the types that arrived; also what leaves it no meaning.
+    """Yield all that is wrong with `op`, whose operands have the types that arrived; also what leaves it no meaning.
 
     Results whose sizes do not follow from the operands are not compared with anything: they are not known yet.
     """
@@ -87,7 +87,8 @@ def _count_faults(op: Op, definition: OpDef) -> Iterator[Fault]:
 
 
 def mistyped(op: Op, definition: OpDef, kind: str) -> Iterator[tuple[int, OperandDef, Type]]:
-    """The operands or results (`kind`) of a type that is not declared: number from 1 on, declaration, and the type."""
+    """Yield the operands or results (`kind`) of a type that is not declared: number from 1 on, declaration, and the
+    type."""
     values, declared = (op.operands, definition.operands) if kind == "operand" else (op.results, definition.results)
     slices = definition.slices(op, kind)
     for position, entry in enumerate(declared, start=1):

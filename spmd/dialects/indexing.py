@@ -91,7 +91,7 @@ keeps_type(DYNAMIC_UPDATE_SLICE, "C1")
 
 
 def size_or_one(shape: Sequence[Dimension], dimension: int) -> Dimension:
-    """The size along index_vector_dim, which may stand one past the last dimension for a size of one."""
+    """Return the size along index_vector_dim, which may stand one past the last dimension for a size of one."""
     return shape[dimension] if dimension < len(shape) else 1
 
 
@@ -188,7 +188,7 @@ _OF_GATHERS: tuple[tuple[str, str, _GatherCheck], ...] = (
 
 
 def check_gather(declared: OpDef, labels: dict[str, str]) -> None:
-    """Declares what gather and dynamic_gather share; `labels` gives the labels of `declared` by those of gather."""
+    """Declare what gather and dynamic_gather share; `labels` gives the labels of `declared` by those of gather."""
     for label, text, check in _OF_GATHERS:
         declared.constraint(labels.get(label, ""), text)(partial(_checked_gather, check))
 
@@ -236,7 +236,7 @@ def check_slice_sizes(declared: OpDef, sizes: _SliceSizes, labels: dict[str, str
 
 
 def gathered(op: Op, sizes: Sequence[Dimension]) -> TensorType:
-    """The result of a gather of slices of `sizes`."""
+    """Return the result of a gather of slices of `sizes`."""
     numbers: GatherDimensionNumbersAttr = op["dimension_numbers"]
     operand, indices = op.operands[0].tensor, op.operands[1].tensor
     dropped = {*numbers.collapsed_slice_dims, *numbers.operand_batching_dims}

@@ -238,7 +238,7 @@ ENUMS: dict[tuple[str, str], tuple[str, ...]] = {}
 
 
 def enum(dialect: str, mnemonic: str, *cases: str) -> AttributeKind[str]:
-    """An enum; its value is the case's name. Reads `#d<m CASE>`, `#d.m<CASE>`, and the old spelling `"CASE"`."""
+    """Return an enum; its value is the case's name. Reads `#d<m CASE>`, `#d.m<CASE>`, and the old spelling `"CASE"`."""
     text = f"#{dialect}<{mnemonic} {' | '.join(cases)}>"
     ENUMS[dialect, mnemonic] = cases
 
@@ -256,7 +256,7 @@ def enum(dialect: str, mnemonic: str, *cases: str) -> AttributeKind[str]:
 
 
 def integer_enum(element: t.ElementType, *cases: str) -> AttributeKind[str]:
-    """An enum that is stored as an integer, the index of the case; its value is the case's name."""
+    """Return an enum that is stored as an integer, the index of the case; its value is the case's name."""
     text = f"one of {', '.join(cases)}"
 
     def decode(attribute: Attribute) -> str:
@@ -268,7 +268,7 @@ def integer_enum(element: t.ElementType, *cases: str) -> AttributeKind[str]:
 
 
 def either(*kinds: AttributeKind[Any]) -> AttributeKind[Any]:
-    """The first of `kinds` that decodes the attribute; values of the kinds must not be confusable."""
+    """Return the first of `kinds` that decodes the attribute; values of the kinds must not be confusable."""
     text = " or ".join(kind.text for kind in kinds)
 
     def decode(attribute: Attribute) -> Any:
@@ -295,7 +295,7 @@ def either(*kinds: AttributeKind[Any]) -> AttributeKind[Any]:
 
 
 def struct(cls: type[T]) -> AttributeKind[T]:
-    """A dataclass attribute, which is its own value (spmd/dialects/structs.py)."""
+    """Return a dataclass attribute, which is its own value (spmd/dialects/structs.py)."""
     text = str(getattr(cls, "SPELLING", cls.__name__))
 
     def decode(attribute: Attribute) -> T:

@@ -211,7 +211,7 @@ def _check_batch_norm(declared: OpDef, whole: Sequence[str], features: dict[str,
 def _batch_norm(
     kind: str, whole: Sequence[str], features: dict[str, str], results: Sequence[str], labels: str
 ) -> OpDef:
-    """Declares a batch normalization, whose first operand and first result have the full shape.
+    """Declare a batch normalization, whose first operand and first result have the full shape.
 
     `whole` and `features` as for `_check_batch_norm`; `labels` are those of what `results` are.
     """

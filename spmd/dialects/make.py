@@ -29,7 +29,7 @@ def make_op(
 
 
 def make_reducer(name: str, scalar: TensorType, *, location: Location = UNKNOWN) -> Region:
-    """The region that applies op `name` to two scalars and returns the outcome."""
+    """Return the region that applies op `name` to two scalars and returns the outcome."""
     block = Block([scalar, scalar])
     op = make_op(name, block.arguments, [scalar], location=location)
     block.ops += [op, make_op(f"{name.partition('.')[0]}.return", op.results, location=location)]
@@ -37,7 +37,7 @@ def make_reducer(name: str, scalar: TensorType, *, location: Location = UNKNOWN)
 
 
 def make_function(symbol: str, body: Block, *, location: Location = UNKNOWN) -> Function:
-    """The private function `symbol` of a body that ends in func.return."""
+    """Return the private function `symbol` of a body that ends in func.return."""
     results = tuple(value.type for value in body.terminator.operands)
     attributes = {
         "sym_name": symbol,

@@ -36,19 +36,19 @@ class OpBuilder:
         attributes: dict[str, AttributeValue] | None = None,
         regions: Iterable[Region] = (),
     ) -> Op:
-        """Appends an op and returns it; result types that are not given are those its declaration infers."""
+        """Append an op and returns it; result types that are not given are those its declaration infers."""
         created = make_op(name, operands, types, attributes, regions, location=self.location)
         self.ops.append(created)
         return created
 
     def one(self, name: str, operands: Sequence[Value], type: Type | None = None, **attributes: object) -> Value:
-        """Appends an op of one result and returns that."""
+        """Append an op of one result and returns that."""
         return self.op("stablehlo." + name, operands, None if type is None else [type], attributes).results[0]
 
     # --- constants
 
     def constant(self, array: Array, type: TensorType | None = None) -> Value:
-        """A constant tensor; `type` where the dtype does not say all."""
+        """Return a constant tensor; `type` where the dtype does not say all."""
         type = type or TensorType(array.shape, element_type_of(array.dtype))
         return self.one("constant", (), type, value=DenseAttr(array, type))
 
@@ -80,13 +80,13 @@ class OpBuilder:
         return value if value.type is type else self.one("convert", [value], type)
 
     def broadcast(self, scalar: Value, shape: Sequence[int | None]) -> Value:
-        """A scalar everywhere in a tensor of `shape`."""
+        """Return a scalar everywhere in a tensor of `shape`."""
         if not shape:
             return scalar
         return self.one("broadcast_in_dim", [scalar], scalar.tensor.with_shape(tuple(shape)), broadcast_dimensions=())
 
     def spread(self, vector: Value, shape: Sequence[int], dimension: int) -> Value:
-        """A vector along `dimension` of a tensor of `shape`."""
+        """Return a vector along `dimension` of a tensor of `shape`."""
         type = vector.tensor.with_shape(tuple(shape))
         return self.one("broadcast_in_dim", [vector], type, broadcast_dimensions=(dimension,))
 
@@ -153,5 +153,5 @@ class OpBuilder:
         return self.op("stablehlo.reduce", [value, init], None, {"dimensions": tuple(dimensions)}, [region]).results[0]
 
     def fold(self, name: str, type: TensorType) -> Region:
-        """A reduction region of one op."""
+        """Return a reduction region of one op."""
         return make_reducer(name, type.with_shape(()), location=self.location)

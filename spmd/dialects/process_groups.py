@@ -103,7 +103,7 @@ def refuse_channel_id(declared: OpDef) -> None:
 
 
 def data_operands(op: Op) -> tuple[Value, ...]:
-    """The operands but for the dynamic root."""
+    """Return the operands but for the dynamic root."""
     rooted = op.definition is not None and "has_dynamic_root" in op.definition.attribute_table
     return op.operands[:-1] if rooted and op["has_dynamic_root"] else op.operands
 
@@ -121,7 +121,7 @@ def check_computation(declared: OpDef, label: str) -> None:
 
 
 def accumulated_operands(op: Op) -> list[Type]:
-    """The types of the operands with the element type that computation gives."""
+    """Return the types of the operands with the element type that computation gives."""
     result = returned(op.regions[0])[0]
     assert isinstance(result, TensorType)
     return [with_element(value.type, result.element_type) for value in data_operands(op)]

@@ -21,7 +21,8 @@ def same_but_axis(operand: Type, result: Type) -> str | None:
 
 
 def stretched_axis(op: Op) -> str | None:
-    """The quantized dimension of the result is where the operand's goes, with its parameters when it is stretched."""
+    """Return the quantized dimension of the result is where the operand's goes, with its parameters when it is
+    stretched."""
     operand, result, mapping = op.operands[0].tensor, op.result.tensor, op["broadcast_dimensions"]
     operand_axis, result_axis = per_axis(operand), per_axis(result)
     if operand_axis is None or result_axis is None:
@@ -49,7 +50,7 @@ def reshaped_elements(op: Op) -> str | None:
 
 
 def reshaped_axis(op: Op) -> str | None:
-    """The quantized dimension keeps its size and the number of elements before it."""
+    """Return the quantized dimension keeps its size and the number of elements before it."""
     parts = []
     for type in (op.operands[0].tensor, op.result.tensor):
         quantized = per_axis(type)

@@ -49,7 +49,7 @@ def check_reducer(
     region: int = 0,
     kept: Callable[[Op], Sequence[Dimension]] = lambda op: (),
 ) -> None:
-    """Adds the constraint `label` on a folding region, and the one on initial values: its label, text and types.
+    """Add the constraint `label` on a folding region, and the one on initial values: its label, text and types.
 
     Each twice: as the specification states it, which frontends do not keep to, and as it has a meaning.
     `kept` gives the dimensions that arguments of the region may have; none, for scalars, unless given.
@@ -118,7 +118,7 @@ def _same(left: Type, right: Type, *, any_float: bool = False) -> bool:
 
 
 def _fits(argument: Sequence[Dimension], allowed: Sequence[Dimension]) -> bool:
-    """Whether the argument's dimensions are some of the allowed ones, in order."""
+    """Return whether the argument's dimensions are some of the allowed ones, in order."""
     matched = 0
     for size in allowed:
         if matched < len(argument) and compatible_dims(size, argument[matched]):

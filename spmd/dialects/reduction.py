@@ -129,7 +129,7 @@ REDUCE_WINDOW = define(
 
 
 def _filled(op: Op, name: str, rank: int) -> tuple[int, ...]:
-    """An optional array of strides or dilations: ones when it is not given."""
+    """Return an optional array of strides or dilations: ones when it is not given."""
     values: tuple[int, ...] | None = op[name]
     return values or (1,) * rank
 
@@ -228,7 +228,7 @@ def _(op: Op) -> str | None:
 
 
 def _alike(left: Type, right: Type) -> bool:
-    """The same element type, or both floating-point."""
+    """Return the same element type, or both floating-point."""
     floats = [isinstance(type, ElementType) and type.is_float for type in (left, right)]
     return left is right or all(floats)
 

@@ -27,7 +27,7 @@ _NO_SIGN = frozenset(("mhlo.num_replicas", "mhlo.num_partitions", "mhlo.frontend
 
 
 def is_of_xla(module: Module) -> bool:
-    """Whether one of XLA's front ends has made the program."""
+    """Return whether one of XLA's front ends has made the program."""
     if any(name.startswith((_JAX, _MHLO)) and name not in _NO_SIGN for name in module.discardable):
         return True
     return any(
@@ -39,7 +39,7 @@ def is_of_xla(module: Module) -> bool:
 
 
 def drops_whole_windows(op: Op) -> bool:
-    """Whether a scatter leaves out an update of which any element lies outside of the operand."""
+    """Return whether a scatter leaves out an update of which any element lies outside of the operand."""
     return WHOLE_WINDOWS in op.discardable
 
 
@@ -50,7 +50,7 @@ def mark_whole_windows(op: Op) -> None:
 
 
 def has_wide_windows(op: Op) -> bool:
-    """Whether windows have several elements along a dimension that indices count.
+    """Return whether windows have several elements along a dimension that indices count.
 
     Only those may be partly outside, and only they may overlap so that the order of updates is not that of indices.
     """
@@ -60,7 +60,7 @@ def has_wide_windows(op: Op) -> bool:
 
 
 def update_order(op: Op) -> Sequence[int]:
-    """The dimensions of the updates from the slowest to the fastest, in the order in which updates are done.
+    """Return the dimensions of the updates from the slowest to the fastest, in the order in which updates are done.
 
     Window by window, as XLA does; row by row where that is the same.
     """
@@ -72,7 +72,7 @@ def update_order(op: Op) -> Sequence[int]:
 
 
 def _windowed(op: Op) -> list[int]:
-    """The operand's dimensions that updates have."""
+    """Return the operand's dimensions that updates have."""
     numbers = op["scatter_dimension_numbers"]
     absent = {*numbers.inserted_window_dims, *numbers.input_batching_dims}
     return [d for d in range(op.operands[0].tensor.rank) if d not in absent]

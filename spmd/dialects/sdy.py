@@ -42,7 +42,7 @@ MESH = define(
 
 
 def _resharding(name: str, traits: tuple[Trait, ...]) -> OpDef:
-    """An identity that says how its result is laid out."""
+    """Return an identity that says how its result is laid out."""
     op_def = define(
         name,
         operands=[operand("input", ANY_TYPE)],
@@ -67,7 +67,7 @@ RETURN = define(
 
 
 def _computation(name: str, operands: str, attributes: Sequence[AttributeDef], head: str) -> OpDef:
-    """An op whose region computes its results of its operands; `head` is what its form begins with."""
+    """Return an op whose region computes its results of its operands; `head` is what its form begins with."""
     return define(
         name,
         operands=[operand(operands, ANY_TYPE, variadic=True)],
@@ -185,7 +185,7 @@ NAMED_COMPUTATION.constraint("body", "the body takes the operands and returns th
 
 
 def _collective(name: str, assembly: str, *attributes: object) -> OpDef:
-    """A collective: global types stay the same, the sharding changes to `out_sharding`."""
+    """Return a collective: global types stay the same, the sharding changes to `out_sharding`."""
     op_def = define(
         name,
         operands=[operand("tensor", _RANKED)],

@@ -18,12 +18,12 @@ _FACTOR_LETTERS = "ijklmnopqrstuvwxyz"
 
 
 def quote(text: str) -> str:
-    """A string as MLIR writes it between quotes."""
+    """Return a string as MLIR writes it between quotes."""
     return '"' + text.replace("\\", "\\5C").replace('"', "\\22") + '"'
 
 
 def factor_symbol(index: int) -> str:
-    """The name of factor `index` in a rule's text: i, j, ..., z, z_1, z_2, ..."""
+    """Return the name of factor `index` in a rule's text: i, j, ..., z, z_1, z_2, ..."""
     last = len(_FACTOR_LETTERS) - 1
     return _FACTOR_LETTERS[index] if index <= last else f"z_{index - last}"
 
@@ -87,7 +87,7 @@ class Mesh(StructAttribute):
         return None
 
     def axis_size(self, name: str) -> int | None:
-        """The size of axis `name`; None when the mesh has no such axis."""
+        """Return the size of axis `name`; None when the mesh has no such axis."""
         return next((axis.size for axis in self.axes if axis.name == name), None)
 
     def axis_position(self, name: str) -> int:

@@ -28,14 +28,14 @@ def parts_of(axes: Iterable[sdy.AxisRef], mesh: sdy.Mesh) -> Parts:
 
 
 def append_part(parts: Parts, name: str, start: int, stop: int) -> None:
-    """Adds a part, joined with the last one where it follows that."""
+    """Add a part, joined with the last one where it follows that."""
     if parts and parts[-1][0] == name and parts[-1][2] == start:
         start = parts.pop()[1]
     parts.append((name, start, stop))
 
 
 def joined_parts(axes: Iterable[sdy.AxisRef], mesh: sdy.Mesh) -> Parts:
-    """The parts in the order of the mesh, those that follow one another joined."""
+    """Return the parts in the order of the mesh, those that follow one another joined."""
     return parts_of(sort_axes(list(axes), mesh), mesh)
 
 
@@ -49,7 +49,7 @@ def format_parts(parts: Parts, mesh: sdy.Mesh) -> str:
 
 
 def overlap(left: Parts, right: Iterable[tuple[str, int, int]]) -> bool:
-    """Whether a part of `left` and one of `right` have something in common."""
+    """Return whether a part of `left` and one of `right` have something in common."""
     others = list(right)
     return any(
         name == other and first < stop and start < last for name, start, stop in left for other, first, last in others

@@ -28,7 +28,7 @@ MAY_TAKE_UNSHARDED = frozenset(("sdy.all_slice", "sdy.all_reduce", "sdy.reduce_s
 
 
 def collective_axes(op: Op) -> list[tuple[sdy.AxisRef, ...]]:
-    """The lists of axes that the collective `op` is given."""
+    """Return the lists of axes that the collective `op` is given."""
     if op.name == "sdy.all_to_all":
         return [param.axes for param in op["params"].params]
     name = _AXES.get(op.name)
@@ -81,7 +81,7 @@ _Move = Callable[[Parts, Sequence[sdy.AxisRef], sdy.Mesh], Parts | None]
 
 
 def _gathered(parts: Parts, axes: Sequence[sdy.AxisRef], mesh: sdy.Mesh) -> Parts | None:
-    """The parts without `axes` at their end; None when they do not end with them."""
+    """Return the parts without `axes` at their end; None when they do not end with them."""
     rest = list(parts)
     for name, start, stop in reversed(parts_of(axes, mesh)):
         if not rest or rest[-1][0] != name or rest[-1][2] != stop or rest[-1][1] > start:
@@ -93,7 +93,7 @@ def _gathered(parts: Parts, axes: Sequence[sdy.AxisRef], mesh: sdy.Mesh) -> Part
 
 
 def _sliced(parts: Parts, axes: Sequence[sdy.AxisRef], mesh: sdy.Mesh) -> Parts:
-    """The parts with `axes` at their end."""
+    """Return the parts with `axes` at their end."""
     sliced = list(parts)
     for part in parts_of(axes, mesh):
         append_part(sliced, *part)

@@ -26,7 +26,7 @@ def check_rule(rule: sdy.OpShardingRule, op: Op) -> None:
 
 
 def _check_mapping(what: str, rule: sdy.OpShardingRule, mapping: sdy.TensorMapping, type: Type) -> list[int]:
-    """The factors of one tensor."""
+    """Return the factors of one tensor."""
     count = len(rule.factor_sizes)
     if not isinstance(type, TensorType) or not type.is_static:
         raise ShardingFault(f"{what} must be a static tensor, got {type}")

@@ -33,16 +33,16 @@ class GivenShardings:
                 self._users.setdefault(operand, []).append(op)
 
     def uses(self, value: Value) -> int:
-        """How often the program uses `value`."""
+        """Return how often the program uses `value`."""
         return len(self._users.get(value, ()))
 
     def owner(self, value: Value) -> Op | None:
-        """The op that makes `value`, or the one around the block whose argument it is."""
+        """Return the op that makes `value`, or the one around the block whose argument it is."""
         owner = value.owner
         return self._parents.get(owner) if isinstance(owner, Block) else owner
 
     def of(self, value: Value) -> sdy.TensorSharding | None:
-        """The sharding given to `value`; None when it has none."""
+        """Return the sharding given to `value`; None when it has none."""
         op = self.owner(value)
         if op is None:
             return None
@@ -57,7 +57,7 @@ class GivenShardings:
         return _of_argument(op, value.index) if isinstance(value.owner, Block) else _of_result(op, value.index)
 
     def past_barriers(self, value: Value) -> sdy.TensorSharding | None:
-        """The sharding of `value`, or of what propagation barriers make it from."""
+        """Return the sharding of `value`, or of what propagation barriers make it from."""
         op = value.defining_op
         while op is not None and op.name == "sdy.propagation_barrier":
             value = op.operands[0]
@@ -89,7 +89,7 @@ def _of_result(op: Op, index: int) -> sdy.TensorSharding | None:
 
 
 def is_collective(op: Op) -> bool:
-    """Whether `op` is one of sdy's collectives."""
+    """Return whether `op` is one of sdy's collectives."""
     return op.name.startswith("sdy.") and op.definition is not None and "out_sharding" in op.definition.attribute_table
 
 

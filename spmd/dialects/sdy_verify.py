@@ -43,7 +43,7 @@ class _Checker:
         return GivenShardings(self.module)
 
     def walk(self, op: Op, manual: frozenset[str]) -> Iterator[Diagnostic]:
-        """Checks `op`, inside computations manual over `manual`, and all ops in it but those of a module."""
+        """Check `op`, inside computations manual over `manual`, and all ops in it but those of a module."""
         try:
             self._op(op, manual)
         except ShardingFault as fault:
@@ -164,7 +164,8 @@ class _Checker:
                     raise ShardingFault(f'axis "{axis.name}" is already manual in an enclosing sdy.manual_computation')
 
     def _is_sound(self, sharding: sdy.TensorSharding) -> bool:
-        """Whether the axes of a sharding that stands elsewhere, where its faults are told, are those of its mesh."""
+        """Return whether the axes of a sharding that stands elsewhere, where its faults are told, are those of its
+        mesh."""
         lists = [dimension.axes for dimension in sharding.dimensions]
         try:
             check_axes([*lists, sharding.replicated, sharding.unreduced], self.mesh(sharding.mesh))
@@ -173,7 +174,7 @@ class _Checker:
         return True
 
     def common_mesh(self, shardings: Sequence[sdy.TensorSharding]) -> sdy.Mesh | None:
-        """The mesh of all shardings but those on the empty mesh; None when there are two, or no sharding."""
+        """Return the mesh of all shardings but those on the empty mesh; None when there are two, or no sharding."""
         common: sdy.Mesh | None = None
         for sharding in shardings:
             mesh = self.mesh(sharding.mesh)

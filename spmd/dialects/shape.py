@@ -43,7 +43,7 @@ def _pure(
     attributes: Sequence[AttributeDef] = (),
     assembly: str | None = None,
 ) -> OpDef:
-    """An op of one result and no effects.
+    """Return an op of one result and no effects.
 
     `always` is the result's type where it follows from nothing. Unless an `assembly` is given, the op is written as
     its operands, their types and the result's, left out where it is `always` the same.

@@ -14,7 +14,7 @@ Size = tuple[Dimension, Dimension]
 
 
 def tensor(shape: Sequence[Dimension], element: Type, bounds: Bounds | None = None) -> TensorType:
-    """A tensor type; bounds that bound nothing are none."""
+    """Return a tensor type; bounds that bound nothing are none."""
     if bounds is not None and all(bound is None for bound in bounds):
         bounds = None
     return TensorType(tuple(shape), element, None if bounds is None else tuple(bounds))
@@ -26,7 +26,7 @@ def bounds_of(type: TensorType) -> tuple[Dimension, ...]:
 
 
 def with_element(type: Type, element: Type) -> Type:
-    """The same shape and bounds, another element type."""
+    """Return the same shape and bounds, another element type."""
     return type.with_element_type(element) if isinstance(type, TensorType) else UnrankedTensorType(element)
 
 
@@ -68,7 +68,7 @@ def _fold(types: Sequence[TensorType], combine: Callable[[int, Size, Size], Size
 
 
 def most_specific(types: Sequence[Type]) -> Type:
-    """The type that says all that `types`, which are compatible, say together."""
+    """Return the type that says all that `types`, which are compatible, say together."""
     ranked = [type for type in types if isinstance(type, TensorType)]
     if not ranked or all(type is types[0] for type in types):
         return types[0]
@@ -76,7 +76,7 @@ def most_specific(types: Sequence[Type]) -> Type:
 
 
 def least_specific(types: Sequence[Type]) -> Type:
-    """The type of a value that may be of any of `types`, which are compatible."""
+    """Return the type of a value that may be of any of `types`, which are compatible."""
     if all(type is types[0] for type in types):
         return types[0]
     if all(isinstance(type, TensorType) for type in types):
@@ -85,12 +85,12 @@ def least_specific(types: Sequence[Type]) -> Type:
 
 
 def dilated(size: int, dilation: int) -> int:
-    """The extent of `size` elements with `dilation - 1` holes between neighbours."""
+    """Return the extent of `size` elements with `dilation - 1` holes between neighbours."""
     return 0 if size == 0 else (size - 1) * dilation + 1
 
 
 def window_count(extent: int, reach: int, stride: int) -> int:
-    """How many windows of `reach` elements, `stride` apart, lie within `extent` elements."""
+    """Return how many windows of `reach` elements, `stride` apart, lie within `extent` elements."""
     return 0 if extent <= 0 or reach > extent else (extent - reach) // stride + 1
 
 
@@ -102,7 +102,7 @@ def windows(
     base_dilations: Sequence[int],
     window_dilations: Sequence[int],
 ) -> list[Dimension]:
-    """How many windows there are along each dimension (specification: reduce_window C15, convolution C25)."""
+    """Return how many windows there are along each dimension (specification: reduce_window C15, convolution C25)."""
     dimensions: list[Dimension] = []
     for size, window, stride, (low, high), base, dilation in zip(
         shape, sizes, strides, padding, base_dilations, window_dilations, strict=True

@@ -63,7 +63,7 @@ def signature_fault(
 def _fits(
     type: Type, form: Form, element: ElementType, batch: Sequence[Dimension], sizes: dict[str, Dimension]
 ) -> bool:
-    """Whether `type` is of `form`; sizes that it tells first are kept in `sizes`."""
+    """Return whether `type` is of `form`; sizes that it tells first are kept in `sizes`."""
     name, core = form
     if not isinstance(type, TensorType) or type.element_type is not _element(name, element):
         return False
@@ -87,7 +87,7 @@ def _element(name: str, element: ElementType) -> Type:
 
 
 def _size(told: str, sizes: dict[str, Dimension]) -> Dimension:
-    """The number that `told` stands for: a size, one less, or the lesser of two; None where it is not known."""
+    """Return the number that `told` stands for: a size, one less, or the lesser of two; None where it is not known."""
     if told.isdecimal():
         return int(told)
     found = _SIZE.fullmatch(told)

@@ -14,7 +14,7 @@ _SHAPED = TypeSet("tensor", lambda type: isinstance(type, (TensorType, UnrankedT
 
 
 def _pure(name: str, operands: list[OperandDef], output: OperandDef, assembly: str) -> OpDef:
-    """An op of one result that has no effects."""
+    """Return an op of one result that has no effects."""
     return define(f"tensor.{name}", operands=operands, results=[output], assembly=assembly, traits=[Trait.PURE])
 
 

@@ -48,7 +48,7 @@ def tensor_of_types(*elements: t.ElementType) -> TypeSet:
 
 
 def element_kind(element: t.Type) -> str:
-    """The kind of a tensor's element type; `other` for one that no StableHLO tensor has."""
+    """Return the kind of a tensor's element type; `other` for one that no StableHLO tensor has."""
     if isinstance(element, t.QuantizedType):
         if element.block_sizes or not element.storage.is_integer:
             return "other"

@@ -80,7 +80,7 @@ class MeasuredRanks:
         return self.slowest(min(took))
 
     def _turns(self, call: Call) -> int:
-        """How often a round calls: the same on all ranks."""
+        """Return how often a round calls: the same on all ranks."""
         self.barrier()
         began = time.perf_counter()
         call()
@@ -88,7 +88,7 @@ class MeasuredRanks:
 
 
 def calibrate(name: str, world: Communicator | None = None, report: Report = lambda text: None) -> Machine:
-    """Measures the machine that this process, or all ranks of `world`, run on. Every rank calls it.
+    """Measure the machine that this process, or all ranks of `world`, run on. Every rank calls it.
 
     `report` is told what is measured next.
     """
@@ -139,7 +139,7 @@ def _rate(ranks: MeasuredRanks, texts: Sequence[str], kind: str, call: float) ->
 
 
 def _work_of(text: str) -> list[Work]:
-    """The work of a program; of loops, that of all their turns."""
+    """Return the work of a program; of loops, that of all their turns."""
     prepared = prepare(probes.module(text))
     lowering = ModuleLowering(prepared.module, prepared.options)
     block = lowering.flatten(prepared.function).body
@@ -179,7 +179,7 @@ def _group_sizes(size: int) -> list[int]:
 
 
 def _operations(count: int, size: int) -> Iterator[Operation]:
-    """The collectives of `count` floats that groups of `size` are measured with."""
+    """Yield the collectives of `count` floats that groups of `size` are measured with."""
     shape = (-(-count // size) * size,)
     single, narrow = np.dtype(np.float32), np.dtype(bfloat16)
     ring = tuple((position, (position + 1) % size) for position in range(size))
@@ -194,7 +194,7 @@ def _operations(count: int, size: int) -> Iterator[Operation]:
 
 
 def _curves(ranks: MeasuredRanks, size: int) -> Iterator[Curve]:
-    """Every collective on groups of `size` neighbours, all groups at once."""
+    """Yield every collective on groups of `size` neighbours, all groups at once."""
     assert ranks.world is not None
     first = ranks.world.rank // size * size
     group = ranks.world.group(tuple(range(first, first + size)))
@@ -212,7 +212,8 @@ def _curves(ranks: MeasuredRanks, size: int) -> Iterator[Curve]:
 
 
 def fitted_link(curves: Sequence[Curve], folding: float, started: float) -> Level:
-    """The latency and bandwidth of messages with which collectives take what `curves` say, by least relative squares.
+    """Return the latency and bandwidth of messages with which collectives take what `curves` say, by least relative
+    squares.
 
     `folding` bytes a second are folded, and a collective takes `started` seconds beside its messages. Of one process
     alone nothing was measured: messages go as memory is copied.

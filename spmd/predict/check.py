@@ -78,7 +78,7 @@ class Checked:
         }
 
     def page(self, title: str, most: int = 24) -> str:
-        """A table: predicted beside measured."""
+        """Return a table: predicted beside measured."""
         header = ("predicted", "measured", "ratio", "share")
         shown = [each for each in self.units if each.share >= 0.001][:most]
         first, *lines = table(header, [_row(self.step), *map(_row, shown), _row(self.between)])
@@ -108,7 +108,7 @@ def check(
     turns: int = UNKNOWN_TURNS,
     rounds: int = ROUNDS,
 ) -> Checked:
-    """Runs the program on this process's `arrays` and compares; every process of the grid calls it.
+    """Run the program on this process's `arrays` and compares; every process of the grid calls it.
 
     `prepared` and `executable` are the same program. The whole step runs as ever; by unit it runs each unit on its own,
     and collectives only when all processes have come.

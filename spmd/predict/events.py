@@ -126,7 +126,8 @@ class _SchedulePricer:
         return facts_of_unit
 
     def events(self, steps: Sequence[Step], turns: int, inside: bool) -> Iterator[PricedEvent]:
-        """The events of steps that run `turns` times; `inside` native code, where nothing is called from Python."""
+        """Yield the events of steps that run `turns` times; `inside` native code, where nothing is called from
+        Python."""
         for part in self.parts(steps, turns, inside):
             yield from part.events
 
@@ -166,7 +167,7 @@ class _SchedulePricer:
             )
 
     def _inner(self, step: Step, op: Op) -> list[Sequence[Step]]:
-        """The steps of each region of `op`."""
+        """Return the steps of each region of `op`."""
         return [block.steps for block in step.blocks] or [self.lowering.schedule(r.block).steps for r in op.regions]
 
     # --- seconds ---
@@ -199,13 +200,13 @@ class _SchedulePricer:
         return overhead + max(computing + memory - near, memory)
 
     def _distance(self, value: Value, size: int, together: bool, before: set[Value]) -> float:
-        """How many bytes have been touched since the first of the `size` that are read of `value` was."""
+        """Return how many bytes have been touched since the first of the `size` that are read of `value` was."""
         if together and value in self.touched and value not in before:
             return 0.0  # of the same row, just now
         return self.clock - self.touched.get(value, self.clock - self.step) + size
 
     def traffic(self, steps: Sequence[Step]) -> float:
-        """The bytes that one run of `steps` reads and writes."""
+        """Return the bytes that one run of `steps` reads and writes."""
         return float(sum(self.facts(unit).cost.bytes for step in steps for unit in step.all_units))
 
     # --- control flow ---
@@ -246,7 +247,7 @@ class _SchedulePricer:
         return max(reached.values(), default=0.0) / self.machine.rates["serial"]
 
     def _branches(self, step: Step, op: Op, turns: int, native: bool, overhead: float) -> Iterator[PricedEvent]:
-        """The branch that takes the longest."""
+        """Yield the branch that takes the longest."""
         clock, touched = self.clock, dict(self.touched)
         told = []
         for steps in self._inner(step, op):

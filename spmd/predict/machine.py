@@ -125,7 +125,7 @@ class Machine:
         return work.amount * wide / self.rates[work.kind]
 
     def _product_rate(self, work: Work) -> float:
-        """The rate of the measured products, the nearer in their sizes the more they count."""
+        """Return the rate of the measured products, the nearer in their sizes the more they count."""
         alike = [each for each in self.products if each.bits == work.bits]
         known = [each for each in alike if each.form == work.form] or alike
         if not known:
@@ -163,7 +163,7 @@ class Machine:
     # --- files ---
 
     def to_toml(self) -> str:
-        """The file's text."""
+        """Return the file's text."""
         lines = [
             "# What a machine does in what time: seconds, bytes a second, work a second of one process.",
             f"name = {quoted(self.name)}",
@@ -206,19 +206,19 @@ def how(operation: Operation) -> str:
 
 
 def read_machine(path: str | Path) -> Machine:
-    """The machine that the file at `path` tells. UsageError, naming the entry, for one that is wrong."""
+    """Return the machine that the file at `path` tells. UsageError, naming the entry, for one that is wrong."""
     return _machine(FileTable.read(path))
 
 
 @cache
 def nominal() -> Machine:
-    """A machine to reckon with where none was measured: round figures of one core of a server."""
+    """Return a machine to reckon with where none was measured: round figures of one core of a server."""
     text = resources.files("spmd.predict").joinpath("nominal.toml").read_text(encoding="utf-8")
     return _machine(FileTable.parse(text, "nominal.toml"))
 
 
 def default_machine() -> Machine:
-    """The machine of the file that $SPMD_MACHINE names; a nominal one where it names none."""
+    """Return the machine of the file that $SPMD_MACHINE names; a nominal one where it names none."""
     path = os.environ.get("SPMD_MACHINE")
     return read_machine(path) if path else nominal()
 

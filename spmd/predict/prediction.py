@@ -55,7 +55,7 @@ class Prediction:
         return picture_of(self)
 
     def to_json(self) -> dict[str, object]:
-        """The prediction as JSON has it: seconds and bytes."""
+        """Return the prediction as JSON has it: seconds and bytes."""
         return {
             "grid": [self.grid.num_replicas, self.grid.num_partitions],
             "machine": self.machine,
@@ -92,7 +92,8 @@ def prices_of(machine: Machine, network: Network | None, size: int) -> TrafficPr
 def predict(
     prepared: Prepared, machine: Machine, network: Network | None = None, turns: int = UNKNOWN_TURNS
 ) -> Prediction:
-    """The step of a prepared program (spmd.compiler.pipeline.prepare) on `machine`'s processes, joined by `network`.
+    """Return the step of a prepared program (spmd.compiler.pipeline.prepare) on `machine`'s processes, joined by
+    `network`.
 
     Without a network they are on one machine. `turns` are reckoned with in loops that do not say how many they make.
     """
@@ -102,14 +103,14 @@ def predict(
 def predict_on(
     prepared: Prepared, machine: Machine, networks: Sequence[Network | None], turns: int = UNKNOWN_TURNS
 ) -> list[Prediction]:
-    """The same on each of several networks."""
+    """Return the same on each of several networks."""
     lowering = ModuleLowering(prepared.module, prepared.options)
     priced = price_schedule(lowering, prepared.function, machine, turns)
     return [predicted(prepared, priced, machine, network) for network in networks]
 
 
 def predicted(prepared: Prepared, priced: PricedSchedule, machine: Machine, network: Network | None) -> Prediction:
-    """The step of a prepared program whose schedule is priced already."""
+    """Return the step of a prepared program whose schedule is priced already."""
     grid = prepared.options.grid
     line = timeline(priced.events, grid.size, prices_of(machine, network, grid.size))
     return Prediction(
@@ -164,7 +165,7 @@ def collective_seconds(
 
 
 def _shares(predicted: Timeline) -> list[Share]:
-    """The critical path by place, the longest first."""
+    """Return the critical path by place, the longest first."""
     seconds: dict[PricedEvent, float] = {}
     for event, took in predicted.critical_path():
         seconds[event] = seconds.get(event, 0.0) + took

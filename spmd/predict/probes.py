@@ -14,7 +14,7 @@ from spmd.types import TensorType, Type
 
 
 def module(text: str) -> Module:
-    """The program of a text."""
+    """Return the program of a text."""
     parsed = parse(text, "<probe>")
     verify(parsed)
     return parsed
@@ -35,7 +35,7 @@ def arguments(types: Sequence[Type]) -> list[Array]:
 
 
 def _function(arguments: Sequence[str], lines: Sequence[str], result: str) -> str:
-    """A function of `arguments` %0, %1, ... whose last line gives %result."""
+    """Return a function of `arguments` %0, %1, ... whose last line gives %result."""
     taken = ", ".join(f"%{number}: tensor<{type}>" for number, type in enumerate(arguments))
     body = "\n  ".join(lines)
     return f"func.func @main({taken}) -> tensor<{result}> {{\n  {body}\n  return %result : tensor<{result}>\n}}"
@@ -64,7 +64,7 @@ def transpose(rows: int, columns: int) -> str:
 
 
 def product(element: str, form: str, sizes: Sequence[int]) -> str:
-    """A product of matrices: `sizes` are (batch, rows, depth, columns), `form` "nn" or "nt"."""
+    """Return a product of matrices: `sizes` are (batch, rows, depth, columns), `form` "nn" or "nt"."""
     batch, rows, depth, columns = sizes
     shapes = [[rows, depth], [columns, depth] if form == "nt" else [depth, columns], [rows, columns]]
     last = 1 if form == "nt" else 0
@@ -100,7 +100,8 @@ def _scatter(count: int) -> str:
 
 
 def _convolution(form: str, sizes: Sequence[int]) -> str:
-    """A convolution of images: `sizes` are (batch, result's side, features, window's side, result's features)."""
+    """Return a convolution of images: `sizes` are (batch, result's side, features, window's side, result's
+    features)."""
     batch, side, features, window, columns = sizes
     image = (batch, side + window - 1, side + window - 1, features)
     dims = "b, 0, 1, f"
@@ -117,7 +118,7 @@ def _convolution(form: str, sizes: Sequence[int]) -> str:
 
 
 def totals(count: int) -> str:
-    """The sums of rows of `count` numbers in all."""
+    """Return the sums of rows of `count` numbers in all."""
     rows = count // 1024
     lines = [
         "%zero = stablehlo.constant dense<0.0> : tensor<f32>",
@@ -139,7 +140,7 @@ def _hash(count: int) -> str:
 
 
 def _polynomial(count: int) -> str:
-    """Sums and products of two arrays that do not wait for each other."""
+    """Sum and products of two arrays that do not wait for each other."""
     of, lines = f"tensor<{count}xf32>", []
     for number, (first, second) in enumerate((("%0", "%1"), ("%1", "%0"), ("%0", "%0"), ("%1", "%1"))):
         lines += [
@@ -172,7 +173,7 @@ SERIES = 16
 
 
 def series(turns: int) -> str:
-    """A number that additions and multiplications change one after another, in a loop."""
+    """Return a number that additions and multiplications change one after another, in a loop."""
     lines = [
         "%zero = stablehlo.constant dense<0> : tensor<i32>",
         "%one = stablehlo.constant dense<1> : tensor<i32>",

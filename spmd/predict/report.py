@@ -42,7 +42,7 @@ def parts_of_step(prediction: Prediction) -> Sequence[tuple[str, float]]:
 
 
 def page(prediction: Prediction, title: str) -> str:
-    """A prediction as text; `title` says of what."""
+    """Return a prediction as text; `title` says of what."""
     size = prediction.grid.size
     lines = [heading(prediction, title), "", f"{'a step':24} {duration(prediction.seconds):>9}"]
     whole = prediction.seconds or 1.0
@@ -101,7 +101,7 @@ def picture(counts: Sequence[int], curves: Mapping[str, Sequence[float]], label:
 
 
 def _marks(names: Iterable[str]) -> dict[str, str]:
-    """A letter for each name: the first in it that stands for no other."""
+    """Return a letter for each name: the first in it that stands for no other."""
     marks: dict[str, str] = {}
     for name in names:
         free = [letter for letter in name + ascii_letters if letter.isalpha() and letter not in marks.values()]

@@ -60,7 +60,7 @@ class Sweep:
         return {"problem_grows": self.grows, "axis": self.axis, "points": [vars(point) for point in self.points]}
 
     def page(self) -> str:
-        """A table and a picture."""
+        """Return a table and a picture."""
         how = "each process has the same work" if self.grows else "the processes share the same work"
         rows = [
             (
@@ -91,7 +91,7 @@ def sweep(
     turns: int = UNKNOWN_TURNS,
     **options: Unpack[CompileOptions],
 ) -> Sweep:
-    """The step of a program with a mesh axis of each of the ascending sizes `counts`, or on so many processes.
+    """Return the step of a program with a mesh axis of each of the ascending sizes `counts`, or on so many processes.
 
     `axis` is the mesh axis that takes these sizes, of programs with shardings; by default the first of the mesh.
     `grid` is the one that the groups of collectives are written for, of a program of one process; by default the
@@ -167,7 +167,7 @@ def _grown(events: Sequence[PricedEvent], count: int, machine: Machine, network:
 
 
 def _is_cut(module: Module, function: str) -> bool:
-    """Whether the partitioner cuts the program, rather than the program itself."""
+    """Return whether the partitioner cuts the program, rather than the program itself."""
     if not partitioner.is_sharded(module) or partitioner.starts_processes(module, function):
         return False
     names = {op.name for op in module.walk()}

@@ -32,7 +32,7 @@ class FileTable:
 
     @classmethod
     def read(cls, path: str | Path) -> FileTable:
-        """The whole of the file at `path`. UsageError for a file that cannot be read, or is no TOML."""
+        """Return the whole of the file at `path`. UsageError for a file that cannot be read, or is no TOML."""
         try:
             text = Path(path).read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
@@ -63,7 +63,7 @@ class FileTable:
         return value
 
     def number(self, name: str) -> float:
-        """A finite number above 0."""
+        """Return a finite number above 0."""
         value = self._take(name)
         if not _is_number(value) or not 0 < value <= _LARGEST:
             raise self.fault(name, "a number above 0")
@@ -82,7 +82,7 @@ class FileTable:
         return self.count(name) if name in self.entries else None
 
     def numbers(self, name: str) -> tuple[float, ...]:
-        """A list of positive numbers."""
+        """Return a list of positive numbers."""
         value = self._take(name)
         if not isinstance(value, list) or not value or not all(_is_number(x) and 0 < x <= _LARGEST for x in value):
             raise self.fault(name, "a list of positive numbers")
@@ -95,7 +95,7 @@ class FileTable:
         return FileTable(value, f"{self.where}: [{name}]", set())
 
     def tables(self, name: str) -> list[FileTable]:
-        """The tables [[name]]; none where there are none."""
+        """Return the tables [[name]]; none where there are none."""
         value = self._take(name)
         if value is None:
             return []
@@ -104,7 +104,8 @@ class FileTable:
         return [FileTable(entry, f"{self.where}: [[{name}]] {index + 1}", set()) for index, entry in enumerate(value)]
 
     def record(self, kind: type[R]) -> R:
-        """All of the table as a `kind`, a dataclass that says by `entry` what each of its fields is in a file."""
+        """Return all of the table as a `kind`, a dataclass that says by `entry` what each of its fields is in a
+        file."""
         record = kind(**{each.name: each.metadata[_ENTRY].read(self, each.name) for each in fields(kind)})
         self.done()
         return record
@@ -128,13 +129,13 @@ def _is_number(value: object) -> bool:
 
 
 def quoted(text: str) -> str:
-    """A text as TOML writes it."""
+    """Return a text as TOML writes it."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return '"' + "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in escaped) + '"'
 
 
 def number_text(value: float) -> str:
-    """A number with the three digits that are meant."""
+    """Return a number with the three digits that are meant."""
     return f"{value:.3g}" if abs(value) < 1000 and value == int(value) else f"{value:.3e}"
 
 
@@ -150,12 +151,12 @@ _ENTRY = "entry"
 
 
 def entry(read: Callable[[FileTable, str], object], write: Callable[[Any], str]) -> Mapping[str, EntryKind]:
-    """The metadata of a field of a record (see `FileTable.record`): an entry of the field's name."""
+    """Return the metadata of a field of a record (see `FileTable.record`): an entry of the field's name."""
     return {_ENTRY: EntryKind(read, write)}
 
 
 def one_of(texts: tuple[str, ...]) -> Mapping[str, EntryKind]:
-    """A text among `texts`."""
+    """Return a text among `texts`."""
     return entry(lambda table, name: table.text(name, texts), quoted)
 
 

@@ -29,7 +29,7 @@ class TrafficPrices(Protocol):
         """`operation` in all groups (their ranks, a row each) at once."""
 
     def permutation(self, operation: CollectivePermute, source: Array, target: Array) -> Traffic:
-        """The messages of a permutation: the seconds of each."""
+        """Return the messages of a permutation: the seconds of each."""
 
 
 @dataclass(frozen=True)
@@ -139,7 +139,7 @@ class Timeline:
         return path[::-1]
 
     def _behind(self, number: int, rank: int, path: list[tuple[PricedEvent, float]]) -> tuple[int, int]:
-        """Goes back along communication that was waited for: to where it was asked for when the network was free."""
+        """Go back along communication that was waited for: to where it was asked for when the network was free."""
         while True:
             moment = self.moments[number]
             path.append((moment.event, float(moment.ends[rank] - moment.begins[rank])))
@@ -151,7 +151,7 @@ class Timeline:
 
 
 def timeline(events: Sequence[PricedEvent], size: int, prices: TrafficPrices) -> Timeline:
-    """The step of `size` processes that all do `events`."""
+    """Return the step of `size` processes that all do `events`."""
     return _Run(size, prices).run(events)
 
 
@@ -257,7 +257,7 @@ class _Run:
             seconds[mine] = np.maximum(seconds[mine], turns * traffic.seconds)
 
     def _rows(self, groups: Groups) -> list[Array]:
-        """The groups as arrays of ranks, those of one size together."""
+        """Return the groups as arrays of ranks, those of one size together."""
         key = tuple(groups)
         shared_rows = self._seen.get(key)
         if shared_rows is None:

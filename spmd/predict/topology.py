@@ -29,7 +29,7 @@ from spmd.predict.tables import FileTable
 
 
 def read_topology(path: str | Path, folding: float) -> Network:
-    """The network that the file at `path` tells; `folding` as in Network.
+    """Return the network that the file at `path` tells; `folding` as in Network.
 
     UsageError for an entry that is wrong, and for levels that do not grow.
     """
@@ -48,7 +48,8 @@ def read_topology(path: str | Path, folding: float) -> Network:
 
 
 def default_network(machine: Machine) -> Network | None:
-    """The network of the file that $SPMD_TOPOLOGY names; where it names none, none: processes are on one machine."""
+    """Return the network of the file that $SPMD_TOPOLOGY names; where it names none, none: processes are on one
+    machine."""
     path = os.environ.get("SPMD_TOPOLOGY")
     return read_topology(path, machine.rates["folding"]) if path else None
 

@@ -66,7 +66,7 @@ def autoshard(
 
 
 def checked_mesh(mesh: object) -> dict[str, int]:
-    """A mesh as a dictionary; UsageError for what is no mapping of names to sizes."""
+    """Return a mesh as a dictionary; UsageError for what is no mapping of names to sizes."""
     if not isinstance(mesh, Mapping) or not mesh:
         raise UsageError(f'mesh is a mapping of names to sizes, such as {{"data": 8, "model": 4}}, got {mesh!r}')
     for name, size in mesh.items():

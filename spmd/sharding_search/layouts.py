@@ -36,7 +36,7 @@ class ProgramLayout:
 
 
 def mesh_op_of(module: Module, axes: Mapping[str, int]) -> Op:
-    """The mesh of `module`, which has `axes`; one of its own where it has none.
+    """Return the mesh of `module`, which has `axes`; one of its own where it has none.
 
     CompileError for a module with a mesh of other axes.
     """
@@ -114,7 +114,7 @@ def _is_mesh(op: Op, mesh: Op) -> bool:
 
 
 def is_given(entries: Mapping[str, Attribute]) -> bool:
-    """Whether an argument's or a result's attributes say how it is laid out."""
+    """Return whether an argument's or a result's attributes say how it is laid out."""
     return SHARDING_NAME in entries or GSPMD_NAME in entries
 
 
@@ -133,7 +133,7 @@ def _sharding(spec: Spec | None, rank: int, mesh: Op, is_closed: bool) -> sdy.Te
 
 
 def specs_of(layouts: Sequence[ShardedType], axes: Mapping[str, int]) -> Specs | None:
-    """The specs of layouts that the partitioner came to; None where one is cut along a part of an axis."""
+    """Return the specs of layouts that the partitioner came to; None where one is cut along a part of an axis."""
     return tuple(map(spec_of_layout, layouts)) if all(_is_whole(each, axes) for each in layouts) else None
 
 

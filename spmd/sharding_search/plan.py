@@ -62,7 +62,8 @@ class Plan:
         return "computing" if self.computing >= self.communicating else "communication"
 
     def explain(self) -> str:
-        """The plan as text: of each argument what was chosen and what the next best would cost, and what binds."""
+        """Return the plan as text: of each argument what was chosen and what the next best would cost, and what
+        binds."""
         mesh = ", ".join(f"{name}={size}" for name, size in self.mesh.items())
         lines = [
             f"a step of {duration(self.seconds)} on {prod(self.mesh.values()):,} processes ({mesh}): computing "
@@ -98,7 +99,7 @@ class Plan:
 def make_plan(
     function: Function, mesh: Mapping[str, int], best: PricedLayout, priced: Sequence[PricedLayout], limit: float | None
 ) -> Plan:
-    """The plan of `best`, one of the layouts that were `priced` for `function`."""
+    """Return the plan of `best`, one of the layouts that were `priced` for `function`."""
     prediction = best.prediction
     arguments = []
     for index, (type, spec) in enumerate(zip(function.type.inputs, best.layout.arguments, strict=True)):
@@ -126,7 +127,7 @@ def make_plan(
 def _alternative(
     index: int, spec: Spec | None, best: PricedLayout, priced: Sequence[PricedLayout], limit: float | None
 ) -> tuple[Spec, float] | None:
-    """The best of the layouts priced that lays an argument out in another way."""
+    """Return the best of the layouts priced that lays an argument out in another way."""
     others = [
         (each.seconds - best.seconds, other)
         for each in priced
@@ -149,7 +150,7 @@ def local_bytes(type: Type, spec: Spec | None, mesh: Mapping[str, int]) -> int:
 
 
 def too_large(function: Function, mesh: Mapping[str, int], smallest: PricedLayout, limit: float) -> str:
-    """The sentence for a program that has no room: what the smallest layout found needs, and by which arrays."""
+    """Return the sentence for a program that has no room: what the smallest layout found needs, and by which arrays."""
     memory = smallest.prediction.memory
     sizes = [
         (local_bytes(type, spec, mesh), function.arguments[index].name_hint or str(index), type)

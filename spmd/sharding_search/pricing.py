@@ -72,7 +72,7 @@ class Pricer:
         return {axis.name: axis.size for axis in self.mesh["mesh"].axes}
 
     def propagated(self, layout: ProgramLayout) -> dict[Value, Sharding]:
-        """The layout of every value of the program by propagation alone."""
+        """Return the layout of every value of the program by propagation alone."""
         annotations = dict(self.program.annotations)
         for value, spec in zip(self.program.block.arguments, layout.arguments, strict=True):
             if spec is not None and value not in self.given:

@@ -93,7 +93,7 @@ class Search:
         return list(classes.values())
 
     def layout(self, places: Sequence[Places | None], *, is_open: bool = False) -> ProgramLayout:
-        """The layout with the axes of each argument at these places; None leaves an argument open."""
+        """Return the layout with the axes of each argument at these places; None leaves an argument open."""
         names = [name for name, _ in self.model.axes]
         specs = [
             None if each is None or tensor is None else spec_of(each, len(tensor.spec.shape), names)
@@ -102,7 +102,7 @@ class Search:
         return ProgramLayout(tuple(specs), (None,) * len(self.model.results), is_open)
 
     def places(self, layout: ProgramLayout) -> list[Places | None]:
-        """The places of the axes of each argument."""
+        """Return the places of the axes of each argument."""
         names = [name for name, _ in self.model.axes]
         return [None if spec is None else places_of(spec, names) for spec in layout.arguments]
 
@@ -123,7 +123,7 @@ class Search:
         yield from map(self._solved, found)
 
     def _solved_by_limits(self, problem: Problem) -> Iterator[Solution | None]:
-        """The quickest, with arguments used as they are laid out or not, and within the memory, or small."""
+        """Yield the quickest, with arguments used as they are laid out or not, and within the memory, or small."""
         quick = problem.solve(Limit())
         yield quick
         if quick is None:
@@ -138,7 +138,8 @@ class Search:
             yield problem.solve(Limit(None, weight * max(quick.seconds, 1e-9) / max(quick.bytes, 1.0)))
 
     def _constrained(self, solution: Solution) -> ProgramLayout:
-        """A solution with the layouts told of those values that propagation alone would lay out in another way."""
+        """Return a solution with the layouts told of those values that propagation alone would lay out in another
+        way."""
         layout = self._solved(solution)
         wanted = self._wanted(solution)
         inner: dict[Op, Spec] = {}
@@ -156,7 +157,7 @@ class Search:
         return replace(layout, inner=tuple(inner.items()))
 
     def _wanted(self, solution: Solution) -> dict[Value, tuple[Op, int, Spec]]:
-        """The layout of each value that a solution has, with its op in the module, and its group."""
+        """Return the layout of each value that a solution has, with its op in the module, and its group."""
         names = [name for name, _ in self.model.axes]
         most = max((tensor.bytes for tensor in self.model.tensors), default=0.0)
         tensors = {tensor.spec: tensor for tensor in self.model.tensors}
@@ -267,7 +268,7 @@ class Search:
     # --- the search ---
 
     def run(self) -> PricedLayout | None:
-        """The best layout found; None where none fits the memory."""
+        """Return the best layout found; None where none fits the memory."""
         for layout in chain(self.solutions(), self.by_hand()):
             if self.pricer.count >= max(_LEAST, self.budget * 2 // 3):
                 break
@@ -305,7 +306,7 @@ class Search:
         return priced
 
     def _climb(self, best: PricedLayout, tried: set[ProgramLayout]) -> None:
-        """Goes from layout to layout as long as one near it is better."""
+        """Go from layout to layout as long as one near it is better."""
         while best.layout not in tried:
             tried.add(best.layout)
             start = best
@@ -318,7 +319,7 @@ class Search:
 
 
 def spec_of(places: Places, rank: int, names: Sequence[str]) -> Spec:
-    """The spec with the axes of these names at `places`; on one dimension in the order of the mesh."""
+    """Return the spec with the axes of these names at `places`; on one dimension in the order of the mesh."""
     return tuple(
         tuple(name for name, place in zip(names, places, strict=True) if place == dimension)
         for dimension in range(rank)
@@ -326,20 +327,20 @@ def spec_of(places: Places, rank: int, names: Sequence[str]) -> Spec:
 
 
 def spec_of_sharding(sharding: Sharding | None) -> Spec | None:
-    """The spec of a sharding that cuts along whole axes."""
+    """Return the spec of a sharding that cuts along whole axes."""
     if sharding is None:
         return None
     return tuple(tuple(run.name for run in sharding.mesh.runs(axes)) for axes in sharding.dimensions)
 
 
 def places_of(spec: Spec, names: Sequence[str]) -> Places:
-    """The dimension that each axis cuts."""
+    """Return the dimension that each axis cuts."""
     at: Mapping[str, int] = {axis: dimension for dimension, axes in enumerate(spec) for axis in axes}
     return tuple(at.get(name, NONE) for name in names)
 
 
 def aliases_of(function: Function) -> dict[int, int]:
-    """The results that a function says are written over arguments."""
+    """Return the results that a function says are written over arguments."""
     aliases: dict[int, int] = {}
     for index, entries in enumerate(function.argument_attributes):
         result = _number(entries.get("tf.aliasing_output"))

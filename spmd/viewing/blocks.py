@@ -29,7 +29,7 @@ class Block:
 
 
 def blocks(layout: ShardedType, processes: int) -> dict[tuple[int, ...], Block]:
-    """The blocks of an array over `processes`, by their numbers along each dimension."""
+    """Return the blocks of an array over `processes`, by their numbers along each dimension."""
     sharding, type = layout.sharding, layout.type
     assert sharding is not None and isinstance(type, TensorType)
     ranks = np.arange(processes)
@@ -51,7 +51,7 @@ class Sheet:
 
 
 def sheets(layout: ShardedType, processes: int) -> Iterator[Sheet]:
-    """An array as tables of who holds what, one a block of the leading dimensions; as many as are shown."""
+    """Yield an array as tables of who holds what, one a block of the leading dimensions; as many as are shown."""
     found = blocks(layout, processes)
     counts = [1 + max(index[at] for index in found) for at in range(len(next(iter(found))))]
     leading, last = counts[:-2], [1, 1, *counts][-2:]
@@ -69,7 +69,7 @@ def sheets(layout: ShardedType, processes: int) -> Iterator[Sheet]:
 
 
 def left_out(layout: ShardedType, processes: int) -> bool:
-    """Whether `sheets` shows not all blocks."""
+    """Return whether `sheets` shows not all blocks."""
     counts = [1 + max(column) for column in zip(*blocks(layout, processes), strict=True)]
     return int(np.prod(counts[:-2])) > _MOST_PAGES or any(count > _MOST_CELLS for count in counts[-2:])
 

@@ -38,7 +38,7 @@ class Found:
 def find_collectives(
     lowering: ModuleLowering, block: Block, *, repeated: bool = False, seen: set[str] | None = None
 ) -> Iterator[Found]:
-    """The communication of a block and of the regions inside, in program order.
+    """Yield the communication of a block and of the regions inside, in program order.
 
     A function that stays a function, being called too often to be inlined, counts as a loop; `seen` are those met.
     """
@@ -69,7 +69,7 @@ class CommunicationTable:
     entries: list[Json] = field(default_factory=list)
 
     def add(self, found: Iterable[Found], timeline: Timeline | None) -> None:
-        """Adds what `find_collectives` gives; of what `timeline` has, the expected time, too."""
+        """Add what `find_collectives` gives; of what `timeline` has, the expected time, too."""
         took = _seconds(timeline)
         for each in found:
             entry = self._entry(each)

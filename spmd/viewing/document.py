@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 def document(
     subject: Subject, *, profile: str | PathLike[str] | None = None, seed: int | None = None
 ) -> dict[str, Json]:
-    """All that the panels show of one program.
+    """Return all that the panels show of one program.
 
     `profile`: the trace of a run. `seed`: the program is run on arguments made by it.
     """
@@ -142,6 +142,6 @@ def _grid(subject: Subject, layouts: Layouts) -> dict[str, Json]:
 
 
 def _levels(network: Network | None) -> list[Json]:
-    """The units of a network, the innermost first: [name, processes (None: all), latency, bandwidth, uplink]."""
+    """Return the units of a network, the innermost first: [name, processes (None: all), latency, bandwidth, uplink]."""
     levels = network.levels if network is not None else ()
     return [[short(each.name), each.processes, each.latency, each.bandwidth, each.uplink] for each in levels]

@@ -23,7 +23,7 @@ def element_bytes(type: Type) -> float:
 
 
 def static_shape(type: Type) -> list[int] | None:
-    """The extents of a tensor whose shape is known."""
+    """Return the extents of a tensor whose shape is known."""
     return list(type.static_shape) if isinstance(type, TensorType) and type.is_static else None
 
 
@@ -45,7 +45,8 @@ class Layouts:
             self._values_of.setdefault(id(spec), value)
 
     def mesh(self, mesh: DeviceMesh) -> int:
-        """The number of a mesh: its axes, the prime parts that they are made of, and the device at each position."""
+        """Return the number of a mesh: its axes, the prime parts that they are made of, and the device at each
+        position."""
         entry = {
             "axes": [[name, size] for name, size in mesh.axes.items()],
             "parts": [[part.name, part.pre_size, part.size] for part in mesh.sub_axes],
@@ -54,7 +55,7 @@ class Layouts:
         return self.meshes.add((mesh.sub_axes, mesh.order), entry)
 
     def sharding(self, sharding: Sharding | None) -> int:
-        """The number of a sharding; -1 for none."""
+        """Return the number of a sharding; -1 for none."""
         if sharding is None:
             return -1
         key = (self.mesh(sharding.mesh), sharding.dimensions, sharding.partial, sharding.reduction)
@@ -68,7 +69,7 @@ class Layouts:
         return self.shardings.add(key, entry)
 
     def value(self, value: Value) -> int:
-        """The number of a value of the global program: what it is, its sharding, and how that came to be.
+        """Return the number of a value of the global program: what it is, its sharding, and how that came to be.
 
         [name, type, shape, bytes of an element, sharding, place, whether the program asks for it, growths].
         """
@@ -91,7 +92,7 @@ class Layouts:
         return number
 
     def boundary(self, name: str, sharded: ShardedType) -> int:
-        """The number of an argument or result of which no more is left than how it is laid out."""
+        """Return the number of an argument or result of which no more is left than how it is laid out."""
         told, type = self.texts.of(name), self.texts.of(str(sharded.type))
         entry = [told, type, static_shape(sharded.type), element_bytes(sharded.type)]
         return self.globals.add((name, sharded), [*entry, self.sharding(sharded.sharding), -1, 1, []])
@@ -113,7 +114,7 @@ class Layouts:
         ]
 
     def _of_spec(self, spec: Spec) -> int:
-        """A value that has the layout `spec`; -1 for a boundary that is no value."""
+        """Return a value that has the layout `spec`; -1 for a boundary that is no value."""
         value = self._values_of.get(id(spec))
         return -1 if value is None else self.value(value)
 

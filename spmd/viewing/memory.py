@@ -75,7 +75,7 @@ class _Walk:
         return self.steps, lives, arenas
 
     def _span(self, part: NativeRegion | KernelCall) -> tuple[int, int]:
-        """The first and the last step of a part of the schedule."""
+        """Return the first and the last step of a part of the schedule."""
         steps = part.body.steps if isinstance(part, NativeRegion) else [part]
         return self.number[steps[0]], self.number[steps[-1]]
 
@@ -83,7 +83,7 @@ class _Walk:
         return self.shown.get(value, value)
 
     def _last_reads(self) -> dict[Value, int]:
-        """The last step of the part that reads each value last: what a part is given lives until it ends."""
+        """Return the last step of the part that reads each value last: what a part is given lives until it ends."""
         last: dict[Value, int] = {}
         for part in self.schedule.parts:
             if isinstance(part, KernelCall) and part.units[0].is_view:
@@ -94,7 +94,7 @@ class _Walk:
         return last
 
     def _of_region(self, part: NativeRegion) -> Iterator[Live]:
-        """The buffers of the arena, by the steps at whose peaks they are needed."""
+        """Yield the buffers of the arena, by the steps at whose peaks they are needed."""
         lifetimes = part.memory.arena.lifetimes()
         own = [number for number, block in enumerate(part.placement.blocks) if block is None]
         made = {buffer.number: (buffer, step) for top in part.body.steps for buffer, step in _made(top)}
@@ -125,7 +125,7 @@ class _Walk:
 
 
 def _made(step: Step) -> Iterator[tuple[Buffer, Step]]:
-    """The buffers of the arena that a step makes, and those of the blocks that it runs."""
+    """Yield the buffers of the arena that a step makes, and those of the blocks that it runs."""
     yield from ((buffer, step) for buffer in step.made if buffer.home is Home.ARENA)
     for block in step.blocks:
         for inner in block.steps:

@@ -54,7 +54,7 @@ def embedded(data: Json) -> str:
 
 
 def page(documents: Sequence[Json], title: str) -> str:
-    """The page of one program, or of two side by side. Only its own script runs, and it can reach no network."""
+    """Return the page of one program, or of two side by side. Only its own script runs, and it can reach no network."""
     script = _script()
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     policy = f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; img-src blob: data:"

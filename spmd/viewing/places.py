@@ -28,7 +28,8 @@ def key_of(location: Location) -> Hashable:
 
 
 def scope_of(debug: str | None) -> tuple[str, ...]:
-    """The names of the code around an op, the outermost first: of `jit(f)/block/mlp/dot`, `jit(f)`, `block`, `mlp`."""
+    """Return the names of the code around an op, the outermost first: of `jit(f)/block/mlp/dot`, `jit(f)`, `block`,
+    `mlp`."""
     return _scope_of(debug) if debug else ()
 
 
@@ -44,7 +45,7 @@ def _scope_of(debug: str) -> tuple[str, ...]:
 
 
 def _split(name: str) -> list[str]:
-    """A path's parts; a slash in parentheses belongs to its part."""
+    """Return a path's parts; a slash in parentheses belongs to its part."""
     parts, depth = [""], 0
     for letter in name:
         depth += (letter == "(") - (letter == ")")
@@ -81,11 +82,12 @@ class Places:
         return found
 
     def debug(self, op: Op) -> str | None:
-        """The location that the program's producer wrote on `op`, or on what it was made of."""
+        """Return the location that the program's producer wrote on `op`, or on what it was made of."""
         return op.debug_location or self._debug.get(self.key(op))
 
     def number(self, op: Op) -> int:
-        """The number of the place of `op`: [what messages call it, [file, line] of each level, the innermost first]."""
+        """Return the number of the place of `op`: [what messages call it, [file, line] of each level, the innermost
+        first]."""
         key = self.key(op)
         number = self._numbers.get(key)
         if number is None:

@@ -13,7 +13,7 @@ _MOST_EVENTS, _MOST_TRACKS = 20_000, 64
 
 
 def read_profile(path: str | PathLike[str], texts: Texts) -> dict[str, Json]:
-    """The tracks of the trace at `path`: [name, place, begin, duration, kind] of each event, in nanoseconds.
+    """Return the tracks of the trace at `path`: [name, place, begin, duration, kind] of each event, in nanoseconds.
 
     Of a trace of several steps of one program it is the last, which is not cold; `what` says which step it is. Time
     begins with the first event. Of a long trace the longest events are kept; `left` says how many are not. UsageError

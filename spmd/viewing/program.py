@@ -54,11 +54,11 @@ class ProgramTables:
                 self._block(function.body, self._scope(0, f"@{function.symbol}"))
 
     def results(self, entry: Function) -> list[int]:
-        """The values that `entry` returns."""
+        """Return the values that `entry` returns."""
         return [self._value(value) for value in entry.body.terminator.operands]
 
     def lay_out(self, numbers: Iterable[int], shardings: Sequence[ShardedType] | None) -> None:
-        """Says of values, by number, that they are laid out as `shardings`, where the program does not."""
+        """Say of values, by number, that they are laid out as `shardings`, where the program does not."""
         for number, sharded in zip(numbers, shardings or (), strict=False):
             value = self.values[number]
             if value[4] < 0 and sharded.sharding is not None:
@@ -144,7 +144,7 @@ class ProgramTables:
         return -1 if rule is None else self.texts.of(rule)
 
     def at(self, op: Op) -> list[int]:
-        """The ops of the name of `op` that stand where it does, in order."""
+        """Return the ops of the name of `op` that stand where it does, in order."""
         return self._by_place.get((op.name, self.places.key(op)), [])
 
 
@@ -160,7 +160,7 @@ class Origins:
     _turns: dict[Hashable, int] = field(default_factory=lambda: defaultdict(int))
 
     def __call__(self, op: Op) -> int:
-        """The number of the op; -1 where none is found."""
+        """Return the number of the op; -1 where none is found."""
         number = self._found.get(op)
         if number is None:
             numbers = self.program.at(op) or [-1]

@@ -48,7 +48,7 @@ class Subject:
         *,
         partition: bool = True,
     ) -> Subject:
-        """The program `function` of `module`. A program that cannot be partitioned is shown as it is written."""
+        """Return the program `function` of `module`. A program that cannot be partitioned is shown as it is written."""
         record = PartitionRecord()
         notes: list[str] = []
         try:

@@ -25,7 +25,7 @@ class Table:
         self._numbers: dict[Hashable, int] = {}
 
     def add(self, key: Hashable, entry: Json) -> int:
-        """The number of `key`, whose entry is `entry`."""
+        """Return the number of `key`, whose entry is `entry`."""
         number = self._numbers.get(key)
         if number is None:
             number = self._numbers[key] = len(self.entries)
@@ -33,7 +33,7 @@ class Table:
         return number
 
     def number(self, key: Hashable) -> int | None:
-        """The number of `key`, if it is there."""
+        """Return the number of `key`, if it is there."""
         return self._numbers.get(key)
 
 
@@ -41,6 +41,6 @@ class Texts(Table):
     """Texts, shortened."""
 
     def of(self, text: str) -> int:
-        """The number of `text`."""
+        """Return the number of `text`."""
         told = short(text)
         return self.add(told, told)

@@ -55,7 +55,8 @@ def _unit(moment: Moment, machine: Machine, texts: Texts, origins: Origins) -> l
 
 
 def span(timeline: dict[str, Json] | None, measured: dict[str, Json] | None) -> int:
-    """The nanoseconds that are drawn first: all, unless what was measured is much longer than what is predicted."""
+    """Return the nanoseconds that are drawn first: all, unless what was measured is much longer than what is
+    predicted."""
     predicted = 0 if timeline is None else round(timeline["seconds"] * _NANOSECONDS)
     longest = max((track["end"] for track in measured["tracks"]), default=0) if measured is not None else 0
     return predicted if 0 < predicted * _MUCH_LONGER < longest else max(1, predicted, longest)
@@ -70,7 +71,7 @@ def _what(event: PricedEvent) -> str:
 
 
 def timeline(prediction: Prediction) -> dict[str, Json]:
-    """The tracks of each kind of process: for each moment [unit, waits from, begins, ends], in nanoseconds."""
+    """Return the tracks of each kind of process: for each moment [unit, waits from, begins, ends], in nanoseconds."""
     line = prediction.timeline
     size = len(line.computing)
     ranks = _looked_at(size)
@@ -90,7 +91,7 @@ def timeline(prediction: Prediction) -> dict[str, Json]:
 
 
 def _looked_at(size: int) -> list[int]:
-    """All ranks, or some from the first to the last."""
+    """Return all ranks, or some from the first to the last."""
     if size <= _MOST_RANKS:
         return list(range(size))
     return sorted({int(rank) for rank in np.linspace(0, size - 1, _MOST_RANKS).round()})

@@ -58,7 +58,7 @@ def run_steps(subject: Subject, program: ProgramTables, seed: int) -> dict[str, 
 
 
 def _blocks(subject: Subject, wholes: Sequence[Array], rank: int) -> list[Array]:
-    """The arguments of a process: its blocks, or arrays that are its rank more than those of the first."""
+    """Return the arguments of a process: its blocks, or arrays that are its rank more than those of the first."""
     shardings = subject.prepared.in_shardings
     if shardings is None:
         return [_of_process(array, rank) for array in wholes]
@@ -66,7 +66,7 @@ def _blocks(subject: Subject, wholes: Sequence[Array], rank: int) -> list[Array]
 
 
 def _of_process(array: Array, rank: int) -> Array:
-    """Every process has numbers of its own, by which one sees where they go."""
+    """Return every process has numbers of its own, by which one sees where they go."""
     return array if array.dtype.kind in "bV" else np.asarray(array + np.asarray(rank, array.dtype), array.dtype)
 
 
@@ -94,7 +94,8 @@ class _Watcher:
 
 
 def _shown(value: object, processes: int) -> Json:
-    """The shape of an array and its elements in row-major order; no elements of one that is too large to be shown."""
+    """Return the shape of an array and its elements in row-major order; no elements of one that is too large to be
+    shown."""
     if not isinstance(value, np.ndarray | np.generic):
         return None
     array = np.asarray(value)

@@ -35,11 +35,11 @@ class View:
         self.title = title
 
     def to_html(self) -> str:
-        """The page: one text of HTML that loads nothing."""
+        """Return the page: one text of HTML that loads nothing."""
         return page(self.documents, self.title)
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Writes the page to a file, which a browser opens without a network or a server."""
+        """Write the page to a file, which a browser opens without a network or a server."""
         write_file(fspath(path), self.to_html().encode())
 
     def _repr_html_(self) -> str:
@@ -65,7 +65,8 @@ def view(
     partition: bool = True,
     **options: Unpack[CompileOptions],
 ) -> View:
-    """A page that shows `program`: its processes, arrays, ops, communication, memory and time, linked by selection.
+    """Return a page that shows `program`: its processes, arrays, ops, communication, memory and time, linked by
+    selection.
 
     :param other: a second program, which is shown beside the first.
     :param grid, function: what of a module is compiled, as spmd.compile takes it; an executable has its own.
@@ -123,7 +124,7 @@ def _of_module(
 
 
 def _title(module: Module) -> str:
-    """The name of the file that the module was read from, or its own."""
+    """Return the name of the file that the module was read from, or its own."""
     name = module.location.file.replace("\\", "/").rpartition("/")[2]
     return name if name and not name.startswith("<") else f"@{module.symbol}" if module.symbol else "a program"
 

@@ -50,17 +50,17 @@ def fma(x: Operand, y: Expression, z: Operand) -> Expression:
 
 
 def call(function: Primitive, *operands: Expression) -> Expression:
-    """A function of floats, of its operands' type."""
+    """Return a function of floats, of its operands' type."""
     return expression(function, operands[0].type, operands)
 
 
 def like(value: float, x: Expression) -> Expression:
-    """The constant `value` in the type of `x`."""
+    """Return the constant `value` in the type of `x`."""
     return constant(value, x.type)
 
 
 def table(index: Expression, values: Sequence[float], type: MachineType) -> Expression:
-    """The entry of `values` at an i32 `index`, which is within."""
+    """Return the entry of `values` at an i32 `index`, which is within."""
     bits = tuple(constant(value, type).attribute for value in values)
     return expression(Primitive.TABLE, type, (index,), bits)
 
@@ -94,7 +94,7 @@ def _of_one_type(x: Operand, y: Operand) -> tuple[Expression, Expression]:
 
 
 def compare(predicate: str, x: Expression, y: Operand) -> Expression:
-    """An i1; `predicate` is one of COMPARE_FLOAT's or COMPARE_INTEGER's."""
+    """Return an i1; `predicate` is one of COMPARE_FLOAT's or COMPARE_INTEGER's."""
     primitive = Primitive.COMPARE_FLOAT if x.type.is_float else Primitive.COMPARE_INTEGER
     return expression(primitive, I1, (x, as_expression(y, x.type)), predicate)
 
@@ -115,12 +115,12 @@ def any_of(*conditions: Expression) -> Expression:
 
 
 def maximum(x: Expression, y: Expression) -> Expression:
-    """The larger float; NaN propagates and -0 < +0."""
+    """Return the larger float; NaN propagates and -0 < +0."""
     return _extremum(Primitive.MAXIMUM, x, y)
 
 
 def minimum(x: Expression, y: Expression) -> Expression:
-    """The smaller float; NaN propagates and -0 < +0."""
+    """Return the smaller float; NaN propagates and -0 < +0."""
     return _extremum(Primitive.MINIMUM, x, y)
 
 
@@ -143,7 +143,7 @@ def _extremum(primitive: Primitive, x: Expression, y: Expression) -> Expression:
 
 
 def truncate(x: Expression, type: MachineType) -> Expression:
-    """The low bits of an integer; the same when it has no more."""
+    """Return the low bits of an integer; the same when it has no more."""
     return _resized(Primitive.TRUNCATE, x, type)
 
 
@@ -156,7 +156,7 @@ def sign_extend(x: Expression, type: MachineType) -> Expression:
 
 
 def _resized(primitive: Primitive, x: Expression, type: MachineType) -> Expression:
-    """A constant's is one, too: a place that a program names is known."""
+    """Return a constant's is one, too: a place that a program names is known."""
     if x.type is type:
         return x
     if x.primitive is not Primitive.CONSTANT:
@@ -167,20 +167,20 @@ def _resized(primitive: Primitive, x: Expression, type: MachineType) -> Expressi
 
 
 def resize(x: Expression, type: MachineType, *, signed: bool) -> Expression:
-    """An integer in another width: its low bits, or extended."""
+    """Return an integer in another width: its low bits, or extended."""
     if x.type.bits >= type.bits:
         return truncate(x, type)
     return sign_extend(x, type) if signed and x.type is not I1 else zero_extend(x, type)
 
 
 def to_float(x: Expression, type: MachineType, *, signed: bool) -> Expression:
-    """The float nearest to an integer."""
+    """Return the float nearest to an integer."""
     signed = signed and x.type is not I1
     return expression(Primitive.SIGNED_TO_FLOAT if signed else Primitive.UNSIGNED_TO_FLOAT, type, (x,))
 
 
 def to_integer(x: Expression, type: MachineType, *, signed: bool = True) -> Expression:
-    """A float towards zero, known to be within the range of `type`."""
+    """Return a float towards zero, known to be within the range of `type`."""
     return expression(Primitive.FLOAT_TO_SIGNED if signed else Primitive.FLOAT_TO_UNSIGNED, type, (x,))
 
 
@@ -197,12 +197,12 @@ def shorten(x: Expression) -> Expression:
 
 
 def bits_of(x: Expression) -> Expression:
-    """A float's bits, as an integer."""
+    """Return a float's bits, as an integer."""
     return expression(Primitive.BITCAST, x.type.integer, (x,))
 
 
 def float_of(x: Expression) -> Expression:
-    """The float that has these bits, i32 or i64."""
+    """Return the float that has these bits, i32 or i64."""
     return expression(Primitive.BITCAST, F32 if x.type.bits == 32 else F64, (x,))
 
 
@@ -218,7 +218,7 @@ def from_half(x: Expression) -> Expression:
 
 
 def polynomial(x: Expression, coefficients: Sequence[float]) -> Expression:
-    """The polynomial with `coefficients`, highest power first, by Horner's rule with fused steps."""
+    """Return the polynomial with `coefficients`, highest power first, by Horner's rule with fused steps."""
     result = like(coefficients[0], x)
     for coefficient in coefficients[1:]:
         result = fma(result, x, coefficient)

@@ -63,14 +63,14 @@ def is_neg_inf(op: Op, operands: Sequence[Element]) -> list[Element] | None:
 
 @rule("chlo.mulhi")
 def mulhi(op: Op, operands: Sequence[Element]) -> list[Element] | None:
-    """The upper half of the full product of two integers."""
+    """Return the upper half of the full product of two integers."""
     element_type = element_of(op)
     return [round_to((high_product(operands[0][0], operands[1][0], element_type),), element_type)]
 
 
 @rule("chlo.next_after")
 def next_after(op: Op, operands: Sequence[Element]) -> list[Element] | None:
-    """The next number after x towards y; y where they are equal, NaN where either is."""
+    """Return the next number after x towards y; y where they are equal, NaN where either is."""
     element_type = element_of(op)
     if element_type.bits < 32 and element_type not in (F16, BF16):
         return None

@@ -47,7 +47,7 @@ P = Primitive
 
 
 def in_double(function: Function) -> Function:
-    """A function that computes complex<f32> in f64."""
+    """Return a function that computes complex<f32> in f64."""
 
     def inner(*operands: Element) -> Element:
         if operands[0][0].type is not F32:
@@ -99,12 +99,12 @@ def remainder(z: Element, w: Element) -> Element:
 
 
 def maximum(z: Element, w: Element) -> Element:
-    """The larger by the real part, then by the imaginary part; an operand with NaN, the first one before."""
+    """Return the larger by the real part, then by the imaginary part; an operand with NaN, the first one before."""
     return _extremum("G", z, w)
 
 
 def minimum(z: Element, w: Element) -> Element:
-    """The smaller by the real part, then by the imaginary part; an operand with NaN, the first one before."""
+    """Return the smaller by the real part, then by the imaginary part; an operand with NaN, the first one before."""
     return _extremum("L", z, w)
 
 
@@ -170,7 +170,7 @@ def _product(x: Expression, factors: Iterable[Expression]) -> Expression:
 
 
 def _is_wild(angle: Expression) -> Expression:
-    """Whether an angle is infinite or NaN."""
+    """Return whether an angle is infinite or NaN."""
     return ~compare("olt", abs_(angle), infinity(angle.type))
 
 
@@ -293,7 +293,7 @@ def rsqrt(z: Element) -> Element:
 
 @in_double
 def cbrt(z: Element) -> Element:
-    """The principal cube root; of huge and tiny numbers by an eighth, or by 2^60 times them."""
+    """Return the principal cube root; of huge and tiny numbers by an eighth, or by 2^60 times them."""
     size = abs_(z[0]) + abs_(z[1])
     huge, tiny = compare("ogt", size, 2.0**1000), compare("olt", size, 2.0**-900)
     scale, back = (select(huge, a, select(tiny, like(b, size), 1)) for a, b in ((0.125, 2.0**60), (2.0, 2.0**-20)))

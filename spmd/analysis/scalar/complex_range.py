@@ -108,7 +108,8 @@ def quotient_in_range(z: Element, w: Element) -> Element:
 
 
 def with_infinities(z: Element, w: Element, result: Element) -> Element:
-    """The quotient `result` of z by w; where both its parts are NaN, infinity or zero if one of z and w is infinite."""
+    """Return the quotient `result` of z by w; where both its parts are NaN, infinity or zero if one of z and w is
+    infinite."""
     lost = is_nan(result[0]) & is_nan(result[1])
     endless_z, endless_w = (any_of(*map(_is_infinite, each)) for each in (z, w))
     finite_z, finite_w = ((_is_finite(each[0]) & _is_finite(each[1])) for each in (z, w))
@@ -136,6 +137,6 @@ def _is_finite(part: Expression) -> Expression:
 
 
 def _larger(z: Element) -> Expression:
-    """The size of the larger part; of two sizes with NaN the first one."""
+    """Return the size of the larger part; of two sizes with NaN the first one."""
     sizes = abs_(z[0]), abs_(z[1])
     return select(compare("ogt", sizes[1], sizes[0]), sizes[1], sizes[0])

@@ -40,7 +40,7 @@ def convert(op: Op, operands: Sequence[Element]) -> list[Element] | None:
 
 
 def converted(element: Element, source: ElementType, target: ElementType) -> Element:
-    """An element of `source` in `target`, rounded once."""
+    """Return an element of `source` in `target`, rounded once."""
     if source is target:
         return element
     if source.is_complex and not target.is_complex:
@@ -75,7 +75,8 @@ def _to_float(value: Expression, source: ElementType, target: ElementType) -> El
 
 
 def _odd_53_bits(value: Expression, *, signed: bool) -> Expression:
-    """An i64 that f64 holds exactly, rounded to odd: what is rounded from it to a narrow float is rounded once."""
+    """Return an i64 that f64 holds exactly, rounded to odd: what is rounded from it to a narrow float is rounded
+    once."""
     high = shift_right(value, 11, signed=signed)
     sticky = zero_extend(compare("ne", mask(value, 2047), 0), I64)
     odd = shift_left(high | sticky, 11)
@@ -85,7 +86,7 @@ def _odd_53_bits(value: Expression, *, signed: bool) -> Expression:
 
 
 def _saturated(value: Expression, target: ElementType) -> Expression:
-    """A float towards zero, the nearest end of the range beyond it, 0 for NaN."""
+    """Return a float towards zero, the nearest end of the range beyond it, 0 for NaN."""
     register = register_types(target)[0]
     whole = I64 if register is I64 else I32
     lowest, highest = t.storage_range(target)
@@ -127,7 +128,7 @@ def reduce_precision(op: Op, operands: Sequence[Element]) -> list[Element] | Non
 
 
 def precision_reduced(element: Element, element_type: ElementType, exponent_bits: int, mantissa_bits: int) -> Element:
-    """An element of `element_type` in the precision of a float of so many bits."""
+    """Return an element of `element_type` in the precision of a float of so many bits."""
     if element_type.name not in FLOAT_FORMATS:
         return round_to(precision_reduced(element, t.F32, exponent_bits, mantissa_bits), element_type)
     own_exponent, own_mantissa = FLOAT_FORMATS[element_type.name]

@@ -37,7 +37,7 @@ Element = tuple[Expression, ...]
 
 
 def register_types(element_type: ElementType | QuantizedType) -> tuple[MachineType, ...]:
-    """The machine types of an element's register form; TypeError for a type no tensor has."""
+    """Return the machine types of an element's register form; TypeError for a type no tensor has."""
     if isinstance(element_type, QuantizedType):
         return register_types(element_type.storage)
     if element_type.is_boolean:
@@ -52,7 +52,7 @@ def register_types(element_type: ElementType | QuantizedType) -> tuple[MachineTy
 
 
 def memory_types(element_type: ElementType | QuantizedType) -> tuple[MachineType, ...]:
-    """The machine types of an element's memory form, one after another."""
+    """Return the machine types of an element's memory form, one after another."""
     if isinstance(element_type, QuantizedType):
         return memory_types(element_type.storage)
     if element_type.is_complex or element_type.bits >= 32:
@@ -61,7 +61,7 @@ def memory_types(element_type: ElementType | QuantizedType) -> tuple[MachineType
 
 
 def decode(codes: Element, element_type: ElementType | QuantizedType) -> Element:
-    """The register form of an element's memory form."""
+    """Return the register form of an element's memory form."""
     if isinstance(element_type, QuantizedType):
         return decode(codes, element_type.storage)
     if element_type.is_boolean:
@@ -74,7 +74,7 @@ def decode(codes: Element, element_type: ElementType | QuantizedType) -> Element
 
 
 def encode(element: Element, element_type: ElementType | QuantizedType) -> Element:
-    """The memory form of an element's register form."""
+    """Return the memory form of an element's register form."""
     if isinstance(element_type, QuantizedType):
         return encode(element, element_type.storage)
     if element_type.is_boolean:
@@ -87,7 +87,7 @@ def encode(element: Element, element_type: ElementType | QuantizedType) -> Eleme
 
 
 def normalize(value: Expression, element_type: ElementType) -> Expression:
-    """An integer's register form of its low bits: those of 2 and 4 bits are extended in their i8."""
+    """Return an integer's register form of its low bits: those of 2 and 4 bits are extended in their i8."""
     spare = value.type.bits - element_type.bits
     if spare <= 0:
         return value
@@ -97,7 +97,8 @@ def normalize(value: Expression, element_type: ElementType) -> Expression:
 
 
 def round_to(element: Element, element_type: ElementType) -> Element:
-    """An f32 to the nearest value of a narrow float type, an i8 wrapped to a 2- or 4-bit integer; others as they are.
+    """Return an f32 to the nearest value of a narrow float type, an i8 wrapped to a 2- or 4-bit integer; others as
+    they are.
 
     A float of f64 is rounded once, whatever the type.
     """
@@ -112,7 +113,8 @@ def round_to(element: Element, element_type: ElementType) -> Element:
 
 
 def element_constant(value: object, element_type: ElementType) -> Element:
-    """The element that a number, or an array of one element, is in `element_type`; f32's and f64's NaNs keep bits."""
+    """Return the element that a number, or an array of one element, is in `element_type`; f32's and f64's NaNs keep
+    bits."""
     array = np.asarray(value).astype(element_type.dtype).reshape(())
     types = register_types(element_type)
     if element_type.is_complex:

@@ -38,7 +38,7 @@ def compute(op: Op, operands: Sequence[Element]) -> list[Element] | None:
 
 
 def has_scalar_form(name: str) -> bool:
-    """Whether ops of that name are computed element by element here."""
+    """Return whether ops of that name are computed element by element here."""
     return name in RULES
 
 
@@ -55,7 +55,7 @@ def _rsqrt(x: Expression) -> Expression:
 
 
 def _round_half_away(x: Expression) -> Expression:
-    """The nearest integer, halves away from zero."""
+    """Return the nearest integer, halves away from zero."""
     whole = b.trunc(x)
     away = compare("oge", b.abs_(x - whole), 0.5)
     size = b.abs_(whole)
@@ -67,7 +67,7 @@ _WHOLE = (Primitive.SIGNED_TO_FLOAT, Primitive.UNSIGNED_TO_FLOAT)
 
 
 def _power(x: Expression, y: Expression) -> Expression:
-    """A square is a product, wherever the exponent comes from."""
+    """Return a square is a product, wherever the exponent comes from."""
     if is_constant(y, 2):
         return x * x
     return b.call(Primitive.POW, x, y)
@@ -184,7 +184,7 @@ def comparison(op: Op, operands: Sequence[Element]) -> list[Element] | None:
 def compared(
     direction: str, compare_type: str | None, element_type: ElementType, left: Element, right: Element
 ) -> Expression:
-    """The i1 of a comparison of two elements; `direction` is EQ, NE, GE, GT, LE or LT."""
+    """Return the i1 of a comparison of two elements; `direction` is EQ, NE, GE, GT, LE or LT."""
     if element_type.is_complex:
         return z.compared(direction, left, right)
     x, y = left[0], right[0]
@@ -205,7 +205,7 @@ def _integer_comparison(direction: str, x: Expression, y: Expression, *, signed:
 
 
 def _order_key(x: Expression) -> Expression:
-    """The signed integer whose order is the total order of floats."""
+    """Return the signed integer whose order is the total order of floats."""
     bits = b.bits_of(x)
     sign = b.shift_right(bits, bits.type.bits - 1, signed=True)
     return bits ^ b.shift_right(sign, 1)
@@ -241,5 +241,5 @@ def real(op: Op, operands: Sequence[Element]) -> list[Element] | None:
 
 @rule("stablehlo.imag")
 def imag(op: Op, operands: Sequence[Element]) -> list[Element] | None:
-    """The imaginary part; zero for a real number."""
+    """Return the imaginary part; zero for a real number."""
     return [operands[0][1:] or (like(0, operands[0][0]),)]

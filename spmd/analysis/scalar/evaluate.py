@@ -17,7 +17,8 @@ from spmd.support.arrays import Array, DType
 
 
 def evaluate(roots: Sequence[Expression], parameters: Sequence[Array]) -> list[Array] | None:
-    """The values of `roots`, elementwise over `parameters`, which broadcast; None where one needs another primitive.
+    """Return the values of `roots`, elementwise over `parameters`, which broadcast; None where one needs another
+    primitive.
 
     Parameters and results are in the form of registers: i1 as bool, other integers as signed NumPy integers.
     """
@@ -32,7 +33,7 @@ def evaluate(roots: Sequence[Expression], parameters: Sequence[Array]) -> list[A
 
 
 def dtype_of(type: MachineType) -> DType:
-    """The NumPy type of a register; integers are signed."""
+    """Return the NumPy type of a register; integers are signed."""
     if type is MachineType.I1:
         return np.dtype(bool)
     return np.dtype(f"{'f' if type.is_float else 'i'}{type.bits // 8}")

@@ -44,7 +44,7 @@ I1, I8, I16, I32, I64, F32, F64 = MachineType
 
 
 def integer_type(bits: int) -> MachineType:
-    """The integer type of 1, 8, 16, 32 or 64 bits."""
+    """Return the integer type of 1, 8, 16, 32 or 64 bits."""
     return MachineType(f"i{bits}")
 
 
@@ -226,7 +226,7 @@ _KNOWN: WeakValueDictionary[tuple[object, ...], Expression] = WeakValueDictionar
 def expression(
     primitive: Primitive, type: MachineType, operands: Sequence[Expression] = (), attribute: Attribute = None
 ) -> Expression:
-    """The one expression of these parts."""
+    """Return the one expression of these parts."""
     parts = tuple(operands)
     key = (primitive, type, attribute, *map(id, parts))
     node = _KNOWN.get(key)
@@ -237,7 +237,7 @@ def expression(
 
 
 def parameter(index: int, type: MachineType) -> Expression:
-    """The `index`-th value that the expression is given."""
+    """Return the `index`-th value that the expression is given."""
     return expression(Primitive.PARAMETER, type, (), index)
 
 
@@ -254,12 +254,12 @@ def as_expression(operand: Operand, type: MachineType) -> Expression:
 
 
 def constant_bits(bits: int, type: MachineType) -> Expression:
-    """The constant that has these bits."""
+    """Return the constant that has these bits."""
     return expression(Primitive.CONSTANT, type, (), bits)
 
 
 def float_bits(value: float, type: MachineType) -> int:
-    """The bits of `value` rounded to f32 or f64."""
+    """Return the bits of `value` rounded to f32 or f64."""
     if type is F64:
         return int.from_bytes(struct.pack("<d", value), "little")
     try:
@@ -269,7 +269,7 @@ def float_bits(value: float, type: MachineType) -> int:
 
 
 def constant_value(node: Expression) -> float | int:
-    """The number that a constant is; an integer reads as signed."""
+    """Return the number that a constant is; an integer reads as signed."""
     assert node.primitive is Primitive.CONSTANT and isinstance(node.attribute, int)
     bits, type = node.attribute, node.type
     if type.is_float:
@@ -279,14 +279,14 @@ def constant_value(node: Expression) -> float | int:
 
 
 def is_constant(node: Expression, value: float | None = None) -> bool:
-    """Whether `node` is a constant, equal to `value` where that is given."""
+    """Return whether `node` is a constant, equal to `value` where that is given."""
     return node.primitive is Primitive.CONSTANT and (value is None or constant_value(node) == value)
 
 
 def walk(
     roots: Sequence[Expression], needed: Callable[[Expression], Sequence[Expression]] = lambda node: node.operands
 ) -> list[Expression]:
-    """Every node below `roots` once, operands before what reads them; `needed` gives those to look at."""
+    """Return every node below `roots` once, operands before what reads them; `needed` gives those to look at."""
     order: dict[Expression, None] = {}
     stack = [(root, False) for root in reversed(roots)]
     while stack:

@@ -45,7 +45,7 @@ def negate(x: Expression) -> Expression:
 
 
 def absolute(x: Expression) -> Expression:
-    """The smallest integer is its own."""
+    """Return the smallest integer is its own."""
     return smax(x, negate(x))
 
 
@@ -158,7 +158,7 @@ def _amount(y: Expression, element: ElementType) -> Expression:
 
 
 def _own_bits(x: Expression, element: ElementType) -> Expression:
-    """The bits of the element, none of which is an extension of its sign."""
+    """Return the bits of the element, none of which is an extension of its sign."""
     return x if element.bits == x.type.bits else mask(x, 2**element.bits - 1)
 
 
@@ -177,7 +177,7 @@ def count_leading_zeros(x: Expression, element: ElementType) -> Expression:
 
 
 def high_product(x: Expression, y: Expression, element: ElementType) -> Expression:
-    """The upper half of the product of two integers of N bits, as N bits."""
+    """Return the upper half of the product of two integers of N bits, as N bits."""
     if element.bits == 64:
         return _high_product_64(x, y, signed=element.is_signed)
     wide = I64 if element.bits == 32 else I32

@@ -92,12 +92,12 @@ FORMATS: dict[str, Format] = {
 
 
 def has_mantissa(element_type: ElementType) -> bool:
-    """Whether the type is more than an exponent."""
+    """Return whether the type is more than an exponent."""
     return element_type.name != "f8E8M0FNU"
 
 
 def decode_float(code: Expression, element_type: ElementType) -> Expression:
-    """The f32 of a narrow float's bits, which lie in an i8 or i16."""
+    """Return the f32 of a narrow float's bits, which lie in an i8 or i16."""
     if element_type is F16:
         return from_half(code)
     if element_type is BF16:
@@ -108,7 +108,7 @@ def decode_float(code: Expression, element_type: ElementType) -> Expression:
 
 
 def encode_float(value: Expression, element_type: ElementType) -> Expression:
-    """The bits, in an i8 or i16, of an f32 that the type holds exactly."""
+    """Return the bits, in an i8 or i16, of an f32 that the type holds exactly."""
     if element_type is F16:
         return to_half(value)
     if element_type is BF16:
@@ -119,7 +119,7 @@ def encode_float(value: Expression, element_type: ElementType) -> Expression:
 
 
 def round_float(value: Expression, element_type: ElementType) -> Expression:
-    """The value of a narrow type nearest to an f32."""
+    """Return the value of a narrow type nearest to an f32."""
     if element_type is F16:
         return from_half(to_half(value))
     if element_type is BF16:
@@ -152,7 +152,7 @@ def _round_bf16(value: Expression) -> Expression:
 
 
 def _quiet(value: Expression) -> Expression:
-    """A NaN, quiet: what it carries at the top is not nothing."""
+    """Return a NaN, quiet: what it carries at the top is not nothing."""
     bits = bits_of(value)
     return float_of(bits | 0x400000)
 

@@ -58,7 +58,7 @@ def _expressed(value: Value) -> Type:
 
 
 def is_uniform(quantized: QuantizedType) -> bool:
-    """Whether every element is read in the same way."""
+    """Return whether every element is read in the same way."""
     return not quantized.is_per_axis and not quantized.block_sizes
 
 

@@ -23,7 +23,7 @@ RULES: dict[str, Rule] = {}
 
 
 def rule(*names: str) -> Callable[[Rule], Rule]:
-    """Registers the rule of the ops `names`."""
+    """Register the rule of the ops `names`."""
     return filed(RULES, names, "scalar rule")
 
 
@@ -64,7 +64,7 @@ class ScalarRule:
     doubled: frozenset[ElementType] = frozenset()
 
     def compute(self, element_type: ElementType, operands: Sequence[Element]) -> Element | None:
-        """The function of elements of `element_type`; None where it is not defined."""
+        """Return the function of elements of `element_type`; None where it is not defined."""
         if element_type.is_complex:
             return None if self.complex is None else self.complex(*operands)
         function = self._on_registers(element_type)
@@ -99,6 +99,6 @@ def function(
     complex: Callable[..., Element] | None = None,
     doubled: frozenset[ElementType] = HALF,
 ) -> ScalarRule:
-    """The rule of a function of floats, which its definition gives to a few units in the last place."""
+    """Return the rule of a function of floats, which its definition gives to a few units in the last place."""
     real = (lambda *operands: call(primitive, *operands)) if primitive in DEFINITIONS else None
     return ScalarRule(real, complex, doubled=doubled)

@@ -33,7 +33,7 @@ MIXING: dict[str, Rule] = {}
 
 
 def rule(*names: str) -> Callable[[Rule], Rule]:
-    """Files the rule of the ops `names`."""
+    """File the rule of the ops `names`."""
 
     def add(function: Rule) -> Rule:
         RULES.update(dict.fromkeys(names, function))
@@ -82,7 +82,7 @@ class Analysis:
         return self.facts.get(value, self.nothing)
 
     def set(self, value: Value, fact: Fact, causes: Iterable[Value] = ()) -> None:
-        """Files `fact`; the first of `causes` that varies is why `value` does."""
+        """File `fact`; the first of `causes` that varies is why `value` does."""
         self.facts[value] = fact
         if not fact.is_uniform and value not in self.causes:
             for cause in causes:
@@ -91,14 +91,15 @@ class Analysis:
                     return
 
     def held(self, known: Array) -> Fact:
-        """The fact of a value of which each process's numbers are known."""
+        """Return the fact of a value of which each process's numbers are known."""
         if len(known) == 1:
             return Fact(self.partitions.uniform, self.partitions.uniform, known)
         part = self.partitions.of_rows(known)
         return Fact(part, part, known[:1] if part.is_uniform else known)
 
     def with_constant(self, value: Value, fact: Fact) -> Fact:
-        """The `fact` of `value`, with its number where it is a constant: for a block that takes it as an argument."""
+        """Return the `fact` of `value`, with its number where it is a constant: for a block that takes it as an
+        argument."""
         known = held_constant(value) if fact is self.nothing else None
         return fact if known is None else self.held(known)
 
@@ -110,7 +111,7 @@ class Analysis:
         return self._plain(may, sure) if owed is None else Fact(may, sure, owed=owed)
 
     def _plain(self, may: Partition, sure: Partition) -> Fact:
-        """The one fact that says who holds the same and nothing else: facts are mostly compared by identity."""
+        """Return the one fact that says who holds the same and nothing else: facts are mostly compared by identity."""
         known = self._facts.get((may, sure))
         if known is None:
             known = self._facts[may, sure] = Fact(may, sure)
@@ -119,7 +120,7 @@ class Analysis:
     # --- the walk ----------------------------------------------------------------------------------------------------
 
     def block(self, block: Block) -> None:
-        """Reads the ops of `block`, whose arguments have their facts."""
+        """Read the ops of `block`, whose arguments have their facts."""
         facts, nothing = self.facts, self.nothing
         for op in block.ops:
             special = RULES.get(op.name)
@@ -141,7 +142,7 @@ class Analysis:
                 self.computed(op, operands)
 
     def computed(self, op: Op, operands: Sequence[Fact]) -> None:
-        """Files what `op` gives where that follows from its `operands` alone."""
+        """File what `op` gives where that follows from its `operands` alone."""
         known = None
         if any(fact.known is not None for fact in operands):
             known = known_results(op, [fact.known for fact in operands[: len(op.operands)]])
@@ -179,7 +180,7 @@ class Analysis:
         return joined
 
     def call(self, symbol: str, operands: Sequence[Value]) -> tuple[Sequence[Fact], Function] | None:
-        """The facts of what the function `symbol` returns; None for one without a body."""
+        """Return the facts of what the function `symbol` returns; None for one without a body."""
         function = self._functions.get(symbol)
         if function is None or function.is_declaration:
             return None
@@ -247,7 +248,7 @@ class Analysis:
             del self._called[key]
 
     def report(self, kind: Kind, op: Op, text: str, certain: bool, notes: Sequence[str] = (), label: str = "") -> None:
-        """Adds a finding at `op`, once an op and kind, unless its line silences it."""
+        """Add a finding at `op`, once an op and kind, unless its line silences it."""
         location = self.place(op)
         if (op, kind) in self._reported or is_ignored(kind, location):
             return
@@ -261,7 +262,7 @@ class Analysis:
         return next((place for place in places if place.file != own), op.location)
 
     def report_result(self, value: Value, entry: Op, text: str, certain: bool, notes: Sequence[str]) -> None:
-        """Adds a finding at what makes `value`, a result of `entry`."""
+        """Add a finding at what makes `value`, a result of `entry`."""
         op = value.defining_op or entry
         location = self.place(op)
         if is_ignored(Kind.VARYING_RESULT, location):
@@ -278,7 +279,7 @@ class Analysis:
         return known
 
     def groups(self, op: Op) -> Groups | None:
-        """The groups of the collective `op`; None, with a report, where the grid does not have them."""
+        """Return the groups of the collective `op`; None, with a report, where the grid does not have them."""
         key = _grouping(op)
         known = self._groups.get(key)
         if known is None:
@@ -302,7 +303,7 @@ def _captured(op: Op) -> list[Value]:
 
 
 def _random_of(op: Op, operands: Sequence[Fact]) -> Op | None:
-    """The op that drew the random numbers that an elementwise result is made of."""
+    """Return the op that drew the random numbers that an elementwise result is made of."""
     if not (has_trait(op, Trait.ELEMENTWISE) or op.name in _SAME_ELEMENTS):
         return None
     return next((fact.random for fact in operands if fact.random is not None), None)

@@ -44,7 +44,7 @@ def _report(analysis: Analysis, transfer: Transfer, before: Transfer) -> None:
 
 
 def _blocks(block: Block) -> Iterator[Block]:
-    """The blocks with transfers in `block`, itself included."""
+    """Yield the blocks with transfers in `block`, itself included."""
     if any(op.name in _TRANSFERS for op in block.ops):
         yield block
     for op in block.ops:
@@ -54,14 +54,14 @@ def _blocks(block: Block) -> Iterator[Block]:
 
 
 def _share(first: Transfer, second: Transfer) -> bool:
-    """Whether there are two processes between which both may carry a message."""
+    """Return whether there are two processes between which both may carry a message."""
     if first.ends is None or second.ends is None:
         return True
     return any(second.ends.get(process) == other for process, other in first.ends.items())
 
 
 def _depends(op: Op, other: Op) -> bool:
-    """Whether `op` takes what `other` gives, in however many steps."""
+    """Return whether `op` takes what `other` gives, in however many steps."""
     seen: set[Op] = set()
     left = [op]
     while left:

@@ -127,7 +127,7 @@ def grid_of_programs(modules: Sequence[Module], size: int) -> ProcessGrid:
 
 
 def _is_of_interest(module: Module, ops: Collection[str]) -> bool:
-    """Whether a module of these `ops` communicates, or draws random numbers."""
+    """Return whether a module of these `ops` communicates, or draws random numbers."""
     return not _OF_INTEREST.isdisjoint(ops) or any(
         sources.draws_random_bits(function.symbol) for function in module.functions
     )

@@ -114,12 +114,12 @@ def _masks(op: Op, known: Array | None) -> list[Labels] | None:
 
 
 def _ways(masks: list[Labels] | None) -> Array | None:
-    """The branch that each process takes."""
+    """Return the branch that each process takes."""
     return None if masks is None else np.argmax(np.stack(masks), axis=0)
 
 
 def _iterations(analysis: Analysis, op: Op) -> Array | None:
-    """How often each process goes through a counted loop whose start and bound are known."""
+    """Return how often each process goes through a counted loop whose start and bound are known."""
     loop = counted_loop(op)
     if loop is None:
         return None
@@ -131,7 +131,7 @@ def _iterations(analysis: Analysis, op: Op) -> Array | None:
 
 
 def _numbers(analysis: Analysis, value: Value) -> Array | None:
-    """The scalar that each process holds, or one for all."""
+    """Return the scalar that each process holds, or one for all."""
     known = analysis.fact(value).known
     if known is not None:
         return known.reshape(-1)

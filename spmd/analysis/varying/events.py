@@ -70,7 +70,7 @@ def trace(events: Sequence[Event], groups: frozenset[tuple[int, ...]]) -> tuple[
 def _one_way(
     event: Choice, inside: Sequence[tuple[Hashable, ...]], groups: frozenset[tuple[int, ...]]
 ) -> Sequence[Hashable]:
-    """The trace of control flow of which `inside` has each region's."""
+    """Return the trace of control flow of which `inside` has each region's."""
     is_loop = event.op.name == "stablehlo.while"
     if event.ways is not None:
         members = [0] if len(event.ways) == 1 else [rank for group in groups for rank in group]
@@ -84,7 +84,7 @@ def _one_way(
 
 
 def first_meeting(events: Sequence[Event], group: tuple[int, ...]) -> Op | None:
-    """The first collective of `group` among `events`."""
+    """Return the first collective of `group` among `events`."""
     for event in events:
         if isinstance(event, Meeting):
             if group in event.groups.tuples:
@@ -98,12 +98,12 @@ def first_meeting(events: Sequence[Event], group: tuple[int, ...]) -> Op | None:
 
 
 def meetings(events: Sequence[Event]) -> Iterator[Meeting]:
-    """All collectives among `events`."""
+    """Yield all collectives among `events`."""
     return (event for event in _leaves(events) if isinstance(event, Meeting))
 
 
 def transfers(events: Sequence[Event]) -> Iterator[Transfer]:
-    """All sends and receives among `events`."""
+    """Yield all sends and receives among `events`."""
     return (event for event in _leaves(events) if isinstance(event, Transfer))
 
 

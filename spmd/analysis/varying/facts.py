@@ -133,7 +133,7 @@ def _sliced(op: Op, arrays: list[Array]) -> Array:
 
 
 def _dynamically_sliced(op: Op, arrays: list[Array]) -> Array:
-    """Each process's slice; starts are clamped. Source: specification, dynamic_slice."""
+    """Return each process's slice; starts are clamped. Source: specification, dynamic_slice."""
     array, starts = arrays[0], arrays[1:]
     count = max(len(each) for each in arrays)
     sizes = op["slice_sizes"]

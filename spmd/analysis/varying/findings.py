@@ -40,7 +40,8 @@ _IGNORED = re.compile(r"(?://|#)\s*spmd:\s*ignore(?:\[([\w, -]*)\])?")
 
 
 def is_ignored(kind: Kind, location: Location) -> bool:
-    """Whether the source line at `location` silences findings of `kind`, by a comment `spmd: ignore[KIND, ...]`."""
+    """Return whether the source line at `location` silences findings of `kind`, by a comment `spmd: ignore[KIND,
+    ...]`."""
     start = location.source.text.rfind("\n", 0, location.offset) + 1
     end = location.source.text.find("\n", location.offset)
     line = location.source.text[start : end if end >= 0 else None]

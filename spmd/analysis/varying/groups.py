@@ -49,7 +49,7 @@ class Groups:
         return found
 
     def apart(self, part: Partition, active: Labels | None) -> list[int]:
-        """The groups of which two members that are `active` (all, for None) have different labels."""
+        """Return the groups of which two members that are `active` (all, for None) have different labels."""
         if part.is_uniform or not self.members.size:
             return []
         there = self.members != _NOBODY
@@ -63,7 +63,7 @@ class Groups:
 
 
 def groups_of(op: Op, grid: ProcessGrid, module: Module) -> Groups:
-    """The groups of the collective `op`. CollectiveError where the grid does not have them."""
+    """Return the groups of the collective `op`. CollectiveError where the grid does not have them."""
     if op.name == "stablehlo.collective_permute":
         return Groups(np.array(process_pairs(op, grid), np.int64).reshape(-1, 2))
     rows = [list(group) for group in process_groups(op, grid, module)]
@@ -91,7 +91,7 @@ def after(op: Op, groups: Groups, part: Partition, roots: Partition, partitions:
 
 
 def _by_group(groups: Groups, part: Partition) -> Labels:
-    """A label a group: equal for groups whose members hold the same values, in the group's order."""
+    """Return a label a group: equal for groups whose members hold the same values, in the group's order."""
     values = np.where(groups.members == _NOBODY, _NOBODY, part.labels[groups.members])
     return numbered(values)
 
@@ -106,20 +106,20 @@ def _spread(groups: Groups, labels: Labels, outside: Labels, count: int) -> Labe
 
 
 def _everything(op: Op, groups: Groups, part: Partition, partitions: Partitions) -> Partition:
-    """Every member gets what all of its group have: all_reduce, all_gather."""
+    """Return every member gets what all of its group have: all_reduce, all_gather."""
     labels = _by_group(groups, part)[:, np.newaxis]
     return partitions.of(_spread(groups, labels, np.arange(partitions.size), partitions.size))
 
 
 def _share(op: Op, groups: Groups, part: Partition, partitions: Partitions) -> Partition:
-    """Each member gets a share of what all have: reduce_scatter, all_to_all."""
+    """Return each member gets a share of what all have: reduce_scatter, all_to_all."""
     width = groups.members.shape[1]
     labels = _by_group(groups, part)[:, np.newaxis] * width + np.arange(width)
     return partitions.of(_spread(groups, labels, np.arange(partitions.size), partitions.size))
 
 
 def _from_root(op: Op, groups: Groups, part: Partition, partitions: Partitions) -> Partition:
-    """Every member gets what the first has; a process in no group gets zeros."""
+    """Return every member gets what the first has; a process in no group gets zeros."""
     root = root_of(op)
     if root is None:
         return _everything(op, groups, part, partitions)
@@ -128,12 +128,12 @@ def _from_root(op: Op, groups: Groups, part: Partition, partitions: Partitions) 
 
 
 def _to_root(op: Op, groups: Groups, part: Partition, partitions: Partitions) -> Partition:
-    """The root gets what all have, the others their own, or zeros."""
+    """Return the root gets what all have, the others their own, or zeros."""
     return partitions.join([_share(op, groups, part, partitions), part])
 
 
 def _permuted(op: Op, groups: Groups, part: Partition, partitions: Partitions) -> Partition:
-    """Each target gets what its source has; who is no target gets zeros."""
+    """Return each target gets what its source has; who is no target gets zeros."""
     labels = np.full(partitions.size, -1, np.int64)
     labels[groups.members[:, 1]] = part.labels[groups.members[:, 0]]
     return partitions.of(labels)
@@ -147,7 +147,7 @@ def paired(groups: Groups, part: Partition, partitions: Partitions) -> Partition
 
 
 def root_of(op: Op) -> int | None:
-    """The index of the root in each group; None where the program computes it."""
+    """Return the index of the root in each group; None where the program computes it."""
     if not op.attributes.get("has_dynamic_root"):
         return 0
     root = constant_array(op.operands[-1].defining_op)

@@ -24,7 +24,7 @@ NAME = "sdy.manual_computation"
 
 
 def manual_computations(ops: Sequence[Op]) -> list[tuple[Op, Mesh]]:
-    """The manual computations among `ops`, each with its mesh."""
+    """Return the manual computations among `ops`, each with its mesh."""
     meshes = {str(op["sym_name"]): op["mesh"] for op in ops if op.name == "sdy.mesh"}
     found = []
     for op in ops:
@@ -36,7 +36,7 @@ def manual_computations(ops: Sequence[Op]) -> list[tuple[Op, Mesh]]:
 
 
 def analyse(module: Module, op: Op, mesh: Mesh) -> Analysis:
-    """The body of `op` on the devices of `mesh`."""
+    """Return the body of `op` on the devices of `mesh`."""
     analysis = Analysis(module, ProcessGrid(1, mesh.size))
     coordinates = _coordinates(mesh)
     names = [axis.name for axis in mesh.axes]
@@ -73,7 +73,7 @@ def _mesh_of(op: Op, meshes: dict[str, Mesh]) -> Mesh | None:
 
 
 def _coordinates(mesh: Mesh) -> Array:
-    """A row a device: its index along each axis."""
+    """Return a row a device: its index along each axis."""
     sizes = [axis.size for axis in mesh.axes]
     grid = np.stack(np.unravel_index(np.arange(mesh.size), sizes), axis=1)
     if not mesh.device_ids:
@@ -84,7 +84,7 @@ def _coordinates(mesh: Mesh) -> Array:
 
 
 def _axes(sharding: object, names: Sequence[str]) -> list[int]:
-    """The indices of the axes that shard a value; of a part of an axis, the whole."""
+    """Return the indices of the axes that shard a value; of a part of an axis, the whole."""
     found: list[int] = []
     for dimension in sharding.dimensions:  # type: ignore[attr-defined]
         found += [names.index(axis.name) for axis in dimension.axes if axis.name in names]
@@ -92,7 +92,7 @@ def _axes(sharding: object, names: Sequence[str]) -> list[int]:
 
 
 def _is_same_along(labels: Labels, coordinates: Array, axis: int) -> bool:
-    """Whether processes that differ along `axis` alone have one label."""
+    """Return whether processes that differ along `axis` alone have one label."""
     others = np.delete(coordinates, axis, axis=1)
     apart = numbered(others) if others.shape[1] else np.zeros(len(labels), np.int64)
     together = numbered(np.stack([apart, labels], axis=1))

@@ -93,7 +93,7 @@ def match(programs: Sequence[Sequence[Event]], program_of: Sequence[int], names:
 
 
 def _channels(programs: Sequence[Sequence[Event]], program_of: Sequence[int]) -> Channels | None:
-    """The ends of channels without pairs; None in one program run by all, where the host is at the other end."""
+    """Return the ends of channels without pairs; None in one program run by all, where the host is at the other end."""
     if len(programs) == 1:
         return None
     ends = []
@@ -163,7 +163,7 @@ class _Run:
     # --- going on ----------------------------------------------------------------------------------------------------
 
     def go(self) -> None:
-        """Lets all processes go on, and files what is found."""
+        """Let all processes go on, and files what is found."""
         ready = deque(self.processes)
         waiting: dict[tuple[int, int, int], _Process] = {}
         while ready:
@@ -191,7 +191,7 @@ class _Run:
         self._report_unreceived()
 
     def _join(self, process: _Process, step: _Join) -> list[_Process] | None:
-        """The others of the group, who go on now that `process` has come; None where it must wait."""
+        """Return the others of the group, who go on now that `process` has come; None where it must wait."""
         arrived = self._arrived.setdefault(step.group, [])
         arrived.append(process)
         if len(arrived) < len(step.group):
@@ -209,7 +209,7 @@ class _Run:
         return others
 
     def _receive(self, process: _Process) -> bool:
-        """Whether the message that `process` waits for is there; it is taken."""
+        """Return whether the message that `process` waits for is there; it is taken."""
         step = process.at
         assert isinstance(step, _Message)
         queue = self._messages.get((step.other, process.rank, step.channel))
@@ -269,7 +269,8 @@ class _Run:
             chain.append(process)
 
     def _never_comes(self, process: _Process) -> bool:
-        """Whether what `process` waits for is nowhere on the way of whom it waits for: a mistake, and no mere order."""
+        """Return whether what `process` waits for is nowhere on the way of whom it waits for: a mistake, and no mere
+        order."""
         step, awaited = process.at, self._awaited(process)
         awaited.left = awaited.left or list(islice(awaited.steps, _MOST_LEFT))
         if len(awaited.left) == _MOST_LEFT:
@@ -323,7 +324,7 @@ def _permutation(meeting: Meeting, rank: int) -> Iterator[_Message]:
 
 
 def _sent_types(op: Op) -> Hashable:
-    """The types of what an op sends or receives, without tokens."""
+    """Return the types of what an op sends or receives, without tokens."""
     types = op.operand_types[:-1] if op.name == "stablehlo.send" else op.result_types[:-1]
     return ", ".join(map(str, types))
 

@@ -16,7 +16,7 @@ SUMMING = ("stablehlo.dot_general", "stablehlo.reduce")
 
 
 def owed_after(op: Op, operands: Sequence[Fact]) -> Op | None:
-    """The op whose sum over processes is owed, of what `op` gives; None where none is."""
+    """Return the op whose sum over processes is owed, of what `op` gives; None where none is."""
     if op.name == SUMMING[0]:
         contracted = bool(len(op["dot_dimension_numbers"].lhs_contracting_dimensions))
         if contracted and not any(fact.is_uniform for fact in operands):

@@ -42,11 +42,11 @@ class Partitions:
         self.distinct = self.of(np.arange(size))
 
     def of(self, labels: npt.ArrayLike) -> Partition:
-        """The partition of these labels, one a process, of any numbers."""
+        """Return the partition of these labels, one a process, of any numbers."""
         return self._named(numbered(np.asarray(labels, np.int64)))
 
     def of_rows(self, rows: npt.ArrayLike) -> Partition:
-        """The partition of what each process holds: a row a process."""
+        """Return the partition of what each process holds: a row a process."""
         return self._named(numbered(np.asarray(rows).reshape(self.size, -1)))
 
     def _named(self, labels: Labels) -> Partition:
@@ -74,7 +74,7 @@ class Partitions:
         return joined
 
     def selected(self, masks: Sequence[npt.NDArray[np.bool_]], parts: Sequence[Partition]) -> Partition:
-        """The partition of `parts[i]` on the processes of `masks[i]`; processes of two masks share no value."""
+        """Return the partition of `parts[i]` on the processes of `masks[i]`; processes of two masks share no value."""
         labels = np.zeros(self.size, np.int64)
         offset = 0
         for mask, part in zip(masks, parts, strict=True):
@@ -88,7 +88,8 @@ _FEW = 256
 
 
 def numbered(rows: npt.NDArray[np.generic]) -> Labels:
-    """A label a row, or an element of a vector: equal ones have one, and labels count up in the order of the first."""
+    """Return a label a row, or an element of a vector: equal ones have one, and labels count up in the order of the
+    first."""
     if len(rows) <= _FEW:
         seen: dict[object, int] = {}
         keys = rows.tolist() if rows.ndim == 1 else [row.tobytes() for row in rows]

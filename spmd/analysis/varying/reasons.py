@@ -9,7 +9,7 @@ _MOST_LINES = 8
 
 
 def reasons(analysis: Analysis, value: Value) -> list[str]:
-    """A line for each op on the way from `value` back to what differs, the last one saying what that is.
+    """Return a line for each op on the way from `value` back to what differs, the last one saying what that is.
 
     Lines of one place in the source stand once; a long way is shortened in the middle.
     """

@@ -49,13 +49,14 @@ def forgotten(analysis: Analysis, value: Value) -> str:
 
 
 def is_certain(analysis: Analysis, value: Value) -> bool:
-    """Whether what differs by its way surely differs: messages, hosts, and branches may make it the same unseen."""
+    """Return whether what differs by its way surely differs: messages, hosts, and branches may make it the same
+    unseen."""
     way = _way(analysis, value)
     return not any(op.name in _UNSEEN or (op.regions and op.name not in COMMUNICATING) for op in way)
 
 
 def _state(analysis: Analysis, entry: Function, index: int) -> Value | None:
-    """The argument, the same on all processes, of which result `index` is the next value."""
+    """Return the argument, the same on all processes, of which result `index` is the next value."""
     result = entry.body.terminator.operands[index]
     waiting, seen = [result], {result}
     for value in waiting:  # which grows

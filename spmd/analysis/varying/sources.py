@@ -89,7 +89,7 @@ def _custom_call(analysis: Analysis, op: Op) -> None:
 
 
 def draws_random_bits(symbol: str) -> bool:
-    """Whether a function of this name gives random bits of a key."""
+    """Return whether a function of this name gives random bits of a key."""
     return _RANDOM_BITS.search(symbol) is not None
 
 
@@ -129,13 +129,13 @@ def _check_mixing(analysis: Analysis, op: Op) -> None:
 
 
 def _alike(labels: Labels) -> str:
-    """The processes of the first label that several have, in words."""
+    """Return the processes of the first label that several have, in words."""
     first = int(np.argmax(np.bincount(labels) > 1))
     return members_text(np.flatnonzero(labels == first).tolist())
 
 
 def _is_broadcast(value: Value) -> bool:
-    """Whether elements of `value` are the same along a dimension: a scale, and no data."""
+    """Return whether elements of `value` are the same along a dimension: a scale, and no data."""
     op = value.defining_op
     if op is None or op.name != "stablehlo.broadcast_in_dim":
         return False
@@ -147,7 +147,7 @@ def _is_masking(op: Op, random: Fact) -> bool:
 
 
 def depends_on_data(value: Value) -> bool:
-    """Whether `value` is computed of anything but constants: of arguments, or of what communication gives."""
+    """Return whether `value` is computed of anything but constants: of arguments, or of what communication gives."""
     waiting, seen = [value], {value}
     while waiting and len(seen) < _MOST_VISITED:
         op = waiting.pop().defining_op

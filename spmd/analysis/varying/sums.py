@@ -72,14 +72,14 @@ def _repeated(analysis: Analysis, meeting: Meeting, operand: Value, part: Partit
 
 
 def _handed_on(value: Value) -> Value:
-    """The value whose elements `value` has, moved or in another type."""
+    """Return the value whose elements `value` has, moved or in another type."""
     while (op := value.defining_op) is not None and op.name in _HANDING_ON and len(op.operands) == 1:
         value = op.operands[0]
     return value
 
 
 def _is_share(value: Value, size: int, module: Module) -> bool:
-    """Whether `value` is one of `size` shares: then their sum is what was divided. A mean is no share."""
+    """Return whether `value` is one of `size` shares: then their sum is what was divided. A mean is no share."""
     op = _handed_on(value).defining_op
     if op is None or op.name not in ("stablehlo.divide", "stablehlo.multiply"):
         return False
@@ -109,7 +109,7 @@ def _users(analysis: Analysis) -> dict[Value, list[Op]]:
 
 
 def _is_divided(value: Value, size: int, users: dict[Value, list[Op]], module: Module) -> bool:
-    """Whether each use of `value` divides it by `size`: then it is a mean."""
+    """Return whether each use of `value` divides it by `size`: then it is a mean."""
     uses = users.get(value, [])
     return bool(uses) and all(_divides(op, value, size, users, module) for op in uses)
 
@@ -125,7 +125,7 @@ def _divides(op: Op, value: Value, size: int, users: dict[Value, list[Op]], modu
 
 
 def _is(value: Value, number: float, module: Module) -> bool:
-    """Whether `value` is the constant `number`, in its type's precision."""
+    """Return whether `value` is the constant `number`, in its type's precision."""
     value, times = _handed_on(value), 1
     op = value.defining_op
     if op is not None and op.name == _SUMS[0]:  # of a constant: how many processes there are

@@ -23,7 +23,7 @@ _attributes, _types = BUILTIN.attributes, BUILTIN.types
 
 
 def entry_name(attribute: attrs.Attribute) -> str:
-    """The name that a dictionary's entry has; ValueError for anything but a string."""
+    """Return the name that a dictionary's entry has; ValueError for anything but a string."""
     if not isinstance(attribute, attrs.StringAttr):
         raise ValueError(f"a name is a string, got {type(attribute).__name__}")
     return attribute.value
@@ -117,7 +117,7 @@ def _integer_fields(type: t.ElementType) -> tuple[int] | None:
 
 
 def complex_of(element: t.Type) -> t.Type:
-    """The complex type of these parts."""
+    """Return the complex type of these parts."""
     complex_element = t.ELEMENT_TYPES.get(f"complex<{element}>")
     return complex_element if complex_element is not None else parse_type(f"complex<{element}>")
 
@@ -141,7 +141,7 @@ class Bounds(StructAttribute):
 
 
 def tensor_of(shape: tuple[int | None, ...], element: t.Type, encoding: attrs.Attribute | None = None) -> t.Type:
-    """The tensor type of these parts."""
+    """Return the tensor type of these parts."""
     if any(size is not None and size < 0 for size in shape):
         raise ValueError(f"sizes are not negative, got {shape}")
     bounds, other = (None, None) if encoding is None else _bounds(encoding)
@@ -151,7 +151,7 @@ def tensor_of(shape: tuple[int | None, ...], element: t.Type, encoding: attrs.At
 
 
 def encoding_of(type: t.TensorType) -> attrs.Attribute | None:
-    """The encoding attribute of a tensor type; None where it has none."""
+    """Return the encoding attribute of a tensor type; None where it has none."""
     if type.bounds is not None:
         return Bounds(type.bounds)
     return attrs.OpaqueAttr(type.encoding) if type.encoding is not None else None
@@ -167,7 +167,7 @@ def _buffer(
 
 
 def _is_identity(layout: attrs.Attribute) -> bool:
-    """Whether a layout is the one that memref types have unless told: (d0, d1) -> (d0, d1)."""
+    """Return whether a layout is the one that memref types have unless told: (d0, d1) -> (d0, d1)."""
     if not isinstance(layout, attrs.AffineMapAttr):
         return False
     inputs, _, outputs = layout.text.removeprefix("affine_map<").removesuffix(">").partition("->")

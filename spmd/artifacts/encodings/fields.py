@@ -60,7 +60,7 @@ class EntryWriter(ByteWriter, ABC):
 
     @abstractmethod
     def plain_attribute_number(self, attribute: Attribute) -> int:
-        """The number of an attribute of MLIR's own, whatever dialect the entry is of."""
+        """Return the number of an attribute of MLIR's own, whatever dialect the entry is of."""
 
     @abstractmethod
     def type_number(self, type: Type) -> int: ...
@@ -189,12 +189,12 @@ def expect(value: object, *classes: type) -> FieldValue:
 
 
 def attribute_of(*classes: type) -> Simple:
-    """A reference to an attribute of one of `classes`."""
+    """Return a reference to an attribute of one of `classes`."""
     return Simple(lambda r: expect(r.attribute_at(r.varint()), *classes), ATTRIBUTE.write)
 
 
 def optional_of(*classes: type) -> Simple:
-    """A reference to an attribute of one of `classes`, or none."""
+    """Return a reference to an attribute of one of `classes`, or none."""
     none = type(None)
     return Simple(lambda r: expect(_read_optional_attribute(r), none, *classes), _write_optional_attribute)
 
@@ -247,21 +247,21 @@ class EncodingTable:
         take: Callable[[FieldValue], tuple[FieldValue, ...] | None] | None = None,
         since: Version = (0, 9),
     ) -> None:
-        """Declares a code; of a dataclass, `make` and `take` are its own fields where nothing else is given."""
+        """Declare a code; of a dataclass, `make` and `take` are its own fields where nothing else is given."""
         added = Encoding(code, cls, fields, make or cls, take or _fields_of(cls), since)
         self.by_code[code] = added
         self.by_class.setdefault(cls, []).append(added)
 
     def reading(self, code: int, *fields: Field, make: Callable[..., FieldValue]) -> None:
-        """Declares a code that is read and never written: what it holds has another form, which all readers know."""
+        """Declare a code that is read and never written: what it holds has another form, which all readers know."""
         self.by_code[code] = Encoding(code, object, fields, make, lambda value: None, (0, 9))
 
     def whole(self, code: int, cls: type, field: Field) -> None:
-        """Declares a code behind which one field stands, which is the value itself."""
+        """Declare a code behind which one field stands, which is the value itself."""
         self.encoding(code, cls, field, make=lambda value: value, take=lambda value: (value,))
 
     def constant(self, code: int, value: FieldValue, since: Version = (0, 9)) -> None:
-        """Declares the code of one value, of which there is one object."""
+        """Declare the code of one value, of which there is one object."""
         self.encoding(
             code,
             type(value),
@@ -282,7 +282,7 @@ class EncodingTable:
             reader.fail(f"code {code} of the {dialect} dialect: {error}", position)
 
     def find(self, value: object) -> tuple[Encoding, tuple[FieldValue, ...]] | None:
-        """The code for `value` and its fields; None where the dialect has none."""
+        """Return the code for `value` and its fields; None where the dialect has none."""
         for encoding in self.by_class.get(type(value), ()):
             values = encoding.take(value)
             if values is not None:

@@ -23,7 +23,7 @@ from spmd.syntax.attribute_printer import dense_body, format_attribute, nested, 
 
 
 def _read_strings(reader: EntryReader) -> Attribute:
-    """A tensor of strings: its type, whether all are one, and their numbers."""
+    """Return a tensor of strings: its type, whether all are one, and their numbers."""
     type = expect(TYPE.read(reader), t.TensorType)
     splat = VARINT.read(reader)
     count = 1 if splat else type.size
@@ -40,7 +40,7 @@ def _sparse(type: t.Type, indices: Attribute, values: Attribute) -> Attribute:
 
 
 def _read_distinct(reader: EntryReader) -> Attribute:
-    """The attribute that this one goes with; where it stands in the file tells it from all others."""
+    """Return the attribute that this one goes with; where it stands in the file tells it from all others."""
     number = reader.position
     reader.lasting = False
     value = ATTRIBUTE.read(reader)
@@ -52,7 +52,7 @@ def _size(size: int | None) -> str:
 
 
 def vector_of(shape: tuple[int | None, ...], element: t.Type, scalable: tuple[bool, ...] = ()) -> t.Type:
-    """The vector type of these parts; sizes in brackets are multiples of what a machine has."""
+    """Return the vector type of these parts; sizes in brackets are multiples of what a machine has."""
     flags = scalable or (False,) * len(shape)
     sizes = [f"[{_size(size)}]x" if flag else f"{_size(size)}x" for size, flag in zip(shape, flags, strict=True)]
     return parse_type(f"vector<{''.join(sizes)}{element}>")
@@ -74,7 +74,7 @@ _FLOATS = (
 
 
 def declare(attributes: EncodingTable, types: EncodingTable) -> None:
-    """Adds the codes to MLIR's own; none of them is written."""
+    """Add the codes to MLIR's own; none of them is written."""
     attributes.reading(19, Simple(_read_strings, unwritten), make=lambda text: text)
     attributes.reading(20, TYPE, ATTRIBUTE, ATTRIBUTE, make=_sparse)
     attributes.reading(21, Simple(_read_distinct, unwritten), make=lambda text: text)

@@ -119,7 +119,7 @@ def _fused(locations: tuple[Attribute, ...], metadata: Attribute | None = None) 
 
 @lru_cache(maxsize=4096)
 def location_of(text: str | None) -> Attribute:
-    """The location that `loc(text)`, or `text` alone, is; an unknown one when it is no location's text."""
+    """Return the location that `loc(text)`, or `text` alone, is; an unknown one when it is no location's text."""
     if text is None:
         return UNKNOWN
     body = text[4:-1] if text.startswith("loc(") and text.endswith(")") else text
@@ -232,7 +232,7 @@ def _write_numbers(writer: EntryWriter, value: FieldValue) -> None:
 
 
 def declare(table: EncodingTable) -> None:
-    """Adds the codes of locations to MLIR's own."""
+    """Add the codes of locations to MLIR's own."""
     table.encoding(10, CallLocation, ATTRIBUTE, ATTRIBUTE, make=lambda callee, caller: _located(
         f"callsite({_inner(callee)} at {_inner(caller)})"
     ))  # fmt: skip

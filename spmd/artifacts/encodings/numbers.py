@@ -130,7 +130,7 @@ def _write_dense(writer: EntryWriter, value: DenseAttr) -> None:
 
 
 def raw_elements(value: DenseAttr) -> Array:
-    """The bytes of the elements as MLIR keeps them, or of one element that is seen everywhere; flat."""
+    """Return the bytes of the elements as MLIR keeps them, or of one element that is seen everywhere; flat."""
     array = value.array
     one = array.size > 1 and all_the_same(array)
     flat = np.ascontiguousarray(array[(0,) * array.ndim] if one else array).reshape(-1)

@@ -48,13 +48,13 @@ STRUCT_FIELDS: dict[type, tuple[Field, ...]] = {
 
 
 def enum_encodings(table: EncodingTable, dialect: str, **codes: int) -> None:
-    """Declares the codes of enum attributes, by their mnemonics."""
+    """Declare the codes of enum attributes, by their mnemonics."""
     for mnemonic, code in codes.items():
         enum_encoding(table, code, dialect, mnemonic)
 
 
 def enum_encoding(table: EncodingTable, code: int, dialect: str, mnemonic: str, first: int = 0) -> None:
-    """Declares the code of an enum attribute, the first of whose cases is number `first`."""
+    """Declare the code of an enum attribute, the first of whose cases is number `first`."""
     table.encoding(
         code, EnumAttr, Enum(ENUMS[dialect, mnemonic], first),
         make=lambda case: EnumAttr(dialect, mnemonic, case),
@@ -77,7 +77,7 @@ _MODES = ("DEFAULT", "HIGHEST", "TOLERANCE")
 
 
 def accuracy_encodings(table: EncodingTable, mode_code: int, code: int, since: Version = (0, 9)) -> None:
-    """Declares the codes of a result's accuracy and of its mode."""
+    """Declare the codes of a result's accuracy and of its mode."""
     table.encoding(mode_code, AccuracyMode, Enum(_MODES), take=lambda value: (value.mode,), since=since)
     table.encoding(
         code, structs.ResultAccuracyAttr, F64, F64, SVARINT, ATTRIBUTE,
@@ -103,7 +103,7 @@ FLAGGED_ATTRIBUTE = Simple(_read_flagged_attribute, _write_flagged_attribute)
 
 
 def checked_mesh(axes: Attribute, device_ids: Attribute | None) -> structs.MeshAttr:
-    """A mesh of an array of axes."""
+    """Return a mesh of an array of axes."""
     elements = expect(axes, ArrayAttr).elements
     return structs.MeshAttr(tuple(expect(axis, structs.MeshAxisAttr) for axis in elements), device_ids)  # type: ignore[arg-type]
 

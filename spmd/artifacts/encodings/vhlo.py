@@ -186,7 +186,7 @@ _SIGNED = 1
 
 
 def _storage(flags: int, storage: t.Type) -> t.ElementType:
-    """The storage type of a quantized one: the flags tell of its sign."""
+    """Return the storage type of a quantized one: the flags tell of its sign."""
     storage_type = expect(storage, t.ElementType)
     if not storage_type.is_integer:
         raise ValueError(f"the storage is of an integer type, got {storage_type}")

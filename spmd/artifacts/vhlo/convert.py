@@ -80,7 +80,7 @@ _WINDOW = "window_dimensions"
 
 
 def from_vhlo(row: VhloOp, attributes: Mapping[str, Attribute]) -> dict[str, Attribute]:
-    """The attributes of the op that `row` stands for; ValueError for one that is not what it must be."""
+    """Return the attributes of the op that `row` stands for; ValueError for one that is not what it must be."""
     base, left = row.base, dict(attributes)
     converted: dict[str, Attribute] = {}
     for exploded in _EXPLODED.get(base, ()):
@@ -108,7 +108,7 @@ def _is_none(value: Attribute) -> bool:
 
 
 def _imploded(exploded: _Exploded, pieces: Mapping[str, Attribute]) -> Attribute | None:
-    """The structured attribute; None where its fields say that there is none."""
+    """Return the structured attribute; None where its fields say that there is none."""
     values: dict[str, AttributeValue] = {}
     for (field, kind, optional), name in zip(exploded.fields, exploded.names, strict=True):
         piece = pieces.get(name)
@@ -132,7 +132,7 @@ def _plain(value: Attribute) -> AttributeValue:
 
 
 def _restored(base: str, name: str, value: Attribute) -> Attribute:
-    """An attribute as StableHLO spells it."""
+    """Return an attribute as StableHLO spells it."""
     if name == "channel_id":
         return structs.ChannelHandleAttr(_plain(value), 0)
     if (base, name) in (("call", "callee"), ("composite", "decomposition")):
@@ -152,7 +152,8 @@ def _symbol(value: Attribute) -> Attribute:
 
 
 def to_vhlo(op: Op, version: Version) -> tuple[VhloOp, dict[str, Attribute]]:
-    """The version of `op` that VHLO `version` has, and its inherent attributes; ConversionError where it has none."""
+    """Return the version of `op` that VHLO `version` has, and its inherent attributes; ConversionError where it has
+    none."""
     base = base_of(op.name)
     assert base is not None and op.definition is not None
     rows = BY_BASE[base]
@@ -172,7 +173,7 @@ def to_vhlo(op: Op, version: Version) -> tuple[VhloOp, dict[str, Attribute]]:
 
 
 def fault(op: Op, why: str, version: Version) -> ConversionError:
-    """The error that says what keeps `op` from being written at `version`."""
+    """Return the error that says what keeps `op` from being written at `version`."""
     return ConversionError(Diagnostic(op.location, f"VHLO {_text(version)} cannot hold it: {why}", op.name))
 
 
@@ -209,7 +210,7 @@ def _vhlo_attributes(op: Op, base: str, names: set[str]) -> dict[str, Attribute]
 
 
 def _rank(op: Op) -> int:
-    """How many dimensions the op's window has."""
+    """Return how many dimensions the op's window has."""
     numbers = op.attributes.get("dimension_numbers")
     if isinstance(numbers, structs.ConvDimensionNumbersAttr):
         return len(numbers.input_spatial_dimensions)
@@ -221,7 +222,7 @@ def _spelled(value: Attribute) -> Attribute:
 
 
 def _attribute(value: AttributeValue) -> Attribute:
-    """The attribute that a field of a structured one becomes."""
+    """Return the attribute that a field of a structured one becomes."""
     if isinstance(value, bool):
         return BoolAttr(value)
     if isinstance(value, int):

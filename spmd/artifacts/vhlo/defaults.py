@@ -50,7 +50,7 @@ def _integer(value: int, type: t.ElementType) -> Default:
 
 
 def integers(shape: tuple[int, ...], value: int, element: t.ElementType = t.I64) -> DenseAttr:
-    """A tensor constant of one number."""
+    """Return a tensor constant of one number."""
     return DenseAttr(np.full(shape, value, element.dtype), t.TensorType(shape, element))
 
 
@@ -145,5 +145,5 @@ _BY_OP: dict[tuple[str, str], Default] = {
 
 
 def default_of(base: str, name: str) -> Default | None:
-    """The default of attribute `name` of the op; None where it has none."""
+    """Return the default of attribute `name` of the op; None where it has none."""
     return _BY_OP.get((base, name)) or _BY_NAME.get(name)

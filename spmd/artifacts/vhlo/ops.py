@@ -181,7 +181,7 @@ OTHERS = {"func": "func.func", "call": "func.call"}
 
 
 def name_of(row: VhloOp, in_function: bool) -> str:
-    """The op that `row` stands for; a return ends a function or a region, and is named after that."""
+    """Return the op that `row` stands for; a return ends a function or a region, and is named after that."""
     if row.base == "return":
         return "func.return" if in_function else "stablehlo.return"
     return OTHERS.get(row.base) or f"stablehlo.{row.base}"

@@ -16,7 +16,8 @@ _NAME = re.compile(rf"dot_({_TYPE})_({_TYPE})_({_TYPE})(?:_x(\d))?(_fast_accum)?
 
 
 def read_algorithm(name: str, lhs: Type, rhs: Type) -> DotAlgorithmAttr:
-    """The algorithm of that name for operands of element types `lhs` and `rhs`; ValueError where there is none."""
+    """Return the algorithm of that name for operands of element types `lhs` and `rhs`; ValueError where there is
+    none."""
     match = _NAME.fullmatch(name)
     if match is None:
         raise ValueError(f"algorithm={name} is no algorithm such as dot_bf16_bf16_f32_x3")
@@ -31,7 +32,7 @@ def _type(word: str, own: Type) -> Type:
 
 
 def algorithm_text(algorithm: DotAlgorithmAttr) -> str:
-    """The name of an algorithm."""
+    """Return the name of an algorithm."""
     types = (algorithm.lhs_precision_type, algorithm.rhs_precision_type, algorithm.accumulation_type)
     words = ["any_f8" if isinstance(type, ElementType) and type.bits == 8 else str(type) for type in types]
     count = algorithm.num_primitive_operations

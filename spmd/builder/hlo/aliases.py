@@ -14,7 +14,7 @@ _ALIAS = re.compile(r"\{([\d,\s]*)\}\s*:\s*\((\d{1,9}),\s*\{([\d,\s]*)\}")
 
 
 def read_aliases(text: str) -> list[Alias]:
-    """The aliases that `text` lists."""
+    """Return the aliases that `text` lists."""
     return [(_place(result), (int(operand), _place(part))) for result, operand, part in _ALIAS.findall(text)]
 
 

@@ -31,13 +31,13 @@ def _bitcast(call: Call) -> XlaOp:
 
 
 def _major_to_minor(shape: Shape) -> list[int]:
-    """The dimensions in the order of memory, the slowest first."""
+    """Return the dimensions in the order of memory, the slowest first."""
     layout = shape.layout()
     return list(range(len(shape.sizes))) if layout is None else list(layout.major_to_minor)
 
 
 def _to_memory(operand: XlaOp, shape: Shape) -> XlaOp:
-    """The elements in the order of memory, in one dimension."""
+    """Return the elements in the order of memory, in one dimension."""
     return ops.Reshape(_transposed(operand, _major_to_minor(shape)), [prod(shape.sizes)])
 
 
@@ -46,7 +46,7 @@ def _transposed(operand: XlaOp, order: Sequence[int]) -> XlaOp:
 
 
 def _as_type(memory: XlaOp, source: Shape, result_shape: Shape) -> XlaOp:
-    """The elements as others of `result_shape`'s type, of which more or fewer may lie in the same memory."""
+    """Return the elements as others of `result_shape`'s type, of which more or fewer may lie in the same memory."""
     before, after = prod(source.sizes), prod(result_shape.sizes)
     if after < before and after:
         memory = ops.Reshape(memory, [after, before // after])

@@ -147,8 +147,8 @@ def _custom_call(call: Call) -> XlaOp:
 
 
 def _layouts(call: Call, target: str) -> list[Shape] | None:
-    """The shapes of the operands where layouts matter: where the text has constraints or others than rows, and where
-    the target has matrices by columns; None for other calls, and where tuples are operands."""
+    """Return the shapes of the operands where layouts matter: where the text has constraints or others than rows, and
+    where the target has matrices by columns; None for other calls, and where tuples are operands."""
     text = call.attribute("operand_layout_constraints", "")
     shapes = [Shape.parse(part) for part in split(text)] if text else call.operand_shapes()
     leaves = [*shapes, *call.shape.leaves()]
@@ -162,7 +162,8 @@ def _is_row_major(shape: Shape) -> bool:
 
 
 def _top_k(call: Call) -> XlaOp:
-    """The first of the last dimension in the order of the computation that is called: the largest where none is."""
+    """Return the first of the last dimension in the order of the computation that is called: the largest where none
+    is."""
     name = "to_apply" if call.has("to_apply") else "called_computations"
     called = call.computations(name) if call.attribute(name, "") else []
     operand, count = call.operand(), call.shape.parts[0].sizes[-1]
@@ -179,7 +180,8 @@ def _top_k(call: Call) -> XlaOp:
 
 
 def _direction(comparator: XlaComputation) -> bool | None:
-    """Whether a comparator has the largest first, in total order; None where it is no such order, or its opposite."""
+    """Return whether a comparator has the largest first, in total order; None where it is no such order, or its
+    opposite."""
     op, (first, second, *_) = comparator.result.defining_op, comparator.block.arguments
     element = first.tensor.element_type
     if op is None or op.name != "stablehlo.compare" or not isinstance(element, ElementType):
@@ -193,7 +195,7 @@ def _direction(comparator: XlaComputation) -> bool | None:
 
 
 def _of_pairs(comparator: XlaComputation, shape: Shape) -> XlaComputation:
-    """A comparator of elements as one of elements and their places."""
+    """Return a comparator of elements as one of elements and their places."""
     if len(comparator.parameter_types) == 4:
         return comparator
     inner = XlaBuilder("compare_pairs")
@@ -204,7 +206,7 @@ def _of_pairs(comparator: XlaComputation, shape: Shape) -> XlaComputation:
 
 
 def _call_of(call: Call) -> Op:
-    """The custom call that was made last."""
+    """Return the custom call that was made last."""
     return next(op for op in reversed(call.builder.block.ops) if op.name == "stablehlo.custom_call")
 
 
@@ -213,7 +215,7 @@ _COMPUTATIONS = frozenset(("called_computations", "to_apply", "calls"))
 
 
 def _keep_attributes(call: Call, target: str) -> None:
-    """Keeps what the text says of a call whose target users may know: its function is given that, as strings."""
+    """Keep what the text says of a call whose target users may know: its function is given that, as strings."""
     others = {name for name in call.instruction.attributes if name not in call.read and name not in IGNORED}
     if others & _COMPUTATIONS:
         raise call.fail(f"it calls computations, which a function of users is not given; {unknown_target(target)}")
@@ -228,7 +230,7 @@ def _barrier(call: Call) -> XlaOp:
 
 @instruction("add-dependency")
 def _add_dependency(call: Call) -> XlaOp:
-    """The first operand, after the token that is the second."""
+    """Return the first operand, after the token that is the second."""
     return call.operands(2)[0]
 
 
@@ -284,7 +286,7 @@ def _recv(call: Call) -> XlaOp:
 
 
 def _request(call: Call) -> XlaOp:
-    """The request identifier of a context, which nothing reads."""
+    """Return the request identifier of a context, which nothing reads."""
     return call.builder.ConstantR0(0, "u32")
 
 

@@ -24,7 +24,7 @@ from spmd.support.arrays import Array
 
 
 def _read(operation: type[Operation], call: Call) -> XlaOp:
-    """A collective told by its operands, the computation that folds them, who takes part, and its channel."""
+    """Return a collective told by its operands, the computation that folds them, who takes part, and its channel."""
     make = OPERATIONS[operation.builder_name]
     if issubclass(operation, ReducingOperation):
         operand, flag = _tupled(call), call.flag("use_global_device_ids")
@@ -36,8 +36,8 @@ def _read(operation: type[Operation], call: Call) -> XlaOp:
 
 
 def _reducer(call: Call, operand: XlaOp) -> XlaComputation:
-    """The computation that folds elements of `operand`: one of another type, as XLA's passes leave it, gets them in
-    its type."""
+    """Return the computation that folds elements of `operand`: one of another type, as XLA's passes leave it, gets
+    them in its type."""
     computation, kind = call.computation("to_apply"), operand.shape.leaves()[0].xla_element_type()
     scalar = Shape.scalar_shape(kind)
     shapes = computation.program_shape().parameter_shapes
@@ -106,7 +106,7 @@ def _tupled(call: Call) -> XlaOp:
 
 
 def _each(call: Call, make: Callable[[XlaOp, Shape], XlaOp]) -> XlaOp:
-    """A collective on several operands is one on each of them; their results are a tuple."""
+    """Return a collective on several operands is one on each of them; their results are a tuple."""
     operands, shapes = call.operands(), call.shape.leaves()
     if len(operands) != len(shapes):
         raise call.fail(f"{len(operands)} operands give {len(operands)} results, there are {len(shapes)}")
@@ -172,7 +172,7 @@ def _write_all_to_all(opcode: str, body: Body, op: Op) -> None:
 
 
 def _joined(body: Body, op: Op, value: Value, result: Value, exchanged: str) -> str:
-    """The name of `exchanged`, whose blocks lie along split_dimension, with them along concat_dimension."""
+    """Return the name of `exchanged`, whose blocks lie along split_dimension, with them along concat_dimension."""
     split_at, concat, count = op["split_dimension"], op["concat_dimension"], op["split_count"]
     if split_at == concat:
         return exchanged

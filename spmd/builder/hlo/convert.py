@@ -199,7 +199,7 @@ def _wider(type: t.TensorType, room: Sequence[int]) -> t.TensorType:
 
 
 def _shifted(body: Body, op: Op, room: Sequence[int]) -> str:
-    """The indices as 64-bit integers, moved on by `room`; those beyond the operand stay beyond it."""
+    """Return the indices as 64-bit integers, moved on by `room`; those beyond the operand stay beyond it."""
     numbers, indices = op["scatter_dimension_numbers"], op.operands[len(op.results)]
     mapped, kind = numbers.scatter_dims_to_operand_dims, indices.tensor
     name = body.name_of(indices)

@@ -196,7 +196,7 @@ def _custom_call(body: Body, op: Op) -> None:
 
 
 def _laid_out(shape: Shape, layouts: Iterator[Array]) -> Shape:
-    """The shape, whose arrays and tokens have the next of `layouts`."""
+    """Return the shape, whose arrays and tokens have the next of `layouts`."""
     if shape.is_tuple():
         return Shape.tuple_shape([_laid_out(part, layouts) for part in shape.parts])
     order = next(layouts).tolist()
@@ -204,7 +204,7 @@ def _laid_out(shape: Shape, layouts: Iterator[Array]) -> Shape:
 
 
 def _leaves(body: Body, shape: Shape, name: str) -> list[str]:
-    """The names of the parts, in order, of the value `name`, all that are no tuples."""
+    """Return the names of the parts, in order, of the value `name`, all that are no tuples."""
     if not shape.is_tuple():
         return [name]
     parts = [(part, body.element(name, part, index)) for index, part in enumerate(shape.parts)]
@@ -229,7 +229,7 @@ def _after_all(body: Body, op: Op) -> None:
 
 
 def _hint(body: Body, target: str, type: t.Type, operand: str, sharding: str) -> str:
-    """A custom call that says how its result is laid out."""
+    """Return a custom call that says how its result is laid out."""
     return body.add("custom-call", type, [operand], [f'custom_call_target="{target}"', f"sharding={sharding}"])
 
 

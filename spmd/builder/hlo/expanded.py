@@ -90,7 +90,7 @@ class _Writer:
         return self._body.add(opcode, self._shaped.with_element_type(element), names, attributes)
 
     def registers(self, name: str, type: t.TensorType) -> list[str]:
-        """The names of the registers' arrays of an operand."""
+        """Return the names of the registers' arrays of an operand."""
         element = type.scalar_type
         kinds = register_types(element)
         if element.is_complex:
@@ -101,7 +101,7 @@ class _Writer:
         return [self.add("bitcast-convert" if same else "convert", kinds[0], name)]
 
     def result(self, names: list[str]) -> str:
-        """The array of the result's own type, of its registers' arrays."""
+        """Return the array of the result's own type, of its registers' arrays."""
         element = self._shaped.scalar_type
         if element.is_complex:
             return self.add("complex", element, *names)
@@ -113,7 +113,7 @@ class _Writer:
         )
 
     def value(self, root: Expression) -> str:
-        """The name of the array of `root`."""
+        """Return the name of the array of `root`."""
         for node in walk([root]):
             if node not in self.names:
                 self.names[node] = self._node(node, [self.names[operand] for operand in node.operands])
@@ -160,7 +160,7 @@ class _Writer:
         return self.add("convert", node.type, self.add("bitcast-convert", t.F16, *names))
 
     def copysign(self, node: Expression, names: list[str]) -> str:
-        """The bits of the first but for that of the sign, with that of the second."""
+        """Return the bits of the first but for that of the sign, with that of the second."""
         bits = node.type.integer
         sign = 1 << (bits.bits - 1)
         value, other = (self.add("bitcast-convert", bits, name) for name in names)
@@ -192,7 +192,7 @@ class _Writer:
 
 
 def _is_rounding(sum: Expression, constant: Expression) -> bool:
-    """Whether what was added is taken away again: the digits behind the point are lost."""
+    """Return whether what was added is taken away again: the digits behind the point are lost."""
     return sum.primitive is P.FMA and sum.operands[2] is constant
 
 

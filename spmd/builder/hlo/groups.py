@@ -29,7 +29,7 @@ Groups = list[list[int]]
 
 
 def parse_groups(text: str) -> Groups:
-    """The groups; ValueError where the text is of none."""
+    """Return the groups; ValueError where the text is of none."""
     if text.startswith("mesh["):
         return _of_mesh(text)
     if "<=" not in text:

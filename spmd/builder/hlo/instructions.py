@@ -50,7 +50,7 @@ def _of_one_type(operands: list[XlaOp]) -> list[XlaOp]:
 
 
 def _as_text(call: Call, result: XlaOp) -> XlaOp:
-    """A float as the type of float that the text says."""
+    """Return a float as the type of float that the text says."""
     kind, own = call.element_type(), _float_of(result)
     if kind is None or own is None or kind is own or not kind.is_float:
         return result
@@ -58,7 +58,7 @@ def _as_text(call: Call, result: XlaOp) -> XlaOp:
 
 
 def _float_of(operand: XlaOp) -> PrimitiveType | None:
-    """The element type of an array of floats; None for others."""
+    """Return the element type of an array of floats; None for others."""
     kind = operand.shape.xla_element_type()
     return kind if operand.shape.is_array() and kind.is_float else None
 
@@ -87,7 +87,8 @@ INSTRUCTIONS.update(_DIRECT)
 
 
 def _constant(call: Call) -> Array:
-    """The values of a constant. Those that the text leaves out are drawn, the same at every run, with a warning."""
+    """Return the values of a constant. Those that the text leaves out are drawn, the same at every run, with a
+    warning."""
     if "..." not in call.text:
         return parse_values(call.text, call.shape)
     warn(
@@ -116,7 +117,8 @@ def _compare(call: Call) -> XlaOp:
 
 @instruction("stochastic-convert")
 def _stochastic_convert(call: Call) -> XlaOp:
-    """The integer below or above in size, the one above as often as random bits, read as a fraction, are below x's."""
+    """Return the integer below or above in size, the one above as often as random bits, read as a fraction, are below
+    x's."""
     operand, random = call.operands(2)
     size = ops.Abs(operand)
     whole = ops.Floor(size)
@@ -138,7 +140,7 @@ def _reduce_precision(call: Call) -> XlaOp:
 
 
 def _is_made_static(call: Call) -> bool:
-    """Whether the text says that a static array is made of one with dynamic dimensions: it has padding in it."""
+    """Return whether the text says that a static array is made of one with dynamic dimensions: it has padding in it."""
     return call.shape.is_static() and call.operand().shape.is_dynamic()
 
 
@@ -167,7 +169,7 @@ def _reshape(call: Call) -> XlaOp:
 
 @instruction("dynamic-reshape")
 def _dynamic_reshape(call: Call) -> XlaOp:
-    """The sizes of the result, each an operand; the shape of the text holds their bounds."""
+    """Return the sizes of the result, each an operand; the shape of the text holds their bounds."""
     operand, *sizes = call.operands()
     if len(sizes) != call.shape.rank():
         raise ValueError(f"{len(sizes)} sizes for a result of rank {call.shape.rank()}")

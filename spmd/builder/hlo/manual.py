@@ -21,7 +21,8 @@ TO_LOCAL, TO_GLOBAL = "xla.sdy.GlobalToLocalShape", "xla.sdy.LocalToGlobalShape"
 
 
 def read_manual_call(call: Call, target: str) -> XlaOp:
-    """The values that enter (or leave) a manual computation, in the shapes that they have inside (or outside)."""
+    """Return the values that enter (or leave) a manual computation, in the shapes that they have inside (or
+    outside)."""
     into = target == TO_LOCAL
     shardings = list(_shardings(call, "xla.sdy.in_shardings" if into else "xla.sdy.out_shardings"))
     operands, shapes = call.operands(), call.shape.leaves()

@@ -43,7 +43,7 @@ IGNORED = frozenset(
 
 
 def parse_hlo(text: str, name: str = "<hlo>") -> Module:
-    """The module that HLO text, as XLA prints it before or after its optimizations, describes.
+    """Return the module that HLO text, as XLA prints it before or after its optimizations, describes.
 
     The entry becomes @main, with one result for each element of a tuple at its root. Layouts are dropped, but for what
     a bitcast makes of them: they change no value. Raises ParseError, and VerificationError for an instruction that
@@ -66,7 +66,7 @@ def parse_hlo(text: str, name: str = "<hlo>") -> Module:
 
 
 def _is_partitioned(module: ModuleText) -> bool:
-    """Whether XLA has made this the program of one device: its partitioner says so in the entry's name.
+    """Return whether XLA has made this the program of one device: its partitioner says so in the entry's name.
 
     Scheduling comes after partitioning, and may rename what the entry is.
     """
@@ -168,7 +168,8 @@ class _ComputationScope:
         raise instruction.fail(f"the text says {shape.brief}, the operation gives {result.shape.brief}")
 
     def _takes_bounds(self, result: XlaOp, before: int, shape: Shape) -> bool:
-        """Whether `result` is as large as the text says, and made here: it then has the dynamic dimensions of the text.
+        """Return whether `result` is as large as the text says, and made here: it then has the dynamic dimensions of
+        the text.
 
         `before`: the ops there were.
         """
@@ -195,13 +196,13 @@ class _ComputationScope:
             op.debug_location = place
 
     def value(self, name: str, instruction: Instruction) -> XlaOp:
-        """The operand that is called `name`."""
+        """Return the operand that is called `name`."""
         if name not in self._values:
             raise instruction.fail(f"operand {name} is not defined before")
         return self._values[name]
 
     def computation(self, attribute: AttributeText, instruction: Instruction) -> XlaComputation:
-        """The computation that `attribute` names, or that stands there in braces."""
+        """Return the computation that `attribute` names, or that stands there in braces."""
         name = attribute.text.strip().lstrip("%")
         if name.startswith("{"):
             return _ComputationScope(self._reader, attribute.computation(f"{instruction.name}.computation")).build()
@@ -215,7 +216,8 @@ class _ComputationScope:
         return self._reader.module.attributes
 
     def group_size(self, *, partitions: bool) -> int:
-        """How many processes a collective without groups joins: what the header says, 1 where it says nothing."""
+        """Return how many processes a collective without groups joins: what the header says, 1 where it says
+        nothing."""
         header = self.header
         names = ("replica_count", "num_partitions")
         counts = {name: _process_count(name, header[name]) for name in names if name in header}
@@ -240,19 +242,19 @@ class Call:
         return self.instruction.shape
 
     def is_single(self) -> bool:
-        """Whether the text says that the result is no tuple."""
+        """Return whether the text says that the result is no tuple."""
         return self.instruction.shape is not None and not self.instruction.shape.is_tuple()
 
     def element_type(self) -> PrimitiveType | None:
-        """The result's element type where the text has its shape."""
+        """Return the result's element type where the text has its shape."""
         return None if self.instruction.shape is None else self.instruction.shape.xla_element_type()
 
     def frontend(self, name: str, default: str | None = None) -> str:
-        """An entry of `frontend_attributes={name="text",other={...}}`; ParseError when it is missing."""
+        """Return an entry of `frontend_attributes={name="text",other={...}}`; ParseError when it is missing."""
         return self._entry(self.attribute("frontend_attributes", "{}"), name, default)
 
     def header(self, name: str) -> str:
-        """An entry of the frontend's attributes of the whole module."""
+        """Return an entry of the frontend's attributes of the whole module."""
         attributes_text = self._scope.header.get("frontend_attributes")
         return self._entry("{}" if attributes_text is None else attributes_text.text, name, None)
 
@@ -269,7 +271,7 @@ class Call:
         return name in self.instruction.attributes
 
     def attribute(self, name: str, default: str | None = None) -> str:
-        """The text of an attribute; ParseError when it is missing and has no default."""
+        """Return the text of an attribute; ParseError when it is missing and has no default."""
         self.read.add(name)
         attribute_text = self.instruction.attributes.get(name)
         if attribute_text is not None:
@@ -292,7 +294,7 @@ class Call:
         return [int(part) for part in split(self.attribute(name, default))]
 
     def channel(self) -> int | None:
-        """The channel of a collective that has one; number 0, which StableHLO has for none, is number 1."""
+        """Return the channel of a collective that has one; number 0, which StableHLO has for none, is number 1."""
         return self.integer("channel_id") or 1 if self.has("channel_id") else None
 
     def dimension(self, name: str) -> int:
@@ -319,15 +321,15 @@ class Call:
         return xla_ops
 
     def operand_shapes(self) -> list[Shape]:
-        """The operands' shapes as the text gives them: with their layouts."""
+        """Return the operands' shapes as the text gives them: with their layouts."""
         return [self._scope.shapes[name] for name in self.instruction.operands]
 
     def of_shape(self, shape: Shape) -> Call:
-        """The same instruction with another result."""
+        """Return the same instruction with another result."""
         return self.of_opcode(self.instruction.opcode, shape)
 
     def of_opcode(self, opcode: str, shape: Shape) -> Call:
-        """The same instruction as one of another opcode, with another result."""
+        """Return the same instruction as one of another opcode, with another result."""
         call = Call(self._scope, replace(self.instruction, opcode=opcode, shape=shape))
         call.read = self.read
         return call
@@ -337,7 +339,7 @@ class Call:
         return one
 
     def group_size(self, groups: Sequence[Sequence[int]]) -> int:
-        """How many processes take part in a collective of these groups."""
+        """Return how many processes take part in a collective of these groups."""
         if groups:
             return len(groups[0])
         return self._scope.group_size(partitions=self.has("channel_id"))

@@ -34,7 +34,7 @@ class PlaceTables:
     _known: dict[str, str | None] = field(default_factory=dict)
 
     def read(self, text: str, position: int) -> int:
-        """Reads the table that stands at `position`; returns where it ends, or `position` where none stands."""
+        """Read the table that stands at `position`; returns where it ends, or `position` where none stands."""
         match = _TABLE.match(text, position)
         if match is None:
             return position
@@ -43,7 +43,7 @@ class PlaceTables:
         return match.end()
 
     def of(self, metadata: str | None) -> str | None:
-        """The location that an instruction's metadata tell; None where they tell none."""
+        """Return the location that an instruction's metadata tell; None where they tell none."""
         if not metadata:
             return None
         if metadata not in self._known:
@@ -62,7 +62,7 @@ class PlaceTables:
         return text if len(text) <= _LONGEST else f'"{name[:_LONGEST]}"'
 
     def _frame(self, number: str) -> str | None:
-        """The calls that led to stack frame `number`, as `callsite(callee at caller)`."""
+        """Return the calls that led to stack frame `number`, as `callsite(callee at caller)`."""
         frames = self.names.get("StackFrames", {})
         places: list[str] = []
         while number in frames and len(places) < _DEEPEST:

@@ -85,7 +85,7 @@ def _entry(module: Module) -> Function:
 
 
 def shape_text(type: t.Type | Shape) -> str:
-    """The shape of a value with its layout, as HLO has it."""
+    """Return the shape of a value with its layout, as HLO has it."""
     shape = type if isinstance(type, Shape) else Shape.of(type)
     return str(shape)
 
@@ -113,7 +113,7 @@ class _Printer:
         self._numbers: dict[str, int] = {}
 
     def fresh(self, stem: str) -> str:
-        """A name that no instruction or computation has."""
+        """Return a name that no instruction or computation has."""
         stem = re.sub(r"\.\d+$", "", _clean(stem))
         self._numbers[stem] = self._numbers.get(stem, 0) + 1
         return f"{stem}.{self._numbers[stem]}"
@@ -132,7 +132,8 @@ class _Printer:
         return body
 
     def sharding(self, attributes: Mapping[str, Attribute]) -> list[str]:
-        """The sharding among an op's or a value's attributes, as an attribute of HLO; nothing when there is none."""
+        """Return the sharding among an op's or a value's attributes, as an attribute of HLO; nothing when there is
+        none."""
         text = self.shardings.given(attributes)
         return [] if text is None else [f"sharding={text}"]
 
@@ -146,7 +147,7 @@ class _Printer:
             self.shardings = before
 
     def function(self, symbol: str) -> str:
-        """The computation that function `symbol` is, printed when it is first asked for."""
+        """Return the computation that function `symbol` is, printed when it is first asked for."""
         key = (symbol, self.shardings.manual)
         if key not in self._functions:
             body = self.function_body(self.module.function(symbol))
@@ -173,7 +174,7 @@ class Body:
         attributes: Iterable[str] = (),
         stem: str | None = None,
     ) -> str:
-        """Writes an instruction; returns its name."""
+        """Write an instruction; returns its name."""
         name = self.printer.fresh(stem or opcode)
         shape = type if isinstance(type, Shape) else Shape.of(type)
         parts = [f"{shape} {opcode}({', '.join(operands)})", *attributes]
@@ -187,7 +188,7 @@ class Body:
         self._names[value] = name
 
     def name_of(self, value: Value) -> str:
-        """The instruction that gives `value`; constants are written where they are first used."""
+        """Return the instruction that gives `value`; constants are written where they are first used."""
         if value not in self._names:
             origin = value.defining_op
             if origin is None or origin.name != "stablehlo.constant":
@@ -198,7 +199,7 @@ class Body:
         return self._names[value]
 
     def _constant(self, value: Value, array: Array) -> str:
-        """A constant; many elements that are one in memory as a broadcast of that one."""
+        """Return a constant; many elements that are one in memory as a broadcast of that one."""
         if array.size <= _MOST_WRITTEN or any(array.strides):
             return self.add("constant", value.type, [literal_text(array)])
         one = self.add(
@@ -264,13 +265,13 @@ class Body:
                 raise VerificationError(Diagnostic(op.location, f"HLO text: {error}", op.name)) from None
 
     def share_root(self, sharding: str) -> None:
-        """Says how the root is laid out, where it does not say so itself."""
+        """Say how the root is laid out, where it does not say so itself."""
         index = next(i for i, (name, _) in enumerate(self._lines) if name == self._root)
         if ", sharding=" not in self._lines[index][1]:
             self._lines[index] = (self._root, f"{self._lines[index][1]}, sharding={sharding}")
 
     def applied(self, region: Region, stem: str = "region") -> str:
-        """The computation that a region on scalars is: its parameters are the block's arguments."""
+        """Return the computation that a region on scalars is: its parameters are the block's arguments."""
         body = Body(self.printer)
         for number, argument in enumerate(region.block.arguments):
             body.name_value(argument, body.add("parameter", argument.type, [str(number)]))
@@ -278,7 +279,7 @@ class Body:
         return body.finish(stem)
 
     def closed(self, block: Block, arguments: Sequence[Value], *, returned: Sequence[Value] = (), stem: str) -> str:
-        """The computation of one parameter, a tuple unless it is one value, whose elements `arguments` are.
+        """Return the computation of one parameter, a tuple unless it is one value, whose elements `arguments` are.
 
         It returns what the block returns, then `returned`; a tuple unless that is one value.
         """
@@ -295,7 +296,7 @@ class Body:
         return body.finish(stem)
 
     def finish(self, stem: str) -> str:
-        """Adds this computation to the module; returns its name."""
+        """Add this computation to the module; returns its name."""
         name = self.printer.fresh(stem)
         self.printer.computations.append(self.text(name))
         return name

@@ -35,11 +35,11 @@ class AttributeText:
     location: Location
 
     def _inner(self) -> Tokens:
-        """The words of a value in braces, without these."""
+        """Return the words of a value in braces, without these."""
         return Tokens(self.location.source, self.offset + 1, self.text[1:-1])
 
     def entries(self) -> list[AttributeText]:
-        """The entries of a list in braces, each where it stands; of a value that is no list, that."""
+        """Return the entries of a list in braces, each where it stands; of a value that is no list, that."""
         if not self.text.startswith("{"):
             return [self]
         tokens, found, first = self._inner(), list[AttributeText](), 0
@@ -50,7 +50,7 @@ class AttributeText:
         return found
 
     def computation(self, name: str) -> ComputationText:
-        """The computation whose instructions stand in braces where the name of one may, as `name`."""
+        """Return the computation whose instructions stand in braces where the name of one may, as `name`."""
         return ComputationText(name, False, _Reader(self._inner()).instructions(""), self.location)
 
 
@@ -90,12 +90,12 @@ class ModuleText:
 
 
 def _is_shape(word: str) -> bool:
-    """Whether a word is the shape of an array: others have no brackets, or none behind a letter."""
+    """Return whether a word is the shape of an array: others have no brackets, or none behind a letter."""
     return "[" in word and word[0] not in '"{['
 
 
 def read_module(text: str, name: str) -> ModuleText:
-    """The parts of HLO text; ParseError with the place where it is not HLO."""
+    """Return the parts of HLO text; ParseError with the place where it is not HLO."""
     return _Reader(Tokens(Source(name, text), 0, text)).module()
 
 
@@ -155,7 +155,7 @@ class _Reader:
         return ComputationText(name, is_entry, instructions, self.tokens.location(start))
 
     def instructions(self, end: str) -> tuple[Instruction, ...]:
-        """The instructions before the word `end`, which is behind then."""
+        """Return the instructions before the word `end`, which is behind then."""
         start, found = self.at, list[Instruction]()
         while not self._take(end):
             if not self.words[self.at]:
@@ -200,7 +200,7 @@ class _Reader:
         return Instruction(name, False, shape, opcode, tuple(operands), text, {}, self.tokens.location(start))
 
     def _operand(self) -> str:
-        """A name, or a call without attributes, which is an instruction of its own before this one.
+        """Return a name, or a call without attributes, which is an instruction of its own before this one.
 
         The shape before either may be missing.
         """
@@ -218,7 +218,7 @@ class _Reader:
     # --- words and shapes --------------------------------------------------------------------------------------------
 
     def _take(self, word: str) -> bool:
-        """Whether `word` is next; it is then behind."""
+        """Return whether `word` is next; it is then behind."""
         taken = self.words[self.at] == word
         self.at += taken
         return taken
@@ -285,7 +285,7 @@ _ESCAPED = {"n": "\n", "t": "\t", "r": "\r"}
 
 
 def unquoted(text: str) -> str:
-    """The characters of a string in quotes; any other text as it is."""
+    """Return the characters of a string in quotes; any other text as it is."""
     if text[:1] != '"':
         return text
 
@@ -302,7 +302,7 @@ _BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*"|/\*.*?\*/|[{}()\[\],]', re.S)
 
 
 def split(text: str) -> list[str]:
-    """The entries of a list, split at commas outside of brackets and strings; outer brackets are taken off."""
+    """Return the entries of a list, split at commas outside of brackets and strings; outer brackets are taken off."""
     text = re.sub(r"/\*.*?\*/", "", text).strip()
     if text[:1] in ("{", "[") and text[-1:] in ("}", "]"):
         text = text[1:-1]

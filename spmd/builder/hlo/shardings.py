@@ -48,7 +48,7 @@ def tile_text(sharding: sdy.TensorSharding, mesh: sdy.Mesh, manual: Sequence[str
 
 
 def _devices(mesh: sdy.Mesh, sizes: Sequence[int], order: Sequence[int]) -> str:
-    """The devices of a mesh, its axes in `order`: as numbers counted up and transposed, or one by one."""
+    """Return the devices of a mesh, its axes in `order`: as numbers counted up and transposed, or one by one."""
     if mesh.device_ids:
         ids = np.array(mesh.device_ids).reshape(sizes).transpose(order)
         return ",".join(map(str, ids.reshape(-1).tolist()))
@@ -87,7 +87,7 @@ class ShardingTexts:
         return tile_text(sharding, self._mesh(sharding), self.manual)
 
     def given(self, attributes: Mapping[str, Attribute]) -> str | None:
-        """The sharding among the attributes of an op, an argument or a result; None where there is none."""
+        """Return the sharding among the attributes of an op, an argument or a result; None where there is none."""
         text, given = attributes.get(_TEXT), attributes.get(sdy.SHARDING_NAME)
         if isinstance(text, StringAttr):
             return text.value
@@ -98,7 +98,7 @@ class ShardingTexts:
         return None
 
     def of_block(self, shape: Shape) -> str | None:
-        """The sharding of a value of a computation that is manual over axes; None in any other."""
+        """Return the sharding of a value of a computation that is manual over axes; None in any other."""
         if self.mesh is None:
             return None
         mesh = self.mesh

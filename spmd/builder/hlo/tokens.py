@@ -14,7 +14,7 @@ _COMMENT = r"/\*.*?\*/|//[^\n]*"
 
 
 def _braces(depth: int) -> str:
-    """A pattern of balanced braces, with others inside at most `depth` deep."""
+    """Return a pattern of balanced braces, with others inside at most `depth` deep."""
     inside = "|" + _braces(depth - 1) if depth else ""
     return rf'\{{(?:[^{{}}"/]++|{_STRING}|{_COMMENT}|/{inside}|(?!))*+\}}'
 
@@ -53,17 +53,17 @@ class Tokens:
         return ParseError(message, self.location(at))
 
     def text(self, start: int, end: int) -> str:
-        """The text of the words from `start` to before `end`, with what is between them."""
+        """Return the text of the words from `start` to before `end`, with what is between them."""
         if end - start <= 1:
             return self.words[start] if end > start else ""
         return self.source.text[self.offsets[start] : self.offsets[end - 1] + len(self.words[end - 1])]
 
     def behind(self, offset: int) -> int:
-        """The first word that begins at `offset` of the source or behind it."""
+        """Return the first word that begins at `offset` of the source or behind it."""
         return bisect_left(self.offsets, offset)
 
     def is_spaced(self, at: int) -> bool:
-        """Whether there is something between a word and the one before."""
+        """Return whether there is something between a word and the one before."""
         return self.offsets[at] > self.offsets[at - 1] + len(self.words[at - 1])
 
     def closing(self, start: int) -> int:
@@ -80,7 +80,7 @@ class Tokens:
         raise self.error(f"the {words[start]} is never closed", start)
 
     def separators(self) -> Iterator[int]:
-        """The commas outside of brackets, then the end."""
+        """Yield the commas outside of brackets, then the end."""
         at = 0
         while word := self.words[at]:
             if word == ",":

@@ -44,7 +44,7 @@ def _common(
 
 
 def channel(channel_id: Channel) -> dict[str, AttributeValue]:
-    """The attribute for a channel, if there is one."""
+    """Return the attribute for a channel, if there is one."""
     if channel_id is None:
         return {}
     handle = (
@@ -86,7 +86,8 @@ def AllReduce(
     channel_id: Channel = None,
     use_global_device_ids: bool = False,
 ) -> XlaOp:
-    """The operands of all replicas of a group folded by `computation`, on every one of them. Source: "AllReduce".
+    """Return the operands of all replicas of a group folded by `computation`, on every one of them. Source:
+    "AllReduce".
 
     `operand` is an array, or a tuple of arrays, each of which is reduced; the result has its shape.
     """
@@ -126,7 +127,7 @@ def AllGather(
     channel_id: Channel = None,
     use_global_device_ids: bool = False,
 ) -> XlaOp:
-    """The operands of a group's replicas one after the other along `all_gather_dim`. Source: "AllGather".
+    """Return the operands of a group's replicas one after the other along `all_gather_dim`. Source: "AllGather".
 
     `shard_count` is the size of the groups.
     """
@@ -224,7 +225,7 @@ def CollectivePermute(
 def CollectiveBroadcast(
     builder: XlaBuilder, operand: XlaOp, replica_groups: Groups, channel_id: Channel = None
 ) -> XlaOp:
-    """The operand of the first replica of each group, on all of the group; zeros outside of all groups."""
+    """Return the operand of the first replica of each group, on all of the group; zeros outside of all groups."""
     value = checks.array(builder, operand, "operand")
     attributes = _common(replica_groups, channel_id)
     return builder.emit_one("stablehlo.collective_broadcast", [value], attributes)
@@ -232,11 +233,11 @@ def CollectiveBroadcast(
 
 @operation
 def ReplicaId(builder: XlaBuilder) -> XlaOp:
-    """The id of this replica, a U32 scalar in [0, number of replicas). Source: "ReplicaId"."""
+    """Return the id of this replica, a U32 scalar in [0, number of replicas). Source: "ReplicaId"."""
     return builder.emit_one("stablehlo.replica_id", [])
 
 
 @operation
 def PartitionId(builder: XlaBuilder) -> XlaOp:
-    """The id of this partition, a U32 scalar in [0, number of partitions). Source: "ReplicaId"."""
+    """Return the id of this partition, a U32 scalar in [0, number of partitions). Source: "ReplicaId"."""
     return builder.emit_one("stablehlo.partition_id", [])

@@ -71,7 +71,7 @@ def _infeed(builder: XlaBuilder, token: Value, shape: Shape, config: str) -> tup
 
 @operation
 def Infeed(builder: XlaBuilder, shape: Shape, config: str = "") -> XlaOp:
-    """The next item of this process's infeed, an array or a tuple of arrays of `shape`. Source: "Infeed".
+    """Return the next item of this process's infeed, an array or a tuple of arrays of `shape`. Source: "Infeed".
 
     An empty tuple reads nothing.
     """
@@ -174,7 +174,7 @@ def Send(
 def Recv(
     builder: XlaBuilder, shape: Shape, channel_handle: ChannelHandle | int, source_target_pairs: Pairs = None
 ) -> XlaOp:
-    """An array of `shape` from the Send of the same channel. Source: "Recv".
+    """Return an array of `shape` from the Send of the same channel. Source: "Recv".
 
     With a ChannelHandle, the synchronous form: gives the data. With a channel id, a context for RecvDone, which gives
     the data.

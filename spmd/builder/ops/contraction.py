@@ -67,7 +67,7 @@ def Dot(
     precision_config: PrecisionLike = None,
     preferred_element_type: ElementLike | None = None,
 ) -> XlaOp:
-    """Sums of products over the last dimension of `lhs` and the first of `rhs`, which are vectors or matrices.
+    """Sum of products over the last dimension of `lhs` and the first of `rhs`, which are vectors or matrices.
 
     [n] dot [n] gives a scalar, [m, k] dot [k] a vector [m], [m, k] dot [k, n] a matrix [m, n]. Source: "Dot".
     """
@@ -88,7 +88,7 @@ def DotGeneral(
     precision_config: PrecisionLike = None,
     preferred_element_type: ElementLike | None = None,
 ) -> XlaOp:
-    """Sums of products over the contracting dimensions, for each index of the batch dimensions.
+    """Sum of products over the contracting dimensions, for each index of the batch dimensions.
 
     The result has the batch dimensions, then the others of `lhs`, then those of `rhs`. `dimension_numbers`:
     DotDimensionNumbers, or ((lhs contracting, rhs contracting), (lhs batch, rhs batch)). Source: "DotGeneral".
@@ -106,7 +106,7 @@ def dot_general(
     precision: PrecisionLike = None,
     preferred: ElementLike | None = None,
 ) -> XlaOp:
-    """The op, its dimension numbers checked one by one."""
+    """Return the op, its dimension numbers checked one by one."""
     pairs = (("lhs", lhs), ("rhs", rhs))
     for side, value in pairs:
         named = [*getattr(numbers, f"{side}_batch_dimensions"), *getattr(numbers, f"{side}_contracting_dimensions")]
@@ -144,7 +144,8 @@ def ConvGeneralDilated(
     preferred_element_type: ElementLike | None = None,
     window_reversal: Sequence[bool] | None = None,
 ) -> XlaOp:
-    """The kernel `rhs` moved over the input `lhs`: the sum of products at each place. All convolutions are this one.
+    """Return the kernel `rhs` moved over the input `lhs`: the sum of products at each place. All convolutions are this
+    one.
 
     Both have rank n + 2 for n spatial dimensions: (batch, feature, space...) and (output feature, input feature,
     space...) unless `dimension_numbers`, also as labels ("NHWC", "HWIO", "NHWC"), says otherwise. A dilation of d

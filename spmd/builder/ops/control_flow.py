@@ -56,7 +56,7 @@ def CompositeCall(
     composite_attributes: Mapping[str, AttributeValue] | str | None = None,
     version: int = 0,
 ) -> XlaOp:
-    """An op `name` of its own, made of others: `computation` is what it does. Source: "CompositeCall".
+    """Return an op `name` of its own, made of others: `computation` is what it does. Source: "CompositeCall".
 
     `composite_attributes`: a dictionary of bools, ints, floats, strings and arrays, or its text
     (`{n = 1 : i32, tensor = dense<1> : tensor<i32>}`).
@@ -202,7 +202,7 @@ def CustomCall(
     operand_shapes_with_layout: Sequence[Shape] | None = None,
     output_operand_aliasing: Sequence[tuple[Sequence[int], tuple[int, Sequence[int]]]] = (),
 ) -> XlaOp:
-    """The user's function `target_name` applied to `args`; its result has `shape`. Source: "CustomCall".
+    """Return the user's function `target_name` applied to `args`; its result has `shape`. Source: "CustomCall".
 
     `operand_shapes_with_layout`, and then the layouts of `shape`, say how arrays lie in the memory that the function is
     given; `output_operand_aliasing` which results, by their place in a tuple, take the memory of which part of which
@@ -242,7 +242,7 @@ def CustomCall(
 
 
 def _order(shape: Shape) -> Array:
-    """The dimensions from the one that changes fastest in memory on."""
+    """Return the dimensions from the one that changes fastest in memory on."""
     return np.array(shape.minor_to_major(), np.int64)
 
 
@@ -267,7 +267,7 @@ def OptimizationBarrier(builder: XlaBuilder, operand: XlaOp) -> XlaOp:
 
 @operation
 def AfterAll(builder: XlaBuilder, operands: Sequence[XlaOp]) -> XlaOp:
-    """A token that comes after all of the tokens given. Source: "AfterAll"."""
+    """Return a token that comes after all of the tokens given. Source: "AfterAll"."""
     sequence = operands if isinstance(operands, (list, tuple)) else [operands]
     tokens = [checks.token(builder, one, f"operands[{i}]") for i, one in enumerate(sequence)]
     return builder.emit_one("stablehlo.after_all", tokens, None, t.TOKEN)
@@ -275,5 +275,5 @@ def AfterAll(builder: XlaBuilder, operands: Sequence[XlaOp]) -> XlaOp:
 
 @operation
 def CreateToken(builder: XlaBuilder) -> XlaOp:
-    """A token that comes after nothing. Source: "AfterAll"."""
+    """Return a token that comes after nothing. Source: "AfterAll"."""
     return builder.emit_one("stablehlo.create_token", [], None, t.TOKEN)

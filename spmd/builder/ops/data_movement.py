@@ -25,7 +25,7 @@ from spmd.ir import Value
 
 @operation
 def Broadcast(builder: XlaBuilder, operand: XlaOp, broadcast_sizes: Sequence[int]) -> XlaOp:
-    """Copies of `operand` along new dimensions of `broadcast_sizes`, inserted on the left. Source: "Broadcast"."""
+    """Copy of `operand` along new dimensions of `broadcast_sizes`, inserted on the left. Source: "Broadcast"."""
     value = checks.array(builder, operand, "operand")
     sizes = checks.integers(broadcast_sizes, "broadcast_sizes", least=0)
     kind = value.tensor.with_shape((*sizes, *checks.sizes(value)))
@@ -85,7 +85,7 @@ def Reshape(
     new_sizes: Sequence[int] | None = None,
     inferred_dimension: int = -1,
 ) -> XlaOp:
-    """The elements of `operand`, as many, in another shape. Source: "Reshape".
+    """Return the elements of `operand`, as many, in another shape. Source: "Reshape".
 
     Reshape(operand, new_sizes), or Reshape(operand, dimensions, new_sizes), where `dimensions` is the order, from the
     slowest varying dimension to the fastest, in which the operand is flattened first. Of an operand with a dynamic
@@ -137,7 +137,7 @@ def Transpose(builder: XlaBuilder, operand: XlaOp, permutation: Sequence[int] | 
 
 @operation
 def Trans(builder: XlaBuilder, operand: XlaOp) -> XlaOp:
-    """The transpose of a matrix. Source: "Trans"."""
+    """Return the transpose of a matrix. Source: "Trans"."""
     value = checks.array(builder, operand, "operand")
     if value.tensor.rank != 2:
         raise ArgumentError("operand", f"must have rank 2, got {Shape.of(value.type).brief}")
@@ -322,7 +322,7 @@ def Sort(
 
 
 def _increasing(values: Sequence[Value]) -> XlaComputation:
-    """The comparator that looks at the first operand alone."""
+    """Return the comparator that looks at the first operand alone."""
     inner = XlaBuilder("compare_less_than")
     parameters = [
         OPERATIONS["Parameter"](inner, number, Shape.of(values[number // 2].tensor.with_shape(())), f"p{number}")
@@ -334,7 +334,8 @@ def _increasing(values: Sequence[Value]) -> XlaComputation:
 
 @operation
 def TopK(builder: XlaBuilder, operand: XlaOp, k: int, largest: bool = True) -> XlaOp:
-    """The `k` largest (or smallest) entries of the last dimension and their indices: a tuple (values, S32 indices).
+    """Return the `k` largest (or smallest) entries of the last dimension and their indices: a tuple (values, S32
+    indices).
 
     In order, equal entries by index. `operand` has a last dimension of at least `k`. Source: "TopK".
     """
@@ -363,7 +364,8 @@ def _first(builder: XlaBuilder, ordered: XlaOp, index: int, count: int) -> Value
 
 @operation
 def GetDimensionSize(builder: XlaBuilder, operand: XlaOp, dimension: int) -> XlaOp:
-    """The size of a dimension as an S32 scalar; of a dynamic one, the size it has. Source: "GetDimensionSize"."""
+    """Return the size of a dimension as an S32 scalar; of a dynamic one, the size it has. Source:
+    "GetDimensionSize"."""
     value = checks.array(builder, operand, "operand")
     number = checks.dimension(dimension, value.tensor.rank, "dimension")
     return builder.emit_one("stablehlo.get_dimension_size", [value], {"dimension": number})

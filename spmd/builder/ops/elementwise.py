@@ -214,7 +214,7 @@ def Clamp(builder: XlaBuilder, min: Operand, operand: XlaOp, max: Operand) -> Xl
 
 @operation
 def ConvertElementType(builder: XlaBuilder, operand: XlaOp, new_element_type: ElementLike) -> XlaOp:
-    """Each element converted to `new_element_type`; the dimensions stay. Source: "ConvertElementType"."""
+    """Return each element converted to `new_element_type`; the dimensions stay. Source: "ConvertElementType"."""
     value = checks.array(builder, operand, "operand")
     return builder.emit_one(
         "stablehlo.convert", [value], None, value.tensor.with_element_type(_element(new_element_type))
@@ -223,7 +223,7 @@ def ConvertElementType(builder: XlaBuilder, operand: XlaOp, new_element_type: El
 
 @operation
 def BitcastConvertType(builder: XlaBuilder, operand: XlaOp, new_element_type: ElementLike) -> XlaOp:
-    """The bits of the elements seen as `new_element_type`. Source: "BitcastConvertType".
+    """Return the bits of the elements seen as `new_element_type`. Source: "BitcastConvertType".
 
     To a type B/B' times narrower, a last dimension of size B/B' is added; to a wider one, a last dimension of size
     B'/B is taken away.

@@ -50,7 +50,8 @@ def _entry(builder: XlaBuilder, vector: Value, index: int) -> Value:
 def DynamicSlice(
     builder: XlaBuilder, operand: XlaOp, start_indices: Sequence[XlaOp] | XlaOp, size_indices: Sequence[int]
 ) -> XlaOp:
-    """The part of `operand` of sizes `size_indices` at `start_indices`, moved inside the operand where it sticks out.
+    """Return the part of `operand` of sizes `size_indices` at `start_indices`, moved inside the operand where it
+    sticks out.
 
     `start_indices`: one integer scalar a dimension, or a vector of them. Source: "DynamicSlice".
     """

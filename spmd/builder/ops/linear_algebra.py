@@ -85,7 +85,7 @@ def TriangularSolve(
 
 @operation
 def Fft(builder: XlaBuilder, operand: XlaOp, fft_type: FftType | str, fft_length: Sequence[int]) -> XlaOp:
-    """The Fourier transform over the innermost 1 to 3 axes, whose lengths in the time domain are `fft_length`.
+    """Return the Fourier transform over the innermost 1 to 3 axes, whose lengths in the time domain are `fft_length`.
 
     FFT and IFFT complex to complex, RFFT real to complex (innermost axis n // 2 + 1), IRFFT complex to real.
     Source: "Fft".
@@ -123,7 +123,7 @@ def Fft(builder: XlaBuilder, operand: XlaOp, fft_type: FftType | str, fft_length
 def _normalized(
     builder: XlaBuilder, operand: object, features: dict[str, AttributeValue], epsilon: float, feature_index: int
 ) -> tuple[list[Value], dict[str, AttributeValue]]:
-    """The operand, vectors with one entry a feature, and the attributes."""
+    """Return the operand, vectors with one entry a feature, and the attributes."""
     value = checks.kind(checks.array(builder, operand, "operand"), "operand", "of a floating-point type", "float")
     number = checks.dimension(feature_index, value.tensor.rank, "feature_index")
     values = [value]
@@ -179,7 +179,8 @@ def BatchNormGrad(
     epsilon: float,
     feature_index: int,
 ) -> XlaOp:
-    """The gradient of BatchNormTraining: a tuple (grad_operand, grad_scale, grad_offset). Source: "BatchNormGrad"."""
+    """Return the gradient of BatchNormTraining: a tuple (grad_operand, grad_scale, grad_offset). Source:
+    "BatchNormGrad"."""
     vectors = {"scale": scale, "mean": mean, "variance": variance}
     values, attributes = _normalized(builder, operand, vectors, epsilon, feature_index)
     gradient = checks.array(builder, grad_output, "grad_output")

@@ -95,7 +95,7 @@ def window_padding(
 
 
 def padding_attribute(pairs: Sequence[tuple[int, int]]) -> Array:
-    """The pairs as an n x 2 array, also where there are none."""
+    """Return the pairs as an n x 2 array, also where there are none."""
     return np.array(pairs, dtype=np.int64).reshape(len(pairs), 2)
 
 
@@ -111,7 +111,7 @@ def ReduceWindow(
     base_dilations: Sequence[int] | None = None,
     window_dilations: Sequence[int] | None = None,
 ) -> XlaOp:
-    """The elements of every window of the operands folded by `computation`, starting from `init_values`.
+    """Return the elements of every window of the operands folded by `computation`, starting from `init_values`.
 
     `padding` is Padding.SAME, Padding.VALID, or a (low, high) pair for each dimension. Strides and dilations are 1
     unless given. Several operands, of one shape, give a tuple. Source: "ReduceWindow".
@@ -139,7 +139,7 @@ def ReduceWindow(
 
 
 def _are_pairs(values: Sequence[int] | Sequence[tuple[int, int]]) -> TypeGuard[Sequence[tuple[int, int]]]:
-    """Whether `values` are (low, high) pairs, and not one number a dimension."""
+    """Return whether `values` are (low, high) pairs, and not one number a dimension."""
     return any(isinstance(value, Sequence | np.ndarray) for value in values)
 
 
@@ -181,7 +181,7 @@ def SelectAndScatter(
     init_value: XlaOp,
     scatter: XlaComputation,
 ) -> XlaOp:
-    """The elements of `source` brought to the element that `select` picks in each window of `operand`.
+    """Return the elements of `source` brought to the element that `select` picks in each window of `operand`.
 
     `source` has the shape that ReduceWindow gives for these windows. Where windows pick one element more than once,
     `scatter` (current value, source element) combines; all others are `init_value`. `select` returns whether its first

@@ -23,7 +23,7 @@ _INTERFACE = '"C++ interface", and XlaBuilder'
 
 
 def shape_argument(shape: object, argument: str = "shape") -> Shape:
-    """A Shape, or its text."""
+    """Return a Shape, or its text."""
     if isinstance(shape, str):
         try:
             return Shape.parse(shape)
@@ -49,14 +49,14 @@ def Parameter(builder: XlaBuilder, parameter_number: int, shape: Shape, name: st
 
 @operation_of(_INTERFACE)
 def Constant(builder: XlaBuilder, value: object) -> XlaOp:
-    """A constant: a NumPy array, a number, nested lists, or a Literal (also of a tuple shape)."""
+    """Return a constant: a NumPy array, a number, nested lists, or a Literal (also of a tuple shape)."""
     literal = value if isinstance(value, Literal) else Literal(value)
     return _literal(builder, literal)
 
 
 @operation_of(_INTERFACE)
 def ConstantLiteral(builder: XlaBuilder, literal: Literal) -> XlaOp:
-    """A constant with the value of a Literal."""
+    """Return a constant with the value of a Literal."""
     if not isinstance(literal, Literal):
         raise ArgumentError("literal", f"a Literal is needed, got {type(literal).__name__}")
     return _literal(builder, literal)
@@ -78,13 +78,13 @@ def _ranked(builder: XlaBuilder, value: object, rank: int, type: ElementLike | N
 
 @operation_of(_INTERFACE)
 def ConstantR0(builder: XlaBuilder, value: object, type: ElementLike | None = None) -> XlaOp:
-    """A scalar constant. Python's bool, int and float are PRED, S32 and F32 unless `type` says otherwise."""
+    """Return a scalar constant. Python's bool, int and float are PRED, S32 and F32 unless `type` says otherwise."""
     return _ranked(builder, value, 0, type)
 
 
 @operation_of(_INTERFACE)
 def ConstantR1(builder: XlaBuilder, values: object, value: object = None, type: ElementLike | None = None) -> XlaOp:
-    """A vector constant of `values`; or, as ConstantR1(length, value), `length` times `value`."""
+    """Return a vector constant of `values`; or, as ConstantR1(length, value), `length` times `value`."""
     if value is not None:
         length = checks.integer(values, "length", 0)
         element = as_array(value, type)
@@ -136,7 +136,7 @@ def Iota(builder: XlaBuilder, shape: Shape, iota_dimension: int = 0) -> XlaOp:
 
 @operation
 def Tuple(builder: XlaBuilder, elements: object) -> XlaOp:
-    """A tuple of any values. Source: "Tuple"."""
+    """Return a tuple of any values. Source: "Tuple"."""
     sequence = elements if isinstance(elements, (list, tuple)) else [elements]
     return builder.tuple([builder.value(element, f"elements[{i}]") for i, element in enumerate(sequence)])
 

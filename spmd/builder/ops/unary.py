@@ -74,7 +74,7 @@ Tanh = _unary("Tanh", "tanh", _FLOAT_OR_COMPLEX, "The hyperbolic tangent.")
 
 
 def _beyond(name: str, of: _Kinds, doc: str) -> Callable[[XlaOp], XlaOp]:
-    """A function that XLA has beyond the section: CHLO's op of the same name (ErfInv: `chlo.erf_inv`)."""
+    """Return a function that XLA has beyond the section: CHLO's op of the same name (ErfInv: `chlo.erf_inv`)."""
     op = re.sub("(?<=[a-z])(?=[A-Z])", "_", name).lower()
     return _unary(name, f"chlo.{op}", of, doc, "XLA's math operations")
 
@@ -94,14 +94,14 @@ Digamma = _beyond("Digamma", _FLOAT, "The derivative of lgamma.")
 
 
 def _filled(builder: XlaBuilder, like: Value, number: float) -> Value:
-    """A constant of the shape and element type of `like`."""
+    """Return a constant of the shape and element type of `like`."""
     one = np.array(number, like.tensor.dtype)
     return builder.constant(np.broadcast_to(one, checks.sizes(like)))
 
 
 @operation_of(_SECTION)
 def Real(builder: XlaBuilder, operand: XlaOp) -> XlaOp:
-    """The real part of complex numbers; floats as they are."""
+    """Return the real part of complex numbers; floats as they are."""
     value = _operand(builder, operand, _FLOAT_OR_COMPLEX)
     if value.tensor.scalar_type.is_float:
         return XlaOp(builder, value)
@@ -110,7 +110,7 @@ def Real(builder: XlaBuilder, operand: XlaOp) -> XlaOp:
 
 @operation_of(_SECTION)
 def Imag(builder: XlaBuilder, operand: XlaOp) -> XlaOp:
-    """The imaginary part of complex numbers; 0 for floats."""
+    """Return the imaginary part of complex numbers; 0 for floats."""
     value = _operand(builder, operand, _FLOAT_OR_COMPLEX)
     if value.tensor.scalar_type.is_float:
         return XlaOp(builder, _filled(builder, value, 0))
@@ -119,7 +119,7 @@ def Imag(builder: XlaBuilder, operand: XlaOp) -> XlaOp:
 
 @operation_of("XLA's math operations")
 def Square(builder: XlaBuilder, operand: XlaOp) -> XlaOp:
-    """The operand times itself."""
+    """Return the operand times itself."""
     value = checks.array(builder, operand, "operand")
     return builder.emit_one("stablehlo.multiply", [value, value])
 

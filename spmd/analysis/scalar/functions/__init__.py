@@ -30,7 +30,7 @@ __all__ = ["DEFINITIONS", "definition", "expand"]
 
 @cache
 def definition(function: Primitive, type: MachineType) -> Expression:
-    """The function of parameters 0, 1, ... of `type`, over primitives and other functions."""
+    """Return the function of parameters 0, 1, ... of `type`, over primitives and other functions."""
     formula, arity = DEFINITIONS[function]
     return formula(*(parameter(index, type) for index in range(arity)))
 

@@ -68,7 +68,7 @@ ERF_INV_TAIL = (
 
 
 def _in_steps(x: Expression, coefficients: Sequence[float]) -> Expression:
-    """A polynomial by Horner's rule, each product and sum rounded."""
+    """Return a polynomial by Horner's rule, each product and sum rounded."""
     result = like(coefficients[0], x)
     for coefficient in coefficients[1:]:
         result = result * x + coefficient
@@ -80,7 +80,7 @@ def _exp(x: Expression) -> Expression:
 
 
 def _erf_single(x: Expression) -> Expression:
-    """An odd rational function on [-4, 4]."""
+    """Return an odd rational function on [-4, 4]."""
     inside = minimum(maximum(x, like(-4, x)), like(4, x))
     square = inside * inside
     ratio = _in_steps(square, ERF_ALPHA) * inside / _in_steps(square, ERF_BETA)
@@ -188,7 +188,7 @@ _ERF_INV_FAR = (
 
 
 def _erf_inv_double(x: Expression) -> Expression:
-    """A guess z, and the step for the difference of erf(z) and |x|, taken from 1 where both are near it."""
+    """Return a guess z, and the step for the difference of erf(z) and |x|, taken from 1 where both are near it."""
     size, one = abs_(x), like(1, x)
     w = -call(Primitive.LOG, (one - size) * (one + size))
     center = size * polynomial(w - 2.5, ERF_INV_CENTER)

@@ -118,7 +118,7 @@ DIGAMMA_Q = (
 @define(Primitive.DIGAMMA)
 @in_double
 def digamma(x: Expression, single: bool) -> Expression:
-    """The derivative of lgamma; NaN at the poles 0, -1, -2, ..."""
+    """Return the derivative of lgamma; NaN at the poles 0, -1, -2, ..."""
     left = compare("olt", x, 0.5)
     positive = select(left, 1 - x, x)
     value = select(compare("olt", positive, 4), _digamma_below_4(positive), _digamma_from_4(positive))

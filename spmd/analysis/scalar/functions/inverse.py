@@ -63,7 +63,7 @@ def _cubic(t: Expression, coefficients: Sequence[float]) -> Expression:
 
 
 def _atan2(y: Expression, x: Expression, coefficients: Sequence[float]) -> Expression:
-    """The smaller of |x| and |y| over the larger one is in [0, 1]; above tan(pi / 8) it is turned by pi / 4."""
+    """Return the smaller of |x| and |y| over the larger one is in [0, 1]; above tan(pi / 8) it is turned by pi / 4."""
     size_x, size_y = abs_(x), abs_(y)
     steep = compare("ogt", size_y, size_x)
     small, large = select(steep, size_x, size_y), select(steep, size_y, size_x)
@@ -86,7 +86,7 @@ def _atan2(y: Expression, x: Expression, coefficients: Sequence[float]) -> Expre
 
 
 def _corner(turned: Expression, steep: Expression, left: Expression, part: int, x: Expression) -> Expression:
-    """The multiple of pi / 4 from which the angle is counted."""
+    """Return the multiple of pi / 4 from which the angle is counted."""
     one, two, three, four = (like(eighth[part], x) for eighth in _EIGHTHS)
     return select(turned, select(left, three, one), select(steep, two, select(left, four, 0)))
 

@@ -104,7 +104,7 @@ _THIRDS = 400  # makes exponents positive before they are divided by three
 @define(Primitive.CBRT)
 @in_double
 def cbrt(x: Expression, single: bool) -> Expression:
-    """A polynomial of the mantissa, a third of the exponent, and Newton's steps."""
+    """Return a polynomial of the mantissa, a third of the exponent, and Newton's steps."""
     size = b.abs_(x)
     small = b.compare("olt", size, 2.0**-1022)
     size = b.select(small, size * 2.0**54, size)

@@ -89,7 +89,7 @@ def large_angle(x: Expression) -> Angle:
 
 
 def _sum_of_parts(terms: list[Expression]) -> tuple[Expression, Expression, Expression]:
-    """The sum of `terms`, each modulo 4, as a sum of three numbers of falling size."""
+    """Return the sum of `terms`, each modulo 4, as a sum of three numbers of falling size."""
     high = middle = low = constant(0, F64)
     quarter = constant(0.25, F64)
     for term in terms:

@@ -14,7 +14,7 @@ DEFINITIONS: dict[Primitive, tuple[Definition, int]] = {}
 
 
 def define(function: Primitive, arity: int = 1) -> Callable[[Definition], Definition]:
-    """Registers the definition of `function` for every type."""
+    """Register the definition of `function` for every type."""
 
     def register(formula: Definition) -> Definition:
         DEFINITIONS[function] = formula, arity
@@ -24,7 +24,8 @@ def define(function: Primitive, arity: int = 1) -> Callable[[Definition], Defini
 
 
 def in_double(function: Callable[..., Expression]) -> Definition:
-    """A definition that computes f32 in f64; `function` is told by its last argument whether f32 is what is wanted."""
+    """Return a definition that computes f32 in f64; `function` is told by its last argument whether f32 is what is
+    wanted."""
 
     def formula(*operands: Expression) -> Expression:
         if operands[0].type is F32:

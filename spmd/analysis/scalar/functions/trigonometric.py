@@ -61,7 +61,7 @@ def _of_angle(angle: Angle, quarter: int) -> Expression:
 
 
 def _large(x: Expression) -> Expression:
-    """Whether x is too large for the quick reduction; infinity is."""
+    """Return whether x is too large for the quick reduction; infinity is."""
     return compare("ogt", abs_(x), largest_small(x))
 
 
