@@ -1,7 +1,7 @@
-"""Arrays between processes: process grids, every collective of StableHLO, channels; over MPI or between threads.
+"""Communication between processes: process grids, every collective of StableHLO, channels; over MPI or between threads.
 
-Knows NumPy and MPI, nothing of programs. Names are loaded when first used. ``collectives.mpi`` is imported only where
-MPI is wanted, since importing mpi4py starts MPI.
+Depends on NumPy and mpi4py only. Names are loaded when first used. ``collectives.mpi`` is imported only for MPI runs,
+since importing mpi4py starts MPI.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What a process is doing and has done last, as far as others may have to wait for it.
+"""The communication that a process is in, and a ring buffer of its last ones.
 
-Whoever watches reads it while it goes on (`collectives.mpi_watch`), and whoever wants to know afterwards what happened
+Read by the watchdog while the program runs (`collectives.mpi_watch`) and by the flight recorder after a failure
 (`collectives.recorder`).
 """
 
@@ -14,11 +14,11 @@ from time import monotonic
 from collectives.arrays import DType
 from collectives.shapes import Shape
 
-#: Communications of a process that are kept.
+#: Capacity of a process's ring of communications.
 KEPT = 2000
 #: Sources and targets of a permutation, as ranks.
 Pairs = tuple[tuple[int, int], ...]
-#: Whose communications are counted together: the ranks of a process group, or the pairs of a permutation.
+#: What a counter is kept for: the ranks of a process group, or the pairs of a permutation.
 Counted = tuple[int, ...] | Pairs
 
 
@@ -26,10 +26,10 @@ Counted = tuple[int, ...] | Pairs
 class Call:
     """A collective or a transfer as the program calls it.
 
-    ``name`` is the operation's without the dialect, or ``send`` or ``recv``; ``text`` describes it; ``where`` is its
-    place in the source. ``members`` are the ranks of the process group, or a transfer's source and target, of which
-    it is number ``number`` in ``channel``. ``pairs`` are the sources and targets of a permutation, as ranks, and
-    ``members`` their ends.
+    ``name`` is the operation's name without the dialect, or ``send`` or ``recv``; ``text`` describes it; ``where`` is
+    its source location. ``members`` are the ranks of the process group; for a transfer its source and target, and
+    ``number`` counts the transfers in ``channel``. ``pairs`` are the (source, target) ranks of a permutation, whose
+    ends are ``members``.
     """
 
     name: str
@@ -46,14 +46,13 @@ class Call:
 
 @dataclass(frozen=True)
 class Waiting:
-    """A communication to wait in: what it is, and the ranks without which it does not end.
+    """A communication that a process blocks in, and the ranks that it depends on.
 
-    ``group`` are the ranks of the process group whose collective it is; ``turn`` is the collective's number in the
-    group's order, or a permutation's among those of the same pairs. ``settles`` is set where the ranks of the job come
-    to terms: all of them are about to come, and a rank that does anything else that waits will not. ``finished`` is set
-    where the rank has come to the end of its program: it comes to none of the program's communications. ``links`` are
-    the pairs of a permutation in which this rank stands itself. ``call`` is what the program calls, where it is that;
-    it does not travel to other processes.
+    ``group`` are the ranks of the process group of a collective; ``turn`` is its sequence number in the group, or among
+    permutations of the same pairs. ``settles`` marks a rendezvous of all ranks of the job: a rank that blocks in
+    anything else will not arrive. ``finished`` marks a rank whose program has ended: it takes part in no more of the
+    program's communications. ``links`` are the pairs of a permutation that contain this rank. ``call`` is the program's
+    call, if it is one; it is not sent to other processes.
     """
 
     text: str
@@ -66,7 +65,7 @@ class Waiting:
     links: Pairs = ()
 
     def at(self, turn: int) -> Waiting:
-        """The same, of the collective of that number."""
+        """Return a copy with the sequence number `turn`."""
         return replace(self, turn=turn)
 
     def __reduce__(self) -> tuple[type[Waiting], tuple[object, ...]]:
@@ -74,7 +73,7 @@ class Waiting:
 
 
 class Turns:
-    """How many collectives of one process group, or permutations of the same pairs, a process has begun."""
+    """Counts the collectives that a process has begun in one group, or the permutations of the same pairs."""
 
     __slots__ = ("count",)
 
@@ -83,9 +82,9 @@ class Turns:
 
 
 class Event:
-    """A communication that has begun, at ``began``, in seconds of ``time.monotonic``, as number ``turn`` of its kind.
+    """A communication that began at ``began`` seconds of ``time.monotonic``, with sequence number ``turn``.
 
-    ``ended`` is of before ``began`` until it has ended well. ``next`` is the event that was the oldest before.
+    ``ended`` is less than ``began`` until it completes. ``next`` is the next slot of the ring, the oldest event.
     """
 
     __slots__ = ("began", "ended", "next", "turn", "waiting")
@@ -99,15 +98,15 @@ class Event:
 
     @property
     def key(self) -> tuple[Event, Waiting | None, int]:
-        """What tells whether it is still this event."""
+        """Identify the event even after its slot of the ring is reused."""
         return self, self.waiting, self.turn
 
 
 class Activity:
-    """The communication that a process is in: ``what`` is None between them, ``count`` tells one from the next.
+    """The communications of one process: ``what`` is the one it blocks in, or None.
 
-    ``last`` is the one that began last; it and those before it are a ring, whose oldest becomes the next one. Beside a
-    few attribute stores, the clock is read twice a collective. ``waits`` counts what is no collective of a group.
+    ``last`` is the latest slot of a ring whose next slot is the oldest. A collective costs a few attribute stores and
+    two reads of the clock. ``waits`` counts communications that are not collectives of a group.
     """
 
     __slots__ = ("_met", "_resumed", "_turns", "compares", "firsts", "last", "waits", "what")
@@ -115,9 +114,9 @@ class Activity:
     def __init__(self, kept: int = KEPT) -> None:
         self.what: Event | None = None
         self.waits = Turns()
-        #: The first call of each bound collective, with its turn, until somebody takes it from here.
+        #: The first call of each bound collective and its sequence number, until a consumer removes it.
         self.firsts: deque[tuple[Waiting, int]] = deque(maxlen=KEPT)
-        #: Whether first calls are kept there: not while a check of their own compares them.
+        #: Whether first calls are recorded in `firsts`; False while every call is checked.
         self.compares = True
         self._met: set[int] = set()
         self._resumed = 0
@@ -129,11 +128,11 @@ class Activity:
         self.last = ring[-1]
 
     def turns(self, counted: Counted) -> Turns:
-        """The counter of the group of these ranks, or of the permutations of these pairs."""
+        """Return the counter of the group of these ranks, or of the permutations of these pairs."""
         return self._turns.setdefault(counted, Turns())
 
     def start(self, waiting: Waiting, turns: Turns) -> Event:
-        """A communication begins, for which the process does not wait so far."""
+        """Record a communication that begins, which the process does not wait for yet."""
         event = self.last = self.last.next
         event.waiting = waiting
         event.turn = turns.count = turns.count + 1
@@ -145,12 +144,12 @@ class Activity:
         return event
 
     def begin(self, waiting: Waiting, turns: Turns) -> Event:
-        """A communication begins, and the process waits for its end."""
+        """Record a communication that begins and that the process blocks in."""
         event = self.what = self.start(waiting, turns)
         return event
 
     def resume(self, begun: tuple[Event, Waiting | None, int]) -> Event:
-        """The process waits for the event of the key ``begun``; for a copy where the ring has come around since."""
+        """Record that the process blocks in the event with key ``begun``; in a copy if its slot has been reused."""
         event, waiting, turn = begun
         if event.waiting is not waiting or event.turn != turn:
             event = Event()
@@ -161,29 +160,29 @@ class Activity:
 
     @property
     def waiting(self) -> Waiting | None:
-        """What the process waits in, and as which of its group's collectives."""
+        """Return the communication that the process blocks in, with its sequence number."""
         event = self.what
         waiting = None if event is None else event.waiting
         return None if waiting is None or event is None else waiting.at(event.turn)
 
     @property
     def count(self) -> int:
-        """How many communications have begun, or are waited for that had."""
+        """Return the number of communications begun, plus the waits for ones begun earlier."""
         return self.total + self._resumed
 
     @property
     def total(self) -> int:
-        """How many communications have begun."""
+        """Return the number of communications begun."""
         return sum(turns.count for turns in tuple(self._turns.values()))
 
     def begun(self) -> dict[Counted, int]:
-        """How many collectives have begun in each group, and permutations of the same pairs."""
+        """Return the number of collectives begun by group, and of permutations by pairs."""
         return {counted: turns.count for counted, turns in tuple(self._turns.items()) if counted}
 
     def events(self) -> list[tuple[Waiting, int, float, float]]:
-        """What was communicated last, the oldest first: what, its turn, and when it began and ended.
+        """Return the last communications, oldest first: (what, sequence number, began, ended).
 
-        May be called by another thread than the one that communicates.
+        Thread-safe with respect to the communicating thread.
         """
         found = []
         last = event = self.last

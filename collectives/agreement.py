@@ -1,7 +1,7 @@
-"""What the processes of a group must have in common before they go on: by digest, or in full where it differs.
+"""Agreement of a group on facts, compared by digest and exchanged in full only where digests differ.
 
-The digests travel as the checks of collectives do (``collectives.mpi_check``), so that a process that is to agree and
-one that is in a collective find each other out. Facts are exchanged only where digests differ.
+Digests travel like the checks of collectives (``collectives.mpi_check``), so that a process in an agreement and one in
+a collective detect each other.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from itertools import zip_longest
 
 from collectives.states import ranks_text, states_text
 
-#: Facts that differ, and characters of each, that are told.
+#: Limits on the differing facts that are printed, and on the characters of each.
 _MOST_FACTS = 8
 _MOST_CHARACTERS = 160
 _ABSENT = "(nothing)"
@@ -20,8 +20,11 @@ _ABSENT = "(nothing)"
 
 @dataclass(frozen=True)
 class Agreement:
-    """``what`` a process has come to, in words; a ``digest`` of all that is compared; and the facts behind it by name,
-    of one line or many. ``advice`` says what to do where they are meant to differ."""
+    """What a process expects the group to agree on.
+
+    ``what`` describes the process's step; ``digest`` covers everything that is compared; ``facts`` returns it by name,
+    as text of one or more lines. ``advice`` says what to do if the difference is intended.
+    """
 
     what: str
     digest: bytes
@@ -31,15 +34,17 @@ class Agreement:
 
 @dataclass(frozen=True)
 class Side:
-    """What one process has come to, as the others hear of it."""
+    """One process's step and facts, as sent to the others."""
 
     what: str
     facts: Mapping[str, str]
 
 
 def difference_text(members: Sequence[int], sides: Sequence[Side], advice: str = "") -> str:
-    """Where the processes ``members`` differ: what each has come to, then the facts, each by its first line that is
-    not the same everywhere."""
+    """Return the text of the differences between the processes ``members``.
+
+    Lists each process's step, then each differing fact with its first differing line.
+    """
     lines = ["processes differ in what they must have in common:"]
     lines.append(states_text({rank: side.what for rank, side in zip(members, sides, strict=True)}))
     names = list(dict.fromkeys(name for side in sides for name in side.facts))
@@ -58,7 +63,7 @@ def difference_text(members: Sequence[int], sides: Sequence[Side], advice: str =
 
 
 def _first_difference(texts: Sequence[str]) -> tuple[int, list[str]]:
-    """The number of the first line that is not the same in all, and what stands there, shortened."""
+    """Return the number of the first line that differs, and that line of each text, shortened."""
     rows = zip_longest(*[text.split("\n") for text in texts], fillvalue=_ABSENT)
     number, row = next((number, row) for number, row in enumerate(rows, 1) if len(set(row)) > 1)
     return number, [_shortened(text.strip()) for text in row]

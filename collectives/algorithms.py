@@ -1,7 +1,7 @@
-"""The usual algorithms of each collective, as rounds of messages: who sends how many bytes how far, how often.
+"""The usual algorithms of each collective as rounds of messages: sender, receiver, bytes and repetitions.
 
-Thakur, Rabenseifner and Gropp, "Optimization of Collective Communication Operations in MPICH" (2005), names them and
-says what each needs on k processes of n bytes.
+Source: Thakur, Rabenseifner and Gropp, "Optimization of Collective Communication Operations in MPICH" (2005), for k
+processes and n bytes.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from collectives.arrays import Array
 from collectives.errors import CommunicationError
 
 RING, TREE, HALVING = "ring", "tree", "recursive_halving"
-#: The algorithms of one level of a network.
+#: The algorithms within one level of a network.
 ALGORITHMS = (RING, TREE, HALVING)
 
 
 @dataclass(frozen=True)
 class Round:
-    """Every process sends `nbytes` to the one `distance` positions on in its group, `times` times one after another.
+    """Every process sends `nbytes` to the one `distance` positions further in its group, `times` times in sequence.
 
-    What arrives is folded into what is there: `folded` bytes of it. `distance` 0 is every other process in turn, each
-    of which gets `nbytes` once in all `times` rounds. With a `stride` only the edges of a tree carry anything: between
-    the positions 0, stride, 2 stride, ... and those that lie as far above them as `distance` says; where that is
-    negative, downwards.
+    `folded` bytes of each message are reduced into the receiver's data. `distance` 0 addresses every other process in
+    turn, each of which gets `nbytes` once in all `times` rounds. With a `stride` only the edges of a tree carry
+    messages: from positions 0, stride, 2 stride, ... to those `distance` above; a negative `distance` reverses the
+    direction.
     """
 
     times: int
@@ -39,7 +39,7 @@ class Round:
     stride: int = 0
 
     def pairs(self, size: int) -> tuple[Array, Array]:
-        """Return the positions of those that send in a group of `size`, and of those that they send to, one each."""
+        """Return the sending positions in a group of `size`, and the receiving positions, element by element."""
         if not self.stride:
             position = np.arange(size)
             return position, (position + self.distance) % size
@@ -52,7 +52,7 @@ Rounds: TypeAlias = tuple[Round, ...]
 
 
 def wire_bytes(operation: operations.Operation) -> int:
-    """Bytes of the operand of `operation` as it travels: widened for sums of narrow floats, packed below a byte."""
+    """Return the bytes of the operand on the wire: narrow floats of sums widened, sub-byte types packed."""
     count = prod(operation.shape)
     if isinstance(operation, operations.ReducingOperation):
         carried = operation.dtype if operation.is_exchanged else operation.arithmetic.accumulator
@@ -63,13 +63,13 @@ def wire_bytes(operation: operations.Operation) -> int:
 
 
 def rounds(operation: operations.Operation, size: int, algorithm: str) -> Rounds:
-    """What `operation` does on a group of `size` processes by `algorithm`, one of ALGORITHMS.
+    """Return the rounds of `operation` on a group of `size` processes by `algorithm`, one of ALGORITHMS.
 
-    A `collective_permute` is one round whatever the algorithm; who sends to whom its pairs say, not `distance`.
-    Raises CommunicationError for an algorithm that is none.
+    A `collective_permute` is one round whatever the algorithm; its pairs, not `distance`, define the messages. Raises
+    CommunicationError for an unknown algorithm.
     """
     if algorithm not in ALGORITHMS:
-        raise CommunicationError(f"algorithm is one of {', '.join(ALGORITHMS)}, got {algorithm!r}")
+        raise CommunicationError(f"algorithm must be one of {', '.join(ALGORITHMS)}, got {algorithm!r}")
     if size == 1 or (not prod(operation.shape) and not isinstance(operation, operations.Barrier)):
         return ()
     n = float(wire_bytes(operation))
@@ -102,11 +102,11 @@ def rounds(operation: operations.Operation, size: int, algorithm: str) -> Rounds
             if algorithm == TREE:
                 return _up(size, n, n)
             return (*_scattering(size, n, algorithm, n), *_collected(size, n / size))
-    return _gathering(size, n, algorithm)  # all operands to everybody, which serves any operation
+    return _gathering(size, n, algorithm)  # an all-gather of the operands, which serves any operation
 
 
 def in_all(told: Rounds, size: int) -> float:
-    """Bytes of all messages of a group of `size` processes."""
+    """Return the bytes of all messages of a group of `size` processes."""
     return sum(each.times * each.nbytes * (len(each.pairs(size)[0]) if each.distance else size) for each in told)
 
 
@@ -118,22 +118,22 @@ def least_rounds(operation: operations.Operation, size: int) -> Rounds:
 
 
 def _distances(size: int) -> list[int]:
-    """1, 2, 4, ... below `size`."""
+    """Return the powers of two below `size`."""
     return [1 << place for place in range((size - 1).bit_length())]
 
 
 def _up(size: int, n: float, folded: float) -> Rounds:
-    """To the root of a binomial tree, all bytes at each of its levels."""
+    """Reduce to the root of a binomial tree, `n` bytes per edge."""
     return tuple([Round(1, -distance, n, folded, 2 * distance) for distance in _distances(size)])
 
 
 def _down(size: int, n: float) -> Rounds:
-    """From the root of a binomial tree to all."""
+    """Broadcast from the root of a binomial tree."""
     return tuple([Round(1, distance, n, 0.0, 2 * distance) for distance in reversed(_distances(size))])
 
 
 def _spread(size: int, n: float) -> Rounds:
-    """A scatter from the root of a binomial tree: each edge carries the parts of those below it."""
+    """Scatter from the root of a binomial tree: each edge carries the parts of its subtree."""
     return tuple(
         [
             Round(1, distance, n * min(distance, size - distance) / size, 0.0, 2 * distance)
@@ -143,14 +143,14 @@ def _spread(size: int, n: float) -> Rounds:
 
 
 def _collected(size: int, n: float) -> Rounds:
-    """A gather of `n` bytes of each process to the root of a binomial tree."""
+    """Gather `n` bytes of each process to the root of a binomial tree."""
     return tuple(
         [Round(1, -distance, n * min(distance, size - distance), 0.0, 2 * distance) for distance in _distances(size)]
     )
 
 
 def _halves(size: int, n: float, folded: float) -> Rounds:
-    """Recursive halving: half of what is left at each turn, folded."""
+    """Recursive halving: half of the remaining bytes per round, reduced."""
     return tuple(
         [
             Round(1, distance, n / 2 ** (turn + 1), folded / 2 ** (turn + 1))
@@ -160,7 +160,7 @@ def _halves(size: int, n: float, folded: float) -> Rounds:
 
 
 def _doubles(size: int, n: float) -> Rounds:
-    """Recursive doubling: twice as much at each turn."""
+    """Recursive doubling: twice as many bytes per round."""
     sent = [min(distance, size - distance) for distance in _distances(size)]
     return tuple([Round(1, distance, n * count) for distance, count in zip(_distances(size), sent, strict=True)])
 
@@ -178,10 +178,10 @@ def _gathering(size: int, n: float, algorithm: str) -> Rounds:
 
 
 def _power(size: int) -> int:
-    """The greatest power of two that is not above `size`."""
+    """Return the largest power of two that is at most `size`."""
     return 1 << (size.bit_length() - 1)
 
 
 def _odd_ones(size: int, n: float, folded: float) -> Iterable[Round]:
-    """Where `size` is no power of two, those above it first fold theirs into others'."""
+    """Fold the operands of the processes beyond the largest power of two into others."""
     return () if size == _power(size) else (Round(1, -_power(size), n, folded, 1),)

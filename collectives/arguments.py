@@ -1,6 +1,6 @@
-"""What a user gives a communicator, made what it works with, or refused in words that name what is wrong.
+"""Conversion and validation of the arguments that users pass to a communicator.
 
-Programs that are compiled bind operations themselves, whose shapes and types are known to fit.
+Compiled programs bind operations directly; their shapes and types are known to fit.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from collectives.operations import Operation, describe
 from collectives.reduction import MONOIDS, Reduction
 from collectives.shapes import Shape
 
-#: What a reduction may be given as: itself, its name, or NumPy's function of that name.
+#: What is accepted as a reduction: a Reduction, its name, or the NumPy function of that name.
 AnyReduction = Reduction | str | Callable[..., Any]
 AnyShape = int | Sequence[int]
 
-#: Other names of the monoids, which are NumPy's functions' own and those of MPI's operations.
+#: Aliases of the monoids: names of NumPy functions and of MPI operations.
 _NAMES = {
     "sum": "add",
     "prod": "multiply",
@@ -43,11 +43,14 @@ _OF_BOOLEANS = {"logical_and": "and", "logical_or": "or", "logical_xor": "xor"}
 
 
 class ArgumentError(CommunicationError, TypeError):
-    """An argument that is not one that a collective takes."""
+    """An argument of a wrong type, shape or range."""
 
 
 def as_reduction(given: AnyReduction, dtype: DType) -> Reduction:
-    """The reduction that ``given`` names: ``"max"``, ``np.maximum``, ``np.add``, ... on elements of ``dtype``."""
+    """Return the reduction that ``given`` names (``"max"``, ``np.maximum``, ``np.add``, ...) on elements of ``dtype``.
+
+    Raises ArgumentError if ``given`` names no monoid.
+    """
     if isinstance(given, Reduction):
         return given
     name = given if isinstance(given, str) else getattr(given, "__name__", "")
@@ -65,14 +68,16 @@ def as_reduction(given: AnyReduction, dtype: DType) -> Reduction:
 
 
 def _is_known(function: Callable[..., Any]) -> bool:
-    """Whether a function's name tells what it computes: NumPy's, the operators' and the built-in ones."""
+    """Return whether a function's name identifies what it computes: of NumPy, `operator` or the built-ins."""
     if isinstance(function, np.ufunc):
         return True
     return (getattr(function, "__module__", None) or "").partition(".")[0] in ("numpy", "_operator", "builtins")
 
 
 def as_shape(given: AnyShape) -> Shape:
-    """``(4, 2)``, or ``(4,)`` where a number is given."""
+    """Return ``given`` as a tuple of sizes, ``(n,)`` for a number n; ArgumentError unless all are non-negative
+    integers.
+    """
     try:
         numbers: list[Any] = [given] if isinstance(given, int | np.integer) else list(given)
     except TypeError:
@@ -87,18 +92,21 @@ def as_shape(given: AnyShape) -> Shape:
 
 
 def as_dtype(given: npt.DTypeLike) -> DType:
-    """The element type that ``given`` names."""
+    """Return the numeric element type that ``given`` names; ArgumentError if there is none."""
     try:
         dtype = np.dtype(given)
     except TypeError:
         dtype = np.dtype(object)
     if dtype.kind in "OSUMm" or dtype.names is not None:
-        raise ArgumentError(f"a dtype of numbers is needed, got {_shown(given)}")
+        raise ArgumentError(f"dtype must be a type of numbers, got {_shown(given)}")
     return dtype
 
 
 def as_members(given: Sequence[int], processes: int, own: int) -> tuple[int, ...]:
-    """Return the world ranks of a group; GroupError unless they are distinct, of ``processes``, and hold ``own``."""
+    """Return the world ranks of a group.
+
+    Raises GroupError unless they are distinct, below ``processes``, and include ``own``.
+    """
     members = tuple(given)
     if not all(_is_below(member, processes) for member in members) or len({*members}) < len(members):
         raise GroupError(f"members must be distinct ranks of 0 to {processes - 1}, got {_shown([*members])}")
@@ -108,7 +116,7 @@ def as_members(given: Sequence[int], processes: int, own: int) -> tuple[int, ...
 
 
 def check_peer(given: int, size: int, name: str) -> None:
-    """Raise ArgumentError, which names the parameter, unless ``given`` is a position in a group of ``size``."""
+    """Raise ArgumentError, naming the parameter, unless ``given`` is a position in a group of ``size``."""
     if not _is_below(given, size):
         raise ArgumentError(f"{name} must be a position in the group, of 0 to {size - 1}, got {_shown(given)}")
 
@@ -120,9 +128,10 @@ def _is_below(value: object, limit: int) -> bool:
 def taking_any(
     call: Callable[..., Array], operation: Operation, result: Shape, compare: Callable[[], None]
 ) -> Callable[..., Array]:
-    """``call`` for operands of a user: lists and scalars are made arrays, what does not fit is refused.
+    """Return ``call`` with its arguments converted and checked: lists and scalars become arrays.
 
-    ``compare`` comes before the first call.
+    Calls ``compare`` before the first call. The result raises ArgumentError for an operand or ``out`` that does not
+    fit.
     """
     shape, dtype = operation.shape, operation.dtype
     is_first = True
@@ -132,7 +141,7 @@ def taking_any(
         if type(array) is not np.ndarray or array.shape != shape or array.dtype != dtype:
             array = as_operand(array, operation)
         if out is not None and not _fits(out, result, dtype):
-            raise ArgumentError(f"{describe(operation)}: out is {_described(out)}, {_extent(result, dtype)} is needed")
+            raise ArgumentError(f"{describe(operation)}: out must be {_extent(result, dtype)}, got {_described(out)}")
         if is_first:
             compare()
             is_first = False
@@ -142,7 +151,10 @@ def taking_any(
 
 
 def as_operand(given: Any, operation: Operation) -> Array:
-    """``given`` as an array of the operation's shape and type; an array is not converted but for its order of bytes."""
+    """Return ``given`` as an array of the operation's shape and type.
+
+    Arrays are converted only in byte order. Raises ArgumentError for another shape or type.
+    """
     array = np.asarray(given)
     shape, dtype = operation.shape, operation.dtype
     if array.shape != shape:
@@ -161,7 +173,7 @@ def as_operand(given: Any, operation: Operation) -> Array:
 
 
 def _converts(array: Array, dtype: DType) -> bool:
-    """Whether Python's numbers, as NumPy takes them, are of a kind that ``dtype`` holds."""
+    """Return whether Python numbers of this NumPy type convert to ``dtype`` without losing their kind."""
     if array.dtype.kind == "b":
         return True
     if array.dtype.kind in "iu":

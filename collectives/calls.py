@@ -1,4 +1,4 @@
-"""What a process of a group calls, for those that watch: the processes that take part, and the words for it."""
+"""Records of a process's collective calls for the watchdog: participating ranks and text."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from collectives.states import short_list
 
 
 def part_of(operation: Operation, rank: int) -> Operation:
-    """Return what the process at position ``rank`` takes part in: of a permutation, the pairs that concern it."""
+    """Return the operation as the process at position ``rank`` sees it: a permutation with its own pairs only."""
     return operation.linked(rank) if isinstance(operation, CollectivePermute) else operation
 
 
 def call_of(operation: Operation, members: Sequence[int], rank: int, where: str) -> Call:
     """Return the call of ``operation`` by the process at position ``rank`` of the group ``members``.
 
-    A permutation is that of the processes which its pairs link with this one. ``where`` is the place in the source,
-    that of the caller of the package where it is empty.
+    The members of a permutation's call are the processes that its pairs link with this one. ``where`` is the source
+    location; if empty, that of the caller of the package.
     """
     pairs: Pairs = ()
     taking, result = tuple(members), operation.result_shape(len(members))
@@ -34,5 +34,5 @@ def call_of(operation: Operation, members: Sequence[int], rank: int, where: str)
 
 
 def text_of(call: Call, members: Sequence[int], where: str) -> str:
-    """Return the words for ``call`` in a group, whose positions those of pairs are."""
+    """Return the text of ``call`` in a group; positions in pairs are relative to ``members``."""
     return f"{call.text} among {short_list(members)}" + (f" at {where}" if where else "")

@@ -1,10 +1,10 @@
-"""Channels: point-to-point transfers by channel id, between ends that are found when the grid starts.
+"""Channels: point-to-point transfers by channel id, whose ends are resolved when the grid starts.
 
-A transfer with ``source_target_pairs`` knows its ends. One without (a transfer by way of the host) goes from the
-process that sends on the channel to the one that receives from it. Where the same processes do both, as in one
-program run by all, each process's host gives back what it was sent.
+A transfer with ``source_target_pairs`` states its ends. One without (a host transfer) connects the process that sends
+on the channel with the one that receives from it. If the same processes do both, as in a program that all of them run,
+each process receives its own data back from its host.
 
-Transfers of a channel arrive in the order of their sending; a send never waits for its receiver.
+Transfers of a channel arrive in the order sent; a send does not wait for its receiver.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from collectives.states import ranks_text
 
 
 class Channels:
-    """Which process is at the other end of each channel, as seen from any process."""
+    """The peer of each process on each channel."""
 
     def __init__(self, sends: Sequence[Iterable[int]], receives: Sequence[Iterable[int]]) -> None:
-        """``sends[rank]`` and ``receives[rank]``: the channels that the process's program uses without pairs."""
+        """Record the channels that each process's program uses without pairs: ``sends[rank]``, ``receives[rank]``."""
         self._senders = _by_channel(sends)
         self._receivers = _by_channel(receives)
 
     def target(self, channel: int, rank: int) -> int:
-        """To whom ``rank`` sends on ``channel``. CommunicationError where nobody, or more than one, receives."""
+        """Return the rank that ``rank`` sends to on ``channel``; CommunicationError unless exactly one receives."""
         return self._other(channel, rank, self._senders, self._receivers, "sends on", "receives from")
 
     def source(self, channel: int, rank: int) -> int:
-        """From whom ``rank`` receives on ``channel``. CommunicationError where nobody, or more than one, sends."""
+        """Return the rank that ``rank`` receives from on ``channel``; CommunicationError unless exactly one sends."""
         return self._other(channel, rank, self._receivers, self._senders, "receives from", "sends on")
 
     def faults(self) -> list[str]:
-        """What is wrong with channels whichever process looks: ends missing, or more than one."""
+        """Return the errors of all channels, seen from any process: missing or ambiguous ends."""
         texts = []
         for channel in sorted({*self._senders, *self._receivers}):
             try:

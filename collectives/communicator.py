@@ -1,14 +1,8 @@
-"""The protocol that every transport keeps.
+"""The interface that every transport implements.
 
-A Communicator is one process's end of a process group. Its methods *bind*: they take what is static about a
-collective, check it once, and return the closure that the program calls on arrays.
-
-* ``call(array, out=None) -> result``: ``array`` has the bound shape and dtype. The result is the process's own, a
-  new array, or ``out`` where given (C-contiguous, of the result's shape and dtype). ``out is array`` asks for the
-  collective in place where operand and result have one shape; otherwise the two must not overlap.
-* ``start(array) -> Request``: the same without waiting. The operand must stay as it is until ``wait`` returns.
-
-The processes of a group must make the same calls in the same order.
+A Communicator is one process's handle of a process group. Its methods *bind*: they take the static parameters of a
+collective, check them once, and return the closure that the program calls on arrays, like a persistent request. The
+processes of a group must make the same calls in the same order.
 """
 
 from __future__ import annotations
@@ -33,27 +27,34 @@ from collectives.shapes import Shape
 
 Pairs = Sequence[tuple[int, int]]
 V = TypeVar("V")
-#: What processes do that exchange objects for no purpose that is told.
+#: What an exchange of objects is called in error reports by default.
 SET_UP = "a set-up exchange"
 
 
 class BoundCollective(Protocol):
-    """A bound collective."""
+    """The blocking closure of a collective: ``call(array, out=None)``.
+
+    ``array`` has the bound shape and dtype. Returns a new array that belongs to the caller, or ``out`` if given:
+    C-contiguous, of the result's shape and dtype. ``out is array`` runs the collective in place, where operand and
+    result have the same shape; otherwise the two must not overlap. On return the operand may be overwritten. Raises
+    ArgumentError for arrays that do not fit, CommunicationError if the processes call different collectives or a rank
+    never arrives.
+    """
 
     def __call__(self, array: Array, out: Array | None = None) -> Array: ...
 
 
 class Request(Protocol):
-    """A collective under way."""
+    """A pending collective."""
 
     def wait(self) -> Array:
-        """The result, once it is there. May be called once."""
+        """Return the result once it is available; the operand may then be overwritten. To be called once."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Completed(Generic[V]):
-    """A request whose result is there already."""
+    """A request whose result is available."""
 
     result: V
 
@@ -62,16 +63,18 @@ class Completed(Generic[V]):
 
 
 class Start(Protocol):
-    """A bound nonblocking collective."""
+    """The nonblocking closure of a collective: the operand must not be modified until ``wait`` returns."""
 
     def __call__(self, array: Array) -> Request: ...
 
 
 class Communicator(ABC):
-    """One process's end of a process group.
+    """One process's handle of a process group.
 
-    ``rank`` is the process's position in the group, ``size`` the number of its processes, ``members`` their world
-    ranks in the group's own order.
+    ``rank`` is the process's position in the group, ``size`` the number of its processes, ``members`` their world ranks
+    in group order. The methods named after collectives return a `BoundCollective` for operands of ``shape`` (a tuple or
+    a number) and ``dtype``; ``where`` is the source location for messages. They raise ArgumentError if shape, dtype or
+    reduction are none, and CommunicationError if the shape does not fit the group.
     """
 
     rank: int
@@ -80,36 +83,40 @@ class Communicator(ABC):
 
     @property
     def world_rank(self) -> int:
-        """The process's rank in the whole grid."""
+        """Return the process's rank in the whole grid."""
         return self.members[self.rank]
 
     @abstractmethod
     def group(self, members: Sequence[int]) -> Communicator:
-        """The group of the world ranks ``members``, in this order; to be called by its members only.
+        """Return the group of the world ranks ``members``, in this order. Collective over these ranks; cached.
 
-        Found once and kept: a second call with the same members costs a dictionary look-up.
+        Raises GroupError unless the members are distinct ranks that include this one.
         """
 
     @abstractmethod
     def bind(self, operation: Operation, where: str = "") -> BoundCollective:
-        """The blocking closure of ``operation``; ``where`` is the place in the source, for messages."""
+        """Return the blocking closure of ``operation``; ``where`` is the source location for messages.
+
+        Raises CommunicationError if the operation does not fit the group.
+        """
 
     @abstractmethod
     def bind_start(self, operation: Operation, where: str = "") -> Start:
-        """The nonblocking closure of ``operation``."""
+        """Return the nonblocking closure of ``operation``, as `bind` does."""
 
     def send(self, array: Array, target: int, tag: int, where: str = "") -> None:
-        """Send a copy of ``array`` to position ``target`` without waiting for its receiver.
+        """Send ``array`` to position ``target`` without waiting for the receiver; it may be overwritten on return.
 
-        ``tag`` is the number of a channel. ArgumentError where the group has no such position.
+        ``tag`` is the channel number, any 64-bit integer. Raises ArgumentError if the group has no such position.
         """
         check_peer(target, self.size, "target")
         self._send(np.asarray(array), target, tag, where)
 
     def receive(self, shape: AnyShape, dtype: npt.DTypeLike, source: int, tag: int, where: str = "") -> Array:
-        """Return the next array that position ``source`` has sent here under ``tag``, in the order of sending.
+        """Block until the next array from position ``source`` under ``tag`` arrives, in sending order, and return it.
 
-        ArgumentError where the group has no such position, CommunicationError where another size was sent.
+        ``shape`` and ``dtype`` are those of the array sent. Raises ArgumentError if the group has no such position,
+        CommunicationError if an array of another size was sent or the source ends without sending.
         """
         check_peer(source, self.size, "source")
         return self._receive(as_shape(shape), as_dtype(dtype), source, tag, where)
@@ -124,51 +131,50 @@ class Communicator(ABC):
         return f"<{type(self).__name__}: process {self.rank} of {self.size}>"
 
     def checked(self) -> Communicator:
-        """The same group, where processes compare what they are about to do at each collective."""
+        """Return the same group with a check before each collective that all processes call the same one."""
         return self
 
-    def compare(self, members: Sequence[int], operation: Operation, where: str = "") -> None:  # noqa: B027 (as below)
-        """Compares ``operation``, which is about to be called in the group of the world ranks ``members``, with what
-        the others of the group are about to call; only the first time that it is called there.
+    def compare(self, members: Sequence[int], operation: Operation, where: str = "") -> None:  # noqa: B027 (no-op)
+        """Compare ``operation`` with what the other processes of the group ``members`` are about to call.
 
-        CommunicationError, on all of them, where they differ, with what each calls and where. Threads of one process
-        compare every call by themselves.
+        Only at its first call there. Raises CommunicationError on all of them if they differ, with each operation and
+        its source location. A no-op between threads of one process, which compare every call.
         """
 
-    def agree(self, agreement: Agreement) -> None:  # noqa: B027 (threads of one process are given what they share)
-        """Compares ``agreement`` with those of the other processes of the group, all of which come here.
+    def agree(self, agreement: Agreement) -> None:  # noqa: B027 (see above)
+        """Compare ``agreement`` with those of the other processes of the group. Collective over the group.
 
-        CommunicationError, on all of them, where they differ, with what each has come to and in what.
+        Raises CommunicationError on all of them if they differ, with the differing facts.
         """
 
-    def set_timeout(self, seconds: float | None, abort: bool = False) -> None:  # noqa: B027 (nothing to do is common)
-        """After how long a wait is told (None: as it is; 0: never), and whether it then ends all processes.
+    def set_timeout(self, seconds: float | None, abort: bool = False) -> None:  # noqa: B027 (a no-op by default)
+        """Set the time in seconds after which a blocked call is reported (0: never; None: unchanged).
 
-        For MPI ranks; processes that are threads are told when they are run.
+        ``abort`` makes the report end all processes. For MPI ranks; ignored by processes that are threads.
         """
 
     def outside(self) -> AbstractContextManager[None]:
-        """A context in which the process waits for something outside the grid, an infeed for one."""
+        """Return a context in which the process waits for something outside the grid, such as an infeed."""
         return nullcontext()
 
     @abstractmethod
     def allgather_object(self, value: V, what: str = SET_UP) -> list[V]:
-        """Every process's ``value``, in group order: for set-up and error reports, not for data.
+        """Return every process's ``value``, in group order. Collective; for set-up and error reports, not for data.
 
-        ``what`` says what for, to whoever asks why a process waits.
+        ``what`` names the exchange in reports of blocked calls.
         """
 
-    def finish(self, what: str) -> None:  # noqa: B027 (processes that are threads have met when they are through)
-        """Return once all processes of the grid have come here, at the end of their programs.
+    def finish(self, what: str) -> None:  # noqa: B027 (threads are joined at the end)
+        """Return once all processes of the grid have called this at the end of their programs.
 
-        A process that waits in its program for one that has come here waits in vain: that ends the job. ``what`` says
-        what follows, for messages.
+        A process that blocks in its program on one that is here ends the job with an error. ``what`` names the next
+        step in messages.
         """
 
     def exchange_results(self, value: V, what: str) -> list[V]:
         """Return every process's ``value``, in group order, once the programs of all have ended.
 
-        The group is the whole grid. ``what`` says what for, for messages.
+        The group is the whole grid. ``what`` names the exchange in messages.
         """
         self.finish(what)
         return self.allgather_object(value, what)
@@ -182,7 +188,12 @@ class Communicator(ABC):
         reproducible: bool = False,
         where: str = "",
     ) -> BoundCollective:
-        """Binds the reduction over all processes: ``"add"``, ``"max"``, ``np.maximum``, a Reduction of one's own."""
+        """Bind the reduction of all operands; operand and result have ``shape``.
+
+        ``reduction`` is ``"add"``, ``"max"``, ``np.maximum``, ... or a Reduction with a fold of the user's. A
+        ``reproducible`` one folds in group order, with the same bits on every transport. Raises TypeError if the
+        reduction is not defined for ``dtype``.
+        """
         shape, dtype = as_shape(shape), as_dtype(dtype)
         return self._bound(operations.AllReduce(shape, dtype, as_reduction(reduction, dtype), reproducible), where)
 
@@ -196,13 +207,17 @@ class Communicator(ABC):
         reproducible: bool = False,
         where: str = "",
     ) -> BoundCollective:
-        """Binds the reduction of which each process gets its part along ``dim``."""
+        """Bind the reduction of all operands of ``shape``, of which process i gets slice i along ``dim``.
+
+        The result has ``shape`` with dimension ``dim`` divided by ``size``, which must divide it. ``reduction`` and
+        ``reproducible`` are as for `all_reduce`.
+        """
         shape, dtype = as_shape(shape), as_dtype(dtype)
         reduction = as_reduction(reduction, dtype)
         return self._bound(operations.ReduceScatter(shape, dtype, reduction, dim, reproducible), where)
 
     def all_gather(self, shape: AnyShape, dtype: npt.DTypeLike, dim: int, *, where: str = "") -> BoundCollective:
-        """Binds the concatenation of all operands along ``dim``."""
+        """Bind the concatenation of all operands along ``dim``, whose size is multiplied by ``size`` in the result."""
         return self._bound(operations.AllGather(as_shape(shape), as_dtype(dtype), dim), where)
 
     def all_to_all(
@@ -215,9 +230,10 @@ class Communicator(ABC):
         *,
         where: str = "",
     ) -> BoundCollective:
-        """Binds the exchange of parts along ``split_dim``, concatenated along ``concat_dim``.
+        """Bind the exchange of slices: slice i along ``split_dim`` goes to process i.
 
-        ``split_count`` is the number of parts, which is that of the processes.
+        The slices received are concatenated along ``concat_dim``: the result has ``shape`` with ``split_dim`` divided,
+        then ``concat_dim`` multiplied, by ``size``. ``split_count``, the number of slices, must be ``size``.
         """
         count = self.size if split_count is None else split_count
         operation = operations.AllToAll(as_shape(shape), as_dtype(dtype), split_dim, concat_dim, count)
@@ -226,14 +242,20 @@ class Communicator(ABC):
     def collective_permute(
         self, shape: AnyShape, dtype: npt.DTypeLike, pairs: Pairs, *, fill: int = 0, where: str = ""
     ) -> BoundCollective:
-        """Binds the transfers ``(source, target)``, by position in the group; ``fill`` where nothing arrives."""
+        """Bind the transfers ``(source, target)`` between positions; operand and result have ``shape``.
+
+        The result is filled with ``fill`` on processes that are no target. Sources must be distinct, targets as well.
+        """
         pairs = tuple((int(source), int(target)) for source, target in pairs)
         return self._bound(operations.CollectivePermute(as_shape(shape), as_dtype(dtype), pairs, fill), where)
 
     def collective_broadcast(
         self, shape: AnyShape, dtype: npt.DTypeLike, root: int = 0, *, where: str = ""
     ) -> BoundCollective:
-        """Binds the broadcast from position ``root``."""
+        """Bind the broadcast of the operand at position ``root``; operand and result have ``shape``.
+
+        All processes pass an operand; only the root's is read.
+        """
         return self._bound(operations.CollectiveBroadcast(as_shape(shape), as_dtype(dtype), root), where)
 
     def collective_reduce(
@@ -247,17 +269,20 @@ class Communicator(ABC):
         fill: int = 0,
         where: str = "",
     ) -> BoundCollective:
-        """Binds the reduction to position ``root``; the others get ``fill``."""
+        """Bind the reduction of all operands to position ``root``; operand and result have ``shape``.
+
+        The others get an array filled with ``fill``. ``reduction`` and ``reproducible`` are as for `all_reduce`.
+        """
         shape, dtype = as_shape(shape), as_dtype(dtype)
         reduction = as_reduction(reduction, dtype)
         return self._bound(operations.CollectiveReduce(shape, dtype, reduction, root, reproducible, fill), where)
 
     def barrier(self, where: str = "") -> None:
-        """Waits until every process of the group has come here."""
+        """Block until every process of the group has called this."""
         operation = operations.Barrier()
         self.bind(operation, where)(np.empty(operation.shape, operation.dtype))
 
     def _bound(self, operation: Operation, where: str) -> BoundCollective:
-        """The closure for a user, who may call it on anything."""
+        """Bind ``operation`` with the arguments of each call checked and converted."""
         compare = partial(self.compare, self.members, operation, where)
         return taking_any(self.bind(operation, where), operation, operation.result_shape(self.size), compare)

@@ -1,4 +1,4 @@
-"""What went wrong, from what each rank recorded: who is behind, who calls something else, who keeps others waiting."""
+"""Diagnosis of a job from the records of its ranks: ranks behind, mismatched calls, stragglers."""
 
 from __future__ import annotations
 
@@ -10,25 +10,28 @@ from dataclasses import dataclass
 from collectives.reading import Call, Record
 from collectives.states import ranges_text
 
-#: Collectives in which all ranks wait for the last one.
+#: Collectives in which every rank waits for the last to arrive.
 _MEETINGS = frozenset(
     ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier", "_all_gather_base", "_reduce_scatter_base")
 )
 #: A transfer's name, as PyTorch writes it: `send 0->1`, `recv 1<-0`.
 _TRANSFER = re.compile(r"(send|recv) (0(?:->|<-)1|1(?:->|<-)0)")
 _MOST_TOLD = 10
-#: Seconds that a wait may take in a job that goes on.
+#: A wait that is shorter, in seconds, is normal in a running job.
 _MOMENT = 0.5
-#: Seconds of waiting from which on it is worth a sentence.
+#: Total waiting, in seconds, that is worth reporting.
 _NOTABLE_SECONDS = 1e-3
-#: The share of the waiting that a straggler causes at least, and how many times what any other rank causes.
+#: A straggler causes at least this share of the waiting, and at least this many times that of any other rank.
 _STRAGGLER_SHARE, _STRAGGLER_FACTOR = 0.5, 2.0
 
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """Sentences for the user; whether there is a ``fault``: a rank that is behind or calls something else; and the rank
-    for which the others waited."""
+    """The result of a diagnosis: sentences for the user, whether there is a ``fault``, and the ``straggler``.
+
+    A fault is a rank that is behind or calls another collective than the rest. The straggler is the rank that the
+    others waited for.
+    """
 
     sentences: tuple[str, ...]
     fault: bool
@@ -42,8 +45,10 @@ class Diagnosis:
 
 
 def straggler(caused: Mapping[int, float]) -> int | None:
-    """Return the rank that causes most of the waiting, given the seconds that others waited for each; None where none
-    causes half of it, and twice what any other does."""
+    """Return the rank that causes most of the waiting, given the seconds that others waited for each rank.
+
+    None unless one causes half of it and twice as much as any other.
+    """
     ranks = sorted(caused, key=lambda rank: -caused[rank])
     most, next_one = [*(caused[rank] for rank in ranks), 0.0, 0.0][:2]
     is_most = 0 < most >= max(_STRAGGLER_SHARE * sum(caused.values()), _STRAGGLER_FACTOR * next_one)
@@ -51,18 +56,21 @@ def straggler(caused: Mapping[int, float]) -> int | None:
 
 
 def diagnose(records: Sequence[Record], moment: float = _MOMENT) -> Diagnosis:
-    """Return what `records`, one a rank, say of the job; of one that goes on, waits of `moment` seconds and more."""
+    """Return the diagnosis of a job from `records`, one per rank.
+
+    In a job that was still running, waits shorter than `moment` seconds are ignored.
+    """
     found = _Found({record.rank: record for record in records}, moment)
     faults = [*found.mismatches(), *found.hangs(), *found.transfers()]
     sentences = [*found.overview(), *faults]
     if not faults:
-        sentences.append("Nobody is behind: every collective that one rank has come to, all ranks have ended.")
+        sentences.append("No rank is behind: every collective that was begun has ended on all ranks.")
     sentences += found.waiting()
     return Diagnosis(tuple(text[0].upper() + text[1:] for text in sentences), bool(faults), found.straggler)
 
 
 class _Group:
-    """The collectives of one group: by number, then by rank."""
+    """The calls in one group by sequence number, then by rank."""
 
     def __init__(self, name: str, members: tuple[int, ...]) -> None:
         self.name, self.members = name, members
@@ -93,9 +101,9 @@ class _Found:
             # PyTorch does not describe every group.
             group.members = group.members or tuple(sorted({rank for calls in group.calls.values() for rank in calls}))
         self._all = sorted({*records, *(rank for ranks in members.values() for rank in ranks)})
-        #: Groups whose ranks do not call the same, and from which number on.
+        #: First sequence number at which the ranks of a group call different collectives.
         self._parted: dict[str, int] = {}
-        #: The rank for which the others waited, once `waiting` has counted.
+        #: The rank that the others waited for, set by `waiting`.
         self.straggler: int | None = None
 
     def overview(self) -> Iterator[str]:
@@ -112,7 +120,7 @@ class _Found:
                 "its file is on another host."
             )
 
-    # --- who calls something else ---
+    # --- mismatched calls ---
 
     def mismatches(self) -> Iterator[str]:
         for group in self._groups.values():
@@ -135,7 +143,7 @@ class _Found:
             f"{_verb(alike[0], 'calls', 'call')} {_call(alike[1])}."
         )
 
-    # --- who is behind ---
+    # --- ranks behind ---
 
     def hangs(self) -> Iterator[str]:
         culprits: dict[int, str] = {}
@@ -166,7 +174,9 @@ class _Found:
         yield from culprits.values()
 
     def _is_passing(self, rank: int, call: Call) -> bool:
-        """Whether the job went on, and may have ended the call a moment later: ranks do not write at one time."""
+        """Return whether the call may have been about to complete: the job was running, and ranks write at different
+        times.
+        """
         written = self._records[rank].written
         if written is None or call.started is None or not all(record.goes_on for record in self._records.values()):
             return False
@@ -179,7 +189,7 @@ class _Found:
         return f" for {written - call.started:.3g} s"
 
     def _doing(self, rank: int, group: _Group) -> str:
-        """What a rank does for which others wait in `group`."""
+        """Return the sentences on a rank that the others of `group` wait for."""
         record, last = self._records[rank], group.last(rank)
         before = (
             f"Its last of that group was number {last.number}, {_call(last)}"
@@ -226,9 +236,9 @@ class _Found:
 
     def _doing_now(self, rank: int) -> str:
         pending = [call for call in self._records[rank].calls if call.state != "completed"]
-        return f"Rank {rank} waits in {_call(pending[-1])}." if pending else f"Rank {rank} waits for nobody."
+        return f"Rank {rank} waits in {_call(pending[-1])}." if pending else f"Rank {rank} does not wait."
 
-    # --- for whom the others waited ---
+    # --- stragglers ---
 
     def waiting(self) -> Iterator[str]:
         waited: dict[int, float] = defaultdict(float)
@@ -275,7 +285,7 @@ class _Found:
 
 
 def _ends(group: _Group) -> tuple[int, int] | None:
-    """Return source and target of the transfers of a group of two; None where their name does not say them."""
+    """Return the source and target of a group of two; None if the name of the transfer does not give them."""
     name = next(iter(next(iter(group.calls.values())).values())).name
     match = _TRANSFER.match(name)
     if match is None:

@@ -1,4 +1,4 @@
-"""What NumPy and ml_dtypes say of element types: integers or floats, and how wide."""
+"""Properties of element types of NumPy and ml_dtypes: kind and width."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _iinfo: Callable[[Any], Any] = ml_dtypes.iinfo
 
 @cache
 def is_integer(dtype: DType) -> bool:
-    """Whether ``dtype`` is an integer type, those of ml_dtypes included."""
+    """Return whether ``dtype`` is an integer type of NumPy or ml_dtypes."""
     if dtype.kind in "iu":
         return True
     try:
@@ -27,20 +27,20 @@ def is_integer(dtype: DType) -> bool:
 
 
 def integer_limits(dtype: DType) -> tuple[int, int]:
-    """The least and the greatest value of the integer type ``dtype``."""
+    """Return the minimum and maximum of the integer type ``dtype``."""
     info = _iinfo(dtype)
     return int(info.min), int(info.max)
 
 
 @cache
 def is_float(dtype: DType) -> bool:
-    """Whether ``dtype`` is a real floating-point type, those of ml_dtypes included."""
+    """Return whether ``dtype`` is a real floating-point type of NumPy or ml_dtypes."""
     return dtype.kind not in "bciu" and not is_integer(dtype)
 
 
 @cache
 def bit_width(dtype: DType) -> int:
-    """The bits that carry information in an element (4 for int4, though NumPy keeps it in a byte)."""
+    """Return the significant bits of an element (4 for int4, although NumPy stores it in a byte)."""
     if dtype == np.bool_ or dtype.kind == "c":
         return dtype.itemsize * 8
     info = _iinfo if is_integer(dtype) else ml_dtypes.finfo
@@ -48,9 +48,9 @@ def bit_width(dtype: DType) -> int:
 
 
 def element(dtype: DType, value: int) -> Array:
-    """``value`` in ``dtype``, an array of rank 0.
+    """Return ``value`` as a rank-0 array of ``dtype``.
 
-    Zero is the element without bits, so that it is the same wherever it is made: f8E8M0FNU, which has no zero, has
-    its least value there.
+    Zero is the all-zero bit pattern, so that every transport makes the same fill; for f8E8M0FNU, which has no zero, it
+    is the smallest value.
     """
     return np.full((), value, dtype) if value else np.zeros((), dtype)

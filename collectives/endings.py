@@ -1,11 +1,11 @@
-"""How far ranks have come, as files in the folder of failure reports tell.
+"""The state of each rank as a marker file in the folder of failure reports.
 
-A rank that runs has a file ``.running-<rank>`` there. It is renamed ``.starting-<rank>`` when MPI is about to begin,
-which waits for all ranks, ``.begun-<rank>`` when it has, ``.finalized-<rank>`` when MPI ends, for a program may leave
-at once after it, and ``.ended-<rank>`` when the interpreter does, which ends MPI. Who has gone and left one of the
-first three has ended in another way; who has left the fourth did not give MPI the time to part from its launcher.
-The ranks of an elastic job leave ``.met`` there when they have met for the first time, and ``.over-<rank>`` when their
-program has come to its end, before they take leave of each other: nothing is lost by what happens to them then.
+A running rank has a file ``.running-<rank>``. It is renamed ``.starting-<rank>`` before MPI initialization, which waits
+for all ranks, ``.begun-<rank>`` after it, ``.finalized-<rank>`` when MPI is finalized, since a program may exit
+immediately afterwards, and ``.ended-<rank>`` when the interpreter exits, which finalizes MPI. A rank that is gone and
+left one of the first three was killed or crashed; one that left the fourth may not have disconnected from its launcher.
+The ranks of an elastic job create ``.met`` after their first rendezvous, and ``.over-<rank>`` when their program ends,
+before they disconnect from each other: a later failure loses nothing.
 """
 
 from __future__ import annotations
@@ -26,59 +26,59 @@ _MPI = "mpi4py.MPI"
 
 
 def ranks_without_ending(folder: Path) -> set[int]:
-    """The ranks that have ended neither MPI nor their interpreter, though they may have gone."""
+    """Return the ranks, running or gone, that have finalized neither MPI nor their interpreter."""
     return _ranks(folder, _RUNNING, _STARTING, _BEGUN)
 
 
 def ranks_that_start(folder: Path) -> set[int]:
-    """The ranks that wait for all others to begin with MPI, or have gone while they did."""
+    """Return the ranks that are in MPI initialization, or exited during it."""
     return _ranks(folder, _STARTING)
 
 
 def ranks_that_have_begun(folder: Path) -> set[int]:
-    """The ranks on which MPI has begun."""
+    """Return the ranks on which MPI is initialized."""
     return _ranks(folder, _BEGUN, _FINALIZED)
 
 
 def ranks_that_ended(folder: Path) -> set[int]:
-    """The ranks that have come to their own end."""
+    """Return the ranks whose interpreter exited normally."""
     return _ranks(folder, _ENDED)
 
 
 def note_meeting(folder: Path) -> None:
-    """Notes that the ranks of an elastic job have met: from now on it goes on without those that are lost."""
+    """Record that the ranks of an elastic job have met: from now on it survives the loss of ranks."""
     with contextlib.suppress(OSError):
         (folder / _MET).touch()
 
 
 def have_met(folder: Path) -> bool:
-    """Whether the ranks of an elastic job have met, as far as ranks of this host have noted it."""
+    """Return whether the ranks of an elastic job have met, as recorded by ranks of this host."""
     return (folder / _MET).exists()
 
 
 def ranks_gone_after_mpi(folder: Path) -> set[int]:
-    """The ranks that have ended MPI and not their interpreter, of those that have gone."""
+    """Return the ranks that have finalized MPI but not exited their interpreter."""
     return _ranks(folder, _FINALIZED)
 
 
 def ranks_ended(folder: Path) -> set[int]:
-    """The ranks that have ended MPI, or come to the end of their interpreter."""
+    """Return the ranks that have finalized MPI or exited their interpreter."""
     return _ranks(folder, _FINALIZED, _ENDED)
 
 
 def note_end(folder: Path, rank: int) -> None:
-    """Note that the program of ``rank`` has come to its end."""
+    """Record that the program of ``rank`` has ended."""
     with contextlib.suppress(OSError):
         (folder / f"{_OVER}{rank}").touch()
 
 
 def programs_ended(folder: Path) -> set[int]:
-    """Return the ranks whose programs have come to their end, whatever happened to them after that."""
+    """Return the ranks whose programs have ended, whatever happened to them afterwards."""
     return _ranks(folder, _OVER, _ENDED)
 
 
 def all_were_lost(folder: Path) -> bool:
-    """Whether ranks have run here, and the program of none of them has come to its end."""
+    """Return whether ranks have run here and the program of none of them has ended."""
     return bool(ranks_without_ending(folder)) and not _ranks(folder, _OVER, _FINALIZED, _ENDED)
 
 
@@ -87,7 +87,7 @@ def _ranks(folder: Path, *states: str) -> set[int]:
 
 
 def mark(folder: Path, rank: int) -> None:
-    """Have this process, ``rank``, keep its file in ``folder``."""
+    """Maintain the marker file of this process, ``rank``, in ``folder``."""
     marker = Marker(folder, rank)
     atexit.register(marker.end)
     module = sys.modules.get(_MPI)
@@ -98,7 +98,7 @@ def mark(folder: Path, rank: int) -> None:
 
 
 class Marker:
-    """Keeps the file of `rank` in `folder`."""
+    """Maintains the marker file of `rank` in `folder`."""
 
     def __init__(self, folder: Path, rank: int) -> None:
         self._folder, self._rank = folder, rank
@@ -106,11 +106,11 @@ class Marker:
         self._file.touch()
 
     def end(self) -> None:
-        """The rank has come to its end."""
+        """Mark the rank as ended."""
         self._move(_ENDED)
 
     def start(self) -> None:
-        """The rank begins with MPI."""
+        """Mark the rank as starting MPI."""
         self._move(_STARTING)
 
     def _move(self, state: str) -> None:
@@ -118,9 +118,9 @@ class Marker:
             self._file = self._file.rename(self._folder / f"{state}{self._rank}")
 
     def watch(self, module: ModuleType) -> None:
-        """Have MPI's end, where MPI runs already, rename the file.
+        """Mark the rank as begun if MPI is running, and register a callback that marks it as finalized.
 
-        ``MPI_Finalize`` deletes the attributes of ``MPI_COMM_SELF`` before all else (MPI 4.1, section 11.2.4).
+        ``MPI_Finalize`` deletes the attributes of ``MPI_COMM_SELF`` before anything else (MPI 4.1, section 11.2.4).
         """
         if module.Is_initialized() and not module.Is_finalized():
             self._move(_BEGUN)
@@ -129,7 +129,7 @@ class Marker:
 
 
 class _AfterImport:
-    """Finds mpi4py's module as it would be found, and has its MPI watched once it is loaded."""
+    """An import hook that watches MPI once mpi4py's module is loaded."""
 
     def __init__(self, marker: Marker) -> None:
         self._marker = marker

@@ -1,4 +1,4 @@
-"""What a collective costs and how it is carried out over MPI, in words and bytes; nothing is executed."""
+"""Cost and implementation of a collective over MPI, in words and bytes, without executing it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from collectives.reduction import Arithmetic
 
 @dataclass(frozen=True)
 class CollectiveCost:
-    """Bytes that the busiest process of a group sends and receives, and the calls that carry them."""
+    """Bytes that the busiest process of a group sends and receives, and the steps that implement the collective."""
 
     sent: int
     received: int
@@ -28,7 +28,7 @@ class CollectiveCost:
 
 
 def cost(operation: Operation, size: int) -> CollectiveCost:
-    """The cost of ``operation`` in a group of ``size`` processes; bytes as the best algorithms need them."""
+    """Return the cost of ``operation`` in a group of ``size`` processes, in bytes of the best algorithm."""
     operation.result_shape(size)
     if size == 1:
         return CollectiveCost(0, 0, "a copy: the process is alone")
@@ -39,7 +39,7 @@ def cost(operation: Operation, size: int) -> CollectiveCost:
 
 
 def _steps(operation: Operation, sent: int) -> list[str]:
-    """MPI's call, and what goes with it."""
+    """Return MPI's call and the passes around it."""
     match operation:
         case ReducingOperation() if operation.is_exchanged:
             why = "reproducible" if vars(operation)["reproducible"] else "the region is no known reduction"
@@ -67,7 +67,7 @@ def _scattered(operation: ReducingOperation) -> list[str]:
 
 
 def _moved(operation: Operation, split_dim: int, concat_dim: int) -> list[str]:
-    """The passes over memory that the layout forces."""
+    """Return the passes over memory that the layout requires."""
     steps = []
     if layout.outer(operation.shape, split_dim) > 1:
         steps.append("a packing pass")

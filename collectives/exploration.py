@@ -1,9 +1,9 @@
-"""Processes that are threads, one running at a time, in an order that is chosen: at random, or each there is.
+"""Schedules of processes as threads, one running at a time, in a random or enumerated order.
 
-At each communication, and at each step that is seen outside of the grid (a callback, a stream), whoever can go on waits
-to be chosen. What processes compute between these steps concerns nobody else, and neither does the order of two
-communications: collectives meet, and transfers arrive, in the same way. So orders that differ in these alone are
-equivalent, and of equivalent orders one is enough; the others differ in the order of visible steps.
+At each communication, and at each step that is visible outside the grid (a callback, a stream), the runnable processes
+wait to be scheduled. What a process computes between these steps does not affect the others, nor does the order of two
+communications: collectives meet, and transfers arrive, alike. Orders that differ only in these are equivalent, and one
+of them is enough; the others differ in the order of visible steps.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from collectives.scheduler import Scheduler
 
 @dataclass(frozen=True)
 class Step:
-    """What a process came to when it was chosen; ``visible`` where others outside of the grid see it."""
+    """The step that a scheduled process runs; ``visible`` if it is observable outside the grid."""
 
     rank: int
     what: str
@@ -33,14 +33,14 @@ class Step:
 
 
 class Order(Protocol):
-    """Chooses who goes on."""
+    """Chooses the process that runs next."""
 
     def choose(self, ready: Sequence[Step]) -> int:
-        """The index of the step that is done next."""
+        """Return the index in `ready` of the step to run next."""
 
 
 class RandomOrder:
-    """An order by a seed: the same seed chooses the same among the same."""
+    """A pseudorandom order, determined by a seed."""
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)
@@ -50,10 +50,10 @@ class RandomOrder:
 
 
 class ChosenOrder:
-    """One of all orders that are not equivalent: ``choices`` at the first visible steps, and the first one from there.
+    """One of the inequivalent orders: ``choices`` at the first visible steps, then always the first.
 
-    A step that is not visible commutes with all others, and is done before them without a choice. ``alternatives``
-    says how many could have been chosen, at each choice.
+    Steps that are not visible commute with all others and run first, without a choice. ``alternatives`` counts the
+    candidates at each choice.
     """
 
     def __init__(self, choices: Sequence[int] = ()) -> None:
@@ -71,7 +71,7 @@ class ChosenOrder:
         return self.choices[number]
 
     def following(self) -> ChosenOrder | None:
-        """The order after this one, that of the last choice that has another; None when there is none."""
+        """Return the next order, which differs in the last choice with an alternative; None after the last."""
         for number in reversed(range(len(self.alternatives))):
             if self.choices[number] + 1 < self.alternatives[number]:
                 return ChosenOrder([*self.choices[:number], self.choices[number] + 1])
@@ -83,10 +83,10 @@ _KINDS = ("dies", "stops", "slow")
 
 @dataclass(frozen=True)
 class Fault:
-    """What befalls process ``rank`` at its step number ``at``, from 0.
+    """A fault injected into process ``rank`` at its step ``at``, counted from 0.
 
-    "dies": an exception is raised there. "stops": it never goes on. "slow": it goes on only where nobody else can, for
-    the next ``steps`` of its steps.
+    "dies": an exception is raised. "stops": the process never continues. "slow": for its next ``steps`` steps the
+    process runs only when no other can.
     """
 
     rank: int
@@ -96,25 +96,25 @@ class Fault:
 
     def __post_init__(self) -> None:
         if self.kind not in _KINDS:
-            raise ValueError(f"a process dies, stops or is slow, got {self.kind!r}")
+            raise ValueError(f"kind must be one of {', '.join(_KINDS)}, got {self.kind!r}")
 
     def __str__(self) -> str:
         return f"process {self.rank} {'is slow' if self.kind == 'slow' else self.kind} at its step {self.at}"
 
 
 def draw_faults(seed: int, size: int, count: int, steps: int) -> list[Fault]:
-    """As many faults as ``count`` of ``size`` processes, each at one of their first ``steps`` steps."""
+    """Return ``count`` faults among ``size`` processes, each at one of the first ``steps`` steps."""
     chosen = random.Random(f"faults {seed}")
     return [Fault(chosen.randrange(size), chosen.randrange(steps), chosen.choice(_KINDS)) for _ in range(count)]
 
 
 class ProcessDied(CommunicationError):
-    """A process died as a fault of a plan says."""
+    """A process died by an injected fault."""
 
 
 @dataclass
 class _Progress:
-    """How far a process has come, and what becomes of it."""
+    """The number of steps that a process has made, and its faults."""
 
     steps: int = 0
     slow_until: int = 0
@@ -122,7 +122,7 @@ class _Progress:
 
 
 class ExploringScheduler(Scheduler):
-    """Turns for one process at a time, by an order, with faults; ``trace`` has what was done in the order it was."""
+    """Schedules one process at a time by an order, with faults; ``trace`` lists the steps in the order run."""
 
     def __init__(self, size: int, order: Order, faults: Iterable[Fault] = ()) -> None:
         super().__init__(size, 1)
@@ -162,11 +162,11 @@ class ExploringScheduler(Scheduler):
         super().block(rank, what)
 
     def lend(self) -> None:
-        """Nobody is given a turn for taking long: who goes on is for the order alone."""
+        """Do nothing: only the order decides which process runs."""
 
     @contextmanager
     def outside(self) -> Iterator[None]:
-        """What is seen outside is done while all others wait, at its place in the order."""
+        """Run a step that is visible outside the grid at its place in the order, while all others wait."""
         reach("a stream of its host")
         yield
 
@@ -186,7 +186,7 @@ _seed: ContextVar[int | None] = ContextVar("seed of the orders", default=None)
 
 @contextmanager
 def exploring(seed: int) -> Iterator[None]:
-    """Within it, processes that are run as threads go on in the random order of ``seed``."""
+    """Run processes as threads in the random order of ``seed`` within the context."""
     token = _seed.set(seed)
     try:
         yield
@@ -195,7 +195,7 @@ def exploring(seed: int) -> Iterator[None]:
 
 
 def explored(size: int) -> Scheduler | None:
-    """The scheduler of ``size`` processes by the order that is explored; None outside of ``exploring``."""
+    """Return a scheduler of ``size`` processes within ``exploring``, otherwise None."""
     seed = _seed.get()
     return None if seed is None else ExploringScheduler(size, RandomOrder(seed))
 
@@ -208,7 +208,7 @@ _local = _Local()
 
 
 def reach(what: str) -> None:
-    """Called before a step that is seen outside of the grid: its place among others' is for the order to choose."""
+    """Mark a visible step: let the order choose when it runs. To be called before it."""
     if _local.process is not None:
         scheduler, rank = _local.process
         scheduler.turn(rank, what, visible=True)

@@ -1,13 +1,13 @@
-"""One rank's failure ends all ranks, and says why.
+"""A failure of one rank ends all ranks with a message.
 
 Under MPI an uncaught exception on one rank would leave that rank waiting in ``MPI_Finalize`` and the others in their
-collectives, for ever. :func:`install` makes it end the job instead: the traceback is told once, then ``MPI_Abort``.
-So does one in another thread than the main one, which the interpreter itself would only print. ``sys.exit`` (or
-``exit``, ``quit``) with a non-zero status counts as a failure too.
+collectives, for ever. :func:`install` makes it end the job: the traceback is printed once, then ``MPI_Abort`` is
+called. The same holds for an exception in another thread, which the interpreter would only print, and for ``sys.exit``
+(``exit``, ``quit``) with a non-zero status.
 
-A launcher that wants the message to be the last thing on the screen names a folder in the environment variable
-``SPMD_FAILURE_REPORTS``: a failing rank that can see the folder leaves its message there, as ``rank-<rank>.txt``,
-instead of printing it; any other marks what it prints, so that the launcher knows it.
+A launcher that prints the message last sets the environment variable ``SPMD_FAILURE_REPORTS`` to a folder: a failing
+rank that can see the folder writes its message there as ``rank-<rank>.txt`` instead of printing it; any other frames
+the printed message with marks that the launcher recognizes.
 """
 
 import atexit
@@ -28,24 +28,24 @@ from collectives.errors import is_own_frame, is_reported_without_frames
 from collectives.processes import end_with_parent, name_of
 
 REPORTS_VARIABLE = "SPMD_FAILURE_REPORTS"
-#: What stands around a report, the rank and a newline before it, on stderr of a rank that cannot see the folder: it is
-#: on another host than the launcher, which looks out for this.
+#: Marks around a report on stderr, the first followed by the rank and a newline, of a rank that cannot see the folder
+#: because it is on another host than the launcher.
 REPORT_BEGINS, REPORT_ENDS = "\x1dspmd-failure ", "\x1e\n"
-#: The process that keeps this rank (launch.rank), where one does.
+#: The process id of this rank's parent (launch.rank), if it has one.
 KEPT_VARIABLE = "SPMD_RANK_KEEPER"
-#: Hydra ends an aborted job without reading on: what a rank printed last is lost unless it was read before.
+#: Hydra ends an aborted job without draining output: wait this long for it to read the last lines.
 HYDRA_READS_SECONDS = 0.2
-#: Set for the ranks of a job that goes on when some are lost.
+#: Set for the ranks of a job that survives the loss of ranks.
 ELASTIC_VARIABLE = "SPMD_ELASTIC_MIN_RANKS"
 EXIT_FAILURE = 1
 EXIT_INTERRUPTED = 130
 _LAUNCHERS = ("mpirun", "mpiexec", "prterun", "prted", "orted", "hydra_pmi_proxy")
 
-#: The number of a rank that joined a job which ran already, as that counts.
+#: The number of a rank that joined a running job.
 NUMBER_VARIABLE = "SPMD_ELASTIC_RANK"
-#: The host of a rank by the name that the launcher was given, where each rank is started by a remote shell of its own.
+#: The host name that the launcher was given, for ranks that are started by a remote shell each.
 PLACE_VARIABLE = "SPMD_ELASTIC_PLACE"
-#: What each host has of its own, and ranks do not take from another.
+#: Variables specific to a host, which ranks do not inherit from another.
 VARIABLES_OF_A_HOST = frozenset(
     ("TMPDIR", "HOSTNAME", "HOST", "PWD", "OLDPWD", "SHLVL", "DISPLAY", "XDG_RUNTIME_DIR", PLACE_VARIABLE)
 )
@@ -54,20 +54,20 @@ _RANK_VARIABLES = (NUMBER_VARIABLE, "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RA
 _installed = False
 _exit_status = 0
 _exit_message = ""
-#: MPI's communicator of all ranks, once it is another than MPI.COMM_WORLD.
+#: MPI's communicator of all ranks, if it is not MPI.COMM_WORLD.
 _base: Any = None
-#: Called with the exit status before a failure ends every rank.
+#: Called with the exit status before a failure ends all ranks.
 before_end: Callable[[int], None] | None = None
-#: Has all ranks write what they have recorded, for a reason that is given; the line that tells of it, if any was.
+#: Makes all ranks write their records for the given reason; returns the line that reports it, or "".
 record: Callable[[str], str] | None = None
-#: Whether this process ends without MPI's own end.
+#: Whether this process exits without MPI_Finalize.
 _leaves = False
-#: This rank, as the launcher that started this very process numbers it: known before MPI is.
+#: This rank by the launcher's environment, known before MPI is initialized.
 _launched_rank: int | None = None
 
 
 def install() -> None:
-    """Make a failure of this rank the failure of the job. Changes nothing where MPI runs no second rank."""
+    """Make a failure of this rank end the job. Without effect if there is no second MPI rank."""
     global _installed
     if _installed:
         return
@@ -96,7 +96,7 @@ def install() -> None:
     previous_thread_hook = threading.excepthook
 
     def thread_hook(raised: threading.ExceptHookArgs, /) -> None:
-        # The others would wait for what this thread was to do.
+        # The other ranks would wait for this thread's communication.
         if _world() is None or raised.exc_type is SystemExit:
             previous_thread_hook(raised)
         else:
@@ -114,8 +114,8 @@ def install() -> None:
 
 
 def report_of(error: BaseException, trace: TracebackType | None) -> str:
-    """Return the traceback of an error: with the user's frames alone where the error says all that there is to say."""
-    import traceback  # late: only failures need it
+    """Return the traceback of an error, with the user's frames only if the message suffices."""
+    import traceback  # late: needed after failures only
 
     told = traceback.TracebackException(type(error), error, trace)
     if is_reported_without_frames(error):
@@ -131,7 +131,7 @@ def come_first() -> None:
 
 
 def _meet_launcher() -> None:
-    """When a launcher started this process: know the rank, and end if the launcher dies without ending its ranks."""
+    """Record the rank if a launcher started this process, and exit if the launcher dies without ending its ranks."""
     global _launched_rank
     if launched_rank() is None and KEPT_VARIABLE not in os.environ:
         return
@@ -139,30 +139,30 @@ def _meet_launcher() -> None:
         end_with_parent()
         if ELASTIC_VARIABLE in os.environ:
             _be_lost_when_leaving()
-    elif os.environ.get(KEPT_VARIABLE) != str(os.getppid()):  # who keeps a rank sees to its end
+    elif os.environ.get(KEPT_VARIABLE) != str(os.getppid()):  # the rank's parent ends it
         return
     _launched_rank = launched_rank()
     _mark_running()
     if NUMBER_VARIABLE in os.environ:
-        _launched_rank = None  # until it has joined, its failure is its own
+        _launched_rank = None  # until it has joined, its failure does not end the job
 
 
 def launched_rank(environment: Mapping[str, str] = os.environ) -> int | None:
-    """The rank that the environment gives a process, this one unless another's is given; None where it gives none."""
+    """Return the rank in the environment of a process, or None."""
     return next((int(environment[name]) for name in _RANK_VARIABLES if name in environment), None)
 
 
 def _mark_running() -> None:
-    """The folder of reports is that of the launcher's host: ranks of other hosts are marked by who starts them."""
+    """Create the marker file if the folder is on this host; ranks of other hosts are marked by their parent."""
     folder = os.environ.get(REPORTS_VARIABLE, "")
     if _launched_rank is not None:
-        atexit.register(_leave)  # what is registered first comes last
+        atexit.register(_leave)  # exit handlers run in reverse order of registration
         if os.path.isdir(folder):
             endings.mark(Path(folder), _launched_rank)
 
 
 def note_end() -> None:
-    """Note for the launcher, where it is on this host, that the program of this rank has come to its end."""
+    """Record, for a launcher on this host, that the program of this rank has ended."""
     rank, folder = launched_rank(), os.environ.get(REPORTS_VARIABLE, "")
     if rank is not None and os.path.isdir(folder):
         endings.note_end(Path(folder), rank)
@@ -176,25 +176,25 @@ def _leave() -> None:
 
 
 def leave_at_end() -> None:
-    """Has this process end when all its exit handlers have run, before MPI's own end.
+    """Make this process exit after its exit handlers, without MPI_Finalize.
 
-    Open MPI 5.0.11 would wait there, in ompi_dpm_dyn_finalize, for an answer of each process that has ever shared a
-    communicator with one of another MPI_COMM_WORLD, of those that are lost, too.
+    Open MPI 5.0.11 would wait in ompi_dpm_dyn_finalize for every process that has ever shared a communicator with one
+    of another MPI_COMM_WORLD, lost ones included.
     """
     global _leaves
     _leaves = True
 
 
 def _be_lost_when_leaving() -> None:
-    """Has this rank be found lost when it leaves by ``os._exit`` with a status other than 0.
+    """Make ``os._exit`` with a status other than 0 kill this rank by a signal.
 
-    Open MPI 5.0.11 tells the others of ranks that end by a signal, or with status 0 and without ending MPI; of one that
-    ends with another status, and may not end the job, it tells nobody, and they would wait for it.
+    Open MPI 5.0.11 notifies the others of ranks that die by a signal, or exit with status 0 without finalizing MPI, but
+    not of ranks that exit with another status without aborting the job; the others would wait for them.
     """
     leave, own = os._exit, os.getpid()
 
     def exit_or_be_killed(status: int) -> NoReturn:
-        if status and os.getpid() == own:  # not that of a process which was forked
+        if status and os.getpid() == own:  # not in a forked process
             os.kill(own, signal.SIGKILL)
         leave(status)
 
@@ -202,15 +202,14 @@ def _be_lost_when_leaving() -> None:
 
 
 def _reported_before_mpi() -> bool:
-    """Whether a failure before MPI has started goes to the launcher, which ends the job and tells it once."""
+    """Return whether failures before MPI initialization go to the launcher, which ends the job and prints them once."""
     return _launched_rank is not None and bool(os.environ.get(REPORTS_VARIABLE))
 
 
 def fail(message: str, status: int = EXIT_FAILURE) -> None:
-    """Tell ``message`` and end every rank with ``status``. Alone, only tell it: the caller ends the program.
+    """Report ``message`` and end all ranks with ``status``. With a single rank, only report: the caller exits.
 
-    :param message: text for the user, of one line or many.
-    :param status: exit status of the job.
+    :param message: text for the user, of one or more lines. :param status: exit status of the job.
     """
     world, text = _world(), message.rstrip("\n") + "\n"
     if world is not None:
@@ -225,10 +224,10 @@ def fail(message: str, status: int = EXIT_FAILURE) -> None:
 
 
 class _ProgramExit(SystemExit):
-    """What ``sys.exit`` raises under several ranks; notices whether it really ends the program.
+    """Raised by ``sys.exit`` under several ranks; detects whether it ends the program.
 
-    The interpreter reads ``code`` of an uncaught ``SystemExit`` when no Python frame is left on the stack; a program
-    that catches one reads it from a running frame. There is no other trace of the status for exit handlers to find.
+    The interpreter reads ``code`` of an uncaught ``SystemExit`` when no Python frame is on the stack; a program that
+    catches one reads it from a running frame. Exit handlers have no other way to learn the status.
     """
 
     @property
@@ -250,9 +249,9 @@ def _end_job_that_exited_early() -> None:
 
 
 def _world() -> Any:
-    """``MPI.COMM_WORLD`` when MPI runs here with more than one rank, else None. Never starts MPI.
+    """Return ``MPI.COMM_WORLD`` if MPI is running here with more than one rank, else None. Never starts MPI.
 
-    A rank that joined has another, of itself alone, and belongs to those that it joined.
+    A rank that joined has a COMM_WORLD of itself only; its world is the communicator that it joined.
     """
     module = sys.modules.get("mpi4py.MPI")
     if module is None or not module.Is_initialized() or module.Is_finalized():
@@ -262,7 +261,7 @@ def _world() -> Any:
 
 
 def renew(comm: object) -> None:
-    """All ranks are those of ``comm`` from now on: what ends one ends them."""
+    """Make ``comm`` the communicator of all ranks, which a failure aborts."""
     global _base
     _base = comm
 
@@ -273,20 +272,20 @@ def _name(world: Any) -> str:
 
 
 def _number(world: Any) -> int:
-    """This rank as it was when the job began, or counted on when it joined."""
+    """Return this rank's number: its rank when the job began, or the number given when it joined."""
     return int(os.environ.get(NUMBER_VARIABLE, world.rank))
 
 
 def _record(reason: str) -> str:
-    """Has all ranks write what they have recorded; the line that tells of it."""
+    """Make all ranks write their records; return the line that reports it."""
     if record is None:
         return ""
-    # Of a traceback, the error: its last line that is not set in.
+    # Of a traceback, the line of the error: the last that is not indented.
     return record(next((line for line in reversed(reason.splitlines()) if line.strip() and line[0] != " "), ""))
 
 
 def _tell(rank: int, text: str, recorded: str = "") -> None:
-    """Tells the launcher, or prints it behind ``recorded``, of which the launcher has a line of its own."""
+    """Write the report for the launcher, or print it after ``recorded``, which a launcher prints itself."""
     folder = os.environ.get(REPORTS_VARIABLE)
     sys.stdout.flush()
     if folder and os.path.isdir(folder):
@@ -303,7 +302,7 @@ def _tell(rank: int, text: str, recorded: str = "") -> None:
 
 
 def end_with_others(status: int) -> None:
-    """Ends this rank silently: another has told of a failure that ends every rank with ``status``."""
+    """End this rank silently with ``status``, because another rank has reported the failure."""
     global before_end
     before_end = None
     _end_job(status)
@@ -313,7 +312,7 @@ def _end_job(status: int) -> None:
     world = _world()
     if before_end is not None:
         before_end(status)
-    # The MPI library announces the abort on this process's stderr; what it would say has been said better.
+    # MPI_Abort prints a message on this process's stderr, which the report makes redundant.
     with contextlib.suppress(OSError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.__stderr__.fileno() if sys.__stderr__ else 2)
     if KEPT_VARIABLE in os.environ:

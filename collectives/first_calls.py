@@ -1,10 +1,10 @@
-"""That the processes of a group call the same collectives, compared behind the program's back.
+"""Comparison of the first calls of collectives between processes, asynchronously.
 
-MPI compares nothing: a sum on one process that meets a maximum on another gives both something, and nothing says so.
-Threads that watch send the first call of each bound collective to the next process of its group; it is compared with
-what that one called as the same of the group's collectives, as soon as both are known. Later calls are not compared,
-and the program does not wait. What `Communicator.compare` and `COLLECTIVE_CHECK` find before it happens is found here
-after it: collectives that are started, and those of a kind that has been compared.
+MPI does not check: if one process calls a sum and another a maximum, both get a wrong result without an error. The
+watchdog threads send the first call of each bound collective to the next process of its group, which compares it with
+its own call of the same sequence number as soon as both are known. Later calls are not compared, and the program does
+not wait. So mismatches that `Communicator.compare` and `COLLECTIVE_CHECK` detect before the call are detected here
+after it: of nonblocking collectives, and of operations that have been compared before.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from collectives.states import mismatch_text
 K = TypeVar("K")
 V = TypeVar("V")
 
-#: Which collective of which group; what must be equal; what to tell.
+#: A call: group, sequence number, signature to compare, text for messages.
 _Told = tuple[tuple[int, ...], int, str, str]
 _Key = tuple[tuple[int, ...], int]
 
 
 class FirstCalls:
-    """Those of one process, and those that it has heard of from the one before it in each group."""
+    """The first calls of this process, and those received from its predecessor in each group."""
 
     def __init__(self, rank: int) -> None:
         self._rank = rank
@@ -34,12 +34,12 @@ class FirstCalls:
         self._heard: dict[_Key, tuple[int, str, str]] = {}
 
     def new(self, firsts: deque[tuple[Waiting, int]]) -> dict[int, list[_Told]]:
-        """Takes what is new from `firsts`: what to tell to whom."""
+        """Remove the new calls from `firsts`, and return them by the rank to send them to."""
         told: dict[int, list[_Told]] = {}
         while firsts:
             waiting, turn = firsts.popleft()
             call, group = waiting.call, waiting.group
-            # Of a permutation each process may name its own pairs alone.
+            # Each process of a permutation may name only its own pairs.
             if call is None or call.name == CollectivePermute.name:
                 continue
             identity = f"{call.text} to {call.result}"
@@ -49,12 +49,12 @@ class FirstCalls:
         return told
 
     def hear(self, rank: int, calls: Sequence[_Told]) -> None:
-        """What process `rank` has told."""
+        """Record the calls that process `rank` has sent."""
         for group, turn, identity, text in calls:
             _keep(self._heard, (group, turn), (rank, identity, text))
 
     def difference(self) -> str:
-        """How this process and the one before differ, if they do."""
+        """Return the mismatch with the predecessor, or ""."""
         for key in self._own.keys() & self._heard.keys():
             identity, text = self._own.pop(key)
             rank, other, its_text = self._heard.pop(key)
@@ -64,7 +64,7 @@ class FirstCalls:
 
 
 def _keep(table: dict[K, V], key: K, value: V) -> None:
-    """Files a value; the oldest goes where there are many."""
+    """Store a value; evict the oldest beyond `KEPT`."""
     table[key] = value
     if len(table) > KEPT:
         del table[next(iter(table))]

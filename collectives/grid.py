@@ -1,7 +1,7 @@
 """The process grid and the four strategies that split it into process groups.
 
-Source: StableHLO specification, "Parallel execution" and "Collective ops". A process is named by its rank,
-``replica_id * num_partitions + partition_id``; a group is a tuple of ranks whose order is the group's own.
+Source: StableHLO specification, "Parallel execution" and "Collective ops". The rank of a process is ``replica_id *
+num_partitions + partition_id``; a group is a tuple of ranks in the order of the group.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from collectives.errors import GroupError, grid_error
 Group = tuple[int, ...]
 IdGroups = npt.ArrayLike | Sequence[Sequence[int]]
 
-#: How many processes a grid may have: a program for more is taken for a mistake.
+#: Maximum number of processes of a grid; a program for more is assumed to be a mistake.
 MOST_PROCESSES = 1 << 20
 _MOST_SHOWN = 64
-#: Rows and columns of a grid that a notebook shows.
+#: Maximum rows and columns of a grid in a notebook.
 _MOST_TOLD = 16
 
 
@@ -40,7 +40,7 @@ class ProcessId:
 
 @dataclass(frozen=True)
 class ProcessGrid:
-    """``num_replicas`` by ``num_partitions`` processes."""
+    """A grid of ``num_replicas`` by ``num_partitions`` processes."""
 
     num_replicas: int = 1
     num_partitions: int = 1
@@ -61,7 +61,7 @@ class ProcessGrid:
         return f"{self.num_replicas}x{self.num_partitions}"
 
     def _repr_html_(self) -> str:
-        """A table of ranks, replicas by partitions, as a notebook shows it."""
+        """Return an HTML table of ranks, replicas by partitions, for notebooks."""
         rows, columns = (min(count, _MOST_TOLD) for count in (self.num_replicas, self.num_partitions))
         cells = []
         for row in range(rows):
@@ -75,24 +75,24 @@ class ProcessGrid:
 
     @property
     def size(self) -> int:
-        """The number of processes."""
+        """Return the number of processes."""
         return int(self.num_replicas) * int(self.num_partitions)
 
     def rank(self, process_id: ProcessId) -> int:
-        """The rank of the process at ``process_id``."""
+        """Return the rank of the process at ``process_id``."""
         return process_id.replica_id * self.num_partitions + process_id.partition_id
 
     def process_id(self, rank: int) -> ProcessId:
-        """The position of the process of rank ``rank``."""
+        """Return the position of process ``rank``; GroupError if the grid has no such rank."""
         if not 0 <= rank < self.size:
             raise grid_error(f"rank {rank} is outside the {self} process grid of {self.size} processes")
         return ProcessId(*divmod(rank, self.num_partitions))
 
 
 class Groups(Sequence[Group]):
-    """The process groups of a collective, each worked out when it is asked for: a grid's size costs nothing.
+    """The process groups of a collective, computed on access: the cost does not depend on the size of the grid.
 
-    Every row of ids stands for ``copies`` groups: ``ranks(row, copy)`` are one's members, in the group's order, and
+    Each row of ids stands for ``copies`` groups: ``ranks(row, copy)`` are the members of one, in group order, and
     ``locate(rank)`` is the (id, copy) that a rank belongs to.
     """
 
@@ -131,16 +131,16 @@ class Groups(Sequence[Group]):
 
     @property
     def largest(self) -> int:
-        """The size of the largest group."""
+        """Return the size of the largest group."""
         return max(len(self._ranks(row, 0)) for row in self._rows)
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """The sizes that groups have, each once."""
+        """Return the distinct sizes of the groups."""
         return tuple(sorted({len(self._ranks(row, 0)) for row in self._rows}))
 
     def find(self, rank: int) -> Group | None:
-        """The group that holds ``rank``, or None."""
+        """Return the group that contains ``rank``, or None."""
         id, copy = self._locate(rank)
         row = self._row_of(id)
         return None if row is None else self[row * self._copies + copy]
@@ -156,7 +156,7 @@ class Groups(Sequence[Group]):
 
 
 def _shown(groups: Sequence[Sequence[int]]) -> str:
-    """The first groups, each as a list, and dots for the rest."""
+    """Return the first groups as lists, with dots for the rest."""
     shown = [
         f"[{', '.join(map(str, group[:_MOST_SHOWN]))}{', ...' * (len(group) > _MOST_SHOWN)}]" for group in groups[:8]
     ]
@@ -164,13 +164,13 @@ def _shown(groups: Sequence[Sequence[int]]) -> str:
 
 
 def cross_replica(grid: ProcessGrid, replica_groups: IdGroups) -> Groups:
-    """Groups of replicas, one for each partition; no ids: one group of all replicas."""
+    """Return groups of replicas, one per partition; without ids, all replicas form one group."""
     rows, width = _rows(replica_groups, grid.num_replicas, "replica"), grid.num_partitions
     return Groups(rows, width, lambda row, p: _affine(row, width, p), lambda rank: divmod(rank, width))
 
 
 def cross_partition(grid: ProcessGrid, partition_groups: IdGroups) -> Groups:
-    """Groups of partitions, one for each replica; no ids: one group of all partitions."""
+    """Return groups of partitions, one per replica; without ids, all partitions form one group."""
     rows, width = _rows(partition_groups, grid.num_partitions, "partition"), grid.num_partitions
     return Groups(
         rows, grid.num_replicas, lambda row, r: _affine(row, 1, r * width), lambda rank: (rank % width, rank // width)
@@ -178,7 +178,7 @@ def cross_partition(grid: ProcessGrid, partition_groups: IdGroups) -> Groups:
 
 
 def cross_replica_and_partition(grid: ProcessGrid, replica_groups: IdGroups) -> Groups:
-    """Groups of replicas joined over all partitions, the replica varying fastest; no ids: all processes."""
+    """Return groups of replicas over all partitions, the replica varying fastest; without ids, all processes."""
     rows, width = _rows(replica_groups, grid.num_replicas, "replica"), grid.num_partitions
     return Groups(
         rows,
@@ -189,12 +189,12 @@ def cross_replica_and_partition(grid: ProcessGrid, replica_groups: IdGroups) -> 
 
 
 def flattened_ids(grid: ProcessGrid, flattened_id_groups: IdGroups) -> Groups:
-    """Groups of ranks as they are given; no ids: one group of all processes."""
+    """Return groups of ranks as given; without ids, one group of all processes."""
     return Groups(_rows(flattened_id_groups, grid.size, "process"), 1, lambda row, _: row, lambda rank: (rank, 0))
 
 
 def _affine(row: Sequence[int], scale: int, shift: int) -> Sequence[int]:
-    """``id * scale + shift`` of each id."""
+    """Return ``id * scale + shift`` of each id."""
     if isinstance(row, range):
         return range(row.start * scale + shift, row.stop * scale + shift, scale)
     return [id * scale + shift for id in row]
@@ -202,11 +202,11 @@ def _affine(row: Sequence[int], scale: int, shift: int) -> Sequence[int]:
 
 Strategy = Callable[[ProcessGrid, IdGroups], Groups]
 
-#: Which strategy serves (channel_id > 0, use_global_device_ids), for a family of operations.
+#: Strategies of a family of operations by (channel_id > 0, use_global_device_ids).
 Grouping = Mapping[tuple[bool, bool], Strategy]
 
-#: Of all_gather and what reduces. collective_reduce is declared with use_global_device_ids and groups as all_reduce
-#: does in the reference interpreter, which the prose of its section leaves out.
+#: Of all_gather and reductions. collective_reduce declares use_global_device_ids and forms groups as all_reduce does in
+#: the reference interpreter; the prose of its section omits it.
 REDUCING: Grouping = {
     (False, False): cross_replica,
     (True, False): cross_replica_and_partition,
@@ -216,9 +216,10 @@ MOVING: Grouping = {(False, False): cross_replica, (True, False): cross_partitio
 
 
 def strategy_of(grouping: Grouping, op: str, channel_id: int = 0, use_global_device_ids: bool = False) -> Strategy:
-    """The strategy by which ``op`` groups processes, of those that its ``grouping`` has.
+    """Return the strategy of ``grouping`` by which ``op`` forms its process groups.
 
-    Raises GroupError when ``use_global_device_ids`` is set without a positive ``channel_id`` (C4-C6 of the ops).
+    Raises GroupError if ``use_global_device_ids`` is set without a positive ``channel_id`` (C4-C6 of the ops), or if
+    the op has no such strategy.
     """
     chosen = grouping.get((channel_id > 0, use_global_device_ids))
     if chosen is not None:
@@ -229,7 +230,10 @@ def strategy_of(grouping: Grouping, op: str, channel_id: int = 0, use_global_dev
 
 
 def _rows(ids: Any, count: int, kind: str) -> Sequence[Sequence[int]]:
-    """Rows of ids without their -1 padding, checked: unique, and 0 <= id < count. No rows: one row of all ids."""
+    """Return rows of ids without their -1 padding; without rows, one row of all ids.
+
+    Raises GroupError unless the ids are distinct and in 0 <= id < count.
+    """
     rows = [[int(x) for x in row] for row in (ids.tolist() if isinstance(ids, np.ndarray) else ids)]
     groups = tuple(row for row in (tuple(x for x in row if x != -1) for row in rows) if row)
     if not groups:
@@ -245,10 +249,10 @@ def _rows(ids: Any, count: int, kind: str) -> Sequence[Sequence[int]]:
 
 
 def permute_pairs(grid: ProcessGrid, source_target_pairs: IdGroups, channel_id: int = 0) -> tuple[tuple[int, int], ...]:
-    """The (source, target) ranks of collective_permute, send and recv.
+    """Return the (source, target) ranks of collective_permute, send and recv.
 
-    Sources are unique and targets are unique, yet an id may be both (collective_permute C2-C4), so each column is
-    checked by itself.
+    Sources are distinct and targets are distinct, but an id may be both (collective_permute C2-C4), so each column is
+    checked separately. Raises GroupError for repeated or missing ids.
     """
     pairs = np.asarray(source_target_pairs, dtype=np.int64).reshape(-1, 2)
     if not len(pairs):
@@ -261,7 +265,7 @@ def permute_pairs(grid: ProcessGrid, source_target_pairs: IdGroups, channel_id: 
             _column(pairs[:, column].tolist(), count, kind)
         except GroupError as error:
             raise GroupError(f"source_target_pairs, {end}: {error}") from None
-    copies = np.arange(grid.size // count)[:, None]  # of each pair, one for each id of the other kind
+    copies = np.arange(grid.size // count)[:, None]  # copies of each pair, one per id of the other kind
     ranks = pairs[:, None, :] + copies * count if kind == "partition" else pairs[:, None, :] * len(copies) + copies
     return tuple([(source, target) for source, target in ranks.reshape(-1, 2).tolist()])
 

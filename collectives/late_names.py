@@ -9,9 +9,9 @@ from typing import Any
 
 
 def loaded_when_used(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
-    """Return the ``__getattr__`` of a package: it loads a name from its module in `homes`, and keeps it in the package.
+    """Return the ``__getattr__`` of a package, which imports a name from its module in `homes` and caches it.
 
-    AttributeError for any other name.
+    It raises AttributeError for any other name.
     """
 
     def load(name: str) -> Any:

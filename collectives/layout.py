@@ -1,8 +1,7 @@
-"""How arrays lie on the wire: parts of a dimension made contiguous, types below a byte packed.
+"""Wire format of arrays: contiguous chunks of a dimension, packed sub-byte types.
 
-Between processes an array travels as chunks: one for every process it goes to. Chunks of leading dimensions lie
-where they are; those of inner dimensions take one packing pass. NumPy keeps an int4 or a float6 in a byte of its
-own; on the wire their bits lie side by side.
+An array is sent as one chunk per receiver. Chunks of leading dimensions are contiguous already; those of inner
+dimensions take one packing pass. NumPy stores an int4 or a float6 in one byte; on the wire the bits are packed.
 """
 
 from __future__ import annotations
@@ -16,26 +15,29 @@ from collectives.arrays import Array, DType, bits_dtype, numpy_has
 from collectives.element_types import bit_width
 from collectives.shapes import Shape
 
-_GROUP = {1: 8, 2: 4, 4: 2, 6: 4}  # elements that fill whole bytes, by the bits of one
+_GROUP = {1: 8, 2: 4, 4: 2, 6: 4}  # elements that fill whole bytes, by bits per element
 
 
 def contiguous(array: Array) -> Array:
-    """``array``, or its copy when it is not C-contiguous."""
+    """Return ``array``, copied if it is not C-contiguous."""
     return array if array.flags.c_contiguous else array.copy()
 
 
 def rows(stack: Array) -> list[Array]:
-    """The arrays along the first dimension; of one dimension, arrays of rank 0 rather than NumPy scalars."""
+    """Return the arrays along the first dimension; of a vector, rank-0 arrays rather than NumPy scalars."""
     return [stack[i, ...] for i in range(len(stack))]
 
 
 def outer(shape: Shape, dim: int) -> int:
-    """How many times a part of dimension ``dim`` is interrupted: the product of the dimensions before it."""
+    """Return the number of separate pieces of a slice of dimension ``dim``: the product of the dimensions before it."""
     return prod(shape[:dim])
 
 
 def splitter(shape: Shape, dim: int, parts: int) -> Callable[[Array], Array]:
-    """Makes ``parts`` contiguous chunks, along ``dim``, of a ``shape`` array: a packing pass unless they lie so."""
+    """Return a function that makes ``parts`` contiguous chunks of a ``shape`` array along ``dim``.
+
+    It copies only if the chunks are not contiguous in the array.
+    """
     before = outer(shape, dim)
     if before == 1:
         return contiguous
@@ -48,7 +50,10 @@ def splitter(shape: Shape, dim: int, parts: int) -> Callable[[Array], Array]:
 
 
 def concatenator(part: Shape, dim: int, parts: int) -> Callable[[Array, Array], None] | None:
-    """Writes ``parts`` chunks of shape ``part`` into their concatenation along ``dim``; None where they lie so."""
+    """Return a function that writes ``parts`` chunks of shape ``part`` into their concatenation along ``dim``.
+
+    None if the chunks are contiguous in the concatenation.
+    """
     before = outer(part, dim)
     if before == 1:
         return None
@@ -62,26 +67,26 @@ def concatenator(part: Shape, dim: int, parts: int) -> Callable[[Array, Array], 
 
 
 def wire_dtype(dtype: DType) -> DType:
-    """The type as which MPI moves ``dtype``: itself, or an integer of its size where MPI has no such type."""
+    """Return the type that MPI transfers ``dtype`` as: itself, or an unsigned integer if MPI has no such type."""
     if numpy_has(dtype) and dtype != np.float16:
         return dtype
     return bits_dtype(dtype)
 
 
 def is_packed(dtype: DType) -> bool:
-    """Whether elements share bytes on the wire."""
+    """Return whether elements share bytes on the wire."""
     return bit_width(dtype) in _GROUP
 
 
 def packed_size(count: int, dtype: DType) -> int:
-    """Bytes that ``count`` elements take on the wire."""
+    """Return the size of ``count`` elements on the wire, in bytes."""
     bits = bit_width(dtype)
     group = _GROUP[bits]
     return -(-count // group) * group * bits // 8
 
 
 def pack(chunks: Array) -> Array:
-    """(n, count) elements of a type below a byte -> (n, ``packed_size``) bytes, the first element in the low bits."""
+    """Pack (n, count) sub-byte elements into (n, ``packed_size``) bytes, the first element in the low bits."""
     bits = bit_width(chunks.dtype)
     group = _GROUP[bits]
     count = chunks.shape[1]
@@ -99,7 +104,7 @@ def pack(chunks: Array) -> Array:
 
 
 def unpack(data: Array, count: int, dtype: DType) -> Array:
-    """The inverse of ``pack``: (n, bytes) -> (n, ``count``) elements of ``dtype``."""
+    """Unpack (n, bytes) into (n, ``count``) elements of ``dtype``, the inverse of ``pack``."""
     bits = bit_width(dtype)
     group = _GROUP[bits]
     if bits == 6:
@@ -112,5 +117,5 @@ def unpack(data: Array, count: int, dtype: DType) -> Array:
 
 
 def _from_codes(codes: Array, dtype: DType) -> Array:
-    """Elements from their bits, each in the low bits of a byte."""
+    """Return elements from their bits, each in the low bits of a byte."""
     return codes.view(dtype)

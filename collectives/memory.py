@@ -1,4 +1,4 @@
-"""How the C library deals with memory that arrays give back."""
+"""Configuration of the C library's allocator."""
 
 import contextlib
 import ctypes
@@ -7,10 +7,10 @@ from functools import cache
 
 @cache
 def keep_freed_memory() -> None:
-    """Keeps glibc from giving large blocks back to the system whenever they are freed.
+    """Keep glibc from returning large blocks to the system when they are freed.
 
-    Programs and MPI allocate call by call; fetching the pages anew each time makes a 4 MiB all-reduce several times
-    slower, and a transformer block nearly twice. Other C libraries have no such call, and need none.
+    Programs and MPI allocate on every call; faulting the pages in again makes a 4 MiB all-reduce several times slower,
+    and a transformer block nearly twice as slow. No effect with other C libraries.
     """
     trim_threshold, mmap_threshold, largest = -1, -3, (1 << 31) - 1
     with contextlib.suppress(OSError, AttributeError):

@@ -93,10 +93,10 @@ class MpiCommunicator(Communicator):
     def world(
         cls, comm: MPI.Intracomm = MPI.COMM_WORLD, what: str = "MpiCommunicator.world()", *, records: bool = True
     ) -> MpiCommunicator:
-        """All ranks of ``comm``, on a duplicate of it, which keeps messages apart from the caller's.
+        """Return the communicator of all ranks of ``comm``, on a duplicate that isolates its messages.
 
-        Collective at the first call, which ``what`` names in messages; later calls return the same object. Without
-        ``records`` what the process records stays that of the communicator before.
+        Collective at the first call, which messages name by ``what``; later calls return the same object. Without
+        ``records`` the flight recorder stays attached to the previous communicator.
         """
         communicator = _worlds.get(comm.handle)
         if communicator is None:
@@ -119,12 +119,12 @@ class MpiCommunicator(Communicator):
 
     @staticmethod
     def made_of(comm: MPI.Intracomm) -> MpiCommunicator | None:
-        """The communicator that :meth:`world` has created for ``comm``, or None."""
+        """Return the communicator that :meth:`world` has created for ``comm``, or None."""
         return _worlds.get(comm.handle)
 
     @staticmethod
     def retire(comm: MPI.Intracomm) -> None:
-        """Revokes the communicator that :meth:`world` created for ``comm`` after a rank failure: blocked ranks get an
+        """Revoke the communicator that :meth:`world` created for ``comm`` after a rank failure: blocked ranks get an
         error.
 
         Not collective. Needs a fault-tolerant MPI if there is more than one rank.
@@ -141,8 +141,10 @@ class MpiCommunicator(Communicator):
                     group._apart.Revoke()
 
     def record(self, reason: str) -> str:
-        """Writes the flight recordings of all processes, or of this one alone if there is no watcher; returns a line of
-        text that says where."""
+        """Write the flight recordings of all processes, or only of this one without a watcher.
+
+        Returns a line that names the folder, or "".
+        """
         return advice(RECORDER.write(reason) if self.watcher is None else self.watcher.record(reason))
 
     def checked(self) -> Communicator:
@@ -173,7 +175,7 @@ class MpiCommunicator(Communicator):
             self.watcher.abort = self.watcher.abort or abort
 
     def wait_for(self, done: Callable[[], bool], waiting: Waiting, members: tuple[int, ...] = ()) -> None:
-        """Polls ``done`` until it returns True; raises CommunicationError if the watcher finds a deadlock.
+        """Poll ``done`` until it returns True; raise CommunicationError if the watcher finds a deadlock.
 
         One thread at a time waits for the group ``members`` (default: this one).
         """
@@ -218,7 +220,7 @@ class MpiCommunicator(Communicator):
         return self.bind_unchecked(operation, where)
 
     def bind_unchecked(self, operation: Operation, where: str = "") -> BoundCollective:
-        """The closure without a check, even if the environment enables checks."""
+        """Return the closure without a check, even if the environment enables checks."""
         shape = operation.result_shape(self.size)
         if self._is_local(operation):
             return _local(operation, shape, self.rank)
@@ -267,7 +269,7 @@ class MpiCommunicator(Communicator):
             if is_first:
                 is_first = False
                 event = activity.begin(label, turns)
-            else:  # the same, in half the time
+            else:  # inlined begin, in half the time
                 activity.what = activity.last = event = activity.last.next
                 event.waiting = label
                 event.turn = turns.count = turns.count + 1
@@ -287,8 +289,10 @@ class MpiCommunicator(Communicator):
         return call
 
     def _on_host(self, operation: AllReduce, where: str) -> BoundCollective:
-        """Uses shared memory if all ranks are on one host; the first call determines that, as binding is not
-        collective."""
+        """Bind an all-reduce through shared memory if all ranks are on one host, otherwise by MPI.
+
+        The first call decides, since binding is not collective.
+        """
         chosen: BoundCollective | None = None
 
         def choose() -> BoundCollective:
@@ -324,7 +328,7 @@ class MpiCommunicator(Communicator):
         return self.bind_start_unchecked(operation, where)
 
     def bind_start_unchecked(self, operation: Operation, where: str = "") -> Start:
-        """The nonblocking closure without a check, as above."""
+        """Return the nonblocking closure without a check, even if the environment enables checks."""
         shape, dtype = operation.result_shape(self.size), operation.dtype
         if self._is_local(operation):
             call = _local(operation, shape, self.rank)
@@ -358,7 +362,7 @@ class MpiCommunicator(Communicator):
         return start
 
     def _in_background(self, operation: AllReduce, where: str) -> Start:
-        """Runs the blocking call in the background thread: MPI's nonblocking one associates differently."""
+        """Run the blocking call in the background thread, since MPI's nonblocking one associates differently."""
         label = self.label(operation, where)
         if self._apart is None:
             call = self.bind_unchecked(operation, where)
@@ -378,7 +382,7 @@ class MpiCommunicator(Communicator):
         return start
 
     def _in_thread(self) -> MpiCommunicator:
-        """The group for the background thread, which alone uses it."""
+        """Return the duplicate of the group that only the background thread uses."""
         if self._twin is None:
             assert self._apart is not None
             self._twin = MpiCommunicator(self._apart, self.members, activity=Activity(kept=1))
@@ -401,23 +405,23 @@ class MpiCommunicator(Communicator):
         if watcher is not None:
             others = tuple(rank for rank in self._root.members if rank != self.world_rank)
             with watcher.finishing():
-                # On a communicator of its own: no collective of a program that goes on meets it.
+                # On the watcher's communicator: no collective of a program that is still running can match it.
                 self._root.wait_for(watcher.comm.Ibarrier().Test, Waiting(what, others, finished=True))
 
     def meeting(self, text: str) -> AbstractContextManager[None]:
-        """A context for direct MPI calls that are collective over the group; messages name them ``text``."""
+        """Return a context for direct MPI calls that are collective over the group; messages name them ``text``."""
         return self._inside(self._waiting(text), self.turns)
 
     def waiting(self, text: str) -> AbstractContextManager[None]:
-        """A context for a wait on some processes outside of this group's calls; messages name it ``text``."""
+        """Return a context for a wait on some processes outside of this group's calls; messages name it ``text``."""
         return self._inside(Waiting(text, ()), self.activity.waits)
 
     def _waiting(self, text: str) -> Waiting:
-        """The `Waiting` for a call that is collective over the group."""
+        """Return the `Waiting` for a call that is collective over the group."""
         return Waiting(text, tuple(r for r in self.members if r != self.world_rank), self.members)
 
     def label(self, operation: Operation, where: str) -> Waiting:
-        """The `Waiting` for ``operation``, which the watcher reports to other ranks."""
+        """Return the `Waiting` for ``operation``, which the watcher reports to other ranks."""
         positions: Sequence[int | None] = range(self.size)
         if isinstance(operation, CollectivePermute):
             positions = (operation.source(self.rank), operation.target(self.rank))
@@ -427,11 +431,11 @@ class MpiCommunicator(Communicator):
         return Waiting(text_of(call, self.members, where), ranks, call.members, call=call, links=links)
 
     def _turns_of(self, label: Waiting) -> Turns:
-        """The counter for what ``label`` names: a permutation counts for the processes of its pairs alone."""
+        """Return the counter for ``label``: of its pairs for a permutation, otherwise of the group."""
         return self.activity.turns(label.call.pairs) if label.call and label.call.pairs else self.turns
 
     def _is_local(self, operation: Operation) -> bool:
-        """Whether nothing has to be sent. An operation is empty on all its processes or on none."""
+        """Return whether no communication is needed. An operation is empty on all its processes or on none."""
         if isinstance(operation, CollectivePermute):
             ends = {operation.source(self.rank), operation.target(self.rank)}
             return ends <= {None, self.rank} or not prod(operation.shape)
@@ -451,16 +455,16 @@ class MpiCommunicator(Communicator):
 
 
 def _apart(comm: MPI.Intracomm) -> MPI.Intracomm | None:
-    """A duplicate of ``comm`` for collectives in the background thread, or None where none run there. Collective.
+    """Return a duplicate of ``comm`` for collectives in the background thread, or None if none run there. Collective.
 
-    It is made with the group: MPI_Comm_idup would let the first of them start without waiting, but in Open MPI its
-    steps and other nonblocking collectives on ``comm`` take each other's messages.
+    It is made with the group: MPI_Comm_idup would avoid waiting, but in Open MPI its steps and other nonblocking
+    collectives on ``comm`` match each other's messages.
     """
     return comm.Dup() if comm.size > 2 and MPI.Query_thread() == MPI.THREAD_MULTIPLE else None
 
 
 def _local(operation: Operation, shape: Shape, rank: int) -> BoundCollective:
-    """A collective of one process, or of empty arrays, or a permutation that takes nothing from here or to here."""
+    """Return a collective without communication: of one process, of empty arrays, or a permutation without a peer."""
     is_outside = isinstance(operation, CollectivePermute) and operation.source(rank) is None
 
     def call(array: Array, out: Array | None = None) -> Array:

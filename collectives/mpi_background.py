@@ -2,7 +2,7 @@
 
 MPI's nonblocking reductions associate differently from its blocking ones. Where the result depends on that, a started
 collective runs as the blocking one in this thread, so that it returns the same bits; it progresses as fast as a thread
-with a core of its own. All ranks start these collectives in the same order, on communicators with no other use.
+with a separate core. All ranks start these collectives in the same order, on communicators with no other use.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class BackgroundRequest:
         self._error: BaseException | None = None
 
     def run(self) -> None:
-        """Runs the collective and stores its result or error. Called in the background thread."""
+        """Run the collective and store its result or error. Called in the background thread."""
         try:
             self._result = self._call(self._array)
         except BaseException as error:
@@ -51,7 +51,7 @@ class BackgroundRequest:
 
 
 def start(call: BoundCollective, array: Array, activity: Activity, event: Event) -> BackgroundRequest:
-    """Queues ``call(array)`` behind the collectives started before."""
+    """Queue ``call(array)`` behind the collectives started before."""
     request = BackgroundRequest(call, array, activity, event)
     _requests().put(request)
     return request

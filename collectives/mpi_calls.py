@@ -23,7 +23,7 @@ PERMUTE_TAG = 0
 
 
 def transfer(comm: MPI.Intracomm, operation: Operation) -> Transfer:
-    """The MPI steps of ``operation`` among the ranks of ``comm``."""
+    """Return the MPI steps of ``operation`` among the ranks of ``comm``."""
     builder = _BUILDERS.get(type(operation))
     if builder is None:
         return gathered(comm, operation)
@@ -193,7 +193,7 @@ _BUILDERS: dict[type[Operation], Callable[[MPI.Intracomm, Any], Transfer]] = {
 
 
 def gathered(comm: MPI.Intracomm, operation: Operation) -> Transfer:
-    """Gathers all operands on every process, which then computes its own result."""
+    """Gather all operands on every process, which then computes its result."""
     gathering = operations.AllGather((1, *operation.shape), operation.dtype, 0)
     gather = transfer(comm, gathering)
     stacked, rank = (comm.size, *operation.shape), comm.rank
@@ -220,7 +220,7 @@ class _Wire:
 
 
 def _wire(dtype: DType, sent: int, part: Shape, received: int, arriving: Shape, concat_dim: int) -> _Wire:
-    """Moves ``sent`` contiguous chunks of shape ``part``; ``received`` chunks are concatenated along ``concat_dim``."""
+    """Return the steps that send ``sent`` chunks of ``part``, and concatenate ``received`` along ``concat_dim``."""
     join = layout.concatenator(arriving, concat_dim, received)
     plain, count = layout.wire_dtype(dtype), prod(part)
     if layout.is_packed(dtype):

@@ -47,7 +47,7 @@ class MpiChannels:
         self._early: dict[tuple[int, int], deque[Array]] = {}
 
     def send(self, array: Array, target: int, channel: int, where: str) -> None:
-        """Starts to send a copy of ``array``; returns without waiting for the receiver."""
+        """Send a copy of ``array`` in the background, without waiting for the receiver."""
         text = f"process {self._members[self._comm.rank]} sends {_extent(array.shape, array.dtype)}{_at(where)}"
         text += f" to process {self._members[target]}, which does not receive it"
         if _has_tag(channel):
@@ -66,7 +66,7 @@ class MpiChannels:
         event.ended = monotonic()
 
     def receive(self, wait: Wait, shape: Shape, dtype: npt.DTypeLike, source: int, channel: int, where: str) -> Array:
-        """The next array from ``source`` on ``channel``; CommunicationError if its size differs."""
+        """Return the next array from ``source`` on ``channel``; CommunicationError if its size differs."""
         out, peer = np.empty(shape, dtype), self._members[source]
         label = f"receive of {_extent(shape, out.dtype)} from process {peer}{_at(where)}"
         self._received[source, channel] += 1
@@ -103,7 +103,7 @@ class MpiChannels:
         out.reshape(-1).view(np.uint8)[...] = data
 
     def _sort_in(self, source: int) -> None:
-        """Receives a message of ``source`` with the shared tag and queues it for its channel."""
+        """Receive a message of ``source`` with the shared tag and queue it for its channel."""
         status = MPI.Status()
         while (message := self._comm.Improbe(source, _SHARED_TAG, status)) is not None:
             data = np.empty(status.Get_count(MPI.BYTE), np.uint8)

@@ -95,7 +95,7 @@ class CheckedCommunicator(Communicator):
         return self.of(tuple(members))
 
     def of(self, members: tuple[int, ...]) -> CheckedCommunicator:
-        """The group of ``members``."""
+        """Return the group of ``members``."""
         communicator = self._groups.get(members)
         if communicator is None:
             members = as_members(members, self._world.size, self._world.rank)
@@ -105,7 +105,7 @@ class CheckedCommunicator(Communicator):
         return communicator
 
     def bind(self, operation: Operation, where: str = "") -> BoundCollective:
-        operation.result_shape(self.size)  # raises where the shapes do not fit the group
+        operation.result_shape(self.size)  # raises if the operand does not fit the group
         check = self._check(operation, where)
         calls: list[BoundCollective] = []
 
@@ -127,7 +127,7 @@ class CheckedCommunicator(Communicator):
             if not starts:
                 starts.append(self._plain().bind_start_unchecked(operation, where))
             activity = self._plain().activity
-            activity.compares = False  # the check that has begun does
+            activity.compares = False  # the pending check does
             try:
                 return _CheckedRequest(begun, starts[0](array))
             finally:
@@ -156,7 +156,7 @@ class CheckedCommunicator(Communicator):
             raise CommunicationError(difference_text(self.members, sides, agreement.advice)) from None
 
     def compare_call(self, operation: Operation, where: str) -> None:
-        """Compares ``operation``, which all processes of the group are about to call."""
+        """Compare ``operation``, which all processes of the group are about to call."""
         own = self.members[self.rank]
         call = call_of(operation, self.members, self.rank, where)
         others = tuple(member for member in self.members if member != own)
@@ -174,11 +174,11 @@ class CheckedCommunicator(Communicator):
         return self._world.group(self.members)
 
     def _number(self) -> int:
-        """A number that tells the group from others, most of the time."""
+        """Return a hash of the group's members."""
         return crc32(np.array(self.members, np.int64).tobytes())
 
     def answer_tag(self, other: int) -> int:
-        """The tag of the reply to this process's next check with ``other``; a fault uses the next higher tag.
+        """Return the tag of the reply to this process's next check with ``other``; a fault uses the next higher tag.
 
         Replies may arrive out of order: a check that started earlier may wait for a third process.
         """
@@ -186,7 +186,7 @@ class CheckedCommunicator(Communicator):
         return _FIRST_ANSWER_TAG + 2 * (self._counts[other] % _ANSWERS)
 
     def wait(self, done: Callable[[], bool], waiting: Waiting) -> None:
-        """Polls until ``done``, replying to pending checks of other processes meanwhile."""
+        """Poll until ``done``, replying to pending checks of other processes meanwhile."""
 
         def step() -> bool:
             with self._stepping:
@@ -196,11 +196,11 @@ class CheckedCommunicator(Communicator):
         self._world.wait_for(step, waiting, self.members)
 
     def refuse(self) -> None:
-        """Marks the collective that this process waited in last as not executed."""
+        """Mark the collective that this process waited in last as not executed."""
         self._world.activity.last.ended = -1.0
 
     def _check(self, operation: Operation, where: str) -> Callable[[], _Check]:
-        """A function that starts the check of ``operation``."""
+        """Return a function that starts the check of ``operation``."""
         call = call_of(operation, self.members, self.rank, where)
         members = call.members
         if len(members) <= 1:
@@ -211,7 +211,7 @@ class CheckedCommunicator(Communicator):
         return lambda: self._begin(members, message, waiting)
 
     def _begin(self, members: tuple[int, ...], message: Array, waiting: Waiting, tag: int = 0) -> _Check:
-        """Starts a check among ``members``, which include this process; with a ``tag`` apart from all others'."""
+        """Start a check among ``members``, which include this process; a ``tag`` separates it from all others."""
         if self._world.rank != members[0]:
             return _Follow(self, self.comm, members[0], message, waiting, tag)
         check = _Lead(self, self.comm, members, message, waiting, tag)
@@ -220,17 +220,17 @@ class CheckedCommunicator(Communicator):
 
 
 def _identity(operation: Operation, members: tuple[int, ...], rank: int) -> bytes:
-    """What must be equal on all ``members`` that take part with the process at position ``rank``."""
+    """Return what must be equal on the ``members`` that communicate with the process at position ``rank``."""
     return f"{part_of(operation, rank)!r} {members}".encode()
 
 
 def _text(operation: Operation, text: str) -> str:
-    """``text`` with what else must be equal."""
+    """Return ``text`` with the fields that must be equal as well."""
     return f"{text}, reproducible" if vars(operation).get("reproducible") else text
 
 
 def _message(identity: bytes, label: str, *, is_agreement: bool = False) -> Array:
-    """The message of a check: a digest of what must be equal, whether it is an agreement, and a description."""
+    """Return the message of a check: a digest of what must be equal, whether it is an agreement, and a description."""
     message = np.zeros(_MESSAGE, np.uint8)
     message[:_DIGEST] = np.frombuffer(hashlib.blake2b(identity, digest_size=_DIGEST).digest(), np.uint8)
     message[_DIGEST] = is_agreement
@@ -251,7 +251,7 @@ class _Check:
     """A pending check; this base class is that of a group of one process."""
 
     def finish(self) -> None:
-        """Waits for the outcome; raises CommunicationError if the processes differ."""
+        """Wait for the outcome; raise CommunicationError if the processes differ."""
 
 
 class _Lead(_Check):
@@ -277,7 +277,7 @@ class _Lead(_Check):
         self._fault: str | None = None
 
     def step(self) -> bool:
-        """Replies once all messages have arrived; returns whether it has."""
+        """Reply once all messages have arrived; return whether it has."""
         if not self._answered and MPI.Request.Testall(self._requests):
             self._answered = True
             if (self._heard[:, :_DIGEST] == self._heard[0, :_DIGEST]).all():
@@ -338,7 +338,7 @@ class _CheckedRequest:
 
 
 def patiently(done: Callable[[], bool], verdict: Callable[[], str | None]) -> None:
-    """Polls ``done``, often at first; raises CommunicationError with the text of ``verdict`` once it returns one."""
+    """Poll ``done``, often at first; raise CommunicationError with the text of ``verdict`` once it returns one."""
     start = time.perf_counter()
     while not done():
         if time.perf_counter() - start > _SPIN:

@@ -17,8 +17,9 @@ from collectives.settings import CHECK_VARIABLE
 def fault_of(
     error: MPI.Exception, waiting: Waiting, comm: MPI.Intracomm, process: int
 ) -> CommunicationError | MPI.Exception:
-    """The exception to raise for ``error``, which MPI raised in a collective of ``process``; ``error`` itself if it was
-    caused by a rank failure."""
+    """Return the exception to raise for ``error``, which MPI raised in a collective of ``process``; ``error`` itself if
+    it was caused by a rank failure.
+    """
     if tells_of_loss(error, comm):
         return error
     return CommunicationError(

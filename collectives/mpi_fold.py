@@ -28,7 +28,7 @@ _SMALL = 1 << 15  # bytes: the largest all-gathered result; beyond it operands a
 def bind_fold(
     comm: MPI.Intracomm, operation: AllReduce | ReduceScatter | CollectiveReduce, shape: Shape
 ) -> BoundCollective:
-    """The blocking closure of a reduction that MPI must not reorder; ``shape`` is the result's."""
+    """Return the blocking closure of a reduction that MPI must not reorder; ``shape`` is the result's."""
     match operation:
         case ReduceScatter():
             steps = _scattered(comm, operation)
@@ -56,7 +56,7 @@ def bind_fold(
 
 
 def _in_pieces(comm: MPI.Intracomm, operation: AllReduce | CollectiveReduce) -> Callable[[Array], Array]:
-    """Splits an operand whose counts and displacements exceed MPI's integers; the reduction is elementwise."""
+    """Split an operand whose counts and displacements exceed MPI's integers; the reduction is elementwise."""
     parts = mpi_large.slices(prod(operation.shape))
     pieces = [_by_parts(comm, replace(operation, shape=(part.stop - part.start,))) for part in parts]
 

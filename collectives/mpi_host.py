@@ -36,7 +36,7 @@ _PAGE = 4096
 
 
 def goes_through_memory(operation: Operation, size: int) -> bool:
-    """Whether ``operation`` among ``size`` ranks uses shared memory if they are on one host."""
+    """Return whether ``operation`` among ``size`` ranks uses shared memory if they are on one host."""
     nbytes = prod(operation.shape) * operation.dtype.itemsize
     return isinstance(operation, AllReduce) and 1 < size <= MOST_RANKS and nbytes >= LEAST
 
@@ -52,8 +52,10 @@ class HostMemory:
 
     @classmethod
     def of(cls, comm: MPI.Intracomm) -> HostMemory | None:
-        """The shared memory of ``comm``; None on all ranks if they are on several hosts or it cannot be allocated.
-        Collective."""
+        """Return the shared memory of ``comm``. Collective.
+
+        None on all ranks if they are on several hosts or it cannot be allocated.
+        """
         size = comm.size
         length = _PAGE + (2 * size + 2) * CHUNK
         path, key, descriptor = "", b"", -1
@@ -81,7 +83,7 @@ class HostMemory:
         return cls(comm, memory[:_PAGE].view(np.uint64), chunks[:-2].reshape(size, 2, CHUNK), chunks[-2:])
 
     def all_reduce(self, operation: AllReduce) -> Callable[[Array, Array], None]:
-        """The closure ``(operand, out)``; both are C-contiguous and may be the same array."""
+        """Return the closure ``(operand, out)``; both are C-contiguous and may be the same array."""
         rank, barrier, fold = self.comm.rank, self.comm.Barrier, operation.arithmetic.fold_into
         chunks = self._chunks(prod(operation.shape), operation.dtype)
         calls, text = self.calls[: self.comm.size], describe(operation)
@@ -115,7 +117,7 @@ class HostMemory:
         return call
 
     def _chunks(self, count: int, dtype: DType) -> list[_Chunk]:
-        """The chunks of an operand of ``count`` elements."""
+        """Return the chunks of an operand of ``count`` elements."""
         rank, size, largest = self.comm.rank, self.comm.size, self.folded.shape[1] // dtype.itemsize
         operands, folded = self.operands.view(dtype), self.folded.view(dtype)
         chunks = []
@@ -157,11 +159,11 @@ class _Chunk:
     total_after: Array
 
     def publish(self, operand: Array) -> None:
-        """Copies the slices that other ranks fold to shared memory."""
+        """Copy the slices that other ranks fold to shared memory."""
         self.mine_before[...] = operand[self.before]
         self.mine_after[...] = operand[self.after]
 
     def collect(self, result: Array) -> None:
-        """Copies the slices that other ranks have folded from shared memory."""
+        """Copy the slices that other ranks have folded from shared memory."""
         result[self.before] = self.total_before
         result[self.after] = self.total_after

@@ -39,7 +39,7 @@ def within_limits(transfer: Transfer, operation: Operation, size: int) -> Transf
 
 
 def piece_by_piece(call: Callable[[Array], T], operation: Operation) -> Callable[[Array], list[T]]:
-    """Splits a buffer that is too large for one call and applies ``call`` to the parts; returns its results."""
+    """Split a buffer that is too large for one call and apply ``call`` to the parts; return its results."""
     if prod(operation.shape) <= MOST:
         return lambda buffer: [call(buffer)]
     return lambda buffer: [call(buffer.reshape(-1)[part]) for part in slices(buffer.size)]
@@ -64,7 +64,7 @@ def _in_pieces(whole: Transfer) -> Transfer:
 
 
 def _scattered_in_pieces(whole: Transfer, size: int) -> Transfer:
-    """Splits a reduce_scatter so that each call covers the same range of every process's chunk."""
+    """Split a reduce_scatter so that each call covers the same range of every process's chunk."""
 
     def pieces(send: Message, receive: Message) -> list[tuple[Message, Message]]:
         chunks = _array(send).reshape(size, -1)
@@ -102,7 +102,7 @@ def _large(message: Array, chunks: int) -> Message:
 
 @cache
 def _large_datatype(dtype: DType, count: int) -> MPI.Datatype:
-    """A contiguous derived datatype of ``count`` elements of ``dtype``."""
+    """Return a contiguous derived datatype of ``count`` elements of ``dtype``."""
     element = dtlib.from_numpy_dtype(dtype)
     blocks, rest = divmod(count, MOST)
     block = element.Create_contiguous(MOST)

@@ -28,7 +28,7 @@ def _codes() -> frozenset[int]:
 
 @cache
 def tolerates_faults() -> bool:
-    """Whether this job's MPI continues when a rank fails: Open MPI, started with ``mpirun --with-ft ulfm``."""
+    """Return whether this job's MPI continues when a rank fails: Open MPI, started with ``mpirun --with-ft ulfm``."""
     if os.environ.get(_ENABLED, "").lower() not in ("1", "true", "yes", "enabled"):
         return False
     try:
@@ -38,7 +38,7 @@ def tolerates_faults() -> bool:
 
 
 def is_loss(comm: MPI.Comm) -> bool:
-    """Whether MPI reports failed ranks of ``comm``, or a rank has revoked it."""
+    """Return whether MPI reports failed ranks of ``comm``, or a rank has revoked it."""
     if not tolerates_faults():
         return False
     return bool(comm.Is_revoked()) or comm.Get_failed().size > 0
@@ -80,8 +80,9 @@ def garbage_is_loss(comm: MPI.Comm) -> Iterator[None]:
 
 
 def tells_of_loss(error: BaseException, comm: MPI.Comm, known: BaseException | None = None) -> bool:
-    """Whether ``error``, or an error in its chain of causes, was raised because ranks of ``comm`` failed. ``known``, an
-    error that is being handled already, does not count as a cause."""
+    """Return whether ``error``, or an error in its chain of causes, was raised because ranks of ``comm`` failed.
+    ``known``, an error that is being handled already, does not count as a cause.
+    """
     cause = _cause(error, known)
     return cause is not None and (cause.Get_error_class() in _codes() or is_loss(comm))
 
@@ -97,7 +98,7 @@ def comes_of_loss(error: BaseException, comm: MPI.Comm, known: BaseException | N
 
 
 def comes_of_mpi(error: BaseException, known: BaseException | None = None) -> bool:
-    """Whether ``error``, or an error in its chain of causes other than ``known``, was raised by an MPI call."""
+    """Return whether ``error``, or an error in its chain of causes other than ``known``, was raised by an MPI call."""
     return _cause(error, known) is not None
 
 

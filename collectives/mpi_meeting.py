@@ -37,7 +37,7 @@ _abandoned: list[_Meeting] = []
 def meet(
     comm: MPI.Intracomm, what: str, activity: Activity, settings: WatchSettings, warn: Callable[[str], None]
 ) -> None:
-    """Returns once all ranks of ``comm`` have called it; ``what`` names the call that this rank is in. Collective.
+    """Return once all ranks of ``comm`` have called it; ``what`` names the call that this rank is in. Collective.
 
     After every timeout of the ``settings``, calls ``warn`` with a text that lists the ranks that have arrived, with
     their calls, and those that have not.
@@ -96,7 +96,7 @@ class _Meeting:
                 self._tell(now - began)
 
     def _look(self, waited: float) -> None:
-        """Records which ranks have arrived; raises CommunicationError if one that has not has exited."""
+        """Record which ranks have arrived; raise CommunicationError if one that has not has exited."""
         now = time.monotonic()
         for rank in self._marked():
             self._came.setdefault(rank, now)
@@ -108,7 +108,7 @@ class _Meeting:
                 raise CommunicationError(f"{text}\n{self._states(waited, set(ended))}")
 
     def _marked(self) -> list[int]:
-        """The ranks whose records have arrived. Until then MPI may use a record's memory for intermediate data."""
+        """Return the ranks whose records have arrived; until then MPI may use the memory for other data."""
         marks: Array = np.ascontiguousarray(self._heard[:, : _MARK.itemsize]).view(_MARK)[:, 0]
         return [int(rank) for rank in np.flatnonzero(marks == np.arange(len(marks)) + 1)]
 
@@ -121,7 +121,7 @@ class _Meeting:
 
     def _states(self, waited: float, ended: set[int]) -> str:
         if not self._names:
-            return f"  process {self._comm.rank}: waits {waited:.0f} s in {self._what}; not all others have come"
+            return f"  process {self._comm.rank}: waits {waited:.0f} s in {self._what}; not all others have arrived"
         now, states = time.monotonic(), {}
         for rank in range(self._comm.size):
             if rank in self._came:
@@ -129,5 +129,5 @@ class _Meeting:
                 seconds = waited if rank == self._comm.rank else now - self._came[rank]
                 states[rank] = f"waits {seconds:.0f} s in {self._what if rank == self._comm.rank else text}"
             else:
-                states[rank] = "has ended" if rank in ended else "has not come to its first communication"
+                states[rank] = "has ended" if rank in ended else "has not reached its first communication"
         return states_text(states)

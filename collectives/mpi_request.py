@@ -40,12 +40,12 @@ class MpiRequest:
 
     @classmethod
     def done(cls, out: Array) -> MpiRequest:
-        """The completed request of a collective that needed no communication."""
+        """Return the completed request of a collective that needed no communication."""
         return cls((), None, out, None)
 
     @staticmethod
     def detach(request: MPI.Request, buffer: Array, text: str) -> None:
-        """Progresses ``request`` in the background, keeping ``buffer`` alive until it completes; ``text`` names it in
+        """Progress ``request`` in the background, keeping ``buffer`` alive until it completes; ``text`` names it in
         the report if it never does."""
         _progress.adopt(request, buffer, text)
 
@@ -100,7 +100,7 @@ class _Progress:
         self.add([request])
 
     def remove(self, requests: Sequence[MPI.Request]) -> None:
-        """Stops testing ``requests``, which the caller completes; raises the error of one that has failed."""
+        """Stop testing ``requests``, which the caller completes; raise the error of one that has failed."""
         with self._lock:
             errors = [self._failed.pop(id(request), None) for request in requests]
             for request in requests:
@@ -110,14 +110,14 @@ class _Progress:
                 raise error
 
     def stop(self) -> None:
-        """Stops the thread; it makes no MPI call after this."""
+        """Stop the thread; it makes no MPI call after this."""
         self._stopped = True
         self._wake.set()
         if self._thread is not None:
             self._thread.join()
 
     def unfinished(self) -> list[str]:
-        """The texts of the detached requests that have not completed."""
+        """Return the texts of the detached requests that have not completed."""
         with self._lock:
             return [text for _, text in self._detached.values()]
 
@@ -148,10 +148,10 @@ _progress = _Progress()
 
 
 def stop_progress() -> None:
-    """Stops the progress thread. Must be called before MPI_Finalize."""
+    """Stop the progress thread. Must be called before MPI_Finalize."""
     _progress.stop()
 
 
 def unfinished() -> list[str]:
-    """The texts of this rank's sends that have not been received so far."""
+    """Return the texts of this rank's sends that have not been received so far."""
     return _progress.unfinished()

@@ -19,7 +19,7 @@ class PendingSends:
         self._requests: list[MPI.Request] = []
 
     def add(self, request: MPI.Request) -> None:
-        """Keeps `request` alive, and drops the requests that are complete."""
+        """Keep `request` alive, and drop the requests that are complete."""
         self._requests = [pending for pending in self._requests if not self._complete(pending)]
         self._requests.append(request)
 

@@ -37,7 +37,8 @@ _element_types: dict[int, DType] = {}
 
 
 def mpi_reduction(rule: Arithmetic) -> tuple[MPI.Op, Callable[[Array], Message]] | None:
-    """The MPI operation for ``rule`` on arrays of its accumulator type, and the function that makes their messages.
+    """Return the MPI operation for ``rule`` on arrays of its accumulator type, and the function that makes their
+    messages.
 
     None for a custom fold, which has no MPI operation.
     """
@@ -66,7 +67,7 @@ def _own_operation(name: str, commute: bool) -> MPI.Op:
 
 @cache
 def _datatype(dtype: DType) -> MPI.Datatype:
-    """A datatype whose handle identifies the element type to user-defined operations."""
+    """Return a datatype whose handle identifies the element type to user-defined operations."""
     datatype = dtlib.from_numpy_dtype(wire_dtype(dtype)).Dup()
     _element_types[datatype.handle] = dtype
     return datatype
@@ -80,7 +81,7 @@ def _tagged(dtype: DType) -> Callable[[Array], Message]:
 
 
 def as_is(array: Array) -> Message:
-    """The message of an array whose datatype mpi4py infers."""
+    """Return the message of an array whose datatype mpi4py infers."""
     return array
 
 

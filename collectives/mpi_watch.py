@@ -33,7 +33,7 @@ from collectives.states import ranks_text, states_text
 log = logging.getLogger("collectives")
 
 _LOOK = 0.1  # polling interval in seconds
-_PATIENCE = 2.0  # seconds that are left to calls that are about to end by themselves
+_PATIENCE = 2.0  # grace period in seconds for calls that may end by themselves
 _SUSPECT = 1.0  # seconds of waiting after which a checked rank looks for a deadlock, and the interval of further checks
 _SURE = 2.0  # seconds after which every message that a rank sent before it exited has arrived
 _TIMES = 5
@@ -58,7 +58,7 @@ class State:
 
     @property
     def is_through(self) -> bool:
-        """Whether the rank comes to no communication of its program any more."""
+        """Whether the rank will begin no more communications of its program."""
         return self.ended or (self.waiting is not None and self.waiting.finished)
 
     def __str__(self) -> str:
@@ -71,7 +71,7 @@ class State:
 
 
 def warn(text: str) -> None:
-    """Prints a warning; the job continues."""
+    """Print a warning; the job continues."""
     log.warning("%s", text)
 
 
@@ -104,7 +104,7 @@ class Watcher:
         self._probed = 0
         #: The communications that ranks had begun before they ended or finished their programs, by group and by pairs.
         self._gone: dict[int, Mapping[Counted, int]] = {}
-        #: How many times this rank has come to the end of a program.
+        #: The number of programs that this rank has finished.
         self._finishes = 0
         self._sends = PendingSends(comm)
         self._round = 0
@@ -119,21 +119,23 @@ class Watcher:
         self._thread = threading.Thread(target=self._run, name="mpi-watch", daemon=True)
         self._thread.start()
         atexit.register(self._farewell)
-        # MPI_Finalize deletes the attributes of MPI_COMM_SELF before all else (MPI 4.1, section 11.2.4): a program that
-        # calls it ends here, as far as the other ranks are concerned.
+        # MPI_Finalize deletes the attributes of MPI_COMM_SELF before anything else (MPI 4.1, section 11.2.4): for the
+        # other ranks, a program that calls it ends here.
         self._at_finalize = MPI.Comm.Create_keyval(delete_fn=lambda *attribute: self._farewell())
         MPI.COMM_SELF.Set_attr(self._at_finalize, None)
 
     def state(self) -> State:
-        """The current state of this rank."""
+        """Return the current state of this rank."""
         waiting, count = self._activity.waiting, self._activity.count
         if count != self._count or waiting is None:
             self._count, self._since, self._reported = count, time.monotonic(), 0.0
         return State(waiting, count, time.monotonic() - self._since, self._ended, self._activity.begun())
 
     def stop(self) -> None:
-        """Stops watching, and does not wait for other ranks at exit. Called after a rank failure, when a new watcher
-        takes over."""
+        """Stop watching, and do not wait for other ranks at exit.
+
+        Called after a rank failure, when a new watcher takes over.
+        """
         atexit.unregister(self._farewell)
         self._stop.set()
         if threading.current_thread() is not self._thread:
@@ -147,7 +149,7 @@ class Watcher:
         """A context in which this rank waits for all others to come to the end of their programs."""
         self._finishes += 1
         yield
-        self._gone = {}  # they go on to other communications
+        self._gone = {}  # they continue with other communications
 
     def _run(self) -> None:
         try:
@@ -175,7 +177,7 @@ class Watcher:
                 self._report()
 
     def _suspect(self, state: State, waiting: Waiting) -> None:
-        """Checks whether the wait cannot end, where that can be determined."""
+        """Check whether the wait cannot end, where that can be determined."""
         if waiting.finished:
             return  # those that wait for this rank check
         if state.seconds > _SURE and (ended := self._never_came(waiting)):
@@ -192,11 +194,11 @@ class Watcher:
                 self._accused = time.monotonic()
 
     def _never_came(self, waiting: Waiting) -> list[int]:
-        """The ranks that are through without having begun the communication in which this rank waits for them."""
+        """Return the ranks that are through and never began the communication in which this rank waits for them."""
         return never_came(self.comm.rank, waiting, self._activity.begun(), self._gone)
 
     def _insist(self, state: State) -> None:
-        """Ends the job if the main thread does not raise the verdict because it is blocked in an MPI call."""
+        """End the job if the main thread does not raise the verdict because it is blocked in an MPI call."""
         now = time.monotonic()
         if self._insisted is None or self._insisted[0] != state.count:
             self._insisted = state.count, now
@@ -219,7 +221,7 @@ class Watcher:
                     number = 0 if self._ended else self._finishes
                     self._tell(status.Get_source(), ("through", number, self._activity.begun()))
             elif kind == "through":
-                if not number or number > self._finishes:  # else this rank has come to that end, too
+                if not number or number > self._finishes:  # else this rank has finished that program, too
                     self._gone[status.Get_source()] = content
             elif kind == "calls":
                 self._first_calls.hear(status.Get_source(), content)
@@ -230,16 +232,17 @@ class Watcher:
                 self._recorded.add(status.Get_source())
 
     def _compare_first_calls(self) -> None:
-        """Sends the calls that this process made for the first time to the next process of each group. Ends the job if
-        the previous process called something else as the same collective of the group: both results are wrong."""
+        """Send the first calls of this process to the next process of each group.
+
+        Ends the job if the previous process called something else as the same collective: both results are wrong.
+        """
         for rank, calls in self._first_calls.new(self._activity.firsts).items():
             self._tell(rank, ("calls", 0, calls))
         if fault := self._first_calls.difference():
             self.end_job(fault)
 
     def record(self, reason: str, seconds: float = RECORDING_SECONDS) -> Path | None:
-        """Requests all ranks to write their recordings, and waits up to `seconds` for it; returns the folder, or
-        None."""
+        """Make all ranks write their recordings, within `seconds`; return the folder, or None."""
         if not self._lock.acquire(timeout=seconds):
             return RECORDER.write(reason)
         try:
@@ -262,7 +265,7 @@ class Watcher:
         self._sends.add(self.comm.isend(message, rank, _TAG))
 
     def _ask_all(self) -> Mapping[int, State]:
-        """The states of all ranks that reply within `answer_seconds`."""
+        """Return the states of all ranks that reply within `answer_seconds`."""
         self._round += 1
         others = [rank for rank in range(self.comm.size) if rank != self.comm.rank]
         self._answers = {self.comm.rank: self.state()}
@@ -287,12 +290,12 @@ class Watcher:
             return  # the wait ended during the queries
         self._accuse()
         if self.verdict is not None:
-            return  # a wait that cannot end, ends the job
+            return  # a wait that cannot end ends the job
         text = f"process {self.comm.rank} has waited {own.seconds:.0f} s\n" + states_text(self._texts(states))
         self._warn(text)
 
     def _tell_of_others(self, waited: float) -> None:
-        """Reports that this rank waits at exit for others; only the lowest such rank prints the message."""
+        """Report that this rank waits at exit for others; only the lowest such rank prints the message."""
         states = self._ask_all()
         if len(states) == self.comm.size and all(state.ended for state in states.values()):
             return  # they have exited meanwhile
@@ -309,8 +312,7 @@ class Watcher:
             self._advised = True
 
     def _accuse(self) -> None:
-        """Queries all ranks repeatedly; if nothing changes and the waits cannot end, sends the verdict to all waiting
-        ranks.
+        """Query all ranks repeatedly, and send the verdict to the waiting ones if their waits cannot end.
 
         A rank whose wait has ended may not have been scheduled yet, hence the repetition.
         """
@@ -334,7 +336,7 @@ class Watcher:
         self.verdict = text
 
     def _farewell(self) -> None:
-        """Replies to queries about this rank, which has finished, until all ranks have."""
+        """Reply to queries about this rank, which has finished, until all ranks have."""
         if MPI.Is_finalized() or self._stop.is_set():
             return
         self._stop.set()
@@ -366,7 +368,7 @@ class Watcher:
             self._serve()
             self._compare_first_calls()
             time.sleep(0.001)
-        # No rank receives anything any more; messages in flight get a moment to arrive.
+        # No rank posts another receive; wait for messages in flight.
         end = time.monotonic() + _PATIENCE
         while unfinished() and time.monotonic() < end:
             time.sleep(0.001)
@@ -388,20 +390,20 @@ def never_came(
 def _has_come(
     rank: int, waiting: Waiting, begun: Mapping[Counted, int], other: int, begun_there: Mapping[Counted, int]
 ) -> bool:
-    """Whether ``other`` has begun the communication in which ``rank`` waits for it."""
+    """Return whether ``other`` has begun the communication in which ``rank`` waits for it."""
     if waiting.links:
         return _between(rank, other, begun_there) >= _between(rank, other, begun)
     return bool(waiting.group) and begun_there.get(waiting.group, 0) >= waiting.turn
 
 
 def _between(rank: int, other: int, begun: Mapping[Counted, int]) -> int:
-    """The number of permutations that have begun in which one of two ranks sends to the other."""
+    """Return the number of permutations that have begun in which one of two ranks sends to the other."""
     links = {(rank, other), (other, rank)}
     return sum(count for counted, count in begun.items() if not links.isdisjoint(counted))
 
 
 def waits_in_vain(rank: int, states: Mapping[int, State]) -> frozenset[int]:
-    """The ranks that ``rank`` waits for, directly or transitively, if none of them can progress; otherwise empty.
+    """Return the ranks that ``rank`` waits for, directly or transitively, if none can progress; otherwise empty.
 
     They can progress if one of them computes or does not reply, if all that one of them waits for have come to the same
     communication, or if they all wait in it: it is merely slow.

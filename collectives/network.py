@@ -1,9 +1,8 @@
-"""A network of levels, and the time that collectives take on it.
+"""A hierarchical network, and the time of collectives on it.
 
-A level is what several units of the level below it are joined by: processes by a core's memory, cores by a node's,
-nodes by a rack's switch. Ranks fill units in their order. A message's level is the lowest whose unit holds both ends;
-it takes that level's latency, and its bytes the level's bandwidth, or the share that it gets of an uplink when others
-leave its unit at the same time.
+A level connects units of the level below: hardware threads within a core, cores within a node, nodes within a rack.
+Ranks fill units in order. A message's level is the lowest whose unit contains both ends; it pays that level's latency,
+and transfers at that level's bandwidth, or at its share of an uplink that several messages leave the unit by.
 """
 
 from __future__ import annotations
@@ -33,10 +32,10 @@ HIERARCHICAL = "hierarchical"
 class Level:
     """One level of a network.
 
-    `processes` are those of one unit of it (None: all there are), `latency` seconds a message, `bandwidth` bytes a
-    second from one process to another, `uplink` those that all processes of a unit of the level below share when they
-    send out of it (None: no limit). `algorithm` is how collectives run whose highest level this is: one of ALGORITHMS,
-    or "hierarchical": within the units below by their levels' algorithms, and between these by the quickest of all.
+    `processes` is the number in one unit (None: all), `latency` is in seconds per message, `bandwidth` in bytes per
+    second between two processes, `uplink` in bytes per second shared by all processes of a unit of the level below that
+    send out of it (None: unlimited). `algorithm` runs collectives whose highest level this is: one of ALGORITHMS, or
+    "hierarchical": within the units below by their levels' algorithms, and between them by the fastest of all.
     """
 
     name: str
@@ -49,7 +48,7 @@ class Level:
 
 @dataclass(frozen=True)
 class Traffic:
-    """What a collective takes: seconds by group, and bytes that cross each level, of all processes together."""
+    """The cost of a collective: seconds per group, and total bytes that cross each level."""
 
     seconds: Array
     bytes: Array
@@ -60,13 +59,13 @@ class Traffic:
 
 @dataclass(frozen=True)
 class Network:
-    """Levels, the innermost first. `folding` is how many bytes a second a process folds into others."""
+    """Levels, innermost first. `folding` is the bytes per second that a process reduces."""
 
     levels: tuple[Level, ...]
     folding: float = inf
 
     def slower(self, times: float) -> Network:
-        """The same with all bandwidths and uplinks divided, and latencies multiplied, by `times`."""
+        """Return the network with bandwidths and uplinks divided, and latencies multiplied, by `times`."""
         return replace(
             self,
             levels=tuple(
@@ -80,22 +79,22 @@ class Network:
             ),
         )
 
-    # --- where messages go ---
+    # --- levels of messages ---
 
     def unit(self, ranks: Array, level: int) -> Array:
-        """The units of `level` that hold `ranks`; of level -1 the ranks themselves."""
+        """Return the units of `level` that contain `ranks`; for level -1 the ranks."""
         size = 1 if level < 0 else self.levels[level].processes
         return np.zeros_like(ranks) if size is None else ranks // size
 
     def level_of(self, source: Array, target: Array) -> Array:
-        """The level of a message from each of `source` to `target`; -1 where both are one process."""
+        """Return the level of the messages from `source` to `target`, elementwise; -1 from a process to itself."""
         array = np.full(np.broadcast(source, target).shape, len(self.levels) - 1)
         for level in range(len(self.levels) - 2, -2, -1):
             array = np.where(self.unit(source, level) == self.unit(target, level), level, array)
         return array
 
     def exchange(self, source: Array, target: Array, nbytes: float) -> Traffic:
-        """Messages that travel at the same time: the seconds of each, in their shape, and the bytes over each level."""
+        """Return the cost of simultaneous messages: seconds in their shape, and bytes per level."""
         level = self.level_of(source, target)
         rate = np.array([each.bandwidth for each in self.levels])[level]
         for number, each in enumerate(self.levels):
@@ -113,7 +112,7 @@ class Network:
     # --- collectives ---
 
     def collective(self, operation: Operation, groups: Array) -> Traffic:
-        """The time of `operation` in all of `groups` (their ranks, a row each) at once."""
+        """Return the cost of `operation` in all of `groups` (one row of ranks each) at once."""
         if groups.shape[1] < 2:
             return self._nothing(len(groups))
         top = int(self.level_of(groups[:, :1], groups).max())
@@ -123,7 +122,7 @@ class Network:
         return self._by_levels(operation, groups, top)
 
     def flat(self, operation: Operation, groups: Array, algorithm: str) -> Traffic:
-        """`operation` by one algorithm over whole groups."""
+        """Return the cost of `operation` by one algorithm over whole groups."""
         total = self._nothing(len(groups))
         for each in rounds(operation, groups.shape[1], algorithm):
             total += self._everyone(groups, each) if not each.distance else self._round(groups, each)
@@ -139,7 +138,7 @@ class Network:
         return Traffic(each.times * seconds, each.times * one.bytes)
 
     def _everyone(self, groups: Array, each: Round) -> Traffic:
-        """Every process sends to every other of its group: as fast as it can, and units as fast as their uplinks."""
+        """Return the cost of sending to every other process of the group, limited by links and uplinks."""
         count, size = groups.shape
         seconds = np.zeros(groups.shape)
         crossed = np.zeros(len(self.levels))
@@ -156,15 +155,15 @@ class Network:
             inside_before = inside
         return Traffic(seconds.max(axis=1, initial=0.0).reshape(count), crossed)
 
-    # --- level by level ---
+    # --- hierarchical ---
 
     def _quickest(self, operation: Operation, groups: Array) -> Traffic:
-        """`operation` over whole groups, by the algorithm that takes the least time."""
+        """Return the cost of `operation` over whole groups by the fastest algorithm."""
         tried = [self.flat(operation, groups, algorithm) for algorithm in (RING, HALVING, TREE)]
         return min(tried, key=lambda traffic: float(traffic.seconds.max()))
 
     def _by_levels(self, operation: Operation, groups: Array, top: int) -> Traffic:
-        """Within units of the level below `top`, then between these, then within again, as the operation needs."""
+        """Return the cost within units of the level below `top`, then between them, then within again, as needed."""
         inner = _rows_of_units(groups, self.unit(groups, top - 1)) if top else None
         if inner is None or inner.shape[1] in (1, groups.shape[1]):
             return self._quickest(operation, groups)
@@ -193,25 +192,25 @@ class Network:
                 return within(_scatter(part, size, operation)) + across(_scatter(-(-part // units), units, operation))
             case AllGather():
                 return across(operation) + within(AllGather((elements * units,), dtype, 0))
-            case CollectiveBroadcast() | Barrier():  # one process of each unit is enough
+            case CollectiveBroadcast() | Barrier():  # one process per unit suffices
                 return across(operation, outer[::size]) + within(operation)
-        return self.flat(operation, groups, RING)  # an all_to_all has nothing to gain from units
+        return self.flat(operation, groups, RING)  # an all_to_all does not profit from a hierarchy
 
 
 def _scatter(part: int, size: int, operation: ReducingOperation) -> ReduceScatter:
-    """Of `size` parts of so many elements each process gets one, reduced as `operation` does."""
+    """Return the reduce_scatter of `size` parts of `part` elements by the reduction of `operation`."""
     return ReduceScatter((part * size,), operation.dtype, operation.reduction, 0)
 
 
 def _companions(units: Array) -> Array:
-    """How many members of its row each one shares its unit with, itself included."""
+    """Return the number of members of the same row in each member's unit, itself included."""
     rows = np.arange(len(units))[:, None] * (int(units.max(initial=0)) + 1)
     _, inverse, counts = np.unique(units + rows, return_inverse=True, return_counts=True)
     return counts[inverse].reshape(units.shape)
 
 
 def _rows_of_units(groups: Array, units: Array) -> Array | None:
-    """The members of each group that share a unit, a row each; None where units have unlike numbers of them."""
+    """Return the members of each group by unit, one row each; None if the units have different numbers of members."""
     order = np.argsort(units, axis=1, kind="stable")
     members, homes = np.take_along_axis(groups, order, 1), np.take_along_axis(units, order, 1)
     counts = _companions(units)

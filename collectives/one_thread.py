@@ -1,9 +1,8 @@
-"""One Python thread at a time in the collectives of a process group.
+"""Detection of several Python threads in the collectives of one process group.
 
-Ranks cannot agree on the order in which the collectives of two threads come: one rank's first meets the other's
-second, and where shapes fit their results are mixed up. Two threads that are inside at the same time are therefore an
-error: for the second at once, for the first when it leaves, and for all that come later, since nobody knows what has
-been mixed up by then.
+Ranks cannot agree on the order of the collectives of two threads: the first on one rank may match the second on
+another, which mixes up results of the same shape. Two threads inside at the same time are therefore an error: for the
+second immediately, for the first when it leaves, and for all later ones, since results may have been mixed up.
 """
 
 from __future__ import annotations
@@ -14,9 +13,9 @@ from collectives.errors import CommunicationError
 
 
 class OneThread:
-    """``if not enter(False): raise crowded(what)``, then ``leave()`` in the end. ``owner`` is for its user's notes.
+    """A lock: ``if not enter(False): raise crowded(what)``, then ``leave()``. ``owner`` is free for the user.
 
-    ``enter`` is a lock's own method: entering costs some tens of nanoseconds.
+    ``enter`` is the method of a lock, which costs some tens of nanoseconds.
     """
 
     __slots__ = ("_fault", "_lock", "enter", "owner")
@@ -28,13 +27,13 @@ class OneThread:
         self.owner = 0
 
     def leave(self) -> None:
-        """CommunicationError when another thread has tried to enter meanwhile; nobody can enter any more then."""
+        """Release; CommunicationError if another thread has tried to enter meanwhile, and then for all later ones."""
         if self._fault is not None:
             raise CommunicationError(self._fault)
         self._lock.release()
 
     def crowded(self, what: str) -> CommunicationError:
-        """The error of a thread that finds another one inside."""
+        """Return the error of a thread that finds another inside, and store it for the others."""
         if self._fault is None:
             self._fault = (
                 f"two threads of this process are in one process group: {threading.current_thread().name} has come to "

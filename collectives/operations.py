@@ -1,9 +1,9 @@
-"""The collectives as values: what is static about each, and what each means.
+"""The collectives as values: their static parameters and their meaning.
 
-``evaluate`` is the specification read directly ("Collective ops" and each op's section): the arrays of a group's
-processes in group order go in, each process's result comes out. The in-process transport executes it as it stands;
-MPI does the same with MPI's calls, and the tests hold one against the other. ``stacked`` is the same on the operands
-of many groups in one array, or in what stands for an array in a program.
+``evaluate`` follows the specification ("Collective ops" and each op's section): it takes the arrays of a group's
+processes in group order, and returns each process's result. The in-process transport executes it; MPI implements it by
+MPI's calls, and the tests compare the two. ``stacked`` is the same on the operands of many groups in one array, or on a
+program's values.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Operation(ABC):
-    """A collective with all that is static about it. Equal operations match each other across processes.
+    """A collective with its static parameters. Equal operations match across processes.
 
     ``shape`` and ``dtype`` are the operand's.
     """
@@ -40,11 +40,11 @@ class Operation(ABC):
     dtype: DType
     #: The op's name without the dialect.
     name: ClassVar[str]
-    #: How ids are grouped into processes; None for an operation on all of them.
+    #: How ids form process groups; None for an operation on all processes.
     grouping: ClassVar[Grouping | None] = None
-    #: What MPI calls what carries it; any operation can be carried by all operands going to everybody.
+    #: The MPI call that implements it; by default all operands are gathered on every process.
     mpi_call: ClassVar[str] = "MPI_Allgather"
-    #: What HLO text and XlaBuilder call it; empty where they have no such operation.
+    #: Names in HLO text and in XlaBuilder; empty if there is no such operation.
     hlo_opcode: ClassVar[str] = ""
     builder_name: ClassVar[str] = ""
 
@@ -58,18 +58,19 @@ class Operation(ABC):
         object.__setattr__(self, "dtype", np.dtype(self.dtype))
 
     def result_shape(self, size: int) -> Shape:
-        """The shape of a process's result in a group of ``size``. CommunicationError when shapes do not fit."""
+        """Return the shape of the result in a group of ``size``; CommunicationError if the operand does not fit."""
         return self.shape
 
     @abstractmethod
     def evaluate(self, arrays: Sequence[Array]) -> Sequence[Array]:
-        """Each process's result; the results may share memory with each other and with the operands."""
+        """Return each process's result; results may share memory with each other and with the operands."""
 
     @abstractmethod
     def stacked(self, x: T, extent: tuple[int, int, int], on: Stacks[T]) -> T:
-        """The results of A * B groups of G processes, ``extent`` = (A, G, B); their operands have (A, G, B, *shape).
+        """Return the results of A * B groups of G processes, given ``extent`` = (A, G, B).
 
-        (A, G, B, *result_shape), or (A, 1, B, *result_shape) where all processes of a group get the same.
+        ``x`` holds the operands, of shape (A, G, B, *shape). The result has shape (A, G, B, *result_shape), or (A, 1,
+        B, *result_shape) if all processes of a group get the same.
         """
 
     def _check_dim(self, dim: int, what: str) -> None:
@@ -77,24 +78,24 @@ class Operation(ABC):
             raise CommunicationError(f"{what} {dim} is out of range for an operand of rank {len(self.shape)}")
 
     def traffic(self, nbytes: int, size: int) -> tuple[int, int]:
-        """Bytes that the busiest process of a group of ``size`` sends and receives, by the best algorithms.
+        """Return the bytes that the busiest process of a group of ``size`` sends and receives, by the best algorithm.
 
-        ``nbytes`` are those of its operand as it travels. Unless an operation needs less, all operands go to everybody.
+        ``nbytes`` is the operand's size on the wire. By default every process sends its operand to all others.
         """
         return nbytes * (size - 1), nbytes * (size - 1)
 
     def total(self, nbytes: int, size: int) -> int:
-        """Bytes that all processes of a group of ``size`` together send, and receive."""
+        """Return the bytes that all processes of a group of ``size`` send in total."""
         return size * self.traffic(nbytes, size)[0]
 
     @classmethod
     def named(cls, name: str) -> type[Operation]:
-        """The operation of that name, such as ``all_gather``."""
+        """Return the operation called ``name``, such as ``all_gather``."""
         return next(each for each in cls.kinds() if each.name == name)
 
     @classmethod
     def kinds(cls) -> Iterator[type[Operation]]:
-        """All operations of this kind that have a name."""
+        """Return all named operations that are subclasses."""
         for each in cls.__subclasses__():
             if "name" in vars(each):
                 yield each
@@ -102,9 +103,9 @@ class Operation(ABC):
 
 
 def strategy(op: str, channel_id: int = 0, use_global_device_ids: bool = False) -> Strategy:
-    """The strategy by which ``op`` (its name without the dialect) groups processes.
+    """Return the strategy by which ``op`` (its name without the dialect) forms process groups.
 
-    Raises GroupError when ``use_global_device_ids`` is set without a positive ``channel_id`` (C4-C6 of the ops).
+    Raises GroupError if ``use_global_device_ids`` is set without a positive ``channel_id`` (C4-C6 of the ops).
     """
     grouping = Operation.named(op).grouping
     assert grouping is not None, f"{op} is of all processes"
@@ -112,7 +113,7 @@ def strategy(op: str, channel_id: int = 0, use_global_device_ids: bool = False) 
 
 
 def describe(operation: Operation) -> str:
-    """``all_gather of 4x2 float32, dim 1``, for messages."""
+    """Return the text of an operation for messages: ``all_gather of 4x2 float32, dim 1``."""
     extent = "x".join(map(str, operation.shape)) or "scalar"
     facts = {each.name: getattr(operation, each.name) for each in fields(operation)}
     reduction = f" {facts['reduction']}" if "reduction" in facts else ""
@@ -124,35 +125,35 @@ def describe(operation: Operation) -> str:
     return f"{operation.name}{reduction} of {extent} {operation.dtype}{''.join(details)}"
 
 
-#: What stands before the details, or follows from the group, from types or from options.
+#: Fields that `describe` prints elsewhere, or that follow from the group, types or options.
 _UNTOLD = frozenset({"shape", "dtype", "reduction", "reproducible", "fill", "split_count"})
 
 
 @dataclass(frozen=True)
 class ReducingOperation(Operation):
-    """A collective that folds operands of several processes by a reduction."""
+    """A collective that reduces operands of several processes."""
 
     reduction: Reduction
     grouping = REDUCING
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        arithmetic(self.reduction, self.dtype)  # raises where the reduction has no meaning
+        arithmetic(self.reduction, self.dtype)  # raises TypeError if the reduction is not defined for the type
 
     @cached_property
     def arithmetic(self) -> Arithmetic:
-        """How the reduction is carried out on the operand's element type."""
+        """The implementation of the reduction on the operand's element type."""
         return arithmetic(self.reduction, self.dtype)
 
     @property
     def is_exchanged(self) -> bool:
-        """Whether operands themselves travel, to be folded in group order: no transport's own reduction would do."""
+        """Whether operands are exchanged and folded in group order, rather than reduced by the transport."""
         rule = self.arithmetic
         return rule.step is None or (bool(vars(self)["reproducible"]) and not rule.exact)
 
     @property
     def associates(self) -> bool:
-        """Whether the result depends on how a transport associates the operands."""
+        """Whether the result depends on the order in which a transport associates the operands."""
         return not self.is_exchanged and not self.arithmetic.exact
 
 
@@ -180,7 +181,7 @@ class AllReduce(ReducingOperation, name="all_reduce", hlo_opcode="all-reduce", b
 class ReduceScatter(
     ReducingOperation, name="reduce_scatter", hlo_opcode="reduce-scatter", builder_name="ReduceScatter"
 ):
-    """Every process gets its part, along ``dim``, of the reduction of all operands."""
+    """Every process gets its slice, along ``dim``, of the reduction of all operands."""
 
     dim: int
     reproducible: bool = False
@@ -231,7 +232,7 @@ class AllGather(Operation, name="all_gather", hlo_opcode="all-gather", builder_n
 
 @dataclass(frozen=True)
 class AllToAll(Operation, name="all_to_all", hlo_opcode="all-to-all", builder_name="AllToAll"):
-    """Part i along ``split_dim`` goes to process i; what arrives is concatenated along ``concat_dim``."""
+    """Slice i along ``split_dim`` goes to process i; the slices received are concatenated along ``concat_dim``."""
 
     split_dim: int
     concat_dim: int
@@ -261,8 +262,8 @@ class AllToAll(Operation, name="all_to_all", hlo_opcode="all-to-all", builder_na
         outer, size, inner = extent
         split, concat = 3 + self.split_dim, 4 + self.concat_dim
         part = split_shape(self.shape, self.split_dim, size)
-        # (outer, sender, inner, ..., receiver, ...): receivers take the senders' place, senders go where parts are
-        # concatenated.
+        # (outer, sender, inner, ..., receiver, ...): the receiver's axis replaces the sender's, which moves to the
+        # concatenated dimension.
         cut = on.reshape(x, (outer, size, inner, *self.shape[: self.split_dim], size, *part[self.split_dim :]))
         order = [0, split, 2, *(axis for axis in range(3, 4 + len(part)) if axis != split)]
         order.insert(concat - 1, 1)
@@ -273,7 +274,7 @@ class AllToAll(Operation, name="all_to_all", hlo_opcode="all-to-all", builder_na
 class CollectivePermute(
     Operation, name="collective_permute", hlo_opcode="collective-permute", builder_name="CollectivePermute"
 ):
-    """A target gets its source's operand, by positions in the group; ``fill`` where nothing arrives."""
+    """A target gets its source's operand, by positions in the group; other processes get ``fill``."""
 
     pairs: tuple[tuple[int, int], ...]
     fill: int = 0
@@ -281,24 +282,24 @@ class CollectivePermute(
     grouping = MOVING
 
     def source(self, position: int) -> int | None:
-        """Who sends to ``position``."""
+        """Return the source that sends to ``position``, or None."""
         return self._ends.sources.get(position)
 
     def target(self, position: int) -> int | None:
-        """To whom ``position`` sends."""
+        """Return the target that ``position`` sends to, or None."""
         return self._ends.targets.get(position)
 
     def linked(self, position: int) -> CollectivePermute:
-        """Return what ``position`` takes part in: the pairs that link it to others, directly or through each other.
+        """Return the permutation of the pairs that are connected with ``position``, directly or transitively.
 
-        Each pair is a process group of its own (StableHLO specification, collective_permute): a process whose pairs
-        are others is not waited for, and counts nothing. Without pairs where ``position`` is in none.
+        Each pair is a separate process group (StableHLO specification, collective_permute): processes in other pairs
+        are neither waited for nor counted. Without pairs if ``position`` is in none.
         """
         return replace(self, pairs=self._ends.linked(position))
 
     @property
     def ends(self) -> tuple[int, ...]:
-        """The positions that are a source or a target, in their order."""
+        """The sorted positions that are a source or a target."""
         return tuple(sorted({end for pair in self.pairs for end in pair}))
 
     @cached_property
@@ -385,7 +386,7 @@ class CollectiveReduce(ReducingOperation, name="collective_reduce"):
 
 @dataclass(frozen=True)
 class Barrier(Operation, name="barrier"):
-    """Nobody returns before all have come."""
+    """No process returns before all have arrived."""
 
     shape: Shape = (0,)
     dtype: DType = field(default_factory=lambda: np.dtype(np.uint8))
@@ -402,19 +403,19 @@ class Barrier(Operation, name="barrier"):
 
 
 def by_parts(nbytes: int, size: int, times: int = 1) -> tuple[int, int]:
-    """Bytes sent and received by who sends each other process of a group of ``size`` its part, ``times`` times."""
+    """Return the bytes sent, and received, by a process that sends each other one its part, ``times`` times."""
     share = times * -(-nbytes * (size - 1) // size)
     return share, share
 
 
 def filled(operation: CollectivePermute | CollectiveReduce) -> Array:
-    """What a process gets to which nothing comes: zeros, or the zero point of a quantized type."""
+    """Return the result of a process that receives nothing: zeros, or the zero point of a quantized type."""
     if operation.fill == 0:
         return np.zeros(operation.shape, operation.dtype)
     return np.full(operation.shape, element(operation.dtype, operation.fill))
 
 
 def check_root(root: int, size: int) -> None:
-    """Raises CommunicationError when ``root`` is no position in a group of ``size``."""
+    """Raise CommunicationError unless ``root`` is a position in a group of ``size``."""
     if not 0 <= root < size:
         raise CommunicationError(f"root {root} is outside the process group of {size} processes")

@@ -1,4 +1,4 @@
-"""Source and target pairs: who sends to whom in a collective_permute."""
+"""Source-target pairs of a collective_permute."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 
 class Ends:
-    """Who sends to whom."""
+    """Maps between sources and targets."""
 
     def __init__(self, pairs: tuple[tuple[int, int], ...]) -> None:
         self.sources: Mapping[int, int] = {target: source for source, target in pairs}
@@ -20,7 +20,7 @@ class Ends:
         self.lowest, self.highest = min(ids, default=0), max(ids, default=-1)
 
     def order(self, size: int) -> NDArray[np.int64]:
-        """Of ``size`` processes, who sends to each; -1 where nobody does."""
+        """Return the source of each of ``size`` processes; -1 without one."""
         if size not in self._orders:
             order = np.full(size, -1, np.int64)
             order[list(self.sources)] = list(self.sources.values())
@@ -28,9 +28,9 @@ class Ends:
         return self._orders[size]
 
     def linked(self, id: int) -> tuple[tuple[int, int], ...]:
-        """Return the pairs that link ``id`` to others, directly or through each other; they need no others.
+        """Return the pairs that are connected with ``id``, directly or transitively.
 
-        Sources are unique, and targets are: these pairs are a chain or a ring.
+        Sources are distinct, and targets are: these pairs form a chain or a ring.
         """
         first = id
         while (source := self.sources.get(first)) is not None and source != id:
@@ -46,5 +46,5 @@ class Ends:
 
 @lru_cache(maxsize=64)
 def ends_of(pairs: tuple[tuple[int, int], ...]) -> Ends:
-    """The ends of pairs: programs have the same again and again."""
+    """Return the ends of ``pairs``, cached since programs repeat them."""
     return Ends(pairs)

@@ -1,4 +1,4 @@
-"""Places in Python's sources."""
+"""Source locations of Python callers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 
 
 def caller_of(package: str | None) -> str:
-    """Where the code outside of ``package`` is that called into it, as ``file:line``."""
+    """Return the location, ``file:line``, of the innermost caller outside of ``package``."""
     frame = sys._getframe(1)
     while frame.f_back is not None and str(frame.f_globals.get("__name__", "")).split(".")[0] == package:
         frame = frame.f_back

@@ -1,7 +1,7 @@
-"""What the system tells of the processes of this machine, and how one ends with its parent.
+"""Information on processes of this machine, and termination together with the parent.
 
-Linux has it in files (proc(5), prctl(2)); elsewhere ps tells, which every POSIX system has, and a thread looks from
-time to time whether the parent is still there.
+On Linux from files (proc(5)) and prctl(2); elsewhere from ps, which every POSIX system has, and by a thread that polls
+the parent.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from pathlib import Path
 from collectives.system import IS_LINUX
 
 _PR_SET_PDEATHSIG = 1
-#: Seconds from one look at the parent to the next, where nothing tells of its end.
+#: Polling interval of the parent, in seconds, where its end is not signalled.
 _LOOK_SECONDS = 0.5
 #: States of processes that have ended.
 ENDED = "ZX"
 
 
 def running_children(process: int) -> list[str] | None:
-    """The processes that `process` has started and that have not ended; None where it has itself, or nobody tells."""
+    """Return the running children of `process`; None if it has ended itself or the system does not tell."""
     if not IS_LINUX:
         return _listed_children(process)
     try:
@@ -48,7 +48,7 @@ def _listed_children(process: int) -> list[str] | None:
 
 
 def state_of(process: str) -> str:
-    """The state of a process (R, S, T: stopped, Z: ended, ...); X where there is none."""
+    """Return the state of a process (R, S, T: stopped, Z: zombie, ...); X if there is none."""
     if not IS_LINUX:
         return _said("stat=", process)[:1] or "X"
     try:
@@ -58,7 +58,7 @@ def state_of(process: str) -> str:
 
 
 def start_of(process: int) -> str:
-    """When a process started: ids serve again, such a pair does not. Empty where there is no such process."""
+    """Return the start time of a process, which identifies it together with its id; "" if there is none."""
     if not IS_LINUX:
         return _said("lstart=", process)
     try:
@@ -68,7 +68,7 @@ def start_of(process: int) -> str:
 
 
 def name_of(process: int | str) -> str:
-    """The name of the program that a process runs; empty where there is no such process."""
+    """Return the name of the program that a process runs; "" if there is none."""
     if not IS_LINUX:
         return os.path.basename(_said("comm=", process))
     try:
@@ -78,7 +78,7 @@ def name_of(process: int | str) -> str:
 
 
 def command_of(process: int | str) -> bytes:
-    """A process's command line, its words apart by some byte; empty where there is no such process, or it has ended."""
+    """Return a process's command line, its words separated by some byte; b"" if there is none or it has ended."""
     if not IS_LINUX:
         return _said("args=", process).encode()
     try:
@@ -88,7 +88,7 @@ def command_of(process: int | str) -> bytes:
 
 
 def environment_of(process: int | str) -> list[bytes]:
-    """The variables that a process began with, as name=value; none where nobody tells: Linux alone does."""
+    """Return the initial environment of a process as name=value; empty where it cannot be read (Linux only)."""
     if not IS_LINUX:
         return []
     try:
@@ -98,12 +98,12 @@ def environment_of(process: int | str) -> list[bytes]:
 
 
 def is_child(parent: int, text: str) -> bool:
-    """Whether `parent` has started a process that runs and whose command line contains `text`."""
+    """Return whether `parent` has a running child whose command line contains `text`."""
     return any(text.encode() in command_of(child) for child in running_children(parent) or ())
 
 
 def end_with_parent(number: int = signal.SIGTERM) -> None:
-    """Have this process sent signal ``number`` when its parent dies."""
+    """Make the system send signal ``number`` to this process when its parent dies."""
     if IS_LINUX:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, number)
         return
@@ -118,15 +118,15 @@ def end_with_parent(number: int = signal.SIGTERM) -> None:
 
 
 def ends_with_parent(number: int = signal.SIGTERM) -> Callable[[], None] | None:
-    """What a child does before it becomes another program, so that it ends with this process: `preexec_fn`.
+    """Return a `preexec_fn` that makes a child end with this process.
 
-    None where the system has no way: such a child outlives a parent that is killed.
+    None if the system has no such means: a child then outlives a parent that is killed.
     """
     return (lambda: end_with_parent(number)) if IS_LINUX else None
 
 
 def _said(what: str, process: int | str) -> str:
-    """What ps says of a process; nothing where there is no such process, or no ps."""
+    """Return a field of ps for a process; "" if there is no such process, or no ps."""
     with contextlib.suppress(OSError):
         told = subprocess.run(["ps", "-o", what, "-p", str(process)], capture_output=True, text=True, check=False)
         return told.stdout.strip()

@@ -1,8 +1,7 @@
-"""Files of what processes recorded, ours and those of PyTorch's flight recorder, as plain values.
+"""Reader of recordings, spmd's and those of PyTorch's flight recorder, as plain values.
 
-A pickle may name any function of any module to be called. Here it makes dicts, lists, tuples, numbers and strings, and
-nothing else; PyTorch's own way to write a list of integers is one of those. It may also name one list again and again:
-what it stands for written out is bounded by its length.
+A pickle may call any function. This reader constructs only dicts, lists, tuples, numbers and strings, and PyTorch's
+serialization of lists. A pickle may also refer to one list many times: the expanded size is bounded by the file's.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from typing import Any
 from collectives.errors import CommunicationError
 from collectives.recorder import DTYPES
 
-#: What pickles of PyTorch name, and what stands for it here.
+#: Globals that pickles of PyTorch refer to, and their replacements.
 _PLAIN: dict[tuple[str, str], Callable[..., Any]] = {
     ("collections", "OrderedDict"): dict,
     ("torch.jit._pickle", "build_intlist"): list,
@@ -30,19 +29,21 @@ _PLAIN: dict[tuple[str, str], Callable[..., Any]] = {
 }
 _NUMPY_NAMES = {theirs: name for name, theirs in DTYPES.items()}
 _STATES = "completed", "started", "scheduled"
-#: Values, and each 64 characters of strings, that a file may hold for each of its bytes.
+#: Maximum number of values, and of 64-character pieces of strings, per byte of a file.
 _MOST_PER_BYTE = 16
 _LEAST_NUMBER, _END_OF_NUMBERS = -(2**63), 2**64
 
 
 class RecordError(CommunicationError, ValueError):
-    """A file that holds no records."""
+    """A file that is not a recording."""
 
 
 @dataclass(frozen=True)
 class Call:
-    """A collective, or a transfer, as one rank called it: as number ``number`` of ``group``. Times are in seconds
-    since the epoch; None for what has not come about, or is not known."""
+    """A collective or a transfer as one rank called it, number ``number`` of ``group``.
+
+    Times are in seconds since the epoch; None if it has not happened or is unknown.
+    """
 
     group: str
     number: int
@@ -58,7 +59,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Activity:
-    """What a rank did beside communicating: a step, a compilation, a checkpoint; ``ended`` is None until it has."""
+    """Something else that a rank did: a step, a compilation, a checkpoint; ``ended`` is None while it runs."""
 
     text: str
     began: float
@@ -67,8 +68,11 @@ class Activity:
 
 @dataclass(frozen=True)
 class Record:
-    """What one rank recorded. ``groups`` are the ranks of each group, by name; ``written`` is when, if it is known;
-    ``goes_on``: the job did."""
+    """The recording of one rank.
+
+    ``groups`` maps names to ranks; ``written`` is the time of writing, if known; ``goes_on`` is set if the job was
+    running normally.
+    """
 
     path: Path
     rank: int
@@ -82,8 +86,7 @@ class Record:
 
 
 def read_all(paths: Sequence[Path]) -> list[Record]:
-    """The records of files and of those in folders, by rank, one a rank. RecordError where there are none, or several
-    of one rank."""
+    """Return the records in files and folders, sorted by rank. RecordError if there are none, or two of one rank."""
     records: dict[int, Record] = {}
     for path in paths:
         for file in _files(path) if path.is_dir() else [path]:
@@ -95,7 +98,7 @@ def read_all(paths: Sequence[Path]) -> list[Record]:
 
 
 def _files(folder: Path) -> list[Path]:
-    """Those of a folder whose names end with a rank; where there are none, those of JSON."""
+    """Return the files of a folder whose names end with a rank; if there are none, the JSON files."""
     files = sorted(path for path in folder.iterdir() if path.is_file() and not path.name.startswith("."))
     found = [path for path in files if re.search(r"\d$", path.name)] or [p for p in files if p.suffix == ".json"]
     if not found:
@@ -104,7 +107,7 @@ def _files(folder: Path) -> list[Path]:
 
 
 def read(path: Path) -> Record:
-    """One file. RecordError, which names it, where it holds something else; OSError where it cannot be read."""
+    """Return the record in a file. RecordError, with the path, if it is none; OSError if it cannot be read."""
     data = path.read_bytes()
     try:
         content = json.loads(data) if data[:1] in (b"{", b"[") else _Unpickler(io.BytesIO(data)).load()
@@ -112,14 +115,14 @@ def read(path: Path) -> Record:
         return _record(path, content)
     except RecordError as error:
         raise RecordError(f"{path}: {error}") from None
-    except Exception as error:  # of bytes that are no pickle, pickle raises what it likes
+    except Exception as error:  # pickle raises anything for invalid bytes
         detail = f": {error}" if isinstance(error, json.JSONDecodeError) else ""
         raise RecordError(f"{path}: neither a pickle nor JSON of a flight recorder{detail}") from None
 
 
-# The C implementation would make room for as many objects as the highest number that a file gives one: gigabytes.
+# The C implementation allocates as many objects as the highest memo index in the file: gigabytes.
 class _Unpickler(pickle._Unpickler):
-    """Makes plain containers, and calls nothing that is not one of `_PLAIN`."""
+    """Constructs plain containers, and rejects globals that are not in `_PLAIN`."""
 
     def find_class(self, module: str, name: str) -> Callable[..., Any]:
         if (module, name) not in _PLAIN:
@@ -128,7 +131,7 @@ class _Unpickler(pickle._Unpickler):
 
 
 def _check_plain(content: Any, most: int) -> None:
-    """Raise RecordError where `content` holds other values than a record's, or more than `most`, each use counted."""
+    """Raise RecordError if `content` holds other types of values, or more than `most` values, with repetitions."""
     left, count = [content], 1
     while left:
         value = left.pop()
@@ -146,7 +149,7 @@ def _check_plain(content: Any, most: int) -> None:
                 raise RecordError(f"a {type(value).__name__}, which records do not have")
         count += len(inner)
         if count > most:
-            raise RecordError("it says the same again and again, as records do not")
+            raise RecordError("its repeated references expand to more values than records have")
         left += inner
 
 
@@ -160,7 +163,7 @@ def _record(path: Path, content: Any) -> Record:
     if not isinstance(rank, int) or rank < 0:
         found = re.search(r"(\d+)$", path.stem)
         if found is None:
-            raise RecordError("whose records these are is told by a number at the end of the name, such as rank_3")
+            raise RecordError("the file's name must end with the rank, such as rank_3")
         rank = int(found[1])
     return Record(
         path,
@@ -183,7 +186,7 @@ def _record(path: Path, content: Any) -> Record:
 
 
 def _text(value: Any) -> str:
-    """Return what stands for a string; RecordError where it is of other values."""
+    """Return ``value`` as a string; RecordError for a container."""
     if isinstance(value, dict | list | tuple):
         raise RecordError(f"a {type(value).__name__} where records have a name")
     return str(value)
@@ -199,14 +202,14 @@ def _call(number: int, entry: Any) -> Call:
     is_transfer = bool(entry.get("is_p2p", False))
     op = entry.get("op") and _text(entry["op"])
     text = op or f"{name} of {_extent(inputs)} {', '.join(dtypes)}".rstrip()
-    # PyTorch's gloo notes only that a call is retired.
+    # The gloo backend of PyTorch only records that a call is retired.
     state = "completed" if entry.get("retired") and entry["state"] == "scheduled" else _text(entry["state"])
     return Call(
         _text(entry["process_group"][0]),
         int(entry["p2p_seq_id"] if is_transfer else entry["collective_seq_id"]),
         name,
         text,
-        # Sizes may differ by rank where each gives or gets what it likes, or one alone has any.
+        # Sizes may differ by rank in collectives with per-rank sizes, or with an operand on one rank only.
         (
             name.split(" ")[0],
             op,
@@ -223,7 +226,7 @@ def _call(number: int, entry: Any) -> Call:
 
 
 def _place(frames: Sequence[Any]) -> str:
-    """The innermost line of the program, which is none of PyTorch's own."""
+    """Return the innermost source line of the program, outside of PyTorch."""
     own = [frame for frame in frames if "/torch/" not in frame["filename"]] or frames
     return f"{own[0]['filename']}:{_text(own[0]['line'])}" if own else ""
 
@@ -237,7 +240,7 @@ def _extent(sizes: tuple[tuple[int, ...], ...]) -> str:
 
 
 def _ranks(text: Any) -> tuple[int, ...]:
-    """``"[0, 1]"``, or a list."""
+    """Return ranks from ``"[0, 1]"`` or a list."""
     return tuple(int(each) for each in (re.findall(r"\d+", text) if isinstance(text, str) else text or ()))
 
 

@@ -1,14 +1,13 @@
-"""What a process did last, kept while it runs and written when something goes wrong.
+"""The flight recorder: a process's last communications and notes, written when something goes wrong.
 
-The communications are those of its `collectives.activity`; programs add what else they do as notes. They are written,
-a file a process, when a wait takes too long, at a failure, at SIGUSR1 and when the launcher wants it: as a pickle of
-plain containers, ``rank_<rank>``, and the same as JSON, ``<rank>.json``.
+Communications come from `collectives.activity`; programs add notes on other work. One file per process is written when
+a wait takes too long, at a failure, at SIGUSR1, and on the launcher's request: as a pickle of plain containers,
+``rank_<rank>``, and the same as JSON, ``<rank>.json``.
 
-The format is that of PyTorch's flight recorder, which its analyzer (``torchfrtrace``) and others read: ``version``,
-``pg_config``, ``pg_status`` and ``entries``. Beyond it an entry has ``op``, the collective in words, and the file
-``rank``, ``world_size``, ``host``, ``reason``, ``goes_on`` (nothing was wrong) and
-``notes``.
-Source: PyTorch documentation, "Flight Recorder for Debugging Stuck Jobs", contents of a file.
+The format is that of PyTorch's flight recorder, which its analyzer (``torchfrtrace``) reads: ``version``,
+``pg_config``, ``pg_status`` and ``entries``. Additional fields are an entry's ``op``, the collective as text, and the
+file's ``rank``, ``world_size``, ``host``, ``reason``, ``goes_on`` (the job was running normally) and ``notes``. Source:
+PyTorch documentation, "Flight Recorder for Debugging Stuck Jobs", contents of a file.
 """
 
 from __future__ import annotations
@@ -35,9 +34,9 @@ from collectives.states import ranges_text
 
 VERSION = "2.10"
 _WORLD = "0", "default_pg"
-#: PyTorch's names of collectives, where they are others.
+#: PyTorch's names of collectives that differ.
 _NAMES = {"collective_broadcast": "broadcast", "collective_reduce": "reduce", "collective_permute": "all_to_all"}
-#: PyTorch's names of element types; others have NumPy's.
+#: PyTorch's names of element types; others keep NumPy's.
 DTYPES = {
     "bool": "Bool",
     "uint8": "Byte",
@@ -56,7 +55,7 @@ DTYPES = {
     "complex128": "ComplexDouble",
 }
 
-#: Pairs of a permutation that its group's name lists.
+#: Maximum number of pairs in the name of a permutation's group.
 _MOST_PAIRS = 16
 
 Entry = dict[str, Any]
@@ -64,7 +63,7 @@ _Group = tuple[str, str]
 
 
 class Note:
-    """Something that a program does: a step, a compilation, a checkpoint; times as those of an Event."""
+    """Something that a program does: a step, a compilation, a checkpoint; times as in Event."""
 
     __slots__ = ("began", "ended", "kind", "what")
 
@@ -77,7 +76,7 @@ class Note:
 
 
 class Recorder:
-    """What this process has recorded; there is one, ``RECORDER``."""
+    """The recorder of this process; there is one, ``RECORDER``."""
 
     def __init__(self) -> None:
         self._notes = [Note() for _ in range(KEPT)]
@@ -90,9 +89,9 @@ class Recorder:
         self._answered = ""
 
     def attach(self, activity: Activity, rank: int, size: int, timeout: float) -> bool:
-        """The process is ``rank`` of ``size``, and communicates as ``activity`` says. False where more are known.
+        """Record the communications in ``activity`` of the process ``rank`` of ``size``.
 
-        Of requests, a thread is to ask (``request``).
+        Returns False if it is attached to a larger group already. A thread must then poll `request`.
         """
         if size == 1 or (self._activity is not None and self._size > size):
             return False
@@ -102,25 +101,25 @@ class Recorder:
         return True
 
     def detach(self, activity: Activity) -> None:
-        """Others are the processes from now on."""
+        """Stop recording ``activity``."""
         if self._activity is activity:
             self._activity = None
 
     def begin(self, kind: str, what: str) -> Note:
-        """Notes that something begins, which ends with ``end()``."""
+        """Record that something begins; call ``end()`` of the note when it ends."""
         note = self._next()
         note.kind, note.what, note.began = kind, what, time.monotonic()
         return note
 
     @contextlib.contextmanager
     def note(self, kind: str, what: str) -> Iterator[None]:
-        """A context for something that is noted."""
+        """Return a context that records a note."""
         note = self.begin(kind, what)
         yield
         note.end()
 
     def request(self) -> str:
-        """Why somebody wants what is recorded to be written, once for each time; nothing where nobody does."""
+        """Return the reason why a recording is requested, once per request; otherwise ""."""
         if self._signal is not None and self._signal.has_come():
             return "SIGUSR1"
         with contextlib.suppress(OSError):
@@ -133,9 +132,9 @@ class Recorder:
         return wanted if is_new else ""
 
     def write(self, reason: str, *, goes_on: bool = False) -> Path | None:
-        """Writes what is recorded, and returns the folder; ``goes_on``: nothing is wrong with the job.
+        """Write the recording and return its folder; ``goes_on`` if the job is running normally.
 
-        None where there is nothing to write, or it could not be written.
+        None if recording is disabled or the file cannot be written.
         """
         with self._lock, contextlib.suppress(OSError):
             folder = records.folder()
@@ -149,7 +148,7 @@ class Recorder:
         return None
 
     def content(self, reason: str) -> dict[str, Any]:
-        """All that is recorded, as PyTorch's flight recorder has it."""
+        """Return the recording in the format of PyTorch's flight recorder."""
         activity = self._activity
         offset = _epoch_offset()
         groups = {_WORLD: list(range(self._size))}
@@ -182,7 +181,7 @@ class Recorder:
             group = self._group(waiting, members)
             if not waiting.group and (waiting.call is None or waiting.call.channel is None):
                 if state == "completed":
-                    continue  # a check, or a meeting that is no collective of a group
+                    continue  # a check, or a rendezvous that is no collective of a group
                 pairs = () if waiting.call is None else waiting.call.pairs
                 turn, state = begun.get(pairs or members, 0) + 1, "scheduled"
             groups.setdefault(group, list(members))
@@ -199,8 +198,10 @@ class Recorder:
         return waiting.group or tuple(sorted({*waiting.ranks, self._rank}))
 
     def _group(self, waiting: Waiting, members: tuple[int, ...]) -> _Group:
-        """The name of a group; a transfer has one of its own, where no two have one number, as permutations of the
-        same pairs have."""
+        """Return the name of a group.
+
+        Transfers and permutations get one each, so that sequence numbers are unique within it.
+        """
         call = waiting.call
         if call is not None and call.pairs:
             rest = f", of {len(call.pairs)} {crc32(repr(call.pairs).encode()):08x}" * (len(call.pairs) > _MOST_PAIRS)
@@ -248,7 +249,7 @@ RECORDER = Recorder()
 def _epoch_offset() -> int:
     """Return what to add to `time.monotonic_ns` for nanoseconds since the epoch.
 
-    Ranks are compared by it: of several readings the one that was interrupted least is taken.
+    Of three readings, the one with the shortest interruption is taken, since times are compared between ranks.
     """
     readings = []
     for _ in range(3):
@@ -273,14 +274,14 @@ def _times(began: float, ended: float, offset: int) -> dict[str, int | float | N
 
 
 def _frame(where: str, name: str) -> dict[str, str | int]:
-    """``where`` is file:line or file:line:column, or anything else, which then stands for the file."""
+    """Return a stack frame from ``file:line[:column]``; any other text stands for the file."""
     found = re.fullmatch(r"(.+?):(\d+)(?::\d+)?", where)
     filename, line = (found[1], int(found[2])) if found else (where, 0)
     return {"name": name, "filename": filename, "line": line}
 
 
 def _status(entries: list[Entry], group: str) -> dict[str, int]:
-    """The last collective of a group that was called, started and completed."""
+    """Return the last collective of a group that was called, started and completed."""
     own = [entry for entry in entries if entry["process_group"][0] == group]
 
     def last(*states: str) -> int:
@@ -294,7 +295,7 @@ def _status(entries: list[Entry], group: str) -> dict[str, int]:
 
 
 class _Signal:
-    """SIGUSR1, of which a thread may ask while the main thread is deep inside MPI, where no handler runs."""
+    """Detection of SIGUSR1 by a thread while the main thread is inside MPI, where no Python handler runs."""
 
     def __init__(self) -> None:
         self._handled = self._read = self._told = 0
@@ -304,7 +305,7 @@ class _Signal:
 
     @classmethod
     def install(cls) -> _Signal | None:
-        """Watches for the signal, unless the program does."""
+        """Install the handler, unless the program has one; None if it cannot be installed."""
         number = getattr(signal, "SIGUSR1", None)
         if (
             number is None
@@ -323,7 +324,7 @@ class _Signal:
         self._handled += 1
 
     def has_come(self) -> bool:
-        """Whether it has come since the last question: as Python's handler says, or what it writes before."""
+        """Return whether the signal has arrived since the last call, by the handler or by the wakeup descriptor."""
         with contextlib.suppress(BlockingIOError):
             self._read += os.read(self._reading, 4096).count(signal.SIGUSR1)
         before, self._told = self._told, max(self._handled, self._read)

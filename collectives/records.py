@@ -1,4 +1,4 @@
-"""The files in which processes leave what they have recorded (`collectives.recorder`): where, and who wants them."""
+"""Location of the recordings of processes (`collectives.recorder`)."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ import time
 from pathlib import Path
 
 RECORDS_VARIABLE = "COLLECTIVE_RECORDS"
-#: What the files are called before the rank: what PyTorch's analyzer takes for its ``--prefix``.
+#: Prefix of the file names, before the rank: the ``--prefix`` of PyTorch's analyzer.
 PREFIX = "rank_"
-#: What a launcher leaves in its folder of reports to have all ranks write.
+#: Name of the file in the folder of reports by which a launcher requests recordings of all ranks.
 REQUEST = "record"
-_FOLDERS = 20  # of jobs, that are kept
+_FOLDERS = 20  # number of jobs whose recordings are kept
 _JOB_VARIABLES = ("PMIX_NAMESPACE", "PMI_JOBID", "SLURM_JOB_ID")
 
 
 def folder() -> Path | None:
-    """Where records go: what the variable COLLECTIVE_RECORDS says, or among the temporary files; None where nowhere."""
+    """Return the folder of recordings: COLLECTIVE_RECORDS, or a temporary folder; None if the variable is empty."""
     named = os.environ.get(RECORDS_VARIABLE)
     if named is not None:
         return Path(named) if named else None
@@ -29,12 +29,12 @@ def folder() -> Path | None:
 
 
 def folder_of(job: str) -> Path:
-    """Where the records of a job go of which the environment says nothing."""
+    """Return the temporary folder for the recordings of a job."""
     return _own() / re.sub(r"[^\w.-]", "-", job)
 
 
 def folder_of_launcher() -> Path:
-    """Where those of the job go that this process launches."""
+    """Return the folder for the job that this process launches."""
     return folder_of(f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}")
 
 
@@ -43,19 +43,19 @@ def _own() -> Path:
 
 
 def advice(written: Path | None) -> str:
-    """The line that tells of the folder that was written to, if one was."""
+    """Return the line that names the folder written to; "" for None."""
     return "" if written is None else f"what each rank did last: spmd diagnose {written}"
 
 
 def make(folder: Path) -> None:
-    """Makes the folder of a job; those of the oldest jobs go. OSError where it lies in one of somebody else."""
+    """Make the folder of a job and remove those of the oldest jobs; PermissionError if another user owns the parent."""
     if folder.parent != _own():
         folder.mkdir(parents=True, exist_ok=True)
         return
     folder.parent.mkdir(mode=0o700, exist_ok=True)
     status = folder.parent.lstat()
     if status.st_uid != os.geteuid() or not stat.S_ISDIR(status.st_mode):
-        raise PermissionError(f"{folder.parent} is somebody else's")
+        raise PermissionError(f"{folder.parent} belongs to another user")
     if not folder.exists():
         folder.mkdir(exist_ok=True)
         jobs = sorted(folder.parent.iterdir(), key=lambda path: path.lstat().st_mtime)
@@ -64,7 +64,7 @@ def make(folder: Path) -> None:
 
 
 def replace(path: Path, content: bytes) -> None:
-    """Writes a file all at once, for those who look at any moment."""
+    """Write a file atomically with respect to concurrent readers."""
     unfinished = path.with_name(f".{path.name}.{os.getpid()}")
     unfinished.write_bytes(content)
     unfinished.replace(path)

@@ -1,14 +1,14 @@
-"""Reductions: the named monoids, custom folds, and how each is carried out.
+"""Reductions: the named monoids, custom folds, and their arithmetic.
 
-One meaning for every transport, which is that of ``stablehlo.reduce`` in this project too:
+The meaning is the same on every transport, and that of ``stablehlo.reduce`` in this project:
 
-* Sums and products of floats of at most 16 bits are folded in f32 and rounded once, at the end. The specification
+- Sums and products of floats of at most 16 bits are accumulated in f32 and rounded once, at the end. The specification
   rounds after each step; rounding once is never less accurate, is what XLA does, and makes results depend less on how
-  processes are grouped: a sum of 4,096 ones in bf16 is 4,096, and not 256.
-* All other folds are made of the element type's own steps (collectives.steps).
-* The order is a left fold in group order, ``f(f(x0, x1), x2)``: an in-order tree, as all_reduce demands. MPI may
-  associate otherwise unless a reduction is asked to be reproducible. Where the association cannot show (booleans,
-  integers, maxima, minima) results are the same bits on every transport, but for the payload of a NaN.
+  processes are grouped: a sum of 4,096 ones in bf16 is 4,096, not 256.
+- All other folds apply the element type's own steps (collectives.steps).
+- The order is a left fold in group order, ``f(f(x0, x1), x2)``: an in-order tree, as all_reduce requires. MPI may
+  associate differently unless a reduction is reproducible. Where association has no effect (booleans, integers, maxima,
+  minima) results have the same bits on every transport, except for the payload of a NaN.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ Fold = Callable[[Array, Array], Array]
 
 @dataclass(frozen=True)
 class Reduction:
-    """A named monoid, or an elementwise ``fold`` of two arrays of any one shape.
+    """A named monoid, or an elementwise ``fold`` of two arrays of the same shape.
 
-    Two reductions are the same when their names are: a custom fold's name tells what it computes.
+    Reductions are equal if their names are: the name of a custom fold must identify its computation.
     """
 
     name: str
@@ -52,7 +52,7 @@ MONOIDS = {r.name: r for r in (ADD, MULTIPLY, MINIMUM, MAXIMUM, AND, OR, XOR)}
 
 @dataclass(frozen=True)
 class Arithmetic:
-    """How a reduction of arrays of ``dtype`` is carried out: by ``step`` in ``accumulator``, or by its own fold."""
+    """The implementation of a reduction of arrays of ``dtype``: by ``step`` in ``accumulator``, or by its own fold."""
 
     reduction: Reduction
     dtype: DType
@@ -61,11 +61,11 @@ class Arithmetic:
 
     @property
     def widened(self) -> bool:
-        """Whether the accumulator is another type than the elements'."""
+        """Whether the accumulator type differs from the element type."""
         return self.accumulator != self.dtype
 
     def widen(self, array: Array) -> Array:
-        """``array`` in the accumulator's type, C-contiguous; itself where it is so already."""
+        """Return ``array`` in the accumulator type, C-contiguous; not copied if it is already."""
         table = _widening(self.dtype) if self.widened else None
         if table is None:
             return array.astype(self.accumulator, order="C", copy=False)
@@ -73,22 +73,22 @@ class Arithmetic:
 
     @property
     def exact(self) -> bool:
-        """Whether the result is the same in any order: of booleans and integers, for one of the monoids."""
+        """Whether the result does not depend on the order: monoids of booleans and integers."""
         return self.step is not None and (self.dtype == np.bool_ or is_integer(self.dtype))
 
     @property
     def ordered(self) -> bool:
-        """Whether the order of operands shows where their association does not: in which of equal complex is taken."""
+        """Whether the result depends on operand order alone: which of two equal complex numbers is taken."""
         return self.dtype.kind == "c" and self.reduction.name in ("minimum", "maximum")
 
     @property
     def native(self) -> bool:
-        """Whether MPI's own operation is known to be ``step``.
+        """Whether MPI's built-in operation is known to equal ``step``.
 
         Not for integers of 8 and 16 bits, which Open MPI adds with saturation; wider ones are added and multiplied as
-        unsigned, which C defines to wrap. Not for maxima and minima of floats: MPI's neither propagate NaN nor
-        see the sign of zero. Not for products of complex numbers, whose infinities C recovers; nor for types that
-        MPI does not know.
+        unsigned, which C defines to wrap. Not for maxima and minima of floats: MPI's neither propagate NaN nor respect
+        the sign of zero. Not for products of complex numbers, whose infinities C recovers; nor for types that MPI does
+        not have.
         """
         if self.step is None:
             return False
@@ -104,7 +104,7 @@ class Arithmetic:
         return is_float(dtype) or name == "add"
 
     def fold(self, slabs: Sequence[Array]) -> Array:
-        """The left fold of ``slabs`` (one shape, ``dtype`` each): a new array of the same shape and dtype."""
+        """Return the left fold of ``slabs`` (one shape, ``dtype`` each): a new array of the same shape and dtype."""
         with np.errstate(all="ignore"):
             if self.step is None:
                 assert self.reduction.fold is not None
@@ -121,7 +121,7 @@ class Arithmetic:
             return total.astype(self.dtype, copy=False)
 
     def fold_into(self, slabs: Sequence[Array], out: Array) -> None:
-        """Writes the left fold of ``slabs``, two or more contiguous arrays of one dimension, to ``out``, another."""
+        """Write the left fold of ``slabs``, two or more contiguous vectors, to ``out``, which is none of them."""
         if self.step is None or self.widened:
             out[...] = self.fold(slabs)
             return
@@ -132,7 +132,7 @@ class Arithmetic:
 
 
 def arithmetic(reduction: Reduction, dtype: DType) -> Arithmetic:
-    """The arithmetic of ``reduction`` on ``dtype``. Raises TypeError where it has no meaning (``or`` of floats)."""
+    """Return the arithmetic of ``reduction`` on ``dtype``. Raises TypeError if undefined (``or`` of floats)."""
     if reduction.fold is not None:
         return Arithmetic(reduction, dtype, dtype, None)
     return _of_monoid(reduction, dtype)
@@ -147,7 +147,7 @@ def _of_monoid(reduction: Reduction, dtype: DType) -> Arithmetic:
 
 @cache
 def _widening(dtype: DType) -> Array | None:
-    """The f32 of every float of 16 bits or less by its bits, where that is faster than converting: not of bf16."""
+    """Return the f32 of every narrow float by its bits, or None where conversion is faster (bf16)."""
     if dtype.itemsize == 2 and dtype != np.float16:
         return None
     return np.arange(1 << 8 * dtype.itemsize).astype(bits_dtype(dtype)).view(dtype).astype(np.float32)

@@ -1,4 +1,4 @@
-"""What processes that are threads share: the collectives they arrive at, and the transfers on their way."""
+"""State shared by processes that are threads: collectives in progress and messages in flight."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collectives.operations import Operation
 from collectives.scheduler import Scheduler, Stopped
 from collectives.system import usable_processors
 
-#: What a transfer is for, the group, the positions of sender and receiver, the tag.
+#: Kind of a transfer, group, positions of sender and receiver, tag.
 Key = tuple[str, tuple[int, ...], int, int, int]
 
 
@@ -30,7 +30,7 @@ class RendezvousRound:
 
 
 class Group:
-    """What the processes of a group share. A process may be rounds ahead of another by nonblocking calls."""
+    """The collectives of a group. Nonblocking calls let one process be several rounds ahead of another."""
 
     def __init__(self, members: tuple[int, ...]) -> None:
         self.members = members
@@ -39,7 +39,7 @@ class Group:
         self.arrived = [0] * len(members)
 
     def round(self, position: int) -> RendezvousRound:
-        """The round that the process at ``position`` arrives at."""
+        """Return the round that the process at ``position`` arrives at."""
         number = self.arrived[position]
         self.arrived[position] += 1
         while self.completed + len(self.rounds) <= number:
@@ -49,7 +49,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Posted:
-    """An array on its way, what its receiver must expect, and where it was sent."""
+    """A message: array, description that the receiver must match, source location of the send."""
 
     array: Array
     label: str
@@ -57,7 +57,7 @@ class Posted:
 
 
 class Receive:
-    """A receive under way: what was posted for it, and the process that sleeps until something is."""
+    """A pending receive: the message, if it has arrived, and the process that sleeps until then."""
 
     __slots__ = ("posted", "sleeper")
 
@@ -67,7 +67,7 @@ class Receive:
 
 
 class World:
-    """What all processes of a grid share."""
+    """The state shared by all processes of a grid."""
 
     def __init__(self, size: int, scheduler: Scheduler | None = None) -> None:
         self.size = size
@@ -79,7 +79,7 @@ class World:
         self.pending: dict[Key, deque[Receive]] = {}
 
     def unreceived(self) -> list[str]:
-        """Transfers that nobody has received."""
+        """Return messages on the transfers that were not received."""
         return [
             f"process {key[1][key[2]]} sends {posted.label}{at_place(posted.where)} to process {key[1][key[3]]}, "
             "which does not receive it"
@@ -88,7 +88,7 @@ class World:
         ]
 
     def post(self, key: Key, posted: Posted) -> None:
-        """Hands ``posted`` to the receive that was begun first and has nothing yet, or keeps it for the next."""
+        """Deliver ``posted`` to the oldest pending receive, or queue it."""
         with self.scheduler.lock:
             if self.scheduler.failure is not None:
                 raise Stopped
@@ -102,7 +102,7 @@ class World:
                 self.scheduler.wake((receive.sleeper,))
 
     def receive(self, key: Key) -> Receive:
-        """Begins a receive: its place among those of ``key`` is taken now, whenever it is waited for."""
+        """Post a receive; receives of a ``key`` match messages in the order posted."""
         receive = Receive()
         with self.scheduler.lock:
             waiting = self.mailbox.get(key)
@@ -113,7 +113,7 @@ class World:
         return receive
 
     def finish(self, receive: Receive, rank: int, label: str) -> Posted:
-        """What ``receive`` was for, as soon as it is there; process ``rank`` waits meanwhile, in ``label``."""
+        """Block until the message of ``receive`` arrives, and return it; ``label`` describes the wait of ``rank``."""
         self.scheduler.lock.acquire()
         if receive.posted is None:
             receive.sleeper = rank
@@ -124,15 +124,15 @@ class World:
         return receive.posted
 
     def same(self, operation: Operation) -> Operation:
-        """The one object that stands for all operations equal to ``operation``."""
+        """Return the canonical object of all operations equal to ``operation``."""
         known = self._known.get(id(operation))
         if known is None:
             known = self._operations.setdefault(operation, operation)
-            if known is operation:  # kept, so that its id is its own
+            if known is operation:  # kept alive, so that its id stays unique
                 self._known[id(operation)] = operation
         return known
 
 
 def at_place(where: str) -> str:
-    """`` at file:line:column``, or nothing."""
+    """Return `` at file:line:column``, or ""."""
     return f" at {where}" if where else ""

@@ -1,8 +1,8 @@
-"""Taking turns: many processes that are threads of one Python process, few of which run at a time.
+"""Cooperative scheduling of processes that are threads: few of many run at a time.
 
-Hundreds of threads that wake at once fight over the interpreter's lock. Here a process that has to wait hands its
-turn to the next one that can go on, directly, so that at most ``limit`` threads are awake however many there are.
-Since the scheduler knows who waits, it also knows at once when nobody can go on.
+Hundreds of threads that wake at once contend for the interpreter's lock. Here a process that blocks hands over to the
+next runnable one directly, so that at most ``limit`` threads are awake. Since the scheduler knows which processes are
+blocked, it detects a deadlock immediately.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from collectives.states import states_text
 
 
 class Stopped(BaseException):
-    """Ends a process because another one failed; no program is to catch it."""
+    """Ends a process because another one failed; programs must not catch it."""
 
 
 _ENDED = "has ended"
 
 
 class Scheduler:
-    """Turns for ``size`` processes, ``limit`` at a time. ``lock`` guards all that the processes share."""
+    """Runs ``size`` processes, ``limit`` at a time. ``lock`` guards all state that the processes share."""
 
     def __init__(self, size: int, limit: int) -> None:
         self.lock = threading.Lock()
         self.failure: BaseException | None = None
         self.failed_rank: int | None = None
-        self.ended = threading.Event()  # all processes have
-        self.stopped: set[int] = set()  # processes that have met Stopped
+        self.ended = threading.Event()  # set when all processes have ended
+        self.stopped: set[int] = set()  # processes that have received Stopped
         self.waiting: list[str | None] = [None] * size
         self.since = [time.monotonic()] * size
-        self.turns = 0  # handed out so far: how a watcher sees that something moves
+        self.turns = 0  # hand-overs so far, by which the watchdog detects progress
         self._gates = [_thread.allocate_lock() for _ in range(size)]
         for gate in self._gates:
             gate.acquire()
@@ -48,12 +48,12 @@ class Scheduler:
         self._alive = size
 
     def enter(self, rank: int) -> None:
-        """Waits for the first turn; called by the process's thread."""
+        """Block until the first turn. Called by the process's thread."""
         self._gates[rank].acquire()
         self._check()
 
     def block(self, rank: int, what: str) -> None:
-        """Gives the turn away until ``wake``. Takes ``lock`` held, and releases it."""
+        """Block until ``wake``. Called with ``lock`` held, which is released."""
         self.waiting[rank] = what
         self.since[rank] = time.monotonic()
         self._parked.add(rank)
@@ -64,7 +64,7 @@ class Scheduler:
         self._check()
 
     def wake(self, ranks: Iterable[int]) -> None:
-        """Lets ``ranks`` go on, in this order. Takes ``lock`` held."""
+        """Make ``ranks`` runnable, in this order. Called with ``lock`` held."""
         ranks = list(ranks)
         self._parked.difference_update(ranks)
         self._ready.extend(ranks)
@@ -73,19 +73,19 @@ class Scheduler:
             self._hand_over()
 
     def turn(self, rank: int, what: str, *, visible: bool = False) -> None:
-        """Process ``rank`` comes to ``what``: a point at which another could go on as well.
+        """Announce that process ``rank`` comes to ``what``, a point where another could run instead.
 
-        ``visible``: others outside of the grid see it, so that its place among others' steps matters. Here turns are
-        given away by those who wait alone.
+        ``visible`` if the step is observable outside the grid, so that its order matters. Here processes only switch
+        when one blocks.
         """
 
     def start(self) -> None:
-        """Lets all processes begin."""
+        """Make all processes runnable."""
         with self.lock:
             self.wake(sorted(self._parked))
 
     def finish(self, rank: int) -> None:
-        """The process's thread ends, or is not to begin."""
+        """Record that the process's thread ends, or will not start."""
         with self.lock:
             if self.has_ended(rank):
                 return
@@ -96,28 +96,30 @@ class Scheduler:
             self._pass_on()
 
     def has_ended(self, rank: int) -> bool:
-        """Whether the process's thread has come to its end."""
+        """Return whether the process's thread has ended."""
         return self.waiting[rank] == _ENDED
 
     def fail(self, error: BaseException, rank: int | None = None) -> None:
-        """Stops all processes; the first failure is the one that is told."""
+        """Stop all processes; the first failure is the one reported."""
         with self.lock:
             self._fail(error, rank)
 
     def lend(self) -> None:
-        """One more turn than usual, for when those who have theirs are stuck in something that we do not see."""
+        """Let one more process run, for when the running ones are blocked in something unknown to the scheduler."""
         with self.lock:
             self._limit += 1
             self.wake(())
 
     @property
     def starved(self) -> bool:
-        """Whether processes that could go on have no turn."""
+        """Whether runnable processes are waiting for a turn."""
         return bool(self._ready)
 
     @contextmanager
     def outside(self) -> Iterator[None]:
-        """The process waits for something outside the grid: others take its turn, and it is not in deadlock."""
+        """Return a context in which the process waits for something outside the grid: others run, and it is not
+        deadlocked.
+        """
         with self.lock:
             self._outside += 1
             self._pass_on()
@@ -151,5 +153,5 @@ class Scheduler:
     def _fail(self, error: BaseException, rank: int | None) -> None:
         if self.failure is None:
             self.failure, self.failed_rank = error, rank
-        self._limit = len(self.waiting)  # all at once: a thread that never began would keep its turn
+        self._limit = len(self.waiting)  # all at once: a thread that never began would keep its slot
         self.wake(sorted(self._parked))

@@ -1,5 +1,4 @@
-"""What the environment says of watching over waits: COLLECTIVE_TIMEOUT, COLLECTIVE_ABORT and COLLECTIVE_CHECK, read
-strictly."""
+"""Settings of the watchdog from the environment: COLLECTIVE_TIMEOUT, COLLECTIVE_ABORT and COLLECTIVE_CHECK."""
 
 from __future__ import annotations
 
@@ -20,13 +19,16 @@ _NO = frozenset(("0", "false", "no", "off"))
 
 
 class SettingError(CommunicationError, ValueError):
-    """A variable of the environment that says nothing sensible."""
+    """An environment variable with an invalid value."""
 
 
 @dataclass(frozen=True)
 class WatchSettings:
-    """After how many seconds a wait is told (0: never), whether it then ends all processes, and whether processes
-    compare what they are about to do at each collective."""
+    """Settings of the watchdog.
+
+    ``timeout`` is in seconds, after which a blocked call is reported (0: never); ``abort`` makes the report end all
+    processes; ``check`` makes processes compare their calls at each collective.
+    """
 
     timeout: float = DEFAULT_TIMEOUT
     abort: bool = False
@@ -34,7 +36,7 @@ class WatchSettings:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> WatchSettings:
-        """What the variables say, or the defaults where they are not set. SettingError where one cannot be read."""
+        """Return the settings in ``environment``, with defaults; SettingError for an invalid value."""
         timeout = environment.get(TIMEOUT_VARIABLE)
         try:
             seconds = DEFAULT_TIMEOUT if timeout is None else seconds_from(timeout)
@@ -44,9 +46,9 @@ class WatchSettings:
 
 
 def check_alike(checks: Sequence[bool]) -> None:
-    """SettingError unless all processes or none compare their collectives; `checks` are what each is set to.
+    """Raise SettingError unless checks are enabled on all processes or on none; ``checks`` has one entry per process.
 
-    One that compares would wait for ever for what the others do not send.
+    A process with checks would wait for ever for those without.
     """
     on, off = ([process for process, check in enumerate(checks) if check is each] for each in (True, False))
     if on and off:
@@ -57,16 +59,16 @@ def check_alike(checks: Sequence[bool]) -> None:
 def _switch(environment: Mapping[str, str], name: str) -> bool:
     text = environment.get(name)
     if text is not None and text.strip().lower() not in _YES | _NO:
-        raise SettingError(f"{name}={text}: 1 or 0 is needed (or true, false, yes, no, on, off)")
+        raise SettingError(f"{name}={text}: must be 1 or 0 (or true, false, yes, no, on, off)")
     return text is not None and text.strip().lower() in _YES
 
 
 def seconds_from(text: str) -> float:
-    """A number of seconds that is not negative. ValueError, with what is needed, for any other text."""
+    """Return a non-negative number of seconds from ``text``; ValueError for any other text."""
     try:
         seconds = float(text)
     except ValueError:
         seconds = -1.0
     if not isfinite(seconds) or seconds < 0:
-        raise ValueError("a number of seconds is needed, 0 for never")
+        raise ValueError("must be a number of seconds, 0 for never")
     return seconds

@@ -1,4 +1,4 @@
-"""Shapes of operands, and what collectives make of them."""
+"""Shapes of operands and results."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ Shape = tuple[int, ...]
 
 
 def split_shape(shape: Shape, dim: int, parts: int) -> Shape:
-    """``shape`` with dimension ``dim`` divided into ``parts``."""
+    """Return ``shape`` with dimension ``dim`` divided by ``parts``; CommunicationError unless it is divisible."""
     if shape[dim] % parts:
         raise CommunicationError(f"dimension {dim} of size {shape[dim]} cannot be split into {parts} equal parts")
     return (*shape[:dim], shape[dim] // parts, *shape[dim + 1 :])
 
 
 def scale_shape(shape: Shape, dim: int, parts: int) -> Shape:
-    """``shape`` with dimension ``dim`` taken ``parts`` times."""
+    """Return ``shape`` with dimension ``dim`` multiplied by ``parts``."""
     return (*shape[:dim], shape[dim] * parts, *shape[dim + 1 :])

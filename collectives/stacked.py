@@ -1,7 +1,8 @@
-"""Processes side by side in one array: how operations handle it, whatever stands for arrays.
+"""Stacked operands: the processes of many groups in one array, or in one value of a program.
 
-``Stacks`` is what an ``Operation`` needs to say what it means on operands that are stacked. ``ARRAYS`` is NumPy's; the
-compiler's gives the ops of a program. A stack has the shape ``(A, G, B, ...)``: A * B groups of G processes each.
+``Stacks`` is the interface that an ``Operation`` uses to express its meaning on stacked operands. ``ARRAYS`` implements
+it by NumPy; the compiler by the ops of a program. A stack has the shape ``(A, G, B, ...)``: A * B groups of G processes
+each.
 """
 
 from __future__ import annotations
@@ -23,19 +24,19 @@ T = TypeVar("T")
 
 
 class Stacks(Protocol[T]):
-    """What can be done with stacks of one kind."""
+    """Operations on stacks of one kind."""
 
     def reshape(self, x: T, shape: Shape) -> T:
-        """The same elements in row-major order."""
+        """Return the same elements in row-major order."""
 
     def transpose(self, x: T, permutation: Sequence[int]) -> T:
-        """Dimension i of the result is dimension ``permutation[i]``."""
+        """Return ``x`` with dimension ``permutation[i]`` as dimension i."""
 
     def fold(self, x: T, arithmetic: Arithmetic) -> T:
-        """The left fold of dimension 1, which stays with size 1."""
+        """Return the left fold of dimension 1, which is kept with size 1."""
 
     def take(self, x: T, order: Order, fill: int) -> T:
-        """Along dimension 1, the entries at ``order``; ``fill`` where that is negative."""
+        """Return the entries of dimension 1 at ``order``; ``fill`` where it is negative."""
 
 
 class _Arrays:
@@ -60,9 +61,9 @@ ARRAYS: Stacks[Array] = _Arrays()
 
 
 def fold_first(slabs: Array, arithmetic: Arithmetic) -> Array:
-    """The left fold of ``slabs`` along the first axis, bit for bit what ``Arithmetic.fold`` gives.
+    """Return the left fold of ``slabs`` along the first axis, with the same bits as ``Arithmetic.fold``.
 
-    NumPy goes through the first axis slab by slab as long as a slab has several elements; else it adds in a tree.
+    NumPy reduces the first axis slab by slab if a slab has several elements; otherwise it adds pairwise.
     """
     name, dtype = arithmetic.reduction.name, slabs.dtype
     is_plain = numpy_has(dtype) and dtype.kind == "f" and dtype.itemsize >= 4
@@ -72,14 +73,14 @@ def fold_first(slabs: Array, arithmetic: Arithmetic) -> Array:
             if name in ("maximum", "minimum"):
                 return _extreme(contiguous, name)
             if slabs[0].size > 1:
-                first = dtype.type(-0.0 if name == "add" else 1.0)  # NumPy's own 0.0 would make 0.0 of -0.0
+                first = dtype.type(-0.0 if name == "add" else 1.0)  # NumPy's identity 0.0 would turn -0.0 into 0.0
                 return np.asarray(UFUNCS[name].reduce(contiguous, axis=0, initial=first))
             return np.asarray(UFUNCS[name].accumulate(contiguous, axis=0)[-1])
     return arithmetic.fold([slabs[place, ...] for place in range(len(slabs))])
 
 
 def _extreme(slabs: Array, name: str) -> Array:
-    """IEEE-754 maximum or minimum: NaN wins, and +0 is above -0."""
+    """Return the IEEE-754 maximum or minimum: NaN propagates, and +0 is greater than -0."""
     array = np.asarray(UFUNCS[name].reduce(slabs, axis=0))
     zero = array == 0
     if not zero.any():

@@ -1,4 +1,4 @@
-"""Messages about several processes at once: what each does, and how they disagree."""
+"""Texts on several processes: the state of each, and mismatched calls."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def short_list(items: Sequence[object], most: int = 16) -> str:
 
 
 def ranges_text(numbers: Sequence[int]) -> str:
-    """``3`` or ``0-3, 7``."""
+    """Return ``3`` or ``0-3, 7``."""
     runs: list[tuple[int, int]] = []
     for number in sorted(numbers):
         if runs and runs[-1][1] == number - 1:
@@ -23,12 +23,12 @@ def ranges_text(numbers: Sequence[int]) -> str:
 
 
 def ranks_text(ranks: Sequence[int]) -> str:
-    """``process 3`` or ``processes 0-3, 7``."""
+    """Return ``process 3`` or ``processes 0-3, 7``."""
     return f"process{'es' if len(ranks) > 1 else ''} {ranges_text(ranks)}"
 
 
 def states_text(states: Mapping[int, str]) -> str:
-    """One line for all processes that are in the same state, in the order of their first process."""
+    """Return one line per distinct state, with its processes, in the order of their first process."""
     ranks: dict[str, list[int]] = {}
     for rank, state in sorted(states.items()):
         ranks.setdefault(state, []).append(rank)
@@ -36,5 +36,5 @@ def states_text(states: Mapping[int, str]) -> str:
 
 
 def mismatch_text(calls: Mapping[int, str]) -> str:
-    """How processes that should take part in one collective disagree: what each is about to do, and where."""
+    """Return the text for processes of one group that call different collectives."""
     return "processes of one group call different collectives:\n" + states_text(calls)

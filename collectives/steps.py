@@ -1,14 +1,14 @@
-"""One step of a reduction: what a monoid makes of two arrays of one element type.
+"""One step of a reduction: a monoid applied to two arrays of one element type.
 
-Every step gives the element type's own result:
+The rules by element type:
 
-* ``i1``: add and maximum are OR, multiply and minimum are AND.
-* Integers wrap, those below a byte too.
-* Maximum and minimum propagate NaN, and -0 is less than +0 (IEEE-754 maximum and minimum). Complex numbers compare
+- ``i1``: add and maximum are OR, multiply and minimum are AND.
+- Integers wrap, sub-byte ones as well.
+- Maximum and minimum propagate NaN, and -0 is less than +0 (IEEE-754 maximum and minimum). Complex numbers compare
   lexicographically, real part first; of equal ones the first operand is taken.
-* A product of complex numbers rounds each of its terms, as plain multiplications and additions do.
+- A product of complex numbers rounds each of its terms, as plain multiplications and additions do.
 
-What comes out for an element depends on its two operands alone, never on its place in the array.
+The result for an element depends only on its two operands, not on its position in the array.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from collectives.arrays import Array, DType, bits_dtype
 from collectives.element_types import integer_limits, is_float, is_integer
 from collectives.monoids import LOGICAL_UFUNCS, UFUNCS
 
-#: ``step(a, b, out=out)`` on contiguous arrays of one dimension; ``out`` may be one of the operands.
+#: ``step(a, b, out=out)`` on contiguous vectors; ``out`` may be one of the operands.
 Step = Callable[..., object]
 
-_BLOCK = 1 << 14  # elements that a step of several passes takes at a time, so that they stay in cache
+_BLOCK = 1 << 14  # elements per block of a step of several passes, so that they stay in cache
 
 
 @cache
 def step_of(name: str, dtype: DType) -> Step:
-    """The step of the monoid ``name`` on ``dtype``. Raises TypeError where it has no meaning (``or`` of floats)."""
+    """Return the step of the monoid ``name`` on ``dtype``. Raises TypeError if undefined (``or`` of floats)."""
     if dtype == np.bool_:
         return LOGICAL_UFUNCS[name]
     if name in ("and", "or", "xor") and not is_integer(dtype):
@@ -45,7 +45,7 @@ def step_of(name: str, dtype: DType) -> Step:
 
 
 def in_blocks(step: Step) -> Step:
-    """``step`` on parts of long arrays."""
+    """Return ``step`` applied block by block."""
 
     def call(a: Array, b: Array, out: Array) -> None:
         for start in range(0, a.size, _BLOCK):
@@ -56,9 +56,9 @@ def in_blocks(step: Step) -> Step:
 
 
 def _extremum(name: str, dtype: DType) -> Step:
-    """NumPy's maximum and minimum leave open which of +0 and -0 they return; the signs of zeros are seen to here."""
+    """Return NumPy's maximum or minimum with IEEE signs of zeros, which NumPy leaves unspecified."""
     ufunc, bits = UFUNCS[name], bits_dtype(dtype)
-    # The largest of two values of which none exceeds 0 is -0 when both have a sign, the smallest when one has.
+    # Of zeros, the maximum is -0 if both operands are, the minimum if one is.
     meet = np.bitwise_and if name == "maximum" else np.bitwise_or
     sign = np.array(-0.0).astype(dtype).view(bits)
     magnitude = np.invert(sign)
@@ -80,7 +80,7 @@ def _complex_product(a: Array, b: Array, out: Array) -> None:
 
 
 def _looked_up(name: str, dtype: DType) -> Step:
-    """Elements kept in a byte: the results of all pairs are in a table."""
+    """Return a step on one-byte elements by a table of the results of all pairs."""
     table = _pairs(name, dtype)
 
     def step(a: Array, b: Array, out: Array) -> None:
@@ -94,7 +94,7 @@ def _looked_up(name: str, dtype: DType) -> Step:
 
 @cache
 def _pairs(name: str, dtype: DType) -> Array:
-    """The code of the result for every pair of codes, the first operand's in the high byte."""
+    """Return the result code for every pair of codes, the first operand's in the high byte."""
     codes = np.arange(256, dtype=np.uint8).view(dtype)
     wide = np.dtype(np.int16 if is_integer(dtype) else np.float64)
     values = codes.astype(wide)
@@ -106,7 +106,7 @@ def _pairs(name: str, dtype: DType) -> Array:
 
 
 def _narrowed(results: Array, dtype: DType) -> Array:
-    """Integers keep their low bits; floats are rounded."""
+    """Return integers with their low bits kept, floats rounded."""
     if not is_integer(dtype):
         return results.astype(dtype)
     low, high = integer_limits(dtype)

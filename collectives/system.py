@@ -1,7 +1,7 @@
-"""Which operating system this is: nobody else looks.
+"""The operating system; the only module that tests for it.
 
-What only Linux has is used where `IS_LINUX`, each in one module with a way beside it that any POSIX system has.
-$SPMD_PORTABLE, if it is set to anything but 0, has Linux taken for any other: tests run the portable ways so.
+Linux-specific code is used where `IS_LINUX` is set, each in one module beside a fallback for any POSIX system.
+$SPMD_PORTABLE, if set to anything but 0, disables it, so that tests can run the fallbacks.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 
-#: Has Linux taken for any POSIX system.
+#: Makes the package treat Linux as any POSIX system.
 VARIABLE = "SPMD_PORTABLE"
 IS_PORTABLE = os.environ.get(VARIABLE, "0") not in ("", "0")
 IS_LINUX = sys.platform == "linux" and not IS_PORTABLE
@@ -17,7 +17,7 @@ IS_MACOS = sys.platform == "darwin"
 
 
 def usable_processors() -> set[int]:
-    """The logical processors that this process may run on."""
+    """Return the logical processors that this process may run on."""
     if IS_LINUX:
         return os.sched_getaffinity(0)
     return set(range(os.cpu_count() or 1))

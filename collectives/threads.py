@@ -1,8 +1,8 @@
 """Processes that are threads of one Python process.
 
-The last process of a group to arrive at a collective carries it out for all, by reading the specification directly
-(``Operation.evaluate``); the others sleep until their results are there. Reductions fold in group order, so that they
-are reproducible always. Mismatches and deadlocks are found as they arise.
+The last process of a group to arrive at a collective computes it for all by ``Operation.evaluate``; the others sleep
+until the results are available. Reductions fold in group order and are always reproducible. Mismatches and deadlocks
+are detected immediately.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class ThreadCommunicator(Communicator):
 
     def bind_start(self, operation: Operation, where: str = "") -> Start:
         operation = self.world.same(operation)
-        operation.result_shape(self.size)  # raises where the shapes do not fit the group
+        operation.result_shape(self.size)  # raises if the operand does not fit the group
         if self.size == 1 and not isinstance(operation, Barrier):
             return lambda array: Completed(_own(operation.evaluate([array])[0], array))
         if isinstance(operation, CollectivePermute):
@@ -160,7 +160,7 @@ _ALLGATHER_OBJECT = _AllGatherObject((), np.dtype(object))
 
 
 class _Ticket:
-    """A process's part in a round."""
+    """A process's handle of a round."""
 
     __slots__ = ("_communicator", "_label", "_round")
 
@@ -168,7 +168,7 @@ class _Ticket:
         self._communicator, self._round, self._label = communicator, here, label
 
     def finish(self) -> None:
-        """Waits until the round is complete."""
+        """Block until the round is complete."""
         here, communicator = self._round, self._communicator
         if here.done:
             return
@@ -187,7 +187,7 @@ class _Ticket:
 
 
 class _PendingReceive:
-    """A transfer on its way to this process."""
+    """A pending transfer to this process."""
 
     __slots__ = ("_communicator", "_expected", "_label", "_receive", "_sender")
 
@@ -213,7 +213,7 @@ def _own(result: Array, operand: Array) -> Array:
 
 
 def _detached(results: Sequence[Array], arrays: Sequence[Array]) -> Sequence[Array]:
-    """Results that stay as they are when their owners go on to overwrite the operands."""
+    """Return the results, copied where they are operands, which their owners may overwrite."""
     operands = {id(array) for array in arrays}
     copies: dict[int, Array] = {}
     return [
@@ -230,12 +230,12 @@ def run(
     abort: bool = False,
     scheduler: Scheduler | None = None,
 ) -> list[T]:
-    """Runs ``process(communicator)`` as ``size`` processes; their results in rank order.
+    """Run ``process(communicator)`` as ``size`` processes, and return their results in rank order.
 
     The first exception of any process stops all of them and is raised, with a note that names the process. A process
-    that waits longer than ``timeout`` seconds while others compute is reported by a warning, again every ``timeout``
-    seconds; ``abort`` makes it a CommunicationError. ``scheduler`` says who goes on: by default, who can, or the order
-    that is explored.
+    that is blocked longer than ``timeout`` seconds while others compute is reported by a warning, repeated every
+    ``timeout`` seconds; ``abort`` makes it a CommunicationError. ``scheduler`` decides the order of steps: by default a
+    runnable process is chosen, or the order of an exploration.
     """
     world = World(size, scheduler or explored(size))
     scheduler = world.scheduler
@@ -248,7 +248,7 @@ def run(
             results[rank] = process(ThreadCommunicator(world, members, rank))
         except Stopped:
             scheduler.stopped.add(rank)
-        except BaseException as error:  # whatever it is, it ends the grid and is raised by run
+        except BaseException as error:  # any exception ends the grid and is raised by run
             scheduler.fail(error, rank)
         finally:
             scheduler.finish(rank)
@@ -263,10 +263,10 @@ def run(
         try:
             scheduler.fail(error)
             for rank, thread in enumerate(threads):
-                if thread.ident is None:  # an interrupt that comes between two starts
+                if thread.ident is None:  # an interrupt between two starts
                     scheduler.finish(rank)
             stop(scheduler, threads)
-        finally:  # a second interrupt does not wait for the threads, and leaves none that computes
+        finally:  # a second interrupt does not wait for the threads, but stops those that compute
             scheduler.fail(error)
             end(scheduler, threads)
         raise
@@ -285,5 +285,5 @@ def run(
 
 
 def single_process() -> ThreadCommunicator:
-    """The communicator of a process that is alone."""
+    """Return the communicator of a group of one process."""
     return ThreadCommunicator(World(1), (0,), 0)

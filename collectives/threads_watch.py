@@ -1,4 +1,4 @@
-"""Watching over processes that are threads: turns for those that are kept from them, and who waits too long."""
+"""Watchdog of processes that are threads: starvation, and blocked calls."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from collectives.states import states_text
 
 log = logging.getLogger("collectives")
 
-_TICK = 0.02  # seconds between two looks at whether anything moves
-_PATIENCE = 0.2  # seconds after a failure in which processes end by themselves, since they wait for others
-_AGAIN = 0.5  # seconds between two attempts to end one that computes
-_GRACE = 5.0  # seconds in all
+_TICK = 0.02  # polling interval, in seconds
+_PATIENCE = 0.2  # seconds after a failure in which blocked processes end by themselves
+_AGAIN = 0.5  # seconds between attempts to end one that computes
+_GRACE = 5.0  # seconds for all attempts
 
 
 def watch(scheduler: Scheduler, threads: list[threading.Thread], timeout: float, abort: bool) -> None:
-    """Waits for all threads; lends turns where those who have them stand still, and tells who waits too long."""
+    """Wait for all threads; let more run if the running ones make no progress, and report blocked calls."""
     turns, next_report = -1, time.monotonic() + timeout
-    # Not by joining them: an interrupted join takes its thread for ended in CPython 3.11.
+    # Not by join: an interrupted join marks its thread as ended in CPython 3.11.
     while not scheduler.ended.wait(_TICK):
         now = time.monotonic()
         if scheduler.failure is not None:
@@ -37,7 +37,7 @@ def watch(scheduler: Scheduler, threads: list[threading.Thread], timeout: float,
 
 
 def _report(scheduler: Scheduler, now: float, timeout: float, abort: bool) -> float:
-    """Tells of processes that wait longer than ``timeout``; seconds until the next look."""
+    """Report processes blocked longer than ``timeout``; return the seconds until the next check."""
     waits = {rank: now - scheduler.since[rank] for rank, what in enumerate(scheduler.waiting)
              if what is not None and not scheduler.has_ended(rank)}  # fmt: skip
     longest = max(waits.values(), default=0.0)
@@ -55,10 +55,10 @@ def _report(scheduler: Scheduler, now: float, timeout: float, abort: bool) -> fl
 
 
 def stop(scheduler: Scheduler, threads: Sequence[threading.Thread]) -> None:
-    """Sees threads to their end after a failure, five seconds at most.
+    """Stop the threads after a failure, within five seconds.
 
-    A process that computes comes to nothing that checks for the failure: ``Stopped`` is put into its thread, which the
-    interpreter raises between two of its steps. What is deep in a call of a library goes on until that returns.
+    A process that computes does not check for the failure: ``Stopped`` is raised in its thread asynchronously, between
+    two bytecodes. A library call runs until it returns.
     """
     last = time.monotonic() + _GRACE
     patience = _PATIENCE
@@ -68,9 +68,9 @@ def stop(scheduler: Scheduler, threads: Sequence[threading.Thread]) -> None:
 
 
 def end(scheduler: Scheduler, threads: Sequence[threading.Thread]) -> None:
-    """Puts ``Stopped`` into the threads that have not ended, and waits for none."""
+    """Raise ``Stopped`` asynchronously in the threads that have not ended, without waiting."""
     for rank, thread in enumerate(threads):
-        # Never into one that has had it: it would strike while the thread tidies up.
+        # Never twice: it would interrupt the clean-up of the thread.
         if thread.ident is not None and rank not in scheduler.stopped and not scheduler.has_ended(rank):
             _set_exception(ctypes.c_ulong(thread.ident), ctypes.py_object(Stopped))
 

@@ -1,1 +1,1 @@
-"""The command line, and starting ranks under MPI."""
+"""The command line, and the start of MPI ranks."""

@@ -1,4 +1,4 @@
-"""Open MPI's banners on how a job ended, taken out of the stream and read for what they know."""
+"""Removal and evaluation of Open MPI's banners on how a job ended."""
 
 import re
 
@@ -6,7 +6,7 @@ from launch.rank import Ending
 
 RULE = b"-" * 74
 LONGEST_BANNER = 4096
-#: The launcher writes a banner line by line, and may wait for a processor in between.
+#: The launcher writes a banner line by line, and may be descheduled in between.
 BETWEEN_LINES_SECONDS = 3.0
 
 _KILLED = re.compile(r"noticed that process rank (\d+) with PID (\d+) on node (\S+)\s+exited on\s+signal (\d+)")
@@ -25,10 +25,11 @@ _ENDINGS = (
 
 
 class BannerFilter:
-    """Passes a byte stream on, without the banners that say that a job has ended.
+    """Forwards a byte stream without the banners that report the end of a job.
 
-    :attr:`cause` tells the end in one line, once such a banner was seen. Everything else passes unchanged and without
-    delay, except that a line that begins like a banner's rule waits for its end, and a rule for what it begins.
+    :attr:`cause` describes the end in one line, once such a banner was seen. Everything else passes unchanged and
+    without delay, except that a line that begins like a banner's rule is held until it is complete, and a rule until
+    the banner is.
     """
 
     def __init__(self) -> None:
@@ -39,11 +40,11 @@ class BannerFilter:
 
     @property
     def patience(self) -> float:
-        """Seconds without further bytes after which what is held is to be flushed."""
+        """Seconds without further bytes after which held bytes are flushed."""
         return BETWEEN_LINES_SECONDS if self._held.startswith(RULE) else 0.0
 
     def feed(self, data: bytes) -> bytes:
-        """Take bytes in; return those to be passed on now."""
+        """Take bytes; return those to forward now."""
         if self._ends_a_banner and data:
             data = data.removeprefix(b"\n")
             self._ends_a_banner = False
@@ -68,7 +69,7 @@ class BannerFilter:
         return passed
 
     def flush(self) -> bytes:
-        """Return all that is held: nothing more came to complete it."""
+        """Return all held bytes, because no more arrived to complete them."""
         return self._pass(len(self._held))
 
     def _pass(self, count: int) -> bytes:
@@ -78,7 +79,7 @@ class BannerFilter:
         return passed
 
     def _candidate(self) -> int:
-        """Where a line starts that is a rule, or may yet become one; -1 if none does."""
+        """Return the start of a line that is, or may become, a rule; -1 if there is none."""
         starts = [0] if self._at_line_start else []
         starts += [match.end() for match in re.finditer(rb"[\r\n]", self._held)]
         for start in starts:
@@ -88,7 +89,7 @@ class BannerFilter:
         return -1
 
     def _end_of_banner(self) -> int | None:
-        """Where the banner at the start of what is held ends, its closing rule included; None if not here yet."""
+        """Return the end of the banner at the start of the held bytes, with its closing rule; None if incomplete."""
         if len(self._held) <= len(RULE):
             return None
         closing = self._held.find(b"\n" + RULE, len(RULE))
@@ -108,7 +109,7 @@ class BannerFilter:
             rank, process, node = improper.groups()
             self.cause = str(Ending(int(rank), int(process), node, 0, 0))
         elif lost := _HOST_LOST.search(text):
-            self.cause = f"spmd launch: host {lost[1]} does not answer any longer; all ranks were ended"
+            self.cause = f"spmd launch: host {lost[1]} does not respond; all ranks were ended"
         elif aborted := _ABORTED.search(text):
             rank, status = aborted.groups()
             self.cause = f"spmd launch: rank {rank} called MPI_Abort with status {status}; all other ranks were ended"

@@ -1,8 +1,8 @@
-"""Restarts elastic jobs in which a rank fails before MPI_Init has completed on all ranks.
+"""Restart of elastic jobs in which a rank fails before MPI_Init has completed on all ranks.
 
 MPI_Init waits for all ranks, forever if one has ended. The launcher ends a job that is not elastic in that case. An
-elastic job tolerates failures only after the first meeting of its ranks (`spmd.elastic`); before that, it can be
-started again without losing work.
+elastic job tolerates failures only after the first rendezvous of its ranks (`spmd.elastic`); before that, it can be
+restarted without losing work.
 """
 
 import time
@@ -13,17 +13,19 @@ from collectives import endings
 from collectives.processes import environment_of, running_children
 
 LOOK_SECONDS = 0.5
-#: How often a job is started at most; where it failed and no rank was seen to be lost.
+#: Maximum number of starts of a job; of one that failed although no rank was seen to be lost.
 MOST_STARTS, _MOST_UNSEEN = 4, 2
-#: How long the same ranks must be missing: the launcher starts one after the other, on a machine that does much else.
+#: Seconds that the same ranks must be missing: a busy launcher starts ranks one after the other.
 _SURE_SECONDS = 2.0
-#: The same, where MPI has begun on some ranks and not on others.
+#: The same, if MPI is initialized on some ranks and not on others.
 _LONG_SECONDS = 10.0
 _RANK = b"OMPI_COMM_WORLD_RANK="
 
 
 class Beginning:
-    """Of `ranks` ranks, all of which the process `launcher` starts on this machine, itself or to keep one elsewhere."""
+    """The start of `ranks` ranks, all of which the process `launcher` starts on this machine, or a
+    proxy of them here.
+    """
 
     def __init__(self, launcher: int, ranks: int, reports: Path, clock: Callable[[], float] = time.monotonic) -> None:
         self._launcher, self._ranks, self._reports, self._clock = launcher, ranks, reports, clock
@@ -32,7 +34,7 @@ class Beginning:
         self._has_lost = False
 
     def missing(self) -> int | None:
-        """A rank that has ended while others wait for it in MPI_Init; None if there is none."""
+        """Return a rank that has ended while others wait for it in MPI_Init; None if there is none."""
         ended = set() if self.is_over else self._ended()
         self._has_lost = self._has_lost or bool(ended & endings.ranks_without_ending(self._reports))
         missing = ended if endings.ranks_that_start(self._reports) - ended else set()
@@ -48,8 +50,11 @@ class Beginning:
         return endings.have_met(self._reports)
 
     def may_start_again(self, starts: int, missing: int | None) -> bool:
-        """Whether a job that has failed after so many `starts`, perhaps since it waited for the rank `missing`, may be
-        started again: the ranks had not met, none has said why it failed, and `missing` has not ended by itself."""
+        """Return whether a failed job may be started again after `starts` starts.
+
+        That is so if the ranks had not met, none has reported why it failed, and the rank `missing`, which the others
+        waited for, has not exited normally.
+        """
         begun = endings.ranks_that_start(self._reports) | endings.ranks_that_have_begun(self._reports)
         if not begun or self.is_over or any(self._reports.glob("rank-*.txt")):
             return False
@@ -64,6 +69,6 @@ class Beginning:
 
 
 def _ranks(process: str) -> list[int]:
-    """Which rank a process is; none where it is no rank, or has ended and nobody has heard of it."""
+    """Return the ranks that a process is, one or none."""
     variables = environment_of(process)
     return [int(text.removeprefix(_RANK)) for text in variables if text.startswith(_RANK)]

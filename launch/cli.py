@@ -1,6 +1,6 @@
-"""The ``spmd`` command: subcommands are found by listing :mod:`launch.commands`; errors become exit statuses.
+"""The ``spmd`` command: subcommands are the modules of :mod:`launch.commands`; errors become exit statuses.
 
-Everything here imports what it runs when it runs it: to list the commands, or to tell of a wrong option, loads nothing.
+Imports are deferred until they are needed: listing commands or reporting a wrong option loads nothing else.
 """
 
 import argparse
@@ -20,7 +20,7 @@ EXIT_INTERRUPTED = 130
 
 
 class Command(Protocol):
-    """What a module of :mod:`launch.commands` offers."""
+    """The interface of a module of :mod:`launch.commands`."""
 
     HELP: str
 
@@ -30,12 +30,12 @@ class Command(Protocol):
 
 
 def command_names() -> list[str]:
-    """Names of all subcommands, sorted."""
+    """Return the names of all subcommands, sorted."""
     return sorted(module.name for module in pkgutil.iter_modules(commands.__path__) if not module.name.startswith("_"))
 
 
 def load_command(name: str) -> Command:
-    """The module behind one subcommand."""
+    """Return the module of one subcommand."""
     return cast(Command, importlib.import_module(f"{commands.__name__}.{name}"))
 
 
@@ -48,19 +48,19 @@ class _Parser(argparse.ArgumentParser):
         return any(action.nargs == argparse.REMAINDER for action in self._get_positional_actions())
 
     def _get_option_tuples(self, option_string: str) -> list[tuple[argparse.Action, str, str | None]]:
-        """Return the options that a prefix stands for: of several none, where it may be an option of a command.
+        """Return the options that a prefix may abbreviate; none if it is ambiguous and may belong to a command.
 
-        argparse looks at all words before it knows where the command begins, and refuses what it finds ambiguous.
+        argparse examines all words before it finds where the command begins, and rejects ambiguous ones.
         """
         found = super()._get_option_tuples(option_string)
         return [] if len(found) > 1 and self.takes_the_rest else found
 
     def error(self, message: str) -> NoReturn:
-        self.exit(EXIT_USAGE, f"{self.prog}: {message} ({self.prog} --help tells more)\n")
+        self.exit(EXIT_USAGE, f"{self.prog}: {message} ({self.prog} see {self.prog} --help)\n")
 
 
 def overview(names: Sequence[str]) -> _Parser:
-    """Return the parser of what stands in place of a subcommand; its help lists the subcommands."""
+    """Return the parser used without a subcommand; its help lists the subcommands."""
     parser = _Parser(prog="spmd", description="Runs StableHLO programs as MPI processes.")
     parser.add_argument("--version", action="version", version=_version())
     subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
@@ -113,8 +113,8 @@ def _version() -> str:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one subcommand and return the exit status.
 
-    0, or with a message 1 for a program that is wrong or fails, 2 for a command line that is wrong, the files that it
-    names included.
+    0 on success; 1 for an invalid or failing program, 2 for an invalid command line or unreadable files, with a
+    message.
     """
     try:
         with output.checked():
@@ -122,7 +122,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     except BrokenPipeError:
-        # The reader closed the pipe (`spmd print x | head`): not an error, and no reader for a message.
+        # The reader closed the pipe (`spmd print x | head`): not an error, and nothing reads a message.
         return EXIT_FAILURE
     except Exception as error:
         return _report(error)
@@ -137,7 +137,7 @@ def _run(arguments: list[str]) -> int:
 
 
 def _environment_fault() -> str:
-    """What is wrong with the variables that the ranks of a job will read; nothing if they can."""
+    """Return what is wrong with the environment variables that ranks will read; "" if nothing is."""
     if not any(name.startswith("COLLECTIVE_") for name in os.environ):
         return ""
     from collectives.settings import SettingError, WatchSettings
@@ -159,7 +159,7 @@ def _report(error: Exception) -> int:
 
 
 def explain(error: Exception) -> tuple[str, int]:
-    """The message and exit status of an expected error; raises any other error again."""
+    """Return the message and the exit status of an expected error; raise any other error again."""
     from spmd import SpmdError, UsageError
 
     if isinstance(error, SpmdError):

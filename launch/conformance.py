@@ -1,9 +1,9 @@
 """Conformance files: programs with their own checks, and programs that must be rejected at marked lines.
 
-A file holds modules split at lines `// -----`. Each parses, verifies, and prints to a text that is the same program;
-a module with lines `// expected-error@+N {{...}}` must be rejected with an error at each of those lines; and a
-function without arguments (`main`, or the only one) is run, where its check ops must hold. A module with check ops that
-no such function runs fails.
+A file contains modules separated by lines `// -----`. Each must parse, verify, and survive printing and parsing; a
+module with lines `// expected-error@+N {{...}}` must be rejected with an error at each of those lines; and a function
+without arguments (`main`, or the only one) is run, and its check ops must hold. A module with check ops in no such
+function fails.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _COMMENT = re.compile(r"//[^\n]*")
 
 @dataclass(frozen=True)
 class Case:
-    """One module of a file: its text keeps the line numbers of the file."""
+    """One module of a file; the text keeps the file's line numbers."""
 
     path: Path
     index: int
@@ -33,7 +33,7 @@ class Case:
 
     @property
     def line(self) -> int:
-        """The line of the first thing that is neither blank nor a comment."""
+        """The number of the first line that is neither blank nor a comment."""
         for number, line in enumerate(self.text.splitlines(), 1):
             if line.strip() and not line.lstrip().startswith("//"):
                 return number
@@ -44,16 +44,15 @@ class Case:
         return f"{self.path}:{self.line}"
 
     def expected(self) -> list[Expectation]:
-        """The errors with which the module must be rejected; none for a module that must be accepted."""
+        """Return the errors with which the module must be rejected; none for a valid module."""
         return expectations(self.text)
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What became of a module: what is wrong (None: it does what it must), and what its passing leaves open.
+    """The outcome of a module: `problem` (None if it passes), and the limits of the check.
 
-    `by_line` counts the expected errors of which the lines alone were compared; `only_verified` says that nothing of
-    the module was run.
+    `by_line` counts expected errors that were compared by line only; `only_verified` is set if no function was run.
     """
 
     problem: str | None
@@ -62,7 +61,7 @@ class Verdict:
 
 
 def read_cases(paths: Iterable[str | Path]) -> list[Case]:
-    """The modules of all files named, and of all `.mlir` files below the folders named, in order."""
+    """Return the modules of all files named, and of all `.mlir` files below the folders named, in order."""
     cases = []
     for path in map(Path, paths):
         files = sorted(path.rglob("*.mlir")) if path.is_dir() else [path]
@@ -75,10 +74,10 @@ def read_cases(paths: Iterable[str | Path]) -> list[Case]:
 def judge(
     case: Case, *, execute: bool = True, diagnostics: bool = False, mode: str = "threads", explore: int = 0
 ) -> Verdict:
-    """Whether the module does what it must. `diagnostics`: expected errors are compared by their words, too.
+    """Return the verdict on a module. With `diagnostics` expected errors are compared by text as well.
 
-    `mode` is how grids that the module runs are run: "threads", "stacked", or "auto": stacked where they can be. Where
-    `explore` is given, it is run in as many random orders of its processes' communication, of seeds 0, 1, ...
+    `mode` is how grids that the module starts are run: "threads", "stacked", or "auto" (stacked where possible). With
+    `explore` the module is run in that many random orders of its processes' communication, of seeds 0, 1, ...
     """
     import spmd
 
@@ -143,17 +142,17 @@ def _run(module: Module, name: str, mode: str) -> None:
 
     if mode != "threads":
         module = _stacked(module, name, mode)
-    # What files expect was recorded with loops that round at each step.
+    # The expectations in files were recorded with loops that round after each op.
     executable = spmd.compile(module, function=name, excess_precision=False)
     if executable.grid.size == 1:
-        # A process of its own on every rank: `interpreter.run_parallel` is what takes the ranks together.
+        # One process per rank: `interpreter.run_parallel` combines the ranks.
         executable.run(Process(executable.grid, single_process()), ())
     else:
         executable()
 
 
 def _outcome(module: Module, name: str, mode: str) -> str | None:
-    """What is wrong when `module` runs; None for nothing."""
+    """Return what is wrong when `module` runs; None if nothing is."""
     try:
         _run(module, name, mode)
     except SpmdError as error:
@@ -162,7 +161,10 @@ def _outcome(module: Module, name: str, mode: str) -> str | None:
 
 
 def _stacked(module: Module, name: str, mode: str) -> Module:
-    """`module` with the grids that `name` runs stacked; the error of one that cannot be, where all have to be."""
+    """Return `module` with the grids that `name` starts stacked.
+
+    Raises the error of one that cannot be stacked if `mode` requires it.
+    """
     from partitioner import starts_processes, with_parts
     from spmd.compiler.pipeline.options import Options
     from spmd.compiler.stack.runs import stack_runs
@@ -175,7 +177,7 @@ def _stacked(module: Module, name: str, mode: str) -> Module:
 
 
 def entry_point(module: Module) -> str | None:
-    """The function to run: `main` without arguments, or else the only function without arguments."""
+    """Return the function to run: `main` without arguments, otherwise the only function without arguments."""
     ready = [f.symbol for f in module.functions if not f.is_declaration and not f.type.inputs]
     if "main" in ready:
         return "main"

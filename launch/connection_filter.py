@@ -1,7 +1,7 @@
-"""What Open MPI prints of connections when a job on several hosts begins and ends, taken out of the stream.
+"""Removal of Open MPI's messages on connections from the output of jobs on several hosts.
 
-Every rank that was connected to one that has gone prints six lines, whatever else is known of the end; its launcher
-warns of remote shells that were quicker than itself, and tells of a rank that has gone while it wrote to it.
+Every rank that was connected to a lost one prints six lines, whatever else is reported; the launcher warns of remote
+shells that exit before it has registered them, and of ranks that are lost while it writes to them.
 """
 
 import re
@@ -16,12 +16,12 @@ _WARNING = re.compile(
 
 
 class ConnectionFilter:
-    """Passes a byte stream on, without such lines. Lines that begin as they do wait for their end.
+    """Forwards a byte stream without such lines. A line that begins like one is held until it is complete.
 
-    :attr:`cause` tells in one line who found a connection closed first: all that is known, where nothing else is.
+    :attr:`cause` names, in one line, the rank that first found a connection closed, for when nothing else is known.
     """
 
-    #: Seconds without further bytes after which what is held is to be flushed.
+    #: Seconds without further bytes after which held bytes are flushed.
     patience = 0.0
 
     def __init__(self) -> None:
@@ -32,7 +32,7 @@ class ConnectionFilter:
         self._closed = False
 
     def feed(self, data: bytes) -> bytes:
-        """Take bytes in; return those to be passed on now."""
+        """Take bytes; return those to forward now."""
         passed = b""
         for line in (self._held + data).splitlines(keepends=True):
             if self._at_line_start and line.startswith(b"[") and not line.endswith(b"\n"):
@@ -45,7 +45,7 @@ class ConnectionFilter:
         return passed
 
     def flush(self) -> bytes:
-        """Return all that is held: nothing more came to complete it."""
+        """Return all held bytes, because no more arrived to complete them."""
         passed, self._held = self._held, b""
         if passed:
             self._at_line_start = False

@@ -1,4 +1,4 @@
-"""Whether the installed MPI can run elastic jobs, which continue when ranks fail."""
+"""Detection of whether the installed MPI supports elastic jobs, which survive the failure of ranks."""
 
 import shutil
 import subprocess
@@ -11,18 +11,18 @@ _NEEDED = "Open MPI 5 or later, built with fault tolerance (such as pip install 
 
 
 def refusal(launcher: Launcher) -> str | None:
-    """Why ``launcher`` cannot start a job that outlives its ranks; None when it can."""
+    """Return why ``launcher`` cannot start an elastic job; None if it can."""
     if launcher.kind == "srun":
-        return f"{launcher.path} ends a step whose ranks are lost; --elastic needs {_NEEDED}"
+        return f"{launcher.path} ends a job step when ranks are lost; --elastic needs {_NEEDED}"
     if launcher.kind == "hydra":
-        return f"the MPI of {launcher.path} has no tolerance of faults for its ranks; --elastic needs {_NEEDED}"
+        return f"the MPI of {launcher.path} does not support fault tolerance; --elastic needs {_NEEDED}"
     if _SUPPORT not in _described(launcher):
         return f"the Open MPI of {launcher.path} is built without fault tolerance (ULFM); --elastic needs {_NEEDED}"
     return None
 
 
 def _described(launcher: Launcher) -> list[str]:
-    """The lines of ``ompi_info``'s output."""
+    """Return the lines of ``ompi_info``'s output."""
     program = shutil.which("ompi_info", path=str(Path(launcher.path).parent)) or shutil.which("ompi_info")
     if program is None:
         return []

@@ -1,10 +1,10 @@
-"""The errors that a conformance file expects: where, and with which words.
+"""The errors that a conformance file expects: location and text.
 
     // expected-error {{...}}              an error at this line
-    // expected-error@+1 {{...}}           one line below; also @-1, @7 (line 7), @above, @below, @unknown (no place)
-    // expected-error-re {{a {{[0-9]+}}}}  the text is a pattern where it stands in {{...}}, and itself elsewhere
+    // expected-error@+1 {{...}}           one line below; also @-1, @7 (line 7), @above, @below, @unknown (no location)
+    // expected-error-re {{a {{[0-9]+}}}}  a regular expression inside {{...}}, literal text elsewhere
 
-`@above` and `@below` mean the nearest line that has no such mark. Source: MLIR, "Diagnostic Verifier".
+`@above` and `@below` mean the nearest line without such a mark. Source: MLIR, "Diagnostic Verifier".
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _MARK = re.compile(
 
 @dataclass(frozen=True)
 class Expectation:
-    """One error: its line (None where the error has no place), the text between the braces, and how often."""
+    """One error: its line (None if it has no location), the text between the braces, and its count."""
 
     line: int | None
     text: str
@@ -35,36 +35,36 @@ class Expectation:
         return "without a place" if self.line is None else f"at line {self.line}"
 
     def at(self, diagnostic: Diagnostic) -> bool:
-        """Whether `diagnostic` has the place."""
+        """Return whether `diagnostic` is at the expected location."""
         if self.line is None:
             return diagnostic.location is UNKNOWN
         return diagnostic.location is not UNKNOWN and diagnostic.location.line == self.line
 
     def says(self, diagnostic: Diagnostic) -> bool:
-        """Whether `diagnostic` has the words. ValueError for a pattern that is none."""
+        """Return whether `diagnostic` has the expected text; ValueError for an invalid pattern."""
         told = spoken(diagnostic)
         return _pattern(self.text).search(told) is not None if self.is_pattern else self.text in told
 
 
 def spoken(diagnostic: Diagnostic) -> str:
-    """An error's text without its place."""
+    """Return an error's text without its location."""
     return diagnostic.headline.removeprefix(f"{diagnostic.location}: ")
 
 
 def _pattern(text: str) -> re.Pattern[str]:
-    """`text` with regular expressions in `{{...}}`."""
+    """Return `text` as a pattern, with regular expressions in `{{...}}`."""
     parts = re.split(r"\{\{(.*?)\}\}", text)
     joined = "".join(f"({part})" if index % 2 else re.escape(part) for index, part in enumerate(parts))
     try:
         return re.compile(joined)
     except re.error as error:
-        raise ValueError(f"{{{{{text}}}}} is no pattern: {error}") from None
+        raise ValueError(f"{{{{{text}}}}} is not a valid pattern: {error}") from None
 
 
 def expectations(text: str) -> list[Expectation]:
-    """The errors that `text` expects, in the order of their marks."""
+    """Return the errors that `text` expects, in the order of their marks."""
     expected: list[Expectation] = []
-    below: list[tuple[int, re.Match[str], str]] = []  # marks that wait for the next line without one
+    below: list[tuple[int, re.Match[str], str]] = []  # marks for the next line without one
     plain = 0  # the last line without a mark
     for number, line in enumerate(text.splitlines(), 1):
         marks = list(_MARK.finditer(line))
@@ -95,13 +95,13 @@ def _line(place: str, number: int, plain: int) -> int | None:
 
 
 def unmet_places(expected: Sequence[Expectation], told: Sequence[Diagnostic]) -> str | None:
-    """What is wrong when errors are compared by their lines alone: each expected one is told, and maybe others."""
+    """Compare errors by line only, and return what is missing; additional errors are accepted."""
     missed = [entry.place for entry in expected if not any(entry.at(diagnostic) for diagnostic in told)]
     return f"no error {', '.join(dict.fromkeys(missed))}, where one is expected" if missed else None
 
 
 def unmet_words(expected: Sequence[Expectation], told: Sequence[Diagnostic]) -> str | None:
-    """What is wrong when errors are compared one by one, by place and words, as MLIR's -verify-diagnostics does."""
+    """Compare errors one by one, by line and text as MLIR's -verify-diagnostics does, and return the first mismatch."""
     left = list(told)
     for entry in expected:
         for _ in range(entry.count):

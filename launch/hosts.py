@@ -1,4 +1,4 @@
-"""Hosts to run on, as the command line or a file names them."""
+"""Hosts to run on, parsed from the command line or a file."""
 
 import argparse
 import re
@@ -11,7 +11,7 @@ _SLOTS = re.compile(r"(\S+)\s+slots\s*=\s*(\S+)(?:\s+max[-_]slots\s*=\s*\S+)?", 
 
 @dataclass(frozen=True)
 class Host:
-    """A machine by its name or address, and how many ranks it takes."""
+    """A host name or address, and its number of ranks."""
 
     name: str
     slots: int = 1
@@ -21,12 +21,15 @@ class Host:
 
 
 def from_text(text: str) -> tuple[Host, ...]:
-    """``a:2,b:2``; one rank where no number stands."""
-    return tuple(_host(word, f"hosts are named as a:2,b:2, got {text!r}") for word in text.split(","))
+    """Return the hosts in ``a:2,b:2``, with one rank by default; ArgumentTypeError for anything else."""
+    return tuple(_host(word, f"hosts must be given as a:2,b:2, got {text!r}") for word in text.split(","))
 
 
 def from_file(path: str) -> tuple[Host, ...]:
-    """A host a line, as ``a slots=2``, ``a:2`` or ``a``; what stands behind ``#`` is left out."""
+    """Return the hosts in a file, one per line as ``a slots=2``, ``a:2`` or ``a``, with comments after ``#``.
+
+    Raises ArgumentTypeError if the file cannot be read or parsed.
+    """
     try:
         lines = Path(path).read_text().splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -37,7 +40,7 @@ def from_file(path: str) -> tuple[Host, ...]:
         if text:
             slots = _SLOTS.fullmatch(text)
             word = f"{slots[1]}:{slots[2]}" if slots else text
-            hosts.append(_host(word, f"{path}:{number}: a line is a host, as a slots=2, got {text!r}"))
+            hosts.append(_host(word, f"{path}:{number}: a line must be a host, such as a slots=2, got {text!r}"))
     if not hosts:
         raise argparse.ArgumentTypeError(f"{path} names no host")
     return tuple(hosts)

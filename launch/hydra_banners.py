@@ -1,6 +1,6 @@
-"""The banners of Hydra, the launcher of MPICH and Intel MPI, on how a job ended: taken out of the stream.
+"""Removal of the banners of Hydra, the launcher of MPICH and Intel MPI, on how a job ended.
 
-They name the rank that was ended last as well as the one that began; launch.rank knows better.
+They name ranks that were ended as well as the one that failed; the records of launch.rank are exact.
 """
 
 _RULE = b"=" * 83 + b"\n"
@@ -13,18 +13,18 @@ _AFTERWARDS = (
 
 
 class HydraBannerFilter:
-    """Passes a byte stream on, without Hydra's banners. What may be the beginning of one waits for its end."""
+    """Forwards a byte stream without Hydra's banners. What may begin one is held until it is complete."""
 
-    #: Seconds without further bytes after which what is held is to be flushed.
+    #: Seconds without further bytes after which held bytes are flushed.
     patience = 0.0
 
     def __init__(self) -> None:
-        self._line = b""  # the last line, while it is not complete
-        self._held = b""  # an empty line and a rule that may begin a banner
+        self._line = b""  # the last line, while it is incomplete
+        self._held = b""  # an empty line and a rule, which may begin a banner
         self._in_banner = self._was_banner = False
 
     def feed(self, data: bytes) -> bytes:
-        """Take bytes in; return those to be passed on now."""
+        """Take bytes; return those to forward now."""
         *lines, self._line = (self._line + data).split(b"\n")
         passed = b"".join([self._complete(line + b"\n") for line in lines])
         if not (self._in_banner or self._may_belong(self._line)):
@@ -32,7 +32,7 @@ class HydraBannerFilter:
         return passed
 
     def flush(self) -> bytes:
-        """Return all that is held: nothing more came to complete it."""
+        """Return all held bytes, because no more arrived to complete them."""
         passed, self._held, self._line = self._held + self._line, b"", b""
         return passed
 

@@ -1,4 +1,4 @@
-"""What is installed and what this machine offers, as rows of ``spmd info``."""
+"""Versions, libraries and settings of this process and machine, as the rows of ``spmd info``."""
 
 import importlib.metadata
 import os
@@ -32,7 +32,7 @@ DISTRIBUTIONS = (
 
 
 def facts() -> list[tuple[str, str]]:
-    """Return the name and the value of each fact of this process and machine."""
+    """Return the rows, each a name and its value."""
     rows = [("Python", f"{platform.python_version()} ({sys.executable})"), ("system", platform.platform())]
     rows += [(name, _version(name)) for name in DISTRIBUTIONS]
     if (fault := llvmlite_fault()) is not None:
@@ -43,14 +43,14 @@ def facts() -> list[tuple[str, str]]:
 
 
 def _backends() -> str:
-    """Those in force, and what native code is made for."""
+    """Return the enabled back ends, and the processor that native code is compiled for."""
     names = default_backends()
     native = native_backend(names)
     return ", ".join(names) + (f" ({native.processor()})" if native else "")
 
 
 def _cache() -> str:
-    """Where compiled programs and native code are kept between runs."""
+    """Return the location and size of the cache of compiled programs."""
     kept = user_cache()
     if kept is None:
         return "none"
@@ -66,7 +66,10 @@ def _version(distribution: str) -> str:
 
 
 def _mpi_library() -> str:
-    """Asked in a process of its own: it neither starts MPI here nor ends this command if the library cannot load."""
+    """Return the version of the MPI library.
+
+    A subprocess loads it, so that MPI is not started here, and a library that fails to load does not end this command.
+    """
     question = "from mpi4py import rc; rc.initialize = False; from mpi4py import MPI; print(MPI.Get_library_version())"
     answer = subprocess.run([sys.executable, "-c", question], capture_output=True, text=True, timeout=60, check=False)
     lines = (answer.stdout if answer.returncode == 0 else answer.stderr).strip("\0\n ").splitlines()
@@ -98,8 +101,8 @@ def _threads() -> str:
 
 
 def of_rank() -> str:
-    """What is in force on this rank: where it may run, and the threads of each numerical library that is loaded."""
-    import numpy as np  # noqa: F401 (to be loaded)
+    """Return this rank's processors, and the threads of each numerical library that is loaded."""
+    import numpy as np  # noqa: F401 (loads its BLAS)
     import scipy.linalg  # noqa: F401
 
     allowed = sorted(usable_processors())

@@ -1,4 +1,4 @@
-"""Running one job: its signals, its messages, its exit status."""
+"""Running one job: signals, messages, exit status."""
 
 import contextlib
 import os
@@ -37,7 +37,7 @@ from spmd.runtime.requests import RunningJob
 
 FORWARDED = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2"))
 ENDING = frozenset(FORWARDED[:3])
-#: The pause between two looks, and for how long, while the launcher begins to listen.
+#: Polling interval and its duration, in seconds, while the launcher opens its listening sockets.
 _FIRST_LOOK_SECONDS, _FIRST_SECONDS = 0.02, 2.0
 SHARED_MEMORY = Path(FOLDER)
 SHARED_VARIABLE = "OMPI_MCA_btl_sm_backing_directory"
@@ -45,8 +45,11 @@ SHARED_VARIABLE = "OMPI_MCA_btl_sm_backing_directory"
 
 @dataclass(frozen=True)
 class Patience:
-    """Seconds between two `look`s at a job, for how long it may take to end after one of its ranks has failed
-    (`ending`) and after each signal (`signal`), and its launcher after its last rank (`lingering`)."""
+    """Timeouts of a job, in seconds.
+
+    `look` is the polling interval, `ending` the limit for the job to end after one of its ranks has failed, `signal`
+    that after each signal, and `lingering` that of the launcher after its last rank.
+    """
 
     look: float = LOOK_SECONDS
     ending: float = 10.0
@@ -56,8 +59,11 @@ class Patience:
 
 @dataclass(frozen=True)
 class Growth:
-    """How many ranks an elastic job has and may have (0: none can join), and the `host` that it is held to, if any.
-    A rank is to be lost when it has been silent or stopped for `patience` seconds (0: never)."""
+    """Limits of an elastic job.
+
+    `ranks` is the initial and `most` the maximum number of ranks (0: none can join), `host` the only host that ranks
+    may join on, if any. Ranks that are silent or stopped for `patience` seconds are killed (0: never).
+    """
 
     ranks: int
     most: int
@@ -65,9 +71,11 @@ class Growth:
     patience: float
 
     def watchers(self, launcher: int, reports: Path) -> "Sequence[RankWatcher]":
-        """The watchers of the ranks while the process `launcher` runs; ranks write reports to the folder `reports`."""
+        """Return the watchers of the ranks while the process `launcher` runs; ranks write reports to the folder
+        `reports`.
+        """
         watchers: list[RankWatcher] = []
-        if self.host:  # ranks of other hosts do not tell when MPI has begun
+        if self.host:  # ranks of other hosts do not report that MPI is initialized
             watchers.append(UnneededRanks(launcher, reports, PATIENCE_SECONDS))
         if self.patience:
             watchers.append(StoppedRanks(launcher, self.patience, spare_all=True))
@@ -79,7 +87,7 @@ class RankWatcher(Protocol):
     """Checks the ranks of a job; polled by the launching process."""
 
     def look(self) -> list[str]:
-        """Checks once; returns the messages for the user."""
+        """Check once; return the messages for the user."""
 
 
 def run(
@@ -94,10 +102,9 @@ def run(
 ) -> int:
     """Run a launcher of ``kind``, all of whose ranks may be on ``one_machine``, and return the exit status.
 
-    A job with ``growth``, which may be none, is elastic, and can be found by others. Where the number of ``ranks`` is
-    given, they are watched until MPI has begun.
-    The status is that of the first rank that failed, or 128 + N after signal N. Signals that reach this process go on
-    to the job. The message of a rank that failed comes last on stderr.
+    A job with ``growth`` is elastic, and can be found by other commands. If the number of ``ranks`` is given, they are
+    watched until MPI is initialized. The status is that of the first rank that failed, or 128 + N after signal N.
+    Signals to this process are forwarded to the job. The message of a failed rank is printed last on stderr.
     """
     for starts in range(1, MOST_STARTS + 1):
         status = _run_once(command, added_environment, kind, one_machine, growth, ranks, starts, patience)
@@ -116,7 +123,7 @@ def _run_once(
     starts: int,
     patience: Patience,
 ) -> int | None:
-    """The exit status; None where the job, started so many times, is to be started again."""
+    """Return the exit status; None if the job, after `starts` starts, is to be started again."""
     grows = growth is not None and growth.most > 0
     with job_folder(Path(tempfile.gettempdir())) as reports, _of_this_machine(one_machine, grows) as local:
         if growth is not None:
@@ -136,8 +143,8 @@ def _run_once(
         messages, writing = os.pipe()
         printed, printing = os.pipe()
         try:
-            # The job keeps the reading end too: should this process die, Open MPI's launcher would meet a broken pipe
-            # at its first word, and leave without ending the ranks.
+            # The job inherits the reading end: if this process dies, Open MPI's launcher would otherwise get a broken
+            # pipe at its first output, and exit without ending the ranks.
             process = subprocess.Popen(
                 command,
                 env=environment,
@@ -166,7 +173,7 @@ def _run_once(
 
 
 def _home(folder: Path) -> dict[str, str]:
-    """Return a HOME where there is none, as the system's users have it, or else `folder`: Open MPI needs one."""
+    """Return a HOME if there is none, from the user database or else `folder`: Open MPI needs one."""
     if os.environ.get("HOME"):
         return {}
     try:
@@ -176,20 +183,20 @@ def _home(folder: Path) -> dict[str, str]:
 
 
 def _session(kind: Kind, folder: Path) -> dict[str, str]:
-    """The variable that puts the folder of Open MPI's launcher into the job's own, with which it is removed.
+    """Return the variable that puts the session folder of Open MPI's launcher into the job's own, which is removed.
 
-    In the system's folder for temporary files it is named by the launcher's process id alone. One that a killed
-    launcher has left there stops the next launcher with that id: "The PMIx server's listener thread failed to start".
+    In the system's temporary folder its name is the launcher's process id. A folder left by a killed launcher prevents
+    the next launcher with that id from starting: "The PMIx server's listener thread failed to start".
     """
     return {SESSION_VARIABLE: str(folder)} if kind == "openmpi" and SESSIONS_VARIABLE not in os.environ else {}
 
 
 @contextlib.contextmanager
 def _of_this_machine(alone: bool, grows: bool) -> Iterator[dict[str, str]]:
-    """Variables for a job of this machine alone, where the user's own do not say otherwise.
+    """Yield variables for a job on this machine only, unless the user has set them.
 
-    Its ranks do not listen to the network; where it grows, they do, for what comes from this machine. Open MPI's shared
-    memory has a place of the job's own: what killed ranks leave there goes with it.
+    Its ranks do not listen on the network; if the job can grow, they listen on the loopback interface. Open MPI's
+    shared memory files get a folder of the job, which is removed with what killed ranks leave there.
     """
     if not alone:
         yield {}
@@ -225,13 +232,13 @@ class _Job:
         self._lingering = lingering
         self._listeners = listeners
         self._ended_by: int | None = None
-        #: The rank that the others wait for to begin, and that has ended.
+        #: The rank that has ended while the others wait for it in MPI initialization.
         self._missing: int | None = None
-        #: What the launcher of an elastic job has started, with the times.
+        #: The children of the launcher of an elastic job, with their start times.
         self._children: dict[int, str] = {}
         #: When a rank was first found to have failed.
         self._failed: float | None = None
-        #: Ranks of whose end a launcher that hung has not told.
+        #: Ranks whose end a hung launcher has not reported.
         self._untold: set[int] = set()
         self._filter = BannerFilter()
         self._remote_reports = ReportFilter(reports)
@@ -239,8 +246,10 @@ class _Job:
         self._streams = [Stream(messages, sys.stderr, self._remote_reports, self._connections, self._filter), printed]
 
     def finish(self, starts: int, *, elastic: bool, one_machine: bool) -> int | None:
-        """Waits for the end, and tells why the job failed, if it did. The exit status; None where the job, started so
-        many times, may be started again."""
+        """Wait for the job, and report why it failed, if it did; return the exit status.
+
+        None if the job, after `starts` starts, may be started again.
+        """
         previous = {number: signal.signal(number, self._on_signal) for number in FORWARDED}
         try:
             status = self._wait(elastic)
@@ -254,14 +263,14 @@ class _Job:
             stream.finish()
         self._remote_reports.close()
         if crashed and endings.programs_ended(self._reports) and not any(self._reports.glob("rank-*.txt")):
-            return self._after_losses(0)  # the ranks had come to their end
+            return self._after_losses(0)  # the ranks' programs had ended
         ending = rank.first_ending(self._reports)
         message = self._last_message(ending)
         if status == 0 and self._ended_by is None:
             if elastic and endings.all_were_lost(self._reports):
                 message, status = message or "spmd launch: all ranks were lost", failure.EXIT_FAILURE
             elif not (elastic or one_machine) and (message or endings.ranks_without_ending(self._reports)):
-                # Open MPI's launcher ends all ranks when a host is lost, and then itself with status 0.
+                # When a host is lost, Open MPI's launcher ends all ranks, and exits with status 0.
                 message, status = message or "spmd launch: a host was lost; all ranks were ended", failure.EXIT_FAILURE
         status = self._final_status(status, ending)
         if (reason := self._reason_to_start_again(starts, status, crashed=crashed)) is not None:
@@ -272,29 +281,29 @@ class _Job:
         return self._after_losses(status)
 
     def _has_crashed(self, status: int) -> bool:
-        """Whether a signal ended the launcher that is none of ours.
+        """Return whether a signal that was not sent from here ended the launcher.
 
-        PRRTE 3.0 corrupts its memory (pmix_server_dyn.c) when a rank is lost for which it starts another.
+        PRRTE 3.0 corrupts its memory (pmix_server_dyn.c) when a rank is lost and it starts another in its place.
         """
         return status < 0 and self._ended_by is None and self._missing is None and self._failed is None
 
     def _kill_orphans(self) -> None:
-        """Kills the ranks that a crashed launcher has left: stopped ranks do not react to its end."""
+        """Kill the ranks that a crashed launcher has left: stopped ranks do not react to its end."""
         for process, started in self._children.items():
             if started and start_of(process) == started:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(process, signal.SIGKILL)
 
     def _reason_to_start_again(self, starts: int, status: int, *, crashed: bool) -> str | None:
-        """Why an elastic job that has failed may be started again, if it may."""
+        """Return why an elastic job that has failed may be started again; None if it may not."""
         if not status or self._ended_by is not None or self._beginning is None:
             return None
         if self._beginning.may_start_again(starts, self._missing):
-            return "ranks were lost before MPI had begun on all"
+            return "ranks were lost before MPI was initialized on all"
         return "MPI's launcher has crashed" if crashed and starts < MOST_STARTS else None
 
     def _after_losses(self, status: int) -> int:
-        """The status once it is told what of the job's words could not be written."""
+        """Return the status, after reporting output of the job that could not be written."""
         if status or self._ended_by is not None:
             return status
         if any(stream.is_deserted for stream in self._streams):
@@ -314,14 +323,17 @@ class _Job:
         return status if status >= 0 else 128 - status
 
     def _wait(self, elastic: bool) -> int:
-        """Wait for the launcher; after what should end it, a signal of ours or a rank that is missing, with growing
-        insistence. A rank that has failed should end it, too: not for ever, since a host may not be reached."""
+        """Wait for the launcher, and return its status.
+
+        After a signal or a missing rank it is terminated, with increasing severity; after a rank's failure only when
+        the grace period has passed, since a host may be unreachable.
+        """
         insistence = [signal.SIGTERM, signal.SIGTERM, signal.SIGKILL]
         due: float | None = None
         began = now = time.monotonic()
         while True:
             try:
-                # A wait without end would outlast the signal.
+                # A wait without a timeout would not be interrupted by the signal.
                 soon = self._listeners is not None and now - began < _FIRST_SECONDS
                 return self._process.wait(_FIRST_LOOK_SECONDS if soon else self._patience.look)
             except subprocess.TimeoutExpired:
@@ -348,13 +360,13 @@ class _Job:
                     due = now + self._patience.signal
 
     def _has_failed_long_ago(self, now: float) -> bool:
-        """Whether a rank wrote a failure report long ago, and the job has not ended since."""
+        """Return whether a rank wrote a failure report, and the grace period has passed since."""
         if self._failed is None and any(self._reports.glob("rank-*.txt")):
             self._failed = now
         return self._failed is not None and now - self._failed > self._patience.ending
 
     def _insist(self, number: signal.Signals) -> None:
-        """Sends a signal to the launcher; where that kills it, to all that it has started here, too."""
+        """Send a signal to the launcher; with SIGKILL also to all processes that it has started here."""
         started = (running_children(self._process.pid) or []) if number == signal.SIGKILL else []
         self._process.send_signal(number)
         for child in started:
@@ -362,7 +374,7 @@ class _Job:
                 os.kill(int(child), number)
 
     def _end_lingering(self, elastic: bool) -> int:
-        """Ends a launcher that has outlived its ranks; the status that it owes: not zero where ranks have failed."""
+        """Kill a launcher that has outlived its ranks; return its status, not zero if ranks have failed."""
         assert self._lingering is not None
         self._process.kill()
         self._process.wait()
@@ -373,11 +385,11 @@ class _Job:
         if number in ENDING:
             self._ended_by = self._ended_by or number
         if number == signal.SIGINT and _in_foreground():
-            return  # Ctrl-C reached the whole foreground group, so the launcher has it already.
+            return  # Ctrl-C goes to the whole foreground process group, so the launcher has received it.
         self._process.send_signal(number)
 
     def _last_message(self, ending: rank.Ending | None) -> str:
-        """Why the job ended early: the first failed rank's report, or else the launcher's information."""
+        """Return why the job ended early: the first failed rank's report, or else what the launcher printed."""
         if self._ended_by is not None:
             return f"spmd launch: ended by {signal.Signals(self._ended_by).name}"
         reports = sorted(self._reports.glob("rank-*.txt"), key=lambda path: path.stat().st_mtime_ns)

@@ -1,4 +1,4 @@
-"""``spmd launch --join``: asking an elastic job of this machine for more ranks, and waiting for the answer."""
+"""``spmd launch --join``: request more ranks for an elastic job of this machine, and wait for the answer."""
 
 import argparse
 import sys
@@ -7,13 +7,13 @@ import time
 from launch import remote
 from spmd.runtime import requests
 
-_LOOK = 0.05  # seconds between two looks
+_LOOK = 0.05  # polling interval, in seconds
 _ENDED = "the job has ended"
 _DESERTED = "the job no longer takes requests here: its first rank runs on another host now"
 
 
 def run(args: argparse.Namespace) -> int:
-    """0 when all that were asked for have joined."""
+    """Return the exit status, 0 if all requested ranks have joined."""
     job, fault = _job(args.join)
     if job is None or args.program or args.elastic:
         fault = fault or "the ranks that --join starts run the job's own command; it takes -n and --hosts"
@@ -35,7 +35,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _job(process: int) -> tuple[requests.RunningJob | None, str]:
-    """The job whose launcher is `process`, or (0) the only one that there is; else why there is none."""
+    """Return the job whose launcher is `process`, or the only job for 0; otherwise None and the reason."""
     running = requests.running_jobs()
     chosen = [job for job in running if process in (0, job.process)]
     if not chosen:
@@ -49,7 +49,7 @@ def _job(process: int) -> tuple[requests.RunningJob | None, str]:
 
 
 def _answer(job: requests.RunningJob, request: requests.JoinRequest) -> tuple[bool, str]:
-    """Waits for what becomes of a request."""
+    """Wait for the answer to a request; return whether the rank has joined, and a message."""
     while (answer := request.answered) is None:
         if job not in requests.running_jobs():
             return False, _ENDED

@@ -1,4 +1,4 @@
-"""Judge the modules of conformance files: by several processes of this machine, or by all MPI ranks together."""
+"""Judge the modules of conformance files: in several processes of this machine, or on all MPI ranks together."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from launch.conformance import Case, Verdict
 if TYPE_CHECKING:
     from collectives.communicator import Communicator
 
-#: The name of a module, and what became of it.
+#: A module's name and verdict.
 Outcome = tuple[str, Verdict]
 Judge = Callable[[Case], Verdict]
 
 
 def all_ranks() -> Communicator | None:
-    """All ranks when there are several: they take each module together."""
+    """Return the communicator of all ranks if there are several, which then run each module together."""
     from spmd.runtime.world import ranks, under_mpi
 
     world = ranks() if under_mpi() else None
@@ -29,7 +29,7 @@ def all_ranks() -> Communicator | None:
 
 
 def outcomes_of_ranks(world: Communicator, outcomes: Iterator[Outcome]) -> Iterator[Outcome]:
-    """A module passes when it passes on every rank."""
+    """Yield verdicts of which one passes only if it passes on every rank."""
     for name, verdict in outcomes:
         problems = {
             rank: other
@@ -41,13 +41,13 @@ def outcomes_of_ranks(world: Communicator, outcomes: Iterator[Outcome]) -> Itera
 
 
 def outcomes_of(cases: list[Case], jobs: int, judged: Judge) -> Iterator[Outcome]:
-    """Each module's name and verdict, in order."""
+    """Yield each module's name and verdict, in order."""
     files = [list(group) for _, group in groupby(cases, lambda case: case.path)]
     if jobs <= 1 or len(files) <= 1:
         for group in files:
             yield from _check(judged, group)
         return
-    # Started afresh: a fork of this process would share the threads of whatever libraries it has loaded.
+    # Not forked: a fork would share the threads of libraries that this process has loaded.
     with ProcessPoolExecutor(min(jobs, len(files)), mp_context=get_context("forkserver")) as pool:
         check = partial(_check, judged)
         for outcomes in pool.map(check, files, chunksize=max(1, len(files) // (8 * jobs))):
@@ -61,5 +61,5 @@ def _check(judged: Judge, cases: Iterable[Case]) -> list[Outcome]:
 def _verdict(judged: Judge, case: Case) -> Verdict:
     try:
         return judged(case)
-    except Exception as error:  # a defect of ours: it fails this module, not the run
+    except Exception as error:  # a defect of spmd fails this module, not the run
         return Verdict(f"{type(error).__name__}: {error}\n{traceback.format_exc()}")

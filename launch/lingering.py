@@ -1,7 +1,7 @@
-"""Detects launchers that outlive their ranks: Open MPI's may hang while it handles the end of its ranks.
+"""Detection of launchers that outlive their ranks: Open MPI's may hang while it handles the end of its ranks.
 
 PRRTE 3.0 may free a job's record twice when several ranks end while others fail; its launcher then blocks on a lock in
-freed memory, handles no signals, and keeps the output streams of its parent open.
+freed memory, handles no signals, and keeps its parent's output streams open.
 """
 
 import time
@@ -9,14 +9,14 @@ from collections.abc import Callable
 
 from collectives.processes import running_children
 
-#: How long a launcher may take to end after its last rank, on a machine that does much else.
+#: Seconds in which a launcher on a busy machine ends after its last rank.
 SURE_SECONDS = 5.0
 
 
 class Lingering:
-    """Watches the process `launcher`, all of whose ranks are on this machine: processes that it has started itself.
+    """Watches the process `launcher`, all of whose ranks are its children on this machine.
 
-    It lingers when all of them have been gone for `sure` seconds of `clock`.
+    It lingers if all of them have been gone for `sure` seconds of `clock`.
     """
 
     def __init__(self, launcher: int, sure: float = SURE_SECONDS, clock: Callable[[], float] = time.monotonic) -> None:
@@ -25,7 +25,7 @@ class Lingering:
         self._since: float | None = None
 
     def lingers(self) -> bool:
-        """Whether the launcher has started ranks, and all of them have been gone for some seconds."""
+        """Return whether the launcher has started ranks, and all of them have been gone for some seconds."""
         if running_children(self._launcher) != []:
             self._had_ranks, self._since = True, None
             return False

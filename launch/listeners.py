@@ -1,9 +1,9 @@
-"""Keeping what a launcher and MPI in its ranks listen on from the network, where all of its job is on this machine.
+"""Restriction of a launcher's and MPI's listening sockets to the loopback interface, for jobs on one machine.
 
-PRRTE, Hydra and Open MPI's TCP listen on all of a machine's addresses, and cannot be told another (see
-`launch.mpirun`). Their sockets are bound to the loopback interface from outside, then: pidfd_getfd(2) gives a process a
-descriptor of its child's socket, and SO_BINDTODEVICE, of socket(7), has Linux drop what comes over other interfaces.
-Both are Linux's, and a container may forbid the first: there they listen on as before.
+PRRTE, Hydra and Open MPI's TCP transport listen on all addresses of a machine, and cannot be configured otherwise (see
+`launch.mpirun`). Their sockets are therefore bound from outside: pidfd_getfd(2) duplicates a descriptor of a child's
+socket, and SO_BINDTODEVICE, of socket(7), makes Linux drop what arrives on other interfaces. Both are specific to
+Linux, and a container may forbid the first; then the sockets remain as they are.
 """
 
 import contextlib
@@ -18,13 +18,13 @@ from collectives.system import IS_LINUX
 _PIDFD_GETFD = 438  # its number on every processor
 _LOOPBACK = b"lo\0"
 _LOCAL = ("127.", "::1")
-_PROXIES = "hydra"  # how the names begin of processes that Hydra starts its ranks with
+_PROXIES = "hydra"  # prefix of the names of Hydra's proxies, which start its ranks
 
 
 class Listeners:
-    """Those of the process `launcher`, a child of this one; with `proxies` that it starts ranks by, theirs too.
+    """The listening sockets of the process `launcher`, a child of this one, and with `proxies` those of its proxies.
 
-    Of the ranks, those on ports from `rank_ports` on: others are the program's.
+    Of the ranks' sockets only those on ports from `rank_ports` on: others belong to the program.
     """
 
     def __init__(self, launcher: int, *, proxies: bool, rank_ports: int | None = None) -> None:
@@ -32,9 +32,9 @@ class Listeners:
         self._kept: set[str] = set()
 
     def keep_local(self) -> None:
-        """Binds those that are open by now to the loopback interface.
+        """Bind the sockets that are open by now to the loopback interface.
 
-        Hydra's proxies call its launcher by the machine's name: nothing is bound until there are ranks.
+        Hydra's proxies connect to its launcher by the machine's name: nothing is bound until there are ranks.
         """
         if not IS_LINUX:
             return
@@ -45,9 +45,9 @@ class Listeners:
                 self._keep_local(process, self._rank_ports)
 
     def _ranks(self) -> list[int]:
-        """Return the processes that the launcher has started, and those that these have: a rank may be a script's."""
+        """Return all descendants of the launcher: a rank may be started by a script."""
         started = [str(self._launcher)]
-        for process in started:  # which grows
+        for process in started:  # grows in the loop
             started += running_children(int(process)) or ()
         return list(map(int, started[1:]))
 
@@ -81,10 +81,10 @@ class Listeners:
 
 
 def cut_connections(process: int, host: str) -> None:
-    """Ends the connections of `process`, a child of this one, with `host`, as far as its addresses are known.
+    """Shut down the connections of `process`, a child of this one, with the addresses of `host`.
 
-    Over a link that is cut nobody hears that a process has gone. PRRTE 3.0 then keeps its ranks connected, and never
-    answers a rank that is started later (PMIx_Init there waits).
+    Over a broken link the end of a process is not noticed. PRRTE 3.0 then keeps its ranks connected, and never answers
+    a rank that is started later (PMIx_Init there hangs).
     """
     try:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
@@ -105,14 +105,14 @@ def cut_connections(process: int, host: str) -> None:
 
 
 def _peer(connected: socket.socket) -> str:
-    """The address at the other end; IPv4's own where it is written as one of IPv6."""
+    """Return the peer's address; an IPv4 address mapped to IPv6 as IPv4."""
     return str(connected.getpeername()[0]).removeprefix("::ffff:")
 
 
 def sockets(process: int) -> Iterator[tuple[int, str]]:
-    """The descriptors of a process that are sockets, and what tells one from all others of the machine.
+    """Yield the descriptors of a process that are sockets, each with a machine-wide identifier.
 
-    None where the system does not tell.
+    Nothing where the system does not list them.
     """
     folder = f"/proc/{process}/fd"
     for entry in os.listdir(folder) if os.path.isdir(folder) else ():
@@ -123,12 +123,12 @@ def sockets(process: int) -> Iterator[tuple[int, str]]:
 
 
 def listens(ours: socket.socket) -> bool:
-    """Whether a socket takes connections."""
+    """Return whether a socket is listening."""
     return bool(ours.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN))
 
 
 def _fetch(handle: int, number: int) -> int:
-    """A descriptor of ours for the one that a process has under `number`."""
+    """Duplicate the descriptor `number` of another process."""
     libc = ctypes.CDLL(None, use_errno=True)
     ours = libc.syscall(_PIDFD_GETFD, handle, number, 0)
     if ours < 0:

@@ -1,4 +1,4 @@
-"""The machine and the network that a command reckons with."""
+"""The machine and the network that a command predicts for."""
 
 import argparse
 from typing import TYPE_CHECKING
@@ -10,15 +10,15 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--machine", metavar="FILE", help="what spmd calibrate wrote (default: $SPMD_MACHINE, or a nominal core)"
+        "--machine", metavar="FILE", help="a file of spmd calibrate (default: $SPMD_MACHINE, or a nominal core)"
     )
     parser.add_argument(
-        "--topology", metavar="FILE", help="the network's levels (default: $SPMD_TOPOLOGY, or one machine)"
+        "--topology", metavar="FILE", help="a file of the network's levels (default: $SPMD_TOPOLOGY, or one machine)"
     )
 
 
 def chosen(args: argparse.Namespace) -> "tuple[Machine, Network | None]":
-    """The machine, and the network if processes are on more than one."""
+    """Return the machine, and the network if processes are on more than one."""
     from spmd.predict.machine import default_machine, read_machine
     from spmd.predict.topology import default_network, read_topology
 

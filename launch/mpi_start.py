@@ -1,6 +1,6 @@
-"""Reports ranks that wait in MPI_Init for ranks that have not called it.
+"""Reports of ranks that wait in MPI_Init for ranks that have not called it.
 
-The launcher does this because MPI_Init holds the interpreter lock, so that no thread of the rank can.
+The launcher reports them because MPI_Init holds the interpreter lock, so that no thread of the rank can.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from collectives.states import ranges_text
 class MpiStart:
     """Watches a job of ``ranks`` ranks, all on this machine, which write their state to the folder ``reports``.
 
-    ``environment`` sets the timeout after which a wait is reported, and whether it then ends the job, by a failure
-    report of the waiting rank.
+    ``environment`` sets the timeout after which a wait is reported, and whether that ends the job, by a failure report
+    of the waiting rank.
     """
 
     def __init__(
@@ -32,13 +32,13 @@ class MpiStart:
         self._ranks, self._reports, self._clock = ranks, reports, clock
         try:
             self._settings = WatchSettings.from_environment(environment)
-        except SettingError:  # which the ranks tell
+        except SettingError:  # the ranks report it
             self._settings = WatchSettings(timeout=0)
         self._since: float | None = None
         self._told = 0.0
 
     def look(self) -> list[str]:
-        """The messages for the user, one after each timeout."""
+        """Return the messages for the user, one after each timeout."""
         waiting = endings.ranks_that_start(self._reports) if self._settings.timeout else set()
         missing = sorted(set(range(self._ranks)) - waiting)
         now = self._clock()
@@ -58,7 +58,7 @@ class MpiStart:
         return [text]
 
     def _end(self, rank: int, text: str) -> None:
-        """Writes a failure report for ``rank``, which ends the job."""
+        """Write a failure report for ``rank``, which ends the job."""
         unfinished = self._reports / f".rank-{rank}.txt"
         unfinished.write_text(f"rank {rank} on {os.uname().nodename} failed:\n{text}\n")
         unfinished.rename(self._reports / f"rank-{rank}.txt")

@@ -1,4 +1,4 @@
-"""Options that several commands take, each declared once."""
+"""Options that several commands share, each declared once."""
 
 import argparse
 from collections.abc import Callable
@@ -18,13 +18,13 @@ MODES = ("auto", "stacked", "threads")
 def valued(
     parser: Arguments, name: str, type: Callable[[str], object], metavar: str, use: str, default: object = None
 ) -> None:
-    """An option that takes a value, which `type` reads, and is `default` where it is not given."""
+    """Declare an option with a value, which `type` parses, and a `default`."""
     parser.add_argument(name, type=type, metavar=metavar, default=default, help=use)
 
 
 def program(parser: Arguments) -> None:
-    """The program, in any form, and the function that is meant."""
-    parser.add_argument("program", metavar="PROGRAM", help="a program in any form that is read")
+    """Declare the program, in any format, and its function."""
+    parser.add_argument("program", metavar="PROGRAM", help="a program in any supported format")
     parser.add_argument("--function", default="main", help="the program's function (default: %(default)s)")
 
 
@@ -45,21 +45,21 @@ def mode(parser: Arguments, use: str, default: str) -> None:
 
 
 def communication(parser: Arguments) -> None:
-    """What of a program's collectives is decided when it is compiled."""
+    """Declare the compile options of a program's collectives."""
     parser.add_argument(
-        "--reproducible", action="store_true", help="reductions between processes give the same bits on any transport"
+        "--reproducible", action="store_true", help="make reductions between processes bitwise equal on any transport"
     )
     use = "combine small all_reduces up to this size; 0: never"
     valued(parser, "--combine-threshold", values.not_negative, "BYTES", use)
     parser.add_argument(
         "--overlap",
         action=argparse.BooleanOptionalAction,
-        help="large all_reduces go on while the program computes (default: where every rank has a core to spare)",
+        help="overlap large all_reduces with computation (default: if every rank has a spare core)",
     )
 
 
 def compile_options(args: argparse.Namespace) -> "CompileOptions":
-    """The options of ``spmd.compile`` that `communication` declares, where they are set."""
+    """Return the options of ``spmd.compile`` that `communication` declares, if they are set."""
     options: CompileOptions = {"reproducible": args.reproducible}
     if args.combine_threshold is not None:
         options["combine_threshold"] = args.combine_threshold
@@ -69,7 +69,7 @@ def compile_options(args: argparse.Namespace) -> "CompileOptions":
 
 
 def prepared(args: argparse.Namespace) -> "Prepared":
-    """The program of one process, of a command that takes `program`, `grid` and `communication`."""
+    """Return the program of one process, for a command with the options `program`, `grid` and `communication`."""
     from launch import programs
     from spmd.compiler.pipeline.prepare import prepare
 

@@ -1,7 +1,7 @@
-"""Standard output as the commands write to it: what cannot be written is an error, whatever the encoding.
+"""Standard output of the commands: a failure to write is an error, whatever the encoding.
 
-Python would tell of a full disk when it ends, by a traceback, and of a character that the terminal's encoding lacks by
-another; where standard output is closed it would say nothing, with status 0.
+Python would report a full disk by a traceback at exit, and a character that the terminal's encoding lacks by another;
+if standard output is closed it would report nothing, with status 0.
 """
 
 import codecs
@@ -18,7 +18,7 @@ _ESCAPE = "launch.escape"
 
 
 class _Descriptor(io.RawIOBase):
-    """What is written goes to a descriptor; errors name standard output."""
+    """A stream to a descriptor whose errors name standard output."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -40,7 +40,7 @@ class _Descriptor(io.RawIOBase):
 
 
 class _Closed(io.RawIOBase):
-    """In place of a standard output that was closed before the command began."""
+    """Stands for a standard output that was closed before the command started."""
 
     def writable(self) -> bool:
         return True
@@ -50,7 +50,7 @@ class _Closed(io.RawIOBase):
 
 
 def _escaped(error: UnicodeError) -> tuple[str, int]:
-    """Each byte of what an encoding lacks as `\\XX`, which is how strings of MLIR's text spell it, too."""
+    """Return each byte that an encoding lacks as `\\XX`, the escape of strings in MLIR's text."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
     data = error.object[error.start : error.end].encode("utf-8", "surrogateescape")
@@ -61,7 +61,7 @@ codecs.register_error(_ESCAPE, _escaped)
 
 
 def write_program(text: str) -> None:
-    """Writes a program's text, so that it is read again as it was: in UTF-8, or as escapes in its strings."""
+    """Write a program's text so that it can be parsed again: in UTF-8, or with escapes in its strings."""
     if (sys.stdout.encoding or "utf-8").lower().replace("-", "") != "utf8":
         text = text.encode("ascii", _ESCAPE).decode("ascii")
     sys.stdout.write(text.rstrip("\n") + "\n")
@@ -69,12 +69,12 @@ def write_program(text: str) -> None:
 
 @contextlib.contextmanager
 def checked() -> Iterator[None]:
-    """Within it `sys.stdout` raises OSError, of the file name NAME, where it cannot be written, by the end.
+    """Make `sys.stdout` raise OSError, with the file name NAME, if it cannot be written, until the end of the context.
 
-    A stream that somebody has put in its place, as tests do, is left there.
+    A stream that replaces it, as in tests, is left there.
     """
     if sys.stderr is None:  # print would write to standard output instead
-        sys.stderr = open(os.devnull, "w")  # noqa: SIM115  (until the process ends)
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115  (until the process exits)
     before = sys.stdout
     stream = _stream(before)
     if stream is None:
@@ -84,7 +84,7 @@ def checked() -> Iterator[None]:
     try:
         try:
             yield
-        except SystemExit:  # after help, which was printed
+        except SystemExit:  # after help was printed
             stream.flush()
             raise
         stream.flush()
@@ -107,6 +107,6 @@ def _stream(standard: TextIO | None) -> io.TextIOWrapper | None:
 
 
 def _let_go(stream: io.TextIOWrapper) -> None:
-    """Ends the stream; what it still holds could not be written, which has been told."""
+    """Close the stream; what it still holds could not be written, which has been reported."""
     with contextlib.suppress(OSError):
         stream.close()

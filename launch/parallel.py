@@ -1,4 +1,4 @@
-"""What ``spmd run`` asks of processes that run together: options, streams, and ranks that run different programs."""
+"""Support of ``spmd run`` for several processes: options, streams, and ranks that run different programs."""
 
 import argparse
 import contextlib
@@ -17,45 +17,49 @@ if TYPE_CHECKING:
     from spmd.runtime.process import Process
 
 T = TypeVar("T")
-#: What ranks do when their programs have ended, for messages.
+#: What ranks do after their programs, for messages.
 _GATHERING = "the gathering of results"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    use = "threads of native code in each process (default: $OMP_NUM_THREADS; else one a rank, all cores alone)"
+    use = (
+        "threads of native code in each process (default: $OMP_NUM_THREADS; else one per rank; all cores without ranks)"
+    )
     options.valued(parser, "--threads", values.positive, "N", use)
     group = parser.add_argument_group("processes that run together")
     options.communication(group)
     group.add_argument(
-        "--check-collectives", action="store_true", help="processes compare what they do at each collective"
+        "--check-collectives", action="store_true", help="compare the calls of all processes at each collective"
     )
     add_timeout_arguments(group)
     options.mode(
         group,
-        "with --grid: compute all processes at once as one stacked program, or run each as a thread; auto stacks "
-        "more than 16 where it can be done, and -v tells why it could not",
+        "with --grid: run all processes as one stacked program, or each as a thread; auto stacks "
+        "more than 16 if possible, and -v prints why it is not",
         default="auto",
     )
-    use = "what stacked arrays may take, such as 4GB; beyond it processes run in chunks (default: half of the free)"
+    use = "memory for stacked arrays, such as 4GB; beyond it processes run in chunks (default: half of the free)"
     options.valued(group, "--memory", values.memory, "BYTES", use)
-    group.add_argument("--infeed", metavar="FILE.npz", help="what infeed reads; {rank} stands for the process's rank")
-    group.add_argument("--outfeed", metavar="FILE.npz", help="where outfeed writes; {rank} as above")
+    group.add_argument(
+        "--infeed", metavar="FILE.npz", help="the arrays that infeed reads; {rank} is replaced by the process's rank"
+    )
+    group.add_argument("--outfeed", metavar="FILE.npz", help="the file that outfeed writes; {rank} as above")
 
 
 def add_timeout_arguments(parser: options.Arguments) -> None:
-    use = "tell who waits for whom when a process waits this long, and again (default: 60; 0: never)"
+    use = "report which processes wait for which after this long, repeatedly (default: 60; 0: never)"
     options.valued(parser, "--collective-timeout", values.seconds, "SECONDS", use)
-    parser.add_argument("--collective-abort", action="store_true", help="end the job at the first such wait")
+    parser.add_argument("--collective-abort", action="store_true", help="end the job at the first such report")
 
 
 def timeout_settings(args: argparse.Namespace) -> dict[str, str]:
-    """The environment variables that configure the ranks' watcher, which starts with MPI."""
+    """Return the environment variables that configure the ranks' watcher, which starts with MPI."""
     settings = {} if args.collective_timeout is None else {"COLLECTIVE_TIMEOUT": str(args.collective_timeout)}
     return settings | ({"COLLECTIVE_ABORT": "1"} if args.collective_abort else {})
 
 
 def compile_options(args: argparse.Namespace) -> "CompileOptions":
-    """The options of ``spmd.compile`` that were given."""
+    """Return the options of ``spmd.compile`` that were given."""
     chosen = options.compile_options(args)
     chosen["check_collectives"] = args.check_collectives
     if args.threads is not None:
@@ -75,7 +79,7 @@ class RunOptions(TypedDict, total=False):
 
 
 def run_options(args: argparse.Namespace, size: int) -> RunOptions:
-    """What ``spmd.run_parallel`` is given beside the program and its inputs."""
+    """Return the arguments of ``spmd.run_parallel`` other than the program and its inputs."""
     settings: RunOptions = {"abort": args.collective_abort, "mode": args.mode, "memory": args.memory}
     if args.collective_timeout is not None:
         settings["timeout"] = args.collective_timeout or float("inf")
@@ -87,13 +91,13 @@ def run_options(args: argparse.Namespace, size: int) -> RunOptions:
 
 
 def _of_ranks(path: str, size: int) -> list[str]:
-    """The file of each rank, for which {rank} stands."""
+    """Return the file of each rank."""
     return [path.replace("{rank}", str(rank)) for rank in range(size)]
 
 
 @contextlib.contextmanager
 def streams(args: argparse.Namespace, process: "Process") -> Iterator[None]:
-    """Give ``process`` its infeed and outfeed; a file of the outfeed is written at the end, or at the failure."""
+    """Give ``process`` its infeed and outfeed; the outfeed's file is written at the end, also after an error."""
     from spmd.runtime.streams import OutfeedFile, infeed_from, outfeed_to
 
     rank = str(process.rank)
@@ -116,7 +120,7 @@ class Ranks:
     receives: tuple[set[int], ...] = ()
 
     def compare(self, executable: "Executable") -> None:
-        """CollectiveError, on all ranks, when the texts of different programs show that they will not meet."""
+        """Raise CollectiveError, on all ranks, if the collectives of different programs cannot match."""
         from spmd.compiler.pipeline.lower import ModuleLowering
         from spmd.errors import CollectiveError
         from spmd.runtime.agreement import disagreement, trace
@@ -131,7 +135,7 @@ class Ranks:
 
     @classmethod
     def meet(cls, module: "Module", function: str) -> "Ranks":
-        """Exchange what matters of each rank's program. Alone: nothing."""
+        """Exchange the facts of each rank's program; without MPI there is nothing to exchange. Collective."""
         from spmd.runtime.endpoints import endpoints
         from spmd.runtime.world import ranks, under_mpi
 
@@ -151,11 +155,11 @@ class Ranks:
             connect(process, self.sends, self.receives)
 
     def finish(self) -> None:
-        """Return once all ranks have come to the end of their programs; none is left in a collective of its own."""
+        """Return once the programs of all ranks have ended; none is in a collective any more."""
         if self.world is not None:
             self.world.finish(_GATHERING)
 
     def gather(self, value: T) -> list[T] | None:
-        """Each rank's value, on rank 0, once the programs of all have ended."""
+        """Return each rank's value on rank 0, once the programs of all have ended; None on other ranks."""
         values = [value] if self.world is None else self.world.exchange_results(value, _GATHERING)
         return values if self.world is None or self.world.rank == 0 else None

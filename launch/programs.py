@@ -1,4 +1,4 @@
-"""The program that a command is given: a file, and the function in it."""
+"""Loading of the program that a command is given: a file, and a function in it."""
 
 from typing import TYPE_CHECKING
 
@@ -9,14 +9,14 @@ if TYPE_CHECKING:
 
 
 def load(path: str, function: str) -> "Module":
-    """The module in the file ``path``. UsageError unless it has a body for ``function``."""
+    """Return the module in the file ``path``; UsageError unless ``function`` has a body there."""
     import spmd
 
     with progress.doing(f"reading {path}"):
         module = spmd.load(path)
     names = [each.symbol for each in module.functions if not each.is_declaration]
     if not module.functions:
-        raise spmd.UsageError(f"{path} has no function: a program has a func.func @{function}, an empty file has none")
+        raise spmd.UsageError(f"{path} has no function; a program needs a func.func @{function}")
     if function not in names:
         known = ", ".join("@" + name for name in names) or "none"
         raise spmd.UsageError(f"{path} has no function @{function}; its functions: {known}")

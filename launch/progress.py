@@ -1,4 +1,4 @@
-"""What a command does that takes long, and how far it is: a line on standard error, of the first rank on a terminal."""
+"""Progress of long commands: a line on standard error, on a terminal, from the first rank."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from collectives.failure import launched_rank
 
 T = TypeVar("T")
 
-#: Seconds after which a command says what it does, and between two looks at the clock.
+#: Seconds before the first line, and between updates.
 PATIENCE, EVERY = 2.0, 0.5
-#: Brings the cursor to the line's begin and clears what is there (ECMA-48, CR and EL).
+#: Moves the cursor to the start of the line and clears it (ECMA-48, CR and EL).
 _CLEAR = "\r\x1b[K"
 
 
 class Progress:
-    """One thing that is being done; `at` and `total` say how far it is, where that can be counted.
+    """One activity; `at` of `total` items are done, if they can be counted.
 
-    `clock` tells the time, and `wait` waits for an event for so many seconds, and returns whether it has come.
+    `clock` returns seconds; `wait` waits up to so many seconds for an event, and returns whether it is set.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class Progress:
         return self._stream is not None
 
     def text(self, seconds: float) -> str:
-        """`partitioning ... 3 s`, or `measuring products ... 3 of 40, 12 s`."""
+        """Return the line: `partitioning ... 3 s`, or `measuring products ... 3 of 40, 12 s`."""
         far = f"{self.at} of {self.total}, " if self.total else ""
         return f"{self.what} ... {far}{seconds:.0f} s"
 
@@ -63,7 +63,7 @@ class Progress:
             self._write(_CLEAR + self.text(self._clock() - self._began))
 
     def end(self) -> None:
-        """Takes the line away."""
+        """End the activity and clear the line."""
         self._done.set()
         if self._stream is not None:
             self._thread.join()
@@ -81,7 +81,7 @@ class Progress:
 
 @contextmanager
 def doing(what: str, total: int = 0) -> Iterator[Progress]:
-    """Says after two seconds that `what` goes on, until it is done, and how much there is of it where `total` tells."""
+    """Show `what` from two seconds on until the end of the context, with a count if `total` is given."""
     progress = Progress(what, _terminal(), total)
     try:
         yield progress
@@ -90,15 +90,15 @@ def doing(what: str, total: int = 0) -> Iterator[Progress]:
 
 
 def counted(what: str, items: Iterable[T], total: int) -> Iterator[T]:
-    """`items`, each told as it is begun."""
+    """Yield `items`, and show the number of the current one."""
     with doing(what, total) as progress:
         for progress.at, item in enumerate(items, 1):
             yield item
 
 
 def _terminal() -> TextIO | None:
-    """Standard error, where somebody watches it and this is no other rank than the first."""
+    """Return standard error if it is a terminal and this is the first rank; otherwise None."""
     try:
         return sys.stderr if sys.stderr.isatty() and not launched_rank() else None
-    except (AttributeError, ValueError):  # closed, or something else in its place
+    except (AttributeError, ValueError):  # closed, or replaced
         return None

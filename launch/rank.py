@@ -1,8 +1,7 @@
 """The parent process of a rank under launchers that do not report how a rank ended (Hydra's).
 
 ``main`` runs the command as a child, forwards signals to it, records an abnormal end, and exits with its status. The
-record is a file ``end-<rank>.txt`` in the folder of failure reports. If one of the two processes ends, so does the
-other.
+record is a file ``end-<rank>.txt`` in the folder of failure reports. If one of the two processes ends, the other does.
 """
 
 import contextlib
@@ -24,7 +23,7 @@ _ANSWER_SECONDS = 1.0
 
 
 def command(root: Path) -> list[str]:
-    """What starts ``main`` whichever folder the ranks run in; ``root`` is where this package is found."""
+    """Return the command that starts ``main`` from any folder; ``root`` is the folder of this package."""
     code = f"import sys; sys.path.append({str(root)!r}); from launch import rank; rank.main(sys.argv[1:])"
     return [sys.executable, "-P", "-c", code]
 
@@ -41,7 +40,7 @@ class Ending:
 
     @property
     def job_status(self) -> int:
-        """The status that the job ends with."""
+        """The exit status of the job."""
         return 128 + self.signal if self.signal else self.status or failure.EXIT_FAILURE
 
     def __str__(self) -> str:
@@ -63,13 +62,13 @@ def signal_name(number: int) -> str:
 
 
 def first_ending(folder: Path) -> Ending | None:
-    """The recorded end in ``folder`` of the first rank that ended abnormally, or None."""
+    """Return the recorded end in ``folder`` of the first rank that ended abnormally, or None."""
     notes = sorted(folder.glob("end-*.txt"), key=lambda path: path.stat().st_mtime_ns)
     return _read(notes[0]) if notes else None
 
 
 def were_ended(folder: Path) -> bool:
-    """Whether ranks were ended that had not come to their own end, whatever status the launcher then gave the job."""
+    """Return whether ranks were killed before they exited normally, whatever the launcher's exit status."""
     notes = list(map(_read, folder.glob("end-*.txt")))
     left = endings.ranks_without_ending(folder) - {note.rank for note in notes}
     return bool(left) or any(note.signal or note.status for note in notes)
@@ -81,6 +80,7 @@ def _read(note: Path) -> Ending:
 
 
 def main(arguments: list[str]) -> None:
+    """Run a command as this rank, and exit as it does."""
     os.environ[failure.KEPT_VARIABLE] = str(os.getpid())
     _close_listeners()
     child = os.fork()
@@ -106,12 +106,12 @@ def main(arguments: list[str]) -> None:
 
 
 def _part_from_launcher() -> None:
-    """Sends PMI's finalize command to the launcher on the rank's behalf.
+    """Send PMI's finalize command to the launcher on the rank's behalf.
 
-    MPICH sends it when the process ends, not in MPI_Finalize; if a process exits before that, Hydra treats the rank as
+    MPICH sends it when the process exits, not in MPI_Finalize; if a process exits before that, Hydra treats the rank as
     failed and kills the others (PMI-1's wire protocol, command finalize).
     """
-    with contextlib.suppress(KeyError, OSError):  # no such launcher, or one that has been told
+    with contextlib.suppress(KeyError, OSError):  # no such launcher, or the command was sent
         launcher = int(os.environ["PMI_FD"])
         os.write(launcher, b"cmd=finalize\n")
         if select.select([launcher], [], [], _ANSWER_SECONDS)[0]:
@@ -119,7 +119,7 @@ def _part_from_launcher() -> None:
 
 
 def _close_listeners() -> None:
-    """Closes the launcher's listening sockets, which Hydra's ranks inherit but do not need."""
+    """Close the launcher's listening sockets, which Hydra's ranks inherit but do not need."""
     for number, _ in listeners.sockets(os.getpid()):
         with contextlib.suppress(OSError), socket.socket(fileno=os.dup(number)) as ours:
             if listeners.listens(ours):

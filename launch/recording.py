@@ -1,4 +1,4 @@
-"""Finding the jobs that run on this machine, to have their ranks write what they did last."""
+"""Discovery of the jobs on this machine, and requests to their ranks for flight records."""
 
 import json
 import os
@@ -17,8 +17,11 @@ _POLL_SECONDS = 0.02
 
 @dataclass(frozen=True)
 class Job:
-    """A job of this machine: the `process` that launched it, its folder of reports, its `ranks`, and where they write
-    their `records`, if they do."""
+    """A job of this machine.
+
+    `process` is its launcher, `reports` its folder of reports, `ranks` their number, and `records` the folder of flight
+    records, if enabled.
+    """
 
     process: int
     reports: Path
@@ -26,17 +29,17 @@ class Job:
     records: Path | None
 
     def leave_note(self) -> None:
-        """Lets the job be found."""
+        """Write the file by which other commands find the job."""
         records = None if self.records is None else str(self.records)
         note = {"process": self.process, "started": start_of(self.process), "ranks": self.ranks, "records": records}
         replace(self.reports / _NOTE, json.dumps(note).encode())
 
     def request(self) -> None:
-        """Has all ranks write; each request is another text, by which they see that it is new."""
+        """Request records from all ranks; the text is unique, so that each request is recognized as new."""
         replace(self.reports / REQUEST, f"spmd dump, {os.urandom(4).hex()}".encode())
 
     def records_on_request(self, seconds: float) -> list[str]:
-        """Request the records of all ranks, and return the names of the files that were written within `seconds`."""
+        """Request records from all ranks, and return the names of the files written within `seconds`."""
         began, end = time.time(), time.monotonic() + seconds
         self.request()
         while len(written := self.written_since(began)) < self.ranks and time.monotonic() < end:
@@ -44,14 +47,14 @@ class Job:
         return written
 
     def written_since(self, moment: float) -> list[str]:
-        """Return the files that ranks have written since, in seconds since the epoch: no pipes, which have no end."""
+        """Return the regular files that ranks have written since `moment`, in seconds since the epoch."""
         files = self.records.glob(f"{PREFIX}*") if self.records is not None else ()
         return [path.name for path in files if path.is_file() and path.stat().st_mtime >= moment - 0.01]
 
 
 def running_jobs() -> Iterator[Job]:
-    """This user's jobs that run on this machine."""
+    """Yield this user's jobs that are running on this machine."""
     for folder, content in notes_of_running_jobs(_NOTE):
         ranks, records = content.get("ranks"), content.get("records")
-        if type(ranks) is int and isinstance(records, str | None):  # else a damaged note
+        if type(ranks) is int and isinstance(records, str | None):  # otherwise a damaged note
             yield Job(content["process"], folder, ranks, None if records is None else Path(records))

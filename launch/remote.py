@@ -1,9 +1,9 @@
-"""Ranks of an elastic job on several hosts, each started through a remote shell of its own.
+"""Ranks of an elastic job on several hosts, each started through a separate remote shell.
 
-Open MPI's launcher ends the whole job when the daemon of one host is lost. An elastic job has no daemons, therefore:
-the launcher starts :func:`main` for every rank, as a process of its own machine. For another host that starts
-:func:`keep` there, which starts the rank; the rank itself finds the launcher's server over the network. To the
-launcher, a host that is lost is ranks that are lost, and it goes on without them.
+Open MPI's launcher ends the whole job when the daemon of a host is lost. An elastic job therefore has no daemons: the
+launcher starts :func:`main` for every rank, as a process of its own machine. For another host that starts :func:`keep`
+there, which starts the rank; the rank itself connects to the launcher's server over the network. To the launcher, a
+lost host is a set of lost ranks, and it continues without them.
 
 Source: PRRTE 3.0, errmgr_dvm.c, proc_errors (daemons), pmix_server.c (``pmix_remote_connections``).
 """
@@ -31,34 +31,36 @@ from launch.hosts import Host
 from launch.stopped import StoppedRanks
 from spmd.runtime.silence import PATIENCE_VARIABLE
 
-#: What says which remote shell to use, as to Open MPI's own launcher.
+#: The variable that selects the remote shell, the same as for Open MPI's own launcher.
 SHELL_VARIABLE = "PRTE_MCA_plm_ssh_agent"
-#: A host that does not answer for six seconds is lost.
+#: A host that does not respond for six seconds is lost.
 SHELL = (
     "ssh", "-x", "-o", "BatchMode=yes",
     "-o", "ConnectTimeout=6", "-o", "ServerAliveInterval=2", "-o", "ServerAliveCountMax=3",
 )  # fmt: skip
-#: The launcher serves ranks of other hosts, and what it tells them goes over the connection. To it, all ranks are of
-#: one host: they must be kept from looking for each other in shared memory.
+#: The launcher serves ranks of other hosts over connections. To it, all ranks are on one host: they must not look for
+#: each other in shared memory.
 VARIABLES = {"PRTE_MCA_pmix_remote_connections": "1", "PMIX_MCA_gds": "hash", "OMPI_MCA_btl": "tcp,self"}
-_LOST = 255  # what remote shells end with when they have lost the host
+_LOST = 255  # exit status of remote shells that have lost the host
 _LOOK_SECONDS = 0.2
-#: The keeper of a rank receives a line a second, and ends the rank when none has come for so long.
+#: The parent of a rank receives a line per second, and ends the rank after so many seconds without one.
 _SIGN, _SIGN_SECONDS, _SILENT_SECONDS = "0\n", 1.0, 10.0
 
 
 def command(root: Path, named: Sequence[Host]) -> list[str]:
-    """What starts a rank's command on its host of those ``named``; ``root`` is where this package is found."""
+    """Return the command that starts a rank's command on its host of ``named``; ``root`` is the folder
+    of this package.
+    """
     return [*_python(root, "remote.main(sys.argv[1:])"), ",".join(map(str, named)), shlex.join(_remote_shell())]
 
 
 def joining_command(root: Path) -> list[str]:
-    """What starts a rank that joins later, before the name of a host, the rank's number and its command."""
+    """Return the command that starts a joining rank, to be followed by host, rank number and command."""
     return [*_python(root, "remote.join(sys.argv[1:])"), shlex.join(_remote_shell())]
 
 
 def unreachable(named: Sequence[Host]) -> str | None:
-    """Which of the hosts ``named`` no remote shell comes to, and why; None when all can be reached."""
+    """Return the first of the hosts ``named`` that no remote shell reaches, and why; None if all are reached."""
     others = [host.name for host in named if not is_here(host.name)]
     shells = [
         subprocess.Popen([*_remote_shell(), name, "true"], stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
@@ -75,7 +77,7 @@ def _python(root: Path, call: str) -> list[str]:
 
 
 def main(arguments: list[str]) -> None:
-    """Runs a command as this rank on its host, and ends as it ends. Arguments: hosts, remote shell, the command."""
+    """Run a command as this rank on its host, and exit as it does. Arguments: hosts, remote shell, the command."""
     named, shell, *program = arguments
     number = failure.launched_rank()
     assert number is not None
@@ -83,14 +85,14 @@ def main(arguments: list[str]) -> None:
 
 
 def join(arguments: list[str]) -> None:
-    """Runs a command as a rank that joins. Arguments: remote shell, host, the rank's number, the command."""
+    """Run a command as a joining rank. Arguments: remote shell, host, the rank's number, the command."""
     shell, host, number, *program = arguments
     os.environ[failure.NUMBER_VARIABLE] = number
     _become(int(number), host, shell, program)
 
 
 def _become(number: int, host: str, shell: str, program: list[str]) -> NoReturn:
-    """Runs `program` as rank `number` on `host`, and ends as it ends."""
+    """Run `program` as rank `number` on `host`, and exit as it does."""
     os.environ[failure.PLACE_VARIABLE] = host
     if is_here(host):
         try:
@@ -102,13 +104,13 @@ def _become(number: int, host: str, shell: str, program: list[str]) -> NoReturn:
 
 
 def _host_of(number: int, named: Sequence[Host]) -> str:
-    """The host of a rank: each takes as many as it is to take, in order."""
+    """Return the host of a rank: ranks fill the slots of the hosts in order."""
     places = [host.name for host in named for _ in range(host.slots)]
     return places[number]
 
 
 def is_here(host: str) -> bool:
-    """Whether ``host`` is a name or an address of this machine: one that a socket can be bound to."""
+    """Return whether ``host`` is a name or an address of this machine: one that a socket can be bound to."""
     if host == os.uname().nodename:
         return True
     try:
@@ -121,7 +123,7 @@ def is_here(host: str) -> bool:
 
 
 def _run(there: Sequence[str], program: Sequence[str], number: int) -> int:
-    """Runs rank ``number`` by the remote shell ``there``, and returns the status that this ends with."""
+    """Run rank ``number`` by the remote shell ``there``, and return its exit status."""
     reports = Path(os.environ[failure.REPORTS_VARIABLE])
     marker = endings.Marker(reports, number) if reports.is_dir() else None
     keeper = shlex.join(_python(Path(__file__).parents[1], "remote.keep()"))
@@ -149,10 +151,12 @@ def _run(there: Sequence[str], program: Sequence[str], number: int) -> int:
 
 
 def _wait(shell: "subprocess.Popen[bytes]", lifeline: int, reports: Path) -> int:
-    """The status of the remote shell; that of a lost host, where the launcher leaves the host. Meanwhile the keeper of
-    the rank gets signs that its host can be reached: signal 0, which does nothing."""
+    """Return the status of the remote shell, or that of a lost host if the launcher drops the host.
+
+    Meanwhile the rank's parent receives heartbeats: signal 0, which has no effect.
+    """
     began, last = time.time(), 0.0
-    os.set_blocking(lifeline, False)  # over a link that is cut nothing goes
+    os.set_blocking(lifeline, False)  # writes over a broken link would block
     while True:
         try:
             return shell.wait(_LOOK_SECONDS)
@@ -172,7 +176,7 @@ def _tell(lifeline: int, line: str) -> None:
         while data:
             data = data[os.write(lifeline, data) :]
     except (BrokenPipeError, BlockingIOError):
-        pass  # the shell has ended, and its status says how; or nothing goes to its host any more
+        pass  # the shell has exited with a status, or its host is unreachable
 
 
 def _remote_shell() -> list[str]:
@@ -181,7 +185,7 @@ def _remote_shell() -> list[str]:
 
 
 def _end_as(status: int) -> NoReturn:
-    """Ends this process as the rank ended; by SIGKILL if that is unknown because its host is lost."""
+    """Exit as the rank did; by SIGKILL if that is unknown because its host is lost."""
     number = signal.SIGKILL if status < 0 or status == _LOST else max(status - 128, 0)
     if number:
         if number != signal.SIGKILL:
@@ -191,8 +195,11 @@ def _end_as(status: int) -> NoReturn:
 
 
 def keep() -> None:
-    """Keeps a rank on its host. What to run, then signals for it, a line each, come on standard input: with its end,
-    or when no line comes any more, the rank ends."""
+    """Run a rank on its host, as its parent.
+
+    Standard input has the request, then signals for the rank, one per line. At its end, or without a line for too long,
+    the rank is ended.
+    """
     lifeline = os.fdopen(os.dup(0), "rb", buffering=0)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     request = json.loads(lifeline.readline())
@@ -204,8 +211,11 @@ def keep() -> None:
 
 
 def _listen(lifeline: FileIO, patience: float) -> None:
-    """Forwards signals to the rank. Ends it at the end of input, when no line has come for `_SILENT_SECONDS`, or when
-    it has been stopped for `patience` seconds (0: never)."""
+    """Forward signals to the rank, and end it when the connection is lost.
+
+    That is at the end of input, after `_SILENT_SECONDS` without a line, or when the rank has been stopped for
+    `patience` seconds (0: never).
+    """
     stopped = StoppedRanks(os.getpid(), patience, spare_all=False)
     heard, text = time.monotonic(), b""
     while time.monotonic() - heard <= _SILENT_SECONDS:
@@ -220,4 +230,4 @@ def _listen(lifeline: FileIO, patience: float) -> None:
         *lines, text = (text + data).split(b"\n")
         for line in lines:
             os.kill(os.getpid(), int(line))
-    os._exit(_LOST)  # the system ends the rank with its keeper
+    os._exit(_LOST)  # the system ends the rank with its parent

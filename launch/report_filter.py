@@ -1,4 +1,4 @@
-"""Failure reports of ranks that cannot see the launcher's folder, taken out of what the job writes to stderr."""
+"""Extraction of the failure reports of ranks that cannot see the launcher's folder, from the job's stderr."""
 
 from pathlib import Path
 
@@ -9,9 +9,9 @@ _BEGINS, _ENDS = REPORT_BEGINS.encode(), REPORT_ENDS.encode()
 
 
 class ReportFilter:
-    """Passes a byte stream on, and puts the reports in it into the folder where ranks of this host leave theirs."""
+    """Forwards a byte stream, and writes the reports in it to the folder of reports."""
 
-    #: Seconds without further bytes after which what is held is to be flushed.
+    #: Seconds without further bytes after which held bytes are flushed.
     patience = 0.0
 
     def __init__(self, folder: Path) -> None:
@@ -19,7 +19,7 @@ class ReportFilter:
         self._held = b""
 
     def feed(self, data: bytes) -> bytes:
-        """Take bytes in; return those to be passed on now."""
+        """Take bytes; return those to forward now."""
         self._held += data
         passed = b""
         while (start := self._held.find(_BEGINS)) >= 0:
@@ -34,14 +34,14 @@ class ReportFilter:
         return passed
 
     def flush(self) -> bytes:
-        """Return what may not belong to a report: nothing more came for a while. A report waits for its end."""
+        """Return held bytes that are not part of a report; an incomplete report stays held."""
         if self._held.startswith(_BEGINS):
             return b""
         passed, self._held = self._held, b""
         return passed
 
     def close(self) -> None:
-        """Nothing more will come: a report that has begun is all that there is of it."""
+        """Write a report that is still incomplete at the end of the stream."""
         if self._held.startswith(_BEGINS):
             self._file(self._held[len(_BEGINS) :])
 

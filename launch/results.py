@@ -1,4 +1,4 @@
-"""What a program returned, on the screen or in files of NumPy."""
+"""Output of a program's results, as text or to NumPy files."""
 
 import hashlib
 from collections.abc import Iterator, Sequence
@@ -9,16 +9,15 @@ import numpy as np
 from spmd.support.arrays import Array, numpy_has
 from spmd.support.files import writing
 
-#: How many runs of ranks a line lists.
+#: Maximum number of runs of ranks in a line.
 _MOST_RUNS = 8
 
 
 def write(path: str, owners: Sequence[Sequence[Array]], owner: str = "rank", *, first: int = 0) -> None:
-    """Writes the results of each owner, a rank or a replica, into one file; where `{rank}` stands in `path`, into a
-    file each.
+    """Write the results of each owner (a rank or a replica) to one file; with `{rank}` in `path`, to one file each.
 
-    Those of one owner are `result0`, `result1`, ... there, of several `rank0.result0`, ...; `first` is the first's
-    number.
+    Arrays of a single owner are named `result0`, `result1`, ..., of several `rank0.result0`, ...; `first` is the number
+    of the first owner.
     """
     if "{rank}" in path:
         for number, results in enumerate(owners, first):
@@ -33,13 +32,12 @@ def _write(path: str, owners: Sequence[Sequence[Array]], owner: str) -> None:
         for number, results in enumerate(owners)
         for index, array in arrays_of(results)
     }
-    with writing(path) as file:  # of a name without .npz NumPy would make one with it
+    with writing(path) as file:  # given a name without .npz, NumPy would append it
         np.savez(file, **named)
 
 
 def show(owners: Sequence[Sequence[Array]], owner: str = "rank") -> None:
-    """Prints each result, those of several owners (ranks or replicas) with their numbers: what is equal on some of
-    them once."""
+    """Print each result; equal results of several owners (ranks or replicas) once, with the owners' numbers."""
     for numbers, index, array in _distinct(owners):
         named = "" if len(owners) == 1 else f"{owner}{'s' * (len(numbers) > 1)} {listed(numbers)}, "
         shape = "x".join(map(str, (*array.shape, array.dtype.name)))
@@ -47,7 +45,7 @@ def show(owners: Sequence[Sequence[Array]], owner: str = "rank") -> None:
 
 
 def _distinct(owners: Sequence[Sequence[Array]]) -> list[tuple[list[int], str, Array]]:
-    """The distinct arrays of each result with the owners that have them, in the order of the first of these."""
+    """Return the distinct arrays of each result with their owners, in the order of their first owner."""
     found: dict[tuple[object, ...], tuple[list[int], str, Array]] = {}
     for number, results in enumerate(owners):
         for index, array in arrays_of(results):
@@ -57,7 +55,7 @@ def _distinct(owners: Sequence[Sequence[Array]]) -> list[tuple[list[int], str, A
 
 
 def listed(ranks: Sequence[int]) -> str:
-    """Rising numbers, runs of them as `0-3`; of many runs the first ones and how many numbers there are beside."""
+    """Return sorted numbers as text with runs as `0-3`; after some runs only the number of the rest."""
     runs: list[tuple[int, int]] = []
     for rank in ranks:
         if runs and rank == runs[-1][1] + 1:
@@ -70,12 +68,12 @@ def listed(ranks: Sequence[int]) -> str:
 
 
 def _as_numpy_keeps(array: Array) -> Array:
-    """Types that NumPy does not have as their bits: `<f1`, which it writes for f8E5M2, it does not read."""
+    """Return types that NumPy lacks as raw bytes: it writes f8E5M2 as `<f1`, which it cannot read."""
     return array if numpy_has(array.dtype) else array.view(f"V{array.dtype.itemsize}")
 
 
 def arrays_of(results: Sequence[Array], owner: str = "") -> Iterator[tuple[str, Any]]:
-    """The arrays among results, by number, those of a tuple as `0.0`, `0.1`, ...; a token is nothing to show."""
+    """Yield the arrays among results with their index; elements of a tuple as `0.0`, `0.1`, ...; no tokens."""
     for index, result in enumerate(results):
         if isinstance(result, tuple):
             yield from arrays_of(result, f"{owner}{index}.")

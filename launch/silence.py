@@ -1,6 +1,6 @@
 """Decides which host an elastic job drops when two of its hosts cannot reach each other.
 
-On the launcher's host each remote rank has a local process (`launch.remote`), which ends when it finds a file
+On the launcher's host each remote rank has a local process (`launch.remote`), which exits when it finds a file
 ``lost-<host>`` in the folder of reports. MPI then reports the ranks of that host as failed, and the others continue.
 The launcher's own host is never dropped. If a rank there is silent and no rank there reports the other host, the
 network link works: that one rank hangs, and is killed.
@@ -20,9 +20,11 @@ _PREFIX = "lost-"
 
 
 class SilentHosts:
-    """Decides on the reports in `folder`, of a job whose MPI launcher is the process `launcher`. `is_here` says whether
-    a host is its own; `grace` is how many seconds of `clock` later the ranks there may report the silence of a host
-    that has reported theirs."""
+    """Decides on the reports in `folder`, of a job whose MPI launcher is the process `launcher`.
+
+    `is_here` returns whether a host is the launcher's; its ranks have `grace` seconds of `clock` to report the silence
+    of a host that has reported theirs.
+    """
 
     def __init__(
         self,
@@ -38,7 +40,7 @@ class SilentHosts:
         self._left: dict[str, float] = {}
 
     def look(self) -> list[str]:
-        """Processes the new reports; returns the messages for the user."""
+        """Process the new reports; return the messages for the user."""
         now, told = self._clock(), []
         for report in take_reports(self._folder):
             if self._is_here(report.there):
@@ -50,7 +52,7 @@ class SilentHosts:
         for report in due:
             if not self._was_left(report.here, now) and start_of(report.process) == report.started:
                 os.kill(report.process, signal.SIGKILL)
-                told.append(f"rank {report.silent} does not answer any longer; it was killed")
+                told.append(f"rank {report.silent} does not respond; it was killed")
         return told
 
     def _leave(self, host: str, now: float) -> list[str]:
@@ -59,15 +61,15 @@ class SilentHosts:
         self._left[host] = now
         (self._folder / f"{_PREFIX}{host}").touch()
         cut_connections(self._launcher, host)
-        return [f"host {host} does not answer any longer; the job goes on without it"]
+        return [f"host {host} does not respond; the job continues without it"]
 
     def _was_left(self, host: str, now: float) -> bool:
-        """Whether the host was left a short while ago: its ranks may still be reporting, or be reported."""
+        """Return whether the host was dropped recently: its ranks may still send reports, or be reported."""
         return now - self._left.get(host, -float("inf")) <= 2 * self._grace
 
 
 def is_left(folder: Path, host: str, since: float) -> bool:
-    """Whether `host` was left after the moment `since`, in seconds since the epoch; `folder` is that of reports."""
+    """Return whether `host` was dropped after `since`, in seconds since the epoch; `folder` is that of reports."""
     try:
         return (folder / f"{_PREFIX}{host}").stat().st_mtime >= since
     except OSError:

@@ -81,30 +81,30 @@ def start(args: argparse.Namespace) -> int:
 
 
 def _likely(command: Sequence[str]) -> str:
-    """What was likely meant by a command that there is not."""
+    """Return the likely correction of a command that does not exist."""
     if command[0].isdecimal() and len(command) > 1:
         return f": spmd launch -n {shlex.join(command)}"
     return f": python {shlex.join(command)}?" if command[0].endswith(".py") else ""
 
 
 def _misuse(args: argparse.Namespace) -> str | None:
-    """What is wrong with options that go together."""
+    """Return what is wrong with a combination of options; None if nothing is."""
     if args.profile is None and args.profile_steps is not None:
-        return "--profile-steps are those of a --profile FILE"
+        return "--profile-steps requires --profile FILE"
     slots = sum(host.slots for host in args.hosts)
     if args.hosts and args.ranks > slots:
-        return f"{args.ranks} ranks do not fit the {slots} that the hosts are to take"
+        return f"{args.ranks} ranks do not fit into the {slots} slots of the hosts"
     if not args.elastic and (args.replace or {args.min_ranks, args.patience, args.max_ranks} != {None}):
-        return "--min-ranks, --max-ranks, --replace and --patience are for jobs that go on without ranks: add --elastic"
+        return "--min-ranks, --max-ranks, --replace and --patience require --elastic"
     if args.min_ranks is not None and args.min_ranks > args.ranks:
-        return f"--min-ranks {args.min_ranks} are more than the {args.ranks} ranks that are started"
+        return f"--min-ranks must be at most the {args.ranks} ranks that are started, got {args.min_ranks}"
     if args.max_ranks is not None and args.max_ranks < args.ranks:
-        return f"--max-ranks {args.max_ranks} are fewer than the {args.ranks} ranks that are started"
+        return f"--max-ranks must be at least the {args.ranks} ranks that are started, got {args.max_ranks}"
     return None
 
 
 def _elastic_settings(args: argparse.Namespace) -> Settings:
-    """What the ranks' spmd.elastic reads."""
+    """Return the settings that the ranks' spmd.elastic reads."""
     from spmd.elastic.settings import Settings
 
     chosen = Settings.from_environment()

@@ -11,7 +11,7 @@ from pathlib import Path
 from collectives import endings
 from collectives.processes import command_of, running_children, state_of
 
-#: In the command line of a rank that joins (`spmd.elastic.newcomer`).
+#: Matches the command line of a joining rank (`spmd.elastic.newcomer`).
 _JOINING = re.compile(rb"SPMD_ELASTIC_RANK'\] = '(\d+)'")
 
 
@@ -28,7 +28,7 @@ class StoppedRanks:
         self._since: dict[str, float] = {}
 
     def look(self) -> list[str]:
-        """Kills the ranks that are due; returns no messages, since MPI reports the failures."""
+        """Kill the ranks that are due; return no messages, since MPI reports the failures."""
         children = running_children(self._parent) or []
         stopped = [child for child in children if state_of(child) == "T"]
         if self._spare_all and len(stopped) == len(children):
@@ -43,15 +43,17 @@ class StoppedRanks:
 
 
 class UnneededRanks:
-    """Kills new ranks among the children of `launcher` that still block in MPI_Init after other ranks have finished:
-    the rank that spawned them has failed, and the launcher would wait for them. `reports` is the job's folder."""
+    """Kills children of `launcher` that block in MPI_Init as new ranks after other ranks have finished.
+
+    The rank that spawned them has failed, and the launcher would wait for them. `reports` is the job's folder.
+    """
 
     def __init__(self, launcher: int, reports: Path, grace: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._launcher, self._reports, self._grace, self._clock = launcher, reports, grace, clock
         self._since: float | None = None
 
     def look(self) -> list[str]:
-        """Kills these ranks `grace` seconds after the first rank has ended."""
+        """Kill these ranks `grace` seconds after the first rank has ended."""
         if not endings.ranks_that_ended(self._reports):
             return []
         now = self._clock()

@@ -13,14 +13,14 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Protocol, TextIO
 
-#: How long a process that has outlived the job may hold its stream open, writing nothing.
+#: Seconds for which a process that outlives the job may hold its stream open without writing.
 PATIENCE_SECONDS = 5.0
 QUIET_SECONDS = 0.2
 _AT_ONCE = 65536
 
 
 class Filter(Protocol):
-    """Takes banners out of a stream of bytes."""
+    """Removes banners from a byte stream."""
 
     @property
     def patience(self) -> float: ...
@@ -31,16 +31,15 @@ class Filter(Protocol):
 
 
 def _has_come(pipe: int, seconds: float) -> bool:
-    """Return whether bytes come through `pipe`, or its end, within `seconds`."""
+    """Return whether bytes, or the end of `pipe`, arrive within `seconds`."""
     return bool(select.select([pipe], [], [], seconds)[0])
 
 
 class Stream:
-    """Forwards a ``pipe`` of the job to ``target`` through filters, in a thread of its own.
+    """Forwards a ``pipe`` of the job to ``target`` through filters, in a thread.
 
-    ``has_come`` waits for bytes of the pipe for so many seconds; ``clock`` tells the time, in seconds.
-
-    The pipe is read to its end even if ``target`` can no longer be written: ranks would block on a full pipe.
+    ``has_come`` waits for bytes for so many seconds; ``clock`` returns seconds. The pipe is read to its end even if
+    ``target`` can no longer be written: ranks would block on a full pipe.
     """
 
     def __init__(
@@ -52,14 +51,14 @@ class Stream:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._pipe, self._filters, self._has_come, self._clock = pipe, filters, has_come, clock
-        self._to = -1  # a stream that is closed cannot be written
+        self._to = -1  # a closed stream cannot be written
         with contextlib.suppress(OSError):
             self._to = -1 if target is None else target.fileno()
         self._name = "standard error" if target is sys.stderr else "standard output"
         self._without = b"\0" if target is sys.stderr else b""  # Open MPI ends its banners with a NUL
         self._fault: OSError | None = None
         self._lost = 0
-        #: Since when nothing has come; None while something is passed on.
+        #: When the pipe became idle; None while data is being forwarded.
         self._quiet_since: float | None = None
         self._thread = threading.Thread(target=self._pass, daemon=True)
         self._thread.start()
@@ -71,24 +70,26 @@ class Stream:
 
     @property
     def is_running(self) -> bool:
-        """Whether the end of the pipe has not come yet."""
+        """Whether the pipe has not ended."""
         return self._thread.is_alive()
 
     @property
     def is_quiet(self) -> bool:
-        """Whether nothing comes, and all that has come is passed on: its reader may take its time."""
+        """Whether the pipe is idle and all data has been forwarded."""
         return self._quiet_since is not None or not self.is_running
 
     @property
     def loss(self) -> str:
-        """What could not be written, in a sentence; nothing where all was."""
+        """A sentence on data that could not be written, or ""."""
         if self._fault is None:
             return ""
         return f"{self._lost} bytes could not be written to {self._name}: {self._fault.strerror}"
 
     def finish(self) -> None:
-        """Waits until all is passed on, as long as its reader takes. A process that has outlived the job may hold the
-        pipe open: not for long."""
+        """Wait until all data is forwarded, however slow the reader is.
+
+        Stops waiting if a process that outlives the job holds the pipe open and is silent.
+        """
         while self.is_running:
             since = self._quiet_since
             if since is not None and self._clock() - since > PATIENCE_SECONDS:
@@ -112,7 +113,7 @@ class Stream:
         self._flush(math.inf)
 
     def _flush(self, quiet: float) -> None:
-        """Passes on what filters hold, when nothing has come for `quiet` seconds."""
+        """Forward what filters hold, after `quiet` seconds without data."""
         for index, filter in enumerate(self._filters, 1):
             if quiet >= filter.patience:
                 self._write(filter.flush(), self._filters[index:])
@@ -125,7 +126,7 @@ class Stream:
                 try:
                     data = data[os.write(self._to, data) :]
                     continue
-                except BlockingIOError:  # somebody has made it nonblocking
+                except BlockingIOError:  # another process has made it nonblocking
                     select.select([], [self._to], [])
                     continue
                 except OSError as error:
@@ -135,7 +136,7 @@ class Stream:
 
 
 def say(text: str) -> None:
-    """A line on standard error, where that can be written."""
+    """Write a line to standard error, if it can be written."""
     data = f"{text}\n".encode(errors="backslashreplace")
     with contextlib.suppress(OSError):
         while data and sys.stderr is not None:

@@ -1,4 +1,4 @@
-"""Tables on a terminal, by Rich where it is installed; what goes elsewhere is the plain text that it always was."""
+"""Tables on a terminal, by Rich if it is installed; other output stays plain text."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 
 from collectives.failure import launched_rank
 
-#: The least characters that a column of text has.
+#: Minimum width of a column of text.
 _LEAST = 10
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column: numbers stand at the `right`; `wraps` where a text may take several lines."""
+    """A column: right-aligned with `right`; `wraps` if a text may take several lines."""
 
     name: str
     right: bool = False
@@ -26,7 +26,7 @@ class Column:
 
 @dataclass
 class Table:
-    """Rows under a header; a row is as many texts as there are columns, and may have a style of its own."""
+    """Rows under a header; a row has one text per column, and may have a style."""
 
     title: str
     columns: Sequence[Column]
@@ -37,9 +37,9 @@ class Table:
 
 
 def is_rich() -> bool:
-    """Whether standard output is a terminal that is written to with colours and lines.
+    """Return whether standard output is a terminal for colours and lines.
 
-    A rank's is none: what looks like one is the launcher's, which passes on what is written to it.
+    Not on a rank, whose output the launcher forwards.
     """
     if os.environ.get("TERM") == "dumb" or launched_rank() is not None or importlib.util.find_spec("rich") is None:
         return False
@@ -47,11 +47,11 @@ def is_rich() -> bool:
 
 
 def show(*parts: Table | str) -> None:
-    """Writes tables and lines to a terminal, as wide as it is. Texts are taken as they are: nothing in them is markup.
+    """Write tables and lines to a terminal, in its width. Texts are literal, without markup.
 
-    Colours are left out where NO_COLOR is set (no-color.org).
+    NO_COLOR disables colours (no-color.org).
     """
-    from rich.console import Console  # late: who writes to no terminal loads it not, and may not have it
+    from rich.console import Console  # late: not needed, and perhaps not installed, without a terminal
     from rich.text import Text
 
     console = Console(file=sys.stdout, highlight=False)
@@ -82,18 +82,18 @@ def _table(table: Table) -> object:
 
 
 def _printable(text: str) -> str:
-    """`text` without what would move a terminal's cursor or change its state."""
+    """Return `text` without control characters."""
     return "".join(letter if letter.isprintable() or letter == "\n" else "\ufffd" for letter in text)
 
 
 def bar(part: float, width: int = 16) -> str:
-    """A bar of `part` of `width` characters, in eighths of one."""
+    """Return a bar of `part` of `width` characters, in steps of an eighth."""
     eighths = round(max(0.0, min(1.0, part)) * width * 8)
     return "█" * (eighths // 8) + " ▏▎▍▌▋▊▉"[eighths % 8].strip()
 
 
 def facts(title: str, rows: Iterable[tuple[str, str]]) -> Table:
-    """Names and what is known under them."""
+    """Return a table of names and texts."""
     table = Table(title, (Column("", style="bold"), Column("", wraps=True)))
     for name, text in rows:
         table.add(name, text)

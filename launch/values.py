@@ -1,4 +1,7 @@
-"""What stands behind an option on the command line: numbers and grids, refused in a sentence when they are none."""
+"""Parsers of option values, such as numbers and grids, with an error message for invalid ones.
+
+Each raises ArgumentTypeError for invalid text.
+"""
 
 import argparse
 import re
@@ -15,24 +18,24 @@ def _at_least(text: str, least: int) -> int:
     try:
         number = int(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"a whole number is needed, got {text!r}") from None
+        raise argparse.ArgumentTypeError(f"must be a whole number, got {text!r}") from None
     if number < least:
         raise argparse.ArgumentTypeError(f"must be at least {least}, got {text}")
     return number
 
 
 def positive(text: str) -> int:
-    """A whole number from 1 on."""
+    """Return a whole number, at least 1."""
     return _at_least(text, 1)
 
 
 def not_negative(text: str) -> int:
-    """A whole number from 0 on."""
+    """Return a whole number, at least 0."""
     return _at_least(text, 0)
 
 
 def seconds(text: str) -> float:
-    """A number of seconds, as the ranks read it."""
+    """Return a non-negative number of seconds."""
     from collectives.settings import seconds_from
 
     try:
@@ -42,7 +45,7 @@ def seconds(text: str) -> float:
 
 
 def steps(text: str) -> range:
-    """``2:10``: steps 2 to 9."""
+    """Return a range of steps: ``2:10`` is steps 2 to 9."""
     from spmd.support.step_range import steps_from
 
     try:
@@ -52,37 +55,37 @@ def steps(text: str) -> range:
 
 
 def memory(text: str) -> int:
-    """A positive number of bytes, such as 500000, 4GB or 1.5 GiB."""
+    """Return a positive number of bytes, such as 500000, 4GB or 1.5 GiB."""
     from spmd.support.amounts import read_amount
 
     size = read_amount(text)
     if size is None:
-        raise argparse.ArgumentTypeError(f"a number of bytes is needed, such as 4GB, got {text!r}")
+        raise argparse.ArgumentTypeError(f"must be a number of bytes, such as 4GB, got {text!r}")
     if size < 1:
         raise argparse.ArgumentTypeError(f"must be at least 1 byte, got {text!r}")
     return size
 
 
 def mesh(text: str) -> dict[str, int]:
-    """``data=8,model=4``: the axes of a mesh and their sizes, major first."""
+    """Return the axes of a mesh and their sizes, major first: ``data=8,model=4``."""
     axes: dict[str, int] = {}
     for entry in text.split(","):
         name, _, size = entry.strip().partition("=")
         if not name or not size.isdecimal() or int(size) < 1 or name in axes:
-            text = f"axes and their sizes are needed, each once, such as data=8,model=4, got {text!r}"
+            text = f"must be distinct axes with their sizes, such as data=8,model=4, got {text!r}"
             raise argparse.ArgumentTypeError(text)
         axes[name] = int(size)
     return axes
 
 
 def grid(text: str) -> "ProcessGrid":
-    """``4x2``: replicas by partitions."""
+    """Return a grid of replicas by partitions: ``4x2``."""
     from collectives.errors import GroupError
     from collectives.grid import ProcessGrid
 
     match = _GRID.fullmatch(text)
     if match is None:
-        raise argparse.ArgumentTypeError(f"replicas by partitions are needed, such as 4x2, got {text!r}")
+        raise argparse.ArgumentTypeError(f"must be replicas by partitions, such as 4x2, got {text!r}")
     try:
         return ProcessGrid(int(match[1]), int(match[2]))
     except GroupError as error:
@@ -90,7 +93,7 @@ def grid(text: str) -> "ProcessGrid":
 
 
 def counts(text: str) -> list[int]:
-    """``1,2,4,...,4096``: rising numbers; ``...`` goes on as the two numbers before it do, by a factor."""
+    """Return increasing numbers: ``1,2,4,...,4096``; ``...`` continues the ratio of the two numbers before it."""
     parts = [part.strip() for part in text.split(",")]
     numbers: list[int] = []
     for place, part in enumerate(parts):
@@ -99,14 +102,14 @@ def counts(text: str) -> list[int]:
         else:
             numbers.append(positive(part))
     if any(later <= earlier for earlier, later in pairwise(numbers)):
-        raise argparse.ArgumentTypeError(f"rising numbers are needed, got {text!r}")
+        raise argparse.ArgumentTypeError(f"must be increasing numbers, got {text!r}")
     return numbers
 
 
 def _between(known: list[int], rest: list[str]) -> list[int]:
-    """What `...` stands for, between the numbers before it and the one after."""
+    """Return the numbers that `...` stands for."""
     if len(known) < 2 or len(rest) != 1 or known[-1] % known[-2] or known[-1] == known[-2]:
-        text = "... stands between two numbers, of which the second is some times the first, and the last one"
+        text = "... must follow two numbers, the second a multiple of the first, and precede the last"
         raise argparse.ArgumentTypeError(text)
     factor, last = known[-1] // known[-2], positive(rest[0])
     between = []

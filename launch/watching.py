@@ -1,4 +1,4 @@
-"""The current state of a running job's ranks, read from the flight recordings that they write on request."""
+"""The current state of a running job's ranks, from the flight records that they write on request."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from collectives.reading import Call, Record, RecordError, read
 from collectives.states import ranges_text
 from launch.recording import Job
 
-#: Seconds over which steps are counted.
+#: Window, in seconds, over which steps are counted.
 _WINDOW = 10.0
 _STEP = "step "
 
 
 @dataclass(frozen=True)
 class RankState:
-    """A rank now. `seconds`: how long it has done that; `waits_for`: ranks that have not come to where it waits.
+    """The current state of a rank, since `seconds`; `waits_for` are the ranks missing in the collective that it is in.
 
-    `steps` are those of a second, `late` the seconds that it comes after the first at collectives, on average; None
-    where it is not known. `memory`: bytes of this machine's that it has, None of a rank elsewhere.
+    `steps` is in steps per second; `late` is the average delay, in seconds, after the first rank at collectives; None
+    if unknown. `memory` is in bytes, None for a rank on another machine.
     """
 
     rank: int
@@ -38,13 +38,13 @@ class RankState:
 
     @property
     def text(self) -> str:
-        """`in all_reduce ..., waits for 2, 3`."""
+        """The state as text: `in all_reduce ..., waits for 2, 3`."""
         waiting = f", waits for {ranges_text(self.waits_for)}" if self.waits_for else ""
         return f"{self.doing}{waiting}"
 
 
 def look(job: Job, seconds: float) -> list[RankState]:
-    """Return the states of the ranks of `job` that answer within `seconds`, in order."""
+    """Return the states of the ranks of `job` that respond within `seconds`, in order."""
     written = job.records_on_request(seconds)
     records: dict[int, Record] = {}
     for name in written:
@@ -56,7 +56,7 @@ def look(job: Job, seconds: float) -> list[RankState]:
 
 
 def states(records: Mapping[int, Record], memory: Mapping[int, int]) -> list[RankState]:
-    """The states of the ranks that wrote `records`; `memory` maps ranks to bytes."""
+    """Return the states of the ranks that wrote `records`; `memory` maps ranks to bytes."""
     reached = {rank: _reached(record.calls) for rank, record in records.items()}
     late = _lateness(records)
     return [_state(record, reached, late.get(rank), memory.get(rank)) for rank, record in sorted(records.items())]
@@ -87,7 +87,7 @@ def _since(now: float, then: float | None) -> float:
 
 
 def _reached(calls: Sequence[Call]) -> dict[str, int]:
-    """The last collective of each group that has been called, also if it waits to begin."""
+    """Return the sequence number of the last collective called in each group, including pending ones."""
     found: dict[str, int] = {}
     for call in calls:
         if not call.is_transfer:
@@ -96,14 +96,14 @@ def _reached(calls: Sequence[Call]) -> dict[str, int]:
 
 
 def _steps(record: Record, now: float) -> float | None:
-    """Steps a second, of those that ended lately."""
+    """Return the steps per second of recent steps; None if there are too few."""
     ends = [activity.ended for activity in record.activities if activity.text.startswith(_STEP)]
     recent = [end for end in ends if end is not None and end > now - _WINDOW]
     return (len(recent) - 1) / (recent[-1] - recent[0]) if len(recent) > 1 and recent[-1] > recent[0] else None
 
 
 def _lateness(records: Mapping[int, Record]) -> dict[int, float]:
-    """By rank, how long after the first of its group it came to collectives, on average."""
+    """Return by rank the average delay in seconds after the first rank of the group at collectives."""
     arrivals: dict[tuple[str, int], dict[int, float]] = {}
     for rank, record in records.items():
         for call in record.calls:
@@ -119,12 +119,12 @@ def _lateness(records: Mapping[int, Record]) -> dict[int, float]:
 
 
 def memory_of(job: Job) -> dict[int, int]:
-    """Bytes of memory that the ranks of `job` have on this machine; none where the system does not tell."""
+    """Return the resident bytes of the ranks of `job` on this machine; empty where the system does not list them."""
     found: dict[int, int] = {}
     page = os.sysconf("SC_PAGE_SIZE") if "SC_PAGE_SIZE" in os.sysconf_names else 4096
     marked = f"{REPORTS_VARIABLE}={job.reports}".encode()
     for folder in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError, ValueError):  # somebody else's, or gone
+        with contextlib.suppress(OSError, ValueError):  # another user's, or gone
             entries = (folder / "environ").read_bytes().split(b"\0")
             if marked not in entries:
                 continue

@@ -4,8 +4,8 @@ A command is a module of this package, named as it is typed, with three public n
 
 - ``HELP``: one line for the list of commands;
 - ``add_arguments(parser)``: declares its arguments on an ``argparse.ArgumentParser``;
-- ``run(args) -> int``: does the work and returns the exit status.
+- ``run(args) -> int``: executes the command and returns the exit status.
 
-Nothing else registers it: :mod:`launch.cli` lists the package. Commands import what is heavy inside ``run``, so that
-``spmd --help`` stays immediate.
+No other registration is needed: :mod:`launch.cli` lists the package. Commands import heavy modules inside ``run``, so
+that ``spmd --help`` stays fast.
 """

@@ -1,4 +1,4 @@
-"""``spmd calibrate``: measure this machine, alone or under ``spmd launch``, and write what it does in what time."""
+"""``spmd calibrate``: measure this machine, alone or under ``spmd launch``, and write its rates to a file."""
 
 import argparse
 import platform
@@ -6,14 +6,14 @@ import sys
 
 from launch.progress import doing
 
-HELP = "measure this machine (under spmd launch -n N, its collectives, too), and write a file for spmd predict"
+HELP = "measure this machine (and its collectives, under spmd launch -n N), and write a file for spmd predict"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "output", nargs="?", default="machine.toml", metavar="FILE", help="what to write (default: machine.toml)"
+        "output", nargs="?", default="machine.toml", metavar="FILE", help="file to write (default: machine.toml)"
     )
-    parser.add_argument("--name", help="what to call the machine (default: its network name and processor)")
+    parser.add_argument("--name", help="name of the machine (default: its host name and the number of processes)")
 
 
 def run(args: argparse.Namespace) -> int:

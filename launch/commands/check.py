@@ -1,7 +1,7 @@
-"""``spmd check``: parse and verify programs, and find what is wrong with their communication; silent when all is well.
+"""``spmd check``: parse and verify programs, and check their communication; no output if nothing is wrong.
 
-What the specification's text forbids and StableHLO's own verifier takes is a warning, and so are what is only suspected
-of communication and what `spmd run` would not compile: with --strict, they are errors.
+Warnings: what the specification forbids but StableHLO's verifier accepts, suspected errors of communication, and what
+`spmd run` would not compile. With --strict they are errors.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ if TYPE_CHECKING:
     from spmd import Module, SpmdError
     from spmd.analysis.varying.findings import Finding
 
-HELP = "parse and verify programs, and check their communication: silent, or the errors with their source lines"
+HELP = "parse and verify programs, and check their communication; prints errors with their source lines"
 
 DESCRIPTION = """\
-Parses and verifies programs. Where a program is for several processes (--grid, or its own mhlo.num_replicas and
-mhlo.num_partitions), it is also worked out which values are the same on all of them, and reported: collectives that not
-all processes of a group come to, sums of what is the same already, results held for the same that differ, random
-numbers of one key where they should differ, sends that nobody receives, and those on one channel that no token orders.
-What `spmd run` refuses before it runs is reported, too: an op that nothing here runs, a custom call of a target that is
+Parses and verifies programs. If a program is for several processes (--grid, or its own mhlo.num_replicas and
+mhlo.num_partitions), its communication is analysed, and these are reported: collectives that some processes of a group
+do not reach, sums of values that are already replicated, results declared as replicated that differ, random numbers
+with the same key where they should differ, sends without a receive, and sends on one channel that no token orders.
+So is what `spmd run` rejects before it runs: an op that no back end implements, a custom call whose target is
 not registered, a mesh that does not fit the grid.
 A line with the comment `spmd: ignore`, or `spmd: ignore[KIND]`, is not reported.
 
-`spmd check a.mlir : 3 b.mlir` takes one process of a.mlir and three of b.mlir, as mpirun does, and follows the
-communication of all.
+`spmd check a.mlir : 3 b.mlir` checks one process of a.mlir and three of b.mlir, as mpirun starts them, and their
+communication with each other.
 """
 
 
@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="PROGRAM",
         help="a program in any form that is read; or [N] PROGRAM : [N] PROGRAM",
     )
-    parser.add_argument("--strict", action="store_true", help="what would be a warning is an error")
+    parser.add_argument("--strict", action="store_true", help="treat warnings as errors")
     parser.add_argument("--grid", type=grid, metavar="RxP", help="replicas x partitions; the program's own by default")
     parser.add_argument("--function", default="main", metavar="NAME", help="the function that the processes run")
     for what in ("arguments", "results"):
@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _check(path: str, args: argparse.Namespace) -> int:
-    """The exit status of one program that all processes run."""
+    """Return the exit status of one program that all processes run."""
     import spmd
     from spmd.analysis.varying.check import check_processes
     from spmd.compiler.pipeline.verify import warnings
@@ -94,7 +94,7 @@ def _check(path: str, args: argparse.Namespace) -> int:
 
 
 def _try_compiling(module: Module, grid: ProcessGrid | None, args: argparse.Namespace) -> int:
-    """Return 1 where --strict makes an error of what keeps the program from being compiled, which is told."""
+    """Return 1 if the program does not compile and --strict makes that an error; print the reason."""
     import spmd
 
     try:
@@ -107,7 +107,7 @@ def _try_compiling(module: Module, grid: ProcessGrid | None, args: argparse.Name
 
 
 def _check_together(args: argparse.Namespace) -> int:
-    """The exit status of several programs whose processes communicate."""
+    """Return the exit status of several programs whose processes communicate."""
     import spmd
     from spmd.analysis.varying.check import check_programs, grid_of_programs
 
@@ -125,7 +125,7 @@ def _check_together(args: argparse.Namespace) -> int:
 
 
 def _parts(words: Sequence[str]) -> tuple[list[int], list[str]]:
-    """How many processes run which file, of `[N] FILE : [N] FILE ...`."""
+    """Return the numbers of processes and the files in `[N] FILE : [N] FILE ...`."""
     import spmd
 
     counts, paths = [], []
@@ -159,7 +159,7 @@ def _report(findings: Sequence[Finding], strict: bool) -> int:
 
 
 def _indices(text: str) -> tuple[int, ...]:
-    """`1,2` or `0-3,7` as numbers."""
+    """Return the numbers in `1,2` or `0-3,7`."""
     numbers: list[int] = []
     for part in text.split(","):
         first, _, last = part.partition("-")

@@ -1,4 +1,4 @@
-"""``spmd compare``: where two programs, or one under two back ends, first part."""
+"""``spmd compare``: find the first value at which two programs, or one under two back ends, diverge."""
 
 import argparse
 import json
@@ -10,7 +10,7 @@ from launch import options
 if TYPE_CHECKING:
     from spmd.support.arrays import Array
 
-HELP = "run two programs, or one in two ways, and name the first value at which they part"
+HELP = "run two programs, or one in two ways, and find the first value that differs"
 
 DESCRIPTION = """\
 Runs both on the same inputs. Status 0: their results agree, up to rounding; 1: they part, and what is printed is the
@@ -19,7 +19,7 @@ what spmd partition makes of it are compared in any two of these forms: how arra
 written. One program is compared under --with's two ways of running it.
 """
 
-#: Ways of running a program that need JAX, by the name of what gives them in spmd.jax.peers.
+#: Back ends that need JAX: names of functions in spmd.jax.peers.
 _PEERS = ("xla", "reference")
 
 
@@ -85,7 +85,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _gradient(args: argparse.Namespace) -> int:
-    """The exit status of comparing a JAX function's gradient with differences of its values."""
+    """Return the exit status of comparing a JAX function's gradient with finite differences."""
     import runpy
 
     import numpy as np
@@ -112,7 +112,7 @@ def _gradient(args: argparse.Namespace) -> int:
 
 
 def _arrays(loaded: Any) -> list[Any]:
-    """The array of an .npy file, or those of an .npz file in their order."""
+    """Return the array of an .npy file, or those of an .npz file in order."""
     return list(loaded.values()) if hasattr(loaded, "values") else [loaded]
 
 

@@ -1,4 +1,4 @@
-"""``spmd compile``: a program as an object file and a header, or as C, for programs of other languages."""
+"""``spmd compile``: compile a program to an object file and a header, or to C, for programs in other languages."""
 
 import argparse
 import sys
@@ -7,16 +7,18 @@ from pathlib import Path
 from launch import options, programs
 from spmd.support.processor import HOST, TARGETS
 
-HELP = "compile a program to an object file and a header of C, or to C, that need no interpreter"
+HELP = "compile a program to an object file and a C header, or to C source, without a Python runtime"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.program(parser)
     parser.add_argument("-o", "--output", type=Path, metavar="OBJECT", help="default: PROGRAM's name, ending in .o, .c")
-    parser.add_argument("--emit", choices=("object", "c"), default="object", help="or C itself (default: object)")
+    parser.add_argument(
+        "--emit", choices=("object", "c"), default="object", help="object file, or C source (default: object)"
+    )
     parser.add_argument("--header", type=Path, metavar="HEADER", help="default: OBJECT's name, ending in .h")
-    parser.add_argument("--target", choices=(HOST, *TARGETS), help="the processor it is for (default: the one at hand)")
-    parser.add_argument("--name", help="the function's name in C (default: what OBJECT is called, or near it)")
+    parser.add_argument("--target", choices=(HOST, *TARGETS), help="target processor (default: this machine's)")
+    parser.add_argument("--name", help="the function's name in C (default: derived from OBJECT)")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -7,12 +7,12 @@ HELP = "convert a program between text, bytecode, portable artifacts and HLO tex
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("program", metavar="IN", help="a program in any form that is read")
+    parser.add_argument("program", metavar="IN", help="a program in any supported format")
     parser.add_argument("out", metavar="OUT", help="the file to write; - for the standard output")
     parser.add_argument(
         "--to",
         metavar="FORMAT",
-        help="text, generic, bytecode, vhlo, vhlo@VERSION or hlo; by default what the end of OUT says "
+        help="text, generic, bytecode, vhlo, vhlo@VERSION or hlo; by default from the suffix of OUT "
         "(.mlirbc, .bc, .vhlo, .hlo; .mlir, .txt: text)",
     )
 

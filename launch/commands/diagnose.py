@@ -1,10 +1,10 @@
-"""``spmd diagnose``: what went wrong, from what the ranks recorded, or where time went, from a profile."""
+"""``spmd diagnose``: analyse records of ranks for faults, or a profile for where time went."""
 
 import argparse
 import json
 from pathlib import Path
 
-HELP = "tell what went wrong from what each rank recorded, or where time went from a profile"
+HELP = "find what went wrong from the ranks' records, or where time went from a profile"
 
 DESCRIPTION = """\
 FILES are those that ranks of a job wrote, or their folder: ours, and those of PyTorch's flight recorder, pickles or
@@ -42,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _is_profile(path: Path) -> bool:
-    """Whether a file is a trace of Chrome's format."""
+    """Return whether a file is a trace in Chrome's format."""
     if path.is_dir():
         return False
     with path.open("rb") as file:

@@ -1,4 +1,4 @@
-"""``spmd explain``: what a program's processes say to each other: groups, bytes, algorithms."""
+"""``spmd explain``: the communication of a program: groups, bytes, algorithms."""
 
 import argparse
 from typing import TYPE_CHECKING
@@ -20,9 +20,11 @@ _MOST_GROUPS = 8
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.program(parser)
     options.grid(parser)
-    parser.add_argument("--schedule", action="store_true", help="the units that run, with their operations and bytes")
     parser.add_argument(
-        "--arrays", action="store_true", help="arguments and results as blocks, by the processes that hold them"
+        "--schedule", action="store_true", help="show the units of the schedule, with their operations and bytes"
+    )
+    parser.add_argument(
+        "--arrays", action="store_true", help="show arguments and results as blocks, with the processes that hold them"
     )
     options.communication(parser)
 
@@ -53,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _arrays(prepared: "Prepared") -> int:
-    """Arguments and results as blocks, each with the processes that hold it."""
+    """Print arguments and results as blocks, with the processes that hold them."""
     from spmd.viewing.blocks import text
 
     size = prepared.options.grid.size
@@ -99,7 +101,7 @@ def _report(grid: "ProcessGrid", collectives: "list[Found]") -> list[str]:
 
 
 def _tables(grid: "ProcessGrid", collectives: "list[Found]") -> "list[terminal.Table | str]":
-    """The same for a terminal: a row a message."""
+    """Return the same for a terminal: one row per message."""
     from collectives.explain import cost
     from collectives.operations import describe
     from spmd.support.amounts import amount

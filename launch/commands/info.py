@@ -1,18 +1,18 @@
-"""``spmd info``: what is installed and what this machine offers, for a look of one's own or a bug report.
+"""``spmd info``: installed versions and properties of this machine, for the user or a bug report.
 
-``spmd info FILE`` tells what a file of a program holds; ``spmd info --clear-cache`` removes what was
-compiled in earlier runs.
+``spmd info FILE`` describes the program in a file; ``spmd info --clear-cache`` removes what was compiled in earlier
+runs.
 """
 
 import argparse
 
 from launch import terminal
 
-HELP = "versions, MPI library, threads, what is installed; of a program's file, what it holds"
+HELP = "show versions, MPI library and threads; of a program's file, its contents"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("program", nargs="?", metavar="FILE", help="a program in any form that is read")
+    parser.add_argument("program", nargs="?", metavar="FILE", help="a program in any supported format")
     parser.add_argument("--clear-cache", action="store_true", help="remove what was compiled in earlier runs")
 
 

@@ -1,6 +1,6 @@
-"""``spmd partition``: the program of one process, and a table of what it sends.
+"""``spmd partition``: print the program of one process, and a table of its collectives.
 
-Or the global program as Shardy prints it: with each op's factor rule, or with every propagated sharding.
+Or the global program in Shardy's form: with each op's factor rule, or with all propagated shardings.
 """
 
 import argparse
@@ -21,26 +21,26 @@ HELP = "print the program of one process of a program with shardings, and a tabl
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.program(parser)
-    use = "mesh axes in the order in which they are propagated, such as data,model; the others come last"
+    use = "order in which mesh axes are propagated, such as data,model; the others come last"
     options.valued(parser, "--axis-priority", str, "AXES", use, "")
-    parser.add_argument("--no-propagate", action="store_true", help="what the program does not lay out is replicated")
+    parser.add_argument("--no-propagate", action="store_true", help="replicate what the program does not annotate")
     parser.add_argument(
         "--conservative",
         action="store_true",
-        help="propagate no parts of axes, and nothing along dimensions that are sliced, padded, joined or slid over",
+        help="propagate no sub-axes, and nothing along sliced, padded, concatenated or windowed dimensions",
     )
-    auto = parser.add_argument_group("a layout that is searched for")
+    auto = parser.add_argument_group("automatic sharding")
     auto.add_argument(
-        "--auto", action="store_true", help="lay out what the program does not, as is predicted the fastest"
+        "--auto", action="store_true", help="shard what the program does not, for the shortest predicted step"
     )
     options.valued(auto, "--mesh", values.mesh, "AXES", "axes and their sizes, major first, such as data=8,model=4")
-    options.valued(auto, "--memory", values.memory, "BYTES", "what a process has, such as 16GB")
-    auto.add_argument("--explain", action="store_true", help="say what was chosen, and what the next best would cost")
-    use = "write the program here: that of one process; the global one with --auto, --rules or --propagate"
+    options.valued(auto, "--memory", values.memory, "BYTES", "memory per process, such as 16GB")
+    auto.add_argument("--explain", action="store_true", help="print the choices, and the cost of the next best")
+    use = "file for the program of one process; with --auto, --rules or --propagate for the global program"
     parser.add_argument("-o", "--output", metavar="OUT", help=use)
     machines.add_arguments(parser)
     shown = parser.add_mutually_exclusive_group()
-    shown.add_argument("--table", action="store_true", help="the table alone, without the program")
+    shown.add_argument("--table", action="store_true", help="print only the table")
     shown.add_argument(
         "--rules", action="store_true", help="the global program, each op with its factor rule (sdy.sharding_rule)"
     )
@@ -80,7 +80,7 @@ def run(args: argparse.Namespace) -> int:
             module = with_propagated(module, args.function, axes, conservative=args.conservative)
         _write(args, module)
         return 0
-    # A searched layout was priced as it is compiled: no machine weighs choices then.
+    # A searched layout was priced as compiled here, without prices of a machine.
     with contextlib.nullcontext() if args.auto else _weighed(args), progress.doing("partitioning"):
         parts = partitioner.partition(
             module,
@@ -125,7 +125,7 @@ def _boundary(parts: "Partitioned") -> Iterator["tuple[str, int, ShardedType]"]:
 
 
 def _layouts(parts: "Partitioned") -> terminal.Table:
-    """How arguments and results are laid out, for a terminal."""
+    """Return the layout of arguments and results, for a terminal."""
     columns = [terminal.Column(""), terminal.Column("type", wraps=True), terminal.Column("sharding", wraps=True)]
     table = terminal.Table("", [*columns, terminal.Column("of one process", wraps=True)])
     for title, index, layout in _boundary(parts):
@@ -134,7 +134,7 @@ def _layouts(parts: "Partitioned") -> terminal.Table:
 
 
 def _collectives(module: "Module", seconds: "Callable[[Op], float] | None") -> terminal.Table:
-    """The collectives with totals by kind, for a terminal; longer bars for more bytes."""
+    """Return the collectives with totals by kind, for a terminal, with bars proportional to bytes."""
     from partitioner.report import collectives, turns_text
 
     rows = collectives(module)
@@ -162,7 +162,7 @@ def _collectives(module: "Module", seconds: "Callable[[Op], float] | None") -> t
 
 
 def _searched(args: argparse.Namespace, module: "Module") -> "tuple[Module, Plan]":
-    """The program with a layout that was searched for, and what was chosen."""
+    """Return the program with automatic shardings, and the plan."""
     import spmd
 
     if args.mesh is None:
@@ -178,7 +178,7 @@ def _searched(args: argparse.Namespace, module: "Module") -> "tuple[Module, Plan
 
 
 def _weighed(args: argparse.Namespace) -> contextlib.AbstractContextManager[None]:
-    """Choices are weighed by the machine and the network that are given."""
+    """Return a context in which the partitioner prices its choices by the given machine and network."""
     if args.machine is None and args.topology is None:
         return contextlib.nullcontext()
     import partitioner
@@ -188,7 +188,7 @@ def _weighed(args: argparse.Namespace) -> contextlib.AbstractContextManager[None
 
 
 def _times(args: argparse.Namespace, module: "Module") -> "Callable[[Op], float] | None":
-    """What tells a collective's expected time, where a machine or a network is given."""
+    """Return the function of a collective's predicted seconds, if a machine or network is given."""
     if args.machine is None and args.topology is None:
         return None
     from spmd.analysis.grid import grid_of

@@ -1,4 +1,4 @@
-"""``spmd predict``: what a step of a program takes on machines one does not have."""
+"""``spmd predict``: predict the time of a step on machines that are not available."""
 
 import argparse
 import json
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from spmd.predict.machine import Machine
     from spmd.predict.prediction import Prediction
 
-HELP = "tell what a step of a program takes on a machine or cluster, before there is one"
+HELP = "predict the time and memory of a program's step on a machine or cluster"
 
-#: The deviation of the floats that --check makes: as small as parameters are. Larger ones drive softmaxes and what
-#: follows from them into subnormal numbers, which processors take many times as long for.
+#: Standard deviation of the floats that --check makes, as small as parameters are. Larger ones drive softmaxes into
+#: subnormal numbers, on which processors are many times slower.
 _CHECKED_SCALE = 0.1
 
 
@@ -31,16 +31,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=values.positive,
         default=1,
         metavar="N",
-        help="turns of loops that do not say how many they make (default: %(default)s)",
+        help="iterations of loops without a static trip count (default: %(default)s)",
     )
     options.communication(parser)
     parser.add_argument("--trace", metavar="FILE.json", help="write the step as a trace for Perfetto")
     parser.add_argument("--json", action="store_true", help="print JSON")
     what = parser.add_mutually_exclusive_group()
-    use = "speed-up and efficiency over numbers of processes, of programs with shardings or data-parallel ones"
+    use = "print speed-up and efficiency for these numbers of processes (sharded or data-parallel programs)"
     options.valued(what, "--sweep", values.counts, "1,2,4,...,4096", use)
     what.add_argument(
-        "--check", action="store_true", help="run the program as well, on the ranks that there are, and compare by unit"
+        "--check", action="store_true", help="also run the program, on the available ranks, and compare by unit"
     )
     parser.add_argument("--axis", help="the mesh axis that --sweep resizes (default: the first)")
     options.seed(parser, "of the arguments that --check makes", default=0)
@@ -78,7 +78,7 @@ def _predict(args: argparse.Namespace, module: "Module", machine: "Machine", net
 
 
 def _tables(prediction: "Prediction", title: str) -> Iterator[terminal.Table | str]:
-    """A prediction for a terminal: with a bar for each share of the step."""
+    """Return a prediction for a terminal, with a bar for each share of the step."""
     from spmd.predict.report import TOLD, duration, heading, parts_of_step
     from spmd.support.amounts import amount
 

@@ -1,26 +1,26 @@
-"""``spmd print``: read a program and print it again, as it is or as the compiler's passes leave it."""
+"""``spmd print``: print a program, unchanged or after a pass of the compiler."""
 
 import argparse
 
 from launch import options, output
 
-HELP = "reprint a program, in the pretty or the generic form, or as a pass leaves it"
+HELP = "print a program in the pretty or the generic form, or after a compiler pass"
 
 _SCHEDULE = "schedule"
-#: The name of the function that is printed as a source.
+#: The name of the function in generated source code.
 _FUNCTION = "program"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.program(parser)
-    parser.add_argument("--generic", action="store_true", help="every op in MLIR's generic form")
-    parser.add_argument("--debug-info", action="store_true", help="with the locations that the program came with")
+    parser.add_argument("--generic", action="store_true", help="print MLIR's generic form")
+    parser.add_argument("--debug-info", action="store_true", help="print the locations in the program's text")
     parser.add_argument(
         "--after",
         metavar="PASS",
-        help="as this pass leaves it, or each pass in turn: all; or what is made after them: schedule, c",
+        help="print it after this pass, or after each one: all; or what follows the passes: schedule, c",
     )
-    parser.add_argument("--threads", type=int, metavar="N", help="of the schedule: how many share the work")
+    parser.add_argument("--threads", type=int, metavar="N", help="number of threads of the schedule")
 
 
 def run(args: argparse.Namespace) -> int:

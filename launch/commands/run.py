@@ -1,4 +1,4 @@
-"""``spmd run``: run a program on arrays from files, alone, on MPI ranks, or on processes inside this one."""
+"""``spmd run``: run a program on arrays from files: alone, on MPI ranks, or on processes inside this one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from spmd.support.arrays import Array
 
 T = TypeVar("T")
-#: The results of each replica, whole, where the program has shardings, else of each rank; and which of these two.
+#: Whole results per replica for a program with shardings, otherwise results per rank; and "replica" or "rank".
 Returned: TypeAlias = "tuple[list[tuple[Array, ...]], str]"
 
 HELP = "run a program: alone, under MPI, or with --grid 4x2 on processes inside this one"
@@ -33,19 +33,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar="ARRAYS",
         help=".npy or .npz files, in the order of the arguments; a program with shardings takes the global arrays; "
-        "{rank} in a name stands for the process's rank",
+        "{rank} in a name is replaced by the process's rank",
     )
     options.grid(parser, "replicas by partitions: of the MPI ranks, or without MPI as processes inside this one")
     options.seed(parser, "make the arguments from the function's signature")
-    parser.add_argument("-v", "--verbose", action="store_true", help="tell how processes inside this one are run")
-    use = "write the results instead of printing them; with {rank} in the name those of each process by itself"
+    parser.add_argument("-v", "--verbose", action="store_true", help="print how processes inside this one are run")
+    use = "write the results instead of printing them; with {rank} in the name, one file per process"
     parser.add_argument("--output", metavar="FILE.npz", help=use)
     parallel.add_arguments(parser)
     watching = parser.add_mutually_exclusive_group()
-    watching.add_argument("--check-nans", action="store_true", help="stop at the first op that gives NaN or infinity")
-    watching.add_argument("--print-each", action="store_true", help="print what each op gives")
-    watching.add_argument("--profile", metavar="TRACE.json", help="tell time by op, and write a trace for Perfetto")
-    use = "with --profile: run LAST times, and leave out what is before FIRST, such as 2:10 (default: 0:1)"
+    watching.add_argument("--check-nans", action="store_true", help="stop at the first op that returns NaN or infinity")
+    watching.add_argument("--print-each", action="store_true", help="print the results of each op")
+    watching.add_argument("--profile", metavar="TRACE.json", help="print time by op, and write a trace for Perfetto")
+    use = "with --profile: run LAST times, and skip the runs before FIRST, such as 2:10 (default: 0:1)"
     options.profile_steps(parser, use)
 
 
@@ -56,19 +56,17 @@ def run(args: argparse.Namespace) -> int:
         logging.basicConfig(level=logging.INFO, format="%(message)s")
     os.environ |= parallel.timeout_settings(args)
     if args.random is not None and args.arguments:
-        raise spmd.UsageError("--random makes the arguments: give either it or array files")
+        raise spmd.UsageError("--random and array files exclude each other: both set the arguments")
     for path in filter(None, (args.output, args.profile, args.outfeed)):
         if not os.path.isdir(os.path.dirname(path) or "."):
-            raise spmd.UsageError(f"{path}: there is no such folder to write to")
+            raise spmd.UsageError(f"{path}: its folder does not exist")
         if os.path.isdir(path):
-            raise spmd.UsageError(f"{path}: a folder, and no file to write")
+            raise spmd.UsageError(f"{path}: is a folder, not a file to write")
     if args.profile_steps is not None:
         if args.profile is None:
-            raise spmd.UsageError("--profile-steps are those of a --profile TRACE.json")
+            raise spmd.UsageError("--profile-steps requires --profile TRACE.json")
         if args.infeed is not None or args.outfeed is not None:
-            raise spmd.UsageError(
-                "--profile-steps run the program again and again, --infeed and --outfeed are of one run"
-            )
+            raise spmd.UsageError("--profile-steps, which repeats the program, excludes --infeed and --outfeed")
     module = programs.load(args.program, args.function)
     watcher = _watcher(args)
     returned: Returned | None
@@ -88,14 +86,14 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _each_its_own(args: argparse.Namespace) -> bool:
-    """Whether each process writes what it has returned, blocks of sharded results included, to a file of its own."""
+    """Return whether each process writes its own results, sharded blocks included, to a separate file."""
     return args.output is not None and "{rank}" in args.output
 
 
 def _grid_of_threads(args: argparse.Namespace, module: Module) -> ProcessGrid | None:
-    """Return the grid whose processes run inside this one; None on several ranks, or where one process is the program.
+    """Return the grid to run inside this process; None on several ranks, or for a program of one process.
 
-    It is the given one, or that of the mesh of a program of whole arrays.
+    It is the given grid, or that of the program's mesh.
     """
     from spmd.analysis.shardings import is_sharded
     from spmd.compiler.pipeline.prepare import declared_grid
@@ -126,14 +124,14 @@ def _arguments(args: argparse.Namespace, module: Module, rank: int) -> list[Arra
 
 
 def _arguments_of_all(args: argparse.Namespace, module: Module, count: int) -> list[list[Array]]:
-    """Those of each process: where no file is a rank's own, all have the same ones, made once."""
+    """Return the arguments of each process; if no file name contains {rank}, all share one copy."""
     if args.random is None and any("{rank}" in path for path in args.arguments):
         return [_arguments(args, module, rank) for rank in range(count)]
     return [_arguments(args, module, 0)] * count
 
 
 def _as_this_rank(args: argparse.Namespace, module: Module, grid: ProcessGrid | None, watcher: Any) -> Returned | None:
-    """Run as the process that this rank is; rank 0 gets what all returned, to show."""
+    """Run as the process that this rank is; return the results of all on rank 0."""
     import spmd
 
     settings = parallel.compile_options(args)
@@ -171,7 +169,7 @@ def _owned(results: list[tuple[Array, ...]] | None, owner: str) -> Returned | No
 
 
 def _check_ranks(program: str, grid: ProcessGrid, ranks: int) -> None:
-    """UsageError, which tells how to start them, unless there are as many ranks as the grid has processes."""
+    """Raise UsageError, with how to start them, unless there are as many ranks as the grid has processes."""
     import spmd
     from launch import mpirun
 
@@ -187,7 +185,7 @@ def _check_ranks(program: str, grid: ProcessGrid, ranks: int) -> None:
 
 
 def _in_this_process(args: argparse.Namespace, module: Module, grid: ProcessGrid, watcher: Any) -> Returned:
-    """Run every process of the grid."""
+    """Run every process of the grid inside this process."""
     import spmd
     from spmd.runtime.parallel import prepared_run
 
@@ -221,7 +219,7 @@ def _shard(executable: Executable, arrays: Sequence[Array], rank: int) -> list[A
 
 
 def _profiled(args: argparse.Namespace, run: Callable[[], T]) -> T:
-    """What `run` returns, of its last run where a profile of several is taken."""
+    """Return the result of `run`; of its last run if a profile of several steps is taken."""
     from spmd.runtime.profiling import profile
 
     if not args.profile:

@@ -1,4 +1,4 @@
-"""``spmd test``: run conformance files; the last line tells how many modules passed and how many failed."""
+"""``spmd test``: run conformance files; the last line counts the modules that passed and failed."""
 
 import argparse
 import os
@@ -6,12 +6,12 @@ import sys
 
 from launch import options, progress, values
 
-HELP = "run conformance files: programs with their own checks, or with errors expected at marked lines"
+HELP = "run conformance files: programs with their own checks, or errors expected at marked lines"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("paths", nargs="+", metavar="PATH", help="a file, or a folder of .mlir files")
-    parser.add_argument("-v", "--verbose", action="store_true", help="tell each module's outcome, and why it failed")
+    parser.add_argument("-v", "--verbose", action="store_true", help="print each module's outcome, and why it failed")
     parser.add_argument("-k", dest="keyword", metavar="TEXT", default="", help="only modules with TEXT in their name")
     parser.add_argument(
         "-j", dest="jobs", metavar="N", type=values.positive, default=os.cpu_count() or 1, help="parallel workers"
@@ -26,14 +26,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     options.mode(
         parser,
-        "run the grids that modules run on threads, as one stacked program, or stacked where they can be "
+        "how the grids that modules start are run: on threads, as one stacked program, or stacked where possible "
         "(default: %(default)s)",
         default="threads",
     )
     parser.add_argument(
         "--diagnostics",
         action="store_true",
-        help="compare expected errors by their text, too, as MLIR's -verify-diagnostics does, not by line alone",
+        help="compare expected errors by line and text, as MLIR's -verify-diagnostics does",
     )
 
 

@@ -1,4 +1,4 @@
-"""``spmd top``: the jobs that run on this machine, and what each rank of one does at this moment."""
+"""``spmd top``: the jobs running on this machine, and the current state of each rank."""
 
 import argparse
 import sys
@@ -12,34 +12,40 @@ if TYPE_CHECKING:
     from launch.recording import Job
     from launch.watching import RankState
 
-HELP = "show what each rank of a running job does: computing or waiting, for whom, since when; steps a second; memory"
+HELP = "show each rank of a running job: computing or waiting, for which ranks, how long; steps per second; memory"
 
 _COLUMNS = ("rank", "steps/s", "late", "memory", "for", "does")
-#: Seconds between two looks, at least: a look costs the ranks something.
+#: Minimum interval between updates in seconds: each one costs the ranks some time.
 _LEAST = 0.2
 _ANSWER = 2.0
-#: Puts the cursor at the top and clears what is below (ECMA-48, CUP and ED).
+#: Moves the cursor to the top and clears the screen below (ECMA-48, CUP and ED).
 _CLEAR = "\x1b[H\x1b[J"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "process", nargs="?", type=int, metavar="JOB", help="its launcher's process (default: the job that runs here)"
+        "process",
+        nargs="?",
+        type=int,
+        metavar="JOB",
+        help="process id of its launcher (default: the only job running here)",
     )
-    parser.add_argument("--once", action="store_true", help="show it once (so it is where no terminal is written to)")
-    use = "seconds from one look to the next (default: %(default)s)"
+    parser.add_argument(
+        "--once", action="store_true", help="show it once (the default if the output is not a terminal)"
+    )
+    use = "seconds between updates (default: %(default)s)"
     options.valued(parser, "--every", values.seconds, "SECONDS", use, 2.0)
 
 
 def run(args: argparse.Namespace, seconds: float = _ANSWER) -> int:
-    """Return the exit status; at each look all ranks are given `seconds` to answer."""
+    """Return the exit status; each update waits up to `seconds` for the ranks."""
     from launch.recording import running_jobs
 
     jobs = sorted(running_jobs(), key=lambda job: job.process)
     chosen = [job for job in jobs if args.process in (None, job.process)]
     if not chosen:
-        which = "no job" if args.process is None else f"no job of the launcher {args.process}"
-        print(f"spmd top: there is {which} that spmd launch runs on this machine", file=sys.stderr)
+        which = "no job" if args.process is None else f"no job of launcher {args.process}"
+        print(f"spmd top: {which} started by spmd launch is running on this machine", file=sys.stderr)
         return 2
     if len(chosen) > 1:
         _show(
@@ -47,7 +53,7 @@ def run(args: argparse.Namespace, seconds: float = _ANSWER) -> int:
         )
         return 0
     if chosen[0].records is None:
-        print("spmd top: the job was started with COLLECTIVE_RECORDS= , which has nothing recorded", file=sys.stderr)
+        print("spmd top: the job was started with COLLECTIVE_RECORDS= , which disables records", file=sys.stderr)
         return 2
     return _watch(chosen[0], args, seconds)
 
@@ -72,7 +78,7 @@ def _watch(job: "Job", args: argparse.Namespace, seconds: float) -> int:
 
 
 def _heading(job: "Job", states: Sequence["RankState"]) -> str:
-    told = f"job {job.process}, {len(states)} of {job.ranks} ranks answer"
+    told = f"job {job.process}, {len(states)} of {job.ranks} ranks respond"
     late = [state for state in states if state.late is not None]
     if late:
         slowest = max(late, key=lambda state: state.late or 0.0)

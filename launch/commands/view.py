@@ -1,11 +1,11 @@
-"""``spmd view``: one page of HTML that shows a program, its processes, and what passes between them."""
+"""``spmd view``: write one HTML page that shows a program, its processes and their communication."""
 
 import argparse
 
 from launch import machines, options, programs
 from launch.progress import doing
 
-HELP = "write a page that shows a program: processes, arrays, ops, communication, memory and time; or two side by side"
+HELP = "write an HTML page on a program: processes, arrays, ops, communication, memory and time; or on two side by side"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -19,11 +19,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--run",
         dest="steps",
         action="store_true",
-        help="run the program, a small one, and show what each process holds when",
+        help="run the (small) program, and show the values of each process at each op",
     )
     options.seed(parser, "of the arguments that --run makes", default=0)
     parser.add_argument(
-        "-o", "--output", default="report.html", metavar="FILE", help="what to write (default: %(default)s)"
+        "-o", "--output", default="report.html", metavar="FILE", help="file to write (default: %(default)s)"
     )
 
 

@@ -64,7 +64,7 @@ def test_a_host_whose_link_is_cut_is_left_and_joins_again(mortal: Hosts) -> None
     ended = job.finish()
     answer = answer_of(ended)
     assert answer["ranks"] == 3 and sorted(text.split(" (")[0] for text in answer["lost"]) == ["rank 2", "rank 3"]
-    assert "spmd launch: host b does not answer any longer; the job goes on without it\n" in ended.screen
+    assert "spmd launch: host b does not respond; the job continues without it\n" in ended.screen
 
 
 def test_ranks_join_on_the_host_that_is_named(lasting: Hosts) -> None:

@@ -97,7 +97,7 @@ def test_a_host_that_is_lost_ends_the_job(mortal: Hosts) -> None:
     ended = job.finish()
     assert ended.status != 0 and ended.faults == []
     if not _hydra:
-        assert "spmd launch: host b does not answer any longer" in ended.screen.splitlines()[-1]
+        assert "spmd launch: host b does not respond" in ended.screen.splitlines()[-1]
 
 
 REDUCING = """
@@ -127,5 +127,5 @@ def test_a_link_that_is_cut_ends_the_job(mortal: Hosts, timeout: str) -> None:
     mortal.unplug(mortal.b)
     ended = job.finish()
     assert (ended.status, ended.faults) == (1, []), ended.screen
-    told = "spmd launch: host b does not answer any longer"
+    told = "spmd launch: host b does not respond"
     assert told in ended.screen.splitlines()[-1] or "processes 2-3: does not answer" in ended.screen, ended.screen

@@ -114,7 +114,7 @@ def test_an_operand_that_does_not_fit_is_named_with_what_is_needed(
     "out", [np.empty(3, np.float32), np.empty(4), np.empty(8, np.float32)[::2], [0, 0, 0, 0], np.empty((2, 2))]
 )
 def test_a_result_that_does_not_fit_is_named_with_what_is_needed(alone: Communicator, out: Any) -> None:
-    with pytest.raises(CommunicationError, match=r"out is .*, 4 float32 is needed"):
+    with pytest.raises(CommunicationError, match=r"out must be 4 float32, got"):
         alone.all_reduce(4, np.float32, ADD)(np.ones(4, np.float32), out)
 
 
@@ -125,5 +125,5 @@ def test_in_place_stays_in_place(alone: Communicator) -> None:
 
 @pytest.mark.parametrize("dtype", [object, "nonsense", str, [("a", int)]])
 def test_a_dtype_that_has_no_numbers(alone: Communicator, dtype: Any) -> None:
-    with pytest.raises(CommunicationError, match="a dtype of numbers is needed"):
+    with pytest.raises(CommunicationError, match="dtype must be a type of numbers"):
         alone.all_reduce(4, dtype)

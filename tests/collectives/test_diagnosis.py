@@ -124,7 +124,7 @@ def test_a_straggler_is_told_with_its_share_of_the_waiting(tmp_path: Path) -> No
 
     diagnosis = found(tmp_path, {rank: one(rank) for rank in range(4)})
     assert not diagnosis.fault
-    assert "Nobody is behind" in str(diagnosis)
+    assert "No rank is behind" in str(diagnosis)
     assert "15 s of it (100%) waiting for the last to come: rank 0 5 s, rank 1 5 s, rank 2 0 s, rank 3 5 s" in str(
         diagnosis
     )

@@ -24,14 +24,14 @@ def test_what_is_said(environment: dict[str, str], expected: tuple[float, bool])
 
 @pytest.mark.parametrize("text", ["abc", "", "-1", "nan", "inf", "1e999", "5s", "-inf"])
 def test_a_timeout_that_is_no_number_of_seconds(text: str) -> None:
-    with pytest.raises(SettingError, match=f"^COLLECTIVE_TIMEOUT={text}: a number of seconds is needed"):
+    with pytest.raises(SettingError, match=f"^COLLECTIVE_TIMEOUT={text}: must be a number of seconds"):
         WatchSettings.from_environment({"COLLECTIVE_TIMEOUT": text})
 
 
 @pytest.mark.parametrize("text", ["", "maybe", "2", "-1"])
 @pytest.mark.parametrize("name", ["COLLECTIVE_ABORT", "COLLECTIVE_CHECK"])
 def test_a_switch_that_is_neither_yes_nor_no(name: str, text: str) -> None:
-    with pytest.raises(SettingError, match=f"^{name}={text}: 1 or 0 is needed"):
+    with pytest.raises(SettingError, match=f"^{name}={text}: must be 1 or 0"):
         WatchSettings.from_environment({name: text})
 
 

@@ -102,7 +102,7 @@ def waited(tmp_path_factory: pytest.TempPathFactory) -> Waited:
 def test_top_shows_what_each_rank_does_and_for_whom_it_waits(waited: Waited) -> None:
     assert (waited.top.status, waited.top.err) == (0, "")
     heading, columns, *rows = waited.top.out.splitlines()
-    assert "4 of 4 ranks answer" in heading and re.search(r"rank \d comes last, \S+ \w+ after the first", heading)
+    assert "4 of 4 ranks respond" in heading and re.search(r"rank \d comes last, \S+ \w+ after the first", heading)
     assert columns.split() == ["rank", "steps/s", "late", "memory", "for", "does"]
     for rank, row in enumerate(rows[:3]):
         assert re.match(rf"\s*{rank}\s.*in all_reduce add of 4 float32, waits for 3 \(.*records_worker\.py:\d+\)", row)

@@ -55,7 +55,7 @@ def test_a_host_that_the_launcher_s_own_finds_silent_is_left(
     reported(silence("b", "a", rank.pid))
     assert judge.look() == [] and not is_left(tmp_path, "b", before)
     reported(silence("a", "b"))
-    assert judge.look() == ["host b does not answer any longer; the job goes on without it"]
+    assert judge.look() == ["host b does not respond; the job continues without it"]
     assert is_left(tmp_path, "b", before) and not is_left(tmp_path, "a", before)
     assert not is_left(tmp_path, "b", time.time() + 3600), "ranks that join later are not ended"
     clock.now += 1.5 * GRACE
@@ -74,7 +74,7 @@ def test_a_rank_of_the_launcher_s_host_that_alone_is_silent_is_killed(
     clock.now += 0.9 * GRACE
     assert judge.look() == []
     clock.now += 0.2 * GRACE
-    assert judge.look() == ["rank 1 does not answer any longer; it was killed"]
+    assert judge.look() == ["rank 1 does not respond; it was killed"]
     assert rank.wait() == -signal.SIGKILL
 
 
@@ -86,7 +86,7 @@ def test_of_two_other_hosts_the_one_that_is_reported_first_is_left(
     for second, report in enumerate(reports):
         reported(report)
         os.utime(tmp_path / report.name, (second, second))
-    assert judge.look() == ["host c does not answer any longer; the job goes on without it"]
+    assert judge.look() == ["host c does not respond; the job continues without it"]
 
 
 def test_reports_come_by_the_stream_of_errors_too(

@@ -32,7 +32,7 @@ LONG_RUN = {
     "wait_in_a_circle", "ends_before_the_first_call"
 }  # fmt: skip
 ENDED = "has ended"
-NOT_THERE = "has not come to its first communication"
+NOT_THERE = "has not reached its first communication"
 SUM = "all_reduce add of 8 float32"
 FIRST = "the first call of @main at step.mlir:1"
 

@@ -153,5 +153,5 @@ def _is_ended(seed: int) -> bool:
 def test_wrong_arguments() -> None:
     with pytest.raises(spmd.UsageError, match="orders"):
         spmd.explore(spmd.parse(COMMUNICATING), GRID, INPUTS, orders=0)
-    with pytest.raises(ValueError, match="dies, stops or is slow"):
+    with pytest.raises(ValueError, match="kind must be one of dies, stops, slow"):
         Fault(0, 0, "explodes")

@@ -35,7 +35,7 @@ def test_who_waits_is_told_after_each_timeout_who_has_not_come_and_goes_on() -> 
             text = aside.recv(source=0)
             assert re.match(r"process 0 has waited \d+ s\n", text)
             assert re.search(r"process(es)? 0.*: waits \d+ s in the first call", text)
-            assert "  process 1: has not come to its first communication" in text
+            assert "  process 1: has not reached its first communication" in text
     meet(comm, "the first call", Activity(), WatchSettings(timeout=0.05), warn)
     assert comm.rank != 1 or not told
     aside.Barrier()
