@@ -190,8 +190,8 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
     "inputs": (lambda: spmd.run_parallel(module(), GRID, 3), "inputs is a sequence, got int"),  # type: ignore[arg-type]
     "inputs of one": (lambda: spmd.run_parallel(module(), GRID, [1, 2]), "inputs[0] is a sequence"),  # type: ignore[list-item]
     "waiting": (lambda: spmd.run_parallel(module(), GRID, timeout="x"), "a positive number of seconds"),  # type: ignore[arg-type]
-    "infeed": (lambda: spmd.run_parallel(module(), GRID, infeed=[3, 3]), "an infeed is a function"),  # type: ignore[list-item]
-    "outfeed": (lambda: spmd.run_parallel(module(), GRID, outfeed=[3, 3]), "an outfeed is a function"),  # type: ignore[list-item]
+    "infeed": (lambda: spmd.run_parallel(module(), GRID, infeed=[3, 3]), "an infeed must be a function"),  # type: ignore[list-item]
+    "outfeed": (lambda: spmd.run_parallel(module(), GRID, outfeed=[3, 3]), "an outfeed must be a function"),  # type: ignore[list-item]
     "options of an executable": (lambda: spmd.run_parallel(executable(), backends=("numpy",)), "compiled already"),
     "parse(module)": (lambda: spmd.parse(module()), "needs no parsing"),
     "parse(path)": (lambda: spmd.parse(Path("a.mlir")), "was spmd.load meant?"),

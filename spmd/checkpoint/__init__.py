@@ -1,14 +1,13 @@
-"""Checkpoints that are whole or absent, written by any number of processes and read by any other.
+"""Atomic checkpoints, written by any number of processes and read by any other.
 
     checkpoint.save("checkpoints", step, {"params": params, "optimizer": state})
     step = checkpoint.newest("checkpoints")
     tree = checkpoint.restore("checkpoints", step, like=tree)
 
-`save`, `newest`, `restore` and `verify` are called by all processes (MPI ranks; a communicator narrows them down), like
-collectives. A checkpoint is a manifest, ``step-<step>.json``, and a folder beside it with a file a process in the
-safetensors format. The files are flushed to the disk before the manifest is renamed to its name: that one rename makes
-the checkpoint. The manifest holds a checksum of every byte, its own included, and nothing is believed before
-its checksum has been seen.
+`save`, `newest`, `restore` and `verify` are collective calls of all processes (MPI ranks; a communicator selects some).
+A checkpoint is a manifest, ``step-<step>.json``, and a folder beside it with one safetensors file per process. The
+files are flushed to disk (fsync) before the manifest is renamed to its final name, which commits the checkpoint
+atomically. The manifest has checksums of every byte, its own included; nothing is used before its checksum is verified.
 """
 
 from spmd.checkpoint.blocks import ArrayBlock

@@ -1,4 +1,4 @@
-"""Which part of each array a process holds, and which process writes which part."""
+"""The block of each array that a process holds, and the assignment of blocks to writers."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ Shape = tuple[int, ...]
 
 @dataclass(frozen=True)
 class ArrayBlock:
-    """The part of a global array of `shape` that this process holds: `index` has a slice (step 1) a dimension."""
+    """The block of a global array of `shape` that this process holds: `index` has one slice of step 1 per dimension."""
 
     shape: tuple[int, ...]
     index: tuple[slice, ...]
 
 
-#: What `shardings` has for an array: None is the whole array, the same on every process.
+#: An entry of `shardings`; None is the whole array, equal on every process.
 Placement = ShardedType | ArrayBlock | None
 
 
 @dataclass(frozen=True)
 class Box:
-    """A block of a global array: where it starts, and its shape."""
+    """A block of a global array: its start and its shape."""
 
     start: tuple[int, ...]
     shape: tuple[int, ...]
@@ -44,28 +44,28 @@ class Box:
         return math.prod(self.shape)
 
     def common(self, other: Box) -> Box:
-        """The elements that both have; some side of it is 0 where there are none."""
+        """Return the intersection; a side of it has size 0 if it is empty."""
         sides = list(zip(self.start, self.shape, other.start, other.shape, strict=True))
         start = tuple(max(a, b) for a, _, b, _ in sides)
         stops = (min(a + m, b + n) for a, m, b, n in sides)
         return Box(start, tuple(max(stop - begin, 0) for begin, stop in zip(start, stops, strict=True)))
 
     def within(self, other: Box) -> tuple[slice, ...]:
-        """Where this block, a part of `other`, lies in an array of that."""
+        """Return the slices that this block has within an array of the block `other`, which contains it."""
         places = zip(self.start, self.shape, other.start, strict=True)
         return tuple(slice(begin - first, begin - first + size) for begin, size, first in places)
 
     def meets(self, other: Box) -> bool:
-        """Whether the two have an element in common."""
+        """Return whether the two blocks intersect."""
         sides = zip(self.start, self.shape, other.start, other.shape, strict=True)
         return all(max(a, b) < min(a + m, b + n) for a, m, b, n in sides)
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where one leaf of one process lies: the global shape, the block, and the shape of the process's own array.
+    """Placement of a leaf on a process: the global shape, the block, and the shape of the local array.
 
-    That array may be longer than the block: the last blocks of a dimension that is not evenly cut are padded.
+    The local array may be larger than the block: the last blocks of an unevenly divided dimension are padded.
     """
 
     shape: tuple[int, ...]
@@ -74,7 +74,7 @@ class Place:
 
 
 def placements(structure: object, shardings: object) -> list[Placement]:
-    """What `shardings`, a tree like that of `structure` or the upper part of one, has for each array of it."""
+    """Return the entry of `shardings`, a tree like that of `structure` or a prefix of it, for each array."""
     return list(
         trees.match(structure, shardings, lambda part: part is None or isinstance(part, ShardedType | ArrayBlock))
     )
@@ -83,51 +83,54 @@ def placements(structure: object, shardings: object) -> list[Placement]:
 def places(
     structure: object, shardings: object, names: Sequence[str], shapes: Sequence[Shape], rank: int
 ) -> list[Place]:
-    """The place of each array of a structure on process `rank`; `shapes` are those of arrays without a placement."""
+    """Return the placement of each array on process `rank`; `shapes` apply to arrays without an entry."""
     found = placements(structure, shardings)
     return [place_of(*entry, rank) for entry in zip(names, found, shapes, strict=True)]
 
 
 def own_place(shape: Shape, rank: int, size: int) -> Place:
-    """The place of an array of `shape` that each of `size` processes has for itself: a row of an array of them all."""
+    """Return the placement of an array of `shape` per process: row `rank` of an array of all `size` processes."""
     box = Box((rank, *[0] * len(shape)), (1, *shape))
     return Place((size, *shape), box, box.shape)
 
 
 def place_of(name: str, placement: Placement, shape: Shape, rank: int) -> Place:
-    """Where process `rank` has an array; `shape` is that of the array where there is no placement."""
+    """Return the placement of an array on process `rank`; `shape` applies if there is no entry.
+
+    Raises CheckpointError for partial sums and for entries that are no sharding.
+    """
     if isinstance(placement, ShardedType) and placement.sharding is not None and isinstance(placement.type, TensorType):
         whole = placement.type.static_shape
         if placement.sharding.partial:
-            raise CheckpointError(f"{name} ({placement}) is the sum of what processes hold, and none holds the array")
+            raise CheckpointError(f"{name} ({placement}) is a partial sum: no process holds the array")
         return Place(whole, _box(name, whole, placement.index(rank)), placement.sharding.local_shape(whole))
     if isinstance(placement, ArrayBlock):
         box = _box(name, placement.shape, placement.index)
         return Place(placement.shape, box, box.shape)
     if placement is not None and not isinstance(placement, ShardedType):
         raise CheckpointError(
-            f"{name}: a sharding is a ShardedType, an ArrayBlock or None, not a {type(placement).__name__}"
+            f"{name}: a sharding must be a ShardedType, an ArrayBlock or None, got a {type(placement).__name__}"
         )
     return Place(shape, Box((0,) * len(shape), shape), shape)
 
 
 def _box(name: str, shape: tuple[int, ...], index: tuple[slice, ...]) -> Box:
     if len(index) != len(shape) or any(part.step not in (None, 1) for part in index):
-        raise CheckpointError(f"{name}: a block of an array of shape {shape} is {len(shape)} slices of step 1")
+        raise CheckpointError(f"{name}: a block of an array of shape {shape} must have {len(shape)} slices of step 1")
     limits = [part.indices(size) for part, size in zip(index, shape, strict=True)]
     return Box(tuple(start for start, _, _ in limits), tuple(max(stop - start, 0) for start, stop, _ in limits))
 
 
 def check_local(name: str, array: Array, place: Place) -> None:
-    """CheckpointError unless `array` is this process's array of a leaf."""
+    """Raise CheckpointError unless `array` has the local shape of `place`."""
     if array.shape != place.local:
-        raise CheckpointError(f"{name} has shape {array.shape} where its sharding makes blocks of {place.local}")
+        raise CheckpointError(f"{name} must have the shape {place.local} of its sharding's blocks, got {array.shape}")
 
 
 def writers(held: Sequence[Sequence[Box]], itemsizes: Sequence[int]) -> list[dict[int, Box]]:
-    """For each process the blocks that it writes, by leaf: each block once, the bytes spread evenly.
+    """Return the blocks that each process writes, by leaf: each block once, the bytes balanced.
 
-    `held` has for each process its block of each leaf.
+    `held` has the blocks of each process by leaf.
     """
     holders: dict[tuple[int, Box], list[int]] = {}
     for rank, boxes in enumerate(held):
@@ -145,7 +148,7 @@ def writers(held: Sequence[Sequence[Box]], itemsizes: Sequence[int]) -> list[dic
 
 
 def check_cover(names: Sequence[str], shapes: Sequence[tuple[int, ...]], held: Sequence[Sequence[Box]]) -> None:
-    """CheckpointError unless the blocks of all processes make each array whole, the same block or none in common."""
+    """Raise CheckpointError unless the blocks of all processes cover each array, and are pairwise equal or disjoint."""
     faults: dict[tuple[Shape, frozenset[Box]], str | None] = {}
     for leaf, (name, shape) in enumerate(zip(names, shapes, strict=True)):
         boxes = frozenset(held_by_one[leaf] for held_by_one in held)
@@ -157,12 +160,12 @@ def check_cover(names: Sequence[str], shapes: Sequence[tuple[int, ...]], held: S
 
 
 def cover_fault(shape: Shape, boxes: Iterable[Box]) -> str | None:
-    """Return why `boxes` do not hold each element of an array of `shape` exactly once; None where they do.
+    """Return why `boxes` do not cover an array of `shape` exactly once; None if they do.
 
-    Boxes without a common element whose sizes add up to the array's leave nothing out.
+    Disjoint boxes whose sizes add up to the array's cover it.
     """
     filled = [box for box in boxes if box.size]
-    # Sorted along the dimension that is cut most, a box meets those alone that begin before it ends there.
+    # Sorted along the dimension with most cuts, a box intersects only those that begin before its end there.
     most_cut = max(range(len(shape)), key=lambda d: len({box.start[d] for box in filled}), default=None)
     if most_cut is not None:
         filled.sort(key=lambda box: (box.start[most_cut], box.start, box.shape))

@@ -1,6 +1,6 @@
-"""The manifest of a checkpoint: its tree, its arrays, and where each block of them lies.
+"""The manifest of a checkpoint: its tree, its arrays, and the location of their blocks.
 
-The file is JSON, ``{"crc32": "<8 digits>", "manifest": ...}``; the checksum is of all that follows its own digits.
+The file is JSON, ``{"crc32": "<8 digits>", "manifest": ...}``; the checksum covers everything after its digits.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from spmd.support.arrays import Tree
 FORMAT = "spmd checkpoint 2"
 _HEAD = '{"crc32": "'
 _DIGITS = 8
-#: The name of the folder with a checkpoint's files: the manifest's own, and what tells it from others of the step.
+#: The name of the folder with a checkpoint's files: the name of the manifest, and a unique suffix.
 DATA_FOLDER = re.compile(r"(step-\d{12,})-[0-9a-f]{16}")
 
 _PART_FILE = re.compile(r"part-\d+-of-\d+\.safetensors", re.ASCII)
 _MOST_DIMENSIONS = 64  # of NumPy's arrays
 
-#: The values of Python scalars that one process has for itself (see `per_rank`).
+#: The values of one process's own Python scalars (see `per_rank`).
 Scalars = tuple[Tree, ...]
 
 
 @dataclass(frozen=True)
 class ArrayEntry:
-    """An array of the tree: its name, its dtype's name, its global shape. With `per_rank` each process has a row."""
+    """An array of the tree: its name, dtype name and global shape. With `per_rank` each process has one row."""
 
     name: str
     dtype: str
@@ -45,8 +45,11 @@ class ArrayEntry:
 
 @dataclass(frozen=True)
 class Manifest:
-    """`folder`: where the files of `parts` are, beside the manifest. `tree`: the structure (see `tree.flatten`).
-    `scalars`: for each process those it has for itself, where there are any."""
+    """The contents of a manifest.
+
+    `folder` has the files of `parts`, beside the manifest. `tree` is the structure (see `tree.flatten`). `scalars` are
+    the per-rank scalars of each process, if there are any.
+    """
 
     step: int
     folder: str
@@ -92,12 +95,12 @@ def decode_part(part: Tree) -> FilePart:
 
 
 def read(path: Path) -> Manifest:
-    """The manifest at `path`; DamagedCheckpointError when there is none, or it is not as it was written."""
+    """Return the manifest at `path`; DamagedCheckpointError if it does not exist or is damaged."""
     return decode(path, read_bytes(path))
 
 
 def read_bytes(path: Path) -> bytes:
-    """The content of the file at `path`; DamagedCheckpointError when it cannot be read."""
+    """Return the content of the file at `path`; DamagedCheckpointError if it cannot be read."""
     try:
         return path.read_bytes()
     except OSError as error:
@@ -105,26 +108,26 @@ def read_bytes(path: Path) -> bytes:
 
 
 def decode(path: Path, data: bytes) -> Manifest:
-    """The manifest that `data`, the content of the file at `path`, is.
+    """Return the manifest in `data`, the content of the file at `path`.
 
-    :raises DamagedCheckpointError: when its checksum is another, or it describes no checkpoint.
-    :raises CheckpointError: when its format is another.
+    :raises DamagedCheckpointError: if its checksum does not match, or it does not describe a checkpoint. :raises
+    CheckpointError: if it has another format.
     """
     start = len(_HEAD) + _DIGITS
     if data[:start] != f"{_HEAD}{zlib.crc32(data[start:]):0{_DIGITS}x}".encode():
-        raise DamagedCheckpointError(f"{path}: damaged: the manifest has not its checksum")
+        raise DamagedCheckpointError(f"{path}: damaged: the manifest's checksum does not match")
     try:
         body = json.loads(data)["manifest"]
         kind = body.get("format")
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise DamagedCheckpointError(f"{path}: is no manifest of a checkpoint: {_said(error)}") from None
+        raise DamagedCheckpointError(f"{path}: is not a manifest of a checkpoint: {_said(error)}") from None
     if kind != FORMAT:
-        raise CheckpointError(f"{path}: a manifest of format {kind!r}, not {FORMAT!r}")
+        raise CheckpointError(f"{path}: the manifest's format must be {FORMAT!r}, got {kind!r}")
     try:
         manifest = _decoded(body)
         _check(manifest, path.stem)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise DamagedCheckpointError(f"{path}: is no manifest of a checkpoint: {_said(error)}") from None
+        raise DamagedCheckpointError(f"{path}: is not a manifest of a checkpoint: {_said(error)}") from None
     return manifest
 
 
@@ -141,11 +144,11 @@ def _decoded(body: Tree) -> Manifest:
     return Manifest(body["step"], body["folder"], body["tree"], leaves, parts, scalars)
 
 
-# --- what a checksum does not say: that the content describes a checkpoint -----------------------------------------
+# --- consistency, which the checksum does not cover ----------------------------------------------------------------
 
 
 def _check(manifest: Manifest, stem: str) -> None:
-    """ValueError, or whatever comes of values of other types, unless all that a reader relies on holds."""
+    """Raise ValueError, or an error of wrong types, unless the manifest describes a complete checkpoint."""
     named = DATA_FOLDER.fullmatch(manifest.folder)
     _expect(named is not None and named[1] == stem, f"its folder is {manifest.folder!r}")
     _expect(_is_size(manifest.step) and f"step-{manifest.step:012d}" == stem, f"its step is {manifest.step!r}")
@@ -165,7 +168,7 @@ def _check(manifest: Manifest, stem: str) -> None:
     covered: list[list[Box]] = [[] for _ in sizes]
     for part in manifest.parts:
         _expect(_PART_FILE.fullmatch(part.file) is not None, f"it names a file {part.file!r}")
-        _expect(_is_size(part.size) and _is_size(part.header), f"{part.file} is described by no numbers")
+        _expect(_is_size(part.size) and _is_size(part.header), f"{part.file} has no valid size")
         for block in part.blocks:
             _check_block(manifest, part, block, sizes)
             covered[block.leaf].append(block.box)
@@ -176,7 +179,7 @@ def _check(manifest: Manifest, stem: str) -> None:
 
 def _check_block(manifest: Manifest, part: FilePart, block: Stored, itemsizes: Sequence[int]) -> None:
     what = f"a block of {part.file}"
-    _expect(_is_size(block.leaf) and block.leaf < len(itemsizes), f"{what} is of no array")
+    _expect(_is_size(block.leaf) and block.leaf < len(itemsizes), f"{what} belongs to no array")
     shape, box = manifest.leaves[block.leaf].shape, block.box
     _expect(len(box.start) == len(box.shape) == len(shape), f"{what} has other dimensions than its array")
     for start, size, whole in zip(box.start, box.shape, shape, strict=True):

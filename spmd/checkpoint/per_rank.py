@@ -1,8 +1,8 @@
-"""Leaves that each process keeps for itself, and the check that all other leaves are the same on every process.
+"""Per-rank leaves, and the check that all other leaves are equal on every process.
 
-An array leaf of `per_rank=` is stored as one array with a leading dimension of processes, of which each process has its
-own row. A Python scalar stands in the tree's structure: there ``{"per_rank": index}`` takes its place, and the manifest
-lists the values of each process.
+An array leaf of `per_rank=` is stored as one array with a leading dimension of processes, one row each. A Python scalar
+is part of the tree's structure: there ``{"per_rank": index}`` replaces it, and the manifest lists each process's
+values.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from spmd.checkpoint.tree import Json, node_of, pointer, read_key
 from spmd.errors import CheckpointError
 from spmd.support.arrays import Array
 
-#: What `save` takes: all leaves or none, names, or a tree of bools.
+#: The `per_rank` argument of `save`: all leaves or none, names, or a tree of bools.
 PerRank = Any
 _AFTER_SLASH = chr(ord("/") + 1)
-_SHOWN = 8  # ranks that an error names, of those that have one value
+_SHOWN = 8  # maximum number of ranks with one value that an error lists
 
 
 def select(structure: Json, per_rank: PerRank) -> frozenset[str]:
-    """The names of the leaves of `structure` (arrays and scalars) that `per_rank` selects.
+    """Return the names of the leaves of `structure` (arrays and scalars) that `per_rank` selects.
 
     :param per_rank: True or False for all leaves; the name of a leaf, or of a node for all leaves below it, as a JSON
-        Pointer (``/stats/mean``; the first slash may be left out), or a collection of such names; or a tree like the
-        saved one, or the upper part of one, with True and False.
-    :raises CheckpointError: for a name that the tree does not have, and what is neither of these.
+    Pointer (``/stats/mean``; the first slash may be omitted), or a collection of such names; or a tree like the saved
+    one, or a prefix of it, with True and False. :raises CheckpointError: for a name that is not in the tree, or another
+    kind of argument.
     """
     leaves = [name for name, _ in _leaves(structure, "")]
     if isinstance(per_rank, bool) or per_rank is None:
@@ -64,7 +64,8 @@ def _marked(structure: Json, marks: object, path: str) -> Iterator[str]:
     children = {} if structure is None else {read_key(key): child for key, child in structure.get("entries", ())}
     if node is None or not {key for key, _ in node.entries} <= set(children):
         raise CheckpointError(
-            f"per_rank is True, False, names of leaves, or a tree of True and False like the saved one, got {marks!r}"
+            "per_rank must be True, False, names of leaves, or a tree of True and False like the saved one, "
+            f"got {marks!r}"
             f"{f' for {path}' if path else ''}"
         )
     for key, mark in node.entries:
@@ -72,7 +73,7 @@ def _marked(structure: Json, marks: object, path: str) -> Iterator[str]:
 
 
 def _leaves(structure: Json, path: str) -> Iterator[tuple[str, Json]]:
-    """Arrays and scalars of a structure, each with its name."""
+    """Yield the arrays and scalars of a structure with their names."""
     if structure is None:
         return
     if "kind" not in structure:
@@ -86,7 +87,7 @@ def _leaves(structure: Json, path: str) -> Iterator[tuple[str, Json]]:
 
 
 def take_scalars(structure: Json, selected: Collection[str]) -> tuple[Json, list[Json]]:
-    """The structure without the scalars that are `selected`, and those scalars, in the order of their indices."""
+    """Return the structure with the `selected` scalars replaced by indices, and the scalars by index."""
     taken: list[Json] = []
 
     def take(path: str, leaf: Json) -> Json:
@@ -99,7 +100,7 @@ def take_scalars(structure: Json, selected: Collection[str]) -> tuple[Json, list
 
 
 def put_scalars(structure: Json, scalars: Sequence[Json]) -> Json:
-    """The structure with `scalars`, those of one process, in their places again."""
+    """Return the structure with one process's `scalars` put back."""
     return _map_leaves(structure, lambda path, leaf: scalars[leaf["per_rank"]] if "per_rank" in leaf else leaf, "")
 
 
@@ -112,11 +113,11 @@ def _map_leaves(structure: Json, change: Callable[[str, Json], Json], path: str)
     return {**structure, "entries": entries}
 
 
-# --- what processes share ----------------------------------------------------------------------------------------
+# --- shared leaves ------------------------------------------------------------------------------------------------
 
 
 def first_difference(own: Json, other: Json, path: str = "") -> str:
-    """The name of the first node or leaf at which two structures differ; empty where that is the whole tree."""
+    """Return the name of the first node or leaf at which two structures differ; "" for the whole tree."""
     if own is None or other is None or "kind" not in own or "kind" not in other:
         return path
     children, others = own["entries"], other["entries"]
@@ -131,9 +132,9 @@ def first_difference(own: Json, other: Json, path: str = "") -> str:
 def checksums_of_shared(
     held: Sequence[Sequence[Box]], rank: int, blocks: Callable[[int], Array]
 ) -> list[tuple[int, int]]:
-    """For each leaf whose block on process `rank` other processes hold, too: the leaf, and its block's checksum.
+    """Return (leaf, checksum) of each leaf whose block on process `rank` other processes hold as well.
 
-    `held` has for each process its block of each leaf; `blocks(leaf)` is this process's, without padding.
+    `held` has the blocks of each process by leaf; `blocks(leaf)` returns this process's block without padding.
     """
     shared = [
         leaf
@@ -146,9 +147,9 @@ def checksums_of_shared(
 def check_shared(
     names: Sequence[str], held: Sequence[Sequence[Box]], sums: Sequence[Sequence[tuple[int, int]]]
 ) -> None:
-    """CheckpointError, with the leaf and the processes, where processes that hold one block hold different values.
+    """Raise CheckpointError, with the leaf and the processes, if processes hold different values of one block.
 
-    `sums` has what `checksums_of_shared` returned on each process.
+    `sums` has the result of `checksums_of_shared` on each process.
     """
     holders: dict[tuple[int, Box], dict[int, list[int]]] = {}
     for rank, of_leaves in enumerate(sums):
@@ -161,9 +162,9 @@ def check_shared(
     who = "; ".join(_processes(ranks) for ranks in list(values.values())[:_SHOWN])
     name = names[leaf] or "the tree"
     raise CheckpointError(
-        f"{name} is to be the same on all processes that hold it, and has one value on each of: {who}"
+        f"{name} must be equal on all processes that hold it, but differs between {who}"
         f"{f' ({len(differing) - 1} more leaves differ, too)' if len(differing) > 1 else ''}. "
-        f"Make it the same, or keep each process's own with per_rank={[names[leaf]] if names[leaf] else True}"
+        f"Make it equal, or save each process's own value with per_rank={[names[leaf]] if names[leaf] else True}"
     )
 
 

@@ -1,4 +1,4 @@
-"""The processes that write or read a checkpoint together, and how they agree."""
+"""The processes that write or read a checkpoint together, and their agreement."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ T = TypeVar("T")
 
 
 class CheckpointRanks:
-    """`size` processes of which this one is number `rank`, which have come together for `what`, in words.
+    """The `size` processes of a collective call, of which this one is number `rank`.
 
-    They are those of the `communicator`, or all ranks. CheckpointError, on all of them, where they have come for
-    different things.
+    They are those of the `communicator`, or all ranks. Raises CheckpointError on all of them if they are in different
+    calls, as described by `what`.
     """
 
     def __init__(self, communicator: MPI.Comm | None, what: str) -> None:
@@ -37,7 +37,7 @@ class CheckpointRanks:
             raise CheckpointError(str(error)) from None
 
     def all_gather(self, value: T) -> list[T]:
-        """What each process gives, in their order."""
+        """Return the value of each process, in order. Collective."""
         if self.size == 1:
             return [value]
         if self._ranks is not None:
@@ -47,11 +47,11 @@ class CheckpointRanks:
             return self._communicator.allgather(value)
 
     def failure_of(self, rank: int) -> Exception | None:
-        """Return MPI's error if process `rank` has failed, which the others outlive in an elastic job; else None."""
+        """Return MPI's error if process `rank` has failed, which an elastic job survives; otherwise None."""
         return world.failure_of(rank, self._comm)
 
     def failure_of_any(self) -> Exception | None:
-        """Return MPI's error if any process has failed, of which this one may hear in a moment only; else None."""
+        """Return MPI's error if any process has failed, also if MPI reports it with a delay; otherwise None."""
         return world.failure_of(None, self._comm)
 
     @property
@@ -59,8 +59,9 @@ class CheckpointRanks:
         return self._communicator if self._ranks is None else self._ranks.comm
 
     def agree(self, act: Callable[[], T]) -> T:
-        """What `act` returns here. When it fails on one process, all raise: that its own error, the others one that
-        names it."""
+        """Return the result of `act` on this process. If it fails on one, all raise: that one its error, the others a
+        CheckpointError that names it. Collective.
+        """
         if self.size == 1:
             return act()
         failed: Exception | None = None
@@ -77,5 +78,5 @@ class CheckpointRanks:
         return result
 
     def on_first(self, act: Callable[[], T]) -> T | None:
-        """Like `agree`, with process 0 alone acting; None elsewhere."""
+        """Call `act` on process 0 only, with errors as in `agree`; return its result there, None elsewhere."""
         return self.agree(lambda: act() if self.rank == 0 else None)

@@ -1,4 +1,4 @@
-"""Reading a checkpoint: any number of processes, each what it needs."""
+"""Reading of checkpoints, by any number of processes."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ if TYPE_CHECKING:
     from mpi4py import MPI
 
 T = TypeVar("T")
-#: How often one checkpoint may change while it is read, before it counts as damaged.
+#: How often a checkpoint may change while it is read before it counts as damaged.
 _LOOKS = 100
 
 
 def newest(folder: str | os.PathLike[str], *, communicator: MPI.Comm | None = None) -> int | None:
-    """The step of the newest checkpoint that is whole, every byte of it; None if there is none, or no such folder.
+    """Return the step of the newest undamaged checkpoint; None if there is none, or no such folder.
 
-    All processes call it, and each verifies some of the files. A damaged checkpoint is passed over with a warning that
-    names what is damaged. One that is removed or replaced while it is read, by a job that writes and prunes beside this
-    one, is no damage: the folder is listed again.
+    Collective; each process verifies some of the files, every byte. Damaged checkpoints are skipped with a warning that
+    names the damage. One that is removed or replaced while it is read, by a job that writes and prunes concurrently,
+    does not count as damaged: the folder is listed again.
     """
     place = Path(folder).absolute()
     processes = CheckpointRanks(communicator, "checkpoint.newest")
@@ -48,7 +48,10 @@ def newest(folder: str | os.PathLike[str], *, communicator: MPI.Comm | None = No
 
 
 def verify(folder: str | os.PathLike[str], step: int, *, communicator: MPI.Comm | None = None) -> None:
-    """Reads all of a checkpoint; CheckpointError names the file, and the array, that is not as it was written."""
+    """Verify every byte of a checkpoint. Collective.
+
+    Raises CheckpointError, which names the file and the array that is damaged.
+    """
     place = Path(folder).absolute()
     processes = CheckpointRanks(communicator, f"checkpoint.verify of step {step}")
     _of_step(place, step, processes, partial(_verified_step, place, processes))
@@ -62,23 +65,23 @@ def restore(
     *,
     communicator: MPI.Comm | None = None,
 ) -> Tree:
-    """The tree of a checkpoint, with NumPy arrays for its array leaves.
+    """Return the tree of a checkpoint, with NumPy arrays as its array leaves.
 
-    All processes call it, as many as there are; how many wrote it does not matter. Each reads and verifies what it
-    needs: the whole arrays, or, with `shardings` (as `save` takes them, not necessarily those of the writers), its own
-    block of each, with zeros where a block is padded.
+    Collective; the number of processes need not be that of the writers. Each process reads and verifies what it needs:
+    the whole arrays, or, with `shardings` (as for `save`, not necessarily those of the writers), its block of each,
+    with zeros as padding.
 
-    Leaves that were saved with `per_rank` are this process's own: as many processes as wrote them have to restore them.
-    An ArrayBlock in `shardings` reads any part of the array of them all, whose first dimension is of processes.
+    Leaves saved with `per_rank` are restored by the same number of processes, each its own. An ArrayBlock in
+    `shardings` reads any part of the array of all processes, whose first dimension is the process.
 
-    :param step: which; None is the newest whose bytes are whole, others are passed over with a warning. One that is
-        removed or replaced while it is read is looked for again.
-    :param like: a tree of the same structure, whose classes and static fields the result has, and whose array leaves
-        (arrays, or anything with shape and dtype) are checked against the checkpoint's. Without it named tuples come
-        back as new classes of the same name and fields, dataclasses as SimpleNamespaces.
+    :param step: the step; None selects the newest undamaged checkpoint, skipping others with a warning. One that is
+    removed or replaced while it is read is looked up again. :param like: a tree of the same structure: the result has
+    its classes and static fields, and its array leaves (arrays, or anything with shape and dtype) are checked against
+    the checkpoint's. Without it named tuples are restored as new classes of the same name and fields, dataclasses as
+    SimpleNamespaces.
 
-    :raises CheckpointError: when there is no such checkpoint, it is damaged, or `like`, a sharding or the number of
-        processes does not fit it.
+    :raises CheckpointError: if there is no such checkpoint, it is damaged, or `like`, a sharding or the number of
+    processes does not match it.
     """
     place = Path(folder).absolute()
     which = "the newest checkpoint" if step is None else f"step {step}"
@@ -88,7 +91,7 @@ def restore(
         read = partial(_read, place, shardings, processes)
         loaded = _first_whole(place, processes, read) if step is None else _of_step(place, step, processes, read)
         if loaded is None:
-            raise CheckpointError(f"{place}: there is no whole checkpoint")
+            raise CheckpointError(f"{place}: there is no undamaged checkpoint")
         return processes.agree(partial(_tree, loaded, like))
 
 
@@ -96,7 +99,7 @@ def restore(
 
 
 def _first_whole(folder: Path, processes: CheckpointRanks, read: Callable[[Manifest], T]) -> T | None:
-    """What `read` gives of the newest checkpoint that is whole; None where none is. Collective."""
+    """Return the result of `read` for the newest undamaged checkpoint; None if there is none. Collective."""
     passed_over: set[int] = set()
     vanished: Counter[int] = Counter()
     while True:
@@ -106,7 +109,7 @@ def _first_whole(folder: Path, processes: CheckpointRanks, read: Callable[[Manif
                 return attempt.result
             if attempt.has_changed and vanished[step] < _LOOKS:
                 vanished[step] += 1
-                break  # list anew: there may be newer ones, or this one's successor
+                break  # list again: there may be newer ones, or a replacement of this one
             passed_over.add(step)
             if processes.rank == 0:
                 warnings.warn(f"passed over: {attempt.damage}", RuntimeWarning, stacklevel=3)
@@ -115,7 +118,7 @@ def _first_whole(folder: Path, processes: CheckpointRanks, read: Callable[[Manif
 
 
 def _of_step(folder: Path, step: int, processes: CheckpointRanks, read: Callable[[Manifest], T]) -> T | None:
-    """What `read` gives of the checkpoint of `step`; DamagedCheckpointError where that is not whole. Collective."""
+    """Return the result of `read` for the checkpoint of `step`; DamagedCheckpointError if it is damaged. Collective."""
     for _ in range(_LOOKS):
         attempt = _attempt(folder, step, processes, read)
         if not attempt.damage:
@@ -126,7 +129,7 @@ def _of_step(folder: Path, step: int, processes: CheckpointRanks, read: Callable
 
 
 def _steps(folder: Path, processes: CheckpointRanks) -> list[int]:
-    """Steps of which there is a manifest, newest first: as process 0 sees the folder."""
+    """Return the steps that have a manifest, newest first, as process 0 lists them. Collective."""
     steps = processes.all_gather(processes.on_first(lambda: store.steps(folder)))[0]
     assert steps is not None
     return steps
@@ -134,8 +137,10 @@ def _steps(folder: Path, processes: CheckpointRanks) -> list[int]:
 
 @dataclass(frozen=True)
 class _Attempt(Generic[T]):
-    """What reading a checkpoint gave: the result here, or the damage that the first process has met. `has_changed`: its
-    manifest was removed or replaced meanwhile; `is_there`: there is one."""
+    """The outcome of reading a checkpoint: its result here, or the damage that the first process found.
+
+    `has_changed` is set if its manifest was removed or replaced meanwhile; `is_there` if one exists.
+    """
 
     result: T | None
     damage: str = ""
@@ -144,7 +149,7 @@ class _Attempt(Generic[T]):
 
 
 def _attempt(folder: Path, step: int, processes: CheckpointRanks, read: Callable[[Manifest], T]) -> _Attempt[T]:
-    """Has all processes read the checkpoint of one manifest, the one that process 0 sees."""
+    """Make all processes read the checkpoint of the manifest that process 0 sees. Collective."""
     path = store.manifest_path(folder, step)
 
     def bytes_or_fault() -> tuple[bytes, str]:
@@ -210,20 +215,20 @@ def _read(folder: Path, shardings: object, processes: CheckpointRanks, manifest:
 
 
 def _place(leaf: ArrayEntry, placement: Placement, processes: CheckpointRanks) -> Place:
-    """Where this process has the array of a leaf."""
+    """Return this process's placement of the array of a leaf."""
     if leaf.per_rank and not isinstance(placement, ArrayBlock):
         _check_number(leaf.name or "the tree", leaf.shape[0], processes)
         return own_place(leaf.shape[1:], processes.rank, processes.size)
     place = place_of(leaf.name, placement, leaf.shape, processes.rank)
     if place.shape != leaf.shape:
-        raise CheckpointError(f"{leaf.name}: its sharding is of shape {place.shape}, the array's is {leaf.shape}")
+        raise CheckpointError(f"{leaf.name}: its sharding must be of shape {leaf.shape}, got {place.shape}")
     return place
 
 
 def _check_number(what: str, written: int, processes: CheckpointRanks) -> None:
     if written != processes.size:
         raise CheckpointError(
-            f"{what}: saved with per_rank by {written} processes, each its own, and {processes.size} restore it; an "
+            f"{what}: saved with per_rank by {written} processes, but restored by {processes.size}; an  "
             "ArrayBlock in shardings reads a part of the array of them all"
         )
 
@@ -244,7 +249,7 @@ def _tree(loaded: _Loaded, like: Tree) -> Tree:
 
 
 def _check_like(leaf: ArrayEntry, shape: tuple[int, ...], local: tuple[int, ...], wanted_leaf: object) -> None:
-    """CheckpointError unless what stands for an array in the tree `like` has its dtype and shape."""
+    """Raise CheckpointError unless an array leaf of `like` has the dtype and shape of the checkpoint's."""
     if not hasattr(wanted_leaf, "dtype") or not hasattr(wanted_leaf, "shape"):
         return
     if dtype_name(np.dtype(wanted_leaf.dtype)) != leaf.dtype or tuple(wanted_leaf.shape) not in (shape, local):

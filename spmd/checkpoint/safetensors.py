@@ -1,8 +1,8 @@
-"""Files in the safetensors format, written as a stream and read by pieces, with a checksum of every byte.
+"""Files in the safetensors format, streamed and read in chunks, with a checksum of every byte.
 
-A file is the length of its header (u64, little-endian), the header (JSON: names, types, shapes, where the bytes lie),
-and the bytes of the arrays, row-major and little-endian, without gaps. Types that the format does not name are stored
-as their bytes, with one dimension more. Source: the safetensors repository, "Format".
+A file is the length of its header (u64, little-endian), the header (JSON: names, types, shapes, offsets), and the bytes
+of the arrays, row-major and little-endian, without gaps. Types that the format lacks are stored as bytes, with an
+additional dimension. Source: the safetensors repository, "Format".
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from spmd.checkpoint.checksum import checksum
 from spmd.errors import DamagedCheckpointError
 from spmd.support.arrays import Array, DType, Tree
 
-#: Bytes of an array that share a checksum: what is read and verified together.
+#: Bytes of an array per checksum, which are read and verified together.
 CHUNK = 1 << 22
-#: Bytes that the disk begins to write while those after them are still on their way to it.
+#: Bytes after which write-back to the disk is started while more are written.
 _STRETCH = 1 << 24
-#: Of a block that is not read as a whole, so much is in memory at a time.
+#: Bytes in memory at a time of a block that is not read as a whole.
 _WINDOW = 1 << 25
 _NAMES = {
     "bool": "BOOL", "int8": "I8", "uint8": "U8", "int16": "I16", "uint16": "U16", "int32": "I32", "uint32": "U32",
@@ -43,7 +43,7 @@ _NAMES = {
 
 @lru_cache(maxsize=256)
 def dtype_name(dtype: DType) -> str:
-    """Return the name by which `dtype_of` finds a dtype again, in little-endian order; TypeError where none does."""
+    """Return the name that `dtype_of` maps to this dtype, in little-endian order; TypeError if there is none."""
     if dtype.hasobject or dtype.names is not None:
         raise TypeError("holds Python objects" if dtype.hasobject else "has fields")
     name = dtype.newbyteorder("<").str if dtype.kind in "SUMm" else dtype.name
@@ -52,7 +52,7 @@ def dtype_name(dtype: DType) -> str:
     except TypeError:
         found = None
     if found is None or found.newbyteorder("<") != dtype.newbyteorder("<") or not dtype.itemsize:
-        raise TypeError(f"is of dtype {dtype}, which no name finds again")
+        raise TypeError(f"has the dtype {dtype}, which has no name")
     return name
 
 
@@ -61,7 +61,7 @@ def dtype_of(name: str) -> DType:
 
 
 def to_bytes(array: Array) -> Array:
-    """The elements as u8[n], row-major and little-endian; without a copy where they are so already."""
+    """Return the elements as u8[n], row-major and little-endian, without a copy where possible."""
     if array.dtype.byteorder == ">":
         array = array.astype(array.dtype.newbyteorder("<"))
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
@@ -69,7 +69,7 @@ def to_bytes(array: Array) -> Array:
 
 @dataclass(frozen=True)
 class Stored:
-    """A block in a file: of which leaf, which part, its first byte in the file, its bytes, and a checksum a chunk."""
+    """A block in a file: leaf, block of the array, offset and size in bytes, and a checksum per chunk."""
 
     leaf: int
     box: Box
@@ -80,7 +80,7 @@ class Stored:
 
 @dataclass(frozen=True)
 class FilePart:
-    """A file of a checkpoint: its name, length in bytes, the checksum of all before the first array, and its blocks."""
+    """A file of a checkpoint: its name, size in bytes, checksum of everything before the first array, and blocks."""
 
     file: str
     size: int
@@ -90,7 +90,7 @@ class FilePart:
 
 @contextlib.contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Has errors of writing name the file, too: those of a full disk come without one."""
+    """Add the file name to OSErrors without one, such as those of a full disk."""
     try:
         yield
     except OSError as error:
@@ -99,9 +99,9 @@ def naming(path: Path) -> Iterator[None]:
 
 
 def write(path: Path, blocks: Sequence[tuple[int, str, Box, Array]], *, aside: bool) -> FilePart:
-    """Writes blocks (leaf, the name in the file, which part, its elements) to a new file, flushed to the disk.
+    """Write blocks (leaf, name in the file, block, elements) to a new file, and flush it to disk.
 
-    `aside`: a thread beside this one makes the checksums while the disk writes. While Python ends, none can start.
+    With `aside` a thread computes the checksums during the write; none can be started at interpreter exit.
     """
     header = _header(blocks)
     data = [to_bytes(array) for *_, array in blocks]
@@ -114,7 +114,7 @@ def write(path: Path, blocks: Sequence[tuple[int, str, Box, Array]], *, aside: b
         try:
             _write(stream, [memoryview(header), *[part.data for part in data]])
             if not aside:
-                summing.run()  # the disk is at work already
+                summing.run()  # the disk is writing already
             os.fsync(stream.fileno())
         finally:
             if aside:
@@ -126,7 +126,7 @@ def write(path: Path, blocks: Sequence[tuple[int, str, Box, Array]], *, aside: b
 
 
 def _header(blocks: Sequence[tuple[int, str, Box, Array]]) -> bytes:
-    """The length and the text of the header of a file that holds `blocks`."""
+    """Return the length and the text of the header of a file with `blocks`."""
     entries: dict[str, Tree] = {}
     offset = 0
     for _, name, box, array in blocks:
@@ -140,9 +140,9 @@ def _header(blocks: Sequence[tuple[int, str, Box, Array]]) -> bytes:
 
 
 def _write(stream: BinaryIO, parts: Sequence[memoryview]) -> None:
-    """Writes one after another, and has the disk begin with each stretch of them as soon as it is there.
+    """Write `parts` in order, and start write-back of each `_STRETCH` bytes as soon as they are written.
 
-    The kernel by itself would begin when it is asked to flush all, or when much of the memory waits to be written.
+    By itself the kernel would start at fsync, or when much memory is dirty.
     """
     begun = end = 0
     for part in parts:
@@ -152,7 +152,7 @@ def _write(stream: BinaryIO, parts: Sequence[memoryview]) -> None:
                 count = stream.write(piece)
                 piece, end = piece[count:], end + count
             if end - begun >= _STRETCH:
-                # What will not be needed is written at once (Linux: mm/fadvise.c), and nobody waits for it.
+                # Starts write-back without waiting for it (Linux: mm/fadvise.c).
                 os.posix_fadvise(stream.fileno(), begun, end - begun, os.POSIX_FADV_DONTNEED)
                 begun = end
 
@@ -162,9 +162,9 @@ def _checksums(data: Array) -> tuple[int, ...]:
 
 
 class PartFile:
-    """A file of a checkpoint, open for reading; nothing of it is given away before its checksum has been seen.
+    """A file of a checkpoint, open for reading; data is returned only after its checksum is verified.
 
-    Its length and header are verified at once. DamagedCheckpointError names the file, and the array, that is damaged.
+    Size and header are verified on opening. DamagedCheckpointError names the file, and the array, that is damaged.
     """
 
     def __init__(self, folder: Path, part: FilePart, names: Sequence[str]) -> None:
@@ -182,7 +182,9 @@ class PartFile:
             length = min((block.offset for block in part.blocks), default=part.size)
             header = self._read(np.empty(length, np.uint8), 0)
             if zlib.crc32(header.data) != part.header:
-                raise DamagedCheckpointError(f"{self._path}: damaged: its header has not the checksum of the manifest")
+                raise DamagedCheckpointError(
+                    f"{self._path}: damaged: the header's checksum does not match the manifest's"
+                )
         except BaseException:
             self.close()
             raise
@@ -197,16 +199,16 @@ class PartFile:
         self.close()
 
     def verify(self) -> None:
-        """Reads all of the file; DamagedCheckpointError when a byte is not what was written."""
+        """Read the whole file; DamagedCheckpointError if a checksum does not match."""
         room = np.empty(CHUNK, np.uint8)
         for block in self._part.blocks:
             for chunk in range(len(block.checksums)):
                 self._chunk(block, chunk, room)
 
     def read(self, block: Stored, dtype: DType, into: Array, box: Box) -> None:
-        """Copies what `block` and `box`, the part of the leaf that `into` is, have in common: it is not nothing.
+        """Copy the intersection of `block` with `box`, the block that `into` holds; it must not be empty.
 
-        Only the chunks in which something of it lies are read.
+        Only the chunks that intersect it are read.
         """
         ranges = [
             (max(a, b), min(a + m, b + n))
@@ -229,11 +231,11 @@ class PartFile:
         if checksum(data) != block.checksums[chunk]:
             name = self._names[block.leaf] or "the array"
             raise DamagedCheckpointError(
-                f"{self._path}: damaged: bytes {start} to {start + length} of {name} have not the manifest's checksum"
+                f"{self._path}: damaged: bytes {start} to {start + length} of {name} do not match their checksum"
             )
 
     def _read(self, into: Array, offset: int) -> Array:
-        """Fills `into` from a place in the file; a file that ends before leaves a checksum that does not fit."""
+        """Fill `into` from `offset`; DamagedCheckpointError if the file ends before."""
         data = into.data
         while data:
             try:
@@ -247,9 +249,9 @@ class PartFile:
 
 
 class _Windows:
-    """Copies parts of a block of `size` bytes, of which little is in memory at a time.
+    """Copies parts of a block of `size` bytes with bounded memory.
 
-    `read` reads a chunk by its number; `needed` are those in which something of what is copied lies, in order.
+    `read` reads a chunk by number; `needed` are the chunks that contain copied elements, in order.
     """
 
     def __init__(self, read: Callable[[int, Array], None], size: int, needed: Sequence[int], dtype: DType) -> None:
@@ -258,7 +260,7 @@ class _Windows:
         self._chunk, self._number = np.empty(CHUNK, np.uint8), -1
 
     def copy(self, start: int, shape: tuple[int, ...], source: tuple[slice, ...], into: Array) -> None:
-        """Copy `source` of the array of `shape` that begins with byte `start` of the block."""
+        """Copy `source` of the array of `shape` that starts at byte `start` of the block."""
         row = math.prod(shape[1:]) * self._dtype.itemsize
         if row * math.prod(shape[:1]) <= len(self._room):
             into[...] = self._bytes(start, row * math.prod(shape[:1])).view(self._dtype).reshape(shape)[source]
@@ -275,7 +277,7 @@ class _Windows:
             self.copy(start + index * row, (count, *shape[1:]), (slice(0, count), *source[1:]), part)
 
     def _bytes(self, start: int, size: int) -> Array:
-        """Return bytes of the block; what is in none of the chunks that are needed is anything."""
+        """Return bytes of the block; those outside of the needed chunks are undefined."""
         first, last = bisect_left(self._needed, start // CHUNK), bisect_right(self._needed, (start + size - 1) // CHUNK)
         for chunk in self._needed[first:last]:
             begin, end = chunk * CHUNK, min((chunk + 1) * CHUNK, self._size)
@@ -292,11 +294,11 @@ class _Windows:
 
 
 def _chunks(shape: tuple[int, ...], box: tuple[slice, ...], itemsize: int) -> list[int]:
-    """The chunks of an array of `shape` in which elements of `box` lie, in order."""
+    """Return the chunks of an array of `shape` that contain elements of `box`, in order."""
     inner = len(shape)
     while inner and box[inner - 1] == slice(0, shape[inner - 1]):
         inner -= 1
-    # The dimensions from `inner` on are whole: a run is a stretch of the one before.
+    # The dimensions from `inner` on are taken whole: a run is contiguous along the one before.
     strides = [itemsize * math.prod(shape[index + 1 :]) for index in range(len(shape))]
     first = np.zeros(1, np.int64)
     for index in range(inner - 1):

@@ -1,4 +1,4 @@
-"""Writing a checkpoint: each process its own blocks, the first of them the manifest."""
+"""Writing of checkpoints: each process writes its blocks, process 0 the manifest."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 class SaveOptions(TypedDict, total=False):
-    """Keyword arguments of `save`, which says what they are."""
+    """Keyword arguments of `save`."""
 
     keep: int | None
     per_rank: PerRank
@@ -68,25 +68,22 @@ def save(
     per_rank: PerRank = False,
     communicator: MPI.Comm | None = None,
 ) -> Path | Pending:
-    """Writes `tree` as the checkpoint of `step` into `folder` (made if absent), and returns its manifest's path.
+    """Write `tree` as the checkpoint of `step` into `folder` (created if absent), and return its manifest's path.
 
-    All processes call it, with trees of one structure. Leaves are arrays of any dtype of NumPy or ml_dtypes (JAX's
-    too), or Python's scalars and strings. Without `shardings` every process has the same whole arrays, and each writes
-    some of them. `shardings` is a tree like `tree`, or the upper part of one, that says how arrays are cut: a
-    ShardedType (an Executable's `in_shardings`), a `ArrayBlock`, or None for a whole array. Blocks that several
-    processes hold are compared by their checksums.
+    Collective, with trees of equal structure. Leaves are arrays of any dtype of NumPy or ml_dtypes (JAX's as well), or
+    Python's scalars and strings. Without `shardings` every process has the same whole arrays, and each writes some of
+    them. `shardings` is a tree like `tree`, or a prefix of it, with a ShardedType (an Executable's `in_shardings`), an
+    `ArrayBlock`, or None for a whole array. Blocks that several processes hold are compared by checksum.
 
-    :param step: not negative. A checkpoint of the same step is replaced, by one rename.
-    :param keep: how many of the newest whole checkpoints to leave, of which this one is always one; None leaves all.
-    :param wait: False returns a `Pending` as soon as the arrays are copied; another save to the folder waits for it.
-    :param per_rank: leaves of which each process has its own value, and gets that back from `restore`: True for all,
-        their names or those of nodes above them (``"/stats/mean"``, ``["stats", "seed"]``), or a tree like `tree`, or
-        the upper part of one, with True and False.
-    :param communicator: the processes that write it; default all MPI ranks. `MPI.COMM_SELF` for this one alone.
-    :raises CheckpointError: when the tree, a leaf or a sharding is not one that can be saved, or processes that are to
-        have the same values do not (the leaf and the processes are named); on all processes.
-    :raises OutputError: an OSError, when it cannot be written; CheckpointError, with its message, on the processes that
-        could write. What was there before is untouched.
+    :param step: non-negative. A checkpoint of the same step is replaced atomically. :param keep: number of newest
+    undamaged checkpoints to keep, including this one; None keeps all. :param wait: False returns a `Pending` as soon as
+    the arrays are copied; another save to the folder waits for it. :param per_rank: leaves that have their own value on
+    each process, which `restore` returns to it: True for all, their names or those of nodes above them
+    (``"/stats/mean"``, ``["stats", "seed"]``), or a tree like `tree`, or a prefix of it, with True and False. :param
+    communicator: the processes that write it; by default all MPI ranks. `MPI.COMM_SELF` for this one only. :raises
+    CheckpointError: on all processes, if the tree, a leaf or a sharding cannot be saved, or processes that must have
+    equal values differ (with the leaf and the processes). :raises OutputError: an OSError, if it cannot be written;
+    CheckpointError, with its message, on the processes that could write. Earlier checkpoints are unaffected.
     """
     place = Path(folder).absolute()
     with RECORDER.note("checkpoint", f"save of step {step}"):
@@ -106,8 +103,7 @@ def save(
 
 @dataclass(frozen=True)
 class _OwnState:
-    """What one process brings: the structure; for each array its leaf, its place and its elements here; the values of
-    the scalars that each process has for itself."""
+    """One process's contribution: structure, leaves, placements and local arrays by leaf, per-rank scalars."""
 
     structure: Tree
     leaves: tuple[ArrayEntry, ...]
@@ -116,7 +112,7 @@ class _OwnState:
     scalars: Scalars
 
 
-#: What a process tells the others: structure, leaves, its block of each leaf, its own scalars.
+#: What processes exchange: structure, leaves, blocks by leaf, per-rank scalars.
 _Held = tuple[Tree, tuple[ArrayEntry, ...], list[Box], Scalars]
 
 
@@ -130,9 +126,9 @@ def _state(
     processes: CheckpointRanks,
 ) -> _OwnState:
     if isinstance(step, bool) or not isinstance(step, int | np.integer) or not 0 <= step < 1 << 63:
-        raise CheckpointError(f"a step is an integer from 0 on that fits 64 bits, not {str(step)[:80]}")
+        raise CheckpointError(f"step must be a non-negative integer of at most 63 bits, got {str(step)[:80]}")
     if keep is not None and (isinstance(keep, bool) or not isinstance(keep, int | np.integer) or keep < 1):
-        raise CheckpointError(f"keep is at least 1, or None to leave all checkpoints, not {keep!r}")
+        raise CheckpointError(f"keep must be at least 1, or None to keep all checkpoints, got {keep!r}")
     settle(place)
     structure, leaves = trees.flatten(tree)
     own = own_leaves.select(structure, per_rank)
@@ -153,12 +149,10 @@ def _state(
 
 
 def _own(name: str, placement: Placement, array: Array, processes: CheckpointRanks) -> Array:
-    """An array that each process has for itself, as the row of an array of all processes."""
+    """Return a per-rank array as a row of the array of all processes."""
     entry = place_of(name, placement, array.shape, processes.rank)
     if entry.box.shape != entry.shape:
-        raise CheckpointError(
-            f"{name} is of per_rank, each process's own, and its sharding cuts one array for them all"
-        )
+        raise CheckpointError(f"{name} is selected by per_rank, but its sharding divides one array among processes")
     check_local(name, array, entry)
     return array[np.newaxis]
 
@@ -168,17 +162,17 @@ def _array(name: str, leaf: object) -> Array:
     if isinstance(leaf, np.ma.MaskedArray):
         raise CheckpointError(f"{shown} is a masked array: its mask would be lost")
     if not hasattr(leaf, "dtype"):
-        raise CheckpointError(f"{shown} is of type {type(leaf).__name__}, which is neither an array nor part of a tree")
+        raise CheckpointError(f"{shown} is of type {type(leaf).__name__}, which is neither an array nor a tree")
     try:
         array = np.asarray(leaf)
         dtype_name(array.dtype)
     except (TypeError, ValueError) as error:
-        raise CheckpointError(f"{shown} cannot be kept in a checkpoint: it {error}") from error
+        raise CheckpointError(f"{shown} cannot be saved in a checkpoint: it {error}") from error
     return array
 
 
 def _share(held: list[_Held], state: _OwnState) -> list[dict[int, Box]]:
-    """The blocks that each process writes; CheckpointError when their trees differ or leave something out."""
+    """Return the blocks that each process writes; CheckpointError if the trees differ or blocks do not cover arrays."""
     for rank, (structure, leaves, _, _) in enumerate(held):
         if structure != state.structure or leaves != state.leaves:
             differing = own_leaves.first_difference(state.structure, structure) or next(
@@ -194,7 +188,7 @@ def _share(held: list[_Held], state: _OwnState) -> list[dict[int, Box]]:
 
 
 def _check_shared(processes: CheckpointRanks, held: list[list[Box]], state: _OwnState) -> None:
-    """CheckpointError on all processes where some hold other values of a block than others do."""
+    """Raise CheckpointError on all processes if processes hold different values of one block. Collective."""
     if processes.size == 1:
         return
 
@@ -206,6 +200,6 @@ def _check_shared(processes: CheckpointRanks, held: list[list[Box]], state: _Own
 
 
 def _block(array: Array, box: Box, *, copy: bool) -> Array:
-    """The elements of a block, without the padding behind it."""
+    """Return the elements of a block without its padding."""
     block = array[tuple(slice(0, size) for size in box.shape)] if array.shape != box.shape else array
     return np.array(block) if copy else block

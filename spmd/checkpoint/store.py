@@ -1,4 +1,4 @@
-"""The folder of checkpoints: names, the lock of who writes, what is left behind and what is pruned."""
+"""The folder of checkpoints: names, the writer's lock, removal of leftovers, pruning."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _UNFINISHED = re.compile(r"\.step-\d{12,}-[0-9a-f]{16}\.json")
 _LOCK = ".lock"
 _LOCK_SECONDS = 60.0
 
-#: What this process knows to be whole: for a manifest, the sizes and times of its files when they were verified.
+#: Checkpoints verified by this process: sizes and times of their files when they were verified.
 _whole: dict[Path, tuple[tuple[int, int], ...]] = {}
 
 
@@ -31,7 +31,7 @@ def manifest_path(folder: Path, step: int) -> Path:
 
 
 def steps(folder: str | os.PathLike[str]) -> list[int]:
-    """The steps of the checkpoints in `folder`, newest first, damaged ones included; none if there is no folder."""
+    """Return the steps of the checkpoints in `folder`, newest first, including damaged ones; none without a folder."""
     if not Path(folder).is_dir():
         return []
     numbers = [int(match[1]) for path in Path(folder).iterdir() if (match := _MANIFEST.fullmatch(path.name))]
@@ -39,21 +39,21 @@ def steps(folder: str | os.PathLike[str]) -> list[int]:
 
 
 def remove(folder: str | os.PathLike[str], step: int) -> None:
-    """Removes one checkpoint, if it is there. One process calls it."""
+    """Remove one checkpoint, if it exists. To be called by one process."""
     path = manifest_path(Path(folder).absolute(), step)
-    path.unlink(missing_ok=True)  # first: files without a manifest are nobody's
+    path.unlink(missing_ok=True)  # first: files without a manifest are leftovers
     _whole.pop(path, None)
     for data in path.parent.glob(f"{path.stem}-*"):
         shutil.rmtree(data, ignore_errors=True)
 
 
 class Lock:
-    """Held by the one process that writes into a folder. It ends with its holder, however that ends."""
+    """The lock of the process that writes into a folder; released when the process ends."""
 
     def __init__(self, folder: Path) -> None:
-        """Waits for who writes there now; CheckpointError after a minute."""
+        """Acquire the lock; CheckpointError after a minute."""
         self._descriptor = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o666)
-        #: Whether nobody else writes. Some file systems know no locks: then nobody can tell.
+        #: Whether the lock is exclusive; False on file systems without locks.
         self.is_sure = True
         deadline = time.monotonic() + _LOCK_SECONDS
         while True:
@@ -76,9 +76,9 @@ class Lock:
 
 
 def begin(folder: Path, step: int) -> tuple[Lock, Path]:
-    """The lock of `folder`, made if absent, and a new folder in it for the files of a checkpoint.
+    """Return the lock of `folder`, created if absent, and a new folder in it for the files of a checkpoint.
 
-    What dead writers left there is removed.
+    Leftovers of writers that died are removed.
     """
     folder.mkdir(parents=True, exist_ok=True)
     lock = Lock(folder)
@@ -94,7 +94,7 @@ def begin(folder: Path, step: int) -> tuple[Lock, Path]:
 
 
 def commit(folder: Path, manifest: Manifest) -> Path:
-    """Gives a manifest whose files are on the disk its name, in the place of an older one of the same step."""
+    """Commit a manifest whose files are on disk by renaming it to its name, replacing one of the same step."""
     final = manifest_path(folder, manifest.step)
     unfinished = folder / f".{manifest.folder}.json"
     flush_folder(folder / manifest.folder)
@@ -113,9 +113,9 @@ def commit(folder: Path, manifest: Manifest) -> Path:
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Removes what dead writers began and what no manifest speaks of. Only for who holds the lock.
+    """Remove unfinished and unreferenced files. Requires the lock.
 
-    Files of a manifest that cannot be read are left: someone may want to save what there is.
+    Files of a manifest that cannot be read are kept, so that they can be recovered.
     """
     spoken: dict[str, str | None] = {}
     for path in folder.iterdir():
@@ -130,7 +130,7 @@ def remove_leftovers(folder: Path) -> None:
 
 
 def _data_of(manifest: Path) -> str | None:
-    """The name of the folder that a manifest speaks of: empty where there is no manifest, None if it is damaged."""
+    """Return the folder that a manifest refers to: "" if there is no manifest, None if it is damaged."""
     if not manifest.exists():
         return ""
     try:
@@ -140,9 +140,9 @@ def _data_of(manifest: Path) -> str | None:
 
 
 def prune(folder: Path, keep: int, written: int) -> None:
-    """Removes all but the newest `keep` whole checkpoints, of which step `written` is always one.
+    """Remove all but the newest `keep` undamaged checkpoints, which include step `written`.
 
-    Damaged ones do not count: those older than all that are kept go, others stay.
+    Damaged ones do not count: those older than all kept ones are removed, others stay.
     """
     kept = 1
     for step in steps(folder):
@@ -155,7 +155,7 @@ def prune(folder: Path, keep: int, written: int) -> None:
 
 
 def is_whole(folder: Path, step: int) -> bool:
-    """Whether every byte is as it was written. What this process has verified and nobody touched is not read again."""
+    """Return whether every byte is as written; files verified by this process and unmodified are not read again."""
     path = manifest_path(folder, step)
     try:
         manifest = manifests.read(path)
@@ -169,7 +169,7 @@ def is_whole(folder: Path, step: int) -> bool:
 
 
 def verify(folder: Path, manifest: Manifest, parts: range) -> None:
-    """Reads all of the files numbered `parts`; DamagedCheckpointError names the first that is damaged."""
+    """Verify the files numbered `parts`; DamagedCheckpointError names the first that is damaged."""
     for index in parts:
         with PartFile(folder / manifest.folder, manifest.parts[index], manifest.names) as file:
             file.verify()
@@ -182,7 +182,7 @@ def _stamp(path: Path, manifest: Manifest) -> tuple[tuple[int, int], ...]:
 
 
 def flush_folder(folder: Path) -> None:
-    """Makes what was made and renamed in `folder` durable."""
+    """Flush the entries of `folder` to disk."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         with naming(folder):

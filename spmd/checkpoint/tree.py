@@ -1,9 +1,9 @@
-"""A tree as its structure, which JSON can hold, and its leaves.
+"""Trees as a structure in JSON and a list of leaves.
 
-Trees are what training states are made of: dictionaries (any Mapping), lists, tuples, named tuples, dataclasses, None.
-A field of a dataclass that is static (its metadata say ``static=True``, or flax's ``pytree_node=False``) is not part
-of the tree. Leaves are arrays; Python's own scalars and strings stand in the structure itself. Other kinds of nodes
-are known once someone has registered them (`register`), or with JAX, where a program has imported that.
+Trees are built of dictionaries (any Mapping), lists, tuples, named tuples, dataclasses and None. A static field of a
+dataclass (metadata ``static=True``, or flax's ``pytree_node=False``) is not part of the tree. Leaves are arrays;
+Python's scalars and strings are stored in the structure. Other kinds of nodes are registered by `register`, or with
+JAX, if the program has imported it.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from typing import Any
 from spmd.errors import CheckpointError
 from spmd.support.arrays import Tree
 
-#: How deep a tree may be: JSON's reader and writer, and those here, recurse.
+#: Maximum depth of a tree: JSON's reader and writer, and the functions here, recurse.
 MOST_LEVELS = 128
-_MOST_DIGITS = 4300  # of an integer that Python converts
-_LONGEST_NAME = 200  # in an error
-#: What can stand between a node and its child: a key of a dictionary, an index, a field's name.
+_MOST_DIGITS = 4300  # maximum digits of an integer that Python converts
+_LONGEST_NAME = 200  # maximum length in an error
+#: The key of a child: a key of a dictionary, an index, a field's name.
 Key = Any
 Json = Any
 
 
 @dataclasses.dataclass(frozen=True)
 class Node:
-    """An inner node: its kind and the name of its class, its children by key, and how to make one like it."""
+    """An inner node: its kind, class name, children by key, and a function that builds one of new children."""
 
     kind: str
     name: str
@@ -39,20 +39,20 @@ class Node:
     rebuild: Callable[[list[Tree]], Tree]
 
 
-#: Asked in turn of what is no node by itself: a Node, or None.
+#: Returns the Node of a value of a registered kind, or None.
 Recognizer = Callable[[Tree], Node | None]
 _registered: dict[str, tuple[Recognizer, Callable[[dict[Key, Tree]], Tree] | None]] = {}
-#: A package whose values have kinds of nodes of their own, and the module that registers these.
+#: A package that registers kinds of nodes, and the module that does so.
 _PACKAGE, _REGISTERS = "spmd.jax", "spmd.jax.trees"
 
 
 def register(kind: str, recognize: Recognizer, make: Callable[[dict[Key, Tree]], Tree] | None = None) -> None:
-    """Adds a kind of node. `make` makes one from its children alone, where no tree like it is given."""
+    """Register a kind of node. `make` builds one of its children, for when no tree like it is given."""
     _registered[kind] = recognize, make
 
 
 def node_of(tree: Tree) -> Node | None:
-    """`tree` as an inner node; None for a leaf."""
+    """Return `tree` as an inner node; None for a leaf."""
     if isinstance(tree, Mapping):
         return _mapping_node(tree)
     if isinstance(tree, tuple) and hasattr(tree, "_fields"):
@@ -79,15 +79,18 @@ def _recognized(tree: Tree) -> Node | None:
 
 
 def _kinds() -> Mapping[str, tuple[Recognizer, Callable[[dict[Key, Tree]], Tree] | None]]:
-    """Return the registered kinds, with those of a package that the program has imported."""
+    """Return the registered kinds, including those of a package that the program has imported."""
     if _PACKAGE in sys.modules and _REGISTERS not in sys.modules:
         import_module(_REGISTERS)
     return _registered
 
 
 def _mapping_node(tree: Mapping[Key, Tree]) -> Node:
-    """Return a mapping as a node. One that somebody registered has the children that it has inside, which it may show
-    otherwise (flax's State shows dicts within it as States)."""
+    """Return a mapping as a node.
+
+    A registered class contributes the children stored in it, which its mapping interface may show differently (flax's
+    State shows nested dicts as States).
+    """
     keys = list(tree)
     known = None if isinstance(tree, dict) else _recognized(tree) or _node_of_jax(tree)
     if known is not None and {key for key, _ in known.entries} == set(keys):
@@ -96,13 +99,13 @@ def _mapping_node(tree: Mapping[Key, Tree]) -> Node:
 
 
 def _node_of_jax(tree: Tree) -> Node | None:
-    """Return `tree` as a node that is registered with JAX, where JAX has been imported."""
+    """Return `tree` as a node registered with JAX, if JAX has been imported."""
     tree_util = sys.modules.get("jax.tree_util")
     return None if tree_util is None else registered_node(tree, tree_util)
 
 
 def registered_node(tree: Tree, tree_util: Any) -> Node | None:
-    """Return `tree` as a node registered with `jax.tree_util`, its children by their keys there; None for a leaf."""
+    """Return `tree` as a node registered with `jax.tree_util`, with children by their keys; None for a leaf."""
     if tree_util.all_leaves([tree]):
         return None
     paths, structure = tree_util.tree_flatten_with_path(tree, is_leaf=lambda other: other is not tree)
@@ -110,7 +113,7 @@ def registered_node(tree: Tree, tree_util: Any) -> Node | None:
 
 
 def _plain(entry: object) -> Key:
-    """Return the key that an entry of a path of JAX holds."""
+    """Return the key in an entry of a JAX path."""
     return next((getattr(entry, name) for name in ("key", "name", "idx") if hasattr(entry, name)), str(entry))
 
 
@@ -134,21 +137,21 @@ def _is_static(field: dataclasses.Field[Any]) -> bool:
 
 
 def _with_fields(tree: Tree, values: dict[str, Tree]) -> Tree:
-    """A dataclass like `tree` with other values, whatever its __init__ takes."""
+    """Return a dataclass like `tree` with other values, without calling its __init__."""
     instance = object.__new__(type(tree))
     for field in dataclasses.fields(tree):
         object.__setattr__(instance, field.name, values.get(field.name, getattr(tree, field.name)))
     return instance
 
 
-# --- taking apart ----------------------------------------------------------------------------------------------------
+# --- flattening ------------------------------------------------------------------------------------------------------
 
 
 def flatten(tree: Tree) -> tuple[Json, list[tuple[str, Tree]]]:
-    """The structure of `tree`, and its array leaves with their names (JSON Pointers, RFC 6901).
+    """Return the structure of `tree`, and its array leaves with their names (JSON Pointers, RFC 6901).
 
-    In the structure an array is ``{"array": index}``. CheckpointError for what could not be read back: keys and values
-    that no structure can hold, trees that nest deeper than `MOST_LEVELS` levels or are within themselves.
+    In the structure an array is ``{"array": index}``. Raises CheckpointError for what could not be read back: keys and
+    values that a structure cannot hold, trees deeper than `MOST_LEVELS` levels or containing themselves.
     """
     leaves: list[tuple[str, Tree]] = []
     return _flatten(tree, "", leaves, 0), leaves
@@ -165,7 +168,7 @@ def _flatten(tree: object, path: str, leaves: list[tuple[str, Tree]], level: int
             leaves.append((path, tree))
             return {"array": len(leaves) - 1}
         if level == MOST_LEVELS:
-            raise ValueError(f"the tree nests deeper than {MOST_LEVELS} levels, or is within itself")
+            raise ValueError(f"the tree is deeper than {MOST_LEVELS} levels, or contains itself")
         if node.kind == "namedtuple":
             _named_tuple(node.name, [key for key, _ in node.entries])
         keys = [_key(key) for key, _ in node.entries]
@@ -177,7 +180,7 @@ def _flatten(tree: object, path: str, leaves: list[tuple[str, Tree]], level: int
 
 
 def _named_tuple(name: str, fields: Sequence[str]) -> type[tuple[Tree, ...]]:
-    """Return a new class of named tuples; ValueError where Python has none of that name and these fields."""
+    """Return a new named tuple class; ValueError if Python does not allow the name or the fields."""
     made = namedtuple(name, fields, rename=True)  # type: ignore[misc]  # names such as _1 are given to fields, and may not be asked for
     if list(made._fields) != list(fields):
         raise ValueError(f"Python has no named tuple with the fields {', '.join(map(str, fields))}")
@@ -185,14 +188,14 @@ def _named_tuple(name: str, fields: Sequence[str]) -> type[tuple[Tree, ...]]:
 
 
 def pointer(path: str, key: Key) -> str:
-    """The name of the child at `key` of the node that is named `path`."""
+    """Return the name of the child at `key` of the node named `path`."""
     return f"{path}/{str(key).replace('~', '~0').replace('/', '~1')}"
 
 
 def _integer(value: int) -> str:
-    # log10(2) is below 0.30103: so many bits always have fewer digits.
+    # log10(2) is below 0.30103: an integer of so many bits has fewer digits.
     if value.bit_length() * 0.30103 >= _MOST_DIGITS:
-        raise ValueError(f"an integer of more than {_MOST_DIGITS} digits cannot be kept in a checkpoint")
+        raise ValueError(f"an integer of more than {_MOST_DIGITS} digits cannot be saved in a checkpoint")
     return str(value)
 
 
@@ -200,7 +203,7 @@ def _float(text: str) -> float:
     return float.fromhex(text)
 
 
-#: Python's own values: how each is written into a structure and read back. Python's JSON knows no NaN.
+#: Python's scalars: how each is written to a structure and read back. JSON has no NaN.
 _SCALARS: dict[type, tuple[Callable[[Tree], Json], Callable[[Tree], Tree]]] = {
     bool: (bool, bool),
     int: (_integer, int),
@@ -225,7 +228,7 @@ def _key(key: Key, level: int = 0) -> Json:
         if level == MOST_LEVELS:
             raise ValueError(f"a key nests deeper than {MOST_LEVELS} levels")
         return [_key(part, level + 1) for part in key]
-    raise TypeError(f"a key of type {type(key).__name__} cannot be kept in a checkpoint")
+    raise TypeError(f"a key of type {type(key).__name__} cannot be saved in a checkpoint")
 
 
 def read_key(key: Json) -> Key:
@@ -234,11 +237,11 @@ def read_key(key: Json) -> Key:
     return _float(key["float"]) if isinstance(key, dict) else key
 
 
-# --- putting together ------------------------------------------------------------------------------------------------
+# --- unflattening ----------------------------------------------------------------------------------------------------
 
 
 def unflatten(structure: Json, arrays: Sequence[Tree]) -> Tree:
-    """The tree of a structure: a named tuple of a new class of the same name, a dataclass as a SimpleNamespace."""
+    """Return the tree of a structure; named tuples are new classes of the same name, dataclasses SimpleNamespaces."""
     if structure is None:
         return None
     if "array" in structure:
@@ -264,9 +267,9 @@ def unflatten(structure: Json, arrays: Sequence[Tree]) -> Tree:
 
 
 def unflatten_like(structure: Json, like: object, take: Callable[[int, Tree], Tree], path: str = "") -> Tree:
-    """The tree of a structure, made of the classes of `like`; CheckpointError names where they differ.
+    """Return the tree of a structure, built of the classes of `like`; CheckpointError names where they differ.
 
-    `take` is given the number of an array and what `like` has in its place, and returns the array.
+    `take(index, leaf)` returns the array `index`, given the corresponding leaf of `like`.
     """
     node = None if like is None or type(like) in _SCALARS else node_of(like)
     kind = None if structure is None else structure.get("kind")
@@ -305,14 +308,14 @@ def _difference(saved: list[Key], expected: list[Key]) -> str:
     missing = [str(key) for key in expected if key not in had]
     unknown = [str(key) for key in saved if key not in wanted]
     said = [f"the checkpoint has no {', '.join(missing)}"] if missing else []
-    said += [f"the checkpoint's {', '.join(unknown)} has no place here"] if unknown else []
+    said += [f"the checkpoint's {', '.join(unknown)} is not in the tree here"] if unknown else []
     return " and ".join(said)
 
 
 def check_structure(structure: Json, arrays: int, per_rank: int) -> None:
-    """ValueError, or another error of a foreign type, unless `structure` is one that `flatten` gives.
+    """Raise ValueError, or an error of wrong types, unless `structure` is a result of `flatten`.
 
-    Its arrays are numbered from 0 to `arrays`, and scalars that each process has for itself from 0 to `per_rank`.
+    Its arrays must be numbered from 0 to `arrays`, its per-rank scalars from 0 to `per_rank`.
     """
     found: dict[str, list[int]] = {"array": [], "per_rank": []}
     pending = [structure]
@@ -341,9 +344,9 @@ def check_structure(structure: Json, arrays: int, per_rank: int) -> None:
 
 
 def match(structure: Json, other: object, is_leaf: Callable[[Tree], bool], path: str = "") -> Iterator[Tree]:
-    """For each array of a structure, in order, what `other` has for it: a tree with the same keys.
+    """Yield the entry of `other`, a tree with the same keys, for each array of a structure, in order.
 
-    Where `is_leaf` says so of a part of `other`, that part is for all arrays below. CheckpointError where keys differ.
+    A part of `other` for which `is_leaf` holds applies to all arrays below. Raises CheckpointError if keys differ.
     """
     if structure is None or not {"array", "kind"} & structure.keys():
         return

@@ -1,4 +1,4 @@
-"""The course of one write: parts, then the manifest, at once or behind the caller's back."""
+"""The course of a write: parts, then the manifest, synchronously or in a background thread."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ from spmd.errors import CheckpointError, OutputError
 from spmd.support.arrays import Array, Tree
 
 _POLL_SECONDS = 0.005
-#: Of the reason that a process failed for, which others are told.
+#: Maximum bytes of the reason of a failure that other processes receive.
 _REASON_BYTES = 2048
 
 
 class Pending:
-    """A checkpoint that is being written while its caller goes on (`save(..., wait=False)`)."""
+    """A checkpoint that is being written in the background (`save(..., wait=False)`)."""
 
     def __init__(self, path: Path, write: Callable[[], object], abandoned: threading.Event) -> None:
         self.path = path
         self._abandoned = abandoned
         self._error: BaseException | None = None
-        # No daemon: the end of the program waits for what it began to save.
+        # Not a daemon: the interpreter waits at exit for the checkpoint.
         self._thread = threading.Thread(target=self._run, args=(write,), name=f"checkpoint {path.name}")
         self._thread.start()
 
@@ -50,11 +50,11 @@ class Pending:
 
     @property
     def done(self) -> bool:
-        """Whether it is committed, or has failed."""
+        """Whether it is committed or has failed."""
         return not self._thread.is_alive()
 
     def wait(self) -> Path:
-        """Returns the manifest's path once the checkpoint is committed; raises what it failed with."""
+        """Return the manifest's path once the checkpoint is committed, or raise the error that it failed with."""
         self._thread.join()
         if self._error is not None:
             error, self._error = self._error, None
@@ -62,40 +62,40 @@ class Pending:
         return self.path
 
     def failure(self) -> BaseException | None:
-        """Wait for its end, and return its error, which `wait` or `tell` still reports."""
+        """Wait for the end, and return the error, which `wait` or `tell` still reports."""
         self._thread.join()
         return self._error
 
     def abandon(self) -> None:
-        """Gives it up, unless it is as good as committed: a process that writes some of it is lost."""
+        """Cancel the write, unless it is about to be committed, because a process that takes part is lost."""
         self._abandoned.set()
         self._thread.join()
 
     def tell(self) -> None:
-        """Prints a failure that nobody has asked for."""
+        """Print an error that `wait` has not raised."""
         if self._error is not None and not self._abandoned.is_set():
             print(f"{self.path}: the checkpoint was not written: {self._error}", file=sys.stderr)
 
 
-#: What this process is writing, by folder: what follows waits for it.
+#: Writes in progress by folder; later operations on the folder wait for them.
 _pending: dict[Path, Pending] = {}
 
 
 def settle(folder: Path) -> None:
-    """Waits for what this process is writing into `folder`, and raises what that failed with."""
+    """Wait for this process's write into `folder`, and raise its error."""
     pending = _pending.pop(folder, None)
     if pending is not None:
         pending.wait()
 
 
 def failures() -> list[BaseException]:
-    """Wait for what this process is writing, and return the errors of what failed."""
+    """Wait for all writes of this process, and return their errors."""
     errors = [pending.failure() for pending in list(_pending.values())]
     return [error for error in errors if error is not None]
 
 
 def abandon() -> None:
-    """Gives up what this process is writing with others, of which some are lost. Not collective."""
+    """Cancel this process's writes, because other participants are lost. Not collective."""
     while _pending:
         _, pending = _pending.popitem()
         pending.abandon()
@@ -109,7 +109,7 @@ def _tell_failures() -> None:
 
 @dataclass
 class Writing:
-    """A checkpoint on its way to the disk, seen from one process. Process 0 holds the lock."""
+    """A checkpoint in progress, as seen by one process. Process 0 holds the lock."""
 
     processes: CheckpointRanks
     folder: Path
@@ -135,7 +135,7 @@ class Writing:
         scalars: tuple[Scalars, ...],
         blocks: Sequence[tuple[int, Box, Array]],
     ) -> Writing:
-        """Process 0 takes the lock, clears away what dead writers left, and makes the folder that all write into."""
+        """Acquire the lock, remove leftovers, and create the folder that all write into, on process 0. Collective."""
         taken: list[store.Lock] = []
 
         def take() -> tuple[store.Lock, Path]:
@@ -155,7 +155,7 @@ class Writing:
         return cls(processes, folder, step, keep, structure, leaves, scalars, blocks, data, lock)
 
     def together(self) -> Path:
-        """Writes and commits before it returns."""
+        """Write and commit before returning. Collective."""
         try:
             part = self.processes.agree(lambda: self._write_part(aside=True))
             parts = self.processes.all_gather(part)
@@ -168,7 +168,7 @@ class Writing:
         return store.manifest_path(self.folder, self.step)
 
     def apart(self) -> Pending:
-        """Writes in a thread of its own. Ranks learn of each other by files, so that threads send no messages."""
+        """Write in a background thread. Ranks synchronize by files, so that these threads send no messages."""
         try:
             self.processes.agree(self._join)
         except BaseException:
@@ -196,7 +196,7 @@ class Writing:
             store.commit(self.folder, manifest)
         assert self.lock is not None
         if self.lock.is_sure:
-            store.remove_leftovers(self.folder)  # the files of one of the same step, too
+            store.remove_leftovers(self.folder)  # also the files of a replaced checkpoint of the step
         if self.keep is not None:
             store.prune(self.folder, self.keep, self.step)
 
@@ -214,13 +214,13 @@ class Writing:
         if self.lock is not None:
             self.lock.release()
 
-    # --- each in a thread of its own ---
+    # --- background writes ---
     #
-    # A process that takes part has a file `writing-<rank>` in the folder, made before the threads start and removed
-    # when it leaves: as it fails, or once the checkpoint is committed. What it has written it describes in a receipt.
-    # One that fails writes the reason into its file `writing-<rank>`, which has room for it, and renames that to
-    # `failed-<rank>-<errno>`: a full disk permits both. All others leave with that reason, and the last to leave
-    # removes the folder. So none waits for what will not come.
+    # Each process has a file `writing-<rank>` in the folder, created before the threads start and removed when it
+    # leaves: on failure, or after the commit. A receipt describes what it has written. A process that fails writes the
+    # reason to its file `writing-<rank>`, which has space reserved for it, and renames it to `failed-<rank>-<errno>`:
+    # both work on a full disk. All others leave with that reason, and the last one removes the folder, so that none
+    # blocks.
 
     def _receipt(self, rank: int) -> Path:
         return self.data / f"receipt-{rank:05d}.json"
@@ -229,7 +229,7 @@ class Writing:
         return self.data / f"writing-{rank:05d}"
 
     def _join(self) -> None:
-        """Make this process's mark, with room for a reason in it if there is any."""
+        """Create this process's marker file, with space for a reason if the disk has any."""
         mark = self._mark(self.processes.rank)
         with _writing(self.data):
             mark.touch()
@@ -253,15 +253,15 @@ class Writing:
             self._unlock()
 
     def _wait_for(self, rank: int) -> None:
-        """Waits for the receipt of process `rank`; CheckpointError where there will be none."""
+        """Wait for the receipt of process `rank`; CheckpointError if it will not come."""
         while True:
-            # Both are looked at before the receipt, which comes first.
+            # Both are checked before the receipt, which is written before either changes.
             writes, failure = self._mark(rank).exists(), self.processes.failure_of(rank)
             if self._receipt(rank).exists():
                 return
             self._raise_failure()
             if not self.data.exists():
-                raise CheckpointError(f"{self.data}: was removed while the checkpoint was being written")
+                raise CheckpointError(f"{self.data}: removed while the checkpoint was being written")
             if failure is not None:
                 raise self._lost(rank) from failure
             if not writes:
@@ -291,14 +291,14 @@ class Writing:
             raise CheckpointError(f"{self.folder}: the checkpoint of step {self.step} lost a process that wrote it")
 
     def _raise_failure(self) -> None:
-        """Raise what another process failed with, if one has."""
+        """Raise the error of another process, if one has failed."""
         for path in self.data.glob("failed-*"):
             _, rank, errno = path.name.split("-")
             reason = path.read_bytes().rstrip(b"\0").decode(errors="replace") or os.strerror(int(errno))
             raise self._failed_elsewhere(f": process {int(rank)}: {reason}")
 
     def _tell(self, error: BaseException) -> None:
-        """Let the others know what this process failed with, unless one has failed before it."""
+        """Report this process's error to the others, unless another has failed first."""
         if isinstance(error, _FailedElsewhere) or self._is_committed():
             return
         rank, errno = self.processes.rank, (isinstance(error, OSError) and error.errno) or 0
@@ -309,7 +309,7 @@ class Writing:
             mark.rename(self.data / f"failed-{rank:05d}-{errno}")
 
     def _leave(self) -> None:
-        """Take no further part; who leaves last removes the folder of a checkpoint that failed."""
+        """Remove this process's marker; the last process to leave removes the folder of a failed checkpoint."""
         with contextlib.suppress(OSError):
             self._mark(self.processes.rank).unlink()
         if self._is_committed():
@@ -333,12 +333,12 @@ class Writing:
 
 
 class _FailedElsewhere(CheckpointError):
-    """What another process failed with."""
+    """The error of another process."""
 
 
 @contextlib.contextmanager
 def _writing(folder: Path) -> Iterator[None]:
-    """Raise what the system says of a file in `folder` that cannot be written as an OutputError, which names it."""
+    """Convert an OSError of a file in `folder` to an OutputError that names the file."""
     try:
         yield
     except OSError as error:
@@ -348,7 +348,7 @@ def _writing(folder: Path) -> Iterator[None]:
 
 
 def _file_names(names: Sequence[str]) -> list[str]:
-    """Names for the arrays of a file: their own, or numbers where those are empty, unprintable or not unique."""
+    """Return names for the arrays of a file: their own, or numbers for empty, unprintable and repeated ones."""
     times = Counter(names)
     plain = [name if name.isprintable() and times[name] == 1 else "" for name in names]
     return [name or f"#{index}" for index, name in enumerate(plain)]

@@ -1,1 +1,1 @@
-"""What runs: executables, processes, streams."""
+"""Execution: executables, processes, streams."""

@@ -18,7 +18,7 @@ from spmd.compiler.pipeline.lower import ModuleLowering
 from spmd.dialects.calls import CALLS
 from spmd.ir import Function, Op
 
-#: How many events of a process are looked at.
+#: Maximum number of events of a process that are examined.
 _MOST_EVENTS = 100_000
 
 
@@ -48,12 +48,12 @@ class Trace:
 
 
 def trace(lowering: ModuleLowering, function: Function, rank: int) -> Trace:
-    """The collectives that rank `rank` executes when it runs `function`."""
+    """Return the collectives that rank `rank` executes when it runs `function`."""
     return _Tracer(lowering, rank).trace(function)
 
 
 class _Tracer:
-    """Reads functions, those whose calls are still calls once the rest is inlined included, each once."""
+    """Reads each function once, including those that are still called after inlining."""
 
     def __init__(self, lowering: ModuleLowering, rank: int) -> None:
         self._lowering = lowering
@@ -99,7 +99,7 @@ def _events(collective: Collective, rank: int) -> Iterator[CollectiveEvent]:
 
 
 def disagreement(traces: Sequence[Trace]) -> str | None:
-    """A text with each process's collective if no process can continue; None if all finish, or it cannot be decided."""
+    """Return the collective that each process is blocked in, as text; None if all finish, or it is undecidable."""
     play = _Play(traces)
     while any(play.advance(rank) for rank in range(len(traces))):
         pass
@@ -118,12 +118,14 @@ class _Play:
         self._received: Counter[tuple[int, str]] = Counter()
 
     def next(self, rank: int) -> CollectiveEvent | None:
-        """The process's current event; None if it has finished."""
+        """Return the process's current event; None if it has finished."""
         events = self._traces[rank].events
         return events[self._at[rank]] if self._at[rank] < len(events) else None
 
     def advance(self, rank: int) -> bool:
-        """Advances the process and the others in its collective past it, if all of them have reached it."""
+        """Advance the process and the others in its collective past it, if all have reached it; return whether they
+        have.
+        """
         event = self.next(rank)
         if event is None:
             return False
@@ -137,7 +139,7 @@ class _Play:
         return True
 
     def _permute(self, rank: int, event: CollectiveEvent) -> bool:
-        """Handles a permute: a process sends on arrival, and continues once its source has sent."""
+        """Advance past a permute: a process sends on arrival, and continues once its source has sent."""
         if self._posted[rank] != self._at[rank]:
             self._posted[rank] = self._at[rank]
             self._sent[rank, event.what] += 1

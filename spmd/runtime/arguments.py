@@ -1,4 +1,4 @@
-"""What a compiled function takes as its arguments, and what it says of anything else."""
+"""Conversion and validation of the arguments of a compiled function."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _finfo: Callable[[Any], Any] = ml_dtypes.finfo
 #: Checks and converts one argument.
 Check = Callable[[Any], Any]
 
-#: Attributes in which frontends say what an argument is called in their own program.
+#: Attributes that hold a frontend's names of arguments.
 _NAMES = ("jax.arg_info", "jax.result_info", "mhlo.name")
-#: What printers call arguments without a name.
+#: Matches default names that printers give to arguments.
 _NUMBERED = re.compile(r"(arg)?_?\d+")
 
 
 def argument_names(function: Function) -> list[str | None]:
-    """What the program calls each argument: by an attribute, its location, or its name in the text; else None."""
+    """Return the program's name of each argument, from an attribute, its location, or the text; None without one."""
     values: Sequence[Value | None] = function.arguments if function.regions and function.regions[0].blocks else ()
     if len(values) != len(function.type.inputs):
         values = [None] * len(function.type.inputs)
@@ -50,11 +50,11 @@ def _name(entries: Mapping[str, Attribute], value: Value | None) -> str | None:
 
 
 def argument_check(type: Type, place: str = "an argument") -> Check:
-    """What makes an array of `type` of an argument, or tells that it is none; `place` is what errors call it.
+    """Return a function that converts an argument to an array of `type`; `place` names it in errors.
 
-    An array has to have the type's shape and dtype. A scalar of Python or NumPy is taken for rank 0 where the type
-    holds its value: an integer exactly, a float rounded to the nearest of the type's finite values. A tuple has to
-    have a part for each of the type's.
+    An array must have the type's shape and dtype. A Python or NumPy scalar is accepted for rank 0 if the type can
+    represent it: an integer exactly, a float rounded to the nearest finite value. A tuple must have as many parts as
+    the type. The function raises ExecutionError for anything else.
     """
     if isinstance(type, TupleType):
         return _tuple_check(type, place)
@@ -65,7 +65,7 @@ def argument_check(type: Type, place: str = "an argument") -> Check:
 
     def check(value: object) -> Any:
         if value.__class__ is array and value.dtype is dtype and value.shape == shape:
-            return value  # as nearly always, and quickly so
+            return value  # the common case, without conversion
         if isinstance(value, np.ma.MaskedArray):
             raise ExecutionError(f"{place}: {type} is needed, got a masked array, whose mask would be lost")
         if shape == () and isinstance(value, (bool, int, float, complex, np.generic)):
@@ -79,7 +79,7 @@ def argument_check(type: Type, place: str = "an argument") -> Check:
         if array_here.dtype == dtype and (
             array_here.shape == shape or (dynamic and _fits(array_here.shape, shape, bounds))
         ):
-            # One object for each dtype, as native code compares them: arrays that were pickled have others.
+            # Native code compares dtypes by identity: those of unpickled arrays are other objects.
             return array_here if array_here.dtype is dtype else array_here.view(dtype)
         given = f"{array_here.dtype} of shape {array_here.shape}"
         if array_here.shape == shape and array_here.dtype.kind in "biufcV":
@@ -90,7 +90,7 @@ def argument_check(type: Type, place: str = "an argument") -> Check:
 
 
 def _spelled(dtype: np.dtype[Any]) -> str:
-    """Return the name that NumPy's or ml_dtypes' users write for an element type."""
+    """Return an element type's name as users of NumPy or ml_dtypes write it."""
     return f"{'np' if dtype.type.__module__ == 'numpy' else dtype.type.__module__}.{dtype.type.__name__}"
 
 
@@ -124,7 +124,7 @@ def _fits(shape: tuple[int, ...], declared: tuple[int | None, ...], bounds: tupl
 
 
 def _scalar(value: object, element: object) -> Array | None:
-    """`value` as a 0-d array of `element`; None where the type does not hold it."""
+    """Return `value` as a 0-d array of `element`; None if the type cannot represent it."""
     number = _number(value)
     if number is None or not isinstance(element, ElementType) or element.numpy is None:
         return None
@@ -149,14 +149,14 @@ def _scalar(value: object, element: object) -> Array | None:
 
 
 def _number(value: object) -> int | float | complex | None:
-    """A scalar as Python's own number; NumPy's dates and records are none."""
+    """Return a scalar as a Python number; None for NumPy's dates and records."""
     if not isinstance(value, np.generic):
         return int(value) if isinstance(value, int) else value if isinstance(value, (float, complex)) else None
     if value.dtype.kind in "mMSUO":
         return None
     if value.dtype.kind in "fc":
         number = complex(value) if value.dtype.kind == "c" else float(value)
-        return number if np.isfinite(number) or not np.isfinite(value) else None  # longer ones exceed Python's
+        return number if np.isfinite(number) or not np.isfinite(value) else None  # longer formats exceed Python's float
     if value.dtype == np.bool_:
         return int(value)
     whole = value.dtype.kind in "biu" or value.dtype.name.startswith(("int", "uint"))
@@ -181,7 +181,7 @@ def _float(number: int | float, element: ElementType) -> Array | None:
 
 
 def _holds(converted: Any, number: float) -> bool:
-    """Whether `converted` is `number` rounded: finite, infinite or NaN as it is, and of its sign."""
+    """Return whether `converted` is `number` rounded: finite, infinite or NaN alike, and of the same sign."""
     held = float(converted)
     if math.isnan(number) or math.isnan(held):
         return math.isnan(number) and math.isnan(held)

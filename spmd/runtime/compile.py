@@ -1,4 +1,4 @@
-"""Module -> Executable."""
+"""Compilation of a module to an Executable."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ def compile(
     partition: bool = True,
     **options: Unpack[CompileOptions],
 ) -> Executable:
-    """Compiles `function` of `module` for each process of `grid`.
+    """Compile `function` of `module` for each process of `grid`.
 
-    `grid` defaults to the module's own (`mhlo.num_replicas` by `mhlo.num_partitions`), that of a program with shardings
-    to one process a device of its mesh. Such a program is partitioned first, unless `partition` is False. `options`:
-    see spmd.compiler.pipeline.options.CompileOptions. Raises CompileError for what cannot be compiled: a missing
-    function, a grid that does not fit, an op no kernel runs; UsageError for an argument that is none.
+    `grid` defaults to the module's own (`mhlo.num_replicas` by `mhlo.num_partitions`); for a program with shardings, to
+    one process per device of its mesh. Such a program is partitioned first, unless `partition` is False. `options` are
+    those of spmd.compiler.pipeline.options.CompileOptions. Raises CompileError for a missing function, a grid that does
+    not fit, or an op without a kernel; UsageError for an invalid argument.
     """
     check_module(module, "spmd.compile")
     entry = (
@@ -57,7 +57,7 @@ def compile(
 def _symbolic(
     module: Module, function: Function, grid: ProcessGrid | None, options: CompileOptions
 ) -> SymbolicExecutable:
-    """What partitions and compiles the program once its arguments tell their shapes."""
+    """Return an executable that partitions and compiles the program once the shapes of its arguments are known."""
     grid = declared_grid(module, function.symbol) if grid is None else grid
     chosen = chosen_options(grid, options)
 
@@ -71,7 +71,7 @@ def _symbolic(
 
 
 def executable_of(prepared: Prepared) -> Executable:
-    """Compiles what `prepare` has begun."""
+    """Compile the program that `prepare` returned."""
     with within_stack(CompileError, prepared.function.location, f"@{prepared.function.symbol}"):
         return _build(prepared)
 
@@ -97,7 +97,7 @@ def _build(prepared: Prepared) -> Executable:
 
 
 def _pickled(executable: Executable) -> tuple[Any, ...]:
-    """An executable travels as its program, and is compiled again where it arrives."""
+    """Pickle an executable as its program, which is compiled again when it is loaded."""
     shardings = executable.in_shardings, executable.out_shardings
     return _unpickled, (executable.module, executable.function, executable.options, *shardings)
 

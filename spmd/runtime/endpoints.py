@@ -1,4 +1,4 @@
-"""Who is at the ends of the channels of send and recv that name no pairs of processes."""
+"""The ends of channels of send and recv without pairs of processes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from spmd.runtime.process import Process
 
 
 def endpoints(module: Module, function: str) -> tuple[set[int], set[int]]:
-    """The channels on which a program sends, and from which it receives, without source_target_pairs."""
+    """Return the channels on which a program sends, and those it receives from, without source_target_pairs."""
     sends: set[int] = set()
     receives: set[int] = set()
     functions = {each.symbol: each for each in module.functions}
@@ -33,7 +33,7 @@ def endpoints(module: Module, function: str) -> tuple[set[int], set[int]]:
 
 
 def connect(process: Process, sends: Sequence[set[int]], receives: Sequence[set[int]]) -> None:
-    """Tells `process` who is at the ends of each channel. CollectiveError for an end that nobody is at."""
+    """Give `process` the peers of each channel; CollectiveError for a channel with a missing end."""
     channels = Channels(sends, receives)
     faults = channels.faults()
     if faults:

@@ -1,4 +1,4 @@
-"""A compiled program and what a user does with it."""
+"""A compiled program."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ if TYPE_CHECKING:
 class Executable:
     """One function of a module, compiled for a process grid.
 
-    Call it with this process's arrays; it returns a tuple of arrays, one a result. Under mpirun this process is the
-    rank; alone it is the only process of the grid. `in_types` and `out_types` are the types of the process's own
-    arguments and results, `module` the program of one process.
+    Call it with this process's arrays; it returns a tuple with one array per result. Under mpirun this process is the
+    rank; without MPI it is the only process of the grid. `in_types` and `out_types` are the types of the process's
+    arguments and results, `module` is the program of one process.
     """
 
     def __init__(
@@ -62,8 +62,11 @@ class Executable:
         recompile: Callable[[], Program],
         native: NativeProgram | None = None,
     ) -> None:
-        """`copied` are results that others hold, too; `all_native`: NumPy computes nothing of the program; `recompile`
-        gives the program anew, for what the ranks have agreed on meanwhile; `native`: the program without Python."""
+        """Wrap a compiled program.
+
+        `copied` are results that alias other arrays; `all_native` is set if no op runs in NumPy; `recompile` returns
+        the program compiled for what the ranks have agreed on; `native` is the program without Python.
+        """
         keep_freed_memory()
         if (fault := too_large(function.type.results)) is not None:
             raise CompileError(Diagnostic(function.location, fault, f"the result of @{function.symbol}"))
@@ -82,7 +85,7 @@ class Executable:
         self._own_program = self._program = self._quiet(program)
         self._recompile = recompile
         self._native = native
-        #: Called with whether `native` may be run in place of this executable, once that changes.
+        #: Called, when that changes, with whether `native` may be run instead of this executable.
         self.when_replaced: Callable[[bool], None] | None = None
         self._processor = self._chosen_processor()
         self._checks = [
@@ -90,17 +93,17 @@ class Executable:
             for index, (type, name) in enumerate(zip(self.in_types, argument_names(function), strict=True))
         ]
         self._finish = [_finisher(type, index in copied) for index, type in enumerate(self.out_types)]
-        #: Whether results are the caller's own arrays as the program gives them.
+        #: Whether results need no conversion before they are returned.
         self._is_finished = all_native and not copied
         self._donated = sorted(donated_arguments(function, options.donate))
         self._process: Process | None = None
         self._fingerprint = Fingerprint(module, function, options)
-        #: The generation of ranks whose programs have been found to be this one; None before the first call.
+        #: The generation of ranks that agreed on this program; None before the first call.
         self._agreed: int | None = None
         profiling.add(self)
 
     def _quiet(self, program: Program) -> Program:
-        """`program` without NumPy's warnings. As a decorator it is quicker at each call than a with statement."""
+        """Return `program` without NumPy's warnings; a decorator is faster per call than a with statement."""
         return program if self._all_native else np.errstate(all="ignore")(program)
 
     def _chosen_processor(self) -> Processor | None:
@@ -109,7 +112,7 @@ class Executable:
 
     @property
     def process(self) -> Process:
-        """The process of this grid that this Python process is; CompileError when the grid does not fit the ranks."""
+        """The process of the grid that this Python process is; CompileError if the grid does not fit the ranks."""
         if self._process is None:
             self._process = process_of(self.grid, self._fingerprint.what)
             self._process.communicator.set_timeout(self.options.collective_timeout, self.options.collective_abort)
@@ -118,11 +121,11 @@ class Executable:
     def __call__(
         self, *arrays: Argument, infeed: InfeedSource | None = None, outfeed: OutfeedTarget | None = None
     ) -> tuple[Array, ...]:
-        """Runs the program on this process's arrays.
+        """Run the program on this process's arrays, and return a tuple with one new array per result.
 
-        `arrays` are one an argument, of the argument's shape and dtype (Python scalars for rank 0 are converted).
-        `infeed` and `outfeed` are the process's streams from this call on (see spmd.runtime.streams).
-        ExecutionError names the argument, or the op and its source line, that something is wrong with.
+        `arrays` has one entry per argument, of its shape and dtype (Python scalars of rank 0 are converted). `infeed`
+        and `outfeed` set the process's streams from this call on (see spmd.runtime.streams). Raises ExecutionError,
+        which names the argument or the op and its source line, and CollectiveError for failed communication.
         """
         process = self._process or self.process
         if infeed is not None:
@@ -132,14 +135,14 @@ class Executable:
         return self.run_on(process, arrays)
 
     def run_on(self, process: Process, arrays: Sequence[Argument]) -> tuple[Array, ...]:
-        """Runs the program as `process`, as the only thread that does where it communicates with other ranks."""
+        """Run the program as `process`, in at most one thread if it communicates with other ranks."""
         threads = process.threads
         if threads is None or not self.communicates or threads.owner == get_ident():
             return self.run(process, arrays)
         return self._run_alone(process, threads, arrays)
 
     def _run_alone(self, process: Process, threads: OneThread, arrays: Sequence[Argument]) -> tuple[Array, ...]:
-        """Runs the program; CollectiveError when two Python threads would at the same time."""
+        """Run the program; CollectiveError if two Python threads do at the same time."""
         try:
             if not threads.enter(False):
                 raise threads.crowded(f"@{self.function}")
@@ -159,11 +162,11 @@ class Executable:
 
     @cached_property
     def communicates(self) -> bool:
-        """Whether the program has ops that take part in communication between processes."""
+        """Whether the program has ops that communicate between processes."""
         return any(op.name in COMMUNICATING for function in self.module.functions for op in function.walk())
 
     def run(self, process: Process, arrays: Sequence[Argument]) -> tuple[Array, ...]:
-        """Runs the program as `process`; how in-process ranks share one executable."""
+        """Run the program as `process`, which is how in-process ranks share one executable."""
         values = self.checked(arrays)
         if self._donated:
             values = owned_arrays(values, self._donated)
@@ -180,11 +183,11 @@ class Executable:
         return results if self._is_finished else self.finished(results)
 
     def finished(self, results: Sequence[Results]) -> tuple[Array, ...]:
-        """The caller's own arrays of what the program gives."""
+        """Return the program's results as arrays that the caller owns."""
         return tuple([finish(result) for finish, result in zip(self._finish, results, strict=True)])
 
     def run_as(self, program: Program | None) -> Program:
-        """From the next call on runs `program`, or (None) its own, which it returns."""
+        """Run `program` from the next call on, or the executable's own if None; return the latter."""
         self._program = self._own_program if program is None else program
         if self.when_replaced is not None:
             self.when_replaced(program is None)
@@ -192,16 +195,16 @@ class Executable:
 
     @property
     def native(self) -> NativeProgram | None:
-        """The program as one native function, which is run in place of this executable by who has no arrays.
+        """The program as one native function that can be run instead of this executable, without arrays.
 
-        None where it is none, before the ranks have agreed on what runs, and where another program runs in its place.
+        None if there is none, before the ranks have agreed on the program, and while another program is run instead.
         """
         return self._native if self._agreed is not None and self._program is self._own_program else None
 
     def _agree(self, process: Process) -> None:
-        """Makes sure that all ranks run this program, where they meet in it, and on what all of them can run.
+        """Check that all ranks run this program, and recompile it for a processor that all of them support. Collective.
 
-        CollectiveError where they do not.
+        Raises CollectiveError if they run different programs.
         """
         processor = self._chosen_processor()
         if processor != self._processor:
@@ -216,25 +219,25 @@ class Executable:
         self._agreed = world.generation
 
     def with_copies(self, arrays: Sequence[Argument]) -> Sequence[Argument]:
-        """`arrays` with a copy of each that the program may write over: what several processes are given."""
+        """Return `arrays` with copies of those that are donated, for arrays that several processes share."""
         return [np.array(array) if index in self._donated else array for index, array in enumerate(arrays)]
 
     def checked(self, arrays: Sequence[Argument]) -> list[Array]:
-        """`arrays` as the program takes them; ExecutionError names the argument that something is wrong with."""
+        """Return `arrays` converted to the program's types; ExecutionError names an invalid argument."""
         if len(arrays) != len(self._checks):
             raise ExecutionError(
                 f"@{self.function} takes {len(self._checks)} arguments, got {len(arrays)}", self._location
             )
-        return list(map(call, self._checks, arrays))  # in a third of the time that a loop over both takes
+        return list(map(call, self._checks, arrays))  # a third of the time of a loop over both
 
     def shard(self, *arrays: Source) -> tuple[Array, ...]:
-        """This process's part of each global argument, by the program's shardings.
+        """Return this process's block of each global argument, by the program's shardings.
 
-        An argument may be a whole array, or a callable that makes a block: `callback(index) -> array` with one slice
-        a dimension. Arguments of a program without shardings are returned as they are.
+        An argument is a whole array, or a callable that makes a block: `callback(index) -> array` with one slice per
+        dimension. Arguments of a program without shardings are returned unchanged.
         """
         if self.in_shardings is None:
-            return arrays  # type: ignore[return-value]  # the caller's own, not looked at
+            return arrays  # type: ignore[return-value]  # unchanged, without conversion
         from partitioner import shard_array  # loaded late: most programs have no shardings
 
         if len(arrays) != len(self.in_shardings):
@@ -245,7 +248,7 @@ class Executable:
         )
 
     def unshard(self, *results: Array) -> tuple[Array, ...]:
-        """The global results, whole, on every process: a collective call. Without shardings: as they are."""
+        """Return the global results, whole, on every process; unchanged without shardings. Collective."""
         if self.out_shardings is None:
             return results
         from partitioner import unshard_array  # loaded late, as above
@@ -257,12 +260,14 @@ class Executable:
         )
 
     def for_globals(self, arrays: Sequence[Argument]) -> Executable:
-        """Return what runs the program on these global arguments: itself, where it is compiled for their sizes."""
+        """Return the executable for the sizes of these global arguments: this one, unless it has symbolic sizes."""
         return self
 
     @property
     def devices(self) -> int:
-        """How many processes hold one copy of the global arrays: those of the mesh, one without shardings."""
+        """The number of processes that hold one copy of the global arrays: the size of the mesh, 1
+        without shardings.
+        """
         layouts = (*(self.in_shardings or ()), *(self.out_shardings or ()))
         meshes = (layout.sharding.mesh for layout in layouts if layout.sharding is not None)
         return next((mesh.size for mesh in meshes), 1)
@@ -276,9 +281,9 @@ class Executable:
 
 
 def _finisher(type: Type, copied: bool) -> Check:
-    """What a result needs before the caller owns it: rank 0 becomes an array, memory of another a copy.
+    """Return a function that makes a result the caller's own: rank 0 becomes an array, shared memory is copied.
 
-    So does a view that repeats elements, which cannot be written to.
+    Views that repeat elements are copied as well, since they are not writable.
     """
     if isinstance(type, TokenType):
         return lambda value: None
@@ -296,7 +301,7 @@ def _writeable(value: Array) -> Array:
 
 
 def _explained(error: Exception) -> SpmdError:
-    """`error` with the place of the op that was running."""
+    """Return `error` with the location of the op that was running."""
     kind: type[SpmdError] = ExecutionError
     if isinstance(error, TransportError):
         kind = CollectiveError

@@ -1,4 +1,4 @@
-"""`spmd.explore`: a program's processes in many orders, and with faults, in this Python process."""
+"""`spmd.explore`: a program's processes in many schedules, with faults, in this Python process."""
 
 from __future__ import annotations
 
@@ -22,15 +22,16 @@ from spmd.runtime.streams import InfeedSource, OutfeedTarget, check_entries, ope
 from spmd.support.arrays import Argument, Array
 from spmd.support.usage import check_function, check_grid
 
-#: How many of all orders are tried where there are more.
+#: Maximum number of orders of an exhaustive exploration.
 _MOST_ORDERS = 10_000
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of one order: results of each process, or the error that ended them; and the order itself.
+    """The outcome of one order: each process's results, or the error that ended them, and the order.
 
-    `observed` is what the caller's `observe` gave afterwards. `seed` chose the order, unless it is one of all orders.
+    `observed` is the result of the caller's `observe`. `seed` generated the order, unless the exploration is
+    exhaustive.
     """
 
     seed: int | None
@@ -42,11 +43,11 @@ class Outcome:
 
     @property
     def is_failure(self) -> bool:
-        """Whether the program ended in an error that no fault explains: processes that are slow all come to an end."""
+        """Whether the program ended in an error that no fault explains; slow processes always finish."""
         return self.error is not None and all(fault.kind == "slow" for fault in self.faults)
 
     def same_as(self, other: Outcome) -> bool:
-        """Whether both gave the same, to the bit, or ended alike."""
+        """Return whether both have the same results, bitwise, or ended alike."""
         if self.results is None or other.results is None:
             return self.results is other.results and type(self.error) is type(other.error)
         return _equal(self.results, other.results) and _equal(self.observed, other.observed)
@@ -54,12 +55,12 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Exploration:
-    """What came of all orders: true where every order ends, but for those that a fault ends, and gives the same.
+    """The outcome of all orders: true if every order ends, except by an injected fault, with the same results.
 
-    `first` is the first order, or the first that gave results where faults ended those before it; `different` is the
-    first after it that gave something else, `failed` the first that ended in an error, a deadlock for instance, that no
-    fault explains. `orders` were tried; `complete` says that every order that is not equivalent to another was.
-    `endings` counts how orders ended: by "results", or by an error's first line.
+    `first` is the first order, or the first with results if faults ended those before it; `different` is the first
+    later order with other results, `failed` the first that ended in an error, such as a deadlock, that no fault
+    explains. `orders` counts the orders tried; `complete` is set if these are all inequivalent ones. `endings` counts
+    orders by "results" or by the first line of their error.
     """
 
     first: Outcome
@@ -101,20 +102,21 @@ def explore(
     observe: Callable[[], object] = lambda: None,
     **options: Unpack[CompileOptions],
 ) -> Exploration:
-    """Runs the processes of `grid` as threads, one at a time, in many orders, and compares what comes of them.
+    """Run the processes of `grid` as threads, one at a time, in many orders, and compare their results.
 
-    At each communication, callback and use of a stream, an order chooses who goes on. `orders` are drawn from seeds
-    `seed`, `seed + 1`, ...: with `orders=1`, a seed runs one again. `exhaustive` tries all orders instead, one of those
-    that differ only in the order of communications, which cannot matter; 10,000 at most. `faults` is how many befall
-    each run, drawn with its order: a process dies, stops, or is slow at one of its steps; or it is a plan, the same in
-    each run. `module`, `inputs`, `infeed`, `outfeed` and `options` are those of spmd.run_parallel. `before` is called
-    before each run; what `observe` returns after it is compared, too.
+    At each communication, callback and use of a stream, an order chooses the process that continues. `orders` are
+    generated from the seeds `seed`, `seed + 1`, ...: with `orders=1`, a seed reproduces one. `exhaustive` tries all
+    orders instead, at most 10,000, except those that differ only in the order of communications, which has no effect.
+    `faults` is the number of faults per run, generated with its order (a process dies, stops, or is slow at one of its
+    steps), or a list of faults for every run. `module`, `inputs`, `infeed`, `outfeed` and `options` are those of
+    spmd.run_parallel. `before` is called before each run; the result of `observe` after it is compared as well. Raises
+    UsageError for invalid arguments.
     """
     check_grid(grid, "spmd.explore")
     check_function(function, "spmd.explore")
     grid = grid or grid_of_programs(module, function)
     if orders < 1:
-        raise UsageError(f"orders is a positive number, got {orders!r}")
+        raise UsageError(f"orders must be a positive number, got {orders!r}")
     executables = compiled_programs(programs_of(module, grid), grid, function, options)
     arrays = inputs if len(inputs) else [()] * grid.size
     check_entries("inputs", arrays, grid)
@@ -131,7 +133,7 @@ def _explored(outcomes: Iterator[Outcome], exhaustive: bool) -> Exploration:
         endings[_kind(outcome)] += 1
         if outcome.is_failure and failed is None:
             failed = outcome
-        # Where processes fail, how a run ends is up to its faults: only what it gives must be the same.
+        # A fault may end a run anywhere: only results must agree.
         if outcome.error is not None and not outcome.is_failure:
             continue
         if first.error is not None and not first.is_failure:
@@ -146,7 +148,7 @@ def _drawn(
     one: Callable[..., Outcome], size: int, seed: int, orders: int, faults: int | Sequence[Fault]
 ) -> Iterator[Outcome]:
     steps = 1
-    if isinstance(faults, int) and faults:  # a fault befalls a process at a step that there is
+    if isinstance(faults, int) and faults:  # a fault is injected at a step that exists
         steps = max(Counter(step.rank for step in one(RandomOrder(seed), (), seed).trace).values(), default=1)
     for number in range(seed, seed + orders):
         planned = draw_faults(number, size, faults, steps) if isinstance(faults, int) else list(faults)
@@ -193,7 +195,7 @@ def _kind(outcome: Outcome) -> str:
 
 
 def _equal(one: Any, other: Any) -> bool:
-    """Whether two nests of arrays and plain values are the same, to the bit."""
+    """Return whether two nested structures of arrays and plain values are equal, bitwise."""
     if isinstance(one, tuple | list) and isinstance(other, tuple | list):
         return len(one) == len(other) and all(_equal(x, y) for x, y in zip(one, other, strict=True))
     if isinstance(one, np.ndarray) and isinstance(other, np.ndarray):
@@ -202,7 +204,7 @@ def _equal(one: Any, other: Any) -> bool:
 
 
 def _shared(one: Sequence[Step], other: Sequence[Step]) -> int:
-    """How many steps two traces begin with alike."""
+    """Return the length of the common prefix of two traces."""
     shorter = min(len(one), len(other))
     return next((at for at in range(shorter) if one[at] != other[at]), shorter)
 

@@ -1,8 +1,7 @@
-"""What ranks that run one program must have in common, in few bytes: they compare it at the first call.
+"""A digest of what ranks that run one program must have in common, compared at the first call.
 
-The digest is of the ops, their types and how they hang together, of the attributes of what communicates, of the grid
-and of those options that decide what is communicated, or which bits come out. Constants may differ between processes,
-places in files may, too.
+It covers the ops, their types and dataflow, the attributes of communicating ops, the grid, and the options that decide
+what is communicated or which bits result. Constants and source locations may differ between processes.
 """
 
 from __future__ import annotations
@@ -27,14 +26,14 @@ _ADVICE = (
 
 @dataclass(frozen=True)
 class Fingerprint:
-    """What tells `function` of `module`, compiled with `options`, from what another process may have compiled."""
+    """Identifies `function` of `module`, compiled with `options`, among what other processes may have compiled."""
 
     module: Module
     function: Function
     options: Options
 
     def agreement(self) -> Agreement:
-        """What all ranks compare before the first call."""
+        """Return the agreement that all ranks compare before the first call."""
         told = repr((self.function.symbol, tuple(self._settings().items()))).encode()
         digest = hashlib.blake2b(told, digest_size=16)
         for part in _structure(self.module):
@@ -43,7 +42,7 @@ class Fingerprint:
 
     @property
     def what(self) -> str:
-        """The first call, in words."""
+        """The first call, as text for messages."""
         first = next((op for op in self.function.walk() if op.name in COMMUNICATING), None)
         begins = "" if first is None else f", whose first collective is {first.name} at {first.location},"
         types = ", ".join(map(str, self.function.type.inputs))
@@ -67,19 +66,19 @@ class Fingerprint:
 
 
 def _written(value: Attribute) -> str:
-    """An attribute in few steps: NumPy takes long to print an array."""
+    """Return an attribute as text; NumPy's printing of arrays is slow."""
     if not isinstance(value, DenseAttr):
         return str(value)
     return f"{value.type} {value.array.tobytes().hex()}"
 
 
 def _structure(module: Module) -> Iterator[bytes]:
-    """The ops in their order, with the numbers of their operands and of their results' types."""
+    """Yield the ops in order, with numbers of their operands and result types."""
     words: list[str] = []
     edges: list[int] = []
     values: dict[Value, int] = {}
     types: dict[Type, int] = {}
-    known: dict[int, int] = {}  # by their identity: a type is one object for many values
+    known: dict[int, int] = {}  # by identity: many values share one type object
     for function in module.functions:
         words.append(f"@{function.symbol}{function.type}")
         for op in function.walk():

@@ -1,4 +1,4 @@
-"""Notes that launchers leave in their folders of reports, by which commands of the same user find running jobs."""
+"""Notes in launchers' folders of reports, by which commands of the same user find running jobs."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from typing import Any
 
 from collectives.processes import start_of
 
-#: The folders of jobs' reports are called so, among the temporary files.
+#: Prefix of the folders of reports among the temporary files.
 FOLDER_PREFIX = "spmd-launch-"
 _LARGEST = 1 << 16
-#: What comes of reading a file that is gone, or holds something else.
+#: Errors of reading a file that is gone, or that is not a note.
 FOREIGN = (OSError, ValueError, TypeError, KeyError, RecursionError, OverflowError)
 
 
 def notes_of_running_jobs(name: str) -> Iterator[tuple[Path, dict[str, Any]]]:
-    """Yield (folder, content) of each file `name` that a launcher of this user left which still runs.
+    """Yield (folder, content) of each file `name` written by a launcher of this user that is still running.
 
-    The folder for temporary files is everybody's: a folder in it is looked into only where it is this user's alone.
-    The content has `process`, the launcher, and whatever else it wrote.
+    The temporary folder is shared by all users: only folders that this user alone can write to are read. The content
+    has `process`, the launcher, and its other fields.
     """
     for folder in Path(tempfile.gettempdir()).glob(f"{FOLDER_PREFIX}*"):
-        with contextlib.suppress(*FOREIGN):  # gone meanwhile, or damaged
+        with contextlib.suppress(*FOREIGN):  # removed meanwhile, or damaged
             if _is_private(folder):
                 content = read_note(folder / name)
                 process = content["process"]
@@ -37,18 +37,18 @@ def notes_of_running_jobs(name: str) -> Iterator[tuple[Path, dict[str, Any]]]:
 
 
 def read_note(path: Path) -> dict[str, Any]:
-    """Return the content of a note; one of `FOREIGN` where it is no regular file, or holds no dictionary."""
+    """Return the content of a note; one of `FOREIGN` if it is no regular file, or not a dictionary."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(descriptor, "rb") as file:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise ValueError(f"{path} is no regular file")
+            raise ValueError(f"{path} is not a regular file")
         content = json.loads(file.read(_LARGEST))
     if not isinstance(content, dict):
-        raise ValueError(f"{path} holds no dictionary")
+        raise ValueError(f"{path} is not a dictionary")
     return content
 
 
 def _is_private(folder: Path) -> bool:
-    """Whether `folder` is this user's, no link, and nobody else can write there."""
+    """Return whether `folder` is this user's, not a link, and not writable by others."""
     status = folder.lstat()
     return status.st_uid == os.geteuid() and stat.S_ISDIR(status.st_mode) and not status.st_mode & 0o022

@@ -1,4 +1,4 @@
-"""Every process of a grid in this Python process."""
+"""All processes of a grid in this Python process."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ Programs = Module | Executable | Sequence[Sequence[Module | Executable]]
 
 _log = logging.getLogger("spmd")
 
-#: Where each process is a thread.
+#: Maximum number of processes as threads.
 _MOST_PROCESSES = 1 << 14
-#: So many processes run as threads unless they are asked not to.
+#: Up to so many processes run as threads by default.
 _FEW_PROCESSES = 16
 
 
@@ -51,19 +51,18 @@ def run_parallel(
     memory: int | None = None,
     **options: Unpack[CompileOptions],
 ) -> list[tuple[Array, ...]]:
-    """Runs `function` of `module` as every process of `grid`.
+    """Run `function` of `module` as every process of `grid`, and return a tuple of arrays per process, in rank order.
 
-    `module` may be rows (replicas) of columns (partitions) of modules: different programs. `inputs` has an entry a
-    process in rank order, each a sequence of arrays; none at all for programs without arguments. `infeed` and
-    `outfeed` have an entry a process (see spmd.runtime.streams). `options` are those of spmd.compile. Returns a tuple
-    of arrays a process, in rank order. The first error of any process ends all of them and is raised.
+    `module` may be rows (replicas) of columns (partitions) of modules: different programs. `inputs` has one entry per
+    process in rank order, each a sequence of arrays; it may be empty for programs without arguments. `infeed` and
+    `outfeed` have one entry per process (see spmd.runtime.streams). `options` are those of spmd.compile. The first
+    error of any process ends all of them and is raised.
 
-    `mode` is how: "threads" makes each process a thread, which behaves as a rank does: one that waits longer than
-    `timeout` seconds is reported, and with `abort` ends the run. "stacked" computes all processes at once, as
-    spmd.simulate does; different programs are stacked program by program, where they meet in the same collectives, send
-    to each other, and go the same way through the control flow in which they do.
-    "auto" stacks a grid of more than 16 processes, unless it cannot be stacked, which the logger "spmd" tells. `memory`
-    is the number of bytes that the stacked arrays of one program may take (see spmd.simulate).
+    `mode`: "threads" makes each process a thread, which behaves like a rank: one that is blocked longer than `timeout`
+    seconds is reported, and with `abort` ends the run. "stacked" computes all processes at once, as spmd.simulate does;
+    different programs are stacked if they have matching collectives and transfers, and take the same path through the
+    control flow around them. "auto" stacks a grid of more than 16 processes if possible; the logger "spmd" reports why
+    it is not. `memory` limits the bytes of the stacked arrays of one program (see spmd.simulate).
     """
     return prepared_run(
         module,
@@ -94,8 +93,10 @@ def prepared_run(
     memory: int | None = None,
     **options: Unpack[CompileOptions],
 ) -> Callable[[], list[tuple[Array, ...]]]:
-    """Return what runs the programs each time it is called: all that run_parallel, which has the same parameters, does
-    before."""
+    """Return a function that runs the programs each time it is called, with all preparations of run_parallel done.
+
+    The parameters are those of run_parallel.
+    """
     check_grid(grid, "spmd.run_parallel")
     check_function(function, "spmd.run_parallel")
     check_memory(memory, "spmd.run_parallel")
@@ -136,7 +137,7 @@ def prepared_run(
 def process_of_thread(
     executables: Sequence[Executable], grid: ProcessGrid, inputs: Sequence[Sequence[Argument]]
 ) -> Callable[[Streams | None, ThreadCommunicator], tuple[Array, ...]]:
-    """What the thread of each process does, given everybody's streams and its own communicator."""
+    """Return the function of each process's thread, given the streams of all processes and its communicator."""
     ends = [endpoints(executable.module, executable.function) for executable in executables]
     sends, receives = [end[0] for end in ends], [end[1] for end in ends]
 
@@ -154,7 +155,7 @@ def process_of_thread(
 def _simulation(
     executables: Sequence[Executable], must: bool, memory: int | None
 ) -> Simulation | ProgramsSimulation | None:
-    """The stacked program of all processes; None where it cannot be and (`must`) need not, and threads run them."""
+    """Return the stacked program of all processes; None if it cannot be stacked and need not (`must`)."""
     simulation: Simulation | ProgramsSimulation
     try:
         simulation = simulation_of(executables[0], memory) if _are_one(executables) else ProgramsSimulation(executables)
@@ -173,7 +174,7 @@ def _stacked(
     infeed: Sequence[InfeedSource | None] | None,
     outfeed: Sequence[OutfeedTarget | None] | None,
 ) -> list[tuple[Array, ...]]:
-    """The results of each process, in arrays of its own."""
+    """Return the results of each process, in separate arrays."""
     if isinstance(simulation, ProgramsSimulation):
         return simulation(inputs, infeed, outfeed)
     columns = stacked_columns(simulation.function, simulation.in_types, inputs, range(simulation.grid.size))
@@ -182,26 +183,26 @@ def _stacked(
 
 
 def _sequence(name: str, value: object) -> Any:
-    """`value`; UsageError unless it has a length and entries."""
+    """Return `value`; UsageError unless it has a length and entries."""
     if not hasattr(value, "__len__") or isinstance(value, str | bytes | Mapping):
-        raise UsageError(f"{name} is a sequence, got {kind_of(value)}")
+        raise UsageError(f"{name} must be a sequence, got {kind_of(value)}")
     return value
 
 
 def _check_choices(mode: object, timeout: object) -> None:
     if mode not in ("auto", "stacked", "threads"):
-        raise UsageError(f'mode is "auto", "stacked" or "threads", got {mode!r}')
+        raise UsageError(f'mode must be "auto", "stacked" or "threads", got {mode!r}')
     if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not timeout > 0:
-        raise UsageError(f"timeout is a positive number of seconds, got {timeout!r}")
+        raise UsageError(f"timeout must be a positive number of seconds, got {timeout!r}")
 
 
 def _are_one(executables: Sequence[Executable]) -> bool:
-    """Whether all processes run the same program."""
+    """Return whether all processes run the same program."""
     return len({id(executable) for executable in executables}) == 1
 
 
 def programs_of(module: Programs, grid: ProcessGrid) -> list[Module | Executable]:
-    """The program of each process in rank order; CompileError where there are not as many as processes."""
+    """Return the program of each process in rank order; CompileError if their number is not that of processes."""
     if not isinstance(module, Sequence):
         if not isinstance(module, Executable):
             check_module(module, "spmd.run_parallel")
@@ -224,15 +225,17 @@ def grid_of_programs(module: Programs, function: str) -> ProcessGrid:
 
 
 def _check_rows(module: Sequence[object]) -> None:
-    """UsageError unless the programs come in rows."""
+    """Raise UsageError unless the programs are given as rows."""
     if isinstance(module, str | bytes):
         check_module(module, "spmd.run_parallel")
     if not module or not all(isinstance(row, list | tuple) and row for row in module):
-        raise UsageError("different programs come as rows, one a replica, with a program a partition, such as [[a, b]]")
+        raise UsageError(
+            "different programs must be given as rows, one per replica with one program per partition, such as [[a, b]]"
+        )
 
 
 def _check_size(grid: ProcessGrid) -> None:
-    """CompileError for a grid of more processes than this one can have threads."""
+    """Raise CompileError for a grid with more processes than threads are supported."""
     if grid.size > _MOST_PROCESSES:
         raise CompileError(
             f"a {grid} process grid has {grid.size:,} processes: run_parallel runs at most {_MOST_PROCESSES:,}, each "
@@ -241,7 +244,7 @@ def _check_size(grid: ProcessGrid) -> None:
 
 
 def _check_agreement(executables: Sequence[Executable]) -> None:
-    """CollectiveError when the texts of different programs show that their processes will not meet."""
+    """Raise CollectiveError if the collectives of different programs cannot match."""
     traces = []
     for rank, executable in enumerate(executables):
         function = executable.module.function(executable.function)
@@ -257,7 +260,7 @@ def compiled_programs(
     if options and all(isinstance(program, Executable) for program in programs):
         raise UsageError(f"an executable is compiled already: spmd.compile takes {', '.join(options)}")
     if len({id(program) for program in programs}) > 1:
-        # What is combined and overlapped depends on what lies between, which may differ from program to program.
+        # What is combined and overlapped depends on the ops in between, which may differ between programs.
         options = {"combine_threshold": 0, "overlap": False, **options}
     executables: dict[int, Executable] = {}
     for program in programs:

@@ -1,4 +1,4 @@
-"""A process of the grid: who it is, and what it talks to.
+"""A process of the grid: its ids, communicator and streams.
 
 Source: specification, "Parallel execution": a process has a replica id and a partition id, and takes part in
 collectives, channels and streams.
@@ -20,13 +20,13 @@ T = TypeVar("T")
 
 
 class Infeed(Protocol):
-    """Where infeed reads from: each call gives the arrays of one infeed op."""
+    """The source of infeed: each call returns the arrays of one infeed op."""
 
     def __call__(self) -> tuple[Nested, ...]: ...
 
 
 class Outfeed(Protocol):
-    """Where outfeed writes to: takes the arrays of one outfeed op."""
+    """The target of outfeed: takes the arrays of one outfeed op."""
 
     def __call__(self, arrays: tuple[Array, ...]) -> None: ...
 
@@ -36,7 +36,7 @@ Streams = Sequence[tuple[Infeed | None, Outfeed | None]]
 
 
 class _Nobody:
-    """The communicator of a process that has none."""
+    """The communicator of a process without one: every use raises CommunicationError."""
 
     def __init__(self, reason: str) -> None:
         self._reason = reason
@@ -46,9 +46,11 @@ class _Nobody:
 
 
 class Process:
-    """One process. `bound` keeps what collectives found out once for this process (groups, bound calls); `threads`
-    lets one Python thread at a time run programs that communicate, where several might. `streams` are infeed and
-    outfeed of each process of a grid that this one computes as one program.
+    """One process of a grid.
+
+    `bound` caches what collectives compute once per process (groups, bound calls); `threads` restricts programs that
+    communicate to one Python thread at a time. `streams` are infeed and outfeed of each process of a grid that this one
+    computes as one stacked program.
     """
 
     __slots__ = ("bound", "communicator", "grid", "id", "infeed", "outfeed", "rank", "streams", "threads")
@@ -74,14 +76,14 @@ class Process:
         self.bound: dict[Hashable, Any] = {}
 
     def bind(self, key: Hashable, make: Callable[[Process], T]) -> T:
-        """What `make` gives for this process, made at the first call with `key` and kept."""
+        """Return the result of `make` for this process, cached by `key`."""
         bound: T | None = self.bound.get(key)
         if bound is None:
             bound = self.bound[key] = make(self)
         return bound
 
     def member(self, grid: ProcessGrid, rank: int) -> Process:
-        """The process `rank` of `grid`, which this one computes as one program with its others."""
+        """Return process `rank` of `grid`, which this one computes with the others as one stacked program."""
 
         def make(whole: Process) -> Process:
             own = (whole.infeed, whole.outfeed) if whole.streams is None else whole.streams[rank]
@@ -92,14 +94,14 @@ class Process:
         return self.bind((Process, grid, rank), make)
 
     def join(self, communicator: Communicator) -> None:
-        """Goes on as a process of other ranks: what was found out about those of before is forgotten."""
+        """Become a process of a new communicator; drop everything cached for the previous one."""
         self.communicator = communicator
         self.rank = communicator.rank
         self.id = self.grid.process_id(communicator.rank)
         self.bound.clear()
 
     def leave(self, reason: str) -> None:
-        """Takes part in no communication any more: whatever would is a CommunicationError with the ``reason``."""
+        """Take part in no more communication: any attempt raises CommunicationError with the ``reason``."""
         self.communicator = cast(Communicator, _Nobody(reason))
         self.bound.clear()
 

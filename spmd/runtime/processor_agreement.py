@@ -1,7 +1,7 @@
-"""Ranks on unlike processors: they take what all of them can run, so that replicated values have the same bits.
+"""Agreement of ranks on different processors: they compile for features that all have, for equal bits.
 
-They compare when they first communicate, and when others join; what was compiled before, for a processor that not all
-have, is compiled again when it is next called.
+They compare processors when they first communicate, and when ranks join; programs compiled before, for a processor that
+not all have, are compiled again at their next call.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 
 def agree(world: MPI.Comm) -> None:
-    """Has this rank compile for what all ranks of `world`, an MPI communicator, can run. Collective among them.
+    """Make this rank compile for what all ranks of `world`, an MPI communicator, can run. Collective.
 
-    The first rank says so in a line on stderr where that is less than some of them have.
+    The first rank prints a line on stderr if some of the ranks have more features.
     """
     backend: NativeBackend | None = native_backend(default_backends())
     own = None if backend is None else (backend.processor(requested()), os.uname().nodename)
@@ -54,5 +54,5 @@ def _note(shared: Processor | None, everyone: list[tuple[Processor, str]]) -> st
 
 
 def _extent(processor: Processor) -> tuple[int, int]:
-    """How much a processor has: the width of its vectors, then the number of its features."""
+    """Return a key for the capability of a processor: vector width, then number of features."""
     return processor.vector_bits, sum(feature[0] == "+" for feature in processor.features)

@@ -1,7 +1,7 @@
 """Profiles of scripts: every program that runs, on all ranks, in one trace.
 
-While a profile is taken, executables run programs that are compiled again with a clock in each unit, at their next
-call; when it ends, they run their own again. Nothing of this is on the path of a call without a profile.
+During a profile, executables run programs that are compiled again, at their next call, with a timer in each unit;
+afterwards they run their own again. Calls without a profile have no overhead.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from spmd.support.arrays import Array, Results
 from spmd.support.step_range import steps_from
 
 VARIABLE, STEPS_VARIABLE = "SPMD_PROFILE", "SPMD_PROFILE_STEPS"
-#: Events that a rank keeps; programs run as they do without a profile from then on.
+#: Maximum number of events per rank; programs run without timers from then on.
 MOST_EVENTS = 1_000_000
 
 
 class Profiled(Protocol):
-    """An executable, as far as a profile sees it."""
+    """The interface of an executable that a profile uses."""
 
     @property
     def module(self) -> Module: ...
@@ -51,10 +51,10 @@ class Profiled(Protocol):
     def options(self) -> Options: ...
 
     def finished(self, results: Sequence[Results]) -> tuple[Array, ...]:
-        """What the caller gets of the program's results."""
+        """Return the caller's results from the program's."""
 
     def run_as(self, program: Program | None) -> Program:
-        """From the next call on runs `program`, or (None) its own, which it returns."""
+        """Run `program` from the next call on, or the executable's own if None; return the latter."""
 
 
 _executables: WeakSet[Profiled] = WeakSet()
@@ -63,17 +63,15 @@ _session: _Session | None = None
 
 @contextmanager
 def profile(path: str | os.PathLike[str], *, steps: range | None = None) -> Iterator[None]:
-    """A context whose executables, simulations and functions of spmd.jax are timed, unit by unit, into a trace.
+    """Time all executables, simulations and functions of spmd.jax within the context, unit by unit, into a trace.
 
-    Under MPI, all ranks enter it and leave it together; one file has them all, a track a rank, with the waits inside
-    collectives. Processes that are threads or computed as one stacked program have tracks, too. The file is one that
-    Perfetto (ui.perfetto.dev), Chrome and `spmd diagnose` read.
+    Collective under MPI; the file has one track per rank, with the waits inside collectives. Processes that are threads
+    or part of a stacked program have tracks as well. Perfetto (ui.perfetto.dev), Chrome and `spmd diagnose` read it.
 
-    :param steps: the steps to keep, such as range(2, 10); without it all. A step is one call of a program, counted from
-        0 in each process, those of programs of the same name and types together. Steps before, in which programs are
-        compiled once more and caches are cold, are run and left out.
-    :raises UsageError: within another profile, and for steps that are none.
-    :raises OSError: where the file cannot be written.
+    :param steps: the steps to record, such as range(2, 10); by default all. A step is one call of a program, counted
+    from 0 per process, over programs of the same name and types together. The steps before, which compile again and
+    have cold caches, are run but not recorded. :raises UsageError: within another profile, and for invalid steps.
+    :raises OSError: if the file cannot be written.
     """
     session = _begin(path, _checked(steps))
     if world.under_mpi():
@@ -81,25 +79,25 @@ def profile(path: str | os.PathLike[str], *, steps: range | None = None) -> Iter
     try:
         yield
     except BaseException:
-        session.stop()  # others may not come to the end
+        session.stop()  # other ranks may not reach the end
         raise
     session.finish()
 
 
 def add(executable: Profiled) -> None:
-    """An executable is there from now on."""
+    """Register an executable with the current and future profiles."""
     _executables.add(executable)
     if _session is not None:
         _session.watch(executable)
 
 
 def active() -> Profile | None:
-    """The profile that is being taken."""
+    """Return the profile in progress, or None."""
     return None if _session is None else _session.profile
 
 
 def begin_as_environment_says() -> None:
-    """Takes a profile of all that this process runs, where $SPMD_PROFILE names the file for it."""
+    """Start a profile of everything that this process runs if $SPMD_PROFILE names its file."""
     if path := os.environ.get(VARIABLE):
         session = _begin(path, _steps_of_environment())
         world.when_ranks_meet(session.meet_for_good)
@@ -132,7 +130,7 @@ def _begin(path: str | os.PathLike[str], steps: range | None) -> _Session:
 
 
 class _Session:
-    """A profile while it is taken."""
+    """A profile in progress."""
 
     def __init__(self, path: Path, steps: range | None) -> None:
         self.path = path
@@ -142,13 +140,13 @@ class _Session:
         self._communicator: Communicator | None = None
 
     def meet(self, communicator: Communicator) -> None:
-        """Has one clock with the other ranks."""
+        """Synchronize clocks with the other ranks. Collective."""
         self._communicator = communicator
         communicator.barrier("the start of the profile")
         self.profile.began = time.perf_counter()
 
     def meet_for_good(self, communicator: Communicator) -> None:
-        """The same, until the end of the program, before the ranks take leave of each other."""
+        """Synchronize, and finish at exit, before the ranks disconnect. Collective."""
         self.meet(communicator)
         atexit.register(self.finish)
 
@@ -182,14 +180,14 @@ class _Session:
         return np.errstate(all="ignore")(program)
 
     def stop(self) -> None:
-        """Nothing is timed any more."""
+        """Stop timing."""
         global _session
         _session = None
         for executable in tuple(_executables):
             executable.run_as(None)
 
     def finish(self) -> None:
-        """Writes the trace, of all ranks. Collective."""
+        """Write the trace of all ranks. Collective."""
         self.stop()
         communicator = self._communicator
         events = self.profile.trace_events(0 if communicator is None else communicator.rank)
@@ -200,7 +198,7 @@ class _Session:
             if communicator.rank:
                 return
         if not any(of_ranks) and VARIABLE in os.environ:
-            return  # of those that the environment speaks of, nobody has run anything here: a launcher, for one
+            return  # nothing ran in this process of a profiled job, such as a launcher
         grid = self._grids.pop() if len(self._grids) == 1 else None
         together = with_waits([event for own in of_ranks for event in own], self._groups, grid)
         try:

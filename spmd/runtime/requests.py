@@ -25,8 +25,11 @@ _SILENT_SECONDS = 10.0
 
 @dataclass(frozen=True)
 class RunningJob:
-    """An elastic job of this machine: the `process` that launched it, how many ranks it may have (`most`), and the
-    `host` that it is confined to, if any."""
+    """An elastic job of this machine.
+
+    `process` is its launcher, `most` the maximum number of ranks, and `host` the only host that ranks may join on, if
+    any.
+    """
 
     process: int
     most: int
@@ -34,7 +37,7 @@ class RunningJob:
     folder: Path
 
     def leave_note(self) -> None:
-        """Writes the note by which `running_jobs` finds the job."""
+        """Write the note by which `running_jobs` finds the job."""
         note = {"process": self.process, "most": self.most, "host": self.host, "started": start_of(self.process)}
         _write(self.folder / _NOTE, json.dumps(note))
 
@@ -54,8 +57,8 @@ class JoinRequest:
     host: str
 
     def answer(self, sentence: str, *, joined: bool) -> None:
-        """Replaces the request by its outcome and the message `sentence`."""
-        with contextlib.suppress(OSError):  # who launched the job may be gone, and the folder with it
+        """Replace the request by its outcome and the message `sentence`."""
+        with contextlib.suppress(OSError):  # the launcher may have exited, and its folder been removed
             _write(self.file.with_name(f"{'joined' if joined else 'refused'}-{self.name}"), sentence)
             self.file.unlink()
 
@@ -78,20 +81,20 @@ def running_jobs() -> list[RunningJob]:
 
 
 def ask(job: RunningJob, host: str = "") -> JoinRequest:
-    """Writes a request that one more rank join `job`, on `host` if given."""
+    """Write a request that one more rank join `job`, on `host` if given."""
     request = JoinRequest(job.folder / f"join-{uuid.uuid4().hex}.json", host)
     _write(request.file, json.dumps({"host": host}))
     return request
 
 
 def attend(folder: Path) -> None:
-    """Marks that a rank polls `folder` for requests."""
-    with contextlib.suppress(OSError):  # the folder is of another host, or gone with who launched the job
+    """Mark that a rank polls `folder` for requests."""
+    with contextlib.suppress(OSError):  # the folder is on another host, or was removed with the launcher
         (folder / _SERVED).touch()
 
 
 def open_requests(folder: Path) -> list[JoinRequest]:
-    """The requests in `folder` that have not been answered."""
+    """Return the requests in `folder` that have not been answered."""
     requests = []
     for file in sorted(folder.glob("join-*.json")):
         with contextlib.suppress(*FOREIGN):  # answered meanwhile, or not one of ours
@@ -109,7 +112,7 @@ def _running_jobs() -> Iterator[RunningJob]:
 
 
 def _write(file: Path, text: str) -> None:
-    """Writes `file` atomically, since other processes may read it at any time."""
+    """Write `file` atomically, since other processes may read it at any time."""
     unfinished = file.with_name(f".{file.name}")
     unfinished.write_text(text)
     unfinished.rename(file)

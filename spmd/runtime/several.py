@@ -1,4 +1,4 @@
-"""Different programs of the processes of a grid, computed at once."""
+"""Simulation of a grid whose processes run different programs."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from spmd.support.arrays import Argument, Array, map_parts
 
 
 class ProgramsSimulation:
-    """The stacked program of processes that run different programs, one executable a process in rank order.
+    """The stacked program of processes that run different programs, one executable per process in rank order.
 
-    Raises CompileError for what cannot be stacked, CollectiveError for programs that do not meet.
+    Raises CompileError if they cannot be stacked, CollectiveError if their communication does not match.
     """
 
     def __init__(self, executables: Sequence[Executable]) -> None:
@@ -38,7 +38,7 @@ class ProgramsSimulation:
         program_of = [places[id(executable)] for executable in executables]
         self._stacked = stack_several([(each.module, each.function) for each in self._programs], program_of, options)
         chosen: Any = {entry.name: getattr(options, entry.name) for entry in fields(options) if entry.name != "grid"}
-        chosen["donate"] = ()  # an argument may be that of several processes
+        chosen["donate"] = ()  # an argument may be shared by several processes
         symbol = self._stacked.function.symbol
         self._executable = compile(self._stacked.module, ProcessGrid(1, 1), symbol, partition=False, **chosen)
         self.grid = options.grid
@@ -50,7 +50,9 @@ class ProgramsSimulation:
         infeed: Sequence[InfeedSource | None] | None = None,
         outfeed: Sequence[OutfeedTarget | None] | None = None,
     ) -> list[tuple[Array, ...]]:
-        """The results of each process; `inputs`, `infeed` and `outfeed` have an entry a process, in rank order."""
+        """Return the results of each process; `inputs`, `infeed` and `outfeed` have one entry per process, in rank
+        order.
+        """
         arrays = []
         for program, ranks in zip(self._programs, self._stacked.ranks, strict=True):
             inputs_of_program = [inputs[rank] for rank in ranks]
@@ -74,5 +76,5 @@ class ProgramsSimulation:
 
 
 def _result(value: Any, row: int, stacked: bool) -> Any:
-    """A process's result, in an array of its own."""
+    """Return a process's result as a separate array."""
     return of_process(value, row) if stacked else map_parts(np.array, value)

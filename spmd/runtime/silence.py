@@ -25,8 +25,11 @@ NAME = re.compile(r"silent-\d+-\d+", re.ASCII)
 
 @dataclass(frozen=True)
 class Silence:
-    """Rank `reporter`, on host `here`, receives nothing from rank `silent`, a process on host `there` that started at
-    `started` (ticks of that host), nor from others there. Hosts are named as the launcher names them."""
+    """A report that rank `reporter`, on host `here`, receives nothing from rank `silent` nor others on host `there`.
+
+    `process` is the silent rank's, which started at `started` (in ticks of that host). Hosts are named as by the
+    launcher.
+    """
 
     reporter: int
     here: str
@@ -40,7 +43,7 @@ class Silence:
         return f"silent-{self.reporter}-{self.silent}"
 
     def report(self) -> None:
-        """Sends the report to the launcher, if there is one."""
+        """Send the report to the launcher, if there is one."""
         text, folder = json.dumps(asdict(self)), os.environ.get(REPORTS_VARIABLE)
         if not folder:
             return
@@ -55,11 +58,11 @@ class Silence:
 
 
 def take_reports(folder: Path) -> list[Silence]:
-    """The reports that have come to `folder` since the last call, the oldest first."""
+    """Return the reports that arrived in `folder` since the last call, oldest first."""
     files = [path for path in folder.glob("silent-*") if NAME.fullmatch(path.name)]
     reports = []
     for path in sorted(files, key=lambda path: path.stat().st_mtime_ns):
-        with contextlib.suppress(ValueError, TypeError):  # not one of ours
+        with contextlib.suppress(ValueError, TypeError):  # not a report
             reports.append(Silence(**json.loads(path.read_text())))
         path.unlink(missing_ok=True)
     return reports

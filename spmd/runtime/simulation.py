@@ -1,4 +1,4 @@
-"""A grid of processes as one program: thousands of them on one machine."""
+"""Simulation of a process grid as one stacked program: thousands of processes on one machine."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ from spmd.types import TensorType, TupleType, Type
 class Simulation:
     """One function of a module, compiled once for all processes of a grid as one stacked program.
 
-    Call it with arrays that have a leading axis of all processes in rank order, or of size 1 there: the same on every
-    process. It returns a tuple of arrays so stacked. `in_types` and `out_types` are those of one process,
-    `in_shardings` and `out_shardings` those of a program that has any.
+    Call it with arrays that have a leading axis of all processes in rank order, or of size 1 if equal on every process.
+    It returns a tuple of arrays stacked alike. `in_types` and `out_types` are those of one process, `in_shardings` and
+    `out_shardings` those of the program, if it has any.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class Simulation:
         memory: int | None = None,
         stacked: tuple[bool, ...] | None = None,
     ) -> None:
-        """`stacked`: for which arguments it is compiled at once, those that differ between processes; else all."""
+        """Compile for one choice of arguments that differ between processes, `stacked`; by default all do."""
         self._prepared = prepared
         self._options = options
         self._memory = free_memory() // 2 if memory is None else memory
@@ -55,19 +55,19 @@ class Simulation:
         self.in_shardings = prepared.in_shardings
         self.out_shardings = prepared.out_shardings
         self._by_flags: dict[tuple[bool, ...], _Compiled] = {}
-        #: The same for a profile that is being taken.
+        #: The same during a profile.
         self._profile: Profile | None = None
         self._profiled: dict[tuple[bool, ...], _Compiled] = {}
         self._compiled((True,) * len(self.in_types) if stacked is None else stacked)
 
     @property
     def module(self) -> Module:
-        """The stacked program, all of whose arguments are stacked."""
+        """The stacked program for arguments that all differ between processes."""
         return self._compiled((True,) * len(self.in_types)).executable.module
 
     @property
     def serial(self) -> tuple[str, ...]:
-        """The ops that are run process by process, each with its place in the source."""
+        """The ops that are run process by process, with their source locations."""
         return self._compiled((True,) * len(self.in_types)).serial
 
     def __call__(
@@ -77,12 +77,12 @@ class Simulation:
         infeed: Sequence[InfeedSource | None] | None = None,
         outfeed: Sequence[OutfeedTarget | None] | None = None,
     ) -> tuple[Array, ...]:
-        """Runs all processes.
+        """Run all processes, and return a tuple with one stacked array per result.
 
-        `arrays` are one an argument, of the argument's dtype and its shape behind the leading axis. A result that is
-        known to be equal everywhere is stored once: it comes as a read-only view that repeats it, or, with `collapse`,
-        with a leading axis of size 1. `infeed` and `outfeed` have an entry a process (see spmd.runtime.streams).
-        ExecutionError names the argument, or the op and its source line, that something is wrong with.
+        `arrays` has one entry per argument, of its dtype, with its shape after the leading axis. A result that is known
+        to be equal on all processes is stored once: it is a read-only broadcast view, or, with `collapse`, has a
+        leading axis of size 1. `infeed` and `outfeed` have one entry per process (see spmd.runtime.streams). Raises
+        ExecutionError, which names the argument, or the op and its source line.
         """
         if len(arrays) != len(self.in_types):
             raise ExecutionError(f"@{self.function} takes {len(self.in_types)} arguments, got {len(arrays)}")
@@ -110,10 +110,10 @@ class Simulation:
         return profile.program(self.function, self._prepared.function.signature, stacked=range(self.grid.size))
 
     def shard(self, *arrays: Source) -> tuple[Array, ...]:
-        """The parts of global arguments that the processes hold, stacked, by the program's shardings.
+        """Return the blocks of global arguments that the processes hold, stacked, by the program's shardings.
 
-        An argument may be a whole array, or a callable that makes a block: `callback(index) -> array`. Arguments of a
-        program without shardings are the same on every process.
+        An argument is a whole array, or a callable that makes a block: `callback(index) -> array`. Arguments of a
+        program without shardings are equal on every process.
         """
         if len(arrays) != len(self.in_types):
             raise ExecutionError(f"@{self.function} takes {len(self.in_types)} arguments, got {len(arrays)}")
@@ -125,7 +125,7 @@ class Simulation:
         return tuple([shard_stacked(array, sharding, self.grid.size) for array, sharding in pairs])
 
     def unshard(self, *results: Array) -> tuple[Array, ...]:
-        """The global results, whole, from stacked ones; without shardings, those of the first process."""
+        """Return the global results, whole, from stacked ones; without shardings, those of the first process."""
         if self.out_shardings is None:
             return tuple([map_parts(lambda part: part[0, ...], _array(result)) for result in results])
         from partitioner import unshard_stacked  # loaded late, as above
@@ -133,7 +133,7 @@ class Simulation:
         return tuple(map(unshard_stacked, results, self.out_shardings))
 
     def _compiled(self, flags: tuple[bool, ...]) -> _Compiled:
-        """The program for arguments that differ between processes (True) or not."""
+        """Return the program for arguments that differ between processes (True) or not."""
         profile = profiling.active()
         if profile is not self._profile:
             self._profile, self._profiled = profile, {}
@@ -173,12 +173,12 @@ def simulate(
     memory: int | None = None,
     **options: Unpack[CompileOptions],
 ) -> Simulation:
-    """Compiles `function` of `module` for all processes of `grid` at once.
+    """Compile `function` of `module` for all processes of `grid` at once.
 
     `grid` defaults as in spmd.compile. A program with shardings is partitioned first. `options` are those of
-    spmd.compile. Where the stacked arrays would take more than `memory` bytes (by default half of what is free),
-    processes are run in chunks between communications. Raises CompileError for what cannot be stacked,
-    CollectiveError for processes that would not meet.
+    spmd.compile. If the stacked arrays need more than `memory` bytes (by default half of the free memory), processes
+    are run in chunks between communications. Raises CompileError for what cannot be stacked, CollectiveError for
+    communication that does not match.
     """
     check_module(module, "spmd.simulate")
     check_grid(grid, "spmd.simulate")
@@ -188,12 +188,12 @@ def simulate(
 
 
 def simulation_of(executable: Executable, memory: int | None = None) -> Simulation:
-    """The simulation of the program that `executable` runs as one process."""
+    """Return the simulation of the program that `executable` runs as one process."""
     function = executable.module.function(executable.function)
     shardings = executable.in_shardings, executable.out_shardings
     chosen = executable.options
     options: Any = {entry.name: getattr(chosen, entry.name) for entry in fields(chosen) if entry.name != "grid"}
-    options["donate"] = ()  # an argument may be that of several processes
+    options["donate"] = ()  # an argument may be shared by several processes
     return Simulation(Prepared(executable.module, function, chosen, *shardings), options, memory)
 
 
@@ -207,9 +207,9 @@ def _compile(prepared: Prepared, flags: tuple[bool, ...], options: CompileOption
 def stacked_columns(
     function: str, types: Sequence[Type], inputs: Sequence[Sequence[Argument]], ranks: Sequence[int]
 ) -> list[Array]:
-    """The arguments of the processes `ranks`, whose inputs are given in this order, stacked: an array an argument.
+    """Return the arguments of the processes `ranks`, given in this order, stacked: one array per argument.
 
-    ExecutionError names the process and the argument that something is wrong with.
+    Raises ExecutionError, which names the process and the argument.
     """
     for rank, arrays in zip(ranks, inputs, strict=True):
         if len(arrays) != len(types):
@@ -219,7 +219,7 @@ def stacked_columns(
 
 
 def _column(check: Check, values: Sequence[Argument], ranks: Sequence[int]) -> Any:
-    """One argument of all processes, stacked: once where it is one object."""
+    """Return one argument of all processes, stacked; with a leading axis of 1 if it is one object."""
     if all(value is values[0] for value in values):
         return map_parts(lambda part: part[None], check(values[0]))
     arrays = []
@@ -233,14 +233,14 @@ def _column(check: Check, values: Sequence[Argument], ranks: Sequence[int]) -> A
 
 
 def _stacked(values: Sequence[Any]) -> Any:
-    """The values of all processes along a leading axis; of tuples part by part, of tokens one."""
+    """Return the values of all processes along a leading axis; of tuples by part, of tokens one."""
     if isinstance(values[0], tuple):
         return tuple(map(_stacked, zip(*values, strict=True)))
     return values[0] if values[0] is None else np.stack(values)
 
 
 def repeated(column: Any, count: int) -> Any:
-    """An argument of `count` processes, a row for each; a token stays one."""
+    """Return an argument with a row for each of `count` processes; a token is unchanged."""
     return map_parts(lambda part: np.broadcast_to(part, (count, *part.shape[1:])), column)
 
 
@@ -249,12 +249,12 @@ def _array(value: Any) -> Any:
 
 
 def of_process(value: Results, row: int) -> Any:
-    """A stacked result's row, in an array of its own."""
+    """Return a stacked result's row as a separate array."""
     return map_parts(lambda part: np.array(part[row]), value)
 
 
 def _argument(value: object, type: Type, grid: ProcessGrid, place: str) -> tuple[Any, bool]:
-    """An argument as the program takes it, and whether it differs between processes: a tuple always, in all parts."""
+    """Return an argument as the program takes it, and whether it differs between processes; tuples always do."""
     if isinstance(type, TupleType):
         if not isinstance(value, tuple) or len(value) != len(type.types):
             raise ExecutionError(f"{place}: {type} is needed, each part stacked, got {kind_of(value)}")

@@ -1,4 +1,4 @@
-"""Programs with shardings whose sizes their arguments tell: partitioned and compiled for the shapes that arrive."""
+"""Programs with shardings and symbolic sizes: partitioned and compiled for the shapes of the arguments."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ from spmd.support.arrays import Argument, Array, Source
 from spmd.types import TensorType, Type
 
 Shape = tuple[int, ...]
-#: The executable for arguments of these types, of the global program.
+#: Returns the executable for global arguments of these types.
 Specialize = Callable[[Sequence[Type]], Executable]
-#: How often what propagation says of arguments is believed, until it agrees with the blocks that arrive.
+#: Maximum attempts to infer global shapes from blocks, until propagation agrees with them.
 _MOST_TRIES = 4
 
 
 def is_symbolic(function: Function) -> bool:
-    """Whether sizes of the function's arguments are not known before they arrive."""
+    """Return whether sizes of the function's arguments are unknown at compile time."""
     return any(map(is_dynamic, function.type.inputs))
 
 
 class SymbolicExecutable(Executable):
-    """An executable for each combination of shapes, compiled when it first arrives.
+    """An executable per combination of shapes, compiled at its first use.
 
-    `shard` takes the global arrays and makes the blocks that a call takes; called on blocks of one's own, the sizes of
-    the global arrays are those of the blocks times what the program's shardings cut dimensions into. `in_types`,
-    `out_types` and `module` are those of the global program.
+    `shard` takes the global arrays and makes the blocks that a call takes; if called with other blocks, the global
+    sizes are those of the blocks times the number of parts that the program's shardings divide dimensions into.
+    `in_types`, `out_types` and `module` are those of the global program.
     """
 
     def __init__(
         self, module: Module, function: Function, options: Options, specialize: Specialize, requested: CompileOptions
     ) -> None:
-        """`requested`: the options that were asked for, by which a pickled executable is compiled again."""
+        """Keep `requested`, the given options, by which an unpickled executable is compiled again."""
         super().__init__(module, function, _never, options, frozenset(), recompile=lambda: _never)
         self.requested = requested
         self._specialize = specialize
@@ -46,7 +46,7 @@ class SymbolicExecutable(Executable):
 
     @property
     def communicates(self) -> bool:
-        """It may: programs with shardings do."""
+        """Always True: programs with shardings may communicate."""
         return True
 
     def run(self, process: Process, arrays: Sequence[Argument]) -> tuple[Array, ...]:
@@ -63,14 +63,16 @@ class SymbolicExecutable(Executable):
     def unshard(self, *results: Array) -> tuple[Array, ...]:
         sized = self._of_results.get(_shapes(results))
         if sized is None:
-            raise ExecutionError(f"no call of @{self.function} gave results of shapes {_listed(_shapes(results))}")
+            raise ExecutionError(
+                f"no call of @{self.function} has returned results of shapes {_listed(_shapes(results))}"
+            )
         return sized.unshard(*results)
 
     def for_globals(self, arrays: Sequence[Argument]) -> Executable:
         return self.for_shapes(_shapes(arrays))
 
     def for_shapes(self, shapes: Sequence[Shape]) -> Executable:
-        """The executable for global arguments of these shapes."""
+        """Return the executable for global arguments of these shapes."""
         self._check_count(shapes)
         types = tuple(map(self._sized, range(len(shapes)), self.in_types, shapes))
         if types not in self._of_types:
@@ -80,7 +82,7 @@ class SymbolicExecutable(Executable):
         return self._of_types[types]
 
     def for_blocks(self, arrays: Sequence[Argument]) -> Executable:
-        """The executable that takes these blocks of global arguments."""
+        """Return the executable that takes these blocks of global arguments."""
         self._check_count(arrays)
         blocks = _shapes(arrays)
         sized = self._of_blocks.get(blocks)
@@ -102,7 +104,7 @@ class SymbolicExecutable(Executable):
                 return sized
             told = [layout.sharding for layout in sized.in_shardings or ()]
             cuts = [cuts_of(sharding, len(block)) for sharding, block in zip(told, blocks, strict=True)]
-        text = f"arguments of shapes {_listed(blocks)} are no blocks of one set of arrays, which shard would make"
+        text = f"arguments of shapes {_listed(blocks)} are not blocks of common global arrays, which shard makes"
         raise ExecutionError(f"@{self.function}: {text}", self._location)
 
     def _sized(self, index: int, type: Type, shape: Shape) -> Type:
@@ -120,7 +122,7 @@ class SymbolicExecutable(Executable):
 
 
 def _never(process: Process, *values: object) -> tuple[Array, ...]:
-    raise NotImplementedError("a program whose sizes are not known runs once they are")
+    raise NotImplementedError("a program with symbolic sizes must be specialized before it runs")
 
 
 def _shapes(arrays: Sequence[object]) -> tuple[Shape, ...]:

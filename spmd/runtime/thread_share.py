@@ -1,7 +1,7 @@
-"""How many threads the numerical libraries of a rank use: its share of the processors, unless the user has said.
+"""The number of threads of a rank's numerical libraries: its share of the processors, unless the user sets it.
 
-Ranks that are not bound to processors of their own, and are told nothing, would each start as many threads as there are
-processors, and keep each other from them.
+Ranks that are not bound to processors would otherwise each start as many threads as there are processors, and
+oversubscribe them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from spmd.support import machine
 if TYPE_CHECKING:
     from mpi4py import MPI
 
-#: What the numerical libraries read when they are loaded.
+#: Variables that numerical libraries read when they are loaded.
 THREAD_VARIABLES = (
     "OMP_NUM_THREADS",
     "OPENBLAS_NUM_THREADS",
@@ -25,23 +25,27 @@ THREAD_VARIABLES = (
     "VECLIB_MAXIMUM_THREADS",
 )
 
-#: The share that this process has taken; None where the user has said how many threads, or none was to be taken.
+#: The share that this process has set; None if the user has set the number, or there is nothing to share.
 taken: int | None = None
 
 
 def said_by_user() -> bool:
-    """Whether the environment says how many threads the numerical libraries are to use."""
+    """Return whether the environment sets the number of threads of the numerical libraries."""
     return taken is None and any(name in os.environ for name in THREAD_VARIABLES)
 
 
 def share(processors: set[int], others: Sequence[set[int]], cores: int) -> int:
-    """Of ``cores`` behind ``processors``, this process's part: ``others`` are what ranks of the machine may run on."""
+    """Return this process's share of the ``cores`` behind ``processors``, given the processors of the machine's other
+    ranks.
+    """
     sharing = 1 + sum(1 for theirs in others if theirs & processors)
     return max(1, cores // sharing)
 
 
 def take(world: MPI.Comm) -> None:
-    """Gives this rank's numerical libraries its share. Collective among the ranks of ``world``, an MPI communicator."""
+    """Limit this rank's numerical libraries to its share. Collective among the ranks of ``world``, an
+    MPI communicator.
+    """
     global taken
     from mpi4py import MPI  # late: importing it starts MPI
 
@@ -54,13 +58,13 @@ def take(world: MPI.Comm) -> None:
     taken = share(own, everyone, machine.usable_cores())
     for name in THREAD_VARIABLES:  # for libraries that are loaded later
         os.environ[name] = str(taken)
-    from threadpoolctl import threadpool_limits  # late: ranks alone need it
+    from threadpoolctl import threadpool_limits  # late: needed by ranks only
 
     threadpool_limits(taken)
 
 
 def in_force() -> list[tuple[str, int]]:
-    """The numerical libraries that are loaded, by name and version, and how many threads each uses."""
+    """Return the numerical libraries that are loaded, by name and version, with their numbers of threads."""
     from threadpoolctl import threadpool_info  # late, as above
 
     return [

@@ -1,7 +1,7 @@
-"""One trace of all processes, for Perfetto: a track a process, in which waits at collectives show.
+"""A trace of all processes for Perfetto: one track per process, with the waits at collectives.
 
-A process waits at a collective from its own arrival until the last process of its group arrives. That is told by the
-traces of all together: the events of one collective are those of the same op and group, counted in each process.
+A process waits at a collective from its arrival until the last process of its group arrives, which the traces of all
+processes show: the events of one collective have the same op and group, and the same number on each process.
 """
 
 from __future__ import annotations
@@ -22,8 +22,11 @@ from spmd.support.files import write_file
 
 
 class TraceArguments(TypedDict, total=False):
-    """What a track shows of an event: the op's place in the source and its bytes, and of how many `processes` it is,
-    where a track each would be too many; of a program, the number of its call; of metadata, the name."""
+    """Details of an event: the op's source location and bytes.
+
+    `processes` is the number of processes that an event stands for, if there are too many for tracks; `step` the number
+    of a program's call; `name` that of metadata.
+    """
 
     name: str
     place: str
@@ -33,7 +36,7 @@ class TraceArguments(TypedDict, total=False):
 
 
 class TraceEvent(TypedDict, total=False):
-    """An event of the Trace Event Format (`ph` "X": a stretch of time; "M": metadata); `ts`, `dur` in microseconds."""
+    """An event of the Trace Event Format (`ph` "X": duration; "M": metadata); `ts` and `dur` are in microseconds."""
 
     name: str
     cat: str
@@ -46,9 +49,9 @@ class TraceEvent(TypedDict, total=False):
 
 
 def _is_met(name: str) -> bool:
-    """Whether the op is a collective for all of whose processes there is a time when the last one has come.
+    """Return whether the op is a collective that no process leaves before the last has arrived.
 
-    In a collective_permute there is none: each process waits for its source.
+    Not a collective_permute: there each process waits only for its source.
     """
     return name in OPS and Trait.COLLECTIVE in OPS[name].traits and name != "stablehlo.collective_permute"
 
@@ -56,8 +59,11 @@ def _is_met(name: str) -> bool:
 def with_waits(
     events: Iterable[TraceEvent], groups: Mapping[str, Groups], grid: ProcessGrid | None = None
 ) -> list[TraceEvent]:
-    """`events` of all processes on one clock, none of them before 0, with names for their tracks, and the waits inside
-    collectives, of each of which `groups` has the groups by its place in the source."""
+    """Return `events` of all processes with names of their tracks and the waits inside collectives.
+
+    `events` share a clock, which is shifted so that none is negative. `groups` has the groups of each collective by
+    source location.
+    """
     events = list(events)
     first = min((event["ts"] for event in events), default=0.0)
     if first < 0:
@@ -75,12 +81,12 @@ def with_waits(
 
 
 def write_trace(path: str | Path, events: Iterable[TraceEvent]) -> None:
-    """Writes trace events as a file that Perfetto (ui.perfetto.dev) and Chrome open."""
+    """Write trace events to a file that Perfetto (ui.perfetto.dev) and Chrome open."""
     write_file(path, json.dumps({"traceEvents": list(events), "displayTimeUnit": "ns"}).encode())
 
 
 def groups_of(module: Module, grid: ProcessGrid) -> dict[str, Groups]:
-    """The groups of each collective by its place in the source."""
+    """Return the groups of each collective by source location."""
     return {str(op.location): process_groups(op, grid, module) for op in module.walk() if _is_met(op.name)}
 
 

@@ -1,4 +1,4 @@
-"""Events of traces in Chrome's format, as `spmd run`, `spmd launch` and `spmd predict` write them."""
+"""Reader of traces in Chrome's format, as `spmd run`, `spmd launch` and `spmd predict` write them."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from typing import Any
 
 from spmd.errors import UsageError
 
-#: Categories of events that are no units: calls of programs, those whose units are left out, and waits within units.
+#: Categories of events that are not units: program calls, calls that are not recorded, waits within units.
 PROGRAM, LEFT_OUT, WAIT = "program", "left out", "wait"
-#: Microseconds: times beyond are none that anything took.
+#: Microseconds: larger times are invalid.
 _LONGEST = 1e18
 
 
 @dataclass(frozen=True)
 class TraceEvent:
-    """What ran on a rank; `began` and `took` are in microseconds. `step` numbers the calls of a program."""
+    """An event on a rank; `began` and `took` are in microseconds. `step` numbers the calls of a program."""
 
     rank: int
     name: str
@@ -33,14 +33,14 @@ class TraceEvent:
 
 @dataclass(frozen=True)
 class Trace:
-    """The events of a file, in its order, and the names that it gives to ranks."""
+    """The events of a file, in order, and the names of ranks."""
 
     events: list[TraceEvent]
     names: dict[int, str]
 
 
 def read_trace(path: str | PathLike[str]) -> Trace:
-    """Return the trace at `path`. UsageError, which names it, where there is none."""
+    """Return the trace at `path`; UsageError, which names it, if it is none."""
     try:
         entries = json.loads(Path(path).read_bytes())["traceEvents"]
         events = [_event(entry) for entry in entries if entry.get("ph") == "X"]
@@ -49,7 +49,7 @@ def read_trace(path: str | PathLike[str]) -> Trace:
     except OSError as error:
         raise UsageError(f"{fspath(path)}: error: {error.strerror}") from None
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError, OverflowError) as error:
-        message = "error: is no trace, as `spmd run --profile` writes it"
+        message = "error: is not a trace written by `spmd run --profile`"
         raise UsageError(f"{fspath(path)}: {message}: {repr(error)[:200]}") from None
 
 

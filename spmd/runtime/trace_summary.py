@@ -1,7 +1,7 @@
-"""Where time went in a profile: rows that add up to its length, ranks, the straggler, and what overlapped.
+"""Analysis of a profile: rows that add up to its length, ranks, the straggler, and overlap.
 
-A row is a unit, or what no unit takes: waiting for others inside of collectives, what lies between the units of a
-program, and between programs.
+A row is a unit, or time outside of units: waiting for other ranks in collectives, time between the units of a program,
+and between programs.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from spmd.runtime.trace_reading import LEFT_OUT, PROGRAM, WAIT, TraceEvent, read
 
 _UNITS = 15
 _RANKS = 16
-#: Kinds of rows, in the order in which ranks tell them.
+#: Kinds of rows, in the order in which ranks list them.
 _KINDS = ("computing", "communicating", "waiting for others", "between units", "outside of programs", "steps left out")
 _COMPUTING, _COMMUNICATING, _WAITING, _BETWEEN, _OUTSIDE, _LEFT_OUT = _KINDS
-#: The share of the ranks' time from which on waiting has a culprit.
+#: Minimum share of the ranks' time that waiting must take for a straggler to be reported.
 _NOTABLE = 0.01
 
 
@@ -54,7 +54,9 @@ _TRANSFERS = frozenset(("stablehlo.send", "stablehlo.recv", "stablehlo.async_sta
 
 @dataclass
 class Row:
-    """What one thing took, in seconds by rank, and how often it was done on all of them. `kind` is one of `_KINDS`."""
+    """The time of a unit or kind, in seconds by rank, and its number of calls on all ranks. `kind` is
+    one of `_KINDS`.
+    """
 
     name: str
     place: str
@@ -79,9 +81,9 @@ class Row:
 
 @dataclass(frozen=True)
 class Straggler:
-    """The rank that causes most of the waiting: `caused` seconds of the others, a `share` of all.
+    """The rank that causes most of the waiting: `caused` seconds of other ranks, a `share` of the total.
 
-    It takes `longer` seconds in `row` than the median of the others; `row` is None where it takes longer in none.
+    It spends `longer` seconds more in `row` than the median of the others; `row` is None if there is no such row.
     """
 
     rank: int
@@ -104,9 +106,9 @@ class Straggler:
 
 @dataclass(frozen=True)
 class Summary:
-    """What a profile says: its length, its ranks, the numbers of its steps, and rows, the longest first.
+    """The analysis of a profile: its length in seconds, ranks, step numbers, and rows, longest first.
 
-    `under_way` are the seconds of collectives that were started ahead, of which `hidden` lay beside other work.
+    `under_way` are the seconds of nonblocking collectives, of which `hidden` overlap other work.
     """
 
     seconds: float
@@ -133,7 +135,7 @@ class Summary:
         }
 
     def by_kind(self, rank: int) -> dict[str, float]:
-        """The seconds of `rank` by the kind of row, which add up to the length of the profile."""
+        """Return the seconds of `rank` by kind of row, which add up to the length of the profile."""
         found = dict.fromkeys(_KINDS, 0.0)
         for row in self.rows:
             found[row.kind] += row.seconds[rank]
@@ -185,7 +187,7 @@ class Summary:
 
 
 def summary(path: Path) -> Summary:
-    """What the trace in a file says. UsageError where it is none of ours."""
+    """Return the summary of the trace in a file; UsageError if it is none."""
     tracks = _tracks(read_trace(path).events)
     by_kind: dict[str, list[_Event]] = {PROGRAM: [], WAIT: [], LEFT_OUT: [], "": []}
     for track in tracks.values():
@@ -213,7 +215,7 @@ def summary(path: Path) -> Summary:
 
 
 def _tracks(read: Sequence[TraceEvent]) -> dict[tuple[int, str], list[_Event]]:
-    """Events by rank; waits, which lie over others, and what is left out apart."""
+    """Return events by rank; waits, which overlap others, and unrecorded calls separately."""
     tracks: dict[tuple[int, str], list[_Event]] = defaultdict(list)
     for each in read:
         times = each.began / 1e6, each.took / 1e6
@@ -223,7 +225,7 @@ def _tracks(read: Sequence[TraceEvent]) -> dict[tuple[int, str], list[_Event]]:
 
 
 def _with_own_times(track: list[_Event]) -> Iterator[_Event]:
-    """The events of a track, each with the time that those within it do not take."""
+    """Yield the events of a track, each with its time outside of nested events."""
     open_events: list[tuple[_Event, list[float]]] = []
 
     def close(before: float) -> Iterator[_Event]:
@@ -233,7 +235,7 @@ def _with_own_times(track: list[_Event]) -> Iterator[_Event]:
             yield replace(event, own=own)
 
     for event in sorted(track, key=lambda event: (event.began, -event.seconds)):
-        # A nanosecond is what writing the times as microseconds may cost.
+        # Times in microseconds may be rounded by a nanosecond.
         yield from close(event.began + 1e-9)
         if open_events:
             open_events[-1][1].append(event.seconds)
@@ -242,7 +244,7 @@ def _with_own_times(track: list[_Event]) -> Iterator[_Event]:
 
 
 def _rows(units: Sequence[_Event], programs: Sequence[_Event], waits: Sequence[_Event]) -> list[Row]:
-    """A row of each unit, without the waiting in it, of the waiting, and of what lies between units."""
+    """Return a row per unit, without the waiting in it, one for waiting, and one for time between units."""
     rows: dict[tuple[str, str], Row] = {}
     waited = _waited(units, waits)
     for event in units:
@@ -257,7 +259,7 @@ def _rows(units: Sequence[_Event], programs: Sequence[_Event], waits: Sequence[_
 
 
 def _waited(units: Sequence[_Event], waits: Sequence[_Event]) -> dict[int, float]:
-    """By the identity of a unit: the seconds of the waits within it."""
+    """Return the seconds of waiting within each unit, by its identity."""
     tracks: dict[int, list[_Event]] = defaultdict(list)
     for event in units:
         if event.communicates:
@@ -274,7 +276,7 @@ def _waited(units: Sequence[_Event], waits: Sequence[_Event]) -> dict[int, float
 
 
 def _straggler(ranks: Sequence[int], rows: Sequence[Row], waits: Sequence[_Event], seconds: float) -> Straggler | None:
-    """The rank for which the others wait, and the row in which it takes longest beside the median of the others."""
+    """Return the straggler, and the row in which it exceeds the median of the others most; None without one."""
     caused: dict[int, float] = defaultdict(float)
     for event in waits:
         culprit = event.name.rpartition(" ")[2]
@@ -295,7 +297,7 @@ def _straggler(ranks: Sequence[int], rows: Sequence[Row], waits: Sequence[_Event
 
 
 def _overlap(units: Sequence[_Event]) -> tuple[float, float]:
-    """How long collectives that were started ahead were under way, and how long other work lay beside them, in s."""
+    """Return the seconds of nonblocking collectives, and those that overlap other work."""
     starts: dict[int, list[_Event]] = defaultdict(list)
     under_way = hidden = 0.0
     for event in sorted(units, key=lambda event: event.began):

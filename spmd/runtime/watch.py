@@ -1,7 +1,7 @@
-"""Watching a program run: which op made a NaN, what each unit gave, where the time went.
+"""Watchers of a running program: the op that made a NaN, results of each unit, times.
 
-Each watcher is a `Watch` for spmd.compile(..., watch=...): it is called around every unit of the schedule, the one that
-runs when nobody watches.
+Each watcher is a `Watch` for spmd.compile(..., watch=...): it is called around every unit of the schedule, the same
+schedule that runs without a watcher.
 """
 
 from __future__ import annotations
@@ -25,15 +25,14 @@ from spmd.runtime.trace_reading import LEFT_OUT, PROGRAM
 from spmd.support.arrays import Array, Results
 from spmd.types import TensorType
 
-#: Processes that are computed at once and have a track each.
+#: Maximum number of simulated processes with a track each.
 _MOST_TRACKS = 64
 
 
 def check_nans(unit: ScheduledUnit, run: Run) -> Results:
-    """Raises ExecutionError at the first op that gives a NaN or an infinity, with how many and where the first is.
+    """Raise ExecutionError at the first op that returns a NaN or an infinity, with the count and the first index.
 
-    A unit of several ops that gives one runs again, op by op, to tell which of them it was. Where all processes of a
-    grid are computed at once, a note names the process, whose results the error is about.
+    A unit of several ops is rerun op by op to find the one. In a simulation a note names the process.
     """
     results = run()
     last = unit.ops[-1]
@@ -62,7 +61,7 @@ class _Fault:
 
 
 def _faults(results: object, makers: Sequence[Op]) -> Iterator[tuple[ProcessRows | None, _Fault | None]]:
-    """For each result that `makers` give, which rows are whose, and what is not finite."""
+    """Yield for each result that `makers` return its rows by process, and what is not finite."""
     for index, (array, maker) in enumerate(zip(_values(results), makers, strict=False)):
         if array is not None and UNSEEN not in maker.discardable:
             rows = ProcessRows.of(maker)
@@ -70,7 +69,7 @@ def _faults(results: object, makers: Sequence[Op]) -> Iterator[tuple[ProcessRows
 
 
 def _fault(array: Array, index: int, rows: ProcessRows | None) -> _Fault | None:
-    """What is not finite in result `index`: of the first process that has such numbers, where they are processes'."""
+    """Return what is not finite in result `index`; in a stacked result, of the first process with such elements."""
     if array.dtype.kind not in "fcV" or array.size == 0:
         return None
     finite = np.isfinite(array if array.dtype.kind != "V" else array.astype(np.float32))
@@ -97,10 +96,9 @@ def _told(array: Array, finite: Array, index: int) -> str:
 
 
 def print_each(unit: ScheduledUnit, run: Run, file: TextIO | None = None) -> Results:
-    """Prints what each unit gives: place, process, ops, types, and the values shortened.
+    """Print the results of each unit: location, process, ops, types, and shortened values.
 
-    Where all processes of a grid are computed at once, a line for each of them. A line is written whole, since
-    processes may be threads.
+    In a simulation, one line per process. Each line is written at once, since processes may be threads.
     """
     results = run()
     out = file or sys.stdout
@@ -137,9 +135,9 @@ class _Event:
     calls: int
     thread: str
     nbytes: int
-    #: The processes that are computed at once, where they are one program.
+    #: The processes that a stacked program computes at once.
     ranks: Sequence[int] | None = None
-    #: The number of the step that a whole program is, and whether its units are recorded.
+    #: The step number of a whole program, and whether its units are recorded.
     step: int | None = None
     is_kept: bool = True
 
@@ -152,11 +150,11 @@ class _Event:
 
 @dataclass
 class Profile:
-    """Time, calls and bytes by unit and source line. `own` time leaves out what ran inside an op's regions.
+    """Time, calls and bytes by unit and source line. `own` time excludes what runs inside an op's regions.
 
-    Native functions run as they do without a watcher, and time their parts themselves. A step is one call of a program,
-    numbered from 0 in each process; programs of the same name and types count together. Where there are `steps`, the
-    units of all others are left out.
+    Native functions are the same as without a watcher, and time their parts themselves. A step is one call of a
+    program, numbered from 0 per process; programs of the same name and types are counted together. With `steps`, only
+    the units of these steps are recorded.
     """
 
     times_parts: ClassVar[bool] = True
@@ -192,8 +190,10 @@ class Profile:
     def program(
         self, function: str, signature: str, process: int = 0, stacked: Sequence[int] | None = None
     ) -> Iterator[None]:
-        """A context of one step: a call of `function`, of that `signature`, by `process`, or of the processes `stacked`
-        at once."""
+        """Return the context of a step: a call of `function` by `process`, or by the processes `stacked` at once.
+
+        Calls are counted by `signature` and process.
+        """
         step = self._counts.get((signature, process), 0)
         self._counts[signature, process] = step + 1
         is_kept = self.steps is None or step in self.steps
@@ -209,16 +209,16 @@ class Profile:
         self.events.append(_Event(f"@{function}", "", start, seconds, 0.0, 1, thread, 0, stacked, step, is_kept))
 
     def _ranks(self, ops: Sequence[Op]) -> Sequence[int] | None:
-        """The processes that compute `ops`, of those of a stacked program."""
+        """Return the processes that compute `ops`, of those of a stacked program."""
         everybody: Sequence[int] | None = getattr(self._local, "ranks", None)
         rows = None if everybody is None else ProcessRows.of(ops[-1])
         return everybody if rows is None else rows.ranks
 
     def trace_events(self, rank: int = 0) -> list[TraceEvent]:
-        """The events in the trace event format, times in microseconds.
+        """Return the events in the Trace Event Format, with times in microseconds.
 
-        The process of the trace is the rank; for in-process ranks, that of the thread; an event of several processes
-        that are computed at once is one of each, where they are few.
+        The process of an event is the rank; for in-process ranks, that of the thread; an event of few simulated
+        processes is repeated for each.
         """
         return list(self._trace_events(rank))
 
@@ -249,7 +249,7 @@ def _rank_of_thread(name: str, otherwise: int) -> int:
 
 
 def _values(results: object) -> list[Array | None]:
-    """An entry a result: an array, or None for what is none."""
+    """Return one entry per result: an array, or None for anything else."""
     values = results if isinstance(results, tuple) else (results,)
     return [np.asarray(value) if isinstance(value, np.ndarray | np.generic) else None for value in values]
 
@@ -257,9 +257,9 @@ def _values(results: object) -> list[Array | None]:
 def _parts(
     clock: Clock, start: float, seconds: float, thread: str, ranks: Callable[[Sequence[Op]], Sequence[int] | None]
 ) -> Iterator[_Event]:
-    """The parts of a native unit that took `seconds`: their shares of it by their ticks, one after another.
+    """Yield the parts of a native unit that took `seconds`, in sequence, in proportion to their ticks.
 
-    What a part took besides those within it is its own; what Python ran within has an event already.
+    A part's own time excludes the parts within it; Python code that ran within has a separate event.
     """
     counters = clock.last()
     ticks = counters[:, 0].astype(np.float64)
@@ -285,6 +285,6 @@ def _parts(
 
 
 def _traffic(operands: Iterable[Value], results: Iterable[Value]) -> int:
-    """Bytes of static operands and results."""
+    """Return the bytes of static operands and results."""
     types = (value.type for value in (*operands, *results))
     return sum(type.nbytes for type in types if isinstance(type, TensorType) and type.is_static)

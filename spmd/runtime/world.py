@@ -1,6 +1,6 @@
-"""The process of the grid that this Python process is: a rank of MPI, or the only one there is.
+"""The process of the grid that this Python process is: an MPI rank, or the only process.
 
-The ranks are those of ``MPI.COMM_WORLD``, until :func:`renew` says which they are from then on.
+The ranks are those of ``MPI.COMM_WORLD``, until :func:`renew` replaces the communicator.
 """
 
 from __future__ import annotations
@@ -27,33 +27,33 @@ if TYPE_CHECKING:
     from collectives.mpi import MpiCommunicator
 
 _processes: dict[ProcessGrid, Process] = {}
-#: Those of grids of some of the ranks, or of all of them in another order.
+#: Processes of grids of some of the ranks, or of all in another order.
 _parts: dict[tuple[ProcessGrid, tuple[int, ...]], Process] = {}
 #: The communicators of those ranks.
 _among_ranks: dict[tuple[int, ...], MpiCommunicator] = {}
-#: Held while a process is made: the ranks share out their processors then, which one thread of each takes part in.
+#: Held while a process is created: the ranks then share out their processors, collectively, in one thread each.
 _starting = Lock()
-#: One Python thread at a time in programs that communicate, whatever their grids: all of them are made of all ranks.
+#: At most one Python thread runs a program that communicates, whatever its grid: all grids use all ranks.
 _programs = OneThread()
 #: Whether the ranks have shared out the machine's processors.
 _shared = False
-#: MPI's communicator of the ranks, once it is another than MPI.COMM_WORLD.
+#: MPI's communicator of the ranks, if it is not MPI.COMM_WORLD.
 _base: MPI.Intracomm | None = None
-#: What is to be done when the ranks first come together.
+#: Callbacks for the first rendezvous of the ranks.
 _at_meeting: list[Callable[[MpiCommunicator], None]] = []
-#: How many times the ranks have been renewed: what was made for those of before is no longer good.
+#: Number of renewals of the ranks, which invalidate cached results of agreements.
 generation = 0
 
 
 def under_mpi() -> bool:
-    """Whether a launcher started this process as a rank, or MPI is already in use."""
+    """Return whether a launcher started this process as a rank, or MPI is already in use."""
     return is_rank() or "mpi4py.MPI" in sys.modules
 
 
 def ranks(what: str = "the first communication") -> MpiCommunicator:
-    """All MPI ranks, watched: a wait that is to end the job ends it as any failure does.
+    """Return the communicator of all MPI ranks, with a watchdog that ends the job on request.
 
-    The first call is collective; ``what`` tells the others what brings this rank to it.
+    Collective at the first call; ``what`` names this rank's step in messages to the others. Raises CollectiveError.
     """
     from collectives.mpi import MpiCommunicator  # loaded late: loading it starts MPI
 
@@ -73,19 +73,21 @@ def ranks(what: str = "the first communication") -> MpiCommunicator:
 
 
 def when_ranks_meet(act: Callable[[MpiCommunicator], None]) -> None:
-    """Has `act` called with all ranks when they first come together, which it is for them all."""
+    """Call `act` with the communicator of all ranks at their first rendezvous."""
     _at_meeting.append(act)
 
 
 def keep_share() -> None:
-    """The processors have been shared out: whoever joins later keeps to what its environment says."""
+    """Mark the processors as shared out; later ranks use their own environment."""
     global _shared
     _shared = True
 
 
 def come_together(what: str) -> MpiCommunicator:
-    """All MPI ranks, each of which comes for `what`. Collective; CollectiveError, on all, where one comes for something
-    else."""
+    """Return the communicator of all MPI ranks, which all call this for `what`. Collective.
+
+    Raises CollectiveError on all ranks if one calls it for something else.
+    """
     communicator = ranks(what)
     try:
         communicator.agree(Agreement(what, what.encode(), lambda: {}))
@@ -95,7 +97,7 @@ def come_together(what: str) -> MpiCommunicator:
 
 
 def waiting_in(what: str) -> AbstractContextManager[None]:
-    """A context in which this rank may wait for some others, in something that is told as `what`."""
+    """Return a context in which this rank may wait for others, in something that reports call `what`."""
     from collectives.mpi import MpiCommunicator  # late, as above
 
     communicator = MpiCommunicator.made_of(base())
@@ -103,14 +105,14 @@ def waiting_in(what: str) -> AbstractContextManager[None]:
 
 
 def number_of_ranks() -> int:
-    """How many ranks there are, as MPI says: nobody waits for them."""
+    """Return the number of ranks, from MPI; not collective."""
     return base().size if under_mpi() else 1
 
 
 def failure_of(rank: int | None, comm: MPI.Comm | None) -> Exception | None:
-    """Return MPI's error if process `rank` of `comm` has failed, which others outlive in an elastic job, else None.
+    """Return MPI's error if process `rank` of `comm` has failed, which an elastic job survives; otherwise None.
 
-    None for any of them, of which this process may hear in a moment only.
+    A `rank` of None stands for any of them, also if MPI reports the failure with a delay.
     """
     module = sys.modules.get("mpi4py.MPI")
     if module is None or not isinstance(comm, module.Comm):
@@ -122,7 +124,7 @@ def failure_of(rank: int | None, comm: MPI.Comm | None) -> Exception | None:
 
 
 def receiving(comm: MPI.Comm) -> AbstractContextManager[None]:
-    """Return a context in which bytes of a call that failed, since ranks of `comm` are lost, are MPI's error."""
+    """Return a context that raises MPI's error for garbage received because ranks of `comm` failed."""
     module = sys.modules.get("mpi4py.MPI")
     if module is None or not isinstance(comm, module.Comm):
         return nullcontext()
@@ -132,17 +134,17 @@ def receiving(comm: MPI.Comm) -> AbstractContextManager[None]:
 
 
 def base() -> MPI.Intracomm:
-    """MPI's communicator of all ranks: for what only its holder sends."""
+    """Return MPI's communicator of all ranks, for messages of its owner only."""
     from mpi4py import MPI  # late: importing it starts MPI
 
     return MPI.COMM_WORLD if _base is None else _base
 
 
 def renew(comm: MPI.Intracomm) -> MpiCommunicator:
-    """Makes the ranks of ``comm`` all ranks: some are lost, or have joined. Collective among them.
+    """Make ``comm`` the communicator of all ranks, after some were lost or have joined. Collective.
 
-    Executables for a grid that fits the ranks can be called; those for other grids raise CollectiveError until one of
-    their size is there again.
+    Executables for a grid that fits the ranks can be called; those for other grids raise CollectiveError until the
+    number of ranks fits again.
     """
     global _base, generation
     _base = comm
@@ -163,9 +165,9 @@ def renew(comm: MPI.Intracomm) -> MpiCommunicator:
 
 
 def process_of(grid: ProcessGrid, what: str | None = None) -> Process:
-    """This process of `grid`, made once for each grid; CompileError when the grid does not fit the ranks.
+    """Return this process of `grid`, cached; CompileError if the grid does not fit the ranks.
 
-    `what` is what needs it, for ranks that wait for each other there.
+    `what` names the step that needs it in messages to ranks that wait for each other there.
     """
     process = _processes.get(grid)
     if process is None:
@@ -177,10 +179,10 @@ def process_of(grid: ProcessGrid, what: str | None = None) -> Process:
 
 
 def process_among(grid: ProcessGrid, members: Sequence[int], what: str | None = None) -> Process:
-    """This process of `grid`, whose processes are the ranks `members` in the grid's order; made once for each.
+    """Return this process of `grid`, whose processes are the ranks `members` in grid order; cached.
 
-    All ranks have met before; the first call with several members is collective among those. CompileError where this
-    rank is none of them.
+    The ranks must have met before; the first call with several members is collective among them. Raises CompileError if
+    this rank is not a member.
     """
     if len(members) == 1:
         from collectives.threads import single_process  # late: ranks do without
@@ -190,7 +192,7 @@ def process_among(grid: ProcessGrid, members: Sequence[int], what: str | None = 
         return process_of(grid, what)
     everyone = ranks() if what is None else ranks(what)
     if everyone.rank not in members:
-        raise CompileError(f"rank {everyone.rank} takes no part in a program of the ranks {list(members)}")
+        raise CompileError(f"rank {everyone.rank} is not a member of a program of the ranks {list(members)}")
     key = grid, tuple(members)
     with _starting:
         if key not in _parts:
@@ -199,7 +201,9 @@ def process_among(grid: ProcessGrid, members: Sequence[int], what: str | None = 
 
 
 def _among(everyone: MpiCommunicator, members: tuple[int, ...]) -> MpiCommunicator:
-    """Return a communicator of the ranks `members` in which they count from 0; made once, collective among those."""
+    """Return a communicator of the ranks `members`, numbered from 0; cached, collective among them at
+    the first call.
+    """
     if members not in _among_ranks:
         comm = everyone.comm.Create_group(everyone.comm.Get_group().Incl(list(members)))
         _among_ranks[members] = type(everyone).world(comm, records=False)

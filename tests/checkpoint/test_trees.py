@@ -121,7 +121,7 @@ def test_without_such_a_tree_classes_come_back_by_name_and_field(tmp_path: Path)
 @pytest.mark.parametrize(
     ("like", "message"),
     [
-        ({"a": np.zeros(3)}, "the tree: the checkpoint has no a and the checkpoint's x, y has no place here"),
+        ({"a": np.zeros(3)}, "the tree: the checkpoint has no a and the checkpoint's x, y is not in the tree here"),
         (
             {"x": np.zeros(4), "y": [1]},
             r"/x is float64 of shape \(3,\) in the checkpoint, float64 of shape \(4,\) here",
@@ -142,7 +142,7 @@ def test_a_tree_that_changed_is_told(tmp_path: Path, like: Any, message: str) ->
 @pytest.mark.parametrize(
     ("tree", "message"),
     [
-        ({"a": np.array([object()])}, "/a cannot be kept in a checkpoint: it holds Python objects"),
+        ({"a": np.array([object()])}, "/a cannot be saved in a checkpoint: it holds Python objects"),
         ({"a": [print]}, "/a/0 is of type builtin_function_or_method"),
         ({"a": np.zeros(1, [("x", "i4")])}, "/a .* has fields"),
         ({"a": np.ma.masked_array([1, 2], [True, False])}, "/a is a masked array"),
@@ -191,17 +191,17 @@ NOT_A_FIELD = type("Odd", (tuple,), {"_fields": ("a-b",)})
 @pytest.mark.parametrize(
     ("tree", "words"),
     [
-        (np.zeros(3, "V4"), "it is of dtype .V4, which no name finds again"),
-        (np.zeros(3, "V0"), "it is of dtype .V0, which no name finds again"),
+        (np.zeros(3, "V4"), "it has the dtype .V4, which has no name"),
+        (np.zeros(3, "V0"), "it has the dtype .V0, which has no name"),
         ({"a": NOT_A_FIELD((1,))}, "/a: Python has no named tuple with the fields a-b"),
         ({"a": 10**4300}, "/a: an integer of more than 4300 digits"),
         ({10**4300: 1}, "the tree: an integer of more than 4300 digits"),
         ({"a": {float("nan"): 1}}, "/a: a key that is NaN equals none that is read back"),
         ({nested_key(129): 1}, "the tree: a key nests deeper than 128 levels"),
         ({nested_key(20_000): 1}, "the tree: a key nests deeper than 128 levels"),
-        (within_itself(), "nests deeper than 128 levels, or is within itself"),
-        (nested(129), "nests deeper than 128 levels, or is within itself"),
-        (nested(20_000), "nests deeper than 128 levels, or is within itself"),
+        (within_itself(), "is deeper than 128 levels, or contains itself"),
+        (nested(129), "is deeper than 128 levels, or contains itself"),
+        (nested(20_000), "is deeper than 128 levels, or contains itself"),
     ],
     ids=[
         "V4",

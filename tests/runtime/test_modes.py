@@ -170,7 +170,7 @@ def test_a_process_with_wrong_arguments_is_named() -> None:
 
 
 def test_an_unknown_mode() -> None:
-    with pytest.raises(spmd.UsageError, match='mode is "auto", "stacked" or "threads"'):
+    with pytest.raises(spmd.UsageError, match='mode must be "auto", "stacked" or "threads"'):
         spmd.run_parallel(spmd.parse(SUM), spmd.ProcessGrid(2, 1), mode="fast")
 
 

@@ -112,7 +112,7 @@ def test_arguments_that_do_not_fit_are_told(what: str) -> None:
 
 def test_blocks_that_are_of_no_arrays_are_told() -> None:
     executable = compiled(spmd.parse(TANH))
-    with pytest.raises(spmd.ExecutionError, match=r"\(3, 8\), \(8, 3\) are no blocks of one set of arrays"):
+    with pytest.raises(spmd.ExecutionError, match=r"\(3, 8\), \(8, 3\) are not blocks of common global arrays"):
         executable.for_blocks([normal(3, 8), normal(8, 3)])
     with pytest.raises(spmd.ExecutionError, match="arrays are needed, not callables"):
         executable.shard(lambda index: normal(3, 8)[index], normal(8, 8))

@@ -255,7 +255,7 @@ def test_a_measured_cold_step_does_not_squash_the_prediction(tmp_path: Path) -> 
 def test_a_file_that_is_no_trace_is_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "trace.json"
     path.write_text(text)
-    with pytest.raises(spmd.UsageError, match=r"trace\.json: error: is no trace"):
+    with pytest.raises(spmd.UsageError, match=r"trace\.json: error: is not a trace"):
         spmd.view(spmd.parse(EMPTY), profile=path)
     with pytest.raises(spmd.UsageError, match="No such file"):
         spmd.view(spmd.parse(EMPTY), profile=tmp_path / "absent.json")
