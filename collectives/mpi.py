@@ -185,8 +185,10 @@ class MpiCommunicator(Communicator):
 
     @contextmanager
     def _inside(self, waiting: Waiting, turns: Turns, threads: OneThread | None = None) -> Iterator[None]:
-        """A context for a communication of the group, one thread at a time; ``turns`` counts it. ``threads`` are those
-        of another group."""
+        """Return a context for a communication of the group, one thread at a time.
+
+        ``turns`` counts it; ``threads`` replaces the group's own lock.
+        """
         threads, activity = threads or self.threads, self.activity
         if not threads.enter(False):
             raise threads.crowded(waiting.text)

@@ -130,6 +130,6 @@ def _parts(send: Message, receive: Message) -> list[slice]:
 
 
 def slices(count: int, most: int | None = None) -> list[slice]:
-    """Parts of a flat buffer of ``count`` elements, of at most ``most`` each."""
+    """Return slices of a flat buffer of ``count`` elements, of at most ``most`` each."""
     step = most or MOST
     return [slice(start, min(start + step, count)) for start in range(0, count, step)]

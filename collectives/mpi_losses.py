@@ -88,7 +88,7 @@ def tells_of_loss(error: BaseException, comm: MPI.Comm, known: BaseException | N
 
 
 def comes_of_loss(error: BaseException, comm: MPI.Comm, known: BaseException | None = None) -> bool:
-    """As `tells_of_loss`, but polls for `_MOMENT` seconds, since MPI may report a failure after its effects."""
+    """Return as `tells_of_loss`, but poll for `_MOMENT` seconds, since MPI may report a failure after its effects."""
     if not comes_of_mpi(error, known):
         return False
     deadline = time.monotonic() + _MOMENT

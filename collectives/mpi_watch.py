@@ -146,7 +146,7 @@ class Watcher:
 
     @contextmanager
     def finishing(self) -> Iterator[None]:
-        """A context in which this rank waits for all others to come to the end of their programs."""
+        """Return a context in which this rank waits for all others to finish their programs."""
         self._finishes += 1
         yield
         self._gone = {}  # they continue with other communications

@@ -1,1 +1,1 @@
-"""Programs of the builder, run: the client of XLA's first edition, and the builder that knows one."""
+"""Execution of the builder's programs: the client of XLA's first edition, and the builder bound to one."""

@@ -1,4 +1,4 @@
-"""The client of the first edition: data in and out, computations compiled and run.
+"""The client of XLA's first edition: transfers data, compiles and runs computations.
 
 Source: TensorFlow compiler framework document, "Getting started", "Moving data into and out of XLA", "Layout".
 """
@@ -24,18 +24,18 @@ from spmd.runtime.compile import compile
 from spmd.runtime.executable import Executable
 from spmd.support.arrays import Argument, Array, Nested
 
-#: The custom call that Trace is.
+#: The custom call target that implements Trace.
 TRACE = "spmd.trace"
 
 
 class GlobalData:
-    """A value on the server: an array, or a tuple of such."""
+    """A value on the server: an array, or a tuple of values."""
 
     def __init__(self, value: Nested) -> None:
         self._value = value
 
     def value(self) -> Nested:
-        """The array, or a tuple of arrays, without a copy."""
+        """Return the array, or a tuple of arrays, without a copy."""
         return self._value
 
     def shape(self) -> Shape:
@@ -55,20 +55,20 @@ def _shape_of(value: Nested) -> Shape:
 
 
 class LoadedComputation:
-    """A computation that was compiled: run it as often as there is data."""
+    """A compiled computation, which can be run many times."""
 
     def __init__(self, computation: XlaComputation, executable: Executable) -> None:
         self.computation = computation
         self.executable = executable
 
     def __call__(self, arguments: Sequence[Argument]) -> Nested:
-        """The result: an array, or a (nested) tuple of arrays."""
+        """Run the computation; return an array, or a (nested) tuple of arrays."""
         results = list(self.executable(*arguments))
         return _nested(self.computation.program_shape().result_shape, results)
 
 
 def _nested(shape: Shape, leaves: list[Array]) -> Nested:
-    """Takes the value of `shape` off the front of `leaves`."""
+    """Remove the value of `shape` from the front of `leaves`, and return it."""
     if shape.is_tuple():
         return tuple(_nested(part, leaves) for part in shape.parts)
     return leaves.pop(0)
@@ -88,12 +88,12 @@ class Client:
     # --- data --------------------------------------------------------------------------------------------------------
 
     def TransferToServer(self, literal: object) -> GlobalData:
-        """A copy of the literal's values on the server."""
+        """Return a copy of the literal's values on the server."""
         transferred = literal if isinstance(literal, Literal) else Literal(literal)
         return GlobalData(_copied(transferred.value()))
 
     def TransferInProcess(self, data: object, shape: Shape | None = None) -> GlobalData | Nested:
-        """An array to the server, or a GlobalData's array from it, without a copy where the layout allows.
+        """Transfer an array to the server, or a GlobalData's array from it, without a copy where the layout allows.
 
         With `shape`, `data` is linear memory in the layout of the shape.
         """
@@ -104,21 +104,26 @@ class Client:
         return GlobalData(Literal.from_memory(data, shape).array())
 
     def Transfer(self, data: GlobalData, shape_with_layout: Shape | None = None) -> Literal:
-        """The value as a literal, in the layout of `shape_with_layout` where one is given."""
+        """Return the value as a literal, in the layout of `shape_with_layout` if given.
+
+        Raises ExecutionError if the shapes are not compatible.
+        """
         literal = Literal(data.value())
         if shape_with_layout is None:
             return literal
         if not shape_with_layout.compatible(literal.shape()):
-            raise ExecutionError(f"Transfer: the data has shape {literal.shape().brief}, not {shape_with_layout.brief}")
+            raise ExecutionError(
+                f"Transfer: the data must have shape {shape_with_layout.brief}, got {literal.shape().brief}"
+            )
         return Literal(literal.value(), shape_with_layout)
 
     def TransferToInfeed(self, literal: object) -> None:
-        """An item for the next Infeed to read: an array or a tuple of arrays."""
+        """Queue an item for the next Infeed: an array or a tuple of arrays."""
         value = (literal if isinstance(literal, Literal) else Literal(literal)).value()
         self._infeed.append(value if isinstance(value, tuple) else (value,))
 
     def TransferFromOutfeed(self) -> Literal:
-        """The item that the earliest Outfeed, not asked for before, wrote."""
+        """Return the oldest item written by an Outfeed; ExecutionError if there is none."""
         if not self._outfeed:
             raise ExecutionError("TransferFromOutfeed: nothing was written to the outfeed")
         value = self._outfeed.popleft()
@@ -127,7 +132,7 @@ class Client:
     # --- computations ------------------------------------------------------------------------------------------------
 
     def Compile(self, computation: XlaComputation) -> LoadedComputation:
-        """The computation compiled; the same again for the same computation."""
+        """Return the compiled computation, cached per computation."""
         loaded = computation.loaded.get(self)
         if not isinstance(loaded, LoadedComputation):
             loaded = computation.loaded[self] = LoadedComputation(computation, self._executable(computation))
@@ -152,7 +157,9 @@ class Client:
     def Execute(
         self, computation: XlaComputation | LoadedComputation, arguments: Sequence[GlobalData] = ()
     ) -> GlobalData:
-        """Runs the computation, compiled now or before, on data of the server."""
+        """Run the computation on data of the server, compiling it if needed; ExecutionError for arguments that do not
+        fit.
+        """
         loaded = computation if isinstance(computation, LoadedComputation) else self.Compile(computation)
         shapes = loaded.computation.program_shape().parameter_shapes
         if len(arguments) != len(shapes):
@@ -172,11 +179,11 @@ class Client:
         arguments: Sequence[GlobalData] = (),
         shape_with_output_layout: Shape | None = None,
     ) -> Literal:
-        """Execute, and the result as a literal, in a layout where one is given."""
+        """Execute, and return the result as a literal, in a layout if given."""
         return self.Transfer(self.Execute(computation, arguments), shape_with_output_layout)
 
     def ComputeConstant(self, computation: XlaComputation, output_layout: Layout | None = None) -> GlobalData:
-        """The value of a computation without parameters; its linear memory when a layout is asked for."""
+        """Return the value of a computation without parameters; as linear memory if a layout is given."""
         data = self.Execute(computation)
         if output_layout is None or output_layout.is_default:
             return data
@@ -192,13 +199,13 @@ def _trace(*arrays: object, attributes: Mapping[str, AttributeValue]) -> None:
 
 
 class ClientLibrary:
-    """Where the client of this Python process is kept."""
+    """Holder of this Python process's client."""
 
     _client: Client | None = None
 
     @classmethod
     def ClientOrDie(cls) -> Client:
-        """The one client of this Python process."""
+        """Return the one client of this Python process."""
         if cls._client is None:
             cls._client = Client()
         return cls._client

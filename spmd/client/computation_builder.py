@@ -1,7 +1,4 @@
-"""ComputationBuilder: the builder under the names, argument orders and habits of its first edition.
-
-Source: TensorFlow compiler framework document, "Operation Semantics", "C++ interface".
-"""
+"""ComputationBuilder: the builder with the names, argument orders and conventions of its first edition."""
 
 from __future__ import annotations
 
@@ -25,10 +22,10 @@ Computation = XlaComputation
 
 
 class ComputationBuilder(XlaBuilder):
-    """An XlaBuilder that knows its client; errors are kept until Build unless set_die_immediately_on_error is called.
+    """An XlaBuilder with a client; errors are deferred to Build unless set_die_immediately_on_error is called.
 
-    What differs from XlaBuilder: Dot on any ranks, Sort of one array, Map without dimensions, and the functions that
-    only this edition has.
+    Differences from XlaBuilder: Dot on any ranks, Sort of one array, Map without dimensions, and functions that only
+    this edition has.
     """
 
     kConvBatchDimension = 0
@@ -51,11 +48,11 @@ class ComputationBuilder(XlaBuilder):
         return self._client
 
     def CreateSubBuilder(self, computation_name: str) -> ComputationBuilder:
-        """A builder for a computation that only this one uses; errors are handled as here."""
+        """Return a builder for a computation that only this one uses, with the same error handling."""
         return ComputationBuilder(self._client, computation_name, parent=self)
 
     def BuildAndNoteError(self) -> XlaComputation | None:
-        """Build; an error is noted in the parent builder, which tells it, and None returned."""
+        """Build; on an error record it in the parent builder, which reports it, and return None."""
         try:
             return self.Build()
         except BuilderError as error:
@@ -67,12 +64,12 @@ class ComputationBuilder(XlaBuilder):
     # --- shapes ------------------------------------------------------------------------------------------------------
 
     def CheckShape(self, operand: XlaOp, expected_shape: Shape) -> XlaOp:
-        """`operand`, which has `expected_shape`; BuilderError at once otherwise."""
+        """Return `operand`; BuilderError immediately unless it has `expected_shape`."""
         self._expect("CheckShape", self.GetShape(operand), expected_shape)
         return operand
 
     def CheckSameShape(self, lhs: XlaOp, rhs: XlaOp) -> None:
-        """BuilderError at once unless both have the same shape."""
+        """Raise BuilderError immediately unless both have the same shape."""
         self._expect("CheckSameShape", self.GetShape(rhs), self.GetShape(lhs))
 
     def _expect(self, name: str, shape: Shape, expected: Shape) -> None:
@@ -82,13 +79,13 @@ class ComputationBuilder(XlaBuilder):
     # --- constants ---------------------------------------------------------------------------------------------------
 
     def ComputeConstant(self, handle: XlaOp, output_layout: Layout | None = None) -> GlobalData:
-        """The value of `handle`, which depends on no parameter; linear memory when a layout is asked for."""
+        """Return the value of `handle`, which must not depend on parameters; as linear memory if a layout is given."""
 
         def computation(_: XlaBuilder) -> XlaComputation:
             value = self.value(handle, "handle")
             reason = blocker(value)
             if reason is not None:
-                raise ArgumentError("handle", f"is no constant: {reason}")
+                raise ArgumentError("handle", f"is not a constant: {reason}")
             return subgraph(f"{self.name()}.constant", self.block, value, self.called)
 
         return self._client.ComputeConstant(self.perform_now("ComputeConstant", computation), output_layout)
@@ -96,9 +93,9 @@ class ComputationBuilder(XlaBuilder):
     # --- operations of this edition ----------------------------------------------------------------------------------
 
     def Dot(self, lhs: XlaOp, rhs: XlaOp) -> XlaOp:
-        """Sums of products over the last dimension of `lhs` and the last but one of `rhs` (its only one if a vector).
+        """Sum products over the last dimension of `lhs` and the last but one of `rhs` (its only one if a vector).
 
-        [p, q, r] dot [s, r, t] gives [p, q, s, t]; scalars are multiplied.
+        [p, q, r] dot [s, r, t] is [p, q, s, t]; scalars are multiplied.
         """
         return self.perform("Dot", lambda _: self._dot(lhs, rhs), (), {})
 
@@ -108,38 +105,40 @@ class ComputationBuilder(XlaBuilder):
         ranks = left.tensor.rank, right.tensor.rank
         if 0 in ranks:
             if ranks != (0, 0):
-                raise ArgumentError("lhs", f"a scalar goes with a scalar only, got ranks {ranks[0]} and {ranks[1]}")
+                raise ArgumentError(
+                    "lhs", f"must be a scalar if and only if rhs is, got ranks {ranks[0]} and {ranks[1]}"
+                )
             return self.emit_one("stablehlo.multiply", [left, right])
         return dot_general(self, left, right, DotDimensionNumbers([ranks[0] - 1], [max(ranks[1] - 2, 0)]))
 
     def Sort(self, operand: XlaOp) -> XlaOp:
-        """The elements in increasing order along the last dimension."""
+        """Return the elements in increasing order along the last dimension."""
         return OPERATIONS["Sort"](self, operand)
 
     def Map(
         self, operands: Sequence[XlaOp], computation: XlaComputation, static_operands: Sequence[XlaOp] = ()
     ) -> XlaOp:
-        """`computation` applied at every index of `operands`, with `static_operands` as they are."""
+        """Apply `computation` at every index of `operands`, passing `static_operands` unchanged."""
         return OPERATIONS["Map"](self, operands, computation, None, static_operands)
 
     def ReduceWindow(
         self, operand: XlaOp, init_value: object, computation: object, *args: object, **kwargs: object
     ) -> XlaOp:
-        """ReduceWindow with initial value and computation in either order: the document has both."""
+        """ReduceWindow with initial value and computation in either order, as in the document."""
         if isinstance(init_value, XlaComputation):
             init_value, computation = computation, init_value
         return OPERATIONS["ReduceWindow"](self, operand, init_value, computation, *args, **kwargs)
 
     def SqrtF32(self, operand: XlaOp) -> XlaOp:
-        """The square root of F32 numbers."""
+        """Return the square root of F32 numbers."""
         return self._float("SqrtF32", "Sqrt", operand)
 
     def SquareF32(self, operand: XlaOp) -> XlaOp:
-        """The square of F32 numbers."""
+        """Return the square of F32 numbers."""
         return self._float("SquareF32", "Square", operand)
 
     def ReciprocalF32(self, operand: XlaOp) -> XlaOp:
-        """1 / x of F32 numbers."""
+        """Return 1 / x of F32 numbers."""
         return self._float("ReciprocalF32", "Reciprocal", operand)
 
     def _float(self, name: str, operation: str, operand: XlaOp) -> XlaOp:
@@ -152,7 +151,7 @@ class ComputationBuilder(XlaBuilder):
         return self.perform(name, apply, (), {})
 
     def Trace(self, tag: str, operand: XlaOp) -> None:
-        """Logs `tag` and the value of `operand` while the computation runs (logger `spmd.trace`)."""
+        """Log `tag` and the value of `operand` while the computation runs (logger `spmd.trace`)."""
 
         def trace(_: XlaBuilder) -> None:
             attributes = {"call_target_name": TRACE, "has_side_effect": True, "backend_config": tag}
@@ -164,7 +163,7 @@ class ComputationBuilder(XlaBuilder):
 
     @staticmethod
     def CreateDefaultConvDimensionNumbers() -> ConvolutionDimensionNumbers:
-        """{batch, feature, height, width} and {output feature, input feature, height, width}."""
+        """Return {batch, feature, height, width} and {output feature, input feature, height, width}."""
         return ConvolutionDimensionNumbers.default(2)
 
     @staticmethod
@@ -178,7 +177,7 @@ class ComputationBuilder(XlaBuilder):
         kernel_first_spatial: int,
         kernel_second_spatial: int,
     ) -> ConvolutionDimensionNumbers:
-        """Dimension numbers; ValueError when those of the input or of the kernel conflict."""
+        """Return dimension numbers; ValueError if those of the input or of the kernel are not distinct."""
         inputs = (batch, feature, first_spatial, second_spatial)
         kernel = (kernel_output_feature, kernel_input_feature, kernel_first_spatial, kernel_second_spatial)
         for name, numbers in (("input", inputs), ("kernel", kernel)):

@@ -1,4 +1,4 @@
-"""Two programs, or one under two back ends, compared value by value: where they first part, and by how much.
+"""Comparison of two programs, or of one under two back ends, value by value: the first difference, and its size.
 
-Here belongs what observes values of programs and says which correspond. How a program runs is the runtime's.
+This package observes values of programs and finds which correspond. Running them is the runtime's part.
 """

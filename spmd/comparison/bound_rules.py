@@ -1,8 +1,8 @@
-"""How errors pass through elementwise ops, by the op's name.
+"""Propagation of error bounds through elementwise ops, by op name.
 
-A rule gives the bound of the result from the operands and their bounds, of which at least one is there; the rounding of
-the result itself comes to it. Ops that have none are computed again with each operand moved by its bound.
-Source: Higham, "Accuracy and Stability of Numerical Algorithms", section 3.1.
+A rule returns the bound of the result from the operands and their bounds, at least one of which is given; the rounding
+of the result is added to it. Ops without a rule are computed again with each operand moved by its bound. Source:
+Higham, "Accuracy and Stability of Numerical Algorithms", section 3.1.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from spmd.comparison.bound_writer import Writer
 from spmd.comparison.retyped import is_float
 from spmd.ir import Value
 
-#: Elementwise ops of floats that are rounded once.
+#: Elementwise ops of floats that round once.
 ROUNDED_ONCE = frozenset(("add", "subtract", "multiply", "divide", "sqrt", "convert"))
-#: Elementwise ops that round nothing.
+#: Elementwise ops that do not round.
 EXACT = frozenset(
     ("abs", "ceil", "clamp", "compare", "floor", "imag", "is_finite", "maximum", "minimum", "negate", "real",
      "round_nearest_afz", "round_nearest_even", "select", "sign", "complex", "and", "or", "xor", "not")
 )  # fmt: skip
-#: Functions that move no more than their operand does, of the range from -1 to 1.
+#: Functions whose derivative is at most 1, with values from -1 to 1.
 GENTLE = frozenset(("cosine", "sine"))
-#: Functions that are as far off near their zeros as elsewhere.
+#: Functions whose absolute error near their zeros is as large as elsewhere.
 ROUNDED_AT_ONE = frozenset(("digamma", "lgamma", "polygamma", "zeta"))
 
 Rule = Callable[[Writer, Value, Sequence[Value], Sequence[Value | None]], Value | None]
@@ -37,7 +37,7 @@ def _largest(write: Writer, result: Value, x: Sequence[Value], errors: Sequence[
 
 
 def _extreme(write: Writer, result: Value, x: Sequence[Value], errors: Sequence[Value | None]) -> Value | None:
-    """Between the results of operands moved up and down: what is far from being chosen counts nothing."""
+    """Bound by the results of operands moved up and down: operands far from being chosen have no effect."""
     if not all(is_float(value.type) for value in x):
         return write.largest(errors)
     return write.between(result, *(write.again(write.of, moved)[0] for moved in write.ends(x, errors)))
@@ -55,7 +55,7 @@ def _product(write: Writer, result: Value, x: Sequence[Value], errors: Sequence[
 
 
 def _quotient(write: Writer, result: Value, x: Sequence[Value], errors: Sequence[Value | None]) -> Value | None:
-    """Infinite where the divisor may be zero."""
+    """Infinite if the divisor may be zero."""
     left, right = errors
     divisor = write.magnitude(x[1])
     if right is None:
@@ -68,7 +68,7 @@ def _quotient(write: Writer, result: Value, x: Sequence[Value], errors: Sequence
 
 
 def _selection(write: Writer, result: Value, x: Sequence[Value], errors: Sequence[Value | None]) -> Value | None:
-    """Where the predicate is not certain, how far apart the two are, too."""
+    """Add the difference of the two where the predicate is uncertain."""
     zeros = write.zeros(result)
     bound = write.select(x[0], errors[1] or zeros, errors[2] or zeros)
     if errors[0] is None:
@@ -78,7 +78,7 @@ def _selection(write: Writer, result: Value, x: Sequence[Value], errors: Sequenc
 
 
 def _comparison(write: Writer, result: Value, x: Sequence[Value], errors: Sequence[Value | None]) -> Value | None:
-    """1 where the operands are too near to each other for the outcome to be certain; of one value it always is."""
+    """Return 1 where the operands are too close for the outcome to be certain; of a value with itself it always is."""
     if x[0] is x[1]:
         return None
     bound = write.total(errors)

@@ -1,10 +1,10 @@
-"""How far rounding can take each value of a program from what it means: bounds for every element, computed beside it.
+"""Running error analysis: bounds for the rounding error of every element of every value of a program.
 
-`Bounds` writes a function anew in 64-bit floats. Beside each value stand bounds of its error, carried from the
-operands to the results of every op: running error analysis. They depend on the magnitudes that meet in that element
-alone, never on other elements of the array. A choice that rounding may decide the other way (a comparison of values
-that nearly agree) counts for both outcomes. Source: Higham, "Accuracy
-and Stability of Numerical Algorithms", section 3.3 (running error bounds), chapter 4 (sums).
+`Bounds` rewrites a function in 64-bit floats. Beside each value it computes bounds of its error, propagated from the
+operands to the results of every op. They depend only on the magnitudes that enter an element, never on other elements
+of the array. A choice that rounding may decide the other way (a comparison of values that nearly agree) counts for both
+outcomes. Source: Higham, "Accuracy and Stability of Numerical Algorithms", section 3.3 (running error bounds), chapter
+4 (sums).
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ from spmd.ir import Block, Op, Region, Value, captured_values, copy_block
 from spmd.ir.attributes import DenseAttr
 from spmd.types import F64, QuantizedType, TensorType, Type
 
-#: Ops that move elements and compute nothing: how many of their operands are elements (None: all).
+#: Ops that only move elements, with the number of their operands that are elements (None: all).
 _MOVES = {
     "all_gather": None, "all_to_all": None, "broadcast": None, "broadcast_in_dim": None, "collective_broadcast": None,
     "collective_permute": None, "concatenate": None, "dynamic_broadcast_in_dim": 1, "dynamic_pad": 2,
     "dynamic_reshape": 1, "dynamic_slice": 1, "dynamic_update_slice": 2, "gather": 1, "pad": 2, "real_dynamic_slice": 1,
     "reshape": None, "reverse": None, "slice": None, "torch_index_select": 1, "transpose": None,
 }  # fmt: skip
-#: Sums of products, linear in each of their two first operands.
+#: Sums of products, linear in each of their first two operands.
 _PRODUCTS = frozenset(("dot", "dot_general", "convolution", "dynamic_conv"))
 _FOLDS = frozenset(("reduce", "reduce_window", "all_reduce", "reduce_scatter"))
-#: What has no rule is judged by the largest element, this many units in its last place, as a factorization is.
+#: Ops without a rule are bounded by so many units in the last place of the largest element, as a factorization is.
 _WHOLE_UNITS = 256
-#: Ops without a rule that are computed in their own types; others are computed in 64-bit floats all the same.
+#: Ops without a rule that are computed in their own types; others are computed in 64-bit floats.
 _IN_OWN_TYPES = frozenset(
     ("bitcast_convert", "custom_call", "rng", "rng_bit_generator", "uniform_dequantize", "uniform_quantize")
 )
@@ -69,18 +69,18 @@ class Step:
         return self.results[0]
 
     def error(self, at: int) -> Value:
-        """The bound of an operand, of zeros where it is exact."""
+        """Return the bound of an operand, zeros if it is exact."""
         return self.errors[at] or self.write.zeros(self.x[at])
 
     def rounded(self, error: Value | None, units: float) -> Value | None:
-        """`error` and the rounding of the result, `units` times the unit roundoff; nothing of infinity and NaN."""
+        """Return `error` plus the rounding of the result, `units` times the unit roundoff; 0 at infinity and NaN."""
         type, write = self.op.results[0].type, self.write
         if not is_inexact(type):
             return error
         if units:
             unit = self.precision.unit(type)
             rounding = write.scaled(write.magnitude(self.result), units * unit)
-            if not is_inexact(self.op.operands[0].type):  # integers of no more digits than the type's
+            if not is_inexact(self.op.operands[0].type):  # integers with no more digits than the type are exact
                 rounding = write.beyond(rounding, units)
             smallest = self.precision.smallest(type)
             if self.name in ROUNDED_AT_ONE:
@@ -93,11 +93,11 @@ class Step:
 
 @dataclass
 class Bounds:
-    """Writes values in 64-bit floats, and bounds of their errors, for a grid of `processes`.
+    """Computes values in 64-bit floats and bounds of their errors, for a grid of `processes`.
 
-    The bounds are of a program that computes in `precision`, and of constants that its own types cannot hold, but for
-    those that are `meant` as they are. `values` maps the program's values to the new ones, `errors` to their bounds,
-    real tensors of f64 of the same shape; what is exact has none.
+    The bounds are of a program that computes in `precision`, with constants that its own types cannot represent, except
+    those that are `meant` exactly. `values` maps the program's values to the new ones, `errors` to their bounds, real
+    f64 tensors of the same shape; exact values have none.
     """
 
     processes: int
@@ -108,7 +108,7 @@ class Bounds:
     _wide: Wide = field(default_factory=Wide)
 
     def function(self, body: Block, of: Sequence[Value]) -> Block:
-        """Return a body that gives bounds of the values `of` a function's body; the inputs are exact."""
+        """Return a body that returns bounds of the values `of` a function's body; the inputs are exact."""
         copy = self._arguments(body)
         self._ops(body, copy)
         write = Writer(copy, body.terminator)
@@ -128,7 +128,7 @@ class Bounds:
             self._take(op, results, bounds, write)
 
     def _take(self, op: Op, results: Sequence[Value], bounds: Errors, write: Writer) -> None:
-        """Keep what stands for an op's results, and their bounds."""
+        """Record the replacements of an op's results, and their bounds."""
         self.values.update(zip(op.results, results, strict=True))
         there = zip(op.results, bounds, strict=True)
         self.errors.update({result: bound for result, bound in there if bound is not None})
@@ -139,7 +139,7 @@ class Bounds:
     # --- ops ----------------------------------------------------------------------------------------------------------
 
     def _op(self, op: Op, x: Sequence[Value], write: Writer) -> tuple[Sequence[Value], Errors]:
-        """The results in 64-bit floats, and their bounds."""
+        """Return the results in 64-bit floats, and their bounds."""
         types = (*op.operand_types, *op.result_types)
         if not all(type.is_static for type in types if isinstance(type, TensorType)):
             raise CompileError(Diagnostic(op.location, "no error bound is known of sizes that are values", op.name))
@@ -160,7 +160,7 @@ class Bounds:
             x = [write.broadcast_like(value, op.results[0]) for value in x]
             given = [None if each is None else write.broadcast_like(each, op.results[0]) for each in given]
         results = self._in_own_types(op, x, write) if is_own else self._same(op, x, write)
-        if name == "reduce_precision":  # as a convert to such a type and back, but for what is out of its range
+        if name == "reduce_precision":  # as a convert to such a type and back, except outside of its range
             results = [write.select(write.one("is_finite", [results[0]]), x[0], results[0])]
         return results, rule(Step(op, x, results, given, self.precision, write))
 
@@ -182,7 +182,7 @@ class Bounds:
         return self._ranked if name == "top_k" else self._whole
 
     def _same(self, op: Op, x: Sequence[Value], write: Writer) -> Sequence[Value]:
-        """The op itself, in wide numbers."""
+        """Return the results of the op in wide numbers."""
         return self._wide.op(op, x, dict(self.values) if op.regions else {}, write.block)
 
     def _leaf(self, op: Op, write: Writer) -> tuple[Sequence[Value], Errors]:
@@ -246,7 +246,7 @@ class Bounds:
         return [step.rounded(error, units)]
 
     def _disturbed(self, step: Step) -> Value | None:
-        """How far the result moves where each operand moves by its bound, up or down."""
+        """Return how far the result moves if each operand moves by its bound, up or down."""
         write, moved = step.write, list[Value | None]()
         for at, (value, error) in enumerate(zip(step.x, step.errors, strict=True)):
             own, type = None, step.op.operands[at].type
@@ -298,9 +298,9 @@ class Bounds:
         return step.precision.sum_unit(type, self._count(step.op, step.name))
 
     def _unknown_fold(self, step: Step) -> Errors:
-        """Of a region that is no monoid: each step may pass on the largest error, and rounds.
+        """Bound a region that is not a monoid: each step may pass on the largest error, and rounds.
 
-        What an argmax picks beside the largest value may be any other that is given beside one as large.
+        The index that an argmax returns may be that of any value close to the largest.
         """
         op, write = step.op, step.write
         count, bounds = len(op.results), list[Value | None]()
@@ -323,7 +323,7 @@ class Bounds:
         return bounds
 
     def _picked(self, step: Step, at: int, bound: Value | None) -> Value:
-        """How far what is picked may be: from whatever stands beside a value that may be the largest, too."""
+        """Return how far a picked value may be off: any value beside a candidate for the largest may be picked."""
         write, shape = step.write, step.x[0].tensor.static_shape
         kept = tuple(axis for axis in range(len(shape)) if axis not in step.op["dimensions"])
 
@@ -342,7 +342,7 @@ class Bounds:
         )
 
     def _count(self, op: Op, name: str) -> int:
-        """How many elements are folded into one."""
+        """Return the number of elements folded into one."""
         if name == "reduce":
             return int(prod(op.operands[0].tensor.static_shape[d] for d in op["dimensions"])) + 1
         return int(prod(op["window_dimensions"])) + 1 if name == "reduce_window" else self.processes
@@ -381,7 +381,7 @@ class Bounds:
         return error if error is None or not unit else write.where_finite(step.result, error)
 
     def _selected(self, step: Step) -> Errors:
-        """Sources are added where the values, which are taken for certain, select."""
+        """Add sources at the positions selected by the values, which are taken as exact."""
         op, write = step.op, step.write
         select = self._wide.region(op.regions[0], dict(self.values))
         terms = prod(op["window_dimensions"]) if op["window_dimensions"] else 1
@@ -393,8 +393,11 @@ class Bounds:
     # --- orders -------------------------------------------------------------------------------------------------------
 
     def _sorted(self, op: Op, x: Sequence[Value], given: Errors, write: Writer) -> tuple[Sequence[Value], Errors]:
-        """Bounds take the places of their values; keys are between what is sorted of keys moved up and down, and what
-        goes with keys that are too near to each other for their order to be certain is unknown."""
+        """Sort bounds along with their values.
+
+        Keys are bounded by sorting keys moved up and down; what accompanies keys too close for their order to be
+        certain has an infinite bound.
+        """
         bounds = [error or write.zeros(value) for error, value in zip(given, x, strict=True)]
         region = self._wide.region(op.regions[0], dict(self.values))
         for _ in bounds:
@@ -430,7 +433,9 @@ class Bounds:
         ]
 
     def _ranked(self, step: Step) -> Errors:
-        """The largest values of values moved up and down; the places of those too near to their neighbours."""
+        """Bound the largest values by those of values moved up and down; the indices of close neighbours
+        are uncertain.
+        """
         op, write = step.op, step.write
         if step.errors[0] is None or not is_float(op.operands[0].type):
             return [None, None]
@@ -438,7 +443,7 @@ class Bounds:
         values, bound = step.results[0], write.between(step.results[0], *ends)
         count, last = op["k"], op.operands[0].tensor.rank - 1
         more = min(count + 1, op.operands[0].tensor.static_shape[last])
-        if more > count:  # the first that is left out is the last one's neighbour
+        if more > count:  # the first value left out is the last one's neighbour
             ranked = [
                 write.op(op.name, [value], None, {**op.attributes, "k": more}).results[0]
                 for value in (step.x[0], *(end[0] for end in write.ends(step.x, step.errors)))
@@ -451,7 +456,7 @@ class Bounds:
     # --- control flow -------------------------------------------------------------------------------------------------
 
     def _control_flow(self, op: Op, x: Sequence[Value], given: Errors, write: Writer) -> tuple[Sequence[Value], Errors]:
-        """Loops and branches carry the bounds of their floats as further state."""
+        """Carry the bounds of floats through loops and branches as additional state."""
         loops = op.name == "stablehlo.while"
         carried = [at for at, type in enumerate(op.result_types) if is_inexact(type)]
         bounds = [given[at] or write.zeros(x[at]) for at in carried] if loops else []
@@ -469,7 +474,7 @@ class Bounds:
         return results[: len(op.results)], found
 
     def _region(self, region: Region, taken: Sequence[int], given: Sequence[int]) -> Region:
-        """A region whose block also takes the bounds of its arguments `taken`, and returns those of `given`."""
+        """Return a region that also takes bounds of its arguments `taken`, and returns those of its results `given`."""
         block = region.block
         copy = self._arguments(block)
         for at in taken:
@@ -485,8 +490,11 @@ class Bounds:
     # --- the rest -----------------------------------------------------------------------------------------------------
 
     def _whole(self, step: Step) -> Errors:
-        """What has no rule of its own is off by units of the largest element, and as the operands are, relative to
-        theirs; where it is not of floats, unknown where an operand is not certain."""
+        """Bound ops without a rule.
+
+        A float result is off by units of the largest element, and by the operands' relative errors; other results are
+        unknown if an operand is uncertain.
+        """
         op, write, name = step.op, step.write, step.name
         pairs = [(value, error) for value, error in zip(step.x, step.errors, strict=True) if error is not None]
         relative = [write.relative(value, error) for value, error in pairs]
@@ -503,7 +511,7 @@ class Bounds:
         return bounds
 
     def _of_own_types(self, step: Step) -> Errors:
-        """Bounds of what is computed in the program's own types, as it stands."""
+        """Bound what is computed in the program's own types."""
         return self._whole(step)
 
     def _in_own_types(self, op: Op, x: Sequence[Value], write: Writer) -> Sequence[Value]:
@@ -524,7 +532,7 @@ class Bounds:
 
 
 def _terms(op: Op) -> int:
-    """How many products an element of a product of two arrays adds up."""
+    """Return the number of products that are summed into one element of a product of two arrays."""
     left, right = (operand.tensor.static_shape for operand in op.operands[:2])
     if op.name == "stablehlo.dot_general":
         return int(prod(left[d] for d in op["dot_dimension_numbers"].lhs_contracting_dimensions))

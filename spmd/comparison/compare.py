@@ -1,4 +1,4 @@
-"""`spmd.compare`: where two programs, or two ways of running one, first part."""
+"""`spmd.compare`: the first difference of two programs, or of two ways of running one."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ from spmd.support.usage import check_function, check_grid, check_module
 if TYPE_CHECKING:
     from partitioner import Partitioned
 
-#: Module, or module and what computes it: names of back ends, or a peer.
+#: A module, or a module and what runs it: names of back ends, or a peer.
 Program = Module | tuple[Module, str | Sequence[str] | Peer]
 _Inputs = Sequence[Array] | Sequence[Sequence[Array]] | None
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """What came of a comparison: `first` is the first value at which the sides part, None where they agree.
+    """The result of a comparison: `first` is the first value that differs, None if the sides agree.
 
-    `compared` values of `observed` of the left side had one on the right side to be compared with. `farthest` is where
-    results are farthest apart, as a part of what rounding explains; None where they are equal bit by bit.
+    `compared` of the left side's `observed` values have a counterpart on the right side. `farthest` is the result that
+    differs most, relative to what rounding explains; None if all are equal bitwise.
     """
 
     first: Difference | None
@@ -48,7 +48,7 @@ class Comparison:
 
     @property
     def equal(self) -> bool:
-        """Whether no difference was found that rounding does not explain."""
+        """Whether there is no difference beyond rounding."""
         if self.exact is not None and self.exact.is_decided:
             return self.exact.is_rounding
         return self.first is None
@@ -58,7 +58,7 @@ class Comparison:
 
     @property
     def verdict(self) -> str:
-        """What `equal` says, in words."""
+        """The meaning of `equal` in words."""
         if self.equal:
             return "they agree" if self.farthest is not None else "they agree in every bit"
         return "they part"
@@ -75,7 +75,7 @@ class Comparison:
         return f"{self.verdict}{at}" + ("" if self.exact is None else f"\n{self.exact}")
 
     def to_json(self) -> dict[str, object]:
-        """The comparison as JSON has it: `equal` is the verdict, and numbers of elements are text."""
+        """Return the comparison as JSON: `equal` is the verdict, and elements are text."""
         return {
             "equal": self.equal,
             "verdict": self.verdict,
@@ -98,26 +98,26 @@ def compare(
     tolerance: float = 1.0,
     exact: bool = False,
 ) -> Comparison:
-    """Runs two programs on the same inputs, and finds the first value at which they part.
+    """Run two programs on the same inputs, and find the first value that differs.
 
-    `a` and `b` are modules, or pairs of a module and what computes it: a back end's name, several, or a function of a
+    `a` and `b` are modules, or pairs of a module and what runs it: the name of a back end, several, or a function of a
     module and arrays (a peer). Without `b`, `a` runs under "llvm" and under "numpy". A program with shardings is
-    partitioned; beside one of the same whole arrays, with other shardings or with none, whole values are compared. A
-    program of one of several processes may stand beside the whole one: where none says how arrays are cut, a layout is
-    found under which they agree, or which is nearest. `inputs` are arrays of the arguments: whole ones where a side
-    takes such, else, on several processes, a sequence of arrays a process; made from `seed` where they are not given.
-    Values part where they differ, in an element, by more than `tolerance` times what rounding can have made of that
-    very element on both sides, or where the programs differ in 64-bit floats by more than rounding explains there;
-    integers and booleans by anything, but for choices that rounding may decide. Constants that their type cannot hold
-    (0.1) may be a rounding off.
+    partitioned; compared with one of the same whole arrays, with other shardings or with none, whole values are
+    compared. A program of one of several processes can be compared with the whole one: if neither states how arrays are
+    divided, a layout is searched under which they agree, or nearly do. `inputs` are arrays of the arguments: whole ones
+    if a side takes them, else, on several processes, a sequence of arrays per process; generated from `seed` by
+    default. Values differ if an element does by more than `tolerance` times the rounding error of that element on both
+    sides, or if the programs in 64-bit floats do by more than rounding explains there; integers and booleans must be
+    equal, except for choices that rounding may decide. Constants that their type cannot represent (0.1) may be off by a
+    rounding.
 
-    Where results part, values inside are compared that correspond to each other, and the first is found whose ops are
-    given what agrees: in loops, in the first iteration in which it does. `exact` also runs both in integers modulo two
-    primes, where sums and products in any order are equal, and in 64-bit floats: the comparison's `exact` then says
-    whether what differs is rounding, which is no difference, and which side is nearer to the right values.
+    If results differ, corresponding inner values are compared to find the first op whose operands agree and whose
+    results do not: in a loop, in its first such iteration. `exact` also runs both in integers modulo two primes, where
+    sums and products are equal in any order, and in 64-bit floats: the comparison's `exact` then says whether the
+    difference is rounding, which counts as equal, and which side is more accurate.
 
-    Raises UsageError for programs that do not take the same arguments or do not give results of the same types, and
-    what compiling and running them raises.
+    Raises UsageError for programs with different arguments or result types, and the errors of compiling and running
+    them.
     """
     check_grid(grid, "spmd.compare")
     check_function(function, "spmd.compare")
@@ -134,7 +134,7 @@ def compare(
 
 @dataclass(frozen=True)
 class _Given:
-    """A program that is compared, as it was given."""
+    """A program to compare, as given."""
 
     name: str
     module: Module
@@ -148,16 +148,16 @@ class _Given:
 
     @property
     def is_sharded(self) -> bool:
-        """Whether it says how arrays lie over processes."""
+        """Whether the program states how arrays are divided among processes."""
         return is_sharded(self.module)
 
     @property
     def is_alone(self) -> bool:
-        """Whether it is a program of a single process, by what it declares and what it does."""
+        """Whether it is a program of a single process, by its declarations and its ops."""
         return self.declared.size == 1 and not self.is_sharded and not any(map(_is_of_processes, self.module.walk()))
 
     def side(self, grid: ProcessGrid) -> Side:
-        """Return the side of one process of `grid`; one with shardings is partitioned."""
+        """Return the side for one process of `grid`; a program with shardings is partitioned."""
         if callable(self.way) and grid.size > 1:
             raise UsageError(f"a peer runs programs of one process, not on a {grid} process grid")
         if not self.is_sharded:
@@ -167,15 +167,15 @@ class _Given:
         return replace(side, layout=split, whole=self.module)
 
     def beside(self, way: tuple[str, ...] | Peer, grid: ProcessGrid) -> tuple[Side, Side]:
-        """Return the sides of one process of `grid` that compute the one function in this way and in another."""
+        """Return the sides for one process of `grid` that compute the same function in this way and in another."""
         side, other = self.side(grid), replace(self, way=way)
         if callable(way) and grid.size > 1:
-            other.side(grid)  # which says what is wrong
+            other.side(grid)  # raises the error
         peer = way if callable(way) else None
         return side, replace(side, name="right", peer=peer, backends=side.backends if callable(way) else way)
 
     def whole_side(self, grid: ProcessGrid) -> Side:
-        """Return the side that takes and gives whole arrays, on one process or partitioned over `grid`."""
+        """Return the side that takes and returns whole arrays, on one process or partitioned over `grid`."""
         if not self.is_sharded:
             return Side.of(self.name, self.module, self.function, ProcessGrid(1, 1), self.way)
         return ShardedSide.of(self.name, self.module, self.function, grid, self.way)
@@ -194,9 +194,9 @@ def _is_of_processes(op: Op) -> bool:
 def _sides(
     a: Program, b: Program | None, inputs: _Inputs, grid: ProcessGrid | None, function: str, seed: int
 ) -> tuple[Side, Side, _Inputs]:
-    """Return both sides in forms that take the same arguments: of one process both, or of whole arrays both.
+    """Return both sides in forms with equal arguments, both of one process or both of whole arrays, and the inputs.
 
-    Of two programs whose blocks are cut of the same whole arrays, those are returned besides.
+    For two programs whose blocks belong to the same whole arrays, the inputs are those.
     """
     first, ways = _program(a)
     second, other_ways = (first, ("numpy",)) if b is None else _program(b)
@@ -219,7 +219,7 @@ def _sides(
 def _with_whole(
     left: _Given, right: _Given, grids: tuple[ProcessGrid, ProcessGrid], inputs: _Inputs, seed: int
 ) -> tuple[Side, Side]:
-    """Return the sides of two programs of which one at least has whole arrays, or that are given those of processes."""
+    """Return the sides of two programs of which at least one has whole arrays, or whose inputs are per process."""
     is_same_size = grids[0].size == grids[1].size
     if left.is_sharded and right.is_sharded:
         if is_same_size:
@@ -248,10 +248,10 @@ def _with_whole(
 
 
 def _jointly(left: Side, right: Side, inputs: _Inputs, seed: int) -> tuple[Side, Side, _Inputs]:
-    """Return the sides of two programs of one process each, with layouts of the same whole arrays where they need some.
+    """Return the sides of two programs of one process each, with layouts of the same whole arrays if they need some.
 
-    Programs of the same types on as many processes are given the same blocks, but where their collectives have other
-    groups and there are layouts, which explain these, under which they agree.
+    Programs of the same types on as many processes get the same blocks, unless their collectives have different groups
+    and there are layouts that explain the groups and under which the programs agree.
     """
     from spmd.comparison import joint_layouts, layouts  # loaded late: they partition
 
@@ -271,9 +271,9 @@ def _jointly(left: Side, right: Side, inputs: _Inputs, seed: int) -> tuple[Side,
 
 
 def _grids(left: _Given, right: _Given, grid: ProcessGrid | None) -> tuple[ProcessGrid, ProcessGrid]:
-    """The grids on which the sides run: the one given, or what each declares where that is another number.
+    """Return the grids of the sides: the given one, or what each declares if that has another size.
 
-    A program that declares none runs on the other's.
+    A program without a declared grid runs on the other's.
     """
     common = grid or max(left.declared, right.declared, key=lambda each: each.size)
 
@@ -285,7 +285,7 @@ def _grids(left: _Given, right: _Given, grid: ProcessGrid | None) -> tuple[Proce
 
 
 def _in_blocks(plain: _Given, local: Side, inputs: _Inputs, seed: int) -> Side:
-    """Return the side of `plain`, which has whole arrays, partitioned as `local`, a program of one process, is."""
+    """Return the side of `plain`, which has whole arrays, partitioned like `local`, a program of one process."""
     from spmd.comparison import layouts  # loaded late: it partitions
 
     grid = local.grid
@@ -306,16 +306,16 @@ def _in_blocks(plain: _Given, local: Side, inputs: _Inputs, seed: int) -> Side:
 
 
 def _alike(left: Side, right: Side) -> tuple[Side, Side]:
-    """Return the two sides. UsageError where they take different arguments."""
+    """Return the two sides; UsageError if their arguments differ."""
     if left.function.type.inputs != right.function.type.inputs:
         _refuse(left, right)
     return left, right
 
 
 def _check_results(left: Side, right: Side) -> None:
-    """UsageError where the sides give different types."""
+    """Raise UsageError if the sides return different types."""
     if left.has_other_layout(right):
-        return  # results of the same whole types have such layouts
+        return  # their results have layouts of the same whole types
     ours, theirs = (side.function.type.results for side in (left, right))
     if ours != theirs:
         shown = [f"({', '.join(map(str, types))})" for types in (ours, theirs)]
@@ -333,7 +333,7 @@ def _refuse(left: Side, right: Side) -> NoReturn:
 
 
 def _whole_types(side: Side) -> tuple[object, ...]:
-    """The types of the arguments as callers give them."""
+    """Return the types of the arguments as callers pass them."""
     return tuple(side.function.type.inputs if side.layout is None else [each.type for each in side.layout.in_shardings])
 
 
@@ -347,13 +347,13 @@ def _program(given: Program) -> tuple[Module, tuple[str, ...] | Peer]:
 
 
 def _are_per_process(inputs: _Inputs, size: int) -> bool:
-    """Whether `inputs` are arrays for each of several processes."""
+    """Return whether `inputs` are arrays for each of several processes."""
     given = list(inputs or ())
     return size > 1 and len(given) == size and all(isinstance(each, (list, tuple)) for each in given)
 
 
 def _inputs(left: Side, right: Side, inputs: _Inputs, seed: int) -> tuple[list[Array], list[Array]]:
-    """Arrays of each side's arguments with a leading axis of processes."""
+    """Return arrays of each side's arguments with a leading axis of processes."""
     size, symbol = max(left.grid.size, right.grid.size), left.function.symbol
     per_process = _are_per_process(inputs, size)
     layout, other = left.layout or right.layout, right.layout or left.layout
@@ -381,7 +381,7 @@ def _inputs(left: Side, right: Side, inputs: _Inputs, seed: int) -> tuple[list[A
 
 
 def _arrays(inputs: _Inputs, module: Module, function: str, seed: int) -> list[Array]:
-    """Whole arrays of the arguments: those given, else made of `seed`."""
+    """Return whole arrays of the arguments: given, or generated from `seed`."""
     return [np.asarray(array) for array in (inputs or arguments.make(module, function, seed))]
 
 
@@ -409,16 +409,16 @@ def _compare(
 
 
 def _giving(side: Side, result: int) -> Op | None:
-    """The op of which a side's function gives a result; None where it is an argument."""
+    """Return the op that defines a result of a side's function; None if it is an argument."""
     return side.function.body.terminator.operands[result].defining_op
 
 
 def _results(
     left: Side, right: Side, inputs: Sequence[Array], beside: Sequence[Array]
 ) -> list[tuple[Observation, Observation]]:
-    """What both sides give; blocks, whose layout is that of either side, without what pads them.
+    """Return the results of both sides, without the padding of blocks.
 
-    Where the sides have layouts of their own, the results of each in blocks of the left one, and then of the right one.
+    If the sides have different layouts, the results of each in blocks of the left layout, then of the right one.
     """
     results = list(Observed((left, right), (inputs, beside)))
     layout, other = left.layout or right.layout, right.layout or left.layout
@@ -439,7 +439,7 @@ def _results(
 
 
 def _laid_otherwise(blocks: Array, layout: ShardedType, wanted: ShardedType, processes: int) -> Array:
-    """The blocks of another layout of the same whole array."""
+    """Return the blocks of another layout of the same whole array."""
     from spmd.comparison.layouts import of_dtype  # loaded late: it partitions
 
     whole = unshard_stacked(blocks, of_dtype(layout, blocks))

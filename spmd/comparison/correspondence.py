@@ -1,4 +1,4 @@
-"""Which values of two functions correspond: those of ops that stand at the same place of nearly the same program."""
+"""Corresponding values of two functions: of ops at the same position of nearly equal programs."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from spmd.ir import Block, Op
 
 
 def corresponding(left: Block, right: Block) -> list[tuple[Op, Op]]:
-    """Pairs of ops of the two blocks, in order, that give values of the same types.
+    """Return the pairs of ops of the two blocks, in order, whose results have the same types.
 
-    Ops correspond where they have the same name, types and attributes in the same order; between those, one by one,
-    where as many are left on both sides. What stands on one side alone corresponds to nothing.
+    Ops correspond if they have the same name, types and attributes in the same order; in the sections between, one by
+    one, if both sides have equally many. An op on one side only has no counterpart.
     """
     ours, theirs = left.ops[:-1], right.ops[:-1]
     keys = [key_of(op) for op in ours], [key_of(op) for op in theirs]
@@ -25,7 +25,7 @@ def corresponding(left: Block, right: Block) -> list[tuple[Op, Op]]:
 
 
 def _common_ends(left: Sequence[Hashable], right: Sequence[Hashable]) -> tuple[int, int]:
-    """How many keys are the same from the start, and then from the end."""
+    """Return the lengths of the common prefix and of the common suffix of the keys."""
     shorter = min(len(left), len(right))
     start = next((at for at in range(shorter) if left[at] != right[at]), shorter)
     rest = shorter - start
@@ -43,7 +43,7 @@ def _aligned(ours: Sequence[Op], theirs: Sequence[Op], keys: Sequence[Sequence[H
 
 
 def key_of(op: Op) -> Hashable:
-    """Return what two ops have in common that compute the same of the same types."""
+    """Return a key that is equal for ops that compute the same from the same types."""
     attributes = repr(sorted((name, repr(value)) for name, value in op.attributes.items()))
     regions = tuple(tuple(key_of(inner) for inner in block.ops) for region in op.regions for block in region.blocks)
     return (op.name, tuple(map(str, op.operand_types)), tuple(map(str, op.result_types)), attributes, regions)

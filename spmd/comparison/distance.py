@@ -1,4 +1,4 @@
-"""How far two arrays are from each other: in units of the last place, and against what rounding explains."""
+"""The distance of two arrays: in units of the last place, and relative to what rounding explains."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from spmd.support.arrays import Array, DType
 
 @dataclass(frozen=True)
 class Distance:
-    """The largest difference of two arrays: at `index`, `left` and `right`, `ulps` units of their last place apart.
+    """The largest difference of two arrays: `left` and `right` at `index`, `ulps` units of their last place apart.
 
-    `share` is the difference as a part of what rounding explains at that element: more than 1 is no rounding. `wide`
-    says that the numbers are those of the programs in 64-bit floats.
+    `share` is the difference relative to what rounding explains at that element: more than 1 is not rounding. `wide` is
+    set if the numbers are those of the programs in 64-bit floats.
     """
 
     index: tuple[int, ...]
@@ -33,15 +33,17 @@ class Distance:
         return f"element {index}: {numbers}{ulps}{share}"
 
     def to_json(self) -> dict[str, object]:
-        """The distance as JSON has it: the elements as text, no number where it is infinite."""
+        """Return the distance as JSON: the elements as text, None for infinite numbers."""
         units, share = (None if np.isinf(each) else each for each in (self.ulps, self.share))
         numbers = {"left": str(self.left), "right": str(self.right), "units": units, "share": share}
         return {"index": list(self.index), **numbers, "wide": self.wide}
 
 
 def gaps(left: Array, right: Array) -> Array:
-    """How far apart the elements of two arrays of one dtype are, float64: 0 where they are equal or both NaN, infinite
-    where one of them alone is NaN or infinite."""
+    """Return the distances of the elements of two arrays of one dtype, float64.
+
+    0 where they are equal or both NaN, infinite where only one is NaN or infinite.
+    """
     if not is_inexact(left.dtype):
         apart = np.abs(left.astype(np.float64) - right.astype(np.float64))
         return np.where(left == right, 0.0, np.maximum(apart, 1.0))
@@ -55,8 +57,11 @@ def gaps(left: Array, right: Array) -> Array:
 def farthest(
     left: Array, right: Array, allowed: Array | float = 0.0, *, wide: bool = False
 ) -> tuple[int, Distance] | None:
-    """The process and the element at which arrays with a leading axis of processes differ most, as a part of what is
-    `allowed` there (NaN: nothing; infinity: anything); None where they are equal. An axis of one stands for all."""
+    """Return the process and the element at which arrays with a leading axis of processes differ most.
+
+    Differences are relative to what is `allowed` there (NaN: nothing; infinity: anything); None if the arrays are
+    equal. An axis of size 1 stands for all processes.
+    """
     gap, allowed = np.broadcast_arrays(gaps(left, right), np.nan_to_num(allowed, nan=0.0, posinf=np.inf))
     if not gap.any():
         return None
@@ -69,12 +74,12 @@ def farthest(
 
 
 def is_inexact(dtype: DType) -> bool:
-    """Whether elements of `dtype` are rounded: floats of any width, and complex numbers."""
+    """Return whether elements of `dtype` are rounded: floats of any width, and complex numbers."""
     return dtype.kind in "fc" or (dtype.kind == "V" and not dtype.name.startswith(("int", "uint")))
 
 
 def of_largest(array: Array, units: float) -> float:
-    """`units` in the last place of the largest finite element of `array`; 0 for arrays that are exact."""
+    """Return `units` in the last place of the largest finite element of `array`; 0 for exact types."""
     if not is_inexact(array.dtype) or not array.size:
         return 0.0
     size = np.abs(as_wide(array))
@@ -84,7 +89,7 @@ def of_largest(array: Array, units: float) -> float:
 
 
 def _units(gap: float, one: object, other: object) -> float:
-    """`gap` in units of the last place of the larger of two elements of one type."""
+    """Return `gap` in units of the last place of the larger of two elements of one type."""
     dtype = np.asarray(one).dtype
     if not is_inexact(dtype):
         return np.inf
@@ -93,5 +98,5 @@ def _units(gap: float, one: object, other: object) -> float:
 
 
 def _spacing(size: float, eps: float) -> float:
-    """The unit in the last place of a number of `size`."""
+    """Return the unit in the last place of a number of `size`."""
     return float(np.ldexp(eps, np.frexp(size)[1] - 1))

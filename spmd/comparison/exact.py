@@ -1,4 +1,4 @@
-"""Whether a difference is rounding: both programs modulo primes, and in 64-bit floats, which say who is nearer."""
+"""Decides whether a difference is rounding: both programs modulo primes and in 64-bit floats, and their accuracy."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from spmd.support.arrays import Array
 
 @dataclass(frozen=True)
 class Exactness:
-    """What other numbers say of two programs that part, or agree.
+    """The results of two programs in other numbers.
 
-    `same_formula` says whether they agree modulo two primes (None: an op has no meaning there, `obstacle` says which);
-    `same_wide` whether they agree in 64-bit floats, up to rounding there (None: an op has no meaning there);
-    `as_computed` whether what they computed differs by no more than rounding explains. `errors` are how far each side's
-    results are from those in 64-bit floats, in units of the last place of an array's largest element.
+    `same_formula` is whether they agree modulo two primes (None if an op is not defined there, which `obstacle` names);
+    `same_wide` whether they agree in 64-bit floats, up to rounding there (None if an op is not defined there);
+    `as_computed` whether what they computed differs by no more than rounding explains. `errors` are the distances of
+    each side's results from those in 64-bit floats, in units of the last place of an array's largest element.
     """
 
     same_formula: bool | None
@@ -35,7 +35,7 @@ class Exactness:
 
     @property
     def is_decided(self) -> bool:
-        """Whether other numbers say anything of both programs."""
+        """Whether the other numbers decide the question."""
         return self.same_formula is not None or self.same_wide is not None
 
     @property
@@ -45,7 +45,7 @@ class Exactness:
 
     @property
     def nearer(self) -> str | None:
-        """The side, "left" or "right", whose results are nearer to what 64-bit floats give."""
+        """The side, "left" or "right", whose results are closer to those in 64-bit floats."""
         if self.errors is None or self.errors[0] == self.errors[1]:
             return None
         return "left" if self.errors[0] < self.errors[1] else "right"
@@ -74,8 +74,9 @@ def exactness(
     beside: Sequence[Array],
     results: Sequence[tuple[Observation, Observation]],
 ) -> Exactness:
-    """Says of both sides' `results` on `inputs` and `beside`, arrays with a leading axis of processes, what they are in
-    other numbers."""
+    """Return what other numbers show of both sides' `results` on `inputs` and `beside`, with a leading axis of
+    processes.
+    """
     obstacle, same_formula = "", None
     try:
         same_formula = all(_same_residues(left, right, inputs, beside, prime) for prime in PRIMES)
@@ -93,7 +94,7 @@ def exactness(
 
 
 def widened(module: Module) -> Module:
-    """`module`, of one process, with 64-bit floats in place of all others."""
+    """Return `module`, of one process, with 64-bit floats in place of all others."""
     flat = inline(module, module.function("main"))
     return module.with_ops([function_of(Rewriter().block(flat.body, {}))])
 
@@ -103,7 +104,7 @@ def _is_near(found: tuple[int, Distance] | None) -> bool:
 
 
 def _error(seen: Observation) -> float:
-    """How far a result is from what 64-bit floats give, in units of the last place of its largest element."""
+    """Return the distance of a result from that in 64-bit floats, in units of the last place of its largest element."""
     assert seen.wide is not None
     unit = of_largest(seen.computed, 1.0)
     return (
@@ -120,7 +121,7 @@ def _same_residues(left: Side, right: Side, inputs: Sequence[Array], beside: Seq
 
 
 def _run(side: Side, rewriter: Rewriter, inputs: Sequence[Array], numbers: object) -> list[Array]:
-    """What a side gives in other numbers; `numbers` makes them of its floats."""
+    """Return a side's results in other numbers; `numbers` converts its floats."""
     function = side.entry(rewriter.block(side.function.body, {}))
     types = [argument.type for argument in side.function.body.arguments]
     arrays = [numbers(array) if is_float(type) else array for array, type in zip(inputs, types, strict=True)]  # type: ignore[operator]

@@ -1,4 +1,4 @@
-"""How element types round: units, smallest numbers, and which numbers they hold exactly."""
+"""Rounding of element types: unit roundoff, smallest numbers, exactly representable numbers."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from spmd.types import ElementType, TensorType, Type
 
 
 def is_inexact(type: Type) -> bool:
-    """Whether `type` is of tensors of real or complex floats."""
+    """Return whether `type` is a tensor of real or complex floats."""
     element = type.element_type if isinstance(type, TensorType) else None
     return isinstance(element, ElementType) and (element.is_float or element.is_complex)
 
 
 def unit_roundoff(element: ElementType) -> float:
-    """Half of the distance from 1 to the next larger number of a floating-point type, or of a complex type's parts."""
+    """Return half the distance from 1 to the next larger number of a float type, or of a complex type's parts."""
     return float(format_of(element.dtype).eps) / 2
 
 
 def smallest_normal(element: ElementType) -> float:
-    """The smallest number above zero of full precision of a floating-point type, or of a complex type's parts."""
+    """Return the smallest positive normal number of a float type, or of a complex type's parts."""
     return float(format_of(element.dtype).smallest_normal)
 
 
 def representation_error(array: Array) -> Array:
-    """How far constants of a program may be from the numbers that are meant, float64 of the shape of `array`.
+    """Return how far constants may be from the numbers that are meant, float64 of the shape of `array`.
 
-    Whole numbers, and those of at most half of the type's digits (0.5, 0.75), are meant as they are; others (0.1) are
-    the nearest of their type.
+    Whole numbers, and those of at most half of the type's digits (0.5, 0.75), are exact; others (0.1) are the nearest
+    of their type.
     """
     if array.dtype.kind == "c":
         return representation_error(array.real) + representation_error(array.imag)
@@ -43,22 +43,22 @@ def representation_error(array: Array) -> Array:
         return np.where(exact, 0.0, np.abs(wide) * (eps / 2))
 
 
-#: How often both of two programs hold a number that is the same one, though one of them holds it more often.
+#: Number of occurrences from which a constant of both programs counts as the same, even if one has more of them.
 _MANY = 4
 
 
 @dataclass(frozen=True)
 class Meant:
-    """Constants that are meant as they are, by dtype in rising order, whatever number they may once have been."""
+    """Constants that are meant exactly, by dtype in increasing order."""
 
     values: Mapping[str, Array] = field(default_factory=dict)
 
     @classmethod
     def by_both(cls, left: Iterable[Array], right: Iterable[Array]) -> Meant:
-        """Those that two programs hold equally often, or both many times: of two that hold 0.1 both hold the same one.
+        """Return the constants that two programs have equally often, or both many times.
 
-        One that holds it once more may have another number there of which 0.1 is a part; one that has more steps of a
-        loop, written out, has not.
+        If both have 0.1, it is the same rounded number in both. If one has it once more, it may stand for another
+        number there; a program with more unrolled steps of a loop has it many times.
         """
         ours, theirs = _counted(left), _counted(right)
         shared = {}
@@ -69,7 +69,7 @@ class Meant:
         return cls(shared)
 
     def errors(self, array: Array) -> Array:
-        """How far each element may be from the number that is meant, float64."""
+        """Return how far each element may be from the number that is meant, float64."""
         if array.dtype.kind == "c":
             return self.errors(array.real) + self.errors(array.imag)
         known = self.values.get(array.dtype.name)
@@ -78,7 +78,7 @@ class Meant:
 
 
 def _counted(arrays: Iterable[Array]) -> dict[str, tuple[Array, Array]]:
-    """Numbers that constants hold, by dtype, and how often: once for each splat."""
+    """Return the numbers in constants by dtype, and their counts; a splat counts once."""
     found: dict[str, list[Array]] = {}
     for array in arrays:
         parts = (array.real, array.imag) if array.dtype.kind == "c" else (array,)
@@ -90,10 +90,10 @@ def _counted(arrays: Iterable[Array]) -> dict[str, tuple[Array, Array]]:
 
 
 def format_of(dtype: DType) -> ml_dtypes.finfo:
-    """The floating-point format of `dtype`, or of a complex number's parts."""
+    """Return the floating-point format of `dtype`, or of a complex number's parts."""
     return ml_dtypes.finfo(np.zeros((), dtype).real.dtype if dtype.kind == "c" else dtype)  # type: ignore[no-untyped-call]
 
 
 def as_wide(array: Array) -> Array:
-    """The elements as floats, or complex numbers, of 64 bits a part."""
+    """Return the elements as float64 or complex128."""
     return array.astype(np.complex128 if array.dtype.kind == "c" else np.float64)

@@ -1,8 +1,8 @@
-"""How two programs of one process of many are cut of the same whole arrays, where neither says it.
+"""Layouts of the same whole arrays for two programs of one process of many, if neither states them.
 
-The types of blocks and the numbers of processes leave some whole arrays and layouts that fit both programs. Those that
-explain most of what the programs say of where arrays are cut (groups of collectives, tables by process) are taken, and
-of them one under which both programs give the same whole results; where there is none, the one under which most agree.
+The types of blocks and the numbers of processes allow some whole arrays and layouts for both programs. Those that
+explain most of the programs' hints (groups of collectives, tables by process) are tried, and of them one is chosen
+under which both programs return the same whole results; otherwise the one under which most elements agree.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ from spmd.io import arguments
 from spmd.support.arrays import Array
 from spmd.types import TensorType, Type
 
-#: Whole types of all arguments that are tried, and layouts of each on a side.
+#: Limits on the combinations of whole types that are tried, and on the layouts of each on a side.
 _MOST_KEYS, _MOST_LAYOUTS = 32, 3
-#: Layouts of all arguments over a mesh that are looked at, those that cut few dimensions.
+#: Limit on the layouts of all arguments over a mesh that are examined, those with few divided dimensions.
 _MOST_CHOICES = 20_000
 
 
 @dataclass(frozen=True)
 class Blocks:
-    """How the arguments and results of a program lie over its processes."""
+    """The layouts of a program's arguments and results over its processes."""
 
     in_shardings: Sequence[ShardedType]
     out_shardings: Sequence[ShardedType]
@@ -55,8 +55,8 @@ class Blocks:
 class Joint:
     """Layouts of two programs, and whole arrays of their arguments.
 
-    `explained` is how many of the programs' hints they explain (`is_explained`: all), `distance` and `share` how far
-    whole results are apart.
+    `explained` is the number of the programs' hints that they explain (`is_explained`: all), `distance` and `share` how
+    far the whole results differ.
     """
 
     left: Blocks
@@ -69,14 +69,14 @@ class Joint:
 
     @property
     def agrees(self) -> bool:
-        """Whether results agree, but for rounding."""
+        """Whether results agree up to rounding."""
         return self.distance <= ROUNDING
 
 
 def joint_layouts(left: Side, right: Side, given: Sequence[Array] | None, seed: int) -> Joint | None:
-    """Return the layouts of two programs, each of one process, under which they compute the same of whole arrays.
+    """Return the layouts of two programs of one process each under which they compute the same from whole arrays.
 
-    `given` are whole arrays; they are made from `seed` where it is None. None where no whole arrays have such blocks.
+    `given` are whole arrays; None generates them from `seed`. None if no whole arrays have such blocks.
     """
     types = left.function.type, right.function.type
     if len(types[0].inputs) != len(types[1].inputs) or len(types[0].results) != len(types[1].results):
@@ -90,7 +90,7 @@ def joint_layouts(left: Side, right: Side, given: Sequence[Array] | None, seed: 
 
 
 def _wholes(one: Type, other: Type, counts: tuple[int, int]) -> list[Type]:
-    """The types of whole arrays of which both may be the type of a block, the largest first."""
+    """Return the types of whole arrays of which both may be the type of a block, the largest first."""
     if (
         not isinstance(one, TensorType)
         or not isinstance(other, TensorType)
@@ -108,7 +108,7 @@ def _divisors(count: int) -> list[int]:
 
 
 def _sizes(block: int, other: int, parts: Sequence[int], other_parts: Sequence[int]) -> list[int]:
-    """The sizes of a dimension whose blocks may be of two sizes; those that need padding where no others do."""
+    """Return the sizes of a dimension with blocks of either size; with padding only if there are no others."""
     even = {block * count for count in parts} & {other * count for count in other_parts}
     if even:
         return sorted(even)
@@ -123,10 +123,10 @@ def _sizes(block: int, other: int, parts: Sequence[int], other_parts: Sequence[i
 
 @dataclass(frozen=True)
 class _Run:
-    """What a side gives where its arguments lie in `layouts` over `mesh`: of each result layouts, and whole arrays.
+    """The results of a side whose arguments have `layouts` over `mesh`: layouts and whole arrays per result.
 
-    Of the layouts of a result those are kept whose replicas agree, or, where there are none, that whose replicas agree
-    best; `apart` is how far they are apart. `tables` are what the arguments' layouts let a program say.
+    Only layouts of a result with equal replicas are kept, or, without any, the one whose replicas differ least; `apart`
+    is their distance. `tables` are the hints that a program with these argument layouts may contain.
     """
 
     mesh: DeviceMesh
@@ -136,9 +136,9 @@ class _Run:
 
 
 def _trials(sides: tuple[Side, Side], given: Sequence[Array] | None, seed: int) -> Iterator[Joint]:
-    """Runs both sides under layout after layout of the same whole arrays, the likely ones first."""
+    """Run both sides under successive layouts of the same whole arrays, likely ones first."""
     counts, types = (sides[0].grid.size, sides[1].grid.size), [side.function.type for side in sides]
-    # Arguments of the same types are taken to lie alike: those of a model's layers do.
+    # Arguments of the same types are assumed to have the same layout, as those of a model's layers do.
     pairs = list(zip(types[0].inputs, types[1].inputs, strict=True))
     shapes = [None] * len(pairs) if given is None else [x.shape for x in given]
     wholes = {
@@ -153,7 +153,9 @@ def _trials(sides: tuple[Side, Side], given: Sequence[Array] | None, seed: int) 
     runs, hints = [_runner(side) for side in sides], [hints_of(side) for side in sides]
 
     def rank(key: tuple[Type, ...]) -> tuple[int, int, int]:
-        """What explains most, then what needs the fewest tables, as most programs cut few ways, then what is cut."""
+        """Return a key: most hints explained, then fewest tables, as most programs divide few ways,
+        then most divided.
+        """
         pairs = [(hint, each[key][0].tables) for hint, each in zip(hints, choices, strict=True)]
         size = sum(prod(each.static_shape) for each in key if isinstance(each, TensorType))
         return -sum(len(hint & tables) for hint, tables in pairs), sum(len(tables) for _, tables in pairs), -size
@@ -172,9 +174,9 @@ def _trials(sides: tuple[Side, Side], given: Sequence[Array] | None, seed: int) 
 def _choices(
     side: Side, options: Sequence[tuple[Sequence[Type], Type]], kinds: Sequence[int]
 ) -> dict[tuple[Type, ...], list[_Run]]:
-    """The layouts of a side's arguments, by their whole types, those first that explain most.
+    """Return the layouts of a side's arguments by whole types, those that explain most first.
 
-    `options` are whole types and the type of a block of each kind of arguments, `kinds` the numbers of theirs.
+    `options` are whole types and the block type of each kind of arguments, `kinds` the kind of each argument.
     """
     hints, found, seen = hints_of(side), list[_Run](), set[Hashable]()
     for mesh in meshes(side.grid.size):
@@ -199,14 +201,16 @@ def _choices(
 
 
 def _made(side: Side, choice: _Run, seed: int) -> list[Array]:
-    """Whole arrays of which the blocks are such as are made of a program's arguments."""
+    """Return whole arrays whose blocks are like generated arguments of a program."""
     rows = [arguments.make(side.module, side.function.symbol, seed + rank) for rank in range(side.grid.size)]
     columns = [np.stack([np.asarray(each) for each in column]) for column in zip(*rows, strict=True)]
     return [unshard_stacked(column, layout) for column, layout in zip(columns, choice.layouts, strict=True)]
 
 
 def _runner(side: Side) -> Callable[[Sequence[Array]], Sequence[Array]]:
-    """Return what runs a side on arrays of all processes, in 64-bit floats where its ops have a meaning there."""
+    """Return a function that runs a side on arrays of all processes, in 64-bit floats if all its ops are
+    defined there.
+    """
     written = Perturbed(side.grid.size, side.meant, WIDE, moves=False)
     try:
         return wide_runner(side, written.function(side.function.body, side.function.body.terminator.operands))
@@ -221,7 +225,7 @@ def _judged(
     inputs: Sequence[Array],
     results: Sequence[Sequence[Type]],
 ) -> _Run:
-    """The choice with what a side gives of whole arrays that are cut so."""
+    """Return the choice with a side's results of whole arrays divided like that."""
     size = side.grid.size
     cut = [shard_stacked(array, layout, size) for array, layout in zip(inputs, choice.layouts, strict=True)]
     given = run([np.broadcast_to(array, (size, *array.shape[1:])) for array in cut])
@@ -234,14 +238,14 @@ def _judged(
 
 
 def _consistent(blocks: Array, layout: ShardedType) -> tuple[float, ShardedType, Array]:
-    """How far replicas are apart where blocks, of 64-bit floats or as they are, lie so; the layout; the whole array."""
+    """Return the distance of replicas of blocks in a layout, the layout, and the whole array."""
     as_given = of_dtype(layout, blocks)
     whole = unshard_stacked(blocks, as_given)
     return apart(blocks, as_given, whole)[0], layout, whole
 
 
 def _joint(pair: Sequence[_Run], inputs: Sequence[Array], hints: Sequence[frozenset[Hashable]]) -> Joint:
-    """The layouts of both sides' results that agree best, where their arguments lie as in a pair of runs."""
+    """Return the layouts of both sides' results that agree best, given the arguments' layouts in a pair of runs."""
     chosen, distance, share = list[tuple[ShardedType, ShardedType]](), 0.0, 0.0
     for ours, theirs in zip(pair[0].results, pair[1].results, strict=True):
         options = [

@@ -1,8 +1,8 @@
-"""How a program of one process of many is cut of a whole one, where neither says it.
+"""The layout of a program of one process of many, relative to a whole one, if neither states it.
 
-What `spmd partition` prints, and what is written by hand, has the types of blocks alone. Dimensions that are shorter
-than the whole program's are cut; along which parts of the processes is found by trying: under the right layout the
-results agree. Where they agree under none, the layout is that whose partitioned program is most like the one given.
+What `spmd partition` prints, and what is written by hand, has only the types of blocks. Dimensions that are shorter
+than the whole program's are divided; the mesh axes are found by trying: under the right layout the results agree. If
+they agree under none, the layout is the one whose partitioned program resembles the given one most.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ from spmd.types import TensorType, Type, element_type_of
 
 T = TypeVar("T")
 
-#: Layouts of all arguments that are run, and those whose programs are made to see which is most like the one given.
+#: Limits on the layouts of all arguments that are run, and on those partitioned to compare the programs.
 _MOST_RUN, _MOST_MADE = 512, 12
-#: Layouts of all results that are kept for each of the arguments.
+#: Limit on the layouts of all results that are kept for each of the arguments.
 _MOST_RESULTS = 16
-#: Units of the last place of the largest element up to which results under the right layout differ.
+#: Units of the last place of the largest element by which results may differ under the right layout.
 ROUNDING = 256.0
-#: How near elements are that may be the same, relative to their size.
+#: Relative distance of elements that may be the same.
 _NEAR = 1e-2
-#: Axes that are tried in any order.
+#: Number of axes up to which all orders are tried.
 _MOST_AXES = 4
 
 
 @dataclass(frozen=True)
 class _Found:
-    """A layout of arguments and results, by how much the results then differ, and the share of elements that do."""
+    """A layout of arguments and results, the distance of the results, and the share of elements that differ."""
 
     mesh: DeviceMesh
     arguments: Sequence[ShardedType]
@@ -53,7 +53,9 @@ class _Found:
 
 
 def are_blocks(whole: Sequence[Type], local: Sequence[Type], processes: int) -> bool:
-    """Whether values of the types `local` may be blocks, on so many processes, of values of the types `whole`."""
+    """Return whether values of the types `local` may be blocks, on so many processes, of values of the
+    types `whole`.
+    """
     return len(whole) == len(local) and all(
         any(next(layouts_of(one, other, mesh), None) is not None for mesh in meshes(processes))
         for one, other in zip(whole, local, strict=True)
@@ -66,12 +68,11 @@ def laid_out(
     inputs: Sequence[Array],
     partition: Callable[[Module], Side],
 ) -> Module | None:
-    """Return the program of `whole` with the layout, over the processes of `local`, of which `local` is the program.
+    """Return the program of `whole` with the layout, over the processes of `local`, that makes it the program `local`.
 
-    None where no layout of all its arguments and results has such blocks.
-
-    `whole` takes and gives whole arrays, `inputs` with a leading axis of size 1; results agree up to rounding.
-    `partition` makes a side of the programs that are tried.
+    None if no layout of all its arguments and results has such blocks. `whole` takes and returns whole arrays, `inputs`
+    with a leading axis of size 1; results agree up to rounding. `partition` makes a side of the programs that are
+    tried.
     """
     wanted = [array[0] for array in whole.run(inputs)]
     found: list[_Found] = []
@@ -83,7 +84,7 @@ def laid_out(
         return None
     hints = hints_of(local)
     tables = [tables_of((*each.arguments, *each.results)) for each in found]
-    # Of those of which the program says as much, the ones that need the fewest tables: most programs cut few ways.
+    # Of those that explain as many hints, the ones with the fewest tables: most programs divide few ways.
     order = [(-len(hints & each), len(each), one.share) for each, one in zip(tables, found, strict=True)]
     nearest = sorted(range(len(found)), key=order.__getitem__)[:_MOST_MADE]
     made = [found[number] for number in dict.fromkeys([*nearest, *range(min(len(found), _MOST_MADE))])]
@@ -91,7 +92,7 @@ def laid_out(
 
 
 def _trials(whole: Side, local: Side, inputs: Sequence[Array], wanted: Sequence[Array]) -> Iterator[list[_Found]]:
-    """Runs `local` under layout after layout of its arguments, each with layouts of the results, the best fit first."""
+    """Run `local` under successive layouts of its arguments, each with layouts of the results, the best first."""
     size = local.grid.size
     run = simulate(local.module, local.grid, local.function.symbol, backends=local.backends, reproducible=True)
     types = whole.function.type, local.function.type
@@ -127,14 +128,14 @@ def _found(
 
 
 def places_of(layout: ShardedType) -> Hashable:
-    """Which block of each dimension each process holds."""
+    """Return the block of each dimension that each process holds."""
     if layout.sharding is None:
         return None
     return tuple(tuple(layout.sharding.mesh.block_index(run).tolist()) for run in layout.sharding.dimensions if run)
 
 
 def hints_of(local: Side) -> frozenset[Hashable]:
-    """What a program of one process says of where arrays are cut: tables by process, and groups of processes."""
+    """Return a program's hints on how arrays are divided: tables by process, and groups of processes."""
     found: set[Hashable] = set()
     for op in local.function.walk():
         if op.name == "stablehlo.constant" and op.result.tensor.shape == (local.grid.size,):
@@ -146,12 +147,12 @@ def hints_of(local: Side) -> frozenset[Hashable]:
 
 
 def _members(groups: Sequence[Sequence[int]]) -> Hashable:
-    """Who is in each group, in whatever order."""
+    """Return the members of each group, without order."""
     return frozenset(frozenset(group) for group in groups)
 
 
 def tables_of(layouts: Sequence[ShardedType]) -> frozenset[Hashable]:
-    """What a program whose arrays are cut so may say of that."""
+    """Return the hints that a program with these layouts may contain."""
     found: set[Hashable] = set()
     for each in layouts:
         if each.sharding is None or not isinstance(each.type, TensorType):
@@ -165,14 +166,14 @@ def tables_of(layouts: Sequence[ShardedType]) -> frozenset[Hashable]:
 
 
 def apart(blocks: Array, layout: ShardedType, wanted: Array) -> tuple[float, float]:
-    """How far what blocks are a layout of is from what is wanted, and the share of elements that are."""
+    """Return the distance of the whole array of blocks from the wanted one, and the share of elements that differ."""
     whole = unshard_stacked(blocks, layout)
     pairs = (whole[None], wanted[None]), (shard_stacked(whole, layout, len(blocks)), without_padding(blocks, layout))
     return max(units_apart(*pair) for pair in pairs), sum(share_apart(*pair) for pair in pairs)
 
 
 def of_dtype(layout: ShardedType, array: Array) -> ShardedType:
-    """Return the layout for arrays of the dtype of `array`, as of 64-bit floats in place of others."""
+    """Return the layout for arrays of the dtype of `array`, such as 64-bit floats in place of others."""
     type = layout.type
     if not isinstance(type, TensorType) or type.dtype == array.dtype:
         return layout
@@ -180,13 +181,13 @@ def of_dtype(layout: ShardedType, array: Array) -> ShardedType:
 
 
 def units_apart(ours: Array, theirs: Array) -> float:
-    """How far two arrays are apart, in units of the last place of the largest element."""
+    """Return the distance of two arrays, in units of the last place of the largest element."""
     far = float(np.max(gaps(ours, theirs), initial=0.0))
     return far / (of_largest(ours, 1.0) or np.finfo(np.float64).tiny) if far else 0.0
 
 
 def share_apart(ours: Array, theirs: Array) -> float:
-    """The share of elements that are not nearly the same."""
+    """Return the share of elements that are not nearly equal."""
     wide = np.complex128 if ours.dtype.kind == "c" else np.float64
     with np.errstate(all="ignore"):
         near = np.isclose(ours.astype(wide), theirs.astype(wide), rtol=_NEAR, atol=0.0, equal_nan=True)
@@ -194,13 +195,13 @@ def share_apart(ours: Array, theirs: Array) -> float:
 
 
 def meshes(size: int) -> Iterator[DeviceMesh]:
-    """The meshes that so many processes may be, in order of rank: those of few axes first."""
+    """Yield the meshes of so many processes, in order of rank: those of few axes first."""
     for sizes in sorted(_factored(size), key=len):
         yield DeviceMesh(tuple(SubAxis(f"axis_{place}", 1, each, each) for place, each in enumerate(sizes)))
 
 
 def _factored(size: int) -> Iterator[tuple[int, ...]]:
-    """The ways to write a number as a product of numbers above 1, in any order."""
+    """Yield the ordered factorizations of a number into factors above 1."""
     if size == 1:
         yield ()
     for first in range(2, size + 1):
@@ -209,7 +210,7 @@ def _factored(size: int) -> Iterator[tuple[int, ...]]:
 
 
 def layouts_of(whole: Type, local: Type, mesh: DeviceMesh) -> Iterator[ShardedType]:
-    """The layouts of a value of type `whole` whose blocks are of type `local`, runs of axes in their order first."""
+    """Yield the layouts of a value of type `whole` with blocks of type `local`, axes in their order first."""
     if not isinstance(whole, TensorType) or not isinstance(local, TensorType):
         if whole == local:
             yield ShardedType(whole, None)
@@ -223,7 +224,7 @@ def layouts_of(whole: Type, local: Type, mesh: DeviceMesh) -> Iterator[ShardedTy
     axes = range(len(mesh.sub_axes))
     if len(axes) <= _MOST_AXES:
         runs = [run for count in range(len(axes) + 1) for run in permutations(axes, count)]
-    else:  # parts that lie beside one another alone
+    else:  # only contiguous runs
         runs = [(), *(tuple(axes[first:stop]) for stop in range(1, len(axes) + 1) for first in range(stop))]
     runs.sort(key=_unevenness)
     choices = [
@@ -236,12 +237,12 @@ def layouts_of(whole: Type, local: Type, mesh: DeviceMesh) -> Iterator[ShardedTy
 
 
 def _unevenness(run: Sequence[int]) -> tuple[int, int]:
-    """How far a run of axes is from neighbours in their order."""
+    """Return how far a run of axes is from contiguous."""
     return sum(abs(b - a - 1) for a, b in pairwise(run)), len(run)
 
 
 def nearest_first(choices: Sequence[Sequence[T]]) -> Iterator[tuple[T, ...]]:
-    """One of each of `choices`, those of the first of each before the others; not all, where they are too many."""
+    """Yield one of each of `choices`, those near the start of each first, limited in number."""
     most = max(map(len, choices), default=1)
     while prod(min(len(each), most) for each in choices) > _MOST_RUN and most > 1:
         most -= 1
@@ -266,6 +267,6 @@ def _annotated(whole: Side, found: _Found) -> Module:
 
 
 def _likeness(side: Side, other: Side) -> float:
-    """How much the ops of two programs have in common, 0 to 1."""
+    """Return the similarity of the ops of two programs, 0 to 1."""
     keys = [[key_of(op) for op in each.function.body.ops] for each in (side, other)]
     return float(SequenceMatcher(None, keys[0], keys[1], autojunk=False).ratio())

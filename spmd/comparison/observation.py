@@ -1,4 +1,4 @@
-"""What a side computes, what that would be in 64-bit floats, and how far rounding can take each from what is meant."""
+"""Observed values of a side: as computed, in 64-bit floats, and the bounds of their rounding errors."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from spmd.support.arrays import Array
 
 #: Bounds of one side: of what it computes, and of the same in 64-bit floats.
 _Pair = tuple[Array | float, Array | float]
-#: Without bounds, units in the last place of an array's largest element up to which a difference passes for rounding.
+#: Units in the last place of an array's largest element that count as rounding if there are no bounds.
 _OF_LARGEST = 256.0
-#: Of how many values bounds are worked out at first; of more, when these have not been enough.
+#: Number of values whose bounds are computed at first; more if these do not suffice.
 _AT_FIRST = 8
 
 
 @dataclass(frozen=True)
 class Observation:
-    """A value of one side, with a leading axis of processes: as `computed`, and as it is in 64-bit floats.
+    """A value of one side, with a leading axis of processes: as `computed`, and in 64-bit floats (`wide`).
 
-    `bound` and `wide_bound` are how far each may be from the real number that is meant, element by element. Without
-    bounds `wide` is None, and `bound` a number for all elements.
+    `bound` and `wide_bound` are how far each may be from the exact number, by element. Without bounds `wide` is None,
+    and `bound` is one number for all elements.
     """
 
     computed: Array
@@ -39,17 +39,17 @@ class Observation:
     wide_bound: Array | float = 0.0
 
     def map(self, function: Callable[[Array], Array]) -> Observation:
-        """Return the observation of what `function` makes of each array."""
+        """Return the observation with `function` applied to each array."""
         arrays = (self.computed, self.bound, self.wide, self.wide_bound)
         return Observation(*(function(each) if isinstance(each, np.ndarray) else each for each in arrays))  # type: ignore[arg-type]
 
 
 @dataclass
 class Observed:
-    """The results of both sides, or `values` of their own blocks, on inputs with a leading axis of processes.
+    """The results of both sides, or `values` of their blocks, on inputs with a leading axis of processes.
 
-    Bounds are worked out when they are asked for, of some values at a time, and of none that is the same bit by bit.
-    What is one function of the same inputs on both is computed in 64-bit floats but once.
+    Bounds are computed lazily, for several values at a time, and not for values that are equal bitwise. If both sides
+    are one function of the same inputs, it is computed in 64-bit floats once.
     """
 
     sides: tuple[Side, Side]
@@ -73,7 +73,7 @@ class Observed:
         return map(self.pair, range(len(self._of[0])))
 
     def pair(self, at: int) -> tuple[Observation, Observation]:
-        """What value number `at` is on both sides."""
+        """Return the observations of value number `at` on both sides."""
         bounds: tuple[_Pair, _Pair] | None = ((0.0, 0.0), (0.0, 0.0))
         if at in self._differing:
             if at not in self._bounds:
@@ -87,7 +87,7 @@ class Observed:
         return Observation(x, bound, ours, wide_bound), Observation(y, other, theirs, other_wide)
 
     def _bound(self, places: Sequence[int]) -> None:
-        """Works out the bounds of some values; None where an op of theirs has none."""
+        """Compute the bounds of some values; None if one of their ops has none."""
         own, wide = (None if self._wide is None else self._both(places, kind) for kind in (_own_bounds, wide_bounds))
         for number, at in enumerate(places):
             if own is None or wide is None:
@@ -99,7 +99,7 @@ class Observed:
     def _both(
         self, places: Sequence[int], computed: Callable[[Side, Sequence[Array], Sequence[Value]], list[Array]]
     ) -> list[list[Array]] | None:
-        """What is computed of values of both sides; None where an op of theirs has no meaning in 64-bit floats."""
+        """Return the results of `computed` for values of both sides; None if an op is not defined in 64-bit floats."""
         try:
             of = [[values[at] for at in places] for values in self._of]
             ours = computed(self.sides[0], self.inputs[0], of[0])
@@ -109,22 +109,22 @@ class Observed:
 
 
 def _is_same(left: Array, right: Array) -> bool:
-    """Whether two arrays are equal bit by bit."""
+    """Return whether two arrays are equal bitwise."""
     return left.shape == right.shape and left.dtype == right.dtype and left.tobytes() == right.tobytes()
 
 
 def _own_bounds(side: Side, inputs: Sequence[Array], of: Sequence[Value]) -> list[Array]:
-    """Bounds of the values in the program's own types."""
+    """Return bounds of the values in the program's own types."""
     side = side.plain()
     return wide_runner(side, Bounds(side.grid.size, side.meant, OWN).function(side.function.body, of))(inputs)
 
 
 def parting(left: Observation, right: Observation, tolerance: float = 1.0) -> tuple[int, Distance] | None:
-    """The process and the element at which two observations of one value are farthest apart; None where they are equal.
+    """Return the process and the element at which two observations of a value differ most; None if they are equal.
 
-    They part (a share of more than 1) where what was computed differs by more than `tolerance` times both bounds: one
-    was not computed as it says; or where they differ in 64-bit floats by more than rounding there explains: they
-    compute different things.
+    They differ beyond rounding (a share above 1) if the computed values do by more than `tolerance` times both bounds,
+    so that one is computed wrongly, or if the values in 64-bit floats do by more than rounding explains, so that they
+    mean different things.
     """
     found = farthest(left.computed, right.computed, tolerance * (np.asarray(left.bound) + right.bound))
     wide = wide_parting(left, right, tolerance)
@@ -134,7 +134,7 @@ def parting(left: Observation, right: Observation, tolerance: float = 1.0) -> tu
 
 
 def wide_parting(left: Observation, right: Observation, tolerance: float = 1.0) -> tuple[int, Distance] | None:
-    """The same of the values in 64-bit floats alone; None, too, where an op has no meaning there."""
+    """Return the same for the values in 64-bit floats only; None also if an op is not defined there."""
     if left.wide is None or right.wide is None:
         return None
     return farthest(left.wide, right.wide, tolerance * (np.asarray(left.wide_bound) + right.wide_bound), wide=True)

@@ -1,12 +1,11 @@
-"""How far rounding takes a program in 64-bit floats, by running it again and again with each result a little off.
+"""Rounding errors of a program in 64-bit floats, estimated by running it repeatedly with perturbed results.
 
-Bounds that are carried from op to op grow with magnitudes alone, and after a recurrence of matrices they say nothing:
-that errors cancel, or die out in a contraction, is not seen. A program in 64-bit floats is therefore run again with
-each result moved by what rounding can have made of it, up or down by signs that are drawn, and then with all of these
-moves reversed: how far results then move is how far rounding can take them, but for a factor. A choice that rounding
-may decide is decided the other way in some of these runs. Constants that their type cannot hold (0.1) are moved, one by
-one, by the rounding that they may be off. Source: Parker, "Monte Carlo arithmetic" (1997); Vignes, "A stochastic
-arithmetic for reliable scientific computation" (1993).
+Bounds propagated from op to op grow with magnitudes only, and are useless after a recurrence of matrices: they ignore
+that errors cancel, or decay in a contraction. A program in 64-bit floats is therefore run again with each result moved
+by its possible rounding error, with random signs, and then with all signs reversed: the resulting deviation is the
+possible error, up to a factor. A choice that rounding may decide is decided the other way in some of these runs.
+Constants that their type cannot represent (0.1) are moved, one by one, by the rounding that they may be off. Source:
+Parker, "Monte Carlo arithmetic" (1997); Vignes, "A stochastic arithmetic for reliable scientific computation" (1993).
 """
 
 from __future__ import annotations
@@ -28,39 +27,38 @@ from spmd.ir import Block, Op, Region, Value
 from spmd.support.arrays import Array
 from spmd.types import COMPLEX128, F64, TensorType
 
-#: Patterns of signs that are drawn; each is run as it is, and reversed.
+#: Number of random sign patterns; each is run as it is, and reversed.
 DRAWS = 3
-#: How many times as far as the runs show rounding may take an element. That all of three draws stay below a part in so
-#: many of their deviation happens to one element in 10^8.
+#: Factor from the deviation of the runs to the bound. That all three draws stay below this fraction of their standard
+#: deviation happens to one element in 10^8.
 MARGIN = 256.0
-#: Up to so many elements of uncertain constants are moved one by one; of more, the farthest of _DRAWN runs counts
-#: _OF_DRAWN times.
+#: Up to so many elements of uncertain constants are moved one by one; of more, the largest deviation of _DRAWN runs is
+#: multiplied by _OF_DRAWN.
 _FEW, _DRAWN, _OF_DRAWN = 16, 6, 4.0
-#: Numbers that are multiples of _STEP, and sums, products and quotients of them below _EXACT, are exact.
+#: Multiples of _STEP are exact, and so are their sums, products and quotients below _EXACT.
 _STEP, _EXACT = 2.0**-12, 2.0**28
 _EXACT_ON_SHORT = frozenset(
     ("add", "subtract", "multiply", "divide", "sqrt", "convert", "dot", "dot_general", "reduce", "reduce_window")
 )
-#: Up to so many elements a pattern of signs is drawn element by element; it is a product of one a dimension beyond.
+#: Up to so many elements a sign pattern is random per element; beyond, it is a product of one pattern per dimension.
 _DENSE = 1 << 14
-#: Kinds of further arguments.
+#: Kinds of additional arguments.
 _SIGNS, _PARTS = "signs", "parts"
 
 
 @dataclass
 class Perturbed(Bounds):
-    """Writes a function in 64-bit floats; where it `moves`, one that takes besides how far its values are moved.
+    """Rewrites a function in 64-bit floats; if it `moves`, with additional arguments that move its values.
 
-    The further arguments are a scalar, the part of its rounding by which each result is moved (0: none), and those of
-    `taken`, by kind and shape: signs along which a result is moved, or the parts of their representation error by which
-    a constant's elements are.
+    These are a scalar, the fraction of its rounding by which each result is moved (0: none), and those in `taken`, by
+    kind and shape: signs of the moves of a result, or fractions of the representation errors of a constant's elements.
     """
 
     moves: bool = True
     taken: list[tuple[str, tuple[int, ...]]] = field(default_factory=list)
 
     def function(self, body: Block, of: Sequence[Value]) -> Block:
-        """Return a body that gives the values `of` a function's body."""
+        """Return a body that returns the values `of` a function's body."""
         self._outer = copy = self._arguments(body)
         if self.moves:
             self._amount = copy.add_argument(TensorType((), F64))
@@ -82,7 +80,7 @@ class Perturbed(Bounds):
         self.values.update(zip(op.results, results, strict=True))
 
     def _constant(self, op: Op, value: Value, error: Value, write: Writer) -> Value:
-        """A constant moved by a part of its error, which is an argument."""
+        """Return a constant moved by a fraction of its error, which is an argument."""
         array = op["value"].array
         shape = () if array.size and not any(array.strides) else array.shape
         part = self._argument(_PARTS, shape)
@@ -90,7 +88,7 @@ class Perturbed(Bounds):
         return self._moved_by(value, step, write)
 
     def _rounded(self, op: Op, value: Value, bound: Value, write: Writer) -> Value:
-        """A result moved by its rounding along signs that are drawn; one that is certainly exact is what it is."""
+        """Return a result moved by its rounding with random signs, unchanged if it is certainly exact."""
         zeros = write.zeros(bound)
         step = write.select(write.one("is_finite", [bound]), bound, zeros)
         if op.name.partition(".")[2] in _EXACT_ON_SHORT:
@@ -114,12 +112,12 @@ class Perturbed(Bounds):
         return signs
 
     def _argument(self, kind: str, shape: tuple[int, ...]) -> Value:
-        """A further argument of the function."""
+        """Add an argument to the function."""
         self.taken.append((kind, shape))
         return self._outer.add_argument(TensorType(shape, F64))
 
     def _is_short(self, op: Op, value: Value, bound: Value, write: Writer) -> Value:
-        """Where operands are short multiples of a power of two, and the result of them is exact."""
+        """Return where operands are short multiples of a power of two, so that the result is exact."""
         shape = value.tensor.static_shape
         found = write.compare(bound, write.number(_EXACT * unit_roundoff(F64), bound), "LT")
         results = [value] if op.name in ("stablehlo.divide", "stablehlo.sqrt") else []
@@ -146,7 +144,7 @@ class Perturbed(Bounds):
         return Region([copy])
 
     def _of_own_types(self, step: Step) -> Errors:
-        """Of operands that round to the same it is the same."""
+        """Return no bounds: operands that round to the same values have the same result."""
         return [None] * len(step.results)
 
 
@@ -159,7 +157,7 @@ def in_wide(side: Side, inputs: Sequence[Array], of: Sequence[Value]) -> list[Ar
 
 
 def wide_bounds(side: Side, inputs: Sequence[Array], of: Sequence[Value]) -> list[Array]:
-    """Return how far each element of values in 64-bit floats may be from what is meant, by rounding and constants."""
+    """Return how far each element of values in 64-bit floats may be off, by rounding and constants."""
     side = side.plain()
     written = Perturbed(side.grid.size, side.meant, WIDE)
     runner = wide_runner(side, written.function(side.function.body, of))
@@ -195,23 +193,23 @@ def wide_bounds(side: Side, inputs: Sequence[Array], of: Sequence[Value]) -> lis
 
 
 def _drawn(shapes: Sequence[tuple[int, ...]], random: np.random.Generator) -> list[Array]:
-    """Signs for each element of these shapes."""
+    """Return random signs for the elements of these shapes."""
     return [random.choice([-1.0, 1.0], shape) for shape in shapes]
 
 
 def _farthest(runs: Sequence[Sequence[Array]], base: Sequence[Array]) -> list[Array]:
-    """How far each element of values is, in any of the runs, from what it is in `base`."""
+    """Return how far each element of values in any of the runs is from that in `base`."""
     return [np.max([gaps(x, at) for x in each], axis=0) for at, *each in zip(base, *runs, strict=True)]
 
 
 def _sizes(array: Array) -> Array:
-    """Magnitudes of the finite elements of floats; 0 for others."""
+    """Return magnitudes of the finite elements of floats; 0 for others."""
     sizes = np.abs(array) if array.dtype.kind in "fc" else np.zeros(array.shape)
     return np.where(np.isfinite(sizes), sizes, 0.0)
 
 
 def _singly(still: Sequence[Array]) -> list[list[Array]]:
-    """The parts by which the elements of uncertain constants are moved one by one, where they are few."""
+    """Return the moves of the elements of uncertain constants, one at a time, if they are few."""
     count = sum(each.size for each in still)
     ends = np.cumsum([each.size for each in still])[:-1]
     rows = np.eye(count) if count <= _FEW else ()

@@ -1,8 +1,9 @@
-"""Programs in other numbers: in a wider floating-point type, or in the integers modulo a prime.
+"""Programs in other numbers: in wider floats, or in the integers modulo a prime.
 
-Modulo a prime, sums, products and quotients are exact: programs that differ by the order or the distribution of sums
-alone give equal results. What no ring has (exp, comparisons, maxima) is some fixed function of residues, the same in
-both programs. Source: Schwartz, "Fast probabilistic algorithms for verification of polynomial identities" (1980).
+Modulo a prime, sums, products and quotients are exact: programs that differ only in the order or distribution of sums
+have equal results. Operations that a ring lacks (exp, comparisons, maxima) are replaced by fixed functions of residues,
+the same in both programs. Source: Schwartz, "Fast probabilistic algorithms for verification of polynomial identities"
+(1980).
 """
 
 from __future__ import annotations
@@ -28,18 +29,18 @@ from spmd.types import COMPLEX128, F64, UI64, ElementType, TensorType, Type
 #: Two primes below 2^31: products of residues fit into 64 bits, and sums of products of halves into 53.
 PRIMES = (2_147_483_647, 2_147_483_629)
 _HALF = 1 << 16
-#: Ops that are the same of residues in their own order, which sums over any part of elements then agree in.
+#: Ops that are applied to residues in the residues' own order.
 _ORDERED = frozenset(f"stablehlo.{name}" for name in ("maximum", "minimum", "clamp", "compare", "select", "sort"))
 
 
 def is_float(type: Type) -> bool:
-    """Whether `type` is of tensors of real floats."""
+    """Return whether `type` is a tensor of real floats."""
     return isinstance(type, TensorType) and isinstance(type.element_type, ElementType) and type.element_type.is_float
 
 
 @dataclass
 class Rewriter:
-    """Writes a block anew with `element` in place of floats."""
+    """Rewrites a block with `element` in place of floats."""
 
     element: ElementType = F64
 
@@ -55,7 +56,7 @@ class Rewriter:
         return copy
 
     def op(self, op: Op, operands: Sequence[Value], values: dict[Value, Value], out: Block) -> Sequence[Value]:
-        """What stands for the results of `op`; its ops are appended to `out`."""
+        """Return the replacements of the results of `op`, whose ops are appended to `out`."""
         if op.name == "stablehlo.bitcast_convert" and (is_float(op.operands[0].type) or is_float(op.results[0].type)):
             raise _no_meaning(op)
         if op.name == "stablehlo.constant" and is_float(op.results[0].type):
@@ -76,7 +77,7 @@ class Rewriter:
         return DenseAttr(np.broadcast_to(element.reshape(()), array.shape) if splat else element, type)
 
     def numbers(self, array: Array) -> Array:
-        """The elements of `array`, floats of the program, as what stands for them."""
+        """Return the replacements of the elements of `array`, floats of the program."""
         return array.astype(np.float64)
 
     def emit(
@@ -94,13 +95,13 @@ class Rewriter:
         return made.results
 
 
-#: Attributes that say how floats are computed.
+#: Attributes that specify how floats are computed.
 OF_FLOATS = frozenset(("precision_config", "algorithm", "compare_type", "result_accuracy"))
 
 
 @dataclass
 class Wide(Rewriter):
-    """Real and complex floats of 64 bits a part in place of all others."""
+    """Replaces all floats by float64 and all complex types by complex128."""
 
     def type(self, type: Type) -> Type:
         if isinstance(type, TensorType) and is_inexact(type) and not is_float(type):
@@ -120,7 +121,7 @@ class Wide(Rewriter):
 
 
 def wide_target(op: Op) -> str | None:
-    """Return the target of LAPACK for 64-bit floats that stands for a custom call of LAPACK; None for others."""
+    """Return LAPACK's 64-bit target that corresponds to a custom call of LAPACK; None for other ops."""
     match = (
         re.fullmatch(r"lapack_([sdcz])(\w+_ffi)", op["call_target_name"]) if op.name.endswith("custom_call") else None
     )
@@ -129,7 +130,7 @@ def wide_target(op: Op) -> str | None:
 
 @dataclass
 class Residues(Rewriter):
-    """Floats become residues modulo `prime`; `salt` chooses what stands for functions and inputs."""
+    """Replaces floats by residues modulo `prime`; `salt` varies the replacements of functions and inputs."""
 
     element: ElementType = UI64
     prime: int = PRIMES[0]
@@ -141,7 +142,7 @@ class Residues(Rewriter):
         return residues[places].reshape(array.shape)
 
     def points(self, array: Array) -> Array:
-        """A residue for each element, as if drawn at random: equal floats are the same one, and zero is zero."""
+        """Return a pseudorandom residue for each element: equal floats have the same one, and zero is zero."""
         bits = array.astype(np.float64).view(np.uint64)
         mixed = (bits ^ (bits >> np.uint64(29))) * np.uint64(0x9E3779B97F4A7C15 + 2 * self.salt)
         mixed = (mixed ^ (mixed >> np.uint64(32))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -169,7 +170,7 @@ class Residues(Rewriter):
         return super().op(op, operands, values, out)
 
     def _folded(self, op: Op, operands: Sequence[Value], out: Block, writer: _Writer) -> Sequence[Value]:
-        """Folds of one op: sums stay below 2^64, and are reduced once."""
+        """Return the results of a fold: sums stay below 2^64, and are reduced once."""
         monoid = monoid_of(op.regions[0])
         assert monoid is not None
         if monoid.kind == "multiply":
@@ -181,7 +182,7 @@ class Residues(Rewriter):
 
 @dataclass
 class _Writer:
-    """Appends to `out` what stands for `op`."""
+    """Appends ops to `out` in place of `op`."""
 
     out: Block
     op: Op
@@ -212,7 +213,7 @@ class _Writer:
         return self.reduced(self("add", x, y))
 
     def inverse(self, x: Value) -> Value:
-        """x to the power prime - 2. Source: Fermat's little theorem."""
+        """Return x to the power prime - 2. Source: Fermat's little theorem."""
         result, power, exponent = self.number(1, x), x, self.field.prime - 2
         while exponent:
             if exponent & 1:
@@ -222,7 +223,7 @@ class _Writer:
         return result
 
     def function(self, operands: Sequence[Value]) -> Value:
-        """Some function of the operands that no ring has, by the op's name."""
+        """Return a fixed function of the operands, chosen by the op's name, for one that a ring lacks."""
         type = self.field.type(self.op.results[0].type)
         salt = crc32(self.op.name.encode()) ^ self.field.salt
         mixed: Value | None = None
@@ -236,7 +237,7 @@ class _Writer:
         return mixed
 
     def dot(self, operands: Sequence[Value]) -> Value:
-        """Products of 16-bit halves as floats of 64 bits, which are exact for up to 2^20 terms."""
+        """Return products by 16-bit halves in 64-bit floats, which are exact for up to 2^20 terms."""
         halves = [self._halves(operand) for operand in operands]
         terms = [self._product(halves[0][i], halves[1][j]) for i, j in ((1, 1), (1, 0), (0, 1), (0, 0))]
         high, middle, low = terms[0], self.plus(terms[1], terms[2]), terms[3]
@@ -265,7 +266,7 @@ class _Writer:
         wide = TensorType(x.tensor.shape, UI64)
         if not signed:
             return self.reduced(self("convert", x, type=wide))
-        bits = self("convert", x, type=wide)  # of a negative number 2^64 less than it
+        bits = self("convert", x, type=wide)  # for negative numbers, the two's complement
         negative = self("shift_right_logical", bits, self.number(63, bits))
         magnitude = self("multiply", self("xor", bits, self("subtract", self.number(0, bits), negative)), negative)
         below = self.negated(self.plus(self.reduced(magnitude), negative))

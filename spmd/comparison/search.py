@@ -1,4 +1,4 @@
-"""The first value inside two programs at which they part, though what its op is given agrees."""
+"""Search for the first value inside two programs that differs although its operands agree."""
 
 from __future__ import annotations
 
@@ -13,19 +13,18 @@ from spmd.errors import SpmdError
 from spmd.ir import Op, Value, captured_values
 from spmd.support.arrays import Array
 
-#: Bytes of values that are observed at a time, on all processes; each is kept six times.
+#: Maximum bytes of values that are observed at a time, on all processes; each is stored six times.
 _MOST_BYTES = 1 << 28
-#: Iterations of a loop that are followed one by one.
+#: Maximum iterations of a loop that are compared one by one.
 _MOST_ITERATIONS = 10_000
 
 
 @dataclass(frozen=True)
 class Difference:
-    """The first value at which two sides part: the ops that give it, the process, and how far apart it is.
+    """The first value that differs: the ops that define it, the process, and the distance.
 
-    An op of one side alone is one that the other program lacks. `iterations` are those of the loops around it, from
-    the outermost, in which the sides part first; `result` is the number of the result that it is, where no value
-    inside was found.
+    If an op is None, the other program has no counterpart. `iterations` are those of the enclosing loops, outermost
+    first, in which the sides first differ; `result` is the index of the function's result, if no inner value was found.
     """
 
     left: Op | None
@@ -47,7 +46,7 @@ class Difference:
         return "\n".join([f"{where}{inside}, process {self.process}, {self.distance}", *filter(None, quotes)])
 
     def to_json(self) -> dict[str, object]:
-        """The difference as JSON has it."""
+        """Return the difference as JSON."""
         ops = {
             side: None if op is None else {"op": op.name, "place": str(op.location)}
             for side, op in (("left", self.left), ("right", self.right))
@@ -63,9 +62,9 @@ class Difference:
 
 @dataclass
 class Search:
-    """Looks for where two sides part, by more than `tolerance` times what rounding explains.
+    """Finds where two sides differ by more than `tolerance` times what rounding explains.
 
-    It counts: `compared` of the left side's `observed` values have one on the right side that corresponds to them.
+    `compared` of the left side's `observed` values have a counterpart on the right side.
     """
 
     tolerance: float
@@ -75,9 +74,10 @@ class Search:
     def within(
         self, left: Side, right: Side, inputs: Sequence[Array], beside: Sequence[Array] | None = None
     ) -> Difference | None:
-        """The first value at which `left` and `right` part, in the left program's order; None where none is found.
+        """Return the first value at which `left` and `right` differ, in the left program's order; None if there is
+        none.
 
-        `beside` are the right side's inputs where they are not the left one's.
+        `beside` are the right side's inputs if they differ from the left one's.
         """
         others = inputs if beside is None else beside
         pairs = corresponding(left.function.body, right.function.body)
@@ -94,7 +94,9 @@ class Search:
         return self._given(seen, pairs, (left.function.body.terminator, right.function.body.terminator))
 
     def _given(self, seen: _Seen, pairs: Sequence[tuple[Op, Op]], ops: tuple[Op, Op]) -> Difference | None:
-        """The op of one side alone that gives corresponding ops operands that part; None where their operands agree."""
+        """Return the op without a counterpart that causes operands of corresponding ops to differ; None
+        if they agree.
+        """
         paired = {id(op) for pair in pairs for op in pair}
 
         def apart(ours: Value, theirs: Value) -> tuple[int, Distance] | None:
@@ -121,7 +123,7 @@ class Search:
             ]
             here = Difference(op, other, *found)
             if not all(apart(*pair) for pair in pairs):
-                return here  # it is given what the other program has in its place
+                return here  # its operand is what the other program has in its place
             return next((each for pair in pairs if (each := cause(*pair)) is not None), here)
 
         causes = (cause(ours, theirs) for ours, theirs in zip(*(op.operands for op in ops), strict=False))
@@ -130,7 +132,7 @@ class Search:
     def _in_regions(
         self, left: Side, right: Side, inputs: tuple[Sequence[Array], Sequence[Array]], op: Op, other: Op, process: int
     ) -> Difference | None:
-        """The first difference inside of control flow whose operands agree; None where it cannot be looked into."""
+        """Return the first difference inside control flow whose operands agree; None if it cannot be observed."""
         if op.name != other.name or op.name not in ("stablehlo.while", "stablehlo.if", "stablehlo.case"):
             return None
         captured = captured_values(op), captured_values(other)
@@ -159,7 +161,7 @@ class Search:
         around: Sequence[Array],
         beside: Sequence[Array],
     ) -> Difference | None:
-        """The first difference in the first iteration in which the bodies part, each time given the same state."""
+        """Return the first difference in the first iteration in which the bodies differ, given the same state."""
         conditions = _bodies(left, right, op, other, captured, 0)
         bodies = _bodies(left, right, op, other, captured, 1)
         for number in range(_MOST_ITERATIONS):
@@ -168,7 +170,7 @@ class Search:
                 return None
             after = bodies[0].run([*state, *around])
             there = bodies[1].run([*state, *beside])
-            # What is equal bit by bit is looked into but once: bounds take their time.
+            # States that are equal bitwise are examined once: bounds are expensive.
             if not number or any(x.tobytes() != y.tobytes() for x, y in zip(after, there, strict=True)):
                 inner = self.within(*bodies, [*state, *around], beside=[*state, *beside])
                 if inner is not None:
@@ -179,14 +181,14 @@ class Search:
 
 @dataclass
 class _Seen:
-    """Values of both sides on their inputs; those that were observed last are kept."""
+    """Values of both sides on their inputs; those observed last are cached."""
 
     sides: tuple[Side, Side]
     inputs: tuple[Sequence[Array], Sequence[Array]]
     kept: dict[tuple[Value, Value], tuple[Observed, int]] = field(default_factory=dict)
 
     def of(self, pairs: Sequence[tuple[Value, Value]]) -> Iterable[tuple[Observation, Observation]]:
-        """What each pair's values are."""
+        """Return the observations of each pair of values."""
         if len(pairs) == 1 and pairs[0] in self.kept:
             observed, at = self.kept[pairs[0]]
             return [observed.pair(at)]
@@ -199,7 +201,7 @@ class _Seen:
 def _bodies(
     left: Side, right: Side, op: Op, other: Op, captured: tuple[Sequence[Value], Sequence[Value]], number: int
 ) -> tuple[Side, Side]:
-    """Both sides' region `number` as functions, as one where the op is."""
+    """Return region `number` of both sides as functions; one function if the op is the same."""
     ours = left.inside(op.regions[number].block, captured[0])
     if op is other:
         return ours, replace(right, function=ours.function)
@@ -207,14 +209,14 @@ def _bodies(
 
 
 def _branch(op: Op, chosen: int) -> int:
-    """The region that an `if` or `case` runs."""
+    """Return the region that an `if` or `case` runs."""
     if op.name == "stablehlo.if":
         return 0 if chosen else 1
     return chosen if 0 <= chosen < len(op.regions) else len(op.regions) - 1
 
 
 def _chunks(pairs: Sequence[tuple[Op, Op]], processes: int) -> Iterator[list[tuple[Op, Op, Value, Value]]]:
-    """The observable values of pairs of ops, as many at a time as memory is meant to hold."""
+    """Yield the observable values of pairs of ops, as many at a time as fit the memory limit."""
     chunk: list[tuple[Op, Op, Value, Value]] = []
     size = 0
     for op, other in pairs:

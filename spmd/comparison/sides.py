@@ -1,4 +1,4 @@
-"""One side of a comparison: a program, the processes that run it, what computes it, and observing its values."""
+"""One side of a comparison: a program, its processes, what runs it, and observation of its values."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from spmd.runtime.simulation import simulate
 from spmd.support.arrays import Array
 from spmd.types import FunctionType, TensorType
 
-#: Runs a module's function `main` on arrays: a peer that is no back end of ours.
+#: Runs a module's function `main` on arrays: a peer outside of spmd's back ends.
 Peer = Callable[[Module, Sequence[Array]], Sequence[Array]]
 
 
 class Layout(Protocol):
-    """How a side's arguments and results lie over the processes: what a partitioner gives."""
+    """The layouts of a side's arguments and results over the processes, as a partitioner returns them."""
 
     @property
     def in_shardings(self) -> Sequence[ShardedType]: ...
@@ -38,10 +38,10 @@ class Layout(Protocol):
 
 @dataclass(frozen=True)
 class Side:
-    """A program of one process, without calls, the grid that runs it, and the back ends, or a peer, that compute it.
+    """A program of one process, without calls, its grid, and the back ends, or a peer, that run it.
 
-    `name` says which side it is, in messages; `layout`, of one that was partitioned, how its whole arrays are
-    cut, and `whole` the program that was. `meant` are constants that are meant as they are.
+    `name` names the side in messages; `layout`, if it was partitioned, is how its whole arrays are divided, and `whole`
+    the program before that. `meant` are constants that are exact.
     """
 
     name: str
@@ -56,30 +56,30 @@ class Side:
 
     @classmethod
     def of(cls, name: str, module: Module, function: str, grid: ProcessGrid, way: tuple[str, ...] | Peer) -> Side:
-        """The side of `function` of `module`, its calls inlined; `way` is the back ends' names, or a peer."""
+        """Return the side of `function` of `module`, with calls inlined; `way` is the back ends' names, or a peer."""
         flat = inline(module, find_function(module, function))
         if callable(way):
             return cls(name, module, flat, grid, peer=way)
         return cls(name, module, flat, grid, way)
 
     def has_other_layout(self, other: Side) -> bool:
-        """Whether whole arrays are cut for both sides, in different ways."""
+        """Return whether both sides divide whole arrays, in different ways."""
         return self.layout is not None and other.layout is not None and self.layout != other.layout
 
     def joined(self, blocks: Sequence[Array]) -> list[Array]:
-        """The whole arrays of which the side's results are blocks."""
+        """Return the whole arrays of which the side's results are blocks."""
         assert self.layout is not None
         return [unshard_stacked(x, each) for x, each in zip(blocks, self.layout.out_shardings, strict=True)]
 
     def run(self, inputs: Sequence[Array], values: Sequence[Value] = ()) -> list[Array]:
-        """Arrays of the results, or of `values`, of the function's own block; each with a leading axis of processes.
+        """Return the results, or `values` of the function's own block, as arrays with a leading axis of processes.
 
-        `inputs` have that axis, too, of size 1 where all processes are given the same.
+        `inputs` have that axis as well, of size 1 if all processes get the same.
         """
         return self.runner(values)(inputs)
 
     def runner(self, values: Sequence[Value] = ()) -> Callable[[Sequence[Array]], list[Array]]:
-        """Return what runs the side again and again, as `run` does."""
+        """Return a function that runs the side repeatedly, as `run` does."""
         module = self._returning(values or self.function.body.terminator.operands)
         if self.grid.size > 1:
             simulation = simulate(module, self.grid, backends=self.backends, reproducible=True)
@@ -91,7 +91,9 @@ class Side:
         return lambda inputs: [np.asarray(array)[None] for array in compute(*(array[0] for array in inputs))]
 
     def inside(self, block: Block, captured: Sequence[Value]) -> Side:
-        """The side whose function is a block of a region, which also takes what the block reads from around it."""
+        """Return the side whose function is a block of a region, which also takes the values that the
+        block captures.
+        """
         values: dict[Value, Value] = {}
         body = copy_arguments(block, values)
         for value in captured:
@@ -102,7 +104,7 @@ class Side:
         return replace(self, function=function_of(body))
 
     def _returning(self, values: Sequence[Value]) -> Module:
-        """A module whose function `main` computes and returns `values` alone."""
+        """Return a module whose function `main` computes and returns only `values`."""
         copies: dict[Value, Value] = {}
         body = copy_arguments(self.function.body, copies)
         body.ops = [copy_op(op, copies) for op in self.function.body.ops[:-1]]
@@ -113,20 +115,20 @@ class Side:
         return self.module.with_ops([*kept, *others, self.entry(body)])
 
     def entry(self, body: Block) -> Function:
-        """Return the function `main` of this body, which takes what the side's function takes."""
+        """Return the function `main` of this body, with the parameters of the side's function."""
         return function_of(body)
 
     def plain(self) -> Side:
-        """Return the side of which the same function gives the same values, without shardings."""
+        """Return a side that computes the same values, without shardings."""
         return self
 
 
 @dataclass(frozen=True)
 class ShardedSide(Side):
-    """A program with shardings, which takes and gives whole arrays: a leading axis of size 1.
+    """A program with shardings that takes and returns whole arrays: a leading axis of size 1.
 
-    Each time it runs, what is to be given is partitioned: its inner values are whole, too. `original` is the function
-    as it was at first, of which results are those of the program as it stands, with its calls.
+    It is partitioned anew for each set of values, so that inner values are whole as well. `original` is the function at
+    first, whose results are computed by the program with its calls.
     """
 
     original: Function | None = None
@@ -155,7 +157,9 @@ class ShardedSide(Side):
         return Side(self.name, module, self.function, ProcessGrid(1, 1), self.backends, meant=self.meant)
 
     def entry(self, body: Block) -> Function:
-        """Return the function `main` of this body, with the layouts of the side's arguments, and of as many results."""
+        """Return the function `main` of this body, with the layouts of the side's arguments, and of
+        results if as many.
+        """
         function, kept = function_of(body), self.function.attributes
         attributes = dict(function.attributes)
         for name, count, same in (
@@ -168,20 +172,20 @@ class ShardedSide(Side):
 
 
 def with_meant(left: Side, right: Side) -> tuple[Side, Side]:
-    """The two sides, of which numbers that both hold are meant as they are."""
+    """Return the two sides, with constants that both have taken as exact."""
     meant = Meant.by_both(*(_constants(side.function) for side in (left, right)))
     return replace(left, meant=meant), replace(right, meant=meant)
 
 
 def _constants(function: Function) -> Iterator[Array]:
-    """The floats that a function holds."""
+    """Yield the float constants of a function."""
     for op in function.walk():
         if op.name == "stablehlo.constant" and isinstance(op["value"], DenseAttr) and is_inexact(op.result.type):
             yield op["value"].array
 
 
 def function_of(body: Block) -> Function:
-    """The function `main` of this body."""
+    """Return the function `main` of this body."""
     types = FunctionType(tuple(value.type for value in body.arguments), tuple(body.terminator.operand_types))
     attributes = {"sym_name": "main", "function_type": types}
     function = make_op("func.func", [], [], attributes, [Region([body])])
@@ -190,9 +194,9 @@ def function_of(body: Block) -> Function:
 
 
 def wide_runner(side: Side, body: Block) -> Callable[[Sequence[Array]], list[Array]]:
-    """Return what runs a body that takes a side's arguments in 64-bit floats, and maybe more, by process.
+    """Return a function that runs a body that takes a side's arguments in 64-bit floats, and perhaps more.
 
-    By NumPy: it runs a few times, and to make native code of ten ops for each takes longer.
+    By NumPy: it runs a few times, and compiling ten ops for each op takes longer.
     """
     wide = replace(side, function=function_of(body), peer=None, backends=("numpy",))
 
@@ -201,5 +205,5 @@ def wide_runner(side: Side, body: Block) -> Callable[[Sequence[Array]], list[Arr
 
 
 def is_observable(value: Value) -> bool:
-    """Whether an array holds `value`: a tensor of known shape."""
+    """Return whether `value` is a tensor of known shape."""
     return isinstance(value.type, TensorType) and value.type.is_static

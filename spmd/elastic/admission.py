@@ -17,19 +17,21 @@ MESSAGE, DISMISSAL, _JOINING = 1, 2, 3
 
 
 def send(peer: MPI.Intracomm, message: object, tag: int = MESSAGE) -> None:
-    """Sends a pickled object to the other process of `peer`."""
+    """Send a pickled object to the other process of `peer`."""
     peer.send(message, _other(peer), tag)
 
 
 def has_message(peer: MPI.Intracomm, tag: int = MESSAGE) -> bool:
-    """Whether a message with `tag` is pending on `peer`; raises MPI.Exception if the other process has failed."""
+    """Return whether a message with `tag` is pending on `peer`; raise MPI.Exception if the other
+    process has failed.
+    """
     if peer.Get_failed().size:
         raise MPI.Exception(MPI.ERR_PROC_FAILED)
     return bool(peer.Iprobe(_other(peer), tag))
 
 
 def receive(peer: MPI.Intracomm) -> object:
-    """Blocks until the other process of `peer` sends an object, and returns it."""
+    """Block until the other process of `peer` sends an object, and return it."""
     return peer.recv(source=_other(peer), tag=MESSAGE)
 
 
@@ -38,7 +40,7 @@ def _other(peer: MPI.Intracomm) -> int:
 
 
 def widen(comm: MPI.Intracomm, peers: Sequence[MPI.Intracomm]) -> MPI.Intracomm:
-    """Appends the new rank of each communicator in `peers` to `comm`; returns `comm` itself if `peers` is empty.
+    """Append the new rank of each communicator in `peers` to `comm`; return `comm` itself if `peers` is empty.
 
     Only rank 0's `peers` is read. Collective over `comm`; each new rank calls `enter`. A failure on one rank revokes
     the communicators, so the call fails on all ranks.
@@ -55,7 +57,7 @@ def widen(comm: MPI.Intracomm, peers: Sequence[MPI.Intracomm]) -> MPI.Intracomm:
 
 
 def enter(peer: MPI.Intracomm, later: int) -> MPI.Intracomm:
-    """Returns the widened communicator on a new rank, after whose own merge `later` more ranks are merged."""
+    """Return the widened communicator on a new rank, after whose own merge `later` more ranks are merged."""
     with _revoked_on_failure([peer]) as used:
         comm = _join(MPI.COMM_SELF, peer, OLD, used)
         for _ in range(later):
@@ -64,7 +66,7 @@ def enter(peer: MPI.Intracomm, later: int) -> MPI.Intracomm:
 
 
 def _join(comm: MPI.Intracomm, peer: MPI.Intracomm, other: int, used: list[MPI.Intracomm]) -> MPI.Intracomm:
-    """Merges `comm` with the communicator led by rank `other` of `peer`; the old ranks come first."""
+    """Merge `comm` with the communicator led by rank `other` of `peer`; the old ranks come first."""
     both = comm.Create_intercomm(0, peer, other, _JOINING)
     wider = both.Merge(high=other == OLD)
     both.Free()
@@ -74,7 +76,7 @@ def _join(comm: MPI.Intracomm, peer: MPI.Intracomm, other: int, used: list[MPI.I
 
 @contextmanager
 def _revoked_on_failure(used: list[MPI.Intracomm]) -> Iterator[list[MPI.Intracomm]]:
-    """Revokes the communicators in `used` if the block raises, so that ranks blocked on them get an error."""
+    """Revoke the communicators in `used` if the block raises, so that ranks blocked on them get an error."""
     try:
         yield used
     except BaseException:

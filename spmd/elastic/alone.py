@@ -18,7 +18,7 @@ class Alone:
     expected = 1
 
     def start(self, hand_over: Callable[[Tree], None]) -> None:
-        """Does nothing: there are no other ranks."""
+        """Do nothing: there are no other ranks."""
 
     def tells_of_loss(self, error: BaseException) -> bool:
         return False
@@ -32,7 +32,7 @@ class Alone:
         return False
 
     def end(self) -> None:
-        """Does nothing: there are no other ranks."""
+        """Do nothing: there are no other ranks."""
 
     def agree(self, whether: bool) -> bool:
         return whether

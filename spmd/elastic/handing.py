@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def broadcast(comm: MPI.Intracomm, tree: object, root: int) -> Tree:
-    """Returns the tree of rank `root` on every rank of `comm`. Collective. Arrays are sent without pickling them."""
+    """Return the tree of rank `root` on every rank of `comm`. Collective. Arrays are sent without pickling them."""
     from mpi4py.util import pkl5  # late: importing mpi4py starts MPI
 
     received = pkl5.Intracomm(comm).bcast(tree, root)

@@ -32,7 +32,7 @@ _GRACE = 3  # multiple of `patience` after which the job fails: the rank was not
 
 
 class Heartbeat:
-    """The heartbeat thread of one rank. Messages go over `comm`, whose ranks are `members` and which is never revoked.
+    """The heartbeat thread of one rank. Messages use `comm`, whose ranks are `members` and which is never revoked.
 
     `patience` is the timeout in seconds.
     """
@@ -53,18 +53,18 @@ class Heartbeat:
         self._thread.start()
 
     def end_if_another_failed(self) -> None:
-        """Exits this rank if another one, which may have failed since, sent the status with which the job ends."""
+        """Exit this rank if another one, which may have failed since, sent the status with which the job ends."""
         with self._lock:
             for rank in self._others():
                 self._receive(rank, (_FAILED,), time.monotonic())
 
     def stop(self) -> None:
-        """Ends the thread. Not collective."""
+        """End the thread. Not collective."""
         self._stop.set()
         self._thread.join()
 
     def send_failure(self, status: int) -> None:
-        """Sends exit status `status` to the other ranks and waits until they have ended, for at most `patience` s."""
+        """Send exit status `status` to the other ranks and wait until they have ended, for at most `patience` s."""
         others = self._others()
         deadline = time.monotonic() + self._patience
         for rank in others:
@@ -95,7 +95,7 @@ class Heartbeat:
         self._judge(before, living, now)
 
     def _judge(self, rank: int, living: Sequence[int], now: float) -> None:
-        """Pings the host of the watched `rank` after half of `patience` without a message; kills it after all of it."""
+        """Ping the host of the watched `rank` after half of `patience` without a message, kill it after all of it."""
         silent = self._silence(rank, now)
         if silent <= self._patience / 2:
             self._reported = False
@@ -110,7 +110,7 @@ class Heartbeat:
             failure.fail(f"nothing has come from {member} for {silent:.0f} s, and MPI does not find it failed")
 
     def _end(self, member: Member, neighbours: Sequence[int], now: float) -> None:
-        """Kills a silent rank, or has `neighbours`, the other ranks on its host, kill it."""
+        """Kill a silent rank, directly or through `neighbours`, the other ranks on its host."""
         if member.is_here:
             member.end()
             return
@@ -122,20 +122,20 @@ class Heartbeat:
             Silence(own.number, own.place, member.number, member.place, member.process, member.started).report()
 
     def _silence(self, rank: int, now: float) -> float:
-        """Seconds since the last message of `rank`, or since this process began to watch it if that is later."""
+        """Return the seconds since the last message of `rank`, or since this process began to watch it if that is later."""
         return now - max(self._since, self._last.get(rank, self._since))
 
     def _others(self) -> list[int]:
         return [rank for rank in range(self._comm.size) if rank != self._comm.rank]
 
     def _living(self) -> list[int]:
-        """The ranks that MPI has not found failed."""
+        """Return the ranks that MPI has not found failed."""
         failed = self._comm.Get_failed()
         ranks = failed.Translate_ranks(range(failed.size), self._comm.Get_group()) if failed.size else []
         return [rank for rank in range(self._comm.size) if rank not in set(ranks)]
 
     def _receive(self, rank: int, tags: Sequence[int], now: float) -> None:
-        """Receives the pending messages of `rank`. Those of a failed rank cannot always be received."""
+        """Receive the pending messages of `rank`. Those of a failed rank cannot always be received."""
         if rank == self._comm.rank:
             return
         with suppress(MPI.Exception):

@@ -37,8 +37,10 @@ class Member:
         return self.host == os.uname().nodename
 
     def end(self) -> bool:
-        """Sends SIGKILL, which also ends a stopped process. Returns False if the process runs on another host or no
-        longer exists; comparing start times excludes a reused process id."""
+        """Send SIGKILL, which also ends a stopped process, and return whether it was sent.
+
+        Not if the process runs on another host or no longer exists; comparing start times excludes a reused process id.
+        """
         if not self.is_here or not self.started or start_of(self.process) != self.started:
             return False
         os.kill(self.process, signal.SIGKILL)
@@ -46,7 +48,9 @@ class Member:
 
 
 class Reason(Enum):
-    """Why the ranks recover: `LOST`, some failed; `AGREED`, the same, found by an agreement; `CALLED`, some join."""
+    """The reason of a recovery: `LOST`, ranks failed; `AGREED`, the same, found by an agreement;
+    `CALLED`, ranks join.
+    """
 
     LOST = auto()
     AGREED = auto()
@@ -55,8 +59,10 @@ class Reason(Enum):
 
 @dataclass(frozen=True)
 class Change:
-    """A change of the ranks: processes `lost` and `joined`, the number of `ranks` now, the next `step`, and the
-    `seconds` since this rank detected it. `from_checkpoint` is set if blocks were lost and a checkpoint was restored.
+    """A change of the ranks: processes `lost` and `joined`.
+
+    `ranks` is the number of ranks now, `step` the next step, and `seconds` the time since this rank detected the
+    change. `from_checkpoint` is set if blocks were lost and a checkpoint was restored.
     """
 
     lost: tuple[Member, ...]
@@ -74,7 +80,9 @@ class Change:
 
 
 def this_process(rank: int) -> Member:
-    """The `Member` for this process; `rank` is its rank when the job began, if the launcher does not pass one."""
+    """Return the `Member` for this process; `rank` is its rank when the job began, if the launcher
+    does not pass one.
+    """
     launched = failure.launched_rank()
     number = rank if launched is None else launched
     place = os.environ.get(failure.PLACE_VARIABLE, "")

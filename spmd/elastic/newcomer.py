@@ -36,8 +36,11 @@ _briefing: Briefing | None = None
 
 @dataclass(frozen=True)
 class Briefing:
-    """The message that rank 0 sends to a new process: Python's command line (`options`, then `kind`, which is ``-m``,
-    ``-c`` or empty, then `what`), its working directory and environment, and the number of `ranks` after joining."""
+    """The message that rank 0 sends to a new process.
+
+    It has Python's command line (`options`, then `kind`, which is ``-m``, ``-c`` or empty, then `what`), the working
+    directory, the environment, and the number of `ranks` after joining.
+    """
 
     options: Sequence[str]
     kind: str
@@ -50,7 +53,9 @@ class Briefing:
 
     @classmethod
     def of_this_process(cls, ranks: int) -> Briefing:
-        """The briefing that repeats this process's own command line; `ranks` is the number of ranks after joining."""
+        """Return the briefing that repeats this process's own command line; `ranks` is the number of ranks after
+        joining.
+        """
         own = {failure.NUMBER_VARIABLE, *failure.VARIABLES_OF_A_HOST}
         shared = os.environ.keys() - own
         variables = {name: os.environ[name] for name in shared if not name.startswith(_OF_MPI)}
@@ -71,7 +76,7 @@ class Briefing:
         return [*self.options, "-c", code]
 
     def run(self) -> None:
-        """Runs the script, module or command of the briefing as ``__main__`` in this process."""
+        """Run the script, module or command of the briefing as ``__main__`` in this process."""
         os.chdir(self.folder)
         os.environ.update(self.variables)
         sys.argv[:] = self.arguments
@@ -86,7 +91,7 @@ class Briefing:
 
 
 def assignment(number: int) -> str:
-    """The text by which the command line of rank `number`'s process, and of its parent, is recognized."""
+    """Return the text by which the command line of rank `number`'s process, and of its parent, is recognized."""
     return f"os.environ[{failure.NUMBER_VARIABLE!r}] = '{number}'"
 
 
@@ -100,8 +105,10 @@ class Invitation:
         self._thread.start()
 
     def accept(self) -> MPI.Intracomm:
-        """Reports to rank 0 that this process is ready, blocks until the ranks merge it, and returns the communicator
-        of all ranks. Exits the process if it is dismissed, rank 0 fails, or the merge fails."""
+        """Accept the invitation: report to rank 0, block until the ranks merge this process, return their communicator.
+
+        Exits the process if it is dismissed, rank 0 fails, or the merge fails.
+        """
         admission.send(self._peer, this_process(0))
         try:
             self._wait()
@@ -121,7 +128,7 @@ class Invitation:
             time.sleep(_LOOK / 100)
 
     def _watch(self) -> None:
-        """Exits this process when rank 0 dismisses it or fails."""
+        """Exit this process when rank 0 dismisses it or fails."""
         while not self._arrived.wait(_LOOK):
             try:
                 if admission.has_message(self._peer, admission.DISMISSAL):
@@ -131,21 +138,21 @@ class Invitation:
 
 
 def invitation() -> Invitation | None:
-    """Returns this process's invitation on the first call; None afterwards, and in processes that were not spawned."""
+    """Return this process's invitation on the first call; None afterwards, and in processes that were not spawned."""
     global _invitation
     standing, _invitation = _invitation, None
     return standing
 
 
 def leave() -> NoReturn:
-    """Exits with status 0 without finalizing MPI: the job does not count this process among its ranks."""
+    """Exit with status 0 without finalizing MPI: the job does not count this process among its ranks."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)
 
 
 def main() -> None:
-    """The entry point of a spawned process: connects to rank 0, receives the briefing and runs the script."""
+    """Run a spawned process: connect to rank 0, receive the briefing, run the script."""
     global _invitation, _briefing
     failure.leave_at_end()
     try:

@@ -22,13 +22,13 @@ class ProgramsByRanks(Generic[P]):
         self._lock = Lock()
 
     def __getitem__(self, ranks: int) -> P:
-        """The program for `ranks` ranks; blocks while another thread builds it. Raises what `build` raises."""
+        """Return the program for `ranks` ranks; blocks while another thread builds it. Raises what `build` raises."""
         if ranks not in self._programs:
             self._make_all([ranks])
         return self._programs[ranks].result()
 
     def make_ahead(self, numbers: Sequence[int]) -> None:
-        """Builds the missing programs for `numbers` of ranks one after the other in a background thread."""
+        """Build the missing programs for `numbers` of ranks one after the other in a background thread."""
         missing = [ranks for ranks in numbers if ranks not in self._programs]
         if missing:
             Thread(target=self._make_all, args=(missing,), name=f"programs for {missing} ranks", daemon=True).start()
@@ -55,7 +55,7 @@ class ProgramsByRanks(Generic[P]):
 
 
 def _misunderstanding(program: object) -> str | None:
-    """The error text if the result of `build` is not a callable that computes a step; otherwise None."""
+    """Return the error text if the result of `build` is not a callable that computes a step; otherwise None."""
     if program is None:
         return "returned None: it is to return what computes a step, a function"
     if isinstance(program, Module) or hasattr(program, "as_text"):

@@ -34,7 +34,7 @@ _ATTEMPTS = 3  # consecutive failed replacements after which no more are started
 
 
 def _print(text: str) -> None:
-    """Prints a line to stderr."""
+    """Print a line to stderr."""
     print(f"spmd.elastic: {text}", file=sys.stderr, flush=True)
 
 
@@ -55,8 +55,10 @@ class Recruit:
     seen: bool = False
 
     def bring(self, own: MPI.Intracomm, briefing: Briefing, starter: Sequence[str]) -> None:
-        """Spawns the rank, through the command `starter` if there is one, and blocks until it is ready or has failed.
-        `own` is a communicator of this process alone."""
+        """Spawn the rank, through the command `starter` if there is one, and block until it is ready or has failed.
+
+        `own` is a communicator of this process alone.
+        """
         try:
             info = MPI.Info.Create()
             info["map_by"], info["bind_to"] = "slot:OVERSUBSCRIBE", "none"
@@ -104,7 +106,7 @@ class Recruiter:
         self._thread = threading.Thread(target=self._run, name="elastic-recruiter", daemon=True)
 
     def go_on(self, members: Sequence[Member]) -> None:
-        """Sets the current members, and starts the thread at the first call."""
+        """Set the current members, and start the thread at the first call."""
         with self._lock:
             self._taken = []
             joined = {member.number for member in members} - {member.number for member in self._members}
@@ -126,14 +128,14 @@ class Recruiter:
         return any(recruit.member is not None for recruit in self._recruits)
 
     def take(self) -> list[Recruit]:
-        """Removes and returns the ranks that are ready; the caller reports the outcome through `settle`."""
+        """Remove and return the ranks that are ready; the caller reports the outcome through `settle`."""
         with self._lock:
             self._taken = [recruit for recruit in self._recruits if recruit.member is not None]
             self._recruits = [recruit for recruit in self._recruits if recruit not in self._taken]
             return self._taken
 
     def settle(self, recruits: Sequence[Recruit], *, joined: bool) -> None:
-        """Answers the join requests behind `recruits`, and counts the failures."""
+        """Answer the join requests behind `recruits`, and count the failures."""
         for recruit in recruits:
             if joined:
                 self._answer(recruit, f"{recruit.member} joined", joined=True)
@@ -141,9 +143,11 @@ class Recruiter:
                 self._lose(recruit, "could not join")
 
     def stop(self) -> None:
-        """Stops the thread and dismisses the ranks that have not joined. A rank that has not initialized MPI within
-        `_STOP_SECONDS` is ended by its own SIGALRM or by the launcher (`launch.stopped`): its MPI_Comm_spawn may never
-        return."""
+        """Stop the thread, and dismiss the ranks that have not joined.
+
+        A rank that has not initialized MPI within `_STOP_SECONDS` is ended by its own SIGALRM or by the launcher
+        (`launch.stopped`): its MPI_Comm_spawn may never return.
+        """
         atexit.unregister(self.stop)
         self._stop.set()
         if self._thread.is_alive():
@@ -192,7 +196,7 @@ class Recruiter:
         threading.Thread(target=recruit.bring, args=arguments, name=f"rank {recruit.number}", daemon=True).start()
 
     def _place(self, request: JoinRequest | None) -> str:
-        """The host that `request` names, or else the host with live ranks that has the fewest."""
+        """Return the host that `request` names, or else the host with live ranks that has the fewest."""
         if request is not None and request.host:
             return request.host
         places = Counter(member.place for member in self._members)

@@ -47,7 +47,7 @@ class Schedule:
         for name in ("examples", "batch", "epochs"):
             value: Any = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise UsageError(f"{name} is an integer from 1 on, got {value!r}")
+                raise UsageError(f"{name} must be a positive integer, got {value!r}")
 
     @property
     def steps_per_epoch(self) -> int:
@@ -59,23 +59,23 @@ class Schedule:
         return self.steps_per_epoch * self.epochs
 
     def place(self, step: int) -> tuple[int, int]:
-        """The epoch of a step and the step's position in it, both from 0."""
+        """Return the epoch of a step and the step's position in it, both from 0."""
         return divmod(step, self.steps_per_epoch)
 
     def rows(self, step: int) -> Rows:
-        """The examples of a step's global batch, i64[n]."""
+        """Return the examples of a step's global batch, i64[n]."""
         epoch, index = self.place(step)
         return self._order(epoch)[index * self.batch : (index + 1) * self.batch]
 
     def cut(self, step: int, rank: int, ranks: int) -> RankShare:
-        """The part of rank `rank` of `ranks`."""
+        """Return the part of rank `rank` of `ranks`."""
         chosen = self.rows(step)
         length = self.length(ranks)
         positions = np.arange(rank * length, (rank + 1) * length)
         return RankShare(chosen[np.minimum(positions, len(chosen) - 1)], (positions < len(chosen)).astype(np.float32))
 
     def length(self, ranks: int) -> int:
-        """The number of rows in each rank's part, for `ranks` ranks."""
+        """Return the number of rows in each rank's part, for `ranks` ranks."""
         return -(-self.batch // ranks)
 
     def _order(self, epoch: int) -> Rows:

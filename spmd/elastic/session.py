@@ -79,11 +79,11 @@ class Session:
         return self.ranks if self._invitation is None else self._invitation.ranks
 
     def tells_of_loss(self, error: BaseException) -> bool:
-        """Whether `error` was caused by a rank failure."""
+        """Return whether `error` was caused by a rank failure."""
         return self.is_elastic and comes_of_loss(error, world.base(), self._known)
 
     def start(self, hand_over: HandOver) -> None:
-        """Creates the communicators and starts the heartbeat. Collective; `hand_over` as in `recover`."""
+        """Create the communicators and start the heartbeat. Collective; `hand_over` as in `recover`."""
         if self._invitation is not None:
             world.keep_share()
             comm = self._invitation.accept()
@@ -99,7 +99,7 @@ class Session:
             hand_over(world.base())
 
     def recover(self, hand_over: HandOver, reason: Reason) -> tuple[tuple[Member, ...], tuple[Member, ...]]:
-        """Continues with the surviving ranks; returns the members lost and joined. Collective among those ranks.
+        """Continue with the surviving ranks; return the members lost and joined. Collective among those ranks.
 
         `hand_over(comm)` brings all ranks of `comm` to one state. It may be called more than once.
         """
@@ -118,11 +118,14 @@ class Session:
         return lost, tuple(member for member in self.members if member not in before)
 
     def agree(self, whether: bool) -> bool:
-        """The logical and of `whether` over the ranks, False if one has newly failed; the same on all live ranks."""
+        """Return the logical and of `whether` over the ranks, False if one has newly failed; the same on all live
+        ranks.
+        """
         return _agree(world.base(), whether) if self.is_elastic else whether
 
     def is_called(self, number: int, prepare: Callable[[int], None]) -> bool:
-        """Whether the ranks meet before step `number`, which this rank is about to begin, so that new ones can join.
+        """Return whether the ranks meet before step `number`, which this rank is about to begin, so that new ones can
+        join.
 
         Calls `prepare(ranks)` when rank 0 announces the number of ranks after joining.
         """
@@ -140,13 +143,12 @@ class Session:
         return self._meeting is not None and number >= self._meeting
 
     def end(self) -> None:
-        """Stops starting ranks, and dismisses those that have not joined."""
+        """Stop starting ranks, and dismiss those that have not joined."""
         if self._recruiter is not None:
             self._recruiter.stop()
 
     def _call(self, recruiter: Recruiter, number: int, prepare: Callable[[int], None]) -> None:
-        """On rank 0: announces the planned number of ranks once a rank has been spawned, and the meeting once it is
-        ready."""
+        """Announce, on rank 0, the number of ranks once one has been spawned, and the meeting once it is ready."""
         if recruiter.planned > self._planned:
             self._planned = recruiter.planned
             prepare(self._planned)
@@ -171,8 +173,11 @@ class Session:
                 self._meeting = comm.recv(source=0, tag=_CALL)
 
     def _wait_for_all(self) -> None:
-        """Waits until no rank is in a step. A rank that has not received the announcement may be blocked in the next
-        step, so rank 0 waits for at most `_GRACE` seconds."""
+        """Wait until no rank is in a step.
+
+        A rank that has not received the announcement may be blocked in the next step, so rank 0 waits for at most
+        `_GRACE` seconds.
+        """
         comm = world.base()
         try:
             with garbage_is_loss(comm):
@@ -191,8 +196,9 @@ class Session:
                 raise
 
     def _meet(self, comm: MPI.Intracomm, hand_over: HandOver) -> None:
-        """Sets up a communicator of the live ranks of `comm` and the joining ones; repeats this until it succeeds on
-        all of them. The previous heartbeat runs until then.
+        """Set up a communicator of the live ranks of `comm` and the joining ones; repeat until all of them succeed.
+
+        The previous heartbeat runs until then.
         """
         while True:
             _await_quiet(comm)
@@ -203,7 +209,7 @@ class Session:
             comm = wider or comm
 
     def _widened(self, comm: MPI.Intracomm) -> MPI.Intracomm | None:
-        """Merges the joining ranks into `comm`; None if that failed on any rank."""
+        """Merge the joining ranks into `comm`; None if that failed on any rank."""
         if self._recruiter is None:
             return comm
         recruits = self._recruiter.take() if comm.rank == 0 else []
@@ -228,8 +234,11 @@ class Session:
 
     @contextmanager
     def _limited(self, recruits: Sequence[Recruit], used: Sequence[MPI.Intracomm]) -> Iterator[None]:
-        """Kills `recruits` and revokes the communicators in `used` if the block takes longer than the heartbeat's
-        timeout, since a joining rank may hang."""
+        """Kill `recruits` and revoke the communicators in `used` if the block takes longer than the heartbeat's
+        timeout.
+
+        A joining rank may hang.
+        """
 
         def end() -> None:
             for recruit in recruits:
@@ -247,8 +256,10 @@ class Session:
             timer.cancel()
 
     def _settle(self, comm: MPI.Intracomm, hand_over: HandOver) -> bool:
-        """Creates the communicators, members and heartbeat on `comm` and hands the state over. Returns whether this
-        succeeded on all ranks; otherwise releases everything."""
+        """Create the communicators, members and heartbeat on `comm`, and hand the state over.
+
+        Returns whether this succeeded on all ranks; otherwise releases everything.
+        """
         could, watcher = False, None
         try:
             watcher = world.renew(comm).watcher
@@ -272,8 +283,10 @@ class Session:
         return True
 
     def _renew_heartbeat(self, watcher: Watcher | None) -> None:
-        """Restarts the heartbeat on the watcher's communicator, which is never revoked. Its own communicator would have
-        to be created while ranks may fail."""
+        """Restart the heartbeat on the watcher's communicator, which is never revoked.
+
+        A separate communicator would have to be created while ranks may fail.
+        """
         if self._heartbeat is not None:
             self._heartbeat.stop()
             self._heartbeat = None
@@ -281,7 +294,7 @@ class Session:
             self._heartbeat = Heartbeat(watcher.comm, self.members, self._settings.patience)
 
     def _end_others(self, status: int) -> None:
-        """Ends the job when this rank fails: revoking the communicator wakes ranks that are blocked on it."""
+        """End the job when this rank fails: revoking the communicator wakes ranks that are blocked on it."""
         if self._heartbeat is not None:
             world.base().Revoke()
             self._heartbeat.send_failure(status)
@@ -291,7 +304,7 @@ class Session:
             failure.fail(f"{self.ranks} ranks are left, and the job goes on with {self._settings.minimum} or more")
 
     def _retire(self) -> None:
-        """Revokes and releases the current communicator, and abandons checkpoints that are being written."""
+        """Revoke and release the current communicator, and abandon checkpoints that are being written."""
         comm = world.base()
         comm.Revoke()
         MpiCommunicator.retire(comm)
@@ -299,7 +312,7 @@ class Session:
 
 
 def _await_quiet(comm: MPI.Intracomm) -> None:
-    """Waits until no further failure is reported for `_QUIET` seconds: simultaneous failures are reported one by one.
+    """Wait until no further failure is reported for `_QUIET` seconds: simultaneous failures are reported one by one.
 
     Open MPI 5.0.11 crashes if a failure is reported while it creates a communicator that contains the failed rank:
     ompi_comm_revoke_local calls the communicator's collectives before they have been selected. So a meeting creates as
@@ -325,7 +338,7 @@ def _agree(comm: MPI.Intracomm, whether: bool) -> bool:
 
 
 def _shrunken(comm: MPI.Intracomm) -> MPI.Intracomm:
-    """A communicator of the live ranks of `comm`; repeats the shrink if further ranks fail during it."""
+    """Return a communicator of the live ranks of `comm`; repeat the shrink if further ranks fail during it."""
     for _ in range(comm.size):
         try:
             return cast(MPI.Intracomm, comm.Shrink())

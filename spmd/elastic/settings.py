@@ -43,7 +43,7 @@ class Settings:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Settings:
-        """Reads the variables of `environment`. UsageError if one has no valid value."""
+        """Read the variables of `environment`. UsageError if one has no valid value."""
         patience = environment.get(PATIENCE_VARIABLE, str(DEFAULT_PATIENCE))
         try:
             seconds = seconds_from(patience)
@@ -58,7 +58,7 @@ class Settings:
         )
 
     def variables(self) -> dict[str, str]:
-        """The environment variables that `from_environment` reads back as these settings."""
+        """Return the environment variables that `from_environment` reads back as these settings."""
         return {
             MINIMUM_VARIABLE: str(self.minimum),
             PATIENCE_VARIABLE: str(self.patience),
@@ -71,5 +71,5 @@ class Settings:
 def _number(environment: Mapping[str, str], variable: str, least: int) -> int:
     text = environment.get(variable, str(least))
     if not text.isascii() or not text.isdigit() or int(text) < least:
-        raise UsageError(f"{variable}={text}: a number of ranks from {least} on is needed")
+        raise UsageError(f"{variable}={text}: must be a number of ranks of at least {least}")
     return int(text)

@@ -33,8 +33,11 @@ _COPY = 4  # tag, on the communicator of all ranks
 
 @dataclass(frozen=True)
 class Held:
-    """Rank `rank`'s blocks of the state after `step` steps, numbered as the ranks were at that step. With `own` set it
-    holds every leaf and the tree structure; a copy holds None for unsharded arrays, which every rank has."""
+    """Rank `rank`'s blocks of the state after `step` steps, numbered as the ranks were at that step.
+
+    With `own` set it holds every leaf and the tree structure; a copy holds None for unsharded arrays, which every rank
+    has.
+    """
 
     step: int
     rank: int
@@ -83,14 +86,15 @@ class Shards:
         return not self._own
 
     def prepare(self, comm: MPI.Intracomm, step: int, state: Tree) -> None:
-        """Stages this rank's shard of the state after `step` steps, and its copies; `settle` makes them current.
-        Collective."""
+        """Stage this rank's shard of the state after `step` steps, and its copies; `settle` makes them current.
+        Collective.
+        """
         own = self._held(comm, step, state)
         sending = self._sent(comm, own)
         self._prepared = comm.size, own, None if sending is None else _arrived(sending)
 
     def settle(self) -> None:
-        """Replaces the blocks by those of the last `prepare`. Called once all ranks have agreed on the change."""
+        """Replace the blocks by those of the last `prepare`. Called once all ranks have agreed on the change."""
         assert self._prepared is not None
         self._ranks, own, copy = self._prepared
         self._own.clear()
@@ -101,8 +105,10 @@ class Shards:
             self._copies.append(copy)
 
     def keep(self, comm: MPI.Intracomm, step: int, state: object) -> None:
-        """Stores the state that this rank committed and makes its arrays read-only. On return the copy of the previous
-        step has arrived, and the transfer of this step's has started."""
+        """Store the state that this rank committed, and make its arrays read-only.
+
+        On return the copy of the previous step has arrived, and the transfer of this step's has started.
+        """
         own = self._held(comm, step, state)
         self._own.append(own)
         sending, self._sending = self._sending, None
@@ -111,8 +117,10 @@ class Shards:
         self._sending = self._sent(comm, own)
 
     def hand_over(self, comm: MPI.Intracomm, new: bool) -> tuple[int, Tree] | None:
-        """The newest step of which every block survives, and this rank's shard of the state after it; None if there is
-        no such step. Collective over `comm`; ranks with `new` set hold no blocks."""
+        """Return the newest step of which every block survives, and this rank's shard of the state after it.
+
+        None if there is no such step. Collective over `comm`; ranks with `new` set hold no blocks.
+        """
         held = [] if new else [*self._own, *self._copies]
         told = comm.allgather(([part.label for part in held], 0 if new else self._ranks))
         labels = [parts for parts, _ in told]
@@ -129,7 +137,7 @@ class Shards:
         return None
 
     def shardings(self, comm: MPI.Intracomm) -> Tree:
-        """This rank's shardings on `comm`, as `spmd.checkpoint.restore` takes them."""
+        """Return this rank's shardings on `comm`, as `spmd.checkpoint.restore` takes them."""
         return self._shardings(comm.rank, comm.size)
 
     def _places(self, rank: int, ranks: int) -> list[Place]:
@@ -145,7 +153,7 @@ class Shards:
         return Held(step, comm.rank, True, blocks, structure)
 
     def _sent(self, comm: MPI.Intracomm, own: Held) -> _Sending | None:
-        """Starts to send this rank's blocks to the next rank. Unsharded arrays are not sent: every rank has them."""
+        """Start to send this rank's blocks to the next rank. Unsharded arrays are not sent: every rank has them."""
         if not self._redundancy or comm.size == 1:
             return None
         behind, before = (comm.rank + 1) % comm.size, (comm.rank - 1) % comm.size
@@ -163,7 +171,7 @@ class Shards:
         return _Sending(requests, sent, Held(own.step, before, False, received))
 
     def _sources(self, step: int, labels: Sequence[list[Label]], before: int) -> dict[tuple[int, Box], Source]:
-        """Maps each leaf and block of `step` to the rank that holds it now and the rank that owned it then."""
+        """Map each leaf and block of `step` to the rank that holds it now and the rank that owned it then."""
         sources: dict[tuple[int, Box], Source] = {}
         for holder, parts in enumerate(labels):
             for rank, own in [(rank, own) for its_step, rank, own in parts if its_step == step]:
@@ -182,7 +190,7 @@ class Shards:
     def _cut_anew(
         self, comm: MPI.Intracomm, structure: object, sources: dict[tuple[int, Box], Source], held: dict[int, Held]
     ) -> Tree:
-        """Redistributes the blocks over the ranks of `comm` by one all-to-all; returns this rank's shard."""
+        """Redistribute the blocks over the ranks of `comm` by one all-to-all; return this rank's shard."""
         outgoing: list[list[tuple[int, Box, Array]]] = [[] for _ in range(comm.size)]
         for target in range(comm.size):
             for leaf, place in enumerate(self._places(target, comm.size)):
@@ -202,7 +210,7 @@ class Shards:
 def _needed(
     sources: dict[tuple[int, Box], Source], leaf: int, box_of_target: Box, holder: int
 ) -> Iterator[tuple[Box, Box, int]]:
-    """Yields each block of `holder` that intersects `box_of_target`, the intersection, and the block's former owner."""
+    """Yield each block of `holder` that intersects `box_of_target`, the intersection, and the block's former owner."""
     for (its_leaf, box), (its_holder, rank) in sources.items():
         if its_leaf == leaf and its_holder == holder and box.meets(box_of_target):
             yield box, box.common(box_of_target), rank
@@ -218,7 +226,7 @@ def _is_whole_array(place: Place) -> bool:
 
 
 def _block(array: Array, place: Place) -> Array:
-    """The block without its trailing padding."""
+    """Return the block without its trailing padding."""
     return array[tuple(slice(0, size) for size in place.box.shape)]
 
 

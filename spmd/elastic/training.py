@@ -34,7 +34,7 @@ _NEW = sys.maxsize  # the step count that a joining rank reports; it never is th
 
 
 def print_change(change: Change) -> None:
-    """Prints a change to stderr."""
+    """Print a change to stderr."""
     print(f"spmd.elastic: {change}", file=sys.stderr, flush=True)
 
 
@@ -88,8 +88,10 @@ class Step:
         return self._cut
 
     def commit(self, state: object) -> None:
-        """Sets the state after this step, which must be the same on every rank unless it is sharded. It takes effect
-        when the `with` block ends."""
+        """Set the state after this step, which must be equal on every rank unless it is sharded.
+
+        It takes effect when the `with` block ends.
+        """
         self._next, self._committed = state, True
 
     def __enter__(self) -> Step:
@@ -156,11 +158,11 @@ class Training:
     ) -> None:
         self.schedule = Schedule(examples, batch, epochs, seed, shuffle)
         if isinstance(start, bool) or not isinstance(start, int) or start < 0:
-            raise UsageError(f"start is a step from 0 on, got {start!r}")
+            raise UsageError(f"start must be a non-negative step, got {start!r}")
         if isinstance(redundancy, bool) or redundancy not in (0, 1):
-            raise UsageError(f"redundancy is the number of copies of each block, 0 or 1, got {redundancy!r}")
+            raise UsageError(f"redundancy, the number of copies of each block, must be 0 or 1, got {redundancy!r}")
         if shardings is None and (redundancy or checkpoints is not None):
-            raise UsageError("redundancy and checkpoints are for a state that is cut: say how with shardings")
+            raise UsageError("redundancy and checkpoints require a sharded state: pass shardings")
         self._initial, self._shardings, self._checkpoints = state, shardings, checkpoints
         self.state = state if shardings is None else None
         self.finished = self._start = start
@@ -194,13 +196,13 @@ class Training:
         return world.base()
 
     def shardings(self, rank: int, ranks: int) -> Tree:
-        """The shardings of rank `rank` of `ranks`; None if the state is not sharded."""
+        """Return the shardings of rank `rank` of `ranks`; None if the state is not sharded."""
         return None if self._shardings is None else self._shardings(rank, ranks)
 
     def program(self, ranks: int) -> UserFunction:
-        """The result of `build(ranks)`, built once. UsageError if there is no `build`."""
+        """Return the result of `build(ranks)`, built once. UsageError if there is no `build`."""
         if self._programs is None:
-            raise UsageError("step.program is what build makes, and Training was given no build")
+            raise UsageError("step.program requires the build argument of Training")
         return self._programs[ranks]
 
     def __iter__(self) -> Iterator[Step]:
@@ -213,7 +215,7 @@ class Training:
                 step = Step(self, self.finished)
                 yield step
                 if not step._entered:
-                    raise UsageError("each step of the loop is taken in a block: with step: ...")
+                    raise UsageError("each step of the loop must be run in a block: with step: ...")
             if self._session.agree(True):
                 self._session.end()
                 return
@@ -232,12 +234,14 @@ class Training:
                     raise
 
     def _has_written(self) -> bool:
-        """Wait for checkpoints that are being written. If ranks that write some are lost, the others recover, to take
-        the step again, and it returns False."""
+        """Wait for checkpoints that are being written; return whether all have been.
+
+        If ranks that write some are lost, the others recover and repeat the step.
+        """
         return not any(self._survives(error) for error in writing.failures() if isinstance(error, Exception))
 
     def _survives(self, error: Exception) -> bool:
-        """Recovers with the surviving ranks if `error` was caused by a rank failure; otherwise returns False."""
+        """Recover with the surviving ranks if `error` was caused by a rank failure; otherwise return False."""
         if not self._session.tells_of_loss(error):
             return False
         self._recover(Reason.LOST)
@@ -260,25 +264,25 @@ class Training:
         self._make_ahead()
 
     def _settle(self) -> None:
-        """Adopts the state that was handed over. Only after all ranks have agreed: a sender may fail before that."""
+        """Adopt the state that was handed over. Only after all ranks have agreed: a sender may fail before that."""
         if self._handed is not None:
             (self.finished, self.state), self._handed = self._handed, None
         if self._shards is not None:
             self._shards.settle()
 
     def _prepare(self, ranks: int) -> None:
-        """Builds the program for `ranks` ranks in a background thread, before the ranks join."""
+        """Build the program for `ranks` ranks in a background thread, before the ranks join."""
         if self._programs is not None:
             self._programs.make_ahead([ranks])
 
     def _make_ahead(self) -> None:
-        """Builds the programs for fewer ranks in a background thread, so that a recovery does not wait for them."""
+        """Build the programs for fewer ranks in a background thread, so that a recovery does not wait for them."""
         if self._programs is not None and self._session.is_elastic:
             least = max(self._settings.minimum, self.ranks - _AHEAD)
             self._programs.make_ahead(range(self.ranks - 1, least - 1, -1))
 
     def _hand_over(self, comm: MPI.Intracomm) -> None:
-        """Brings all ranks to the last step that every old rank has finished; new ranks receive its state."""
+        """Bring all ranks to the last step that every old rank has finished; new ranks receive its state."""
         finished = comm.allgather(_NEW if self._session.is_new else self.finished)
         last = min(finished)
         if last == _NEW:
@@ -290,8 +294,9 @@ class Training:
             self._handed = last, broadcast(comm, self.state, finished.index(last))
 
     def _hand_blocks_over(self, comm: MPI.Intracomm, shards: Shards) -> None:
-        """Reshards the newest complete state, possibly one step back. If blocks are missing, all ranks restore the
-        newest checkpoint."""
+        """Reshard the newest complete state, possibly one step back; restore the newest checkpoint if blocks are
+        missing.
+        """
         self._comes_from_checkpoint = False
         if shards.is_empty and not self._session.is_new:
             part: tuple[int, Tree] | None = self._start, self._part(comm.rank, comm.size)
@@ -312,7 +317,7 @@ class Training:
         return newest, checkpoint.restore(self._checkpoints, newest, like, cut, communicator=comm)
 
     def _cut(self, redundancy: int) -> Shards | None:
-        """The holder of this rank's shards; None if the state is not sharded or the job is not elastic."""
+        """Return the holder of this rank's shards; None if the state is not sharded or the job is not elastic."""
         if self._shardings is None:
             return None
         if not self._session.is_elastic:
@@ -327,7 +332,7 @@ class Training:
 
 
 def _session(settings: Settings) -> Session | Alone:
-    """The session of an MPI rank, or that of a process without MPI, for which MPI is not loaded."""
+    """Return the session of an MPI rank, or that of a process without MPI, for which MPI is not loaded."""
     if not world.under_mpi():
         return Alone()
     from spmd.elastic.session import Session  # late: it needs MPI, which one process does not

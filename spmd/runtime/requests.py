@@ -76,7 +76,7 @@ class JoinRequest:
 
 
 def running_jobs() -> list[RunningJob]:
-    """This user's elastic jobs that run on this machine."""
+    """Return this user's elastic jobs that run on this machine."""
     return list(_running_jobs())
 
 

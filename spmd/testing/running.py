@@ -1,4 +1,4 @@
-"""Running a program on a grid of processes inside a test, and comparing what each of them returns."""
+"""Running a program on a grid of processes inside a test, and comparing the results of each."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ from spmd.runtime.world import ranks, under_mpi
 from spmd.support.arrays import Array, numpy_has
 from spmd.support.usage import check_module, kind_of
 
-#: What a process takes or gives: a sequence with an entry a process in rank order, or a function of the rank.
+#: Values per process: a sequence with one entry per process in rank order, or a function of the rank.
 PerProcess = Sequence[Sequence[Array]] | Callable[[int], Sequence[Array]]
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What the processes that this Python process has seen returned: all of them, or its own rank's."""
+    """The results of the processes that this Python process has run: all of them, or its own rank."""
 
     grid: spmd.ProcessGrid
     results: dict[int, tuple[Array, ...]]
     agree: Callable[[str], Sequence[str]]
 
     def __getitem__(self, rank: int) -> tuple[Array, ...]:
-        """The results of the process of rank `rank`; KeyError when it ran elsewhere."""
+        """Return the results of process `rank`; KeyError if it ran elsewhere."""
         return self.results[rank]
 
     def expect(self, expected: PerProcess, *, rtol: float = 0.0, atol: float = 0.0) -> None:
-        """Compares each process's results, types and shapes included; NaN is equal to NaN.
+        """Compare each process's results, types and shapes included; NaN equals NaN.
 
-        Exactly, unless `rtol` or `atol` is given. AssertionError tells every process that differs.
+        Exactly, unless `rtol` or `atol` is given. Raises AssertionError, which lists every process that differs.
         """
         _check_entries("expect takes the results", expected, self.grid)
         faults = [
@@ -91,7 +91,7 @@ def _grid(module: spmd.Module, grid: spmd.ProcessGrid | tuple[int, int] | None) 
 
 
 def _ranks(grid: spmd.ProcessGrid) -> Any:
-    """All MPI ranks, when they are as many as the grid has processes."""
+    """Return the communicator of all MPI ranks if there are as many as processes of the grid, otherwise None."""
     if grid.size == 1 or not under_mpi():
         return None
     world = ranks()
@@ -99,10 +99,10 @@ def _ranks(grid: spmd.ProcessGrid) -> Any:
 
 
 def _check_entries(what: str, values: object, grid: spmd.ProcessGrid, *, may_be_empty: bool = False) -> None:
-    """UsageError unless `values` is a function, or has an entry for each process of the grid."""
+    """Raise UsageError unless `values` is a function, or has one entry per process of the grid."""
     if callable(values):
         return
-    taken = f"{what} as a function of the rank, or as an entry a process"
+    taken = f"{what} as a function of the rank, or as one entry per process"
     if isinstance(values, str | bytes) or not hasattr(values, "__len__") or not hasattr(values, "__getitem__"):
         raise UsageError(f"{taken}, got {kind_of(values)}")
     if len(values) != grid.size and not (may_be_empty and len(values) == 0):
@@ -113,7 +113,7 @@ def _of(values: PerProcess, rank: int, name: str) -> Sequence[Array]:
     arrays = values(rank) if callable(values) else values[rank]
     single = isinstance(arrays, str | bytes) or (isinstance(arrays, np.ndarray) and arrays.ndim == 0)
     if single or not hasattr(arrays, "__len__"):
-        raise UsageError(f"{name} of process {rank} are to be a sequence of arrays, got {kind_of(arrays)}")
+        raise UsageError(f"{name} of process {rank} must be a sequence of arrays, got {kind_of(arrays)}")
     return arrays
 
 

@@ -35,20 +35,20 @@ except ImportError:
 
 
 class Draw(Protocol):
-    """What Hypothesis gives to a strategy that is made of others."""
+    """The function that draws from strategies, which Hypothesis passes to composite ones."""
 
     def __call__(self, strategy: SearchStrategy[Any]) -> Any: ...
 
 
 def grids(max_processes: int = 8) -> SearchStrategy[ProcessGrid]:
-    """Process grids of up to `max_processes` processes, in any number of replicas and partitions."""
+    """Return process grids of up to `max_processes` processes, in any number of replicas and partitions."""
     shapes = [(r, p) for r in range(1, max_processes + 1) for p in range(1, max_processes // r + 1)]
     return st.sampled_from([ProcessGrid(*shape) for shape in sorted(shapes, key=lambda shape: (prod(shape), shape))])
 
 
 @dataclass(frozen=True)
 class ReplicaGroups:
-    """Groups of a collective on `grid`, as its attributes say them: rows of `ids`, by one of the four strategies.
+    """The groups of a collective on `grid`, as in its attributes: rows of `ids`, and a grouping strategy `kind`.
 
     Source: StableHLO specification, "Collective ops".
     """
@@ -59,18 +59,18 @@ class ReplicaGroups:
 
     @property
     def groups(self) -> tuple[Group, ...]:
-        """The ranks of each group, in the group's order."""
+        """The ranks of each group, in group order."""
         return tuple(getattr(collectives.grid, self.kind)(self.grid, self.rows))
 
     @property
     def rows(self) -> Array:
-        """The ids as the attribute holds them: short rows are filled up with -1."""
+        """The ids as in the attribute: short rows are padded with -1."""
         width = max(map(len, self.ids))
         return np.array([[*row, *[-1] * (width - len(row))] for row in self.ids], np.int64)
 
     @property
     def attributes(self) -> str:
-        """What of an op's attributes says the groups, as text."""
+        """The attributes of an op that define the groups, as text."""
         rows = self.rows
         text = f"replica_groups = dense<{rows.tolist()}> : tensor<{rows.shape[0]}x{rows.shape[1]}xi64>"
         if self.kind != "cross_replica":
@@ -78,7 +78,7 @@ class ReplicaGroups:
         return text + (", use_global_device_ids" if self.kind == "flattened_ids" else "")
 
 
-#: The strategies of grouping, with what their ids are ids of. The middle two need ops that use them.
+#: The grouping strategies. The middle two need ops that support them.
 KINDS = ("cross_replica", "cross_partition", "cross_replica_and_partition", "flattened_ids")
 
 
@@ -86,10 +86,10 @@ KINDS = ("cross_replica", "cross_partition", "cross_replica_and_partition", "fla
 def replica_groups(
     draw: Draw, grid: ProcessGrid | None = None, kinds: Sequence[str] = KINDS, *, uneven: bool = True
 ) -> ReplicaGroups:
-    """Groups of all processes of `grid` (a drawn one by default), by one of `kinds`; of different sizes if `uneven`.
+    """Return groups of all processes of `grid` (drawn by default), by one of `kinds`; of different sizes if `uneven`.
 
-    "cross_partition" is of collective_broadcast, collective_permute and all_to_all, "cross_replica_and_partition" and
-    "flattened_ids" of all_gather, all_reduce and reduce_scatter, "cross_replica" of all.
+    "cross_partition" applies to collective_broadcast, collective_permute and all_to_all, "cross_replica_and_partition"
+    and "flattened_ids" to all_gather, all_reduce and reduce_scatter, "cross_replica" to all.
     """
     grid = draw(grids()) if grid is None else grid
     kind = draw(st.sampled_from(kinds))
@@ -105,7 +105,7 @@ def replica_groups(
 
 
 def meshes(max_devices: int = 8, names: Sequence[str] = ("x", "y", "z")) -> SearchStrategy[dict[str, int]]:
-    """Meshes, as sizes by the axes' names, of up to `max_devices` devices."""
+    """Return meshes, as sizes by axis name, of up to `max_devices` devices."""
     axes = st.lists(st.integers(1, max_devices), max_size=len(names)).filter(lambda each: prod(each) <= max_devices)
     return axes.map(lambda sizes: dict(zip(names, sizes, strict=False)))
 
@@ -114,9 +114,9 @@ def meshes(max_devices: int = 8, names: Sequence[str] = ("x", "y", "z")) -> Sear
 def shardings(
     draw: Draw, mesh: Mapping[str, int], shape: Sequence[int], *, name: str = "mesh", even: bool = True
 ) -> str:
-    """How an array of `shape` lies over `mesh`, as sdy's text `#sdy.sharding<@mesh, [{"x"}, {}]>`.
+    """Return a sharding of an array of `shape` over `mesh`, as Shardy's text `#sdy.sharding<@mesh, [{"x"}, {}]>`.
 
-    Each axis splits one dimension or none. If `even`, only dimensions that it divides, with those before it.
+    Each axis splits one dimension or none; if `even`, only dimensions that all their axes divide.
     """
     dimensions: list[list[str]] = [[] for _ in shape]
     left = list(shape)
@@ -131,7 +131,7 @@ def shardings(
 
 
 def values_that_hurt(dtype: DType | type | str) -> Array:
-    """Values of `dtype` at which programs go wrong: both ends, signed zeros, infinities, NaNs, subnormals."""
+    """Return values of `dtype` at which programs fail: extremes, signed zeros, infinities, NaNs, subnormals."""
     dtype = np.dtype(dtype)
     if dtype.kind == "b":
         return np.array([False, True])
@@ -153,7 +153,7 @@ def values_that_hurt(dtype: DType | type | str) -> Array:
 
 @st.composite
 def arrays(draw: Draw, dtype: DType | type | str, shape: Sequence[int] | SearchStrategy[Any] | None = None) -> Array:
-    """Arrays of values that hurt and of random bits; of a drawn shape of up to three dimensions, sizes from 0 to 5."""
+    """Return arrays of critical values and random bits; by default of up to three dimensions of sizes 0 to 5."""
     dtype = np.dtype(dtype)
     if shape is None:
         shape = st.lists(st.integers(0, 5), max_size=3)
@@ -170,9 +170,9 @@ def arrays(draw: Draw, dtype: DType | type | str, shape: Sequence[int] | SearchS
 
 @dataclass(frozen=True)
 class Program:
-    """A program of `grid`'s processes, as text, and arrays of each process; of whole numbers, so that sums are exact.
+    """A program of `grid`'s processes, as text, and each process's arrays, of whole numbers, so that sums are exact.
 
-    Its first argument is the same on all processes, its second is not.
+    Its first argument is equal on all processes, its second is not.
     """
 
     text: str
@@ -189,8 +189,11 @@ _TYPE, _SIZE = "tensor<4xf32>", 4
 
 @st.composite
 def programs(draw: Draw, grid: ProcessGrid | None = None, max_ops: int = 8) -> Program:
-    """Small programs that end: arithmetic, all_reduce, all_gather, permutations and broadcasts of drawn groups, in
-    counted loops and, where all go the same way, in branches. Each returns all that it has computed."""
+    """Return small programs that terminate and return all that they compute.
+
+    They contain arithmetic, all_reduce, all_gather, permutations and broadcasts of drawn groups, in counted loops and
+    in branches that all processes take alike.
+    """
     grid = draw(grids(6)) if grid is None else grid
     lines: list[str] = []
     values = ["%same", "%own"]
@@ -239,7 +242,7 @@ def _permutation(draw: Draw, grid: ProcessGrid, name: str, values: Sequence[str]
 
 
 def _chosen(draw: Draw, grid: ProcessGrid, name: str, values: Sequence[str]) -> str:
-    """One of two values, by the process's number."""
+    """Return the text that selects one of two values by the process's number."""
     row = draw(st.integers(0, grid.size))
     pick = partial(draw, st.sampled_from(values))
     kind = draw(st.sampled_from(("replica", "partition")))
@@ -251,7 +254,7 @@ def _chosen(draw: Draw, grid: ProcessGrid, name: str, values: Sequence[str]) -> 
 
 
 def _looped(body: str, number: int, turns: int) -> str:
-    """`body`, which gives `%v<number>`, as often as `turns` says."""
+    """Return the text of a loop that runs `body`, which defines `%v<number>`, `turns` times."""
     name, integer = f"%v{number}", "tensor<i32>"
     inner = body.replace(name, f"{name}_in")
     return (

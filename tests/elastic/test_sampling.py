@@ -37,7 +37,7 @@ def test_the_order_follows_from_seed_and_epoch_alone() -> None:
 
 @pytest.mark.parametrize("counts", [(0, 1, 1), (1, 0, 1), (1, 1, 0), (1.5, 1, 1), (True, 1, 1)])
 def test_counts_that_are_none_are_refused(counts: tuple[int, int, int]) -> None:
-    with pytest.raises(UsageError, match="is an integer from 1 on"):
+    with pytest.raises(UsageError, match="must be a positive integer"):
         Schedule(*counts)
 
 

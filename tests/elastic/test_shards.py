@@ -67,7 +67,7 @@ def test_what_blocks_share() -> None:
 
 
 def test_redundancy_is_for_a_state_that_is_cut() -> None:
-    with pytest.raises(UsageError, match="say how with shardings"):
+    with pytest.raises(UsageError, match="require a sharded state"):
         Training(0, examples=1, batch=1, epochs=1, redundancy=1)
     with pytest.raises(UsageError, match="0 or 1, got 2"):
         Training(0, examples=1, batch=1, epochs=1, redundancy=2, shardings=lambda rank, ranks: None)

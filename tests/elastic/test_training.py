@@ -28,7 +28,7 @@ def test_it_is_a_loop_over_epochs_and_their_batches() -> None:
 def test_it_begins_where_it_is_told() -> None:
     assert [step.number for step in steps(start=4) if taken(step)] == [4, 5]
     assert list(steps(start=6)) == []
-    with pytest.raises(UsageError, match="start is a step"):
+    with pytest.raises(UsageError, match="start must be a non-negative step"):
         steps(start=-1)
 
 
@@ -43,7 +43,7 @@ def test_a_block_without_a_commit_and_a_step_without_a_block_are_refused() -> No
         for step in steps():
             with step:
                 pass
-    with pytest.raises(UsageError, match="taken in a block"):
+    with pytest.raises(UsageError, match="run in a block"):
         list(steps())
 
 
@@ -58,7 +58,7 @@ def test_programs_are_built_once_for_a_number_of_ranks() -> None:
     built: list[int] = []
     training = steps(build=lambda ranks: built.append(ranks) or f"for {ranks}")
     assert [step.program for step in training if taken(step)] == ["for 1"] * 6 and built == [1]
-    with pytest.raises(UsageError, match="given no build"):
+    with pytest.raises(UsageError, match="requires the build argument"):
         next(iter(steps())).program  # noqa: B018
 
 
