@@ -26,13 +26,13 @@ def test_hosts_are_read_from_text_and_from_files(tmp_path: Path) -> None:
 def test_a_line_that_names_no_host_is_refused_with_its_place(text: str, tmp_path: Path) -> None:
     file = tmp_path / "hosts"
     file.write_text(f"ok\n{text}\n")
-    with pytest.raises(argparse.ArgumentTypeError, match="hosts:2: a line is a host"):
+    with pytest.raises(argparse.ArgumentTypeError, match="hosts:2: a line must be a host"):
         hosts.from_file(str(file))
 
 
 def test_what_names_no_hosts_is_refused(tmp_path: Path) -> None:
     for text in ("", "a:0", "a,,b", "a b,c"):
-        with pytest.raises(argparse.ArgumentTypeError, match="hosts are named as a:2,b:2"):
+        with pytest.raises(argparse.ArgumentTypeError, match="hosts must be given as a:2,b:2"):
             hosts.from_text(text)
     file = tmp_path / "hosts"
     file.write_text("# nobody\n")

@@ -127,7 +127,7 @@ def test_an_elastic_job_asks_open_mpi_for_its_tolerance_of_faults() -> None:
 
 def test_an_mpi_that_cannot_go_on_is_refused_with_what_can(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "Open MPI 5" in (elastic.refusal(Launcher("mpiexec", "hydra")) or "")
-    assert "srun ends a step" in (elastic.refusal(Launcher("srun", "srun")) or "")
+    assert "srun ends a job step" in (elastic.refusal(Launcher("srun", "srun")) or "")
     monkeypatch.setenv("PATH", str(tmp_path))
     own = Launcher(str(tmp_path / "mpirun"), "openmpi")
     assert "without fault tolerance" in (elastic.refusal(own) or "")

@@ -47,4 +47,4 @@ def test_steps_a_second_are_those_of_the_last_ten_seconds() -> None:
 
 def test_a_job_that_is_none_is_said_to_be_none(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["top", "1"]) == 2
-    assert "there is no job of the launcher 1" in capsys.readouterr().err
+    assert "no job of launcher 1" in capsys.readouterr().err
