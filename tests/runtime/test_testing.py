@@ -63,11 +63,11 @@ ONE = [np.full(2, 1, np.float32)]
     [
         (2, [ONE] * 2, r"\(replicas, partitions\) or a ProcessGrid, got 2: \(2, 1\) for 2 replicas, \(1, 2\) for 2"),
         ((4, 1, 1), [ONE] * 4, r"\(replicas, partitions\) or a ProcessGrid, got \(4, 1, 1\)"),
-        ((4, 1), [ONE], "as an entry a process: 4 on a 4x1 grid, got 1"),
-        ((4, 1), [ONE] * 5, "as an entry a process: 4 on a 4x1 grid, got 5"),
-        ((4, 1), ONE, "as an entry a process: 4 on a 4x1 grid, got 1"),
-        ((4, 1), 5, "as an entry a process, got int"),
-        ((4, 1), [ONE, ONE, ONE, 5], "inputs of process 3 are to be a sequence of arrays, got int"),
+        ((4, 1), [ONE], "as one entry per process: 4 on a 4x1 grid, got 1"),
+        ((4, 1), [ONE] * 5, "as one entry per process: 4 on a 4x1 grid, got 5"),
+        ((4, 1), ONE, "as one entry per process: 4 on a 4x1 grid, got 1"),
+        ((4, 1), 5, "as one entry per process, got int"),
+        ((4, 1), [ONE, ONE, ONE, 5], "inputs of process 3 must be a sequence of arrays, got int"),
     ],
 )
 def test_what_does_not_fit_the_grid_is_told(spmd_run: Run, grid: object, inputs: object, words: str) -> None:
@@ -77,7 +77,7 @@ def test_what_does_not_fit_the_grid_is_told(spmd_run: Run, grid: object, inputs:
 
 def test_what_is_expected_has_an_entry_a_process(spmd_run: Run) -> None:
     run = spmd_run(SUM, (4, 1), operand)
-    with pytest.raises(spmd.UsageError, match="as an entry a process: 4 on a 4x1 grid, got 1"):
+    with pytest.raises(spmd.UsageError, match="as one entry per process: 4 on a 4x1 grid, got 1"):
         run.expect([ONE])
     with pytest.raises(spmd.UsageError, match="spmd_run takes a module, got int"):
         spmd_run(5)
