@@ -177,6 +177,7 @@ def _(args: Any) -> None:
         if ctypes.string_at(option.name, option.name_size) == _OPTION.encode() and option.type == INT64:
             count = devices_wanted(_OPTION, str(option.value))
     client = Client(count)
+    QUEUE.is_open = world.has_threads()
     atexit.register(QUEUE.drain)  # before MPI ends, which the client may just have started
     args.client = client.address
 

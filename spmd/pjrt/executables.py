@@ -134,7 +134,7 @@ class Loaded(Handle):
         for buffers in lists:
             self._check(buffers, kept)
         functions = functions_of(context) if program.calls_back else ()
-        is_here = QUEUE.is_here or (program.is_short and QUEUE.is_soon_idle)
+        is_here = QUEUE.is_here or not QUEUE.is_open or (program.is_short and QUEUE.is_soon_idle)
         if is_here:
             QUEUE.drain()
         takes = [self._taken(buffers, kept, is_here) for buffers in lists]

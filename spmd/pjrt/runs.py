@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable
 
 from spmd.pjrt.errors import Code, PjrtError
+from spmd.runtime import world
 
 #: Runs that wait at most: what they read and give takes memory meanwhile.
 _MOST = 32
@@ -82,6 +83,8 @@ class Queue:
     """Runs that are begun one after another by a thread, which is started with the first."""
 
     def __init__(self) -> None:
+        #: Whether runs may be in a thread of their own at all: MPI may serve one thread alone.
+        self.is_open = True
         self._forget()
 
     def _forget(self) -> None:
@@ -140,4 +143,5 @@ class Queue:
 
 #: The runs of this process's programs.
 QUEUE = Queue()
+world.add_queue(QUEUE.drain)
 os.register_at_fork(before=QUEUE.drain, after_in_child=QUEUE.lose)

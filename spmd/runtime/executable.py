@@ -142,7 +142,8 @@ class Executable:
         return self._run_alone(process, threads, arrays)
 
     def _run_alone(self, process: Process, threads: OneThread, arrays: Sequence[Argument]) -> tuple[Array, ...]:
-        """Run the program; CollectiveError if two Python threads do at the same time."""
+        """Run the program after those that are queued; CollectiveError if two Python threads do at the same time."""
+        world.drain_queues()
         try:
             if not threads.enter(False):
                 raise threads.crowded(f"@{self.function}")
@@ -254,6 +255,7 @@ class Executable:
         from partitioner import unshard_array  # loaded late, as above
 
         process = self.process
+        world.drain_queues()
         return tuple(
             unshard_array(result, sharding, process.communicator)
             for result, sharding in zip(results, self.out_shardings, strict=True)

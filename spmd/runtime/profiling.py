@@ -73,6 +73,7 @@ def profile(path: str | os.PathLike[str], *, steps: range | None = None) -> Iter
     have cold caches, are run but not recorded. :raises UsageError: within another profile, and for invalid steps.
     :raises OSError: if the file cannot be written.
     """
+    world.drain_queues()
     session = _begin(path, _checked(steps))
     if world.under_mpi():
         session.meet(world.ranks("spmd.profile"))
@@ -81,6 +82,7 @@ def profile(path: str | os.PathLike[str], *, steps: range | None = None) -> Iter
     except BaseException:
         session.stop()  # other ranks may not reach the end
         raise
+    world.drain_queues()
     session.finish()
 
 

@@ -41,6 +41,8 @@ _shared = False
 _base: MPI.Intracomm | None = None
 #: Callbacks for the first rendezvous of the ranks.
 _at_meeting: list[Callable[[MpiCommunicator], None]] = []
+#: Callbacks that wait for the programs which threads of their own run.
+_queues: list[Callable[[], None]] = []
 #: Number of renewals of the ranks, which invalidate cached results of agreements.
 generation = 0
 
@@ -53,10 +55,12 @@ def under_mpi() -> bool:
 def ranks(what: str = "the first communication") -> MpiCommunicator:
     """Return the communicator of all MPI ranks, with a watchdog that ends the job on request.
 
-    Collective at the first call; ``what`` names this rank's step in messages to the others. Raises CollectiveError.
+    Collective at the first call; ``what`` names this rank's step in messages to the others. Queued programs have ended
+    when it returns, so that what the caller communicates comes after them, as on other ranks. Raises CollectiveError.
     """
     from collectives.mpi import MpiCommunicator  # loaded late: loading it starts MPI
 
+    drain_queues()
     try:
         communicator = MpiCommunicator.world(base(), what)
     except CommunicationError as error:
@@ -75,6 +79,29 @@ def ranks(what: str = "the first communication") -> MpiCommunicator:
 def when_ranks_meet(act: Callable[[MpiCommunicator], None]) -> None:
     """Call `act` with the communicator of all ranks at their first rendezvous."""
     _at_meeting.append(act)
+
+
+def add_queue(drain: Callable[[], None]) -> None:
+    """Register `drain`, which waits for the programs that a thread runs, before any other thread communicates.
+
+    In that thread itself it must return at once.
+    """
+    _queues.append(drain)
+
+
+def drain_queues() -> None:
+    """Wait for the programs that threads of their own run: collectives come in the order of the calls on each rank."""
+    for drain in _queues:
+        drain()
+
+
+def has_threads() -> bool:
+    """Return whether all threads may communicate with other ranks; True where there are none."""
+    if number_of_ranks() == 1:
+        return True
+    from mpi4py import MPI  # late: importing it starts MPI
+
+    return MPI.Query_thread() == MPI.THREAD_MULTIPLE
 
 
 def keep_share() -> None:
@@ -100,6 +127,7 @@ def waiting_in(what: str) -> AbstractContextManager[None]:
     """Return a context in which this rank may wait for others, in something that reports call `what`."""
     from collectives.mpi import MpiCommunicator  # late, as above
 
+    drain_queues()
     communicator = MpiCommunicator.made_of(base())
     return nullcontext() if communicator is None else communicator.waiting(what)
 

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -12,9 +13,28 @@ pytest.importorskip("jax")
 ROOT = Path(__file__).parents[2]
 
 
-def test_calls_return_before_their_programs_have_run() -> None:
-    environment = {**os.environ, "JAX_PLATFORMS": "spmd"}
+def run(script: str, *arguments: str, launch: Sequence[str] = (), **settings: str) -> str:
+    """What a script prints, with spmd as JAX's client."""
+    environment = {**os.environ, "JAX_PLATFORMS": "spmd", **settings}
     environment["PYTHONPATH"] = os.pathsep.join([str(ROOT), environment.get("PYTHONPATH", "")])
-    script = Path(__file__).parent / "asynchronous_programs.py"
-    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=300, env=environment)
-    assert (done.returncode, done.stdout) == (0, "done 3.0\n"), done.stderr[-3000:]
+    command = [sys.executable, *launch, str(Path(__file__).parent / script), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    return done.stdout
+
+
+def test_calls_return_before_their_programs_have_run() -> None:
+    assert run("asynchronous_programs.py") == "done 3.0\n"
+
+
+TWO_RANKS = ("-m", "launch", "launch", "-n", "2", "--", sys.executable)
+
+
+def test_other_collectives_come_after_those_of_calls_before() -> None:
+    assert run("queued_on_ranks.py", "threads", launch=TWO_RANKS).count("in order") == 2
+
+
+@pytest.mark.slow
+def test_calls_run_their_programs_where_mpi_serves_one_thread() -> None:
+    found = run("queued_on_ranks.py", "one thread", launch=TWO_RANKS, MPI4PY_RC_THREAD_LEVEL="serialized")
+    assert found.count("in order") == 2
