@@ -162,7 +162,7 @@ def check_shared(
     who = "; ".join(_processes(ranks) for ranks in list(values.values())[:_SHOWN])
     name = names[leaf] or "the tree"
     raise CheckpointError(
-        f"{name} must be equal on all processes that hold it, but differs between {who}"
+        f"{name} must be equal on all processes that hold it, but has different values on {who}"
         f"{f' ({len(differing) - 1} more leaves differ, too)' if len(differing) > 1 else ''}. "
         f"Make it equal, or save each process's own value with per_rank={[names[leaf]] if names[leaf] else True}"
     )

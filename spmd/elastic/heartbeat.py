@@ -122,7 +122,7 @@ class Heartbeat:
             Silence(own.number, own.place, member.number, member.place, member.process, member.started).report()
 
     def _silence(self, rank: int, now: float) -> float:
-        """Return the seconds since the last message of `rank`, or since this process began to watch it if that is later."""
+        """Return the seconds since the last message of `rank`, or since the start of the watch if later."""
         return now - max(self._since, self._last.get(rank, self._since))
 
     def _others(self) -> list[int]:

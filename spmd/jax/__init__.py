@@ -1,4 +1,4 @@
-"""JAX functions on MPI ranks: JAX traces, this runtime compiles, computes and communicates.
+"""JAX functions on MPI ranks: JAX traces them, spmd compiles, computes and communicates.
 
     step = spmd.jax.jit(train_step, axes={"data": 4})    # every rank calls it with its own arrays
     params, loss = step(params, batch)

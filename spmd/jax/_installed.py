@@ -1,4 +1,4 @@
-"""Imported first of spmd.jax: a clear error where JAX is not installed."""
+"""Imported first by spmd.jax: raises a clear error if JAX is not installed."""
 
 from spmd.errors import UsageError
 

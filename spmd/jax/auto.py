@@ -1,4 +1,4 @@
-"""What stands for a layout that is searched for."""
+"""The marker of a sharding that is searched for."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ class Auto:
         return "AUTO"
 
 
-#: In place of a leaf's sharding: it is searched for.
+#: Replaces a leaf's sharding to have it searched for.
 AUTO = Auto()
 
 
 def is_auto(part: object) -> bool:
-    """Whether `part` leaves a layout to the search: AUTO, or "auto"."""
+    """Return whether `part` leaves a layout to the search: AUTO, or "auto"."""
     return part is AUTO or (isinstance(part, str) and part == "auto")

@@ -1,4 +1,4 @@
-"""What is wrong with a traced function's communication, found before any process runs it; errors at the user's line."""
+"""Static check of a traced function's communication; errors are reported at the user's line."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from spmd.jax.leaves import AbstractLeaf
 from spmd.jax.tracing import Lowered
 from spmd.support.arrays import Tree
 
-#: What JAX writes into the name of an op of a derivative. There, the sum of what is the same is what `psum` means.
+#: Marks the names that JAX gives to ops of a derivative, where `psum` intends sums of equal values.
 _TRANSPOSED = "transpose("
 
 
 class CommunicationWarning(UserWarning):
-    """Something is suspected of a program's communication. A comment `spmd: ignore` in its line silences it."""
+    """A suspected error in a program's communication. A comment `spmd: ignore` in its line silences it."""
 
 
 def check(lowered: Lowered, replicated: Sequence[int], results: Collection[int], names: Sequence[str]) -> None:
-    """CollectiveError for what is certainly wrong, CommunicationWarning for what is suspected.
+    """Raise CollectiveError for certain errors, warn with CommunicationWarning of suspected ones.
 
-    `replicated` are leaves of the arguments that are the same on all processes, `results` such leaves of the results;
-    `names` are the arguments' in messages.
+    `replicated` are leaves of the arguments that are equal on all processes, `results` such leaves of the results;
+    `names` are the arguments' names in messages.
     """
     if lowered.processes == 1:
         return
@@ -50,7 +50,7 @@ def check(lowered: Lowered, replicated: Sequence[int], results: Collection[int],
 
 
 def _warn(finding: Finding) -> None:
-    """Warns at the finding's own line: the one that is shown, and by whose module filters choose, is the user's."""
+    """Warn at the finding's own line, with the user's module for warning filters."""
     at = finding.diagnostic.location
     modules = [name for name, each in [*sys.modules.items()] if getattr(each, "__file__", "") == at.file]
     module = modules[0] if modules else at.file
@@ -58,9 +58,9 @@ def _warn(finding: Finding) -> None:
 
 
 def carried(lowered: Lowered, forms: Sequence[AbstractLeaf], leaves: Collection[int]) -> set[int]:
-    """The results that are the next step's values of `leaves`, arguments that are donated and the same everywhere.
+    """Return the results that are the next step's values of `leaves`: donated arguments that are equal everywhere.
 
-    As JAX pairs donated arguments and results, by shape and type; only where no other result could be meant.
+    They are paired by shape and type, as JAX pairs donated arguments, if that is unambiguous.
     """
     of_type = [(leaf.shape, leaf.dtype) for leaf in lowered.results]
     given = [(forms[leaf].shape, forms[leaf].dtype) for leaf in leaves]
@@ -68,7 +68,7 @@ def carried(lowered: Lowered, forms: Sequence[AbstractLeaf], leaves: Collection[
 
 
 def result_leaves(which: bool | int | Sequence[int], tree: Tree) -> list[int]:
-    """The leaves of the results that `which` names: all, or those of results by their numbers; `tree` is of all."""
+    """Return the leaves of the results that `which` selects: all, or those of numbered results; `tree` is of all."""
     if isinstance(which, bool):
         return list(range(tree.num_leaves)) if which else []
     numbers = (which,) if isinstance(which, int) else tuple(which)
@@ -78,7 +78,7 @@ def result_leaves(which: bool | int | Sequence[int], tree: Tree) -> list[int]:
         starts.append(starts[-1] + child.num_leaves)
     for number in numbers:
         if not isinstance(number, int) or not 0 <= number < len(children):
-            raise UsageError(f"replicated_results has {number!r}, and the function gives {len(children)} results")
+            raise UsageError(f"replicated_results has {number!r}, but the function returns {len(children)} results")
     return [leaf for number in numbers for leaf in range(starts[number], starts[number + 1])]
 
 

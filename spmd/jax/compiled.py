@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class Compiled:
-    """The program, and the conversions between its arrays and the trees of (args, kwargs) and of results."""
+    """A program, and the conversions between its arrays and the trees of (args, kwargs) and results."""
 
     def __init__(
         self,
@@ -61,23 +61,23 @@ class Compiled:
         self._options = options
         is_searched = self.settings.nans or self.settings.infs
         self._special_values = SpecialValues(self.settings, options.get("watch")) if is_searched else None
-        self._compared = self.processes == 1  # whether all ranks gave the same whole arrays
+        self._compared = self.processes == 1  # whether the whole arrays of all ranks have been compared
         self._finish = [_finisher(form, as_jax) for form in lowered.results]
 
     @cached_property
     def executable(self) -> Executable:
-        """The compiled program, made on first use."""
+        """The compiled program, compiled on first use."""
         return compile(self.module, self.grid, partition=self.is_global, **self.running_options)
 
     @property
     def running_options(self) -> Mapping[str, Tree]:
-        """The options with which the program runs: it is watched where JAX's settings are against NaN or infinity."""
+        """The options of compilation, with a watcher if JAX's settings check for NaN or infinity."""
         watched = {} if self._special_values is None else {"watch": self._special_values}
         return {**self._options, **watched}
 
     def cost(self) -> Prediction:
-        """What a step takes on $SPMD_MACHINE and $SPMD_TOPOLOGY."""
-        from spmd.compiler.pipeline.prepare import prepare  # imported late: only costs need it
+        """Return the predicted cost of a step on $SPMD_MACHINE and $SPMD_TOPOLOGY."""
+        from spmd.compiler.pipeline.prepare import prepare  # imported late: needed for costs only
         from spmd.predict.machine import default_machine
         from spmd.predict.prediction import predict
         from spmd.predict.topology import default_network
@@ -87,14 +87,16 @@ class Compiled:
         return predict(prepared, machine, default_network(machine))
 
     def view(self, title: str) -> View:
-        """A page that shows the program."""
-        from spmd.viewing.view import view  # imported late: only views need it
+        """Return a page that shows the program."""
+        from spmd.viewing.view import view  # imported late: needed for views only
 
         return view(self.module, grid=self.grid, partition=self.is_global, title=title, **self._options)
 
     @cached_property
     def run(self) -> Callable[[Sequence[Tree]], Tree]:
-        """Runs the program on this process's arrays of the leaves, and gives the tree of its results."""
+        """A function that runs the program on this process's arrays of the leaves, and returns the tree
+        of its results.
+        """
         execute, unflatten, tokens = self.execute, self.unflatten, self.tokens
         plain = all(finish is None for finish in self._finish) and self._special_values is None
         if plain and not tokens and self.kept == tuple(range(len(self.forms))):
@@ -109,11 +111,14 @@ class Compiled:
 
     @property
     def execute(self) -> Callable[..., Sequence[Array]]:
-        """What runs the program on its arrays."""
+        """The function that runs the program on its arrays."""
         return self.executable
 
     def call(self, leaves: Sequence[Tree], arrays: Sequence[Array]) -> Tree:
-        """Run the program on the arrays of `leaves`; refs among these and from outside have their new values then."""
+        """Run the program on the arrays of `leaves`, and update the refs among these and from outside.
+
+        Raises UsageError if a ref is passed twice.
+        """
         if not self.updates:
             return self.run(arrays)
         refs = [leaf for leaf in leaves if isinstance(leaf, Ref)] + list(self.outside)
@@ -130,13 +135,13 @@ class Compiled:
         return given
 
     def finished(self, results: Sequence[Array]) -> list[Tree]:
-        """Leaves of the results from their arrays; FloatingPointError for what JAX's settings do not allow in them."""
+        """Return the leaves of results; FloatingPointError for values that JAX's settings forbid."""
         self._look_through(results)
         pairs = zip(self._finish, results, strict=True)
         return [result if finish is None else finish(result) for finish, result in pairs]
 
     def _look_through(self, results: Sequence[Array]) -> None:
-        """FloatingPointError for what JAX's settings do not allow in results."""
+        """Raise FloatingPointError for values that JAX's settings forbid."""
         if self._special_values is not None:
             self._special_values.check(results, (self.module.symbol or "the function").removeprefix("jit_"))
 
@@ -144,11 +149,13 @@ class Compiled:
 
     @cached_property
     def flatten(self) -> Callable[[Tree], list[Tree]]:
-        """The leaves of (args, kwargs), if they are a tree as this was compiled for; else OTHER_STRUCTURE."""
+        """A function that returns the leaves of (args, kwargs); raises OTHER_STRUCTURE unless they have
+        this structure.
+        """
         return flattener(self.tree)
 
     def arrays(self, leaves: Sequence[Tree], forms: Sequence[AbstractLeaf], names: Sequence[str]) -> list[Array]:
-        """This process's arrays of the leaves: of the global view, whole ones are cut."""
+        """Return this process's arrays of the leaves; in the global view whole arrays are cut to blocks."""
         arrays = [to_array(leaf, form) for leaf, form in zip(leaves, forms, strict=True)]
         if not self.is_global:
             return arrays
@@ -165,7 +172,9 @@ class Compiled:
         return self.shard(arrays, self.cuts.arguments)
 
     def _check_parts(self, leaf: ProcessLocalArray, index: int, names: Sequence[str]) -> None:
-        """UsageError, on all ranks, where a rank holds another part of `leaf` than argument `index` has there."""
+        """Raise UsageError, on all ranks, if a rank holds another part of `leaf` than the program's
+        argument `index`.
+        """
         layout = self.cuts.arguments.layouts[index]
         for rank in range(self.processes):
             held = part_of(leaf.sharding, leaf.shape, rank)
@@ -178,7 +187,7 @@ class Compiled:
                 )
 
     def with_arrays(self, leaves: list[Tree], others: Sequence[int]) -> list[Tree] | None:
-        """`leaves` with an array for each of `others`; None when one has not the form that this was compiled for."""
+        """Return `leaves` with an array for each of `others`; None if one has another form than was compiled for."""
         arrays = list(leaves)
         for index in others:
             try:
@@ -191,7 +200,7 @@ class Compiled:
         return arrays
 
     def is_for(self, leaves: Sequence[Tree]) -> bool:
-        """Whether the NumPy arrays among `leaves` are what `run` takes."""
+        """Return whether the NumPy arrays among `leaves` fit `run`."""
         return all(
             self.cuts.is_block(leaf.shape, form, layout) and leaf.dtype == form.dtype
             for leaf, form, layout in zip(leaves, self.forms, self.cuts.arguments.layouts, strict=True)
@@ -200,7 +209,7 @@ class Compiled:
 
     @cached_property
     def cuts(self) -> Cuts:
-        """How its arguments and results are cut."""
+        """The layouts of its arguments and results."""
         inputs, outputs = self.shardings_of_program if self.is_global else (None, None)
         layouts: list[ShardedType | None] = [None] * len(self.forms)
         if inputs is not None:
@@ -213,13 +222,13 @@ class Compiled:
 
     @property
     def shardings_of_program(self) -> tuple[Sequence[Tree] | None, Sequence[Tree] | None]:
-        """Those of the arguments and of the results of the program; None where it has none."""
+        """The shardings of the arguments and of the results of the program; None if it has none."""
         return self.executable.in_shardings, self.executable.out_shardings
 
     # --- blocks and whole arrays ---
 
     def shard(self, leaves: Sequence[Tree], side: Side) -> list[Tree]:
-        """Blocks of `leaves`, which are of `side`."""
+        """Return blocks of `leaves`, which belong to `side`."""
         rank = self.executable.process.rank
         return [
             leaf
@@ -229,7 +238,7 @@ class Compiled:
         ]
 
     def unshard(self, leaves: Sequence[Tree], side: Side) -> list[Tree]:
-        """Whole arrays of `leaves`, which are of `side`."""
+        """Return whole arrays of `leaves`, which belong to `side`."""
         communicator = self.executable.process.communicator
         return [
             leaf
@@ -239,7 +248,7 @@ class Compiled:
         ]
 
     def shardings(self, leaves: Sequence[Tree], side: Side) -> list[Tree]:
-        """The layouts of `leaves`, which are of `side`."""
+        """Return the layouts of `leaves`, which belong to `side`."""
         return list(side.layouts)
 
 
@@ -248,7 +257,7 @@ def _shown(part: Sequence[slice]) -> str:
 
 
 def _finisher(form: AbstractLeaf, as_jax: bool) -> Callable[[Array], Tree] | None:
-    """What makes the leaf of a result's array; None where it is that array."""
+    """Return a function that makes the leaf of a result's array; None if it is that array."""
     if form.is_key or form.dtype == jax.dtypes.float0 or as_jax:
         return partial(from_array, form=form, as_jax=as_jax)
     return None

@@ -1,4 +1,4 @@
-"""The equations of what JAX traced."""
+"""Traversal of the equations of a jaxpr."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from spmd.support.arrays import Tree
 
 
 def equations(jaxpr: Jaxpr) -> Iterator[Any]:
-    """All equations of `jaxpr`, those of the functions that it calls included."""
+    """Yield all equations of `jaxpr`, including those of the functions that it calls."""
     for equation in jaxpr.eqns:
         yield equation
         yield from equations_within(equation.params)
 
 
 def equations_within(params: Mapping[str, Tree]) -> Iterator[Any]:
-    """All equations of the functions among the parameters of a primitive."""
+    """Yield all equations of the functions among a primitive's parameters."""
     for value in params.values():
         for inner in value if isinstance(value, tuple | list) else (value,):
             if isinstance(inner, ClosedJaxpr):

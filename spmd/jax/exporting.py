@@ -1,4 +1,4 @@
-"""`spmd.jax.export`: a JAX function as a program that runs without JAX."""
+"""`spmd.jax.export`: export of a JAX function as a program that runs without JAX."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ def export(
     static_argnames: str | Sequence[str] = (),
     **kwargs: object,
 ) -> Module:
-    """Writes the program that `spmd.jax.jit(function, axes=axes)` runs for such arguments as StableHLO to `path`.
+    """Return the program that `spmd.jax.jit(function, axes=axes)` runs for such arguments, and write it to `path`.
 
-    Where it runs, no JAX is needed: `spmd.load(path)`, or `spmd run path`. It takes and gives the leaves of the trees
-    in JAX's order; each argument has its name in the tree as `jax.arg_info`, each result as `jax.result_info`.
+    It is StableHLO text, which needs no JAX to run: `spmd.load(path)`, or `spmd run path`. It takes and returns the
+    leaves of the trees in JAX's order; each argument has its name in the tree as `jax.arg_info`, each result as
+    `jax.result_info`.
 
     :param args, kwargs: one process's arguments, or whole ones in the global view: arrays, or jax.ShapeDtypeStruct.
-    :param axes: sizes by name, major first; the global view has its mesh instead, and needs none.
-    :returns: the module.
-    :raises UsageError: for what `spmd.jax.jit` refuses, and for callbacks into Python.
+    :param axes: sizes by name, major first; the global view has a mesh instead, and takes none. :returns: the module.
+    :raises UsageError: for what `spmd.jax.jit` rejects, and for callbacks into Python.
     """
     plain, statics = function_and_statics(function, static_argnums, static_argnames, "spmd.jax.export")
     rest, named, static = statics.split(args, kwargs)

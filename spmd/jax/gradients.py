@@ -1,4 +1,4 @@
-"""Gradients of JAX functions against finite differences, both in 64-bit floats, along directions of each argument."""
+"""Comparison of gradients of JAX functions with finite differences, both in 64-bit floats."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from spmd.jax.leaves import names_of
 from spmd.runtime.compile import compile
 from spmd.support.arrays import Array, UserFunction
 
-#: The longest step, in units of a leaf's size; halved once, and the error of what comes is extrapolated.
+#: The longer of two step lengths, in units of a leaf's size; the shorter is half, for extrapolation.
 _STEP = 1e-3
-#: Leaves of at most so many elements are gone through element by element, larger ones along random directions.
+#: Leaves of at most so many elements are checked element by element, larger ones along random directions.
 _SINGLY = 16
-#: Relative difference of slopes, by two lengths of a step or to two sides, from which a function is not smooth there.
+#: Relative difference of slopes, between two step lengths or both sides, from which a function counts as not smooth.
 _ROUGH = 5e-2
 
 
 @dataclass(frozen=True)
 class Slope:
-    """How steep the function is along a direction of one leaf: by its gradient, and by differences of its values.
+    """The slope of the function along a direction of one leaf: by its gradient, and by differences of its values.
 
-    `smooth` says whether steps of two lengths and to both sides agree: where they do not, the function has a kink, and
-    nothing follows. `uncertain` is how far the differences may be off.
+    `smooth` is whether steps of two lengths and to both sides agree; otherwise the function has a kink there, and
+    nothing follows. `uncertain` is the possible error of the differences.
     """
 
     leaf: str
@@ -48,7 +48,7 @@ class Slope:
 
 @dataclass(frozen=True)
 class GradientComparison:
-    """All slopes, and `first`, the worst of those whose error is more than `tolerance`; None where there is none."""
+    """All slopes; `first` is the one with the largest error above `tolerance`, or None."""
 
     slopes: tuple[Slope, ...]
     tolerance: float
@@ -60,11 +60,11 @@ class GradientComparison:
 
     @property
     def compared(self) -> int:
-        """Along how many directions the function is smooth, so that the gradient was compared."""
+        """The number of directions along which the function is smooth and the gradient was compared."""
         return sum(slope.smooth for slope in self.slopes)
 
     def __bool__(self) -> bool:
-        """Whether the gradient was compared at all, and agrees."""
+        """Return whether the gradient was compared at all, and agrees."""
         return self.first is None and self.compared > 0
 
     def __str__(self) -> str:
@@ -89,13 +89,13 @@ def compare_gradient(
     seed: int = 0,
     tolerance: float = 1e-5,
 ) -> GradientComparison:
-    """Compares `jax.grad` of a function of `arguments` (trees of arrays), which gives a scalar, with differences.
+    """Compare `jax.grad` of a scalar function of `arguments` (trees of arrays) with finite differences.
 
-    The programs of the function and of its gradient are run in 64-bit floats, so that differences are of their formulas
-    and not of rounding: for each leaf of floats along so many random directions, and element by element in a small one.
-    `tolerance` is relative to the gradient's size along them. The comparison is false where the gradient differs, and
-    where the function is smooth nowhere, so that nothing was compared. UsageError where the function gives no real
-    scalar or takes no floats, CompileError for an op that has no meaning in wider floats (bitcast_convert).
+    The programs of the function and of its gradient run in 64-bit floats, so that differences show errors of formulas,
+    not rounding: for each leaf of floats along `directions` random directions, and element by element for small leaves.
+    `tolerance` is relative to the gradient's size. The comparison is false if the gradient differs, or if the function
+    is smooth nowhere, so that nothing was compared. Raises UsageError if the function does not return a real scalar or
+    takes no floats, CompileError for an op that is not defined in wider floats (bitcast_convert).
     """
     leaves, tree = jax.tree.flatten(arguments)
     arrays = [np.asarray(leaf) for leaf in leaves]
@@ -112,7 +112,7 @@ def compare_gradient(
     given = [arrays[at] for at in floats]
     shape = jax.eval_shape(of_leaves, *given)
     if not hasattr(shape, "shape") or shape.shape != () or not jax.numpy.issubdtype(shape.dtype, np.floating):
-        raise UsageError(f"compare_gradient: the function gives {shape}, and a real scalar is needed")
+        raise UsageError(f"compare_gradient: the function must return a real scalar, got {shape}")
     wide = [array.astype(np.float64) for array in given]
     value = _in_wide_floats(of_leaves, given)
     gradient = _in_wide_floats(jax.grad(of_leaves, argnums=tuple(range(len(given)))), given)(wide)
@@ -133,7 +133,7 @@ def _in_wide_floats(function: UserFunction, given: Sequence[Array]) -> Callable[
 
 
 def _directions(shape: tuple[int, ...], count: int, random: np.random.Generator) -> Iterator[Array]:
-    """Unit vectors of a leaf: each of its elements, where they are few, and `count` that are drawn."""
+    """Yield unit vectors of a leaf: of each element, if there are few, and `count` random ones."""
     size = int(np.prod(shape))
     if size <= _SINGLY:
         yield from np.eye(size).reshape(size, *shape)
@@ -158,7 +158,7 @@ def _slope(
     here, ahead, behind = at_distance(0), at_distance(length), at_distance(-length)
     coarse = (ahead - behind) / (2 * length)
     fine = (at_distance(length / 2) - at_distance(-length / 2)) / length
-    bend = abs(ahead - 2 * here + behind) / length  # how much the slopes on both sides differ
+    bend = abs(ahead - 2 * here + behind) / length  # difference of the slopes on both sides
     # Richardson's extrapolation: the error of a central difference falls with the square of its step.
     extrapolated = (4 * fine - coarse) / 3
     uncertain = abs(fine - coarse) / 16 + 16 * float(np.finfo(np.float64).eps) * abs(here) / length

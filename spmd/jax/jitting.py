@@ -20,7 +20,7 @@ Names = int | str | Sequence[int | str]
 
 
 class JitOptions(CompileOptions, total=False):
-    """The keyword arguments of `jit`, which says what they are."""
+    """The keyword arguments of `jit`."""
 
     axes: Mapping[str, int] | None
     grid: ProcessGrid | None
@@ -61,35 +61,31 @@ def jit(
     memory: float | str | None = None,
     **options: Unpack[CompileOptions],
 ) -> Tree:
-    """Makes a JAX function run on the ranks of a job; also a decorator.
+    """Make a JAX function run on the ranks of a job; also a decorator.
 
-    A plain function is the view of one process: its arguments and results are trees of this process's own arrays, and
-    `jax.lax.psum` and its kin work over the named axes. They mean, derivatives included, what they mean under
-    `jax.vmap` with axis names. A function that is `jax.jit(f, in_shardings=..., out_shardings=...)`, or holds
-    `jax.shard_map` over a mesh, is the global view: it is written for whole arrays. At its first call each leaf is
-    such a whole array, of which this process takes its block. Afterwards a leaf of a block's shape is this process's
-    block, as results are; `step.unshard(tree)` makes them whole, `step.shard(tree)` cuts. Meshes may be abstract
-    (`jax.sharding.AbstractMesh`): no device but one is needed.
+    A plain function is written for one process: its arguments and results are trees of this process's arrays, and
+    `jax.lax.psum` and similar functions work over the named axes, with the meaning, also of derivatives, that they have
+    under `jax.vmap` with axis names. A function that is `jax.jit(f, in_shardings=..., out_shardings=...)`, or contains
+    `jax.shard_map` over a mesh, is in the global view: it is written for whole arrays. At its first call each leaf is a
+    whole array, of which this process takes its block. Afterwards a leaf with a block's shape is this process's block,
+    as results are; `step.unshard(tree)` joins blocks, `step.shard(tree)` cuts arrays. Meshes may be abstract
+    (`jax.sharding.AbstractMesh`): one device suffices.
 
     :param axes: sizes by name, major first: rank = (index on the first axis) * (size of the second) + ... By default
-        one axis, "processes", of all ranks. The global view has its mesh instead.
-    :param grid: in place of `axes`: one axis, "processes", of all its processes.
-    :param donate_argnums, donate_argnames: as jax.jit takes them: leave to write over the NumPy arrays of these
-        arguments. Results may then be the very arrays that were given. What cannot be written over, such as a
-        jax.Array, is copied.
-    :param static_argnums, static_argnames: as jax.jit takes them; those of a function that is jax.jit's are so anyway.
-    :param replicated: arguments, by number or name, that are the same on all processes. When the function is traced,
-        its communication is checked (see `spmd check`): what is certainly wrong is a CollectiveError at its line, what
-        is suspected a CommunicationWarning.
-    :param replicated_results: numbers of results that are to be the same on all processes, or True for all of them.
-    :param as_jax: results are jax.Arrays; by default NumPy arrays, which JAX takes as well.
-    :param mesh: sizes of axes by name, major first, for a function of the global view that has no mesh of its own: how
-        it is laid out is searched for, as by `spmd.autoshard`; `step.plan` says what was chosen.
-    :param in_shardings: "auto", or a tree like the positional arguments with spmd.jax.AUTO for the leaves that the
-        search lays out, and a jax.sharding.PartitionSpec (None: whole on all processes) for others.
-    :param memory: bytes that a process has, a number or a text such as "16GB", which the layout must fit.
-    :param options: those of spmd.compile.
-    :raises UsageError: for axes, static arguments and leaves that are none, and a number of ranks that does not fit.
+    one axis, "processes", of all ranks. The global view has a mesh instead. :param grid: instead of `axes`: one axis,
+    "processes", of all its processes. :param donate_argnums, donate_argnames: as for jax.jit: permission to overwrite
+    the NumPy arrays of these arguments. Results may be the given arrays. What is not writable, such as a jax.Array, is
+    copied. :param static_argnums, static_argnames: as for jax.jit; those of a function that is jax.jit's are static as
+    well. :param replicated: arguments, by number or name, that are equal on all processes. When the function is traced,
+    its communication is checked (see `spmd check`): certain errors raise CollectiveError at their line, suspected ones
+    warn with CommunicationWarning. :param replicated_results: numbers of results that must be equal on all processes,
+    or True for all of them. :param as_jax: whether results are jax.Arrays; by default they are NumPy arrays, which JAX
+    takes as well. :param mesh: sizes of axes by name, major first, for a function of the global view without a mesh:
+    its layout is searched for, as by `spmd.autoshard`; `step.plan` describes the choice. :param in_shardings: "auto",
+    or a tree like the positional arguments with spmd.jax.AUTO for leaves whose layout is searched for, and a
+    jax.sharding.PartitionSpec (None: whole on all processes) for others. :param memory: bytes of memory per process
+    that the layout must fit, a number or a text such as "16GB". :param options: those of spmd.compile. :raises
+    UsageError: for invalid axes, static arguments or leaves, and a number of ranks that does not fit.
     """
     donated = Selected(as_numbers(donate_argnums, "donate_argnums"), as_names(donate_argnames, "donate_argnames"))
 
@@ -106,7 +102,7 @@ def jit(
         declared = Declared(_arguments(replicated), replicated_results)
         layout = None
         if mesh is not None:
-            from spmd.jax.searched import searched  # imported late: only a search needs its solver
+            from spmd.jax.searched import searched  # imported late: the solver is needed for a search only
 
             layout = searched(mesh, in_shardings, memory)
         axes_of_all = _all_axes(axes, grid)
@@ -116,19 +112,19 @@ def jit(
 
 
 def _arguments(given: Names) -> Selected:
-    """Arguments that are given by number or name."""
+    """Return arguments that are given by number or name."""
     entries = tuple(given) if isinstance(given, list | tuple) else (given,)
     numbers = tuple(entry for entry in entries if isinstance(entry, int))
     names = tuple(entry for entry in entries if isinstance(entry, str))
     if len(numbers) + len(names) < len(entries):
-        raise UsageError(f"replicated has numbers and names of arguments, got {given!r}")
+        raise UsageError(f"replicated must be numbers and names of arguments, got {given!r}")
     return Selected(numbers, names, "replicated", "replicated")
 
 
 def _check_options(as_jax: object, options: CompileOptions) -> None:
-    """UsageError for what are no options of jit and of spmd.compile."""
+    """Raise UsageError for options that neither jit nor spmd.compile has."""
     if not isinstance(as_jax, bool):
-        raise UsageError(f"as_jax is True or False, got {as_jax!r}")
+        raise UsageError(f"as_jax must be True or False, got {as_jax!r}")
     of_jax = sorted({"out_shardings"}.intersection(options))
     if of_jax:
         raise UsageError(
@@ -138,7 +134,7 @@ def _check_options(as_jax: object, options: CompileOptions) -> None:
 
 
 def _all_axes(axes: Mapping[str, int] | None, grid: ProcessGrid | None) -> Axes | None:
-    """The axes, or the one of a grid; None where neither is given."""
+    """Return the axes, or the one of a grid; None if neither is given."""
     check_grid(grid, "spmd.jax.jit")
     chosen = None if axes is None else checked_axes(axes)
     if grid is None:
@@ -149,10 +145,10 @@ def _all_axes(axes: Mapping[str, int] | None, grid: ProcessGrid | None) -> Axes 
 
 
 def checked_axes(axes: object) -> Axes:
-    """Axes as pairs; UsageError for what is no mapping of names to sizes."""
+    """Return axes as pairs; UsageError unless they map names to sizes."""
     if not isinstance(axes, Mapping) or not axes:
-        raise UsageError(f'axes is a mapping of names to sizes, such as {{"data": 4}}, got {axes!r}')
+        raise UsageError(f'axes must map names to sizes, such as {{"data": 4}}, got {axes!r}')
     for name, size in axes.items():
         if not isinstance(name, str) or isinstance(size, bool) or not isinstance(size, Integral) or size < 1:
-            raise UsageError(f"axes gives a name its size, an integer from 1 on, got {name!r}: {size!r}")
+            raise UsageError(f"axes must map names to positive integers, got {name!r}: {size!r}")
     return tuple((name, int(size)) for name, size in axes.items())

@@ -1,4 +1,4 @@
-"""How the leaves of a function's arguments and results are cut into blocks, and which of them a tree holds."""
+"""Layouts of the leaves of a function's arguments and results, and the recognition of trees of them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from spmd.jax.leaves import AbstractLeaf, data_shape
 from spmd.support.arrays import Tree
 from spmd.types import TensorType
 
-#: Of each leaf, None where it is not cut.
+#: A layout per leaf; None for a whole array.
 Layouts = Sequence[ShardedType | None]
 
 
@@ -26,7 +26,7 @@ class Side:
     layouts: Layouts
 
     def parts(self) -> Iterator[Side]:
-        """Itself, and its children."""
+        """Yield this side, and its children."""
         yield self
         start = 0
         for child in self.tree.children():
@@ -37,23 +37,25 @@ class Side:
 
 @dataclass(frozen=True)
 class Cuts:
-    """The arguments and results of a function; `stacked`: of how many processes blocks come together, if they do."""
+    """The arguments and results of a function; `stacked` is the number of processes whose blocks are
+    stacked, if any.
+    """
 
     arguments: Side
     results: Side
     stacked: int | None = None
 
     def is_block(self, shape: tuple[int, ...], form: AbstractLeaf, layout: ShardedType | None) -> bool:
-        """Whether an array of `shape` is what processes hold of a leaf: its block, or the stacked ones of all."""
+        """Return whether `shape` is that of a leaf's block, or of the stacked blocks of all processes."""
         block = form.data_shape if layout is None else local_shape(layout)
         if self.stacked is None:
             return shape == block
         return shape[1:] == block and shape[:1] in ((self.stacked,), (1,))
 
     def fits(self, forms: Sequence[AbstractLeaf], names: Sequence[str]) -> bool:
-        """Whether arguments of these forms are, leaf by leaf, whole arrays or blocks of these.
+        """Return whether arguments of these forms are whole arrays or blocks of them, leaf by leaf.
 
-        UsageError when some are certainly blocks of them, and others are neither.
+        Raises UsageError if some are certainly blocks of them, and others are neither.
         """
         misfit = self.misfit(forms, names)
         if misfit is not None and any(self._blocks(forms)):
@@ -61,7 +63,7 @@ class Cuts:
         return misfit is None
 
     def misfit(self, forms: Sequence[AbstractLeaf], names: Sequence[str]) -> str | None:
-        """Which of arguments of these forms is first neither a whole array nor a block; None where there is none."""
+        """Return a message on the first argument that is neither a whole array nor a block; None if there is none."""
         known = zip(forms, self.arguments.forms, self.arguments.layouts, self._blocks(forms), strict=True)
         for index, (form, whole, layout, is_block) in enumerate(known):
             if form != whole and not is_block:
@@ -72,7 +74,7 @@ class Cuts:
         return None
 
     def _blocks(self, forms: Sequence[AbstractLeaf]) -> list[bool]:
-        """Which of arguments of these forms are certainly blocks."""
+        """Return which arguments of these forms are certainly blocks."""
         return [
             (layout is not None or self.stacked is not None)
             and self.is_block(form.data_shape, whole, layout)
@@ -85,9 +87,9 @@ class Cuts:
         return "this process's" if self.stacked is None else f"each of {self.stacked} processes'"
 
     def of(self, tree: Tree, arguments_first: bool) -> Side | None:
-        """What `tree` is of: the arguments, the results, one of either, or some of these; None where it is of neither.
+        """Return the side that `tree` belongs to: arguments, results, one of either, or some; None if neither.
 
-        `arguments_first`: which of them to think of first, where it could be both.
+        `arguments_first` decides if it could be both.
         """
         whole = self._part(tree, arguments_first)
         if whole is not None:
@@ -115,7 +117,7 @@ class Cuts:
 
 
 def layouts_of(shardings: Sequence[Tree]) -> list[ShardedType | None]:
-    """The layouts of arrays with these shardings."""
+    """Return the layouts of arrays with these shardings."""
     return [layout if _is_cut(layout) else None for layout in shardings]
 
 
@@ -124,7 +126,7 @@ def _is_cut(layout: object) -> bool:
 
 
 def local_shape(layout: ShardedType) -> tuple[int, ...]:
-    """The shape of a block."""
+    """Return the shape of a block."""
     local = layout.local_type
     assert isinstance(local, TensorType)
     return local.static_shape

@@ -1,4 +1,4 @@
-"""Leaves of JAX's trees as arrays of this runtime, and back."""
+"""Conversion between leaves of JAX's trees and spmd's arrays."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from spmd.support.arrays import Array, Tree
 
 @dataclass(frozen=True)
 class AbstractLeaf:
-    """What JAX compiles a function for: shape, dtype (one of JAX's own for typed keys), and whether it is weak.
+    """The abstract value that JAX compiles a function for: shape, dtype (JAX's own for typed keys), weak type.
 
-    `sharding`: how the array is said to lie over a mesh, which JAX then traces it with. `is_ref`: it is the value of a
-    jax.Ref, which has another one afterwards.
+    `sharding` is the layout over a mesh with explicit axes, with which JAX traces the function. `is_ref` marks the
+    value of a jax.Ref, which the function may change.
     """
 
     shape: tuple[int, ...]
@@ -32,12 +32,12 @@ class AbstractLeaf:
 
     @property
     def is_key(self) -> bool:
-        """Whether it is of typed PRNG keys, which travel as their data."""
+        """Whether its elements are typed PRNG keys, which are passed as their data."""
         return bool(jax.numpy.issubdtype(self.dtype, jax.dtypes.prng_key))
 
     @property
     def data_shape(self) -> tuple[int, ...]:
-        """The shape of the array that holds it."""
+        """The shape of the array that holds its data."""
         return tuple(jax.eval_shape(jax.random.key_data, self.struct).shape) if self.is_key else self.shape
 
     @property
@@ -53,7 +53,7 @@ class AbstractLeaf:
 
 
 def form_of(leaf: Tree, names: Sequence[str], index: int) -> AbstractLeaf:
-    """The form in which jax.jit takes `leaf`; UsageError, with its name, `names[index]`, for what it does not."""
+    """Return the form in which jax.jit takes `leaf`; UsageError, with `names[index]`, if it takes no such leaf."""
     if leaf.__class__ is np.ndarray and (known := _canonical.get(leaf.dtype)) is not None:
         return AbstractLeaf(leaf.shape, known)
     if isinstance(leaf, np.ma.MaskedArray):
@@ -91,7 +91,7 @@ def form_of(leaf: Tree, names: Sequence[str], index: int) -> AbstractLeaf:
 
 
 def _explicit_sharding(leaf: Tree) -> NamedSharding | None:
-    """The sharding of a JAX array that is committed to a mesh with explicit axes: part of its type in JAX."""
+    """Return the sharding of a JAX array committed to a mesh with explicit axes, which is part of its type in JAX."""
     if (
         not isinstance(leaf, jax.Array)
         or not getattr(leaf, "committed", False)
@@ -103,18 +103,18 @@ def _explicit_sharding(leaf: Tree) -> NamedSharding | None:
 
 
 def is_foreign(leaf: Tree) -> bool:
-    """Whether `leaf` is an array of another library, such as a tensor of PyTorch, that is taken by DLPack."""
+    """Return whether `leaf` is an array of another library, such as a PyTorch tensor, to be passed by DLPack."""
     return hasattr(leaf, "__dlpack__") and not isinstance(leaf, np.ndarray | np.generic | jax.Array)
 
 
 def from_foreign(leaf: Tree, names: Sequence[str], index: int) -> Array:
-    """The array of another library's; UsageError for one that is not in this machine's memory."""
+    """Return an array of another library as NumPy's; UsageError if it is not in this machine's memory."""
     name = type(leaf).__module__.partition(".")[0] + "." + type(leaf).__name__
     plain = leaf.detach() if hasattr(leaf, "detach") else leaf  # PyTorch refuses tensors that require gradients
     try:
         return np.from_dlpack(plain)
     except (RuntimeError, TypeError, ValueError, BufferError):
-        pass  # element types that NumPy has not, such as bfloat16
+        pass  # element types that NumPy lacks, such as bfloat16
     try:
         return np.asarray(jax.dlpack.from_dlpack(plain))
     except (RuntimeError, TypeError, ValueError, BufferError) as error:
@@ -124,14 +124,14 @@ def from_foreign(leaf: Tree, names: Sequence[str], index: int) -> Array:
         ) from error
 
 
-#: dtypes that are the same with and without x64.
+#: dtypes that do not depend on x64.
 _canonical = {
     np.dtype(name): np.dtype(name) for name in ("float32", "int32", "uint8", "int8", "bool", "float16", "uint32")
 }
 
 
 def to_array(leaf: Tree, form: AbstractLeaf) -> Array:
-    """The elements of `leaf`, which has `form`; without a copy where they are in memory so, but of a ref."""
+    """Return the elements of `leaf`, which has `form`; without a copy where possible, except for a ref."""
     if isinstance(leaf, Ref):
         return np.array(to_array(leaf[...], form))
     if form.is_key:
@@ -143,12 +143,12 @@ def to_array(leaf: Tree, form: AbstractLeaf) -> Array:
     if isinstance(leaf, jax.ShapeDtypeStruct):
         raise UsageError(f"a jax.ShapeDtypeStruct, {form}, holds no elements: lower, executable and export take it")
     if form.dtype == jax.dtypes.float0:
-        return np.zeros(form.shape, np.bool_)  # as which JAX lowers it
+        return np.zeros(form.shape, np.bool_)  # as JAX lowers it
     return np.asarray(leaf, form.dtype)
 
 
 def from_array(array: Array, form: AbstractLeaf, as_jax: bool) -> Tree:
-    """The leaf of `form` whose elements are `array`."""
+    """Return the leaf of `form` with the elements `array`."""
     if form.is_key:
         return jax.random.wrap_key_data(jax.numpy.asarray(array), impl=form.dtype._impl)
     if form.dtype == jax.dtypes.float0:
@@ -157,14 +157,14 @@ def from_array(array: Array, form: AbstractLeaf, as_jax: bool) -> Tree:
 
 
 def data_shape(leaf: Tree) -> tuple[int, ...]:
-    """The shape of the array that holds `leaf`."""
+    """Return the shape of the array that holds the data of `leaf`."""
     if _is_key(leaf):
         leaf = jax.eval_shape(jax.random.key_data, leaf)
     return tuple(leaf.shape) if hasattr(leaf, "shape") else np.shape(leaf)
 
 
 def with_data(leaf: Tree, change: Callable[[Array], Array]) -> Tree:
-    """`leaf` with what `change` makes of its array."""
+    """Return `leaf` with `change` applied to its array."""
     if _is_key(leaf):
         changed = change(np.asarray(jax.random.key_data(leaf)))
         return jax.random.wrap_key_data(jax.numpy.asarray(changed), impl=jax.random.key_impl(leaf))
@@ -176,7 +176,7 @@ def _is_key(leaf: Tree) -> bool:
 
 
 def names_of(tree: Tree, parameters: Sequence[str]) -> list[str]:
-    """How a user would write each leaf of (args, kwargs): `params['w']`. `parameters`: names of the positional ones."""
+    """Return each leaf of (args, kwargs) as a user writes it: `params['w']`. `parameters` names the positional ones."""
     names = []
     for path, _ in jax.tree_util.tree_flatten_with_path(tree)[0]:
         first, rest = path[1], path[2:]

@@ -1,4 +1,4 @@
-"""Global arrays of which each process holds a part: how blocks are given to functions of the global view."""
+"""Global arrays of which each process holds a block, as arguments of functions of the global view."""
 
 from __future__ import annotations
 
@@ -38,19 +38,17 @@ class ProcessLocalArray:
 def make_array_from_process_local_data(
     sharding: NamedSharding, local_data: Tree, global_shape: Sequence[int] | None = None
 ) -> Tree:
-    """What `jax.make_array_from_process_local_data` is to jax.jit, for functions of `spmd.jax.jit`: arrays from blocks.
+    """Return global arrays of this process's blocks, like `jax.make_array_from_process_local_data`.
 
-    The results are arguments of such functions: global arrays whose blocks the processes give, so that no process needs
-    the whole. A function without shardings of its own takes theirs.
+    The results are arguments of functions of `spmd.jax.jit`: no process needs the whole arrays. A function without
+    shardings takes theirs.
 
-    :param sharding: how the arrays lie over the ranks; its mesh has as many devices as there are ranks, and may be
-        abstract.
-    :param local_data: this process's blocks: an array, or a tree of arrays that all lie so.
-    :param global_shape: the shape of the whole. By default each dimension is that of the block times the number of
-        parts that the sharding cuts it into. Where a dimension is that of the block, the block holds all of it, and
-        this process's part is taken.
-    :returns: one ProcessLocalArray for each array of `local_data`.
-    :raises UsageError: for a sharding that is none, a mesh of another size, and blocks that do not fit.
+    :param sharding: the layout over the ranks; its mesh must have as many devices as there are ranks, and may be
+    abstract. :param local_data: this process's blocks: an array, or a tree of arrays with the same layout. :param
+    global_shape: the shape of the whole. By default each dimension is that of the block times the number of parts that
+    the sharding divides it into. In a dimension of the whole's size the block holds everything, and this process's part
+    is taken. :returns: one ProcessLocalArray for each array of `local_data`. :raises UsageError: for an invalid
+    sharding, a mesh of another size, and blocks that do not fit.
     """
     if not isinstance(sharding, NamedSharding):
         raise UsageError(f"make_array_from_process_local_data takes a NamedSharding, got {sharding!r}")
@@ -81,7 +79,7 @@ def _of_block(sharding: NamedSharding, data: Tree, global_shape: Sequence[int] |
 
 
 def part_of(sharding: NamedSharding, shape: Sequence[int], process: int) -> tuple[slice, ...]:
-    """Which part of a global array of `shape` a process holds; devices of a mesh stand for ranks by their ids."""
+    """Return the part of a global array of `shape` that a process holds; device ids of a mesh are ranks."""
     mesh = sharding.mesh
     is_abstract = not isinstance(mesh, jax.sharding.Mesh)
     place = process if is_abstract else [device.id for device in mesh.devices.flat].index(process)
@@ -97,7 +95,7 @@ def part_of(sharding: NamedSharding, shape: Sequence[int], process: int) -> tupl
 
 
 def _cuts(sharding: NamedSharding, rank: int) -> list[tuple[str, ...]]:
-    """The axes that cut each dimension of an array of `rank` dimensions, major first."""
+    """Return the axes that divide each dimension of an array of `rank` dimensions, major first."""
     spec = sharding.spec
     if len(spec) > rank:
         raise UsageError(f"{spec} cuts {len(spec)} dimensions, and a block has {rank}")

@@ -1,4 +1,4 @@
-"""What JAX traced, lowered to StableHLO for processes that JAX has no devices for."""
+"""Lowering of traced functions to StableHLO for processes without JAX devices."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from jax.extend.core import Jaxpr
 
 from spmd.jax.equations import equations
 
-try:  # no part of JAX's public interface: without them JAX refuses what `lower_traced` says
+try:  # private to JAX: without them JAX rejects what `lower_traced` describes
     from jax._src import debugging, dispatch, effects
 except ImportError:  # pragma: no cover
     debugging = dispatch = effects = None  # type: ignore[assignment]
 
-#: Primitives that JAX lowers without devices, once it is kept from insisting on them.
+#: Primitives that JAX can lower without devices, although it requires them.
 _CALLBACKS = frozenset(("pure_callback", "io_callback"))
 _NEEDS_DEVICES = "AbstractMesh cannot be used when jaxpr contains primitives that require devices"
 _patching = threading.RLock()
 
 
 def lower_traced(traced: Any) -> Any:
-    """The `jax.stages.Lowered` of a `jax.stages.Traced`, for the CPU.
+    """Return the `jax.stages.Lowered` of a `jax.stages.Traced`, for the CPU.
 
-    A callback of the global view is issued once, by one process. JAX itself insists on devices for it, which abstract
-    meshes do not have, and refuses ordered debugging callbacks on several devices; both are lowered here.
+    A callback in the global view is called once, by one process. JAX requires devices for it, which abstract meshes
+    lack, and rejects ordered debugging callbacks on several devices; both are lowered here.
     """
     with _patched(effects, "shardable_ordered_effects", _with_debugging):
         try:
@@ -39,7 +39,7 @@ def lower_traced(traced: Any) -> Any:
 
 
 def _with_debugging(shardable: Any) -> Any:
-    """The effects that JAX allows on several devices, and those of ordered debugging callbacks."""
+    """Return the effects that JAX allows on several devices, and those of ordered debugging callbacks."""
     allowed: Any = effects.EffectTypeSet()  # type: ignore[no-untyped-call]
     for kind in (*shardable._effect_types, debugging.OrderedDebugEffect):
         allowed.add_type(kind)
@@ -47,7 +47,7 @@ def _with_debugging(shardable: Any) -> Any:
 
 
 def _but_for_callbacks(_: Callable[[Jaxpr], bool]) -> Callable[[Jaxpr], bool]:
-    """JAX's test for primitives that need devices, with callbacks left out."""
+    """Return JAX's test for primitives that need devices, excluding callbacks."""
 
     def needs(jaxpr: Jaxpr) -> bool:
         primitives = {equation.primitive for equation in equations(jaxpr)}
@@ -61,7 +61,7 @@ def _but_for_callbacks(_: Callable[[Jaxpr], bool]) -> Callable[[Jaxpr], bool]:
 
 @contextlib.contextmanager
 def _patched(module: Any, name: str, change: Callable[[Any], Any]) -> Iterator[None]:
-    """While `module.name` is what `change` makes of it; nothing changes in a version of JAX that has no such name."""
+    """Replace `module.name` by `change` of it within the context, if this version of JAX has that name."""
     with _patching:
         try:
             before = getattr(module, name)

@@ -1,4 +1,4 @@
-"""What JAX lowered, as a module of this runtime."""
+"""Conversion of a lowered JAX function to a module."""
 
 from __future__ import annotations
 
@@ -29,7 +29,9 @@ _numbers = itertools.count()
 
 
 def module_of(lowered: Lowered, name: str) -> Module:
-    """The module of a `jax.stages.Lowered`: ops have their locations in Python, callbacks call the functions here."""
+    """Return the module of a `jax.stages.Lowered`, with locations in Python and callbacks connected to the functions
+    here.
+    """
     module = parse(lowered.as_text(debug_info=True), f"<{name}>", verify=False)
     places.locate(module)
     details = lowered._lowering.compile_args
@@ -38,12 +40,12 @@ def module_of(lowered: Lowered, name: str) -> Module:
 
 
 def set_processes(module: Module, count: int) -> None:
-    """Sets the module's number of partitions."""
+    """Set the module's number of partitions."""
     module.discardable = {**module.discardable, "mhlo.num_partitions": IntegerAttr(count, I32)}
 
 
 def drop_shardings(module: Module) -> None:
-    """Removes what says nothing in the view of one process: JAX lays out keys and callbacks on a mesh without axes."""
+    """Remove shardings, which have no effect in the view of one process: JAX annotates keys and callbacks."""
     inline_meshes(module.body.ops, module)
     kept: dict[Value, Value] = {}
     for op in list(module.walk()):
@@ -58,7 +60,7 @@ def drop_shardings(module: Module) -> None:
 
 
 def mesh_size(module: Module) -> int:
-    """The number of devices that a module with shardings is for."""
+    """Return the number of devices of a module with shardings."""
     meshes = [op["mesh"] for op in module.body.ops if op.name == "sdy.mesh"]
     partitions = module.discardable.get("mhlo.num_partitions")
     sizes: list[int] = [math.prod(axis.size for axis in mesh.axes) for mesh in meshes]
@@ -66,7 +68,7 @@ def mesh_size(module: Module) -> int:
 
 
 def _tiled(module: Module) -> Iterator[int]:
-    """The number of devices that each of GSPMD's shardings is for."""
+    """Yield the number of devices of each of GSPMD's shardings."""
     for op in module.walk():
         entries = [op.discardable]
         if isinstance(op, Function):
@@ -77,12 +79,12 @@ def _tiled(module: Module) -> Iterator[int]:
 
 
 def is_callback(op: Op) -> bool:
-    """Whether `op` calls a Python function of a JAX program."""
+    """Return whether `op` calls a Python function of a JAX program."""
     return op.name == "stablehlo.custom_call" and str(op["call_target_name"]).startswith("spmd.jax.callback.")
 
 
 def _connect_callbacks(module: Module, callbacks: Sequence[UserFunction]) -> None:
-    """JAX numbers the Python functions that a program calls; each gets a target of its own, which runs it on a rank."""
+    """Register a custom call target for each Python function, which JAX numbers, that runs it on a rank."""
     targets: dict[int, str] = {}
 
     def target_of(number: int) -> str:
@@ -96,14 +98,14 @@ def _connect_callbacks(module: Module, callbacks: Sequence[UserFunction]) -> Non
 
 def _calling(callback: UserFunction) -> UserFunction:
     def call(*arrays: Tree, attributes: Tree) -> Tree:
-        # JAX may keep what it is given: it gets memory of its own.
+        # JAX may keep its arguments: pass copies.
         return callback(*[np.array(array) if isinstance(array, np.ndarray) else array for array in arrays])
 
     return call
 
 
 def name_arguments(module: Module, names: Sequence[str]) -> None:
-    """Gives the arguments of @main behind its tokens their names."""
+    """Set the names of the arguments of @main after its tokens."""
     main = module.function("main")
     dictionaries = main.argument_attributes
     tokens = len(dictionaries) - len(names)
@@ -115,7 +117,7 @@ def name_arguments(module: Module, names: Sequence[str]) -> None:
 
 
 def check_no_callbacks(module: Module) -> None:
-    """UsageError for a program that calls back into this Python process: no other can run it."""
+    """Raise UsageError for a program that calls back into this Python process: no other process can run it."""
     for op in module.walk():
         if is_callback(op):
             raise UsageError(f"{op.location}: a callback into Python cannot be exported")

@@ -1,8 +1,8 @@
-"""Nodes of trees that hold more than arrays, as the modules of equinox do: their arrays are leaves, the rest is static.
+"""Tree nodes with other values than arrays, such as equinox modules: arrays are leaves, the rest is static.
 
-As equinox.filter_jit has it. A node is taken so that is of a registered class and has a leaf which is neither array nor
-scalar, such as a function or a string, which jax.jit takes of no one; of equinox's own classes scalars are static
-always. Its nodes within are taken as itself.
+As in equinox.filter_jit. This applies to nodes of registered classes with a leaf that is neither array nor scalar, such
+as a function or a string, which jax.jit rejects; for equinox's own classes scalars are always static. Nodes within such
+a node are treated as part of it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _SCALARS = (bool, int, float, complex)
 
 
 def static_places(tree: Tree, leaves: Sequence[Tree]) -> list[int]:
-    """Return which of `leaves`, those of a tree of structure `tree`, are static."""
+    """Return the indices of the static ones among `leaves`, the leaves of a tree of structure `tree`."""
     places: list[int] = []
     for node, of_equinox in _registered(tree):
         others = [at for at in node if not _is_array(leaves[at])]
@@ -39,7 +39,7 @@ def without(tree: Tree, leaves: Sequence[Tree], places: Sequence[int]) -> Tree:
 
 
 def restored(tree: Tree, leaves: Sequence[Tree], static: Sequence[tuple[int, Tree]]) -> Tree:
-    """Return the tree whose static leaves are `static`, by their places, and whose others are `leaves`."""
+    """Return the tree with the static leaves `static`, by index, and the others from `leaves`."""
     complete = list(leaves)
     for place, value in static:
         complete.insert(place, value)
@@ -47,27 +47,27 @@ def restored(tree: Tree, leaves: Sequence[Tree], static: Sequence[tuple[int, Tre
 
 
 class Results:
-    """What a function gives, while it is traced: static leaves are kept here."""
+    """The results of a function during tracing: keeps the static leaves."""
 
     def __init__(self) -> None:
         self._tree: Tree = None
         self._static: list[tuple[int, Tree]] = []
 
     def arrays(self, results: Tree) -> Tree:
-        """Return `results` with None for what is static."""
+        """Return `results` with None for static leaves."""
         leaves, self._tree = jax.tree.flatten(results)
         places = static_places(self._tree, leaves)
         self._static = [(place, leaves[place]) for place in places]
         return without(self._tree, leaves, places) if places else results
 
     def unflatten(self, tree: Tree, leaves: Sequence[Tree]) -> Tree:
-        """Return the results whose arrays are `leaves`; `tree` is their structure without what is static."""
+        """Return the results with arrays `leaves`; `tree` is their structure without static leaves."""
         return restored(self._tree, leaves, self._static) if self._static else tree.unflatten(leaves)
 
 
 @functools.lru_cache(maxsize=1024)
 def _registered(tree: Tree) -> list[tuple[range, bool]]:
-    """The leaves of each outermost node of a registered class, and whether that is of equinox."""
+    """Return the leaves of each outermost node of a registered class, and whether it is equinox's."""
     return list(_visit(tree, 0))
 
 

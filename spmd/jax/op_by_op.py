@@ -1,7 +1,7 @@
-"""Functions that run op by op in Python, under jax_disable_jit: their values can be printed, and branched on.
+"""Execution op by op in Python, under jax_disable_jit: values can be printed and branched on.
 
-JAX computes each op at once; one that communicates is a program of its own, which all processes run. Of stacked
-processes each op is computed for all of them at once, and Python cannot branch on what differs between them.
+JAX computes each op immediately; an op that communicates is a separate program, which all processes run. With stacked
+processes each op is computed for all of them at once, and Python cannot branch on values that differ between them.
 Source: JAX's documentation, "jax.disable_jit".
 """
 
@@ -28,9 +28,9 @@ from spmd.jax.tracing import axes_told
 from spmd.jax.wrapped import has_shardings
 from spmd.support.arrays import Array, Tree, UserFunction
 
-#: Makes of a function what runs it on all processes, compiled: on this one's arrays, or on stacked ones.
+#: Makes a function run on all processes, compiled: on this process's arrays, or on stacked ones.
 Compile = Callable[[UserFunction], Callable[..., Tree]]
-#: Primitives that the global view is made of: it is written for whole arrays, and a process has its blocks alone.
+#: Primitives of the global view, which is written for whole arrays, while a process has blocks only.
 _OF_A_MESH = frozenset(("sharding_constraint", "reshard"))
 
 
@@ -42,10 +42,10 @@ def run_op_by_op(
     stacked: Sequence[bool] | None = None,
     as_jax: bool = False,
 ) -> Tree:
-    """Return what `function` of `leaves` gives as a process of a mesh of `axes`, each op computed at once.
+    """Return the results of `function` of `leaves` as a process of a mesh of `axes`, each op computed immediately.
 
-    `leaves` are those of `as_value`. `stacked` says which of them have a leading axis of all processes, as all results
-    then have; None on one process of many.
+    `leaves` are those of `as_value`. `stacked` marks those with a leading axis of all processes, which all results then
+    have; None on one process of many.
     """
     trace = _OpByOp(axes, compile, stacked is not None)
     given: list[Tree] = []
@@ -57,7 +57,7 @@ def run_op_by_op(
         return ()
 
     with axes_told(axes, function), _lines_told():
-        jax.make_jaxpr(within, axis_env=axes)()  # under which the axes have their sizes
+        jax.make_jaxpr(within, axis_env=axes)()  # within which the axes have their sizes
     count = None if stacked is None else math.prod(size for _, size in axes)
     tree: Tree
     results, tree = jax.tree.flatten(given[0])
@@ -68,15 +68,15 @@ def run_op_by_op(
 
 
 def as_value(leaf: Tree, form: AbstractLeaf) -> Tree:
-    """Return an argument of `form` as an array of JAX; a ref is taken as it is."""
+    """Return an argument of `form` as a JAX array; refs are unchanged."""
     if form.is_ref:
         return leaf
-    with jax.debug_nans(False), jax.debug_infs(False):  # which JAX finds in arguments, too
+    with jax.debug_nans(False), jax.debug_infs(False):  # JAX checks arguments as well
         return jax.numpy.asarray(leaf) if form.weak else from_array(to_array(leaf, form), form, as_jax=True)
 
 
 def refuse_global_view(what: str) -> NoReturn:
-    """Raise UsageError: `what` is of the global view."""
+    """Raise UsageError: `what` belongs to the global view."""
     raise UsageError(
         f"{what} is of the global view, which does not run op by op: a process holds blocks of its arrays. "
         "Leave jax_disable_jit off for it, or write the function for one process"
@@ -84,14 +84,14 @@ def refuse_global_view(what: str) -> NoReturn:
 
 
 def refuse_shardings(function: UserFunction) -> None:
-    """Raise UsageError for what jax.jit made of a function with shardings."""
+    """Raise UsageError for a function with shardings made by jax.jit."""
     if has_shardings(function):
         refuse_global_view("a function with in_shardings or out_shardings")
 
 
 @contextlib.contextmanager
 def _lines_told() -> Iterator[None]:
-    """Add the user's line to JAX's error of a NaN or an infinity."""
+    """Add the user's line to JAX's error for a NaN or an infinity."""
     try:
         yield
     except FloatingPointError as error:
@@ -101,9 +101,9 @@ def _lines_told() -> Iterator[None]:
 
 
 class _Value(Tracer):  # type: ignore[type-arg]  # its parameter is newer than JAX 0.10
-    """The array `value`, which JAX's collectives do not take for a constant that is the same on all processes.
+    """The array `value`, which JAX's collectives do not treat as a constant equal on all processes.
 
-    `is_stacked`: it has a leading axis of all processes, which the function does not see.
+    With `is_stacked` it has a leading axis of all processes, which the function does not see.
     """
 
     __slots__ = ("is_stacked", "value")
@@ -115,7 +115,7 @@ class _Value(Tracer):  # type: ignore[type-arg]  # its parameter is newer than J
         self.is_stacked = is_stacked
 
     def to_concrete_value(self) -> Tree:
-        """Return the value, which Python may branch on; None where it differs between processes."""
+        """Return the value, which Python may branch on; None if it differs between processes."""
         return None if self.is_stacked else self.value
 
     def tolist(self) -> Tree:
@@ -152,7 +152,7 @@ class _Value(Tracer):  # type: ignore[type-arg]  # its parameter is newer than J
 
 
 class _OpByOp(Trace):
-    """Computes at once what communicates with no other process, and has `compile` run the rest."""
+    """Computes ops without communication immediately, and has `compile` run the others."""
 
     def __init__(self, axes: Axes, compile: Compile, is_stacked: bool) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -161,14 +161,14 @@ class _OpByOp(Trace):
         self._compile = compile
 
     def stage_value(self, value: Tree) -> Tree:
-        """Return `value`, an array or a scalar of Python, as one that ops give."""
+        """Return `value`, an array or a Python scalar, as a result of ops."""
         if isinstance(value, _Value):
             return value
         with eval_context():
             return _Value(self, jax.numpy.asarray(value))
 
     def process_primitive(self, primitive: Any, tracers: Sequence[Tree], params: dict[str, Tree], /) -> Tree:
-        """Compute `primitive` of values."""
+        """Compute `primitive`."""
         if primitive.name in _OF_A_MESH:
             refuse_global_view(primitive.name)
 
@@ -188,7 +188,7 @@ class _OpByOp(Trace):
         return jax.tree.map(lambda each: _Value(self, each, any(stacked)), results)
 
     def _communicate(self, compute: UserFunction, values: Sequence[Tree], stacked: Sequence[bool]) -> Tree:
-        """Run what communicates as a program of its own."""
+        """Run an op that communicates as a separate program."""
         if self._is_stacked:
             values = [value if is_cut else value[None] for value, is_cut in zip(values, stacked, strict=True)]
         with jax.disable_jit(False):
@@ -202,17 +202,17 @@ class _OpByOp(Trace):
     def process_custom_jvp_call(
         self, primitive: Any, function: Any, jvp: Any, tracers: Sequence[Tree], /, **params: Tree
     ) -> Tree:
-        """Run a function that has a derivative of its own."""
+        """Run a function with a custom derivative."""
         return self._within(function, tracers)
 
     def process_custom_vjp_call(
         self, primitive: Any, function: Any, fwd: Any, bwd: Any, tracers: Sequence[Tree], /, **params: Tree
     ) -> Tree:
-        """Run a function that has a derivative of its own."""
+        """Run a function with a custom derivative."""
         return self._within(function, tracers)
 
     def process_shard_map(self, *args: Tree, **params: Tree) -> Tree:
-        """Refuse jax.shard_map."""
+        """Reject jax.shard_map."""
         refuse_global_view("jax.shard_map")
 
     def _within(self, function: Any, tracers: Sequence[Tree]) -> Tree:
@@ -221,7 +221,7 @@ class _OpByOp(Trace):
 
 
 def _axes_in(params: Mapping[str, Tree]) -> Iterator[str]:
-    """The names of axes in the parameters of a primitive, those of its functions included."""
+    """Yield the names of axes in a primitive's parameters, including those of its functions."""
     for each in (params, *(equation.params for equation in equations_within(params))):
         for key in ("axes", "axis_name"):
             value = each.get(key, ())
@@ -229,7 +229,7 @@ def _axes_in(params: Mapping[str, Tree]) -> Iterator[str]:
 
 
 def _result(leaf: Tree, name: str, copies: int | None, as_jax: bool) -> Tree:
-    """Return a leaf of the results as compiled functions give it, `copies` times where it is not stacked yet."""
+    """Return a leaf of the results as compiled functions do, repeated `copies` times unless it is stacked."""
     is_stacked = isinstance(leaf, _Value) and leaf.is_stacked
     value = leaf.value if isinstance(leaf, _Value) else leaf
     form = form_of(value, (name,), 0)

@@ -1,6 +1,6 @@
-"""Other ways of running a StableHLO program of one process, where JAX is installed: XLA, and the reference interpreter.
+"""Peers that run a StableHLO program of one process, if JAX is installed: XLA, and the reference interpreter.
 
-They are what a program's results can be compared with, no back ends.
+They are references for comparing results, not back ends.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from spmd.types import Type
 
 
 def xla(module: Module, arrays: Sequence[Array]) -> list[Array]:
-    """The results of @main on XLA's CPU client."""
+    """Return the results of @main on XLA's CPU client."""
     device = jax.devices("cpu")[0]
     with make_ir_context():
         parsed = ir.Module.parse(module.to_string(generic=True))
         executable = device.client.compile_and_load(parsed, _jax.DeviceList((device,)), _jax.CompileOptions())
-    with jax.enable_x64(True):  # otherwise arrays of 64-bit elements become others
+    with jax.enable_x64(True):  # otherwise 64-bit elements are converted
         results = executable.execute([jax.device_put(array, device) for array in arrays])
     return [np.asarray(result) for result in results]
 
 
 def reference(module: Module, arrays: Sequence[Array]) -> list[Array]:
-    """The results of @main by StableHLO's reference interpreter."""
+    """Return the results of @main by StableHLO's reference interpreter."""
     with make_ir_context():
         parsed = ir.Module.parse(module.to_string(generic=True))
         given = [
@@ -41,7 +41,7 @@ def reference(module: Module, arrays: Sequence[Array]) -> list[Array]:
 
 
 def _constant(array: Array, type: Type) -> ir.DenseElementsAttr:
-    """An argument as the interpreter takes it: booleans are bits there."""
+    """Return an argument as the interpreter takes it: booleans as bits."""
     contiguous = np.ascontiguousarray(array)
     data = np.packbits(contiguous, axis=None, bitorder="little") if array.dtype == bool else contiguous
     return ir.DenseElementsAttr.get(data.view(np.uint8).data, type=ir.Type.parse(str(type)))

@@ -1,4 +1,4 @@
-"""The places of ops in the user's Python, from the locations that JAX writes."""
+"""Locations of ops in the user's Python code, from the locations that JAX writes."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from jax.extend.source_info_util import register_exclusion
 from spmd.errors import Location, Source
 from spmd.ir import Module
 
-#: One frame: its function, file and line, as MLIR prints a name and a place inside of it.
+#: One frame: function, file and line, as MLIR prints a name and a location inside it.
 _FRAME = re.compile(r'"((?:[^"\\]|\\.)*)"\("((?:[^"\\]|\\.)*)":(\d+):(\d+)')
-#: Files of libraries: of packages that are installed, and of Python itself.
+#: Matches files of installed packages and of Python itself.
 _LIBRARY = re.compile(rf"[/\\](?:site|dist)-packages[/\\]|{re.escape(sysconfig.get_path('stdlib'))}")
 _OWN = str(Path(__file__).parent)
-register_exclusion(_OWN)  # JAX writes the ten innermost frames that are left
+register_exclusion(_OWN)  # JAX writes the ten innermost remaining frames
 
 
 def _is_of_the_user(file: str) -> bool:
@@ -28,12 +28,12 @@ def _is_of_the_user(file: str) -> bool:
 
 
 def user_line(frames: Iterable[tuple[str, int]]) -> str:
-    """What an error begins with, "file:line: ", of the user's first of `frames`, files and lines; "" without one."""
+    """Return "file:line: " of the user's first of `frames` (files and lines); "" without one."""
     return next((f"{file}:{line}: " for file, line in frames if _is_of_the_user(file)), "")
 
 
 def raising_line(traceback: TracebackType | None) -> str:
-    """`user_line` of what raised, from the innermost frame of its traceback outwards."""
+    """Return `user_line` of the raising code, from the innermost frame of its traceback outwards."""
     frames = [(frame.f_code.co_filename, line) for frame, line in walk_tb(traceback)]
     return user_line(reversed(frames))
 
@@ -50,7 +50,7 @@ class TracedLocation(Location):
         self._kept_place: tuple[str, int, int] | None = None
 
     def _place(self) -> tuple[str, int, int]:
-        """File, line and column of the innermost frame of the user's own code, or else the innermost of all."""
+        """Return file, line and column of the innermost frame of the user's code, or else the innermost of all."""
         if self._kept_place is None:
             frames = [(file, int(line), int(column)) for _, file, line, column in _FRAME.findall(self._text)]
             frames = [frame for frame in frames if not frame[0].startswith(_OWN)]
@@ -65,7 +65,7 @@ class TracedLocation(Location):
 
     @property
     def file(self) -> str:
-        """The file of the line, or of the program where none is known."""
+        """The file of the line, or of the program if unknown."""
         return self._place()[0] or self._program.file
 
     @property
@@ -79,7 +79,7 @@ class TracedLocation(Location):
         return self._place()[2] + 1 if self.is_known else self._program.column
 
     def quote(self) -> str:
-        """The source line with a caret below the column."""
+        """Return the source line with a caret below the column."""
         if not self.is_known:
             return self._program.quote()
         text = linecache.getline(self.file, self.line).rstrip("\n")
@@ -95,7 +95,7 @@ class TracedLocation(Location):
 
 
 def locate(module: Module) -> None:
-    """Gives each op of `module` that has one its place in Python."""
+    """Set the location in Python of each op of `module` that has one."""
     for op in module.walk():
         text = op.debug_location
         if text is not None:

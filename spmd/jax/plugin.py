@@ -1,6 +1,6 @@
 """spmd as JAX's own client: JAX_PLATFORMS=spmd python train.py.
 
-JAX finds jax_plugins/spmd, which calls `register` where the user names the platform.
+JAX finds jax_plugins/spmd, which calls `register` if the user names the platform.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from jaxlib import xla_client
 from spmd.pjrt import ffi
 from spmd.pjrt.api import capsule
 
-#: The name in JAX_PLATFORMS. The client itself says that its platform is "cpu", for which programs are lowered.
+#: The name in JAX_PLATFORMS. The client reports its platform as "cpu", for which programs are lowered.
 NAME = "spmd"
 _bridge: Any = xla_bridge
 _xla: Any = xla_client
@@ -35,9 +35,9 @@ def register() -> None:
 
 
 def _client(is_cpu: bool) -> Any:
-    """The client; it is also what `jax.devices("cpu")` has, unless JAX_PLATFORMS names XLA's, too."""
+    """Return the client; it also serves `jax.devices("cpu")`, unless JAX_PLATFORMS names XLA's as well."""
     config: Any = jax.config
-    # As XLA's client for the processor does: what was registered until now has been waiting for a client.
+    # As XLA's CPU client does: handlers registered so far are pending until there is a client.
     _xla.register_custom_call_handler("cpu", _xla._xla.register_custom_call_target)
     count = config.jax_num_cpu_devices
     client = _bridge.make_pjrt_c_api_client(NAME, options={"num_devices": count} if count > 0 else None)
@@ -47,7 +47,7 @@ def _client(is_cpu: bool) -> Any:
 
 
 def _handlers() -> Mapping[str, ffi.Handlers]:
-    """The handlers of custom calls that jax.ffi has for the processor: addresses."""
+    """Return the addresses of the custom call handlers that jax.ffi has for the CPU."""
     targets: Mapping[str, Any] = _xla.custom_call_targets("Host")
     return {
         name: {stage: _address(of_stage) for stage, of_stage in found.items()}
@@ -58,7 +58,7 @@ def _handlers() -> Mapping[str, ffi.Handlers]:
 
 
 def _address(capsule: Any) -> int:
-    """The pointer of a capsule, whatever it is called."""
+    """Return the pointer of a capsule of any name."""
     name, pointer = ctypes.pythonapi.PyCapsule_GetName, ctypes.pythonapi.PyCapsule_GetPointer
     name.restype, name.argtypes = ctypes.c_char_p, [ctypes.py_object]
     pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]

@@ -1,8 +1,8 @@
 """A JAX function as one process of many: traced with named axes, lowered for a single device.
 
-The function is traced as `jax.vmap` would trace it, under an environment of named axes, so that collectives and their
-derivatives mean what they mean there. The primitive `process` then lowers what was traced as if the program ran on a
-mesh of these axes; no device of such a mesh need exist.
+The function is traced as by `jax.vmap`, under an environment of named axes, so that collectives and their derivatives
+have the same meaning. The primitive `process` then lowers the result as if the program ran on a mesh of these axes,
+whose devices need not exist.
 """
 
 from __future__ import annotations
@@ -30,10 +30,11 @@ _process.multiple_results = True
 def traced(
     function: UserFunction, axes: Axes, args: tuple[Tree, ...], kwargs: Mapping[str, Tree]
 ) -> tuple[Tree, tuple[Ref, ...]]:
-    """What JAX traced (`jax.stages.Traced`) of `function` as a process of a mesh of `axes`, major first.
+    """Return the `jax.stages.Traced` of `function` as a process of a mesh of `axes`, major first, and refs from
+    outside.
 
-    And the refs that it takes from outside. Where there are any, their values are further arguments, the last ones,
-    and what was traced gives the results and a list of the values that they have then.
+    The values of such refs are additional arguments, the last ones, and the traced function returns the results and a
+    list of the refs' final values.
     """
     outside: tuple[Ref, ...] = ()
 
@@ -69,7 +70,7 @@ def traced(
 
 
 def _types(*_: object, jaxpr: ClosedJaxpr, axes: Axes) -> tuple[Any, Any]:
-    """The types of the results; the axes end here, other effects go on."""
+    """Return the types of the results; effects of the axes end here, others are passed on."""
     names = {name for name, _ in axes}
     return jaxpr.out_avals, {effect for effect in jaxpr.effects if getattr(effect, "name", None) not in names}
 
@@ -99,14 +100,14 @@ def _lower(ctx: Any, *operands: Any, jaxpr: ClosedJaxpr, axes: Axes) -> Any:
 
 
 def _knowing(axes: Axes, lower: Callable[[], Tree]) -> Tree:
-    """What `lower` gives where the axes are known: to be lowered, some primitives trace their functions once more.
+    """Return the result of `lower` with the axes bound: some primitives trace their functions again when lowered.
 
     `lax.custom_linear_solve` is one of them.
     """
     given: list[Tree] = []
 
     def within() -> tuple[()]:
-        with jax.ensure_compile_time_eval():  # what lowering computes are values, as ever
+        with jax.ensure_compile_time_eval():  # lowering computes concrete values
             given.append(lower())
         return ()
 

@@ -1,4 +1,4 @@
-"""The programs of one function: one for each tree of arguments, forms, values of static ones, axes and settings."""
+"""The programs of a function: one per structure and forms of arguments, static values, axes and settings."""
 
 from __future__ import annotations
 
@@ -21,14 +21,16 @@ _Kind = TypeVar("_Kind", bound=Compiled)
 
 
 class Programs(Generic[_Kind]):
-    """What was compiled of a function; `compile(forms, tree, static)` makes one more."""
+    """The compiled programs of a function; `compile(forms, tree, static)` makes another."""
 
     def __init__(self, compile: Callable[[Forms, Tree, tuple[Tree, ...]], _Kind]) -> None:
         self._compile = compile
         self._programs: dict[Tree, _Kind] = {}
 
     def of(self, forms: Forms, tree: Tree, static: tuple[Tree, ...], axes: Axes, names: Sequence[str]) -> _Kind:
-        """The program for arguments of these forms, whole arrays or, in the global view, blocks of earlier ones."""
+        """Return the program for arguments of these forms: whole arrays or, in the global view, blocks
+        of earlier ones.
+        """
         key = (tree, forms, static, axes, settings.current())
         program = self._programs.get(key)
         if program is None:
@@ -37,7 +39,7 @@ class Programs(Generic[_Kind]):
         return program
 
     def _compiled(self, forms: Forms, tree: Tree, static: tuple[Tree, ...], names: Sequence[str]) -> _Kind:
-        """One more; where JAX refuses what is like nothing before, the error says what has changed."""
+        """Return a new program; if JAX rejects the arguments, the error describes what has changed."""
         try:
             return self._compile(forms, tree, static)
         except (TypeError, ValueError, LookupError, AttributeError) as error:
@@ -56,7 +58,7 @@ class Programs(Generic[_Kind]):
             raise
 
     def _of_blocks(self, forms: Forms, tree: Tree, static: tuple[Tree, ...], names: Sequence[str]) -> _Kind | None:
-        """What was compiled for whole arrays of which some of these are blocks."""
+        """Return the program compiled for whole arrays of which some of these arguments are blocks."""
         for program in reversed(self._programs.values()):
             is_same = program.is_global and program.tree == tree and program.static == static
             if is_same and program.settings == settings.current() and program.cuts.fits(forms, names):
@@ -64,7 +66,7 @@ class Programs(Generic[_Kind]):
         return None
 
     def apply(self, what: str, tree: Tree) -> Tree:
-        """`tree` with what the method `what` of the program whose arguments or results it is makes of its leaves."""
+        """Return `tree` with its leaves converted by the method `what` of the program that it belongs to."""
         for program in reversed(list(dict.fromkeys(self._programs.values()))):
             side = program.cuts.of(tree, arguments_first=what == "shard")
             if side is not None:
@@ -80,7 +82,7 @@ class Programs(Generic[_Kind]):
 
 
 class Names(Sequence[str]):
-    """Names of the leaves of (args, kwargs), made when an error names one."""
+    """Names of the leaves of (args, kwargs), computed when an error needs one."""
 
     def __init__(self, tree: Tree, statics: Statics) -> None:
         self._tree = tree

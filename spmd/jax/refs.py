@@ -1,4 +1,4 @@
-"""Mutable arrays, jax.Ref: a program takes the values that they have, and gives those that they have when it ends."""
+"""Mutable arrays, jax.Ref: a program takes their values, and returns their final values."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from spmd.support.arrays import Tree, UserFunction
 
 
 def of_values(function: UserFunction, places: Sequence[int]) -> UserFunction:
-    """Return `function` for values in place of refs, the leaves `places` of (args, kwargs).
+    """Return `function` for values instead of refs, the leaves `places` of (args, kwargs).
 
-    It gives the results, and a list of the values that the refs have then.
+    It returns the results, and a list of the refs' final values.
     """
 
     @functools.wraps(function)
@@ -35,7 +35,7 @@ def of_values(function: UserFunction, places: Sequence[int]) -> UserFunction:
 
 
 def closed_over(jaxpr: ClosedJaxpr) -> tuple[Ref, ...]:
-    """Return the refs that a traced function takes from outside."""
+    """Return the refs that a traced function closes over."""
     return tuple(constant for constant in jaxpr.consts if isinstance(constant, Ref))
 
 
@@ -46,7 +46,7 @@ def with_closed_over(
     kwargs: Mapping[str, Tree],
     values: Sequence[Tree],
 ) -> ClosedJaxpr:
-    """Return what was traced with `values`, those of the refs from outside, as further arguments and results."""
+    """Return the traced function with `values`, those of the closed-over refs, as additional arguments and results."""
 
     def complete(leaves: Sequence[Tree], values: Sequence[Tree]) -> tuple[list[Tree], list[Tree]]:
         given = [jax.new_ref(value) for value in values]
@@ -59,11 +59,11 @@ def with_closed_over(
 
 
 def without_refs(jaxpr: ClosedJaxpr, axes: Sequence[tuple[str, int]]) -> ClosedJaxpr:
-    """Return what was traced with values passed on in place of the refs that are made within."""
+    """Return the traced function with values passed on instead of the refs created inside."""
     made = (var.aval for equation in equations(jaxpr.jaxpr) for var in equation.outvars)
     if not any(isinstance(aval, AbstractRef) for aval in made):
         return jaxpr
-    # Imported late: nothing public does this, and functions without refs do not depend on it.
+    # Imported late: private to JAX, and not needed by functions without refs.
     from jax._src.state import discharge
 
     discharge_state: Any = discharge.discharge_state  # of other signatures in other releases

@@ -1,4 +1,4 @@
-"""Layouts that `spmd.jax.jit` searches for: a mesh, and what of the arguments' layouts is given."""
+"""Searches for layouts in `spmd.jax.jit`: a mesh, and the given part of the arguments' layouts."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from spmd.support.arrays import Tree
 
 @dataclass(frozen=True)
 class Searched:
-    """What is searched for: a layout over `mesh` of the arguments that `in_shardings` leaves to the search.
+    """A search for a layout over `mesh` of the arguments that `in_shardings` leaves open.
 
-    `in_shardings` is a tree like the positional arguments, or the beginning of one: AUTO or "auto", a
-    jax.sharding.PartitionSpec, or None for a leaf that every process has whole. `memory`: as spmd.autoshard takes it.
+    `in_shardings` is a tree like the positional arguments, or a prefix of one: AUTO or "auto", a
+    jax.sharding.PartitionSpec, or None for a leaf that is whole on every process. `memory` is as for spmd.autoshard.
     """
 
     mesh: Axes
@@ -36,7 +36,7 @@ class Searched:
         return prod(size for _, size in self.mesh)
 
     def lay_out(self, lowered: Lowered, tree: Tree) -> tuple[Lowered, Plan]:
-        """The program of arguments (args, kwargs) of `tree` with the layout found, and the plan."""
+        """Return the program with the layout found for arguments (args, kwargs) of `tree`, and the plan."""
         given = self._given(tree)
         places = {leaf: lowered.tokens + place for place, leaf in enumerate(lowered.kept)}
         types = lowered.module.function("main").type.inputs
@@ -51,14 +51,14 @@ class Searched:
         return replace(lowered, module=laid_out), plan
 
     def _given(self, tree: Tree) -> dict[int, tuple[object, ...]]:
-        """The specs of the leaves that are not searched for."""
+        """Return the specs of the leaves that are not searched for."""
         args, _ = jax.tree.unflatten(tree, range(tree.num_leaves))
         if is_auto(self.in_shardings):
             return {}
         try:
             chosen = jax.tree.broadcast(self.in_shardings, args, is_leaf=lambda part: part is None or is_auto(part))
         except ValueError as error:
-            text = f"in_shardings is a tree like the positional arguments, or the beginning of one: {error}"
+            text = f"in_shardings must be a tree like the positional arguments, or a prefix of one: {error}"
             raise UsageError(text) from None
         flat = jax.tree.leaves(chosen, is_leaf=lambda part: part is None)
         given: dict[int, tuple[object, ...]] = {}
@@ -66,7 +66,9 @@ class Searched:
             if is_auto(spec):
                 continue
             if not (spec is None or isinstance(spec, PartitionSpec)):
-                raise UsageError(f'in_shardings has "auto", AUTO, a PartitionSpec or None for each leaf, got {spec!r}')
+                raise UsageError(
+                    f'in_shardings must have "auto", AUTO, a PartitionSpec or None for each leaf, got {spec!r}'
+                )
             given[leaf] = () if spec is None else tuple(spec)
         return given
 
@@ -77,12 +79,12 @@ def _spec(spec: Tree, rank: int, mesh: Mapping[str, int]) -> Spec:
     unknown = [name for name in names if name not in mesh]
     if len(entries) > rank or unknown or len(set(names)) < len(names):
         there = ", ".join(f"{name}={size}" for name, size in mesh.items())
-        raise UsageError(f"{spec} is no layout of an array of {rank} dimensions over {there}")
+        raise UsageError(f"{spec} is not a layout of an array of {rank} dimensions over {there}")
     return tuple(entries) + ((),) * (rank - len(entries))
 
 
 def searched(mesh: object, in_shardings: Tree, memory: object) -> Searched | None:
-    """What the options of `jit` ask to search for; None where they ask for nothing."""
+    """Return the search that the options of `jit` request; None if they request none."""
     if mesh is None:
         return None
     axes = tuple(checked_mesh(mesh).items())

@@ -1,4 +1,4 @@
-"""The settings of JAX that a traced program, or the run of it, depends on."""
+"""The settings of JAX that a traced program, or its execution, depends on."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from typing import Any, NamedTuple
 
 import jax
 
-# The key of jax.jit's own cache; nothing public has all that is in it.
+# The key of jax.jit's own cache; no public function returns it.
 from jax._src.config import trace_context
 
 _config: Any = jax.config
 
 
 class Settings(NamedTuple):
-    """Settings of JAX, hashable.
+    """Hashable settings of JAX.
 
-    `context` has x64, promotion of dtypes and ranks, random numbers, precision of products, the mesh in force, ...;
-    `nans` and `infs` are jax_debug_nans and jax_debug_infs: results are looked through.
+    `context` has x64, promotion of dtypes and ranks, random numbers, precision of products, the current mesh, ...;
+    `nans` and `infs` are jax_debug_nans and jax_debug_infs, under which results are checked.
     """
 
     context: object
@@ -25,7 +25,7 @@ class Settings(NamedTuple):
 
 
 def current() -> Settings:
-    """Return the settings of this thread as they are now."""
+    """Return this thread's current settings."""
     return Settings(trace_context(), _config.jax_debug_nans, _config.jax_debug_infs)
 
 

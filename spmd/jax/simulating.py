@@ -42,20 +42,19 @@ def simulate(
     static_argnames: str | Sequence[str] = (),
     **options: Unpack[CompileOptions],
 ) -> Simulated:
-    """The function that `spmd.jax.jit` would run on ranks (or what it made of one), with all processes stacked here.
+    """Return a function that runs all processes of `function` stacked in this one.
 
-    In the view of one process, each leaf of its arguments has a leading axis of all processes, in order of rank (the
-    first of `axes` is major), or of size 1: the same on every process; so is a Python scalar. Each leaf of its results
-    has that axis.
+    `function` is as for `spmd.jax.jit`, or its result. Written for one process, each leaf of its arguments has a
+    leading axis of all processes, in order of rank (the first of `axes` is major), or of size 1 for a value equal on
+    every process, like a Python scalar. Each leaf of its results has that axis.
 
-    In the global view it is called as on ranks: with whole arrays at first, and afterwards with such or with blocks,
-    as its results are; `unshard(tree)` makes them whole, `shard(tree)` cuts. Blocks are those of all processes,
+    In the global view it is called as on ranks: with whole arrays at first, and afterwards with these or with blocks,
+    as its results are; `unshard(tree)` joins blocks, `shard(tree)` cuts arrays. Blocks are those of all processes,
     stacked.
 
-    :param axes: sizes by name, major first; the global view has its mesh instead, and takes none.
-    :param static_argnums, static_argnames: as jax.jit takes them.
-    :param options: those of spmd.compile.
-    :raises UsageError: for axes, static arguments and leaves that are none.
+    :param axes: sizes by name, major first; the global view has a mesh instead, and takes none. :param static_argnums,
+    static_argnames: as for jax.jit. :param options: those of spmd.compile. :raises UsageError: for invalid axes, static
+    arguments or leaves.
     """
     plain, statics = function_and_statics(function, static_argnums, static_argnames, "spmd.jax.simulate")
     chosen_options(ProcessGrid(1, 1), options)
@@ -63,7 +62,7 @@ def simulate(
 
 
 class Simulated:
-    """What `spmd.jax.simulate` makes of a function: call it with stacked trees, in the global view with whole ones."""
+    """The result of `spmd.jax.simulate`: call it with stacked trees, in the global view with whole ones."""
 
     def __init__(
         self, function: UserFunction, axes: Axes | None, statics: Statics, options: Mapping[str, Tree]
@@ -77,7 +76,7 @@ class Simulated:
 
     @api_boundary
     def __call__(self, *args: Tree, **kwargs: Tree) -> Tree:
-        """Runs all processes on their arguments."""
+        """Run all processes on their arguments."""
         args, kwargs, static = self._statics.split(args, kwargs)
         leaves, tree = jax.tree.flatten((args, kwargs))
         names = Names(tree, self._statics)
@@ -91,7 +90,7 @@ class Simulated:
     def _op_by_op(
         self, leaves: Sequence[Tree], tree: Tree, static: tuple[Tree, ...], forms: Forms, names: Sequence[str]
     ) -> Tree:
-        """A call under jax_disable_jit: the function runs in Python, each op for all processes at once."""
+        """Call the function under jax_disable_jit: in Python, each op for all processes at once."""
         refuse_shardings(self._function)
         axes = self.axes
         if axes is None:
@@ -112,12 +111,12 @@ class Simulated:
 
     @api_boundary
     def shard(self, tree: Tree) -> Tree:
-        """The stacked blocks of whole arrays: of arguments or results, all or some. See JittedFunction.shard."""
+        """Return the stacked blocks of whole arrays: of arguments or results, all or some. See JittedFunction.shard."""
         return self._programs.apply("shard", tree)
 
     @api_boundary
     def unshard(self, tree: Tree) -> Tree:
-        """The whole arrays of stacked blocks: of results or arguments, all or some."""
+        """Return the whole arrays of stacked blocks: of results or arguments, all or some."""
         return self._programs.apply("unshard", tree)
 
     def __repr__(self) -> str:
@@ -140,7 +139,7 @@ class Simulated:
 def _of_a_process(
     leaves: Sequence[Tree], forms: Sequence[AbstractLeaf], names: Sequence[str], axes: Axes
 ) -> list[AbstractLeaf]:
-    """The forms of one process's leaves, of stacked ones of `forms`."""
+    """Return the forms of one process's leaves, given stacked ones of `forms`."""
     size = math.prod(size for _, size in axes)
     own = []
     for index, (leaf, form) in enumerate(zip(leaves, forms, strict=True)):
@@ -156,11 +155,11 @@ def _of_a_process(
 
 
 class _Stacked(Compiled):
-    """The program of all processes, with a leading axis of them on its arrays."""
+    """The program of all processes, whose arrays have a leading axis of processes."""
 
     @functools.cached_property
     def simulation(self) -> Simulation:
-        """The compiled stacked program, made on first use."""
+        """The compiled stacked program, compiled on first use."""
         return simulate_module(self.module, self.grid, **self.running_options)
 
     @property
@@ -176,7 +175,7 @@ class _Stacked(Compiled):
         return replace(super().cuts, stacked=self.processes)
 
     def arrays(self, leaves: Sequence[Tree], forms: Sequence[AbstractLeaf], names: Sequence[str]) -> list[Array]:
-        """The stacked arrays of the leaves: of the global view, whole ones are cut."""
+        """Return the stacked arrays of the leaves; in the global view whole arrays are cut to blocks."""
         for leaf, name in zip(leaves, names, strict=True):
             if isinstance(leaf, ProcessLocalArray):
                 raise UsageError(
@@ -202,7 +201,9 @@ class _Stacked(Compiled):
     def _changed(
         self, leaves: Sequence[Tree], side: Side, change: Callable[[ShardedType | None, Array], Array], of_wholes: bool
     ) -> list[Tree]:
-        """`leaves` with what `change` makes of whole ones, or of blocks; in the view of one process all are blocks."""
+        """Return `leaves` with `change` applied to whole arrays, or to blocks; written for one process,
+        all are blocks.
+        """
         if not self.is_global:
             return list(leaves)
         return [

@@ -1,9 +1,8 @@
-"""NaN and infinity in results, under jax_debug_nans and jax_debug_infs.
+"""Detection of NaN and infinity in results, under jax_debug_nans and jax_debug_infs.
 
-As jax.jit does, a function is looked through when it has run: where a result has such a number, a FloatingPointError
-names the first primitive that gave one, whether or not its value reached the result. Source: JAX's documentation,
-"jax_debug_nans". Where JAX runs the function again, op by op, the ops are watched here while they run: of several
-processes others would not run again.
+As with jax.jit, results are checked after a function has run: if one has such a value, a FloatingPointError names the
+first primitive that returned one, whether or not it reached the result. Source: JAX's documentation, "jax_debug_nans".
+JAX runs the function again op by op; here ops are watched during the run, since other processes would not run again.
 """
 
 from __future__ import annotations
@@ -20,23 +19,23 @@ from spmd.ir import Op
 from spmd.jax.settings import Settings
 from spmd.support.arrays import Array, Results
 
-#: Ops whose NaN and infinities were written by the user or by JAX, such as the -inf that a maximum begins with.
+#: Ops with NaNs and infinities written by the user or by JAX, such as the initial -inf of a maximum.
 _WRITTEN = frozenset(("stablehlo.constant", "stablehlo.broadcast_in_dim", "stablehlo.reshape"))
-#: The name that JAX gives an op: transformations and, last, the primitive.
+#: Matches the name that JAX gives an op: transformations and, last, the primitive.
 _NAME = re.compile(r'"(?:[^"\\]|\\.)*?([A-Za-z_0-9]+)"\(')
 
 
 class SpecialValues:
-    """A watcher of a program that keeps the first op that gives a NaN or an infinity, one in each thread."""
+    """A watcher of a program that records the first op that returns a NaN or an infinity, per thread."""
 
     def __init__(self, settings: Settings, watch: Watch | None = None) -> None:
-        """`watch` is the user's own watcher, which runs the units."""
+        """Wrap `watch`, the user's own watcher, which runs the units."""
         self._settings = settings
         self._watch = watch
         self._local = threading.local()
 
     def __call__(self, unit: ScheduledUnit, run: Run) -> Results:
-        """Run `unit`; where it gives what is looked for, run it again, op by op, to find which op it was."""
+        """Run `unit`; if it returns such a value, run it again, op by op, to find the op."""
         results: Results = run() if self._watch is None else self._watch(unit, run)
         if getattr(self._local, "found", None) is None and self._kind(_arrays(results)) is not None:
             makers = [op for op, values in run.op_by_op() if self._is_source(op, values)]
@@ -46,7 +45,7 @@ class SpecialValues:
         return results
 
     def check(self, results: Iterable[Array], name: str) -> None:
-        """Raise FloatingPointError if one of `results`, those of the function `name`, has what is looked for."""
+        """Raise FloatingPointError if one of `results`, of the function `name`, has such a value."""
         found: Op | None = getattr(self._local, "found", None)
         self._local.found = None
         kind = self._kind(results)
@@ -64,7 +63,7 @@ class SpecialValues:
         return is_maker and self._kind(_arrays(results)) is not None
 
     def _kind(self, arrays: Iterable[Array]) -> str | None:
-        """ "nan" or "inf", the first that is looked for and there."""
+        """Return "nan" or "inf", the first kind that is checked and found; None without one."""
         for array in arrays:
             if array.dtype.kind not in "fcV" or not array.size:
                 continue
@@ -82,6 +81,6 @@ def _arrays(results: object) -> Sequence[Array]:
 
 
 def _primitive(op: Op) -> str:
-    """The name of the primitive that JAX lowered to `op`, or of the op itself."""
+    """Return the name of the primitive that JAX lowered to `op`, or of the op itself."""
     named = _NAME.search(op.debug_location or "")
     return named[1] if named else op.name.partition(".")[2]

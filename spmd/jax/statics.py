@@ -1,4 +1,4 @@
-"""Static arguments: a function is compiled once for each of their values."""
+"""Static arguments: a function is compiled for each of their values."""
 
 from __future__ import annotations
 
@@ -15,29 +15,31 @@ from spmd.support.arrays import Tree, UserFunction
 
 
 def as_numbers(value: int | Sequence[int], name: str) -> tuple[int, ...]:
-    """An argument such as static_argnums as a tuple; UsageError for what is no number."""
+    """Return an argument such as static_argnums as a tuple; UsageError unless it has integers."""
     numbers = (value,) if isinstance(value, int) else tuple(value) if isinstance(value, Sequence) else (None,)
     if not all(isinstance(number, int) for number in numbers):
-        raise UsageError(f"{name} is an integer or a sequence of integers, got {value!r}")
+        raise UsageError(f"{name} must be an integer or a sequence of integers, got {value!r}")
     return numbers
 
 
 def as_names(value: str | Sequence[str], name: str) -> tuple[str, ...]:
-    """An argument such as static_argnames as a tuple; UsageError for what is no name."""
+    """Return an argument such as static_argnames as a tuple; UsageError unless it has names."""
     names = (value,) if isinstance(value, str) else tuple(value) if isinstance(value, Sequence) else (None,)
     if not all(isinstance(entry, str) for entry in names):
-        raise UsageError(f"{name} is a name or a sequence of names, got {value!r}")
+        raise UsageError(f"{name} must be a name or a sequence of names, got {value!r}")
     return names
 
 
 def _starts(tree: Tree) -> list[int]:
-    """The index of the first leaf of each child."""
+    """Return the index of the first leaf of each child."""
     return [0, *itertools.accumulate(child.num_leaves for child in tree.children())][:-1]
 
 
 @dataclass(frozen=True)
 class Selected:
-    """Arguments by position and by name; `of_numbers` and `of_names` are the options that chose them, for messages."""
+    """Arguments by position and by name; `of_numbers` and `of_names` are the options that selected
+    them, for messages.
+    """
 
     numbers: tuple[int, ...] = ()
     names: tuple[str, ...] = ()
@@ -46,7 +48,7 @@ class Selected:
 
 
 class _Static:
-    """A static value as it is now: another type or hash makes it another one, also of an object that has changed."""
+    """A static value with its current hash: a mutated object counts as another value."""
 
     __slots__ = ("_hash", "value")
 
@@ -64,10 +66,11 @@ class _Static:
 
 
 class Statics:
-    """Which arguments of a function are static, by position and by name, as jax.jit takes them.
+    """The static arguments of a function, by position and by name, as for jax.jit.
 
-    A named parameter counts whether it is given by position or by name, by the function's signature. `bound`: static
-    arguments that the function has already, such as a method's object, by name; they are in the keys of `split`, too.
+    A named parameter counts whether it is passed by position or by name, by the function's signature. `bound` are
+    static arguments that the function has already, such as a method's object, by name; they are part of the keys of
+    `split`.
     """
 
     def __init__(
@@ -101,7 +104,7 @@ class Statics:
     def split(
         self, args: tuple[Tree, ...], kwargs: dict[str, Tree]
     ) -> tuple[tuple[Tree, ...], dict[str, Tree], tuple[Tree, ...]]:
-        """The other arguments, and the static ones as a key: UsageError for one that cannot be hashed."""
+        """Return the other arguments, and the static ones as a key; UsageError for one that is not hashable."""
         positions = tuple((at, self._static(at, value)) for at, value in enumerate(args) if at in self._numbers)
         named = tuple(sorted((name, self._static(name, kwargs[name])) for name in self._names.intersection(kwargs)))
         bound = tuple(self._static(name, value) for name, value in self._bound)
@@ -115,7 +118,7 @@ class Statics:
         return *modules.without(tree, leaves, places), (positions, named, bound, (tree, within))
 
     def has_modules(self, args: tuple[Tree, ...], kwargs: Mapping[str, Tree]) -> bool:
-        """Return whether there are static leaves in the arguments, so that `split` must be called for them."""
+        """Return whether the arguments have static leaves, so that `split` must be called for them."""
         leaves, tree = jax.tree.flatten((args, kwargs))
         return bool(modules.static_places(tree, leaves))
 
@@ -134,9 +137,9 @@ class Statics:
             raise UsageError(f"{what} has {unknown[0]!r}, which is no parameter of the function")
 
     def leaves_of(self, selected: Selected, tree: Tree) -> list[int]:
-        """The leaves of the arguments `selected`; `tree` is of (args, kwargs) without the static ones.
+        """Return the leaves of the arguments `selected`; `tree` is of (args, kwargs) without the static ones.
 
-        A parameter counts wherever it is given; one that is left to its default has no leaves.
+        A parameter counts however it is passed; one left at its default has no leaves.
         """
         args, kwargs = tree.children()
         by_place: dict[int, range] = {}
@@ -164,7 +167,7 @@ class Statics:
         return sorted({leaf for leaves in ranges for leaf in leaves})
 
     def _places(self, selected: Selected, count: int) -> list[int]:
-        """The positions of arguments by their numbers; UsageError for one that is no array."""
+        """Return the positions of arguments by their numbers; UsageError for one that is no array."""
         places = [number + count if number < 0 else number for number in selected.numbers]
         for number, place in zip(selected.numbers, places, strict=True):
             if not 0 <= place < count or place in self._numbers:
@@ -175,7 +178,7 @@ class Statics:
     def insert(
         key: tuple[Tree, ...], args: tuple[Tree, ...], kwargs: Mapping[str, Tree]
     ) -> tuple[tuple[Tree, ...], Mapping[str, Tree]]:
-        """The arguments of which `split` made the key and the others."""
+        """Return the arguments of which `split` made the key and the others, the inverse of `split`."""
         if not key:
             return args, kwargs
         positions, named, _, within = key
@@ -189,7 +192,7 @@ class Statics:
         return tuple(complete), {**kwargs, **{name: static.value for name, static in named}}
 
     def of_leaves(self, function: UserFunction, key: tuple[Tree, ...], tree: Tree) -> UserFunction:
-        """Return `function` as one of the leaves of the other arguments, whose tree is `tree`."""
+        """Return `function` as a function of the leaves of the other arguments, whose tree is `tree`."""
 
         def complete(*leaves: Tree) -> Tree:
             args, kwargs = self.insert(key, *tree.unflatten(leaves))
@@ -198,5 +201,5 @@ class Statics:
         return complete
 
     def names_of_rest(self) -> list[str]:
-        """Names of the positional parameters that are not static."""
+        """Return the names of the positional parameters that are not static."""
         return [name for number, name in enumerate(self._positional) if number not in self._numbers]

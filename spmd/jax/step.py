@@ -42,16 +42,16 @@ _flatten = jax.tree_util.tree_flatten
 
 @dataclass(frozen=True)
 class Declared:
-    """What a function's user says is the same on all processes: arguments, and results by their numbers, or all."""
+    """What the user declares to be equal on all processes: arguments, and results by number, or all."""
 
     arguments: Selected = field(default_factory=Selected)
     results: bool | int | Sequence[int] = ()
 
 
 class JittedFunction:
-    """What `spmd.jax.jit` makes of a function: call it with this process's trees.
+    """The result of `spmd.jax.jit`: call it with this process's trees.
 
-    It is compiled once for each tree of arguments, their shapes and dtypes, each value of static arguments, and JAX's
+    It is compiled once per structure, shapes and dtypes of the arguments, values of static arguments, and JAX's
     settings (x64, promotion, precision, ...).
     """
 
@@ -79,12 +79,12 @@ class JittedFunction:
         self._plan: Plan | None = None
         self._programs = Programs(self._compile)
         self._last: Compiled | None = None
-        self._last_generation = 0  # of the ranks, at the last call
-        self._last_types: list[type] = []  # of the leaves of the last call
-        self._last_others: list[int] = []  # those that were no NumPy arrays
+        self._last_generation = 0  # generation of the ranks at the last call
+        self._last_types: list[type] = []  # types of the leaves of the last call
+        self._last_others: list[int] = []  # indices of leaves that were not NumPy arrays
 
     def __call__(self, *args: Tree, **kwargs: Tree) -> Tree:
-        """Runs the function on this process's arguments. All processes call it, as they would a collective."""
+        """Run the function on this process's arguments. Collective: all processes call it."""
         try:
             return self._call(args, kwargs)
         except Exception as error:
@@ -107,21 +107,21 @@ class JittedFunction:
                     if arrays is not None:
                         return last.run(arrays)
                 except ExecutionError:
-                    # The executable refuses arrays that it was not compiled for before anything runs.
+                    # The executable rejects arrays that it was not compiled for before anything runs.
                     if last.is_for(leaves):
                         raise
         return self._anew(args, kwargs, static)
 
     def _is_current(self, last: Compiled) -> bool:
-        """Whether ranks and settings of JAX are those that `last` was compiled with."""
+        """Return whether ranks and JAX's settings are those that `last` was compiled with."""
         return self._last_generation == world.generation and last.settings == settings.current()
 
     def __get__(self, instance: object, owner: type | None = None) -> Tree:
-        """Binds the function as a method where it is defined in a class."""
+        """Bind the function as a method if it is defined in a class."""
         return self if instance is None else types.MethodType(self, instance)
 
     def _anew(self, args: tuple[Tree, ...], kwargs: dict[str, Tree], static: tuple[Tree, ...]) -> Tree:
-        """A call whose arguments differ in type or structure from those of the last one."""
+        """Make a call whose arguments differ in type or structure from those of the last one."""
         if not self._has_statics and self._statics.has_modules(args, kwargs):
             self._has_statics = True
             return self._call(args, kwargs)
@@ -139,7 +139,7 @@ class JittedFunction:
         return compiled.run(arrays)
 
     def _op_by_op(self, leaves: Sequence[Tree], tree: Tree, static: tuple[Tree, ...]) -> Tree:
-        """A call under jax_disable_jit: the function runs in Python, as this process."""
+        """Make a call under jax_disable_jit: the function runs in Python, as this process."""
         names = Names(tree, self._statics)
         forms = [form_of(leaf, names, index) for index, leaf in enumerate(leaves)]
         if self._searched is not None or any(form.sharding is not None for form in forms):
@@ -147,7 +147,7 @@ class JittedFunction:
         refuse_shardings(self._function)
         self._check_ranks(math.prod(size for _, size in self.axes), is_global=False)
 
-        # Python may come to other ops on other ranks: each is compared where it communicates.
+        # Python may reach other ops on other ranks: each is compared where it communicates.
         options = {**self._options, "mpmd": True, "check_collectives": True}
 
         def compile(function: UserFunction) -> UserFunction:
@@ -159,55 +159,55 @@ class JittedFunction:
 
     @api_boundary
     def lower(self, *args: Tree, **kwargs: Tree) -> Module:
-        """The program, for arguments of these forms (arrays, or jax.ShapeDtypeStruct)."""
+        """Return the program for arguments of these forms (arrays, or jax.ShapeDtypeStruct)."""
         return self._for(args, kwargs).module
 
     @api_boundary
     def executable(self, *args: Tree, **kwargs: Tree) -> Executable:
-        """The compiled program, for arguments of these forms. It takes and gives the leaves of the trees."""
+        """Return the compiled program for arguments of these forms, which takes and returns the leaves of the trees."""
         return self._for(args, kwargs).executable
 
     @api_boundary
     def cost(self, *args: Tree, **kwargs: Tree) -> Prediction:
-        """What a step is expected to take, for arguments of these forms: time, memory and traffic; nothing runs.
+        """Return the predicted time, memory and traffic of a step for arguments of these forms; nothing runs.
 
-        On the machine whose file $SPMD_MACHINE names (see `spmd calibrate`), or a nominal one, and the network of
+        The prediction is for the machine in $SPMD_MACHINE (see `spmd calibrate`), or a nominal one, and the network in
         $SPMD_TOPOLOGY.
         """
         return self._for(args, kwargs).cost()
 
     @api_boundary
     def view(self, *args: Tree, **kwargs: Tree) -> View:
-        """A page that shows the program, for arguments of these forms; `.save(path)` writes it. Nothing runs.
+        """Return a page that shows the program for arguments of these forms; `.save(path)` writes it. Nothing runs.
 
-        Time is predicted for the machine and the network that `cost` reckons with.
+        Times are predicted for the same machine and network as by `cost`.
         """
         return self._for(args, kwargs).view(name_of(self._function))
 
     @api_boundary
     def shard(self, tree: Tree) -> Tree:
-        """This process's blocks of whole arrays: of arguments or results, all or some.
+        """Return this process's blocks of whole arrays: of arguments or results, all or some.
 
-        The program must have been compiled for such arrays: by a call, or by `executable`.
+        The program must have been compiled for such arrays, by a call or by `executable`; UsageError otherwise.
         """
         return self._programs.apply("shard", tree)
 
     @api_boundary
     def unshard(self, tree: Tree) -> Tree:
-        """The whole arrays of blocks, on every process: a collective call. Takes results or arguments, all or some.
+        """Return the whole arrays of blocks, on every process. Collective. Takes results or arguments, all or some.
 
-        Results come first where a tree could be either; `shard` thinks of arguments first.
+        A tree that could be either is taken as results; `shard` takes it as arguments.
         """
         return self._programs.apply("unshard", tree)
 
     @api_boundary
     def shardings(self, tree: Tree) -> Tree:
-        """How the leaves of such a tree are cut, as `spmd.checkpoint` takes it: a tree of Layouts."""
+        """Return the layouts of the leaves of such a tree, as `spmd.checkpoint` takes them."""
         return self._programs.apply("shardings", tree)
 
     @property
     def plan(self) -> Plan:
-        """The layout that was searched for, of the program compiled last: see `spmd.autoshard`."""
+        """The layout found for the program compiled last: see `spmd.autoshard`. UsageError if none was searched for."""
         if self._plan is None:
             raise UsageError(
                 "there is a plan once a program was compiled, by a call or by `executable`, of a function that "
@@ -222,12 +222,12 @@ class JittedFunction:
 
     @property
     def function(self) -> UserFunction:
-        """What it was made of."""
+        """The original function."""
         return self._function
 
     @property
     def statics(self) -> Statics:
-        """Which arguments are static."""
+        """The static arguments."""
         return self._statics
 
     @property
@@ -288,7 +288,7 @@ class JittedFunction:
 def function_and_statics(
     function: UserFunction, numbers: int | Sequence[int], names: str | Sequence[str], taker: str
 ) -> tuple[UserFunction, Statics]:
-    """What a caller of `taker` gave as a function, and which of its arguments are static, jax.jit's as well."""
+    """Return the function that a caller passed to `taker`, and its static arguments, including those of jax.jit."""
     if isinstance(function, JittedFunction):
         return function.function, function.statics
     if not callable(function):

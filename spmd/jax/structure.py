@@ -15,12 +15,12 @@ from jax.tree_util import PyTreeDef, default_registry
 from spmd.support.arrays import Tree
 
 _LEAF: PyTreeDef = jax.tree.structure(0)
-#: What a tree of another structure ends in: JAX's own error, and that of a key which is not there.
+#: Errors for a tree of another structure: JAX's own, and that of a missing key.
 OTHER_STRUCTURE = (ValueError, KeyError)
 
 
 def flattener(structure: Tree) -> Callable[[Tree], list[Tree]]:
-    """What gives the leaves of a tree of `structure` in JAX's order, and raises OTHER_STRUCTURE for another tree."""
+    """Return a function that lists the leaves of a tree of `structure` in JAX's order, or raises OTHER_STRUCTURE."""
     lines = ["def flatten(v):"]
     leaves: list[str] = []
     namespace: dict[str, Any] = {}
@@ -32,7 +32,7 @@ def flattener(structure: Tree) -> Callable[[Tree], list[Tree]]:
 
 
 def _visit(node: Any, value: str, lines: list[str], leaves: list[str], namespace: dict[str, Any]) -> None:
-    """Appends the code that flattens the variable `value`, a tree of `node`, and the variables of its leaves."""
+    """Append the code that flattens the variable `value`, a tree of `node`, and the variables of its leaves."""
     if node == _LEAF:
         leaves.append(value)
         return

@@ -1,7 +1,7 @@
-"""Tracebacks without the frames of spmd and JAX, as JAX leaves out its own.
+"""Tracebacks without the frames of spmd and JAX.
 
-JAX's own option decides here, too: `JAX_TRACEBACK_FILTERING=off`, or `jax.config.update("jax_traceback_filtering",
-"off")`, shows all frames. Source: JAX's documentation, "jax_traceback_filtering".
+JAX's own option applies: `JAX_TRACEBACK_FILTERING=off`, or `jax.config.update("jax_traceback_filtering", "off")`, shows
+all frames. Source: JAX's documentation, "jax_traceback_filtering".
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import spmd
 
 _Parameters = ParamSpec("_Parameters")
 _Result = TypeVar("_Result")
-#: How the files begin whose frames are left out: those of packages, of compiled programs, and NumPy's of np.errstate.
+#: Prefixes of files whose frames are hidden: packages, compiled programs, and NumPy's np.errstate.
 _HIDDEN = (
     *(str(Path(str(package.__file__)).parent) + "/" for package in (spmd, collectives, partitioner, jax, jaxlib)),
     *("<spmd ", str(Path(str(np.__file__)).parent / "_core" / "_ufunc_config.py")),
@@ -31,7 +31,7 @@ _NOTE = "(frames of spmd and JAX are left out here: JAX_TRACEBACK_FILTERING=off 
 
 
 def api_boundary(function: Callable[_Parameters, _Result]) -> Callable[_Parameters, _Result]:
-    """Decorator of functions that users call: what they raise shows the users' own frames."""
+    """Decorate a function that users call: its errors show the user's frames only."""
 
     @functools.wraps(function)
     def bounded(*args: _Parameters.args, **kwargs: _Parameters.kwargs) -> _Result:
@@ -45,9 +45,9 @@ def api_boundary(function: Callable[_Parameters, _Result]) -> Callable[_Paramete
 
 
 def hide_frames(error: BaseException) -> None:
-    """Takes the frames of spmd and JAX out of the traceback of `error`, which is being handled, and of its causes.
+    """Remove the frames of spmd and JAX from the traceback of `error`, which is being handled, and of its causes.
 
-    A bare `raise` afterwards goes on with what is left.
+    A bare `raise` afterwards keeps the remaining frames.
     """
     if jax.config.jax_traceback_filtering == "off":  # type: ignore[attr-defined]
         return

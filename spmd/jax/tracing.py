@@ -1,4 +1,4 @@
-"""A JAX function, traced and lowered for given forms: the view of one process, or the global view."""
+"""Tracing and lowering of a JAX function for given forms: for one process, or in the global view."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from spmd.jax.refs import closed_over, of_values
 from spmd.jax.wrapped import has_shardings, is_jitted, trace
 from spmd.support.arrays import Tree, UserFunction
 
-#: Puts static arguments among the others: (args, kwargs) to (args, kwargs).
+#: Inserts static arguments: (args, kwargs) to (args, kwargs).
 Insert = Callable[[tuple[Tree, ...], Mapping[str, Tree]], tuple[tuple[Tree, ...], Mapping[str, Tree]]]
 
 _UNBOUND = re.compile(r"unbound axis name: (\S+?)\.?(?:\s|$)")
@@ -38,12 +38,12 @@ _UNBOUND = re.compile(r"unbound axis name: (\S+?)\.?(?:\s|$)")
 
 @dataclass(frozen=True)
 class Lowered:
-    """A function, lowered. `is_global`: it is written for whole arrays, and the module has shardings.
+    """A lowered function. With `is_global` it is written for whole arrays, and the module has shardings.
 
-    `kept`: the leaves of the arguments that the module takes. `tokens`: how many tokens come before them, and before
-    the results; they keep callbacks in order. `given`: what the function gives beside arrays.
-    `outside`: refs that the function closes over, whose values follow the arguments. `updates`: what follows the
-    results, the values that the refs among the arguments and `outside` have then.
+    `kept` are the leaves of the arguments that the module takes. `tokens` is the number of tokens before them, and
+    before the results, which keep callbacks in order. `given` has the static results. `outside` are refs that the
+    function closes over, whose values follow the arguments. `updates` follow the results: the final values of the refs
+    among the arguments and in `outside`.
     """
 
     module: Module
@@ -58,7 +58,7 @@ class Lowered:
     updates: tuple[AbstractLeaf, ...] = ()
 
     def donate(self, leaves: Sequence[int]) -> CompileOptions:
-        """The option by which the module's arguments of `leaves` are donated; none where there are none."""
+        """Return the option that donates the module's arguments of `leaves`; empty if there are none."""
         places = tuple(self.tokens + self.kept.index(leaf) for leaf in leaves if leaf in self.kept)
         return {"donate": places} if places else {}
 
@@ -71,9 +71,10 @@ def lower(
     forms: Sequence[AbstractLeaf],
     processes: int | None = None,
 ) -> Lowered:
-    """Lowers `function` for arguments whose tree (args, kwargs) is `tree` and whose leaves have `forms`.
+    """Lower `function` for arguments whose tree (args, kwargs) is `tree` and whose leaves have `forms`.
 
-    `insert` puts what is static among the arguments. `processes`: of the global view of a function that has no mesh.
+    `insert` inserts static arguments. `processes` is the number of processes in the global view, if the function has no
+    mesh.
     """
     args, kwargs = jax.tree.unflatten(tree, [form.struct for form in forms])
     is_cut = processes is not None or any(form.sharding is not None for form in forms)
@@ -112,7 +113,7 @@ def _refuse_refs(function: UserFunction) -> NoReturn:
 
 
 def refuse_axes(function: UserFunction, axes: Axes | None, is_global: bool, taker: str) -> None:
-    """UsageError for a function of the global view that `taker` was given axes for: it has its mesh."""
+    """Raise UsageError if `taker` was given axes for a function of the global view, which has a mesh."""
     if is_global and axes is not None:
         raise UsageError(f"{name_of(function)} is of the global view, which has its mesh: give {taker} no axes")
 
@@ -122,7 +123,7 @@ def name_of(function: UserFunction) -> str:
 
 
 def described(maker: str, function: UserFunction, axes: Axes | None) -> str:
-    """`<maker of function over axis=size>`: what `maker` has made of a function, as its repr."""
+    """Return `<maker of function over axis=size>`, the repr of what `maker` made of a function."""
     over = "" if axes is None else " over " + ", ".join(f"{name}={size}" for name, size in axes)
     return f"<{maker} of {name_of(function)}{over}>"
 
@@ -137,9 +138,9 @@ def _trace(
     given: Results,
     refs: Sequence[int],
 ) -> tuple[Tree, bool, tuple[Ref, ...]]:
-    """What JAX traced, whether it is the global view, which is lowered as JAX itself does, and refs from outside.
+    """Return the traced function, whether it is in the global view (then lowered by JAX itself), and refs from outside.
 
-    `is_cut`: arguments have shardings, so that it is. `refs`: leaves of the arguments that the function takes as refs.
+    With `is_cut` arguments have shardings, so that it is. `refs` are leaves of the arguments that are refs.
     """
     if is_jitted(function) and not refs:
         with contextlib.suppress(UnboundAxisError), axes_told(axes, function):
@@ -166,7 +167,7 @@ def _trace(
 
 
 def _check_permutations(traced: Any, sizes: Mapping[str, int]) -> None:
-    """UsageError for a ppermute of positions that its axes do not have."""
+    """Raise UsageError for a ppermute of positions that its axes do not have."""
     for equation in equations(traced.jaxpr.jaxpr):
         if equation.primitive.name == "ppermute":
             named = equation.params["axis_name"]
@@ -184,11 +185,11 @@ def _check_permutations(traced: Any, sizes: Mapping[str, int]) -> None:
 
 
 class UnboundAxisError(UsageError):
-    """A collective names an axis that is not there."""
+    """A collective names an axis that does not exist."""
 
 
 def _of_a_mesh(axes: Axes, function: UserFunction) -> str:
-    """What to say of axes of a mesh, where `function` may have one: no axes were given for it, or it is jax.jit's."""
+    """Return a hint on axes of a mesh if `function` may have one: without given axes, or if it is jax.jit's."""
     may_be_global = is_jitted(function) or [name for name, _ in axes] == ["processes"]
     hint = ". In the global view the axes of a mesh are named inside of jax.shard_map alone: put the collective there"
     return hint if may_be_global else ""
@@ -196,7 +197,7 @@ def _of_a_mesh(axes: Axes, function: UserFunction) -> str:
 
 @contextlib.contextmanager
 def axes_told(axes: Axes, function: UserFunction) -> Iterator[None]:
-    """Turns JAX's error of an unbound axis in `function` into one that lists the axes there are."""
+    """Replace JAX's error for an unbound axis in `function` by one that lists the axes."""
     try:
         yield
     except NameError as error:
@@ -212,7 +213,7 @@ def axes_told(axes: Axes, function: UserFunction) -> Iterator[None]:
         frame, line = list(walk_tb(error.__traceback__))[-1]
         if error.args or "assert" in linecache.getline(frame.f_code.co_filename, line):
             raise
-        # JAX checks the axes in jax.shard_map by an assertion, and takes its own frames out of the traceback.
+        # JAX checks the axes in jax.shard_map by an assertion, and removes its own frames from the traceback.
         raise UnboundAxisError(
             f"{raising_line(error.__traceback__)}JAX refuses this by an assertion: "
             "a collective in jax.shard_map names an axis that its mesh does not have"
@@ -220,7 +221,7 @@ def axes_told(axes: Axes, function: UserFunction) -> Iterator[None]:
 
 
 def _is_global(traced: Any) -> bool:
-    """Whether a program refers to a mesh: it maps over one, constrains a sharding, or jits with shardings."""
+    """Return whether a program refers to a mesh: it maps over one, constrains a sharding, or jits with shardings."""
     if _has_shardings(traced._params):
         return True
     mapped = ("shard_map", "sharding_constraint", "reshard")

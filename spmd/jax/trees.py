@@ -1,4 +1,4 @@
-"""JAX's trees for spmd.checkpoint: typed PRNG keys, and the nodes that are registered with JAX."""
+"""JAX's trees for spmd.checkpoint: typed PRNG keys, and nodes registered with JAX."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from spmd.support.arrays import Tree
 
 
 def _key(value: object) -> Node | None:
-    """A typed PRNG key: its data, and the name of its implementation."""
+    """Return a typed PRNG key as a node: its data, and the name of its implementation."""
     if not isinstance(value, jax.Array) or not jax.numpy.issubdtype(value.dtype, jax.dtypes.prng_key):
         return None
     entries = [("impl", str(jax.random.key_impl(value))), ("data", np.asarray(jax.random.key_data(value)))]

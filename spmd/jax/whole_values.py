@@ -1,4 +1,4 @@
-"""Whether the ranks gave the same whole arrays to a function of the global view."""
+"""Comparison of the whole arrays that ranks pass to a function of the global view."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _WHERE = "comparing the whole arguments of the first call"
 def check_whole_values(
     arrays: Sequence[Array | None], names: Sequence[str], communicator: Communicator, count: int
 ) -> None:
-    """UsageError, on all ranks, for the first of `arrays` that is not the same on all `count`; all ranks call it.
+    """Raise UsageError, on all ranks, for the first of `arrays` that differs among the `count` ranks. Collective.
 
-    None stands for an argument that is not compared; `names` are how a user would write each.
+    None stands for an argument that is not compared; `names` are the arguments as a user writes them.
     """
     if count == 1:
         return

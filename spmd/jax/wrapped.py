@@ -1,4 +1,4 @@
-"""What jax.jit has made of a function: alone, as a method of an object, or with what functools.partial gives it."""
+"""Properties of functions made by jax.jit: alone, bound as methods, or in functools.partial."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from spmd.support.arrays import Tree, UserFunction
 
 @dataclass(frozen=True)
 class OwnStatics:
-    """The static arguments that jax.jit has of a function, by position and by name.
+    """The static arguments of a function made by jax.jit, by position and by name.
 
-    Of arguments that the function is bound to, `bound` has the names and values of those that are static; positions and
-    names are those of arguments that are still to be given.
+    `bound` has the names and values of the static ones among the arguments that the function is bound to; positions and
+    names refer to the remaining arguments.
     """
 
     numbers: tuple[int, ...] = ()
@@ -27,7 +27,7 @@ class OwnStatics:
 
 
 def own_statics(function: UserFunction) -> OwnStatics:
-    """Return the static arguments that jax.jit has of `function`; none where it has not made it."""
+    """Return the static arguments of `function` in jax.jit; none if it is not jax.jit's."""
     if inspect.ismethod(function):
         return _bound(function.__func__, (function.__self__,), {})
     if isinstance(function, functools.partial):
@@ -39,7 +39,7 @@ def own_statics(function: UserFunction) -> OwnStatics:
 
 
 def _bound(function: UserFunction, args: Sequence[Tree], kwargs: Mapping[str, Tree]) -> OwnStatics:
-    """Return the static arguments of `function` where it is bound to its first ones, `args`, and to `kwargs`."""
+    """Return the static arguments of `function` bound to its first arguments `args` and to `kwargs`."""
     own = own_statics(function)
     positional = positional_names(parameters_of(function))
     numbers = {number + len(positional) if number < 0 else number for number in own.numbers}
@@ -48,14 +48,14 @@ def _bound(function: UserFunction, args: Sequence[Tree], kwargs: Mapping[str, Tr
     bound = [(name, value) for name, value in named.items() if name in names]
     bound += [(f"argument {at}", args[at]) for at in numbers if len(positional) <= at < len(args)]
     return OwnStatics(
-        tuple(at - len(args) for at in numbers if at >= max(len(positional), len(args))),  # others have their names
-        tuple(names.difference(positional[: len(args)])),  # what is bound by name may be given by name once more
+        tuple(at - len(args) for at in numbers if at >= max(len(positional), len(args))),  # others by name
+        tuple(names.difference(positional[: len(args)])),  # arguments bound by name may be passed by name again
         (*own.bound, *bound),
     )
 
 
 def is_jitted(function: UserFunction) -> bool:
-    """Return whether jax.jit has made `function`, or that of which it is a method."""
+    """Return whether `function`, or the function of a method, is made by jax.jit."""
     plain = function.__func__ if inspect.ismethod(function) else function
     return isinstance(plain, jax.stages.Wrapped) and hasattr(plain, "_jit_info")
 
@@ -68,14 +68,14 @@ def has_shardings(function: UserFunction) -> bool:
 
 
 def trace(function: UserFunction, args: Sequence[Tree], kwargs: Mapping[str, Tree]) -> Tree:
-    """Return the `jax.stages.Traced` of a function that jax.jit has made."""
+    """Return the `jax.stages.Traced` of a function made by jax.jit."""
     if inspect.ismethod(function):
         return function.__func__.trace(function.__self__, *args, **kwargs)  # type: ignore[attr-defined]
     return function.trace(*args, **kwargs)  # type: ignore[attr-defined]
 
 
 def parameters_of(function: UserFunction) -> list[Parameter]:
-    """Return the parameters of `function`; none where Python has no signature of it."""
+    """Return the parameters of `function`; none if it has no signature."""
     try:
         return list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):
@@ -83,6 +83,6 @@ def parameters_of(function: UserFunction) -> list[Parameter]:
 
 
 def positional_names(parameters: Sequence[Parameter]) -> list[str]:
-    """Return the names of the parameters that may be given by position."""
+    """Return the names of the parameters that can be passed by position."""
     kinds = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
     return [entry.name for entry in parameters if entry.kind in kinds]
