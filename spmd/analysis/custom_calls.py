@@ -31,6 +31,12 @@ def declare_registered(target: str, *, takes_batch: bool, is_of_c: bool = False)
     (_OF_C.add if is_of_c else _OF_C.discard)(target)
 
 
+def declare_unregistered(target: str) -> None:
+    """Says that no users' code runs for `target` any more."""
+    for targets in (REGISTERED, _BATCHES, _OF_C):
+        targets.discard(target)
+
+
 def is_of_c(target: str) -> bool:
     """Return whether the code that a user registered for `target` is a function of C."""
     return target in _OF_C

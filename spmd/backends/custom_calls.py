@@ -12,7 +12,7 @@ from typing import cast
 import numpy as np
 
 from collectives.exploration import reach
-from spmd.analysis.custom_calls import call_attributes, declare_registered
+from spmd.analysis.custom_calls import call_attributes, declare_registered, declare_unregistered
 from spmd.backends.c_targets import C_TARGETS, c_function, c_kernel
 from spmd.backends.kernels import TARGETS, Context, Kernel, Maker, load_kernels
 from spmd.errors import Diagnostic, ExecutionError, UsageError
@@ -62,6 +62,13 @@ def register_custom_call(name: str, function: UserFunction | ctypes.CDLL, *, tak
         C_TARGETS[name] = of_c
         TARGETS[name] = c_kernel
     declare_registered(name, takes_batch=takes_batch, is_of_c=of_c is not None)
+
+
+def forget_custom_call(name: str) -> None:
+    """Takes back `register_custom_call` of a name that nothing built in has; programs keep what they run."""
+    TARGETS.pop(name, None)
+    C_TARGETS.pop(name, None)
+    declare_unregistered(name)
 
 
 def _python_maker(function: UserFunction) -> Maker:

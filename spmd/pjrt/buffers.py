@@ -419,11 +419,11 @@ def _(args: Any) -> None:
         return
     take, event = buffer.lend(), Event()
 
-    def copy(error: BaseException | None) -> None:
+    def copy(error: PjrtError | None) -> None:
         try:
             _copy_to(dst, take(), order)
         except BaseException as fault:
-            error = fault
+            error = PjrtError.of(fault)
         event.finish(error)
 
     buffer.run.then(copy)

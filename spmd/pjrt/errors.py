@@ -32,6 +32,11 @@ class PjrtError(Exception):
         super().__init__(text)
         self.code = code
 
+    @classmethod
+    def of(cls, error: BaseException) -> PjrtError:
+        """Return an error to be kept or raised in place of `error`, whose traceback keeps all that its frames have."""
+        return cls(*described(error))
+
 
 def unimplemented(text: str) -> PjrtError:
     """Return the error of what this client does not do."""

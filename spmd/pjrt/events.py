@@ -21,7 +21,7 @@ class Event(Handle):
     def __init__(self) -> None:
         super().__init__()
         self._flag = Flag()
-        self._error: BaseException | None = None
+        self._error: PjrtError | None = None
         self._waiting: list[tuple[int, int]] = []
         self._unfinished = [True]
 
@@ -31,7 +31,7 @@ class Event(Handle):
             self._unfinished.pop()  # of two threads one alone goes on
         except IndexError:
             return
-        self._error = error
+        self._error = None if error is None else PjrtError.of(error)
         self.record.is_ready, self.record.is_plain = True, error is None
         self._flag.set()
         waiting, self._waiting = self._waiting, []
@@ -49,7 +49,7 @@ class Event(Handle):
         """Wait for it; raises its error."""
         self._flag.wait()
         if self._error is not None:
-            raise self._error
+            raise PjrtError.of(self._error)
 
     def destroy(self) -> None:
         """Give the record back, but for that of the event of everything that has happened already."""

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from threading import RLock
 from typing import Any
 
 import numpy as np
 
-from spmd.backends.custom_calls import register_custom_call
+from spmd.backends.custom_calls import forget_custom_call, register_custom_call
 from spmd.backends.kernels import TARGETS, load_kernels
 from spmd.ir import Module, Op
 from spmd.ir import attributes as a
@@ -47,22 +49,43 @@ _Handler = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
 registered: Callable[[], Mapping[str, Handlers]] = dict
 
 
-def connect(module: Module) -> None:
+#: How many programs there are with a call, by its name.
+_programs: Counter[str] = Counter()
+_counting = RLock()
+
+
+def connect(module: Module) -> list[Call]:
     """Have the custom calls of `module` whose targets the frontend has handlers of call these.
 
-    Targets that spmd has itself are its own.
+    Targets that spmd has itself are its own. Returns the typed calls, to be given to `disconnect` with the program.
     """
     load_kernels()
     calls = [op for op in module.walk() if op.name == "stablehlo.custom_call" and op["call_target_name"] not in TARGETS]
     handlers = registered() if calls else {}
+    typed: list[Call] = []
     for op in calls:
         found = handlers.get(op["call_target_name"])
         if isinstance(found, int):
             register_custom_call(op["call_target_name"], ctypes.CFUNCTYPE(None)(found))
         elif found is not None:
             call = Call(op, found)
-            register_custom_call(call.name, call)
+            with _counting:
+                _programs[call.name] += 1
+                register_custom_call(call.name, call)
             op.attributes = {**op.attributes, "call_target_name": call.name}
+            typed.append(call)
+    return typed
+
+
+def disconnect(calls: Sequence[Call]) -> None:
+    """Forget the calls of a program that is gone."""
+    for call in calls:
+        take(call.context)
+        with _counting:
+            _programs[call.name] -= 1
+            if not _programs[call.name]:
+                del _programs[call.name]
+                forget_custom_call(call.name)
 
 
 class Call:
@@ -80,7 +103,7 @@ class Call:
             (alias.output_tuple_indices or (0,))[0]: alias.operand_index for alias in op["output_operand_aliases"] or ()
         }
         self._handlers = {stage: _Handler(handlers[stage]) for stage in _STAGES if handlers.get(stage)}
-        self._context = put(Context())
+        self.context = put(Context())
         self._begins = "instantiate" in self._handlers
         #: The same for the same call in every process: compiled code is kept by it.
         self.name = f"{self._target}/{hashlib.sha256(str(op).encode()).hexdigest()[:16]}"
@@ -117,7 +140,7 @@ class Call:
     def _run(self, stage: int, frame: Frame, operands: Sequence[int], outputs: Sequence[int]) -> None:
         handler = self._handlers[_STAGES[stage]]
         call = struct("FfiCallFrame")()
-        call.struct_size, call.api, call.ctx, call.stage = _FRAME, table(), self._context, stage
+        call.struct_size, call.api, call.ctx, call.stage = _FRAME, table(), self.context, stage
         call.args_struct_size = call.rets_struct_size = call.attrs_struct_size = _PART
         for (count, kinds, places), buffers in ((_ARGS, operands), (_RETS, outputs)):
             setattr(call, count, len(buffers))

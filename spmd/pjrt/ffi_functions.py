@@ -27,6 +27,8 @@ _Task = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 _CACHE_LINE = 64
 #: Errors and futures by their handles, which are numbers: nothing points to them.
 _objects: dict[int, Any] = {}
+#: The texts of errors that handlers read, by the errors' handles.
+_texts: dict[int, Any] = {}
 _numbers = itertools.count(1)
 _FUNCTIONS: dict[str, Callable[[Any], int | None]] = {}
 
@@ -96,12 +98,14 @@ def _(args: Any) -> int:
 
 @_function(["Error_GetMessage"])
 def _(args: Any) -> None:
-    args.message = ctypes.addressof(immortal(ctypes.create_string_buffer(str(_objects.get(args.error, "")).encode())))
+    text = _texts[args.error] = ctypes.create_string_buffer(str(_objects.get(args.error, "")).encode())
+    args.message = ctypes.addressof(text)
 
 
 @_function(["Error_Destroy"])
 def _(args: Any) -> None:
     take(args.error)
+    _texts.pop(args.error, None)
 
 
 @_function(["State_Set"])

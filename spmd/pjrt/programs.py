@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import threading
 import time
+import weakref
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from functools import cached_property
@@ -67,7 +68,7 @@ class Program:
         module = parse(code, "<jax>", verify=False)
         module.discardable = {**module.discardable, **_counts(self.grid)}
         self.calls_back = callbacks.connect(module)
-        ffi.connect(module)
+        weakref.finalize(self, ffi.disconnect, ffi.connect(module)).atexit = False
         function = module.function("main")
         self.input_orders = declared_orders(function.argument_attributes, function.arguments)
         self.output_orders = declared_orders(function.result_attributes, function.body.terminator.operands)
@@ -126,15 +127,20 @@ class Program:
     def native_call(self) -> NativeCall | None:
         """Return how machine code runs the program; None where it does not."""
         executable = self._executable
-        native = None if executable is None else executable.native
-        facts, orders = [*self.inputs, *self.outputs], [*self.input_orders, *self.output_orders]
-        if executable is None or native is None or any(orders) or not all(can_be_native(*each) for each in facts):
+        native = None if executable is None or not self._has_native_buffers else executable.native
+        if executable is None or native is None:
             return None
         (device,) = [device for _, device in self.local]
         memories = [device.memory(kind) for kind in self.output_kinds]
         call = NativeCall(native, self.inputs, self.outputs, memories)
         executable.when_replaced = call.enable
         return call
+
+    @cached_property
+    def _has_native_buffers(self) -> bool:
+        """Whether machine code can make and compare the buffers of arguments and results."""
+        is_ordered = any(self.input_orders) or any(self.output_orders)
+        return not is_ordered and all(can_be_native(*each) for each in (*self.inputs, *self.outputs))
 
     def _runner(self) -> Run:
         """What runs the program on this process's devices, of which there may be none: others run it then."""

@@ -25,8 +25,8 @@ class Run:
         self.is_short = is_short
         self._job: Callable[[], None] | None = job
         self._done = threading.Event()
-        self._error: BaseException | None = None
-        self._following: deque[Callable[[BaseException | None], None]] = deque()
+        self._error: PjrtError | None = None
+        self._following: deque[Callable[[PjrtError | None], None]] = deque()
 
     def begin(self) -> None:
         """Do the job; its error is the run's."""
@@ -35,10 +35,10 @@ class Run:
             if job is not None:
                 job()
         except BaseException as error:
-            self._error = error
+            self._error = PjrtError.of(error)
         self.end()
 
-    def fail(self, error: BaseException) -> None:
+    def fail(self, error: PjrtError) -> None:
         """End the run with an error, in place of its job."""
         self._job, self._error = None, error
         self.end()
@@ -53,7 +53,7 @@ class Run:
         """Whether the run has ended."""
         return self._done.is_set()
 
-    def then(self, act: Callable[[BaseException | None], None]) -> None:
+    def then(self, act: Callable[[PjrtError | None], None]) -> None:
         """Call `act` with the run's error, or None, once it has ended; at once where it has."""
         self._following.append(act)
         if self.is_done:
@@ -68,7 +68,7 @@ class Run:
             )
         self._done.wait()
         if self._error is not None:
-            raise self._error
+            raise PjrtError.of(self._error)
 
     def _call(self) -> None:
         while self._following:

@@ -9,7 +9,9 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import fields
+from threading import RLock
 from typing import Any, ClassVar, TypeVar
+from weakref import WeakValueDictionary
 
 from spmd.support.context import holding
 
@@ -17,14 +19,19 @@ _T = TypeVar("_T")
 
 
 class _Interned(type):
-    """Metaclass that returns one instance for equal fields."""
+    """Metaclass that returns one instance for equal fields, for as long as there is a use of it."""
 
-    _table: ClassVar[dict[tuple[object, ...], Any]] = {}
+    _table: ClassVar[WeakValueDictionary[tuple[object, ...], Any]] = WeakValueDictionary()
+    _making: ClassVar[RLock] = RLock()
 
     def __call__(cls: type[_T], *args: object, **kwargs: object) -> _T:
         instance = super().__call__(*args, **kwargs)  # type: ignore[misc]
         key = (cls, *(getattr(instance, field.name) for field in fields(instance)))
-        return _Interned._table.setdefault(key, instance)  # type: ignore[no-any-return]
+        found: _T | None = _Interned._table.get(key)
+        if found is not None:
+            return found
+        with _Interned._making:
+            return _Interned._table.setdefault(key, instance)  # type: ignore[no-any-return]
 
 
 #: Prints types of many parts, in which equal parts may be shared (see `TypeOfTypes`).

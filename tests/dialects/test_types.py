@@ -6,6 +6,7 @@ fields hold one beside the other.
 
 from __future__ import annotations
 
+import gc
 import math
 import re
 
@@ -15,6 +16,7 @@ import spmd
 from spmd.dialects.type_rules import type_fault, value_fault
 from spmd.errors import SpmdError
 from spmd.types import F32, I8, UI8, FutureType, QuantizedType, TensorType, TokenType
+from spmd.types.base import _Interned
 from tests.dialects.test_constraints import CASES
 
 
@@ -209,3 +211,14 @@ def test_a_scale_may_be_the_bits_of_the_expressed_type(text: str, scale: float) 
 def test_bits_that_are_no_scale_are_refused(scale: str, words: str) -> None:
     with pytest.raises(spmd.ParseError, match=words):
         spmd.parse(f"func.func @main(%x: tensor<2x!quant.uniform<i8:f32, {scale}>>) {{ return }}")
+
+
+def test_a_type_goes_with_its_last_use() -> None:
+    def kept() -> int:
+        gc.collect()
+        return sum((3, 98765) in key for key in _Interned._table)
+
+    type = TensorType((3, 98765), F32)
+    assert TensorType((3, 98765), F32) is type and kept() == 1
+    del type
+    assert kept() == 0
