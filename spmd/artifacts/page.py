@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from spmd.artifacts.stream import ByteReader
-from spmd.errors import ByteLocation, SpmdError
+from spmd.errors import ByteLocation, Location, SpmdError
 from spmd.ir.attributes import LocationAttr
+from spmd.ir.traced import TracedLocation
 
 if TYPE_CHECKING:
     from spmd.artifacts.tables import Tables
@@ -15,14 +17,17 @@ if TYPE_CHECKING:
 class FilePage:
     """What the places of a file's ops share; an op's token is the offset of its first byte."""
 
-    __slots__ = ("_reader", "_tables")
+    __slots__ = ("_is_file", "_reader", "_tables")
 
     def __init__(self, tables: Tables, reader: ByteReader) -> None:
         self._tables = tables
         self._reader = reader
+        #: Whether there is a file in which bytes can be looked up: else places are those in the producer's source.
+        self._is_file = not reader.file.startswith("<")
 
-    def location(self, token: int) -> ByteLocation:
-        return ByteLocation(self._reader.file, token, "IR")
+    def location(self, token: int) -> Location:
+        place = ByteLocation(self._reader.file, token, "IR")
+        return place if self._is_file else TracedLocation(place, partial(self.debug_location, token))
 
     def debug_location(self, token: int) -> str | None:
         ir = self._reader

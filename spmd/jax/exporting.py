@@ -34,7 +34,7 @@ def export(
 
     It is StableHLO text, which needs no JAX to run: `spmd.load(path)`, or `spmd run path`. It takes and returns the
     leaves of the trees in JAX's order; each argument has its name in the tree as `jax.arg_info`, each result as
-    `jax.result_info`.
+    `jax.result_info`, each op its lines of Python as its location.
 
     :param args, kwargs: one process's arguments, or whole ones in the global view: arrays, or jax.ShapeDtypeStruct.
     :param axes: sizes by name, major first; the global view has a mesh instead, and takes none. :returns: the module.
@@ -55,5 +55,5 @@ def export(
     check_no_callbacks(lowered.module)
     name_arguments(lowered.module, [names[index] for index in lowered.kept])
     if path is not None:
-        write_file(path, str(lowered.module).encode("utf-8", "surrogateescape"))
+        write_file(path, lowered.module.to_string(debug_info=True).encode("utf-8", "surrogateescape"))
     return lowered.module

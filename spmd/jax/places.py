@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import linecache
-import re
-import sysconfig
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from traceback import walk_tb
 from types import TracebackType
 
 from jax.extend.source_info_util import register_exclusion
 
-from spmd.errors import Location, Source
 from spmd.ir import Module
+from spmd.ir.traced import TracedLocation, is_of_the_user
 
+<<<<<<< HEAD
 #: One frame: function, file and line, as MLIR prints a name and a location inside it.
 _FRAME = re.compile(r'"((?:[^"\\]|\\.)*)"\("((?:[^"\\]|\\.)*)":(\d+):(\d+)')
 #: Matches files of installed packages and of Python itself.
@@ -30,6 +29,14 @@ def _is_of_the_user(file: str) -> bool:
 def user_line(frames: Iterable[tuple[str, int]]) -> str:
     """Return "file:line: " of the user's first of `frames` (files and lines); "" without one."""
     return next((f"{file}:{line}: " for file, line in frames if _is_of_the_user(file)), "")
+=======
+register_exclusion(str(Path(__file__).parent))  # JAX writes the ten innermost frames that are left
+
+
+def user_line(frames: Iterable[tuple[str, int]]) -> str:
+    """What an error begins with, "file:line: ", of the user's first of `frames`, files and lines; "" without one."""
+    return next((f"{file}:{line}: " for file, line in frames if is_of_the_user(file)), "")
+>>>>>>> 0af8a52b (Name the user's lines in errors of programs on JAX's client)
 
 
 def raising_line(traceback: TracebackType | None) -> str:
@@ -38,6 +45,7 @@ def raising_line(traceback: TracebackType | None) -> str:
     return user_line(reversed(frames))
 
 
+<<<<<<< HEAD
 class TracedLocation(Location):
     """A line of Python that JAX traced; computed on first use."""
 
@@ -94,9 +102,11 @@ class TracedLocation(Location):
     __repr__ = __str__
 
 
+=======
+>>>>>>> 0af8a52b (Name the user's lines in errors of programs on JAX's client)
 def locate(module: Module) -> None:
     """Set the location in Python of each op of `module` that has one."""
     for op in module.walk():
         text = op.debug_location
         if text is not None:
-            op.move(TracedLocation(op.location, text))
+            op.move(TracedLocation(op.location, partial(str, text)))

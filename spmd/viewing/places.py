@@ -10,6 +10,7 @@ from functools import lru_cache
 
 from spmd.errors import ByteLocation, Location, PythonLocation
 from spmd.ir import Module, Op
+from spmd.ir.traced import TracedLocation
 from spmd.viewing.tables import Json, Texts, short
 
 #: A name that stands in front of a location, or alone; and a file with a line.
@@ -97,7 +98,7 @@ class Places:
 
     def _frames(self, op: Op) -> list[list[int]]:
         location = op.location
-        frames = [] if isinstance(location, ByteLocation) else [(location.file, location.line)]
+        frames = [] if _is_a_byte(location) else [(location.file, location.line)]
         if location.source.text and location.file == location.source.name and location.file not in self._sources:
             self._sources[location.file] = location.source.text.split("\n")
         frames += [(file, int(line)) for file, line in _FILE.findall(self.debug(op) or "")[:_DEEPEST]]
@@ -116,6 +117,13 @@ class Places:
             if told:
                 found[short(file)] = told
         return found
+
+
+def _is_a_byte(location: Location) -> bool:
+    """Whether a place is that of a byte, of which there is no line."""
+    if isinstance(location, TracedLocation):
+        return not location.is_known and not location.source.text
+    return isinstance(location, ByteLocation)
 
 
 def _shown(line: str) -> str:

@@ -35,7 +35,9 @@ def test_an_exported_program_runs_without_jax(tmp_path: Path) -> None:
     path = tmp_path / "step.mlir"
     w, x = np.full(3, 2, np.float32), np.ones(3, np.float32)
     module = spmd.jax.export(function, {"w": w}, x, axes={"data": 4}, path=path)
-    assert str(module) == path.read_text()
+    assert module.to_string(debug_info=True) == path.read_text()
+    (psum,) = [op for op in spmd.load(path).walk() if op.name == "stablehlo.all_reduce"]
+    assert f'"function"("{__file__}":' in str(psum.debug_location)
     infos = [entry["jax.arg_info"].value for entry in module.function("main").argument_attributes]
     assert infos == ["params['w']", "x"]
     code = (

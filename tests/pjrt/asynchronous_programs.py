@@ -72,6 +72,7 @@ def errors():
             value.block_until_ready()
         except jax.errors.JaxRuntimeError as error:
             assert "no value of this kind" in str(error), error
+            assert "asynchronous_programs.py:40: stablehlo.custom_call: " in str(error), error
         else:
             raise AssertionError("the error is lost")
     np.testing.assert_array_equal(quick(x), [6.0] * 4)  # those of later programs are unharmed

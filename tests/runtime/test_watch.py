@@ -6,6 +6,9 @@ import numpy as np
 import pytest
 
 import spmd
+from spmd.compiler.schedule.watching import place_of
+from spmd.errors import UNKNOWN, PythonLocation
+from spmd.ir import Op
 from spmd.runtime.watch import Profile, check_nans, print_each
 from tests.loops import counted_loop
 
@@ -113,3 +116,10 @@ def test_each_unit_is_printed_with_what_it_gives() -> None:
     first, second = file.getvalue().splitlines()[0], file.getvalue().splitlines()[-1]
     assert first.startswith("step.mlir:2,3,4: add, log, abs %c : tensor<2x300xf32> = [")
     assert "stablehlo.dot_general %d : tensor<2x300xf32> = [" in file.getvalue() and second.endswith("]")
+
+
+def test_units_of_several_files_name_the_lines_of_each() -> None:
+    places = [PythonLocation("/a.py", 3), PythonLocation("/a.py", 1), PythonLocation("/b.py", 900), UNKNOWN]
+    ops = [Op("stablehlo.add", location=place) for place in places]
+    assert place_of(ops) == "/a.py:1,3, /b.py:900"
+    assert place_of(ops[3:] * 2) == "<unknown>:1"

@@ -72,13 +72,24 @@ def name_of(ops: Sequence[Op]) -> str:
 
 
 def place_of(ops: Sequence[Op]) -> str:
-    """Where in the source ops stand: file, line and column of one, file and lines of several, of many the ends."""
+    """Where in the source ops stand: file, line and column of one, files and lines of several, of many the ends.
+
+    Ops of a program whose lines in Python are known are named by these alone.
+    """
     if len(ops) == 1:
         return str(ops[0].location)
-    lines = [str(line) for line in sorted({op.location.line for op in ops})]
+    places: dict[str, set[int]] = {}
+    for location in [op.location for op in ops]:
+        places.setdefault(location.file, set()).add(location.line)
+    files = [file for file in places if not file.startswith("<")] or places
+    return ", ".join(f"{file}:{_lines(places[file])}" for file in files)
+
+
+def _lines(numbers: set[int]) -> str:
+    lines = [str(number) for number in sorted(numbers)]
     if len(lines) > _MOST_LINES:
         lines[_MOST_LINES // 2 : -(_MOST_LINES // 2)] = ["..."]
-    return f"{ops[0].location.file}:{','.join(lines)}"
+    return ",".join(lines)
 
 
 class Run:
