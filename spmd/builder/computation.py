@@ -37,8 +37,8 @@ def writes_hlo(writer: Callable[[Module, str], str]) -> None:
     _writers.print_hlo = writer
 
 
-#: Attributes that name a computation.
-CALLEES = ("callee", "decomposition")
+#: Attributes that name a computation, or several.
+CALLEES = ("callee", "decomposition", "called_computations")
 #: The attribute that carries a GSPMD sharding.
 SHARDING = "mhlo.sharding"
 

@@ -183,7 +183,7 @@ def parse_values(text: str, shape: Shape) -> Array:
             re.sub(r"nan\(0x[0-9a-fA-F]+\)", "nan", text).replace("{", " ").replace("}", " ").replace(",", " ").split()
         )
         flat = _numbers(words, dtype)
-    if flat.size == 1 and "{" not in text and shape.size() != 1:
+    if flat.size == 1 and "{" not in text and shape.rank():
         return _first(flat, shape)
     if flat.size != shape.size():
         raise ValueError(f"{flat.size} values for a constant of shape {shape}, which holds {shape.size()}")
@@ -225,6 +225,8 @@ def _numbers(words: list[str], dtype: DType) -> Array:
     if not words:
         return np.zeros(0, dtype)
     texts = np.array(words, dtype=np.str_)
+    if dtype == np.uint64 and words[0].startswith("-"):  # as the bits of a signed number
+        return texts.astype(np.int64).view(dtype)
     wide = dtype if dtype.kind in "iu" and dtype.itemsize >= 1 and dtype.char != "V" else np.dtype(np.float64)
     return texts.astype(np.float64 if wide.kind == "f" else wide).astype(dtype)
 

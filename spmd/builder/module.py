@@ -34,7 +34,9 @@ def to_module(computation: XlaComputation) -> Module:
         for op in function.walk():
             for name in CALLEES:
                 if name in op.attributes:
-                    op.attributes = {**op.attributes, name: symbols[op.attributes[name]]}
+                    named = op.attributes[name]
+                    renamed = symbols[named] if isinstance(named, str) else tuple(symbols[each] for each in named)
+                    op.attributes = {**op.attributes, name: renamed}
     name = _clean(computation.name())
     body = Region([Block((), functions)])
     return Module("builtin.module", (), (), {"sym_name": name}, [body], definition=OPS.get("builtin.module"))

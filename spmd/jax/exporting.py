@@ -37,7 +37,8 @@ def export(
     `jax.result_info`, each op its lines of Python as its location.
 
     :param args, kwargs: one process's arguments, or whole ones in the global view: arrays, or jax.ShapeDtypeStruct.
-    :param axes: sizes by name, major first; the global view has a mesh instead, and takes none. :returns: the module.
+    :param axes: sizes by name, major first; the global view has a mesh instead, and takes none.
+    :returns: the module.
     :raises UsageError: for what `spmd.jax.jit` rejects, and for callbacks into Python.
     """
     plain, statics = function_and_statics(function, static_argnums, static_argnames, "spmd.jax.export")

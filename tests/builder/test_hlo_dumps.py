@@ -424,9 +424,16 @@ def test_a_call_with_attributes_that_are_not_ours_names_its_target_and_what_to_d
     )
     with pytest.raises(spmd.CompileError, match=said):
         spmd.compile(module)
-    calls = UNKNOWN.replace("window=", "called_computations={e}, window=")
-    with pytest.raises(spmd.SpmdError, match=r"m\.hlo:5:8: custom-call: it calls computations.*target named 'mine'"):
-        spmd.parse(calls % "mine", "m.hlo")
+
+
+def test_computations_that_an_unknown_call_names_are_kept() -> None:
+    call = 'custom-call(x, y), custom_call_target="mine", called_computations={work}'
+    module = spmd.parse(f"{CALLED}  ROOT d = f32[2,3,4] {call}\n}}\n")
+    for again in (module, spmd.parse(str(module)), spmd.parse(print_hlo(module))):
+        (named,) = next(op for op in again.walk() if op.name == "stablehlo.custom_call")["called_computations"]
+        assert [op.name for op in again.function(named).body.ops] == ["stablehlo.subtract", "func.return"]
+        with pytest.raises(spmd.CompileError, match="no custom call target named 'mine'"):
+            spmd.compile(again)
 
 
 def test_a_function_of_users_is_given_what_hlo_text_says_of_its_call() -> None:
@@ -485,3 +492,113 @@ def test_the_text_that_a_typed_call_is_given_is_kept() -> None:
 def test_a_large_constant_of_one_number_is_written_as_its_broadcast() -> None:
     text = "HloModule m\nENTRY e { ROOT c = f32[99999999,9999999] constant(0) }"
     assert "broadcast(constant.1), dimensions={}" in print_hlo(spmd.parse(text))
+
+
+SUM_F32 = "sum { a = f32[] parameter(0) b = f32[] parameter(1) ROOT s = f32[] add(a, b) }"
+HALF = 2**-9  # of a unit in the last place of a bfloat16 at 1
+MIXED = {
+    "pad": ("f32[3] pad(x, z), padding=1_0", [0, 1, 1]),
+    "a narrow pad": ("bf16[3] pad(w, f), padding=1_0", [0, 1 + HALF * 4, 1]),
+    "concatenate": ("f32[4] concatenate(x, w), dimensions={0}", [1, 1, 1 + HALF * 4, 1]),
+    "dynamic-update-slice": ("f32[2] dynamic-update-slice(w, part, one)", [1 + HALF * 4, HALF]),
+    "reduce": ("f32[] reduce(x, h), dimensions={0}, to_apply=sum", 2 + HALF),
+    "a narrow reduce": ("bf16[] reduce(x, h), dimensions={0}, to_apply=sum", 2),
+    "reduce-window": ("f32[1] reduce-window(x, h), window={size=2}, to_apply=sum", [2 + HALF]),
+    "select-and-scatter": (
+        "f32[2] select-and-scatter(w, u, h), window={size=2}, select=first, scatter=sum", [1 + HALF, HALF],
+    ),
+    "scatter": (
+        "f32[2] scatter(x, at, h), update_window_dims={}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, "
+        "index_vector_dim=0, to_apply=sum", [1, 1 + HALF],
+    ),
+    "convolution": ("f32[1,2] convolution(m, k), dim_labels=bf_io->bf", [[1, 1 + HALF * 4]]),
+    "several": ("(f32[], bf16[]) reduce(x, ones, h, h), dimensions={0}, to_apply=sums", (2 + HALF, 2)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MIXED)
+def test_instructions_on_floats_of_several_widths(name: str) -> None:
+    instruction, expected = MIXED[name]
+    text = f"""HloModule m
+{SUM_F32}
+sums {{
+  a = f32[] parameter(0)
+  b = bf16[] parameter(1)
+  c = f32[] parameter(2)
+  d = bf16[] parameter(3)
+  e = f32[] add(a, c)
+  f = bf16[] add(b, d)
+  ROOT t = (f32[], bf16[]) tuple(e, f)
+}}
+first {{ a = bf16[] parameter(0) b = bf16[] parameter(1) ROOT g = pred[] compare(a, b), direction=GE }}
+ENTRY e {{
+  x = f32[2] constant({{1, 1}})
+  w = bf16[2] constant({{1.0078125, 1}})
+  ones = bf16[2] constant({{1, 1}})
+  z = bf16[] constant(0)
+  f = f32[] constant(0)
+  h = bf16[] constant({HALF})
+  part = f32[1] constant({{{HALF}}})
+  u = f32[1] constant({{1}})
+  one = s32[] constant(1)
+  at = s32[1] constant({{1}})
+  m = f32[1,1] constant({{{{1}}}})
+  k = bf16[1,2] constant({{{{1, 1.0078125}}}})
+  ROOT r = {instruction}
+}}
+"""
+    got = spmd.compile(spmd.parse(text))()
+    values = [result.tolist() for result in got]
+    assert values == (list(expected) if isinstance(expected, tuple) else [expected])
+
+
+@pytest.mark.parametrize(
+    ("narrow", "wide", "expected"), [("bf16", "f32", 2 + HALF), ("f32", "bf16", 2), ("bf16", "bf16", 2)]
+)
+def test_a_collective_folds_in_the_wider_type(narrow: str, wide: str, expected: float) -> None:
+    text = f"""HloModule m, replica_count=2
+{SUM_F32}
+ENTRY e {{
+  x = {narrow}[] parameter(0)
+  ROOT r = {wide}[] all-reduce(x), replica_groups={{}}, to_apply=sum
+}}
+"""
+    dtype = np.dtype("float32" if narrow == "f32" else narrow)
+    x = [np.array(1, dtype), np.array(1 + HALF if narrow == "f32" else 1, dtype)]
+    got = spmd.run_parallel(spmd.parse(text), ProcessGrid(2), [[each] for each in x])
+    assert [result[0].tolist() for result in got] == [expected - HALF * (narrow == "bf16" and wide == "f32")] * 2
+
+
+def test_booleans_are_bytes_in_memory() -> None:
+    x = np.array([[True, False, True, True], [False] * 4])
+    words = run("  x = pred[2,4] parameter(0)\n  ROOT w = s32[2] bitcast-convert(x)", x)
+    assert words.tolist() == [0x01010001, 0]
+    assert run("  w = s32[2] parameter(0)\n  ROOT x = pred[2,4] bitcast-convert(w)", words).tolist() == x.tolist()
+    assert run("  x = pred[2,4] parameter(0)\n  ROOT b = u8[8] bitcast(x)", x).tolist() == x.reshape(-1).tolist()
+
+
+@pytest.mark.parametrize(
+    ("constant", "expected"),
+    [
+        ("u64[] constant(-1)", [2**64 - 1]),
+        ("s32[1] constant(4)", [[4]]),
+        ("(s32[2,1], (f32[], c64[])) constant(({ {1}, {2} }, (3, (4, 5))))", [[[1], [2]], 3, 4 + 5j]),
+    ],
+)
+def test_constants_in_every_spelling(constant: str, expected: list[Any]) -> None:
+    got = spmd.compile(spmd.parse(f"HloModule m\nENTRY e {{\n  ROOT c = {constant}\n}}"))()
+    assert [result.tolist() for result in got] == expected
+
+
+def test_a_hint_on_a_tuple_is_one_on_its_parts() -> None:
+    moved = 'custom-call(p), custom_call_target="MoveToHost"'
+    text = f"HloModule m\nENTRY e {{\n  p = (f32[2], s32[]) parameter(0)\n  ROOT c = (f32[2], s32[]) {moved}\n}}"
+    assert [result.tolist() for result in spmd.compile(spmd.parse(text))(np.ones(2, np.float32), np.int32(3))] == [
+        [1, 1], 3,
+    ]  # fmt: skip
+
+
+def test_work_of_the_host_is_what_its_computation_gives() -> None:
+    host = 'custom_call_target="HostExecute", called_computations={work}'
+    text = f"{CALLED}  ROOT d = f32[2,3,4] custom-call(x, y), {host}\n}}\n"
+    np.testing.assert_array_equal(spmd.compile(spmd.parse(text))(X)[0], X + X)

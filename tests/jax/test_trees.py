@@ -250,7 +250,7 @@ BAD: list[tuple[Any, dict[str, Any], tuple[Any, ...], str]] = [
     (lambda x: jax.lax.ppermute(x, "processes", [(0, 5)]), {}, (ONES,), r"\.py:\d+: ppermute .* pair \(0, 5\)"),
     (lambda x: x, {}, (np.ma.masked_array([1.0], [True]),), "x is a masked array"),
     (lambda x, y: x, {"static_argnums": 1}, (ONES, [1]), "static argument 'y' is of type list, which cannot be hashed"),
-    (lambda x: x, {"donate_argnums": "x"}, (ONES,), "donate_argnums must be an integer or a sequence of integers, got 'x'"),
+    (lambda x: x, {"donate_argnums": "x"}, (ONES,), "must be an integer or a sequence of integers, got 'x'"),
     (lambda x: x, {"donate_argnames": 1}, (ONES,), "donate_argnames must be a name or a sequence of names, got 1"),
     (lambda x: x, {"donate_argnames": "z"}, (ONES,), "donate_argnames has 'z', which is no parameter"),
     (lambda x, n: x, {"donate_argnames": "n", "static_argnums": 1}, (ONES, 1), "donate_argnames has 'n', .* static"),

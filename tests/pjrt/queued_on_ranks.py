@@ -94,5 +94,5 @@ def main(is_threaded):
 
 
 if __name__ == "__main__":
-    assert jnp.ones(1).is_ready()
+    jnp.ones(1).block_until_ready()  # starts the client
     main(sys.argv[1] == "threads")

@@ -13,6 +13,7 @@ from math import prod
 import numpy as np
 
 from spmd.builder import ops
+from spmd.builder.hlo.bits import reinterpreted
 from spmd.builder.hlo.parser import INSTRUCTIONS, Call, instruction
 from spmd.builder.shape import Shape
 from spmd.builder.xla_op import XlaOp
@@ -22,6 +23,8 @@ from spmd.builder.xla_op import XlaOp
 def _bitcast(call: Call) -> XlaOp:
     operand, operand_shape = call.operand(), call.operand_shapes()[0]
     result_shape = call.shape
+    if operand_shape.is_tuple():
+        return operand
     memory = _to_memory(operand, operand_shape)
     if result_shape.xla_element_type() != operand_shape.xla_element_type():
         memory = _as_type(memory, operand_shape, result_shape)
@@ -50,7 +53,7 @@ def _as_type(memory: XlaOp, source: Shape, result_shape: Shape) -> XlaOp:
     before, after = prod(source.sizes), prod(result_shape.sizes)
     if after < before and after:
         memory = ops.Reshape(memory, [after, before // after])
-    return ops.BitcastConvertType(memory, result_shape.xla_element_type())
+    return reinterpreted(memory, result_shape.xla_element_type())
 
 
 # --- copies and asynchronous instructions ----------------------------------------------------------------------------

@@ -13,14 +13,15 @@ from spmd.builder.hlo.aliases import read_aliases
 from spmd.builder.hlo.collective import TRANSFER_PAIRS, read_pairs
 from spmd.builder.hlo.instructions import WindowConfig, precision
 from spmd.builder.hlo.manual import TO_GLOBAL, TO_LOCAL, read_manual_call
+from spmd.builder.hlo.mixed import as_text, folded, of_one_type
 from spmd.builder.hlo.parser import IGNORED, Call, flat, instruction
 from spmd.builder.hlo.reader import split, unquoted
 from spmd.builder.options import ChannelHandle, ChannelType, ConvolutionDimensionNumbers
-from spmd.builder.shape import Shape
+from spmd.builder.shape import U32, Shape
 from spmd.builder.xla_op import XlaOp
 from spmd.dialects import OPS
 from spmd.dialects.custom_call import TYPED_TEXT
-from spmd.dialects.custom_call_targets import is_by_columns, is_declared, unknown_target
+from spmd.dialects.custom_call_targets import HINTS, is_by_columns, is_declared
 from spmd.ir import Op
 from spmd.ir.attributes import StringAttr
 from spmd.types import ElementType
@@ -28,7 +29,7 @@ from spmd.types import ElementType
 
 @instruction("convolution")
 def _convolution(call: Call) -> XlaOp:
-    lhs, rhs = call.operands(2)
+    lhs, rhs = of_one_type(call.operands(2))
     window = WindowConfig(call.attribute("window", "{}"), lhs.shape.rank() - 2)
     return ops.ConvGeneralDilated(
         lhs,
@@ -65,8 +66,8 @@ def _labels(text: str) -> ConvolutionDimensionNumbers:
 def _reduce(call: Call) -> XlaOp:
     operands = call.operands()
     count = len(operands) // 2
-    computation, dimensions = call.computation("to_apply"), call.integers("dimensions")
-    return ops.Reduce(flat(operands[:count]), flat(operands[count:]), computation, dimensions)
+    inputs, starts, fold = folded(operands[:count], operands[count:], call.computation("to_apply"))
+    return as_text(call, ops.Reduce(flat(inputs), flat(starts), fold, call.integers("dimensions")))
 
 
 @instruction("map")
@@ -132,18 +133,31 @@ def _custom_call(call: Call) -> XlaOp:
     if target.startswith("chlo.") and target in OPS and not call.shape.is_tuple():  # which HLO has no opcode for
         operands = checks.arrays(call.builder, call.operands(), "operands")
         return call.builder.emit_one(target, operands, {}, call.shape.tensor)
+    called = call.computations("called_computations") if call.has("called_computations") else []
+    if target == "HostExecute" and len(called) == 1:
+        return ops.Call(called[0], call.operands(), builder=call.builder)  # type: ignore[call-arg]
     is_text = version == _TYPED and not config.startswith("{")  # which is kept as it is
     given = "" if is_text else config
     aliases = read_aliases(call.attribute("output_to_operand_aliasing", "{}"))
     result = call.builder.CustomCall(
-        target, call.operands(), call.shape, given, effect, version, _layouts(call, target), aliases
+        target, _operands(call, target), call.shape, given, effect, version, _layouts(call, target), aliases
     )
+    if called:
+        _keep_computations(call, called)
     if is_text:
         op = _call_of(call)
         op.discardable = {**op.discardable, TYPED_TEXT: StringAttr(unquoted(config).encode())}
     if not is_declared(target):
-        _keep_attributes(call, target)
+        _keep_attributes(call)
     return result
+
+
+def _operands(call: Call, target: str) -> list[XlaOp]:
+    """Return the operands of a call; of a hint, which gives its operands back, the parts of a tuple."""
+    operands = call.operands()
+    if target not in HINTS or len(operands) != 1 or not operands[0].shape.is_tuple():
+        return operands
+    return [ops.GetTupleElement(operands[0], index) for index in range(len(operands[0].shape.parts))]
 
 
 def _layouts(call: Call, target: str) -> list[Shape] | None:
@@ -210,15 +224,16 @@ def _call_of(call: Call) -> Op:
     return next(op for op in reversed(call.builder.block.ops) if op.name == "stablehlo.custom_call")
 
 
-#: Attributes of a call that name computations.
-_COMPUTATIONS = frozenset(("called_computations", "to_apply", "calls"))
+def _keep_computations(call: Call, computations: list[XlaComputation]) -> None:
+    """Have the call made last name the computations that the text says it calls."""
+    op = _call_of(call)
+    op.attributes = {**op.attributes, "called_computations": tuple(each.symbol for each in computations)}
+    call.builder.called.update((each.symbol, each) for each in computations)
 
 
-def _keep_attributes(call: Call, target: str) -> None:
-    """Keep what the text says of a call whose target users may know: its function is given that, as strings."""
+def _keep_attributes(call: Call) -> None:
+    """Keep what the text says of a call whose target users may register: their function gets it as strings."""
     others = {name for name in call.instruction.attributes if name not in call.read and name not in IGNORED}
-    if others & _COMPUTATIONS:
-        raise call.fail(f"it calls computations, which a function of users is not given; {unknown_target(target)}")
     op = _call_of(call)
     op.discardable = {**op.discardable, **{name: StringAttr(call.string(name).encode()) for name in sorted(others)}}
 
@@ -287,7 +302,8 @@ def _recv(call: Call) -> XlaOp:
 
 def _request(call: Call) -> XlaOp:
     """Return the request identifier of a context, which nothing reads."""
-    return call.builder.ConstantR0(0, "u32")
+    kinds = [part.primitive_type for part in call.shape.parts[1:2] if part.is_array()]
+    return call.builder.ConstantR0(0, kinds[0] if kinds else U32)
 
 
 @instruction("send-done")

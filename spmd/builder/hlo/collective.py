@@ -7,9 +7,8 @@ from collections.abc import Callable
 
 from collectives.operations import AllGather, AllToAll, Operation, ReduceScatter, ReducingOperation
 from spmd.builder import ops
-from spmd.builder.builder import XlaBuilder
-from spmd.builder.computation import XlaComputation
 from spmd.builder.hlo.groups import Groups, parse_groups
+from spmd.builder.hlo.mixed import as_text, of_one_type, reducer
 from spmd.builder.hlo.parser import INSTRUCTIONS, Call, instruction
 from spmd.builder.hlo.printer import CONVERTERS, Body, integers
 from spmd.builder.hlo.reader import split
@@ -27,27 +26,13 @@ def _read(operation: type[Operation], call: Call) -> XlaOp:
     """Return a collective told by its operands, the computation that folds them, who takes part, and its channel."""
     make = OPERATIONS[operation.builder_name]
     if issubclass(operation, ReducingOperation):
-        operand, flag = _tupled(call), call.flag("use_global_device_ids")
-        return make(operand, _reducer(call, operand), _groups(call), call.channel(), flag)
+        operands, flag = _folded(call), call.flag("use_global_device_ids")
+        fold = reducer(call.computation("to_apply"), operands[:1])
+        return as_text(call, make(_tupled(call, operands), fold, _groups(call), call.channel(), flag))
     by_pairs = "source_target_pairs" in OPS[f"stablehlo.{operation.name}"].attribute_table
     members = read_pairs(call.attribute("source_target_pairs")) if by_pairs else _groups(call)
     channel = call.channel()
     return _each(call, lambda operand, _: make(operand, members, channel))
-
-
-def _reducer(call: Call, operand: XlaOp) -> XlaComputation:
-    """Return the computation that folds elements of `operand`: one of another type, as XLA's passes leave it, gets
-    them in its type."""
-    computation, kind = call.computation("to_apply"), operand.shape.leaves()[0].xla_element_type()
-    scalar = Shape.scalar_shape(kind)
-    shapes = computation.program_shape().parameter_shapes
-    if all(shape.compatible(scalar) or not shape.is_array() for shape in shapes):
-        return computation
-    inner = XlaBuilder(computation.name())
-    parameters = [inner.Parameter(number, scalar, f"p{number}") for number in range(len(shapes))]
-    given = [ops.ConvertElementType(*pair) for pair in zip(parameters, (s.primitive_type for s in shapes), strict=True)]
-    ops.ConvertElementType(ops.Call(computation, given, builder=inner), kind)  # type: ignore[call-arg]
-    return inner.Build()
 
 
 def _all_gather(call: Call) -> XlaOp:
@@ -63,11 +48,13 @@ def _all_gather(call: Call) -> XlaOp:
 
 
 def _reduce_scatter(call: Call) -> XlaOp:
-    operand, number = _tupled(call), call.dimension("dimensions")
-    whole, part = operand.shape.leaves()[0].sizes[number], call.shape.leaves()[0].sizes[number]
+    operands, number = _folded(call), call.dimension("dimensions")
+    whole, part = operands[0].shape.sizes[number], call.shape.leaves()[0].sizes[number]
     flag, groups = call.flag("use_global_device_ids"), _groups(call)
     count = whole // part if part else call.group_size(groups)
-    return ops.ReduceScatter(operand, _reducer(call, operand), number, count, groups, call.channel(), flag)
+    fold = reducer(call.computation("to_apply"), operands[:1])
+    operand = _tupled(call, operands)
+    return as_text(call, ops.ReduceScatter(operand, fold, number, count, groups, call.channel(), flag))
 
 
 def _all_to_all(call: Call) -> XlaOp:
@@ -100,8 +87,13 @@ def _groups(call: Call) -> Groups:
     return parse_groups(call.attribute("replica_groups", "{}"))
 
 
-def _tupled(call: Call) -> XlaOp:
-    operands = call.operands()
+def _folded(call: Call) -> list[XlaOp]:
+    """Return the operands of a collective that folds, floats at least as wide as the results of the text."""
+    pairs = zip(call.operands(), call.shape.leaves(), strict=True)
+    return [of_one_type([operand], *[leaf.primitive_type] * leaf.primitive_type.is_float)[0] for operand, leaf in pairs]
+
+
+def _tupled(call: Call, operands: list[XlaOp]) -> XlaOp:
     return operands[0] if len(operands) == 1 else call.builder.Tuple(operands)
 
 

@@ -16,12 +16,14 @@ import numpy as np
 from spmd.builder import checks, ops
 from spmd.builder.computation import region_of
 from spmd.builder.hlo.algorithms import read_algorithm
+from spmd.builder.hlo.bits import reinterpreted
+from spmd.builder.hlo.mixed import as_text, folded, of_one_type, reducer
 from spmd.builder.hlo.opcodes import PLAIN
 from spmd.builder.hlo.parser import INSTRUCTIONS, Call, Make, flat, instruction
 from spmd.builder.hlo.reader import split
 from spmd.builder.literal import parse_values
 from spmd.builder.options import DotDimensionNumbers, GatherDimensionNumbers, PaddingConfig, ScatterDimensionNumbers
-from spmd.builder.shape import PrimitiveType
+from spmd.builder.shape import Shape
 from spmd.builder.xla_op import OPERATIONS, XlaOp
 from spmd.dialects.custom_call import RNG_STATE
 from spmd.dialects.scatters import SCATTER, mark_whole_windows
@@ -34,33 +36,7 @@ N = TypeVar("N", GatherDimensionNumbers, ScatterDimensionNumbers)
 
 
 def _plain(operation: str, call: Call) -> XlaOp:
-    return _as_text(call, OPERATIONS[operation](*_of_one_type(call.operands())))
-
-
-def _of_one_type(operands: list[XlaOp]) -> list[XlaOp]:
-    """Floats of several widths, which XLA's parser takes, in the widest of them; other operands as they are."""
-    floats = [kind for kind in (_float_of(operand) for operand in operands) if kind is not None]
-    if len(set(floats)) < 2:
-        return operands
-    widest = max(floats, key=lambda kind: kind.element_type.bits)
-    return [
-        operand if _float_of(operand) in (None, widest) else ops.ConvertElementType(operand, widest)
-        for operand in operands
-    ]
-
-
-def _as_text(call: Call, result: XlaOp) -> XlaOp:
-    """Return a float as the type of float that the text says."""
-    kind, own = call.element_type(), _float_of(result)
-    if kind is None or own is None or kind is own or not kind.is_float:
-        return result
-    return ops.ConvertElementType(result, kind)
-
-
-def _float_of(operand: XlaOp) -> PrimitiveType | None:
-    """Return the element type of an array of floats; None for others."""
-    kind = operand.shape.xla_element_type()
-    return kind if operand.shape.is_array() and kind.is_float else None
+    return as_text(call, OPERATIONS[operation](*of_one_type(call.operands())))
 
 
 for _opcode, (_, _operation) in PLAIN.items():
@@ -69,16 +45,18 @@ for _opcode, (_, _operation) in PLAIN.items():
 #: Instructions that are one operation on what the text says, as it says it.
 _DIRECT: dict[str, Make] = {
     "parameter": lambda call: call.builder.Parameter(int(call.text), call.shape, call.instruction.name),
-    "constant": lambda call: XlaOp(call.builder, call.builder.constant(_constant(call))),
+    "constant": lambda call: _constant(call, call.text, call.shape),
     "iota": lambda call: call.builder.Iota(call.shape, call.integer("iota_dimension")),
-    "copy": lambda call: _as_text(call, call.operand()),
+    "copy": lambda call: as_text(call, call.operand()),
     "tuple": lambda call: call.builder.Tuple(call.operands()),
     "get-tuple-element": lambda call: ops.GetTupleElement(call.operand(), call.integer("index")),
     "convert": lambda call: ops.ConvertElementType(call.operand(), call.shape.xla_element_type()),
-    "bitcast-convert": lambda call: ops.BitcastConvertType(call.operand(), call.shape.xla_element_type()),
+    "bitcast-convert": lambda call: reinterpreted(call.operand(), call.shape.xla_element_type()),
     "transpose": lambda call: ops.Transpose(call.operand(), call.integers("dimensions")),
     "reverse": lambda call: ops.Rev(call.operand(), call.integers("dimensions")),
-    "concatenate": lambda call: ops.Concatenate(call.operands(), call.dimension("dimensions")),
+    "concatenate": lambda call: as_text(
+        call, ops.Concatenate(of_one_type(call.operands()), call.dimension("dimensions"))
+    ),
     "get-dimension-size": lambda call: ops.GetDimensionSize(call.operand(), call.dimension("dimensions")),
     "fft": lambda call: ops.Fft(call.operand(), call.attribute("fft_type"), call.integers("fft_length")),
     "cholesky": lambda call: ops.Cholesky(call.operand(), call.flag("lower")),
@@ -86,19 +64,26 @@ _DIRECT: dict[str, Make] = {
 INSTRUCTIONS.update(_DIRECT)
 
 
-def _constant(call: Call) -> Array:
-    """Return the values of a constant. Those that the text leaves out are drawn, the same at every run, with a
-    warning."""
-    if "..." not in call.text:
-        return parse_values(call.text, call.shape)
+def _constant(call: Call, text: str, shape: Shape) -> XlaOp:
+    """Return a constant, of a tuple the tuple of its parts.
+
+    Values that the text leaves out are drawn, the same in every run, with a warning.
+    """
+    if shape.is_tuple():
+        texts = split("{" + text.strip().removeprefix("(").removesuffix(")") + "}")
+        return call.builder.Tuple([_constant(call, *pair) for pair in zip(texts, shape.parts, strict=True)])
+    array = _drawn(call, shape) if "..." in text else parse_values(text, shape)
+    return XlaOp(call.builder, call.builder.constant(array))
+
+
+def _drawn(call: Call, shape: Shape) -> Array:
     warn(
-        f"{call.instruction.location}: the values of a constant of shape {call.shape.brief} are left out of the text; "
+        f"{call.instruction.location}: the values of a constant of shape {shape.brief} are left out of the text; "
         "random ones stand for them (--xla_dump_large_constants has them printed)",
         stacklevel=2,
     )
-    sizes = call.shape.sizes
-    drawn = sizes if call.shape.size() <= _MOST_DRAWN else ()
-    return np.broadcast_to(np.random.default_rng(0).uniform(0, 2, drawn).astype(call.shape.numpy_dtype()), sizes)
+    sizes = shape.sizes if shape.size() <= _MOST_DRAWN else ()
+    return np.broadcast_to(np.random.default_rng(0).uniform(0, 2, sizes).astype(shape.numpy_dtype()), shape.sizes)
 
 
 #: A constant of more elements, of which the text has none, is one random number in all places.
@@ -156,7 +141,7 @@ def _broadcast(call: Call) -> XlaOp:
     dimensions = call.integers("dimensions", None if call.operand().shape.rank() else "{}")
     if _is_made_static(call):
         return _static(call, "stablehlo.broadcast_in_dim", {"broadcast_dimensions": tuple(dimensions)})
-    return _as_text(call, ops.BroadcastInDim(call.operand(), call.shape.sizes, dimensions))
+    return as_text(call, ops.BroadcastInDim(call.operand(), call.shape.sizes, dimensions))
 
 
 @instruction("reshape")
@@ -190,10 +175,10 @@ def _slice(call: Call) -> XlaOp:
 
 @instruction("pad")
 def _pad(call: Call) -> XlaOp:
-    operand, value = call.operands(2)
+    operand, value = of_one_type(call.operands(2))
     text = call.attribute("padding")
     config = PaddingConfig([[int(n) for n in part.split("_")] for part in text.split("x")] if text else [])
-    return ops.Pad(operand, value, config)
+    return as_text(call, ops.Pad(operand, value, config))
 
 
 @instruction("topk")
@@ -252,8 +237,8 @@ def _dynamic_slice(call: Call) -> XlaOp:
 
 @instruction("dynamic-update-slice")
 def _dynamic_update_slice(call: Call) -> XlaOp:
-    operand, update, *starts = call.operands()
-    return ops.DynamicUpdateSlice(operand, update, _starts(starts, operand))
+    operand, update, *starts = of_one_type(call.operands())
+    return as_text(call, ops.DynamicUpdateSlice(operand, update, _starts(starts, operand)))
 
 
 def _starts(starts: list[XlaOp], operand: XlaOp) -> XlaOp | list[XlaOp]:
@@ -283,20 +268,20 @@ def _gather(call: Call) -> XlaOp:
 @instruction("scatter")
 def _scatter(call: Call) -> XlaOp:
     """XLA's own: a window of which any element lies outside of the operands is left out whole."""
-    operands = call.operands()
+    operands = of_one_type(call.operands())
     count = len(operands) // 2
     numbers = _numbers(call, ScatterDimensionNumbers)
     result = ops.Scatter(
         flat(operands[:count]),
         operands[count],
         flat(operands[count + 1 :]),
-        call.computation("to_apply"),
+        reducer(call.computation("to_apply"), operands[:count]),
         dimension_numbers=numbers,
         indices_are_sorted=call.flag("indices_are_sorted"),
         unique_indices=call.flag("unique_indices"),
     )
     mark_whole_windows(next(op for op in reversed(call.builder.block.ops) if op.name == SCATTER))
-    return result
+    return as_text(call, result)
 
 
 # --- contraction -----------------------------------------------------------------------------------------------------
@@ -402,22 +387,19 @@ class WindowConfig:
 def _reduce_window(call: Call) -> XlaOp:
     operands = call.operands()
     count = len(operands) // 2
+    inputs, starts, fold = folded(operands[:count], operands[count:], call.computation("to_apply"))
     window = WindowConfig(call.attribute("window", "{}"), operands[0].shape.rank())
-    return ops.ReduceWindow(
-        flat(operands[:count]),
-        flat(operands[count:]),
-        call.computation("to_apply"),
-        window.size,
-        window.strides,
-        window.padding,
-        window.base_dilations,
+    result = ops.ReduceWindow(
+        flat(inputs), flat(starts), fold, window.size, window.strides, window.padding, window.base_dilations,
         window.window_dilations,
-    )
+    )  # fmt: skip
+    return as_text(call, result)
 
 
 @instruction("select-and-scatter")
 def _select_and_scatter(call: Call) -> XlaOp:
-    operand, source, start = call.operands(3)
+    operand, source, start = of_one_type(call.operands(3))
     window = WindowConfig(call.attribute("window", "{}"), operand.shape.rank())
-    select, scatter = call.computation("select"), call.computation("scatter")
-    return ops.SelectAndScatter(operand, select, window.size, window.strides, window.padding, source, start, scatter)
+    select, scatter = (reducer(call.computation(name), [operand]) for name in ("select", "scatter"))
+    result = ops.SelectAndScatter(operand, select, window.size, window.strides, window.padding, source, start, scatter)
+    return as_text(call, result)
