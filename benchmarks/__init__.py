@@ -1,1 +1,1 @@
-"""Benchmarks: each measures spmd beside a peer, on the same arrays, in the same run, in turns."""
+"""Benchmarks: each compares spmd with a peer on the same arrays, alternating within one run."""

@@ -1,8 +1,8 @@
 """``python -m benchmarks``: programs of a folder; ``train``, ``collectives``, ``simulation``, ``peers``, ``ops``, ...
 
-Every contestant gets the same number of threads (``--threads``, one unless told otherwise) and whatever instructions
-the processor has (``--held``: those that the environment holds BLAS to): processors and variables are set here, before
-any numerical library is loaded.
+Every contestant gets the same number of threads (``--threads``, default 1) and all instructions of the processor
+(``--held``: only those that the environment restricts BLAS to). The CPU affinity and environment variables are set
+here, before any numerical library is loaded.
 """
 
 import argparse
@@ -22,7 +22,7 @@ COMMANDS = {
     "sharding": "benchmarks.sharding",
     "calls": "benchmarks.calls",
 }
-#: These run in this very process; the others start ranks, or are ranks, with threads of their own.
+#: Benchmarks that run in this process; the others start ranks, or are ranks, and set threads themselves.
 LIMITED = ("programs", "peers", "ops", "language", "simulation", "sharding")
 
 
@@ -31,7 +31,7 @@ def main() -> int:
     name = argv.pop(0) if argv and argv[0] in COMMANDS else "programs"
     if "--held" in argv:
         argv.remove("--held")
-    elif "--as-rank" not in argv:  # ranks have the environment of who started them
+    elif "--as-rank" not in argv:  # ranks inherit the environment of the command that started them
         threads.unbind()
     if name in LIMITED:
         parser = argparse.ArgumentParser(add_help=False)

@@ -1,6 +1,6 @@
-"""What calls of JAX cost on spmd as JAX's client, beside XLA's: ``python -m benchmarks calls``.
+"""Overhead of JAX calls on spmd's PJRT client and on XLA's: ``python -m benchmarks calls``.
 
-Each client runs in child processes, in turns: a figure is the median of its children's, a ratio that of the pairs'.
+The clients run alternately in child processes: a time is the median over children, a ratio the median over pairs.
 """
 
 import argparse
@@ -15,7 +15,7 @@ from collections.abc import Callable
 from benchmarks.harness import duration, print_table
 
 CLIENTS = ("spmd", "cpu")
-#: What ours may take over XLA's.
+#: Limits of the ratio of spmd's time to XLA's.
 WANTED = {
     "jitted x + 1": 1.2,
     "eager add": 1.2,
@@ -48,7 +48,7 @@ def run(argv: list[str]) -> int:
 
 
 def child(client: str) -> dict[str, float]:
-    """The seconds of each figure, in a process of its own."""
+    """Return the seconds of each figure, measured in a child process."""
     environment = {**os.environ, "JAX_PLATFORMS": client}
     since = time.perf_counter()
     subprocess.run([sys.executable, "-c", FIRST], env=environment, check=True, capture_output=True)
@@ -59,7 +59,7 @@ def child(client: str) -> dict[str, float]:
 
 
 def measured() -> dict[str, float]:
-    """The seconds of a call of each figure, in this process's client."""
+    """Return the seconds per call of each figure, on this process's client."""
     import jax
     import jax.numpy as jnp
     import numpy as np
@@ -86,7 +86,7 @@ def measured() -> dict[str, float]:
 
 
 def seconds(call: Callable[[], object]) -> float:
-    """The median time of a call, of stretches whose last result is waited for."""
+    """Return the median seconds per call over batches; each batch ends when its last result is ready."""
     import jax
 
     def stretch(count: int) -> float:

@@ -1,8 +1,8 @@
-"""Each collective through the communicator beside the bare mpi4py call on the same buffers, in turns, under ranks.
+"""Compare each collective of the communicator with the bare mpi4py call on the same buffers, alternating.
 
 ``--ranks N`` (2) starts the ranks when the command was not started under mpirun. "bound" is the communicator's call
-with ``out=``, as the executor makes it when an operand is dead; "new" the same where it makes its result itself;
-"checked" with checking on. Bars: at most 1.10 times the bare call from 64 KiB up, at most 3 us above it below.
+with ``out=``, as the executor makes it when an operand is dead; "new" allocates its result; "checked" has checking on.
+Limits: at most 1.10 times the bare call from 64 KiB up, at most 3 us above it below.
 """
 
 import argparse
@@ -29,7 +29,7 @@ Call = Callable[[], object]
 
 @dataclass(frozen=True)
 class CollectiveResult:
-    """One collective at one size: medians in seconds, and the median over rounds of the bound call to the bare one."""
+    """One collective at one size: medians in seconds, and the median over rounds of bound / bare."""
 
     collective: str
     bytes: int
@@ -82,13 +82,13 @@ def run(argv: Sequence[str]) -> int:
 
 
 def measure(world: Any, name: str, size: int, rounds: int) -> CollectiveResult:
-    """Times one collective whose larger buffer has about ``size`` bytes."""
+    """Time one collective whose larger buffer has about ``size`` bytes."""
     bare, bound, new, checked = CONTESTANTS[name](world, size)
     for call in (bare, bound, new, checked):
         call()
     repeats = np.array(max(1, min(1000, int(ROUND_SECONDS / _time(world, bare, 3)))))
     world.comm.Bcast(repeats)
-    # The calls that make their results anew disturb the caches: they are measured apart.
+    # Calls that allocate their results disturb the caches: they are measured separately.
     plain, ours = _in_turns(world, (bare, bound), int(repeats), rounds)
     fresh, careful = (_in_turns(world, (call,), int(repeats), rounds)[0] for call in (new, checked))
     ratio, above = float(np.median(ours / plain)), float(np.median(ours - plain))
@@ -97,7 +97,7 @@ def measure(world: Any, name: str, size: int, rounds: int) -> CollectiveResult:
 
 
 def _in_turns(world: Any, calls: Sequence[Call], repeats: int, rounds: int) -> list[Any]:
-    """Seconds of each call, an array over the rounds; every other round in the other order."""
+    """Return the seconds of each call, an array over rounds; the order alternates between rounds."""
     seconds = np.empty((len(calls), max(rounds, 5)))
     for index in range(seconds.shape[1]):
         for which in range(len(calls))[:: 1 if index % 2 else -1]:
@@ -106,7 +106,7 @@ def _in_turns(world: Any, calls: Sequence[Call], repeats: int, rounds: int) -> l
 
 
 def _time(world: Any, call: Call, repeats: int) -> float:
-    """Seconds of one call, the slowest rank's."""
+    """Return the seconds of one call on the slowest rank."""
     world.comm.Barrier()
     start = time.perf_counter()
     for _ in range(repeats):
@@ -171,7 +171,7 @@ def _collective_reduce(world: Any, size: int) -> tuple[Call, ...]:
     def bare() -> None:
         world.comm.Reduce(x, y, root=0)
         if world.rank:
-            y.fill(0)  # what the op means by its result elsewhere
+            y.fill(0)  # the op's result on ranks other than the root
 
     return bare, *ours
 

@@ -1,4 +1,4 @@
-"""Timing in turns: what disturbs the machine disturbs all contestants alike."""
+"""Time contestants alternately, so that disturbances of the machine affect all of them alike."""
 
 import gc
 import json
@@ -16,7 +16,7 @@ LEAST_ROUNDS = 5
 
 @dataclass(frozen=True)
 class Timing:
-    """What one contestant took: seconds of one call, over the rounds."""
+    """The time of one contestant: seconds per call over the rounds."""
 
     median: float
     fastest: float
@@ -25,7 +25,7 @@ class Timing:
 
     @classmethod
     def of(cls, seconds: Sequence[float]) -> "Timing":
-        """``spread`` is the distance between the quartiles, as a part of the median."""
+        """Summarize `seconds`; ``spread`` is the interquartile range relative to the median."""
         lower, median, upper = np.percentile(seconds, (25, 50, 75))
         return cls(float(median), float(min(seconds)), float((upper - lower) / median), len(seconds))
 
@@ -33,8 +33,7 @@ class Timing:
 def in_turns(contestants: Mapping[str, Callable[[], object]], budget: float = 3.0) -> dict[str, Timing]:
     """Call all contestants in turn until ``budget`` seconds are spent, at least five rounds, after one unmeasured.
 
-    A contestant's call returns when its results are there. Each one is called right after another's work, in caches
-    that the other has filled: the same for all.
+    A call must return only when its results are ready. Each contestant runs with caches that another has filled.
     """
     for call in contestants.values():
         call()
@@ -53,12 +52,12 @@ def in_turns(contestants: Mapping[str, Callable[[], object]], budget: float = 3.
 
 
 def paired_ratio(first: Sequence[float], second: Sequence[float]) -> float:
-    """The median over rounds of first / second: what is slow in one round is slow for both."""
+    """Return the median over rounds of first / second, so that a slow round affects both."""
     return float(np.median(np.asarray(first) / np.asarray(second)))
 
 
 def write_json(path: Path, results: Mapping[str, Any]) -> None:
-    """Write results with the machine they are from; dataclasses become objects."""
+    """Write results and a description of the machine as JSON; dataclasses become objects."""
     machine = {"system": platform.platform(), "processor": _processor(), "python": platform.python_version()}
     path.write_text(json.dumps({"machine": machine, **results}, indent=1, default=asdict) + "\n")
 
@@ -72,7 +71,7 @@ def _processor() -> str:
 
 
 def duration(seconds: float) -> str:
-    """Seconds in the unit that suits them: ``1.23 ms``."""
+    """Return seconds in a suitable unit: ``1.23 ms``."""
     for unit, size in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
         if seconds >= size:
             return f"{seconds / size:.3g} {unit}"
@@ -80,7 +79,7 @@ def duration(seconds: float) -> str:
 
 
 def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Columns as wide as they need; the first to the left, the others to the right."""
+    """Print columns as wide as needed; the first is left-aligned, the others right-aligned."""
     widths = [max(len(row[column]) for row in (header, *rows)) for column in range(len(header))]
     for row in (header, *rows):
         first, *others = (cell.ljust if index == 0 else cell.rjust for index, cell in enumerate(row))

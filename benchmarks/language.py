@@ -1,5 +1,5 @@
-# ruff: noqa: E501 - programs stand as they are printed
-"""The language itself: reading and verifying beside MLIR's own parser, constants, a program made ready, memory."""
+# ruff: noqa: E501 - programs are kept as printed
+"""Benchmark parsing and verification, compared with MLIR's parser, constants, compilation, and memory."""
 
 import argparse
 import gc
@@ -16,7 +16,7 @@ import numpy as np
 import spmd
 from benchmarks.harness import duration, in_turns, print_table, write_json
 
-#: What the language is asked to do.
+#: The targets.
 OPS_A_SECOND = 30_000
 HEX_MEGABYTES_A_SECOND = 300
 READY_SECONDS = 1.0
@@ -52,7 +52,7 @@ class LanguageResult:
 
 
 def layers(ops: int) -> str:
-    """A program of at least `ops` ops: layers of a network, each of fifteen ops on the one before."""
+    """Return a program of at least `ops` ops: a chain of layers of fifteen ops each."""
     count = -(-ops // _LAYER.count("\n"))
     body = "".join(_LAYER.format(i=f"v{i}", p=f"v{i - 1}" if i else "arg0") for i in range(count))
     return (
@@ -63,7 +63,7 @@ def layers(ops: int) -> str:
 
 
 def hex_constant(megabytes: int) -> str:
-    """A program that is one constant, its text so many million characters long."""
+    """Return a program of one constant whose text has `megabytes` million characters."""
     data = np.random.default_rng(0).bytes(megabytes * 500_000)
     size = len(data) // 4
     return (
@@ -78,7 +78,7 @@ def count_ops(module: spmd.Module) -> int:
 
 
 def fastest(call: Callable[[], object], rounds: int = 5) -> float:
-    """Seconds of the fastest of some calls."""
+    """Return the seconds of the fastest of `rounds` calls."""
     seconds = []
     for _ in range(rounds):
         gc.collect()
@@ -89,7 +89,7 @@ def fastest(call: Callable[[], object], rounds: int = 5) -> float:
 
 
 def reading(budget: float) -> list[LanguageResult]:
-    """Operations read and verified in a second, and how that compares with MLIR's parser and verifier."""
+    """Measure ops parsed and verified per second, and the ratio to MLIR's parser and verifier."""
     text = layers(READY_OPS)
     ops = count_ops(spmd.parse(text))
     contestants: dict[str, Callable[[], object]] = {"spmd": lambda: spmd.parse(text)}
@@ -110,7 +110,7 @@ def reading(budget: float) -> list[LanguageResult]:
 
 
 def _mlir(text: str) -> Callable[[], object] | None:
-    """MLIR's parser, as jaxlib brings it; None without jax."""
+    """Return a call of MLIR's parser, from jaxlib; None without jax."""
     try:
         from jax._src.interpreters import mlir
         from jaxlib.mlir import ir
@@ -125,7 +125,7 @@ def _mlir(text: str) -> Callable[[], object] | None:
 
 
 def ready() -> LanguageResult:
-    """A program read, verified and compiled."""
+    """Measure the time to parse, verify and compile a program."""
     text = layers(READY_OPS)
     seconds = fastest(lambda: spmd.compile(spmd.parse(text)), 3)
     return LanguageResult(
@@ -134,7 +134,7 @@ def ready() -> LanguageResult:
 
 
 def constants(megabytes: int) -> LanguageResult:
-    """Characters of hexadecimal constants read in a second."""
+    """Measure characters of a hexadecimal constant parsed per second."""
     text = hex_constant(megabytes)
     speed = len(text) / 1e6 / fastest(lambda: spmd.parse(text))
     target = HEX_MEGABYTES_A_SECOND
@@ -142,7 +142,7 @@ def constants(megabytes: int) -> LanguageResult:
 
 
 def numbered(text: str) -> str:
-    """The program with its values named as JAX and MLIR print them: `%0`, `%1`, ..."""
+    """Return the program with its values renamed as JAX and MLIR print them: `%0`, `%1`, ..."""
     names: dict[str, str] = {}
 
     def number(match: re.Match[str]) -> str:
@@ -152,9 +152,9 @@ def numbered(text: str) -> str:
 
 
 def memory() -> list[LanguageResult]:
-    """What the program takes once read, and the most that reading takes at a time, the text itself counted in both.
+    """Measure the memory of a parsed program and the peak while it is parsed, both including the text.
 
-    A constant's data come on top of what may be taken.
+    The data of constants is added to the limit.
     """
     results = []
     programs = [
@@ -173,7 +173,7 @@ def memory() -> list[LanguageResult]:
 
 
 def traced(text: str) -> tuple[int, int]:
-    """Bytes that the program of `text` takes once read, and the most while it is read, the text not counted."""
+    """Return the bytes of the program parsed from `text`, and the peak while it is parsed, without the text."""
     spmd.parse(text)
     gc.collect()
     tracemalloc.start()

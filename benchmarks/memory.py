@@ -1,10 +1,10 @@
-"""Peak memory of one program, in a process of its own: ``python -m benchmarks.memory program.mlir [--peer]``.
+"""Measure the peak memory of one program in a separate process: ``python -m benchmarks.memory program.mlir [--peer]``.
 
-Prints JSON, in bytes of resident memory: ``start`` when the program is compiled, before its arguments are there;
-``peak`` the highest mark while it runs on them, twice. Counted are arguments, results and temporaries, and what a
-library takes while it computes; neither what compiling takes, nor what a library keeps for all of its process from its
-first large product on, such as the memory that OpenBLAS packs operands in. With ``--peer`` XLA runs it, and is measured
-alike. XLA's own estimate, beside it in the table, leaves out what its libraries take.
+Prints JSON, in bytes of resident memory: ``start`` when the program is compiled, before its arguments are allocated;
+``peak`` the highest value while it runs twice. This includes arguments, results, temporaries, and what libraries
+allocate during the computation; not compilation, nor buffers that a library allocates once at its first large product,
+such as OpenBLAS's packing buffers. With ``--peer``, XLA runs the program and is measured in the same way. XLA's own
+estimate in the table does not include what its libraries allocate.
 """
 
 import argparse
@@ -31,12 +31,12 @@ func.func @main(%x: tensor<1024x1024xf32>) -> tensor<1024x1024xf32> {
 }
 """
 
-#: A compiled program: what runs it on arrays, which are put first where it takes them from.
+#: A compiled program: a function that runs it, and one that puts its arguments where it reads them.
 Prepared = Callable[[Sequence[npt.NDArray[Any]]], Callable[[], object]]
 
 
 def of_program(path: Path, *, peer: bool = False) -> dict[str, int] | None:
-    """Measure in a fresh process; None where the system does not tell (no /proc)."""
+    """Measure in a new process; return None on systems without /proc."""
     if not Path("/proc/self/status").exists():
         return None
     command = [sys.executable, "-m", "benchmarks.memory", str(path), *(["--peer"] if peer else [])]
@@ -54,13 +54,13 @@ def _resident(which: str) -> int:
 
 
 def _give_back() -> None:
-    """Gives back memory that was freed, which would serve the program unseen."""
+    """Return freed memory to the system; otherwise the program would reuse it without being measured."""
     gc.collect()
     ctypes.CDLL(None).malloc_trim(0)
 
 
 def _leave_small_pages() -> None:
-    """Has each page counted by itself: of a huge one all 2 MiB would be, however little of it is used."""
+    """Disable huge pages, of which all 2 MiB count as resident, however little is used."""
     ctypes.CDLL(None).prctl(_PR_SET_THP_DISABLE, 1, 0, 0, 0)
 
 
@@ -74,14 +74,14 @@ def main() -> None:
 
     module = reading.load(options.program)
     prepared = _prepared_by_xla if options.peer else _prepared
-    prepared(_PRODUCT)([np.ones((1024, 1024), np.float32)])()  # libraries take what they keep at their first use
+    prepared(_PRODUCT)([np.ones((1024, 1024), np.float32)])()  # libraries allocate their permanent buffers at first use
     run_on = prepared(options.program.read_text())
-    arguments.make(module)  # what it loads is no part of the program
+    arguments.make(module)  # the modules it loads are not counted
     _give_back()
     start = _resident(NOW)
     run = run_on(arguments.make(module))
     _give_back()
-    Path("/proc/self/clear_refs").write_text("5")  # the highest mark begins anew
+    Path("/proc/self/clear_refs").write_text("5")  # reset the peak
     for _ in range(2):
         run()
     print(json.dumps({"start": start, "peak": _resident(MARK)}))

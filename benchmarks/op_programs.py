@@ -1,4 +1,4 @@
-"""One small program an op, over a million elements, in MLIR's generic form."""
+"""One small program per op, over a million elements, in MLIR's generic form."""
 
 ELEMENTS = 1_000_000
 SIDE = 1000
@@ -6,7 +6,7 @@ VECTOR, MATRIX = f"{ELEMENTS}x", f"{SIDE}x{SIDE}x"
 F32, I32, I1, C64 = (f"tensor<{MATRIX}{element}>" for element in ("f32", "i32", "i1", "complex<f32>"))
 SCALAR, INDEX = "tensor<f32>", "tensor<i32>"
 
-#: Ops without a program of their own here, and why.
+#: Ops without a program here, and the reason.
 WITHOUT = {
     f"stablehlo.{name}": reason
     for reason, names in {
@@ -61,7 +61,7 @@ def constant(name: str, value: str, type: str) -> str:
 
 
 def region(op: str, types: list[str]) -> str:
-    """A region that folds pairs with ``op``: accumulators first, then elements."""
+    """Return a region that folds pairs with ``op``: accumulators first, then elements."""
     half = len(types) // 2
     arguments = ", ".join(f"%x{index}: {type}" for index, type in enumerate(types))
     lines = "".join(f"%y{i} = stablehlo.{op} %x{i}, %x{i + half} : {types[i]}\n" for i in range(half))
@@ -70,7 +70,7 @@ def region(op: str, types: list[str]) -> str:
 
 
 def programs() -> dict[str, str]:
-    """Text of a program for each op that computes."""
+    """Return the text of a program for each op that computes."""
     return _elementwise() | _chlo() | _moved() | _indexed() | _reduced() | _contracted() | _dynamic() | _others()
 
 
@@ -262,7 +262,7 @@ def _contracted() -> dict[str, str]:
 
 
 def _cholesky() -> str:
-    """Of the identity: an argument made at random would not be positive definite."""
+    """Return a Cholesky factorization of the identity; a random argument would not be positive definite."""
     return f"""
 func.func @main() -> {F32} {{
   %i = stablehlo.iota dim = 0 : {I32}

@@ -1,6 +1,6 @@
-"""Time of each op for a million elements, in nanoseconds an element: where a slow kernel would show.
+"""Measure each op over a million elements, in nanoseconds per element, to find slow kernels.
 
-Of sums of products also the largest error, beside NumPy's: in units of 2^-24 of the root mean square of the results.
+For sums of products also the largest error and NumPy's, in units of 2^-24 of the root mean square of the results.
 """
 
 import argparse
@@ -17,7 +17,7 @@ from spmd.dialects import OPS
 from spmd.io import arguments
 
 LIMIT_NANOSECONDS = 50.0
-#: Ops that cost more an element than the limit, and why that is their nature.
+#: Ops that inherently cost more per element than the limit, and the reason.
 REASONS = {
     "stablehlo.cholesky": "cubic: 1000 x 1000 elements take 1000 products each",
     "stablehlo.triangular_solve": "cubic: each element of the result takes up to 1000 products",
@@ -36,7 +36,7 @@ REASONS = {
     "chlo.zeta": "a sum and an Euler-Maclaurin tail of twenty terms",
     "chlo.broadcast_zeta": "a sum and an Euler-Maclaurin tail of twenty terms",
 }
-#: Sums of products, whose digits depend on how they are added up.
+#: Sums of products, whose last digits depend on the order of summation.
 PRODUCTS = ("stablehlo.convolution", "stablehlo.dot", "stablehlo.dot_general")
 
 
@@ -75,7 +75,7 @@ def run(argv: Sequence[str]) -> int:
     print_table(("op", "ns/element", "time", "error / NumPy's", "why"), rows)
     write_json(options.json, {"ops": results})
     slow = [each.op for each in results if each.nanoseconds > LIMIT_NANOSECONDS and not each.reason]
-    for title, listed in (("without a program", missing), (f"above {LIMIT_NANOSECONDS:g} ns an element", slow)):
+    for title, listed in (("without a program", missing), (f"above {LIMIT_NANOSECONDS:g} ns per element", slow)):
         if listed:
             print(f"{title}: {', '.join(listed)}")
     return 1 if missing or slow else 0
@@ -96,7 +96,7 @@ def measure(name: str, text: str, seconds: float) -> OpResult:
 
 
 def errors(text: str) -> tuple[float, float]:
-    """The largest error of the first result of an f32 program, natively and by NumPy, beside the same in f64."""
+    """Return the largest error of the first result of an f32 program, natively and by NumPy, against f64."""
     module = spmd.parse(text)
     arrays = arguments.make(module)
     wide = [array.astype(np.float64) if array.dtype == np.float32 else array for array in arrays]

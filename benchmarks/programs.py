@@ -1,4 +1,4 @@
-"""Programs of a folder through spmd and, with the ``jax`` extra, through XLA's CPU client: in turns."""
+"""Compare programs of a folder on spmd and, with the ``jax`` extra, on XLA's CPU client, alternating."""
 
 import argparse
 import sys
@@ -21,7 +21,7 @@ HEADER = ("program", "spmd", "XLA", "spmd/XLA", "spread", "spread XLA", "MiB", "
 
 @dataclass(frozen=True)
 class ProgramResult:
-    """One program: ``difference`` is the largest absolute one between the results, relative to the largest value."""
+    """One program: ``difference`` is the largest absolute difference of the results relative to the largest value."""
 
     program: str
     spmd: Timing
@@ -77,7 +77,7 @@ def run(argv: Sequence[str]) -> int:
 
 
 def measure(file: Path, seconds: float) -> ProgramResult | None:
-    """Measure one program; None for one of several processes, which ``train`` is for."""
+    """Measure one program; return None for a program of several processes, which ``train`` measures."""
     module = spmd.load(file)
     if grid_of(module).size > 1:
         print(f"{file.name}: a program of several processes, not measured here", file=sys.stderr)

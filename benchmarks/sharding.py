@@ -1,8 +1,8 @@
-"""``python -m benchmarks sharding``: searched layouts beside the five of examples/scaling, as predicted.
+"""``python -m benchmarks sharding``: predicted times of searched layouts and of the five of examples/scaling.
 
-On each number of processes the training step of examples/scaling is laid out in five ways by hand, each over its own
-mesh, and by ``spmd.autoshard`` over ``data`` and ``model`` axes: with all the memory there is, and with no more than
-the best of the five takes, and a hundredth. Nothing is run.
+For each number of processes the training step of examples/scaling is sharded in five ways by hand, each over its own
+mesh, and by ``spmd.autoshard`` over ``data`` and ``model`` axes: once without a memory limit, and once limited to 1 %
+more than the best of the five uses. Nothing is run.
 """
 
 import argparse

@@ -1,11 +1,11 @@
-"""``python -m benchmarks simulation``: grids of processes as one stacked program, beside what peers make of them.
+"""``python -m benchmarks simulation``: compare grids of processes simulated as one stacked program with peers.
 
-rounds      ten rounds of tanh, all_reduce and collective_permute on 64 floats a process, on --processes processes;
-            beside stacked NumPy written by hand and, where JAX is installed, ``jax.vmap`` with an axis name
-mlp         one data-parallel step of a perceptron 784-512-512-10, 32 rows a process; beside the same arithmetic as
-            one batch on one process
+rounds      ten rounds of tanh, all_reduce and collective_permute on 64 floats per process, on --processes processes;
+            compared with stacked NumPy written by hand and, if JAX is installed, ``jax.vmap`` with an axis name
+mlp         one data-parallel step of a perceptron 784-512-512-10, 32 rows per process; compared with the same
+            arithmetic as one batch on one process
 transformer one training step of examples/sharded over data and model axes, on a 64 x 64 grid and on a 2 x 2 one, which
-            give the same loss; where JAX is installed
+            give the same loss; only if JAX is installed
 compiling   the seconds that ``spmd.simulate`` takes for --processes processes, and for 8
 """
 
@@ -43,7 +43,7 @@ def region(name: str) -> str:
 
 
 class Text:
-    """Lines of a function, each a value that the next ones may name."""
+    """Builder of a function's lines, each of which defines a value."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -59,7 +59,7 @@ class Text:
 
 
 def rounds_program(processes: int, rounds: int = ROUNDS) -> spmd.Module:
-    """Rounds of tanh, the sum over all processes, and the neighbour's values."""
+    """Return a program of rounds of tanh, an all_reduce, and a collective_permute to the neighbour."""
     text, type = Text(), type_of(WIDTH)
     pairs = [[rank, (rank + 1) % processes] for rank in range(processes)]
     ring = f"{{source_target_pairs = dense<{pairs}> : tensor<{processes}x2xi64>}}"
@@ -74,7 +74,7 @@ def rounds_program(processes: int, rounds: int = ROUNDS) -> spmd.Module:
 
 
 def mlp_program(processes: int, rows: int = ROWS) -> spmd.Module:
-    """The parameters after one step of SGD with softmax cross-entropy on the rows of all processes."""
+    """Return a program of one step of SGD with softmax cross-entropy on the rows of all processes."""
     text = Text()
     parameters = [kind for a, b in pairwise(SIZES) for kind in (type_of(a, b), type_of(b))]
     types = [*parameters, type_of(rows, SIZES[0]), type_of(rows, SIZES[-1])]
@@ -143,7 +143,7 @@ def mlp_program(processes: int, rows: int = ROWS) -> spmd.Module:
 
 
 def mlp_arguments(processes: int, rows: int = ROWS) -> list[Array]:
-    """Parameters of all processes, and the rows of each."""
+    """Return the parameters, the same for all processes, and the rows of each."""
     rng = np.random.default_rng(0)
     shapes = [shape for a, b in pairwise(SIZES) for shape in ((a, b), (b,))]
     parameters = [(rng.standard_normal((1, *shape)) / np.sqrt(shape[0])).astype(np.float32) for shape in shapes]
@@ -188,7 +188,7 @@ def run(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks simulation", description=__doc__)
     parser.add_argument("--processes", type=int, default=4096)
     parser.add_argument("--replicas", type=int, default=512, help="processes of the data-parallel step")
-    parser.add_argument("--budget", type=float, default=3.0, help="seconds a comparison takes")
+    parser.add_argument("--budget", type=float, default=3.0, help="seconds per comparison")
     arguments = parser.parse_args(argv)
     processes, replicas = arguments.processes, arguments.replicas
 
@@ -220,7 +220,7 @@ def run(argv: list[str]) -> int:
 
 
 def transformer_program(sizes: Any, axis: int) -> spmd.Module | None:
-    """A training step over `axis` x `axis` processes, along data and model; None where there is no JAX to write it."""
+    """Return a training step over `axis` x `axis` processes, along data and model; None without JAX."""
     if not importlib.util.find_spec("jax"):
         return None
     folder = Path(__file__).parents[1] / "examples" / "sharded"
@@ -237,7 +237,7 @@ def transformer_program(sizes: Any, axis: int) -> spmd.Module | None:
 
 
 def transformer_arguments(sizes: Any) -> list[Array]:
-    """Parameters, moments of zeros, and words, for the whole mesh."""
+    """Return parameters, zero moments, and words, for the whole mesh."""
     rng = np.random.default_rng(0)
     shapes = list(sizes.parameters().values())
     parameters = [
@@ -249,7 +249,7 @@ def transformer_arguments(sizes: Any) -> list[Array]:
 
 
 def transformer_sizes() -> Any:
-    """Sizes of the example's transformer that 64 processes can share along either axis."""
+    """Return sizes of the example's transformer that 64 processes along either axis divide."""
     layouts = runpy.run_path(str(Path(__file__).parents[1] / "examples" / "sharded" / "layouts.py"))
     return layouts["Sizes"](heads=64, hidden=256, sequence=16, batch=64)
 

@@ -1,4 +1,4 @@
-"""The same processors, threads and instructions for every contestant."""
+"""Give every contestant the same processors, threads and instructions."""
 
 import os
 import sys
@@ -8,9 +8,9 @@ from spmd.runtime.thread_share import THREAD_VARIABLES
 
 
 def limit(count: int) -> None:
-    """Keep this process, and every numerical library it loads from now on, to ``count`` threads.
+    """Limit this process, and every numerical library loaded from now on, to ``count`` threads.
 
-    The affinity is what XLA's thread pools take their size from, the variables are what BLAS libraries read.
+    XLA sizes its thread pools by the affinity; BLAS libraries read the environment variables.
     """
     if hasattr(os, "sched_setaffinity"):
         # The last processors: the first take most of the machine's interrupts.
@@ -20,7 +20,7 @@ def limit(count: int) -> None:
 
 
 def unbind() -> None:
-    """Let BLAS take the instructions this processor has, as XLA and JAX do whatever the environment says."""
+    """Let BLAS use all instructions of the processor, as XLA and JAX do whatever the environment says."""
     held = os.environ.pop(CORE_VARIABLE, None)
     if held is not None:
-        print(f"{CORE_VARIABLE}={held} is set aside, for XLA is not held to it (--held keeps it)", file=sys.stderr)
+        print(f"{CORE_VARIABLE}={held} is ignored, since XLA ignores it (--held keeps it)", file=sys.stderr)

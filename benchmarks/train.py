@@ -1,13 +1,13 @@
-"""The data-parallel step of ``dp2_mlp_train`` on two ranks: spmd, NumPy and mpi4py by hand, and JAX's two processes.
+"""Compare the data-parallel step of ``dp2_mlp_train`` on two ranks: spmd, NumPy with mpi4py, and two JAX processes.
 
-spmd and the hand-written step run in the same two ranks, each rank on a core of its own with one thread, in turns whose
-order is drawn anew each time, since a step meets the caches that the one before has left;
-where JAX is installed, so does the same step as a function of JAX through spmd.jax.jit, whose first call (it traces,
-lowers and compiles) is told beside JAX's own, and what a call costs more than the executable's for 100 leaves.
-With ``--elastic`` all of them run in a job that may outlive its ranks, and the step in spmd.elastic's loop beside them.
-Where mpi4jax is installed, XLA's compute with MPI's collectives runs there as well.
-JAX runs as two processes with its default collectives for the CPU: once each on a core of its own as well, and once
-with all cores for both, which leaves room for the threads it communicates with.
+spmd and the hand-written step run alternately in the same two ranks, each rank with one thread on its own core; the
+order is random in each round, since a step finds the caches that the one before has left. If JAX is installed, the
+same step as a JAX function through spmd.jax.jit does, too; its first call (which traces, lowers and compiles) is
+printed with JAX's, and so is the overhead of a call of 100 leaves over that of the executable.
+With ``--elastic`` all of them run in an elastic job, and the step in spmd.elastic's loop, too.
+If mpi4jax is installed, the step compiled by XLA with MPI's collectives runs there as well. JAX itself runs as two
+processes with its default CPU collectives: once each on its own core, and once with all cores for both, which leaves
+room for its communication threads.
 """
 
 import argparse
@@ -33,7 +33,7 @@ from spmd.runtime.thread_share import THREAD_VARIABLES
 RANKS = 2
 WARM_UP = 5
 TOLERANCE = 1e-4
-#: What runs in the same two ranks as spmd, in turns with it.
+#: Peers that run in the same two ranks as spmd, alternating with it.
 PEERS = {
     "spmd.jax": "spmd.jax.jit",
     "spmd.elastic": "spmd.elastic",
@@ -47,7 +47,7 @@ def run(argv: Sequence[str]) -> int:
     parser.add_argument("program", nargs="?", type=Path, default=DEFAULT_FOLDER / "dp2_mlp_train.mlir")
     parser.add_argument("--steps", type=int, default=200, help="measured of each contestant (default: %(default)s)")
     parser.add_argument("--json", type=Path, default=Path("benchmarks-train.json"), help="default: %(default)s")
-    parser.add_argument("--elastic", action="store_true", help="in an elastic job, spmd.elastic's loop, too")
+    parser.add_argument("--elastic", action="store_true", help="run in an elastic job, with spmd.elastic's loop, too")
     parser.add_argument("--as-rank", choices=("mpi", "jax"), help=argparse.SUPPRESS)
     parser.add_argument("--into", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--coordinator", help=argparse.SUPPRESS)
@@ -61,7 +61,7 @@ def run(argv: Sequence[str]) -> int:
 
 
 def _compare(options: argparse.Namespace) -> int:
-    """Start the ranks, and tell what they measured."""
+    """Start the ranks, and print what they measured."""
     with tempfile.TemporaryDirectory() as folder:
         into = Path(folder)
         timings = {}
@@ -93,7 +93,7 @@ def _compare(options: argparse.Namespace) -> int:
 
 
 def global_arguments(module: Any) -> list[np.ndarray]:
-    """Parameters as a network is initialized, a batch of images and one-hot targets; the same for all contestants."""
+    """Return initial parameters, a batch of images and one-hot targets; the same for all contestants."""
     generator = np.random.default_rng(0)
     shapes = [value.type.shape for value in module.function("main").arguments]
     arrays = [generator.standard_normal(shape) / np.sqrt(shape[0]) for shape in shapes[:-2]]
@@ -139,7 +139,7 @@ def _mpi_rank(options: argparse.Namespace) -> None:
             world.Barrier()
             start = time.perf_counter()
             step()
-            # A step is over when the last rank has it.
+            # A step ends when its last rank does.
             taken = world.allreduce(time.perf_counter() - start, MPI.MAX)
             if index >= WARM_UP:
                 seconds[name].append(taken)
@@ -148,7 +148,7 @@ def _mpi_rank(options: argparse.Namespace) -> None:
 
 
 def _looped(executable: Any, arguments: Sequence[np.ndarray], steps: int) -> Any:
-    """The step as one of spmd.elastic's loop: each call is a turn of it."""
+    """Return the step in spmd.elastic's loop: each call is one iteration."""
     from spmd import elastic
 
     training = elastic.Training(arguments[:6], examples=steps + 1, batch=1, epochs=1, build=lambda ranks: executable)
@@ -164,14 +164,14 @@ def _looped(executable: Any, arguments: Sequence[np.ndarray], steps: int) -> Any
 
 
 def _through_jax() -> Any:
-    """The step as spmd.jax.jit runs it."""
+    """Return the step as spmd.jax.jit runs it."""
     import spmd.jax
 
     return spmd.jax.jit(jax_step(), axes={"data": RANKS})
 
 
 def _overhead() -> float:
-    """Seconds that a call of spmd.jax.jit with 100 leaves takes more than one of its executable."""
+    """Return the overhead, in seconds, of a call of spmd.jax.jit with 100 leaves over one of its executable."""
     import jax
 
     import spmd.jax
@@ -196,7 +196,7 @@ def _overhead() -> float:
 
 
 def _through_mpi4jax(world: Any, arguments: Sequence[np.ndarray]) -> Any:
-    """The step compiled by XLA, its all_reduces called by mpi4jax, as a user of JAX and MPI writes it."""
+    """Return the step compiled by XLA, with all_reduces by mpi4jax, as a user of JAX and MPI would write it."""
     import jax
     import mpi4jax
     from mpi4py import MPI
@@ -210,9 +210,9 @@ def _through_mpi4jax(world: Any, arguments: Sequence[np.ndarray]) -> Any:
 
 
 def jax_step(mean: Any = None, learning_rate: float = 0.1) -> Any:
-    """One data-parallel step of the network in JAX, as one process of the axis "data".
+    """Return one data-parallel step of the network in JAX, as one process of the axis "data".
 
-    `mean` is taken of the loss and the gradients over all processes: by default that of the axis.
+    `mean` averages the loss and the gradients over all processes, by default over the axis.
     """
     import jax
     import jax.numpy as jnp

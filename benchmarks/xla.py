@@ -1,4 +1,4 @@
-"""XLA's CPU client as a peer: the same text, compiled and run by it. Needs the ``jax`` extra."""
+"""Compile and run a program's text on XLA's CPU client, as a peer. Needs the ``jax`` extra."""
 
 import importlib.util
 from collections.abc import Sequence
@@ -30,13 +30,13 @@ class XlaProgram:
             self._executable = client.compile_and_load(module, devices, _jax.CompileOptions())
 
     def put(self, arrays: Sequence[npt.NDArray[Any]]) -> list[Any]:
-        """The arrays on XLA's device."""
+        """Copy the arrays to XLA's device."""
         import jax
 
         return [jax.device_put(array, self._device) for array in arrays]
 
     def run(self, arrays: Sequence[Any]) -> list[Any]:
-        """Run to the end on arrays of the device."""
+        """Run on arrays of the device, and wait for the results."""
         results = self._executable.execute(arrays)
         for result in results:
             result.block_until_ready()
@@ -47,6 +47,6 @@ class XlaProgram:
         return [np.asarray(result) for result in self.run(self.put(arrays))]
 
     def memory(self) -> int:
-        """XLA's own estimate for one run, in bytes: arguments, results and temporaries."""
+        """Return XLA's own estimate for one run, in bytes: arguments, results and temporaries."""
         stats = self._executable.get_compiled_memory_stats()
         return int(stats.argument_size_in_bytes + stats.output_size_in_bytes + stats.temp_size_in_bytes)

@@ -1,8 +1,8 @@
 """``python -m benchmarks.jax_suite --folder JAX/tests``: JAX's own tests on spmd's client and on XLA's.
 
-``--folder`` is the folder ``tests`` of a checkout of JAX, of the tag of the JAX that is installed: jax-v0.10.2, say.
-For each file it says how many tests were run, how many XLA's client passes, and how many of these spmd's does; then
-which only spmd's fails, and why.
+``--folder`` is the folder ``tests`` of a checkout of JAX at the tag of the installed version, e.g. jax-v0.10.2. Prints
+for each file how many tests were run, how many XLA's client passes, and how many of these spmd's passes; then the tests
+that only spmd's fails, with the reason.
 """
 
 import argparse
@@ -32,12 +32,12 @@ class Result:
 
     @property
     def held_to(self) -> list[str]:
-        """The tests that XLA's client passes."""
+        """The names of the tests that XLA's client passes."""
         return [name for name, outcome in self.xla.items() if outcome.outcome == PASSED]
 
     @property
     def failures(self) -> list[Outcome]:
-        """What became here of the tests that XLA's client passes, and this one does not."""
+        """The outcomes on spmd's client of the tests that only XLA's client passes."""
         return [self.ours[name] for name in self.held_to if self.ours[name].outcome != PASSED]
 
     def line(self) -> str:
@@ -46,13 +46,13 @@ class Result:
 
 
 def row(name: str, run: int, xla: int, ours: int) -> str:
-    """Return a row of the table: tests that were run, that XLA's client passes, and that spmd's does, too."""
+    """Return a row of the table: the number of tests run, passed by XLA's client, and passed by both."""
     share = f"{100 * ours / xla:6.2f} %" if xla else "      -"
     return f"{name:<28}{run:>7}{xla:>7}{ours:>7}  {share}"
 
 
 def files_in(folder: Path, names: Sequence[str]) -> list[Path]:
-    """Return files of tests by their names, `multiprocess` for all of its folder."""
+    """Return the test files of these names; `multiprocess` means all files of that folder. Exit if one is missing."""
     files: list[Path] = []
     for name in names:
         if name == MULTIPROCESS:
@@ -66,7 +66,7 @@ def files_in(folder: Path, names: Sequence[str]) -> list[Path]:
 
 
 def sampled(names: Sequence[str], count: int | None, seed: int) -> list[str]:
-    """Return `count` of the names, in their order: the same for the same seed."""
+    """Return a random sample of `count` names, in their order; the same for the same seed."""
     if count is None or count >= len(names):
         return list(names)
     chosen = set(random.Random(seed).sample(list(names), count))
@@ -74,7 +74,7 @@ def sampled(names: Sequence[str], count: int | None, seed: int) -> list[str]:
 
 
 def compared(file: Path, settings: Settings, count: int | None, seed: int) -> Result:
-    """Run the tests of a file on both clients; on spmd's, those alone that XLA's passes."""
+    """Run the tests of a file on XLA's client, and those that pass on spmd's."""
     names = sampled(names_of(file), count, seed)
     xla = Runs(file, XLA, settings).outcomes(names)
     held_to = [name for name in names if xla[name].outcome == PASSED]
@@ -82,7 +82,7 @@ def compared(file: Path, settings: Settings, count: int | None, seed: int) -> Re
 
 
 def report(results: Sequence[Result]) -> None:
-    """Print the sums, and each test that spmd's client alone fails, with the last line of why."""
+    """Print the totals, and each test that only spmd's client fails, with the last line of its output."""
     counts = [(len(result.xla), len(result.held_to), len(result.failures)) for result in results]
     run, xla, failed = (sum(column) for column in zip(*counts, strict=True))
     print(row("all", run, xla, xla - failed))
@@ -92,21 +92,21 @@ def report(results: Sequence[Result]) -> None:
 
 
 def _last_line(text: str) -> str:
-    """The last line that says something of its own: JAX ends its tracebacks with a rule and a remark on them."""
+    """Return the last informative line: JAX ends its tracebacks with a rule and a remark on them."""
     lines = [line for line in text.splitlines() if line.strip("- ") and not line.startswith("For simplicity, JAX")]
     return lines[-1] if lines else ""
 
 
 def run(argv: Sequence[str]) -> int:
-    """Run the command; 1 where spmd's client fails a test that XLA's passes."""
+    """Run the command; return 1 if spmd's client fails a test that XLA's passes."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.jax_suite", description=__doc__)
     parser.add_argument("--folder", type=Path, required=True, help="the folder tests of a checkout of JAX")
-    parser.add_argument("--files", default=FILES, help="files by their names, without _test.py; all that are listed")
-    parser.add_argument("--sample", type=int, help="so many tests of each file, drawn at random; all")
-    parser.add_argument("--seed", type=int, default=0, help="of the sample; 0")
-    parser.add_argument("--seconds", type=float, default=120, help="the processor time a test may take; 120")
-    parser.add_argument("--processes", type=int, default=2, help="of tests for several; 2")
-    parser.add_argument("--keep", type=Path, required=True, help="a folder of outcomes: what is there is not run again")
+    parser.add_argument("--files", default=FILES, help="names of test files, without _test.py (default: %(default)s)")
+    parser.add_argument("--sample", type=int, help="number of tests of each file, drawn at random (default: all)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the sample (default: %(default)s)")
+    parser.add_argument("--seconds", type=float, default=120, help="CPU time limit of a test (default: %(default)s)")
+    parser.add_argument("--processes", type=int, default=2, help="of multi-process tests (default: %(default)s)")
+    parser.add_argument("--keep", type=Path, required=True, help="folder of outcomes, which are reused")
     chosen = parser.parse_args(argv)
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # its children end with it
     settings = Settings(chosen.seconds, chosen.processes, chosen.keep)

@@ -1,7 +1,7 @@
-"""A process that runs tests of one file: ``python -m benchmarks.jax_suite.child FILE [OUTCOMES NAMES]``.
+"""Run tests of one file in this process: ``python -m benchmarks.jax_suite.child FILE [OUTCOMES NAMES]``.
 
-Without OUTCOMES it prints the names of the file's tests, as JSON. NAMES is a file of names, one a line. Among several
-processes (a launcher's ranks, or those that JAX_SUITE_PROCESS numbers) each writes OUTCOMES.number.
+Without OUTCOMES, prints the names of the file's tests as JSON. NAMES is a file of names, one per line. With several
+processes (a launcher's ranks, or those numbered by JAX_SUITE_PROCESS) each writes OUTCOMES.number.
 """
 
 import importlib
@@ -18,13 +18,13 @@ from typing import Any, TextIO
 
 from benchmarks.jax_suite.outcomes import FAILED, PASSED, SKIPPED, Outcome, started
 
-#: Variables by which the parent says how much processor time a test may take, and which process of how many this is.
+#: Environment variables set by the parent: CPU time limit of a test, number of processes, number of this process.
 SECONDS, PROCESSES, PROCESS, ADDRESS = (f"JAX_SUITE_{name}" for name in ("SECONDS", "PROCESSES", "PROCESS", "ADDRESS"))
 _LONGEST_TEXT = 4000
 
 
 class Recorder(unittest.TestResult):
-    """Writes an outcome as soon as there is one; processor time beyond the limit kills the process (SIGPROF)."""
+    """Writes each outcome at once; a test that exceeds its CPU time limit kills the process (SIGPROF)."""
 
     def __init__(self, out: TextIO, limit: float) -> None:
         super().__init__()
@@ -74,12 +74,12 @@ class Recorder(unittest.TestResult):
 
 
 def name_of(test: unittest.TestCase) -> str:
-    """Return the class and the method of a test, without its parameters, which may have addresses."""
+    """Return the class and method of a test, without its parameters, which may contain addresses."""
     return f"{type(test).__name__}.{test._testMethodName}"
 
 
 def tests_of(suite: unittest.TestSuite) -> Iterator[unittest.TestCase]:
-    """Yield the tests of a suite of suites."""
+    """Yield the tests of nested suites."""
     for member in suite:
         if isinstance(member, unittest.TestSuite):
             yield from tests_of(member)
@@ -88,7 +88,7 @@ def tests_of(suite: unittest.TestSuite) -> Iterator[unittest.TestCase]:
 
 
 def _number() -> int:
-    """Which of several processes this is."""
+    """Return the number of this process."""
     if PROCESS in os.environ:
         return int(os.environ[PROCESS])
     from mpi4py import MPI
@@ -97,7 +97,7 @@ def _number() -> int:
 
 
 def _join(file: Path, count: int) -> int:
-    """Connect `count` processes as JAX's own tests are; return the number of this one."""
+    """Connect `count` processes as JAX's own tests do; return the number of this one."""
     import jax
     from absl import flags
 

@@ -1,4 +1,4 @@
-"""What became of tests: lines of JSON that children write as they go, so that a crash loses one test at most."""
+"""Outcomes of tests: lines of JSON that children append as they go, so that a crash loses at most one test."""
 
 import json
 from collections.abc import Iterable
@@ -6,14 +6,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 PASSED, SKIPPED, FAILED, CRASHED, TIMED_OUT = "passed", "skipped", "failed", "crashed", "timed out"
-#: An outcome that several processes of one test have different opinions of is the last of these that one of them has.
+#: From best to worst: of the outcomes of a test on several processes, the worst counts.
 _ORDER = (PASSED, SKIPPED, FAILED, CRASHED, TIMED_OUT)
 _STARTED = "started"
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a test: one of the words above, why, and the seconds of processor time that it took."""
+    """The outcome of a test: one of the words above, the reason, and the CPU time in seconds."""
 
     name: str
     outcome: str
@@ -21,17 +21,17 @@ class Outcome:
     seconds: float = 0.0
 
     def line(self) -> str:
-        """Return the line of a file of outcomes."""
+        """Return the outcome as a line of JSON."""
         return json.dumps(asdict(self)) + "\n"
 
 
 def started(name: str) -> Outcome:
-    """Return what a child writes before it runs a test."""
+    """Return the record that a child writes before it runs a test."""
     return Outcome(name, _STARTED)
 
 
 def read(file: Path) -> tuple[dict[str, Outcome], str | None]:
-    """Return the outcomes in a file, by test, and the test that was started last and has not ended; None for none."""
+    """Return the outcomes in a file, by test, and the test that was started and has not ended, or None."""
     found: dict[str, Outcome] = {}
     running = None
     for line in file.read_text().splitlines() if file.exists() else ():
@@ -45,5 +45,5 @@ def read(file: Path) -> tuple[dict[str, Outcome], str | None]:
 
 
 def worst(outcomes: Iterable[Outcome]) -> Outcome:
-    """Return the one of a test's outcomes on several processes that counts."""
+    """Return the worst of a test's outcomes on several processes."""
     return max(outcomes, key=lambda outcome: _ORDER.index(outcome.outcome))

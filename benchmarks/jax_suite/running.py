@@ -1,4 +1,4 @@
-"""Runs tests of one file on one client, in child processes that may crash or hang."""
+"""Run tests of one file on one client, in child processes that may crash or hang."""
 
 import json
 import os
@@ -18,29 +18,28 @@ from benchmarks.jax_suite.outcomes import CRASHED, FAILED, TIMED_OUT, Outcome, r
 ROOT = Path(__file__).parents[2]
 #: The platforms that JAX_PLATFORMS names.
 OURS, XLA = "spmd", "cpu"
-#: How many tests a process runs at most: what they leave in memory is gone then.
+#: Most tests of a process: ending it frees what they leave in memory.
 _MOST = 200
 _POLL = 0.25
-#: How many times the processor time of a test processes may go without a word.
+#: Processes are killed after this many times the CPU time limit of a test without output.
 _IDLE = 3
 
 
 @dataclass(frozen=True)
 class Settings:
-    """`seconds`: the processor time a test may take; `processes`: how many the tests of several processes have;
-    `folder`: where outcomes are."""
+    """`seconds`: CPU time limit of a test; `processes`: of multi-process tests; `folder`: of outcomes."""
 
     seconds: float
     processes: int
     folder: Path
 
 
-#: The folder of tests for several processes.
+#: The folder of multi-process tests.
 MULTIPROCESS = "multiprocess"
 
 
 def title_of(file: Path) -> str:
-    """Return the name of a file of tests, with its folder where its tests are for several processes."""
+    """Return the name of a test file, with its folder if its tests are multi-process."""
     return f"{MULTIPROCESS}/{file.stem}" if file.parent.name == MULTIPROCESS else file.stem
 
 
@@ -68,7 +67,7 @@ def names_of(file: Path) -> list[str]:
 
 
 class Runs:
-    """The runs of a file's tests on a platform, whose outcomes are kept in a file."""
+    """Runs a file's tests on a platform, and stores their outcomes in a file."""
 
     def __init__(self, file: Path, platform: str, settings: Settings) -> None:
         self._file, self._platform, self._settings = file, platform, settings
@@ -77,7 +76,7 @@ class Runs:
         self._out.parent.mkdir(parents=True, exist_ok=True)
 
     def outcomes(self, names: Sequence[str]) -> dict[str, Outcome]:
-        """Return the outcomes of tests; those that the file has already are not run again."""
+        """Return the outcomes of tests; those that the file already has are not run again."""
         found, _ = read(self._out)
         waiting = [name for name in names if name not in found]
         while waiting:
@@ -87,7 +86,7 @@ class Runs:
         return {name: found[name] for name in names}
 
     def _run(self, names: Sequence[str]) -> None:
-        """Run tests until all have ended or one ends the process: at least one of them has an outcome then."""
+        """Run tests until all have ended or one ends the process; at least one of them has an outcome then."""
         parts = [self._out] if self._processes == 1 else self._parts()
         before = [part.stat().st_size if part.exists() else 0 for part in parts]
         status, said = self._wait(names, parts, before)
@@ -97,7 +96,7 @@ class Runs:
             ended = [] if running is None else [_ended(running, status, said)]
             for outcome in [*(found.values() if part != self._out else ()), *ended]:
                 new.setdefault(outcome.name, []).append(outcome)
-        if not new and names[0] not in read(self._out)[0]:  # not one was begun
+        if not new and names[0] not in read(self._out)[0]:  # none was started
             new[names[0]] = [Outcome(names[0], CRASHED if status else FAILED, f"it was not run: {said}")]
         with self._out.open("a") as out:
             out.writelines(worst(outcomes).line() for outcomes in new.values())
@@ -109,14 +108,14 @@ class Runs:
         return [self._out.with_name(f"{self._out.name}.{number}") for number in range(self._processes)]
 
     def _wait(self, names: Sequence[str], parts: Sequence[Path], before: Sequence[int]) -> tuple[int, str]:
-        """Return how the processes ended, and the last that they said; they are killed where nothing goes on."""
+        """Wait for the processes, killed if idle; return the exit status and the end of their output."""
         listed, log = self._out.with_suffix(".names"), self._out.with_suffix(".log")
         listed.write_text("".join(f"{name}\n" for name in names))
         with log.open("w") as output:
             running = self._start(listed, output)
             try:
                 is_idle = self._watch(running, parts, before)
-            finally:  # also where this process is ended
+            finally:  # also when this process is terminated
                 for process in running:
                     if process.poll() is None:
                         os.killpg(process.pid, signal.SIGKILL)
@@ -128,10 +127,10 @@ class Runs:
         return status, said
 
     def _watch(self, running: Sequence[subprocess.Popen[bytes]], parts: Sequence[Path], before: Sequence[int]) -> bool:
-        """Wait until all processes have ended; True, early, where none of them has gone on for long."""
+        """Wait until all processes have ended; return True early if none has made progress for too long."""
         sizes, idle = list(before), 0.0
         while any(process.poll() is None for process in running):
-            time.sleep(_POLL)  # counted by polls: time in which all are stopped does not count
+            time.sleep(_POLL)  # counted in polls: time while all are stopped does not count
             now = [part.stat().st_size if part.exists() else 0 for part in parts]
             idle = 0.0 if now != sizes else idle + _POLL
             sizes = now
@@ -156,7 +155,7 @@ class Runs:
 
 
 def _ended(name: str, status: int, said: str) -> Outcome:
-    """The outcome of a test that a process began and did not end."""
+    """Return the outcome of a test that a process started and did not finish."""
     if status in (-signal.SIGPROF, 128 + signal.SIGPROF):
         return Outcome(name, TIMED_OUT, said)
     return Outcome(name, CRASHED, f"the process ended with {status}: {said}")

@@ -1,1 +1,1 @@
-"""The same computations written by hand in NumPy (and mpi4py): plain code as a good programmer would write it."""
+"""The same computations written by hand in NumPy (and mpi4py), in plain idiomatic code."""

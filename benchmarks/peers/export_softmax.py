@@ -1,4 +1,4 @@
-"""Write ``softmax.mlir``: softmax over rows and its gradient, as JAX lowers them. Needs the ``jax`` extra."""
+"""Write ``softmax.mlir``: softmax over rows and its gradient, as lowered by JAX. Needs the ``jax`` extra."""
 
 from pathlib import Path
 

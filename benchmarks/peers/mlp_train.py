@@ -11,7 +11,7 @@ RATE = np.float32(0.1)
 
 
 def gradients(parameters: list[Array], images: Array, targets: Array, into: list[Array]) -> np.float32:
-    """The loss of a batch; its gradients go ``into`` arrays shaped like the parameters.
+    """Return the loss of a batch, and write its gradients ``into`` arrays shaped like the parameters.
 
     images f32[n, 784], targets f32[n, 10] (weights of the classes, one-hot for labels); the loss is the mean over n.
     """
@@ -49,7 +49,7 @@ def gradients(parameters: list[Array], images: Array, targets: Array, into: list
 
 
 def step(*arguments: Array) -> tuple[Any, ...]:
-    """Loss and new parameters: what ``mlp_train`` returns."""
+    """Return the loss and the new parameters, as ``mlp_train`` does."""
     parameters, (images, targets) = list(arguments[:6]), arguments[6:]
     slopes = [np.empty_like(parameter) for parameter in parameters]
     loss = gradients(parameters, images, targets, slopes)

@@ -1,4 +1,4 @@
-"""Programs beside the same computation written by hand in plain NumPy: in turns, on the same arrays and threads."""
+"""Compare programs with the same computation written by hand in NumPy, alternating, on the same arrays and threads."""
 
 import argparse
 import sys
@@ -54,11 +54,11 @@ def run(argv: Sequence[str]) -> int:
 
 
 def measure(file: Path, by_hand: Callable[..., tuple[Any, ...]], seconds: float) -> tuple[dict[str, Timing], float]:
-    """Both timings, and how far the results are apart."""
+    """Return both timings and the difference of the results."""
     module = spmd.load(file)
     executable = spmd.compile(module)
     arrays = arguments.make(module)
-    # Weights of a size that keeps activations near one, as in a network that trains.
+    # Scale the weights to keep activations near one, as in a network in training.
     arrays = [array / np.float32(np.sqrt(array.shape[0])) if array.ndim == 2 else array for array in arrays]
     apart = difference(executable(*arrays), [np.asarray(result) for result in by_hand(*arrays)])
     contestants = {"spmd": lambda: executable(*arrays), "NumPy": lambda: by_hand(*arrays)}

@@ -1,4 +1,4 @@
-"""Softmax over rows, and the gradient through it: ``softmax.mlir`` beside this file, made by ``export_softmax.py``."""
+"""Softmax over rows, and the gradient through it: ``softmax.mlir`` next to this file, made by ``export_softmax.py``."""
 
 import numpy as np
 import numpy.typing as npt
@@ -7,7 +7,7 @@ Array = npt.NDArray[np.float32]
 
 
 def softmax_and_gradient(x: Array, upstream: Array) -> tuple[Array, Array]:
-    """x, upstream f32[rows, columns]; the softmax of each row, and the gradient of <softmax(x), upstream>."""
+    """Return the softmax of each row, and the gradient of <softmax(x), upstream>; all are f32[rows, columns]."""
     result = np.exp(x - x.max(axis=-1, keepdims=True))
     result /= result.sum(axis=-1, keepdims=True)
     slope = upstream * result

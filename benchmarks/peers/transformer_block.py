@@ -29,7 +29,7 @@ def block(
     scale: Array,
     shift: Array,
 ) -> tuple[Array]:
-    """x f32[batch, length, width] to the same shape."""
+    """Apply the block to x f32[batch, length, width]; the result has the same shape."""
     batch, length, width = x.shape
 
     def heads(projection: Array) -> Array:

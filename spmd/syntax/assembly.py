@@ -8,7 +8,7 @@ The notation is that of MLIR's declarative assembly formats:
     type($name), type(results)    types
     functional-type(operands, results)   `(types) -> types`; the arguments may be left out
     attr-dict                     the attributes that the form does not name
-    attr-dict-with-keyword        the same behind the word `attributes`
+    attr-dict-with-keyword        the same after the word `attributes`
     custom<Name>(...)             a directive that spmd/syntax/forms defines by that name
     ref($name)                    a custom directive's argument that it reads but does not parse or print
     (...^...)?                    printed when the element marked ^ is there; (...):(...)? with an alternative
@@ -48,7 +48,7 @@ _Token = tuple[str, str]
 
 
 class FormatCompiler:
-    """Reads the notation of one op's form."""
+    """Compiles the notation of one op's form."""
 
     def __init__(self, definition: OpDef, assembly: str) -> None:
         self.definition = definition
@@ -71,7 +71,7 @@ class FormatCompiler:
         return [element for element, _ in elements_and_marks]
 
     def _sequence(self, end: int) -> list[tuple[Directive, bool]]:
-        """The elements up to token `end`, each with whether it is marked ^."""
+        """Return the elements up to token `end`, each with whether it is marked ^."""
         sequence: list[tuple[Directive, bool]] = []
         while self.position < end:
             element = self._element()
@@ -104,7 +104,7 @@ class FormatCompiler:
         return element if element is not None else LiteralElement(text)
 
     def _arguments(self) -> list[Argument]:
-        """`($a, type($b), ref($c), operands)`; none when no parenthesis follows."""
+        """Parse `($a, type($b), ref($c), operands)`; return none when no parenthesis follows."""
         if self._next() != "(" or self.tokens[self.position][0] == "literal":
             return []
         arguments: list[Argument] = []
@@ -133,7 +133,7 @@ class FormatCompiler:
         raise ValueError(f"{self.definition.name}: unbalanced assembly {self.assembly!r}")
 
     def _group(self) -> OptionalElement | None:
-        """`(...)?` or `(...):(...)?` at the next token; None when the parenthesis is a literal."""
+        """Parse `(...)?` or `(...):(...)?` at the next token; return None when the parenthesis is a literal."""
         closing = self._closing(self.position)
         following = [text for _, text in self.tokens[closing + 1 : closing + 3]]
         if following[:1] == ["?"]:
@@ -182,7 +182,7 @@ class AssemblyFormat:
         self.pieces = (elements[0].print,) if len(elements) == 1 else spaced(elements, Spacing())
 
     def print(self, printer: Printer, op: Op) -> str:
-        """The text after the op's name."""
+        """Return the text after the op's name."""
         return "".join(piece(printer, op) for piece in self.pieces)
 
 
@@ -190,7 +190,7 @@ _COMPILED: dict[int, AssemblyFormat | None] = {}
 
 
 def assembly_format(definition: OpDef) -> AssemblyFormat | None:
-    """The compiled form of an op; None when it has only the generic one."""
+    """Return the compiled form of an op; None when it has only the generic one."""
     key = id(definition)
     if key not in _COMPILED:
         _COMPILED[key] = AssemblyFormat(definition, definition.assembly) if definition.assembly is not None else None

@@ -24,7 +24,7 @@ from spmd.ir.attributes import (
 from spmd.syntax.literal_parser import LiteralParser
 from spmd.syntax.token_parser import TokenParser
 
-#: Reads the body of `#dialect.mnemonic<...>`, from the `<` on, by (dialect, mnemonic).
+#: Parsers of the body of `#dialect.mnemonic<...>`, from the `<` on, by (dialect, mnemonic).
 BodyParser = Callable[["AttributeParser"], Attribute]
 FieldReader = Callable[["AttributeParser"], AttributeValue]
 ATTRIBUTE_PARSERS: dict[tuple[str, str], BodyParser] = {}
@@ -36,9 +36,9 @@ _Attribute = TypeVar("_Attribute", bound=Attribute)
 
 
 def attribute_parser(dialect: str, mnemonic: str) -> Callable[[_Parser], _Parser]:
-    """Decorator: registers the parser of an attribute whose form is not `<field = value, ...>`.
+    """Register the decorated parser of an attribute whose form is not `<field = value, ...>`.
 
-    The parser stands at whatever follows the mnemonic, usually `<`; the parser reads to the end of the body.
+    It is called at the token after the mnemonic, usually `<`, and reads to the end of the body.
     """
 
     def add(parser: _Parser) -> _Parser:
@@ -49,10 +49,10 @@ def attribute_parser(dialect: str, mnemonic: str) -> Callable[[_Parser], _Parser
 
 
 class AttributeParser(LiteralParser):
-    """Reads types and attributes."""
+    """Parses types and attributes."""
 
     def parse_attribute(self, type: t.Type | None = None, *, typed: bool = True) -> Attribute:
-        """Any attribute. `type` is a number's type where the context has it; else `: type` follows if `typed`."""
+        """Parse any attribute. `type` is a number's type if the context gives it; else `: type` follows if `typed`."""
         token = self.tokens[self.position]
         attribute = self.names.attributes.get(token)
         if attribute is not None:
@@ -110,7 +110,7 @@ class AttributeParser(LiteralParser):
         return attribute
 
     def parse_dialect_attribute(self) -> Attribute:
-        """`#dialect.mnemonic<...>` or `#dialect<mnemonic ...>`."""
+        """Parse `#dialect.mnemonic<...>` or `#dialect<mnemonic ...>`."""
         position = self.position
         dialect, dot, mnemonic = self.tokens[position][1:].partition(".")
         self.position += 1
@@ -148,7 +148,7 @@ class AttributeParser(LiteralParser):
         return EnumAttr(dialect, mnemonic, case)
 
     def sound(self, attribute: _Attribute, position: int) -> _Attribute:
-        """`attribute`, which began at `position`, or a ParseError there if it violates its constraints."""
+        """Return `attribute`, which began at `position`; raise ParseError there if it violates its constraints."""
         fault = attribute.fault() if isinstance(attribute, StructAttribute) else None
         if fault is not None:
             label, message = fault
@@ -156,7 +156,7 @@ class AttributeParser(LiteralParser):
         return attribute
 
     def parse_struct(self, cls: type[_Struct], readers: Mapping[str, FieldReader] = MappingProxyType({})) -> _Struct:
-        """`<field = value, ...>` of a dataclass attribute; every field without a default must be there."""
+        """Parse `<field = value, ...>` of a dataclass attribute; every field without a default must be given."""
         values = self.parse_struct_fields(cls, readers)
         missing = [
             field.name
@@ -170,7 +170,9 @@ class AttributeParser(LiteralParser):
     def parse_struct_fields(
         self, cls: type[Attribute], readers: Mapping[str, FieldReader] = MappingProxyType({})
     ) -> dict[str, AttributeValue]:
-        """The fields of `<field = value, ...>`; `readers` parse those whose form does not follow from the type."""
+        """Return the fields of `<field = value, ...>`; `readers` parse those whose form does not follow
+        from the type.
+        """
         self.expect("<")
         declared = {field.name: field for field in fields(cls)}  # type: ignore[arg-type]
         values: dict[str, AttributeValue] = {}
@@ -211,7 +213,7 @@ _Reader = Callable[[AttributeParser, str, t.Type | None, bool], Attribute]
 
 
 def _word(attribute: Attribute) -> _Reader:
-    """Reads the word that stands for `attribute`."""
+    """Consume the word that spells `attribute`."""
 
     def read(parser: AttributeParser, token: str, type: t.Type | None, typed: bool) -> Attribute:
         parser.position += 1

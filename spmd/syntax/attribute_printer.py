@@ -1,4 +1,4 @@
-"""Attributes and constants to text that reads back to the same bits."""
+"""Print attributes and constants as text that parses back to the same bits."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ STRUCT_PRINTERS: dict[type, Callable[[AttributeValue], str]] = {}
 
 
 def struct_printer(cls: type) -> Callable[[Callable[[AttributeValue], str]], Callable[[AttributeValue], str]]:
-    """Decorator: registers the printer of the body, brackets included, of attributes of class `cls`."""
+    """Register the decorated printer of the body, brackets included, of attributes of class `cls`."""
 
     def add(printer: Callable[[AttributeValue], str]) -> Callable[[AttributeValue], str]:
         STRUCT_PRINTERS[cls] = printer
@@ -38,7 +38,7 @@ def struct_printer(cls: type) -> Callable[[Callable[[AttributeValue], str]], Cal
 
 
 def quoted(data: bytes) -> str:
-    """A string literal of these bytes."""
+    """Return a string literal of these bytes."""
     return '"' + data.decode("latin-1").translate(_ESCAPED) + '"'
 
 
@@ -52,12 +52,12 @@ def _encoded(text: str) -> bytes:
 
 
 def format_symbol(name: str) -> str:
-    """`@name`, quoted where it must be."""
+    """Return `@name`, quoted where it must be."""
     return f"@{name}" if _BARE.fullmatch(name) else f"@{quoted(_encoded(name))}"
 
 
 def format_key(name: str) -> str:
-    """An attribute's name, quoted where it must be."""
+    """Return an attribute's name, quoted where it must be."""
     return name if _BARE.fullmatch(name) else quoted(_encoded(name))
 
 
@@ -65,7 +65,7 @@ def format_key(name: str) -> str:
 
 
 def format_float(value: float, bits: int, element: t.ElementType) -> str:
-    """The shortest usual decimal that is rounded to `bits`; the bits in hexadecimal where no decimal is."""
+    """Return the shortest usual decimal that rounds to `bits`; the bits in hexadecimal if no decimal does."""
     if not np.isfinite(value):
         return f"0x{bits:0{(element.bits + 3) // 4}X}"
     usual = f"{value:.6e}"
@@ -83,7 +83,7 @@ def _with_point(text: str) -> str:
 
 
 def _floats(array: Array, element: t.ElementType) -> list[str]:
-    """Each element's text, vectorized for most elements."""
+    """Return the text of each element, vectorized for most element types."""
     bits = array.view(bits_dtype(element.dtype)).tolist()
     with np.errstate(invalid="ignore"):  # signaling NaNs
         values = array.astype(np.float64).tolist()
@@ -91,7 +91,7 @@ def _floats(array: Array, element: t.ElementType) -> list[str]:
 
 
 def format_elements(array: Array, element: t.ElementType) -> list[str]:
-    """The text of each element of a flat array."""
+    """Return the text of each element of a flat array."""
     if element.is_complex:
         parts = _floats(np.ascontiguousarray(array).view(element.real.dtype), element.real)
         return [f"({a},{b})" for a, b in zip(parts[::2], parts[1::2], strict=True)]
@@ -110,7 +110,7 @@ def format_dense(attribute: attrs.DenseAttr) -> str:
 
 
 def dense_body(attribute: attrs.DenseAttr, *, hexadecimal: bool = True) -> str:
-    """The text between a constant's brackets; many elements are printed as bytes if `hexadecimal`."""
+    """Return the text between a constant's brackets; many elements are printed as bytes if `hexadecimal`."""
     array, element = attribute.array, attribute.type.element_type
     if isinstance(element, t.QuantizedType):
         element = element.storage
@@ -129,7 +129,7 @@ def _first(array: Array) -> Array:
 
 
 def _raw(array: Array, element: t.ElementType) -> bytes:
-    """The elements' bytes, little-endian."""
+    """Return the elements' bytes, little-endian."""
     if element.bits < 8 and not element.is_float:
         return (np.ascontiguousarray(array).view(np.uint8) & np.uint8(mask(element))).tobytes()
     data = np.ascontiguousarray(array)
@@ -137,7 +137,7 @@ def _raw(array: Array, element: t.ElementType) -> bytes:
 
 
 def nested(texts: list[str], shape: tuple[int, ...]) -> str:
-    """The texts of elements, one at least, in the brackets of `shape`."""
+    """Return the texts of elements, one at least, in the brackets of `shape`."""
     for extent in reversed(shape):
         texts = ["[" + ", ".join(texts[i : i + extent]) + "]" for i in range(0, len(texts), extent)]
     return texts[0]
@@ -147,7 +147,7 @@ def nested(texts: list[str], shape: tuple[int, ...]) -> str:
 
 
 def format_attribute(attribute: attrs.Attribute, *, typed: bool = True, nested: bool = False) -> str:
-    """An attribute's text. `typed` adds a number's type; `nested` leaves that of 64-bit integers out."""
+    """Return an attribute's text. `typed` adds a number's type; `nested` omits that of 64-bit integers."""
     printer = _PRINTERS.get(type(attribute))
     if printer is not None:
         return printer(attribute)
@@ -164,7 +164,7 @@ def format_attribute(attribute: attrs.Attribute, *, typed: bool = True, nested: 
 
 
 def format_stripped(attribute: attrs.Attribute, *, typed: bool = True) -> str:
-    """The shortest text, used where the declaration of the form determines the rest."""
+    """Return the shortest text, for use where the declaration of the form determines the rest."""
     if isinstance(attribute, attrs.EnumAttr):
         return attribute.value
     if isinstance(attribute, attrs.DenseArrayAttr):
@@ -175,7 +175,7 @@ def format_stripped(attribute: attrs.Attribute, *, typed: bool = True) -> str:
 
 
 def format_entries(entries: Mapping[str, attrs.Attribute]) -> str:
-    """`name = value, unit`, in the order of the names, as MLIR keeps them."""
+    """Return `name = value, unit`, sorted by name, as MLIR keeps them."""
     return ", ".join(
         format_key(name) if isinstance(value, attrs.UnitAttr) else f"{format_key(name)} = {format_attribute(value)}"
         for name, value in sorted(entries.items())
@@ -192,7 +192,7 @@ def _format_struct(attribute: attrs.Attribute) -> str:
 
 
 def struct_body(attribute: AttributeValue) -> str:
-    """The text after `#dialect.mnemonic`."""
+    """Return the text after `#dialect.mnemonic`."""
     printer = STRUCT_PRINTERS.get(type(attribute))
     if printer is not None:
         return printer(attribute)

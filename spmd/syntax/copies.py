@@ -1,7 +1,6 @@
-"""Pickled and copied modules: a module travels as its text, in the generic form, and the places of ops in its source.
+"""Pickle and copy modules: a module is sent as its text in the generic form and the source locations of its ops.
 
-Ops point at each other in chains as long as a program, which Python's own copying would follow op by op, each inside
-the one before.
+Ops refer to each other in chains as long as a program, which Python's own copying would follow recursively.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`dense<...>` literals: from the text between the brackets to an array, without looking at one element at a time.
+"""Parse `dense<...>` literals: from the text between the brackets to an array, without a loop over elements.
 
 The nesting is checked as a whole: the text with a 0 for each element must be the pattern that the shape prescribes.
 """
@@ -29,9 +29,9 @@ _HIGHEST_RANK = 64
 
 
 def dense(body: str, type: TensorType, notes: Notes) -> DenseAttr:
-    """The constant `dense<body> : type`; ValueError says what is wrong with it.
+    """Return the constant `dense<body> : type`; ValueError says what is wrong with it.
 
-    `notes` takes the constraints of the specification that it breaks and MLIR does not have.
+    Constraints of the specification that it violates and MLIR does not have are appended to `notes`.
     """
     element, shape = checked_type(type)
     body = body.strip()
@@ -45,7 +45,7 @@ def dense(body: str, type: TensorType, notes: Notes) -> DenseAttr:
             raise ValueError(f"expected {type.size} elements for {type}, got none")
         return _dense_attribute(np.empty(shape, element.dtype), type)
     if "," in (_COMPLEX.sub("0", body) if element.is_complex else body) and body[0] != "[":
-        body = f"[{body}]"  # elements of one dimension may stand alone (specification: DenseElements)
+        body = f"[{body}]"  # elements of one dimension need no brackets (specification: DenseElements)
     if body[0] != "[":
         return splat(_scalar(body, element, notes), type)
     size = type.size
@@ -64,12 +64,12 @@ def dense(body: str, type: TensorType, notes: Notes) -> DenseAttr:
 
 
 def dense_hex(digits: str, type: TensorType) -> DenseAttr:
-    """The constant `dense<"0xdigits"> : type`: the elements' bytes, or those of one element."""
+    """Return the constant `dense<"0xdigits"> : type`; the digits are the bytes of all elements or of one."""
     return dense_raw(hex_bytes(digits), type)
 
 
 def dense_raw(data: bytes | memoryview, type: TensorType) -> DenseAttr:
-    """The constant whose elements' bytes are `data`."""
+    """Return the constant whose elements' bytes are `data`."""
     element, shape = checked_type(type)
     flat = raw_array(data, element, type.size)
     if flat.size == 1 and type.rank:
@@ -78,15 +78,15 @@ def dense_raw(data: bytes | memoryview, type: TensorType) -> DenseAttr:
 
 
 def splat(scalar: Array, type: TensorType) -> DenseAttr:
-    """A broadcast view of one element; ValueError when NumPy has no array of that shape."""
+    """Return a broadcast view of one element; ValueError when NumPy has no array of that shape."""
     try:
         return DenseAttr(np.broadcast_to(_frozen(scalar), type.static_shape), type)
     except ValueError:
-        raise ValueError(f"a constant of type {type} is larger than any array can be") from None
+        raise ValueError(f"a constant of type {type} is larger than any array") from None
 
 
 def checked_type(type: object) -> tuple[ElementType, tuple[int, ...]]:
-    """The storage element type and the shape; ValueError for a type that constants cannot have."""
+    """Return the storage element type and the shape; ValueError for a type that constants cannot have."""
     if not isinstance(type, TensorType):
         raise ValueError(f"elements literal must be a shaped type, got {type}")
     if not type.is_static:
@@ -126,7 +126,7 @@ def _pattern(shape: tuple[int, ...], leaf: str) -> str:
 
 
 def _shape_of(body: str, element: ElementType) -> str:
-    """How many elements a nested list has, and how deep, for an error."""
+    """Return how many elements a nested list has, and how deep it is, for an error message."""
     depth = _LEADING_BRACKETS.match(body)[0].count("[")  # type: ignore[index]
     count = body.count("(") if element.is_complex else body.count(",") + 1
     return f"{count} element{'s' if count != 1 else ''} in {depth} level{'s' if depth != 1 else ''} of brackets"
@@ -148,7 +148,7 @@ def _numbers(text: str, element: ElementType, count: int, notes: Notes) -> Array
 
 
 def _many_numbers(text: str, element: ElementType, count: int, texts: Callable[[], list[str]]) -> Array | None:
-    """All numbers of a long list, parsed at once; None where the slower, exact parser is needed."""
+    """Return all numbers of a long list, parsed at once; None if the slower, exact parser is needed."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         try:

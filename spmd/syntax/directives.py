@@ -1,6 +1,6 @@
 """Directives: the elements of an op's pretty form, and the table of custom directives.
 
-A directive reads its element into an OperationState and prints it again. Spaces follow from punctuation.
+A directive parses its element into an OperationState and prints it again. Spaces follow from punctuation.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ class Directive:
     """One element of a form."""
 
     def parse(self, parser: OperationParser, state: OperationState) -> None:
-        """Reads the element; an error is raised through `parser`."""
+        """Parse the element; errors are raised through `parser`."""
         raise NotImplementedError
 
     def print(self, printer: Printer, op: Op) -> str:
-        """The element's text."""
+        """Return the element's text."""
         raise NotImplementedError
 
     def present(self, op: Op) -> bool:
-        """Whether the element, marked ^, has anything to print."""
+        """Return whether the element, marked ^, has anything to print."""
         return True
 
     def begins(self, parser: OperationParser) -> bool:
-        """Whether the element may start at the next token."""
+        """Return whether the element may start at the next token."""
         return False
 
 
@@ -68,7 +68,7 @@ CUSTOM: dict[str, Callable[[OpDef, list[Argument]], Directive]] = {}
 
 
 def custom(name: str) -> Callable[[type[Directive]], type[Directive]]:
-    """Class decorator: registers a directive as `custom<name>`. It is made as `cls(definition, arguments)`."""
+    """Register the decorated class as directive `custom<name>`. It is constructed as `cls(definition, arguments)`."""
 
     def add(cls: type[Directive]) -> type[Directive]:
         if name in CUSTOM:
@@ -109,7 +109,7 @@ class Spacing:
 
 
 def spaced(elements: list[Directive], spacing: Spacing) -> tuple[Piece, ...]:
-    """What prints each element with the space before it."""
+    """Return the printer of each element with the space before it."""
     return tuple(_piece(element, spacing) for element in elements)
 
 
@@ -153,7 +153,7 @@ class LiteralElement(Directive):
 
 
 class WhitespaceElement(LiteralElement):
-    """`` ` ` `` or nothing: printed, not read."""
+    """`` ` ` `` or nothing: printed, not parsed."""
 
     def parse(self, parser: OperationParser, state: OperationState) -> None:
         pass

@@ -1,4 +1,4 @@
-"""The elements of a form that stand for a declared operand, attribute, region or type."""
+"""The elements of a form that denote a declared operand, attribute, region or type."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class OperandsVariable(Directive):
 
 
 def note_size(state: OperationState, name: str, count: int) -> None:
-    """Notes how many values a variadic operand has."""
+    """Record how many values a variadic operand has."""
     if state.sizes is None:
         state.sizes = {}
     state.sizes[name] = count
@@ -105,7 +105,7 @@ class OperandType(Directive):
 
 
 class ResultType(Directive):
-    """The type of a result, or of all of them; results are named in their order."""
+    """The type of a result, or of all of them; results are named in order."""
 
     def __init__(self, first: int, count: int | None) -> None:
         self.first = first
@@ -135,7 +135,7 @@ class AllOperandTypes(Directive):
 
 
 def type_sequence(parser: OperationParser) -> list[t.Type]:
-    """Types with commas between, as many as there are."""
+    """Parse types separated by commas, as many as there are."""
     if not parser.at_type():
         return []
     types = [parser.parse_type()]
@@ -256,7 +256,7 @@ class AttributeVariable(Directive):
     def _number(self, parser: OperationParser) -> AttributeValue:
         number = parser.parse_attribute(self.kind.type, typed=False)
         position = parser.position
-        # The type may be spelled out; another colon belongs to what follows.
+        # The type may be given; any other colon belongs to what follows.
         if parser.tokens[position] == ":" and parser.tokens[position + 1] == str(self.kind.type):
             parser.position += 2
         return number
@@ -329,7 +329,7 @@ class RegionVariable(Directive):
 
 
 def variable(definition: OpDef, name: str) -> Directive:
-    """The element `$name`."""
+    """Return the element `$name`."""
     if not _STRUCT_SPELLINGS:
         _fill_spellings()
     for entry in definition.operands:
@@ -344,7 +344,7 @@ def variable(definition: OpDef, name: str) -> Directive:
 
 
 def types_of(definition: OpDef, name: str) -> Directive:
-    """The element `type($name)` or `type(operands)`, `type(results)`."""
+    """Return the element `type($name)` or `type(operands)`, `type(results)`."""
     if name == "operands" and all(entry.name != "operands" for entry in definition.operands):
         return AllOperandTypes()
     for entry in definition.operands:
@@ -362,7 +362,7 @@ def types_of(definition: OpDef, name: str) -> Directive:
 def word(
     definition: OpDef, text: str, arguments: Callable[[], Sequence[Argument]], named: set[str]
 ) -> Directive | None:
-    """The element that the word `text` is; None when it is a literal."""
+    """Return the element that the word `text` is; None when it is a literal."""
     if text == "type":
         return types_of(definition, arguments()[0].name)
     if text == "qualified":

@@ -10,12 +10,12 @@ from spmd.syntax.directives import SEGMENTS
 
 
 def difference(left: Op, right: Op) -> str | None:
-    """None when the programs are the same, else a description of the first difference, with the place in `left`."""
+    """Return None if the programs are the same, else the first difference, with its location in `left`."""
     return _Comparison().ops(left, right)
 
 
 def same_program(left: Op, right: Op) -> bool:
-    """Whether the programs are the same but for the names of values and places in the source."""
+    """Return whether the programs are the same apart from value names and source locations."""
     return difference(left, right) is None
 
 
@@ -80,7 +80,7 @@ def _attributes(left: Op, right: Op) -> str | None:
 
 
 def _value(op: Op, name: str) -> AttributeValue:
-    """The value or default of the op's attribute `name`; None for a list of empty dictionaries."""
+    """Return the value or default of the op's attribute `name`; None for a list of empty dictionaries."""
     if name in op.attributes:
         value = op.attributes[name]
         if name in _DICTIONARIES and all(isinstance(entry, DictAttr) and not entry.entries for entry in value or ()):
@@ -91,7 +91,7 @@ def _value(op: Op, name: str) -> AttributeValue:
 
 
 def same_value(left: object, right: object) -> bool:
-    """Equality of decoded attributes, down to the bits of floats."""
+    """Return whether decoded attributes are equal, down to the bits of floats."""
     if isinstance(left, np.ndarray) and isinstance(right, np.ndarray):
         return same_bits(left, right)
     if isinstance(left, float) and isinstance(right, float):

@@ -8,7 +8,7 @@ _SPLIT = re.compile(r"^//[ \t]*-----.*$", re.MULTILINE)
 
 
 def split_file(text: str) -> list[str]:
-    """The programs of `text`, each with as many empty lines in front as make its line numbers those of the file."""
+    """Return the programs of `text`, each preceded by empty lines so that its line numbers are those of the file."""
     parts: list[str] = []
     start = 0
     for end in [*(match.start() for match in _SPLIT.finditer(text)), len(text)]:

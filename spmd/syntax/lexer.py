@@ -1,12 +1,12 @@
-"""Text to tokens.
+"""Split text into tokens.
 
-One regular expression splits the text; what most programs repeat as a unit is one token: a whole type, a
+One regular expression splits the text; units that most programs repeat are one token: a whole type, a
 function type, a list of integers, a constant without strings inside. The parser keeps tables from such a token's text
-to its meaning, so each distinct type is looked at once in a program. A composite token where the grammar
+to its meaning, so each distinct type is parsed once. A composite token where the grammar
 expects its parts is split into them (`Tokens.split`).
 
-A token is its text alone: locations are computed from the token's number on demand. The text is lexed in pieces, so
-that an error at the head of a huge file is reported at once.
+A token is only its text: locations are computed from the token's number on demand. The text is lexed in pieces, so
+that an error near the start of a huge file is reported at once.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from spmd.errors import Location, Source
 
 
 def _group(*alternatives: str) -> str:
-    """The group of the alternatives, to be followed by a possessive quantifier.
+    """Return a group of the alternatives, to be followed by a possessive quantifier.
 
-    CPython before 3.11.5 stays behind what a failed repetition of a possessive group had matched (gh-106052), unless
+    CPython before 3.11.5 does not undo what a failed repetition of a possessive group matched (gh-106052), unless
     another alternative is tried after it, so the last alternative is one that never matches.
     """
     return "(?:" + "|".join((*alternatives, "(?!)")) + ")"
@@ -72,14 +72,14 @@ def _compile(*alternatives: str) -> re.Pattern[str]:
 _TOKEN = _compile(_VALUE, r"[,=]|:(?!:)", *_COMPOSITE, *_SIMPLE)
 _PART = _compile(_VALUE, *_SIMPLE)
 
-#: How much text is taken at a time, and how long a hex string is set apart.
+#: How many characters are lexed at a time, and from what length a hex string is a LongHex token.
 _PIECE = 1 << 13
 _LONG = 1 << 12
 _RESULT = re.compile(r"%([\w$.\-]+)", re.ASCII)
 
 
 class LongHex(str):
-    """The token of a long `"0x..."`: not copied out of the text; `digits` gives the digits after `0x`."""
+    """The token of a long `"0x..."`: not copied from the text; `digits` is what follows `0x`."""
 
     __slots__ = ("_end", "_source", "_start")
     _source: str
@@ -96,12 +96,12 @@ class LongHex(str):
         return self._source[self._start : self._end]
 
 
-#: What ends every list of tokens: as many as the parser ever looks ahead.
+#: Sentinels that end every list of tokens: as many as the parser ever looks ahead.
 END = [""] * 4
 
 
 def split_parts(text: str) -> list[str]:
-    """The tokens of a composite token's text, none of them composite."""
+    """Return the tokens of a composite token's text, none of them composite."""
     tokens: list[str] = _PART.findall(text)
     while tokens and not tokens[-1]:
         tokens.pop()
@@ -109,18 +109,18 @@ def split_parts(text: str) -> list[str]:
 
 
 def part_offsets(text: str) -> list[int]:
-    """Where each token of `split_parts(text)` starts, and where the text ends."""
+    """Return the offset where each token of `split_parts(text)` starts, and the length of the text."""
     return [*(match.start(1) for match in _PART.finditer(text) if match[1]), len(text)]
 
 
 class OutOfTokens(Exception):
-    """An op is longer than the lookahead: the text must be lexed again with more tokens kept ready."""
+    """An op is longer than the lookahead: the text must be lexed again with a longer one."""
 
 
 class Tokens:
-    """The tokens of a text: `list` holds those at hand, then the END; `base` is the number of `list[0]`.
+    """The tokens of a text: `list` is a window of them, then the END; `base` is the number of `list[0]`.
 
-    `ready` tokens are kept at hand, where the text has so many; `piece` characters are taken at a time, or more.
+    The window has at least `ready` tokens, if the text has as many; at least `piece` characters are lexed at a time.
     """
 
     __slots__ = ("_ends", "_firsts", "_seen", "_splits", "_starts", "base", "list", "piece", "ready", "source")
@@ -131,19 +131,19 @@ class Tokens:
         self.piece = max(piece, ready)
         self.list: list[str] = list(END)
         self.base = 0
-        self._firsts = array("Q")  # of each piece of the text, the number of its first token
-        self._ends = array("Q", [0])  # where each ends, behind the start of the first one
+        self._firsts = array("Q")  # for each piece of the text, the number of its first token
+        self._ends = array("Q", [0])  # where each ends, relative to the start of the first one
         self._splits = array("Q")  # numbers of the tokens that were split
         self._seen = (-1, 0)
         self._starts: Sequence[int] = ()
 
     @property
     def at_end(self) -> bool:
-        """Whether the whole text has been taken."""
+        """Whether the whole text has been lexed."""
         return self._ends[-1] >= len(self.source.text)
 
     def fill(self, position: int) -> int:
-        """Forgets the tokens before `position`, takes more text, and returns the position of the same token."""
+        """Drop the tokens before `position`, lex more text, and return the new position of the same token."""
         kept = self.list[position:]
         self.base += position
         del kept[-len(END) :]
@@ -157,11 +157,11 @@ class Tokens:
         return 0
 
     def forget(self) -> None:
-        """Drops the tokens at hand; locations can still be computed."""
+        """Drop the window; locations can still be computed."""
         self.list = list(END)
 
     def _piece_end(self) -> int:
-        """The end of the next piece: a line's end, or the end of the last whole token of a line too long."""
+        """Return the end of the next piece: a line's end, or the last complete token of a longer line."""
         text, start = self.source.text, self._ends[-1]
         if text.startswith('"0x', start):
             closed = text.find('"', start + 1) + 1
@@ -173,7 +173,7 @@ class Tokens:
         else:
             line_end = text.rfind("\n", start, end) + 1
             end = line_end if line_end > start else self._long_line_end(start, start + 8 * self.piece)
-        # A long hex string is a piece of its own: the search for its end is all the lexing it needs.
+        # A long hex string is its own piece: finding its end is all the lexing it needs.
         quote = text.find('"0x', start + 1, end)
         while quote >= 0:
             closed = text.find('"', quote + 1) + 1
@@ -211,7 +211,7 @@ class Tokens:
         return tokens
 
     def split(self, position: int) -> None:
-        """Replaces the composite token at `position` by its parts."""
+        """Replace the composite token at `position` by its parts."""
         parts = split_parts(self.list[position])
         if len(parts) < 2:
             return
@@ -224,11 +224,11 @@ class Tokens:
             self._firsts[index] += len(parts) - 1
 
     def offset(self, number: int) -> int:
-        """Where in the text token `number` starts."""
+        """Return the offset in the text where token `number` starts."""
         at = bisect_right(self._firsts, number) - 1
         if at < 0:
             return 0
-        # One place is seldom asked for alone: the last piece looked at is remembered, as long as nothing is split.
+        # Offsets are mostly asked for in runs: the last piece is cached until a token is split.
         seen = (at, len(self._splits))
         if self._seen != seen:
             self._seen, self._starts = seen, array("Q", self._token_starts(at))
@@ -238,14 +238,14 @@ class Tokens:
         return len(self.source.text.rstrip()) if at + 1 == len(self._firsts) else self._ends[at + 1]
 
     def result_name(self, number: int) -> str | None:
-        """The name, without `%`, that the source gives the result of the op whose own name is token `number`."""
+        """Return the name, without `%`, that the source gives the result of the op whose own name is token `number`."""
         if number < 2 or not self.source.text.startswith("=", self.offset(number - 1)):
             return None
         match = _RESULT.match(self.source.text, self.offset(number - 2))
         return match[1] if match else None
 
     def _token_starts(self, at: int) -> list[int]:
-        """Where each token of piece `at` starts."""
+        """Return the offset where each token of piece `at` starts."""
         first, start, end = self._firsts[at], self._ends[at], self._ends[at + 1]
         text = self.source.text
         if end - start > _LONG and text.startswith('"0x', start):
@@ -279,7 +279,7 @@ class TokenLocation(Location):
 
 
 class TokenPage:
-    """Tokens in a row, as far as small numbers reach: what the places of the ops read there share."""
+    """A page of consecutive tokens, shared by the locations of the ops parsed there."""
 
     __slots__ = ("_tokens", "first")
 
@@ -297,4 +297,4 @@ class TokenPage:
         return self._tokens.result_name(self.first + token)
 
     def debug_location(self, token: int) -> None:
-        """Empty: an op read from text holds its own `loc(...)`."""
+        """Return "": an op parsed from text holds its own `loc(...)`."""

@@ -35,17 +35,17 @@ from spmd.syntax.type_parser import TypeParser
 A = TypeVar("A", bound=Attribute)
 
 _MOST_NUMBERS = 10_000
-#: Of an integer that no array holds: Python converts no decimal of more than 4300.
+#: Most digits of an integer wider than any array element: Python converts no decimal of more than 4300.
 _MOST_DIGITS = 4000
 _NUMBER = re.compile(r"-?\d+(?:\.\d*)?(?:[eE][-+]?\d+)?|-?0x[\da-fA-F]+", re.ASCII)
 _SYMBOL_PART = re.compile(r'@("(?:[^"\\]|\\.)*"|[A-Za-z_][\w$.]*)', re.ASCII)
 
 
 class LiteralParser(TypeParser):
-    """Reads types and the attributes that no dialect defines."""
+    """Parses types and the attributes that no dialect defines."""
 
     def parse_attribute(self, type: t.Type | None = None, *, typed: bool = True) -> Attribute:
-        """Any attribute. `type` is a number's type where the context has it; else `: type` follows if `typed`."""
+        """Parse any attribute. `type` is a number's type if the context gives it; else `: type` follows if `typed`."""
         raise NotImplementedError
 
     # --- numbers and strings ---
@@ -55,7 +55,7 @@ class LiteralParser(TypeParser):
         if not _NUMBER.fullmatch(token):
             self.expected("a number")
         self.position += 1
-        # A tensor's type after a colon is not the number's: it belongs to the op's form.
+        # A tensor type after a colon is not the number's: it belongs to the op's form.
         following = self.tokens[self.position + 1]
         if typed and self.tokens[self.position] == ":" and not following.startswith(("tensor", "(")):
             self.position += 1
@@ -83,7 +83,7 @@ class LiteralParser(TypeParser):
                 raise ValueError(f"a number has no type {type}")
             return IntegerAttr(_wide_integer(token, type, *wide), type)
         if not type.is_float and (fractional or type.is_complex):
-            raise ValueError(f"{token} is no literal of type {type}")
+            raise ValueError(f"{token} is not a literal of type {type}")
         notes: Notes = []
         attribute: Attribute
         if type.is_float:
@@ -106,7 +106,7 @@ class LiteralParser(TypeParser):
         return StringAttr(data)
 
     def parse_string_bytes(self) -> bytes:
-        """A string literal's bytes."""
+        """Parse a string literal; return its bytes."""
         token = self.tokens[self.position]
         if token[:1] != '"' or len(token) < 2:
             self.expected("a string")
@@ -126,7 +126,7 @@ class LiteralParser(TypeParser):
         return SymbolRefAttr(self.parse_symbol_path())
 
     def parse_symbol_path(self) -> tuple[str, ...]:
-        """`@root::@nested`."""
+        """Parse `@root::@nested`."""
         token = self.tokens[self.position]
         parts = _SYMBOL_PART.findall(token)
         if token[:1] != "@" or not parts:
@@ -138,7 +138,7 @@ class LiteralParser(TypeParser):
             self.fail(str(error), self.position - 1)
 
     def parse_symbol(self) -> str:
-        """`@name`, a symbol of one part."""
+        """Parse `@name`, a symbol of one part."""
         position = self.position
         path = self.parse_symbol_path()
         if len(path) != 1:
@@ -146,7 +146,7 @@ class LiteralParser(TypeParser):
         return path[0]
 
     def _complex_constant(self) -> Attribute:
-        """`(1.0, 2.0) : complex<f32>`, the specification's ComplexConstant: in MLIR, a tensor of rank 0."""
+        """Parse `(1.0, 2.0) : complex<f32>`, the specification's ComplexConstant: in MLIR, a tensor of rank 0."""
         position = self.position
         body = self.parse_balanced()
         self.expect(":")
@@ -173,21 +173,21 @@ class LiteralParser(TypeParser):
         return DictAttr(self.parse_dictionary())
 
     def parse_dictionary(self) -> dict[str, Attribute]:
-        """`{name = value, unit}`."""
+        """Parse `{name = value, unit}`."""
         self.deeper()
         self.expect("{")
         entries: dict[str, Attribute] = {}
         if not self.consume_if("}"):
             while True:
                 self.parse_entry(entries)
-                if not self.consume_if(",") or self.at("}"):  # the specification's custom_call ends with a comma
+                if not self.consume_if(",") or self.at("}"):  # the specification's custom_call has a trailing comma
                     break
             self.expect("}")
         self.depth -= 1
         return entries
 
     def parse_entry(self, entries: dict[str, Attribute]) -> None:
-        """`name = value` or `name`, filed in `entries`."""
+        """Parse `name = value` or `name` into `entries`."""
         position = self.position
         token = self.tokens[position]
         name = self.parse_string() if token[:1] == '"' else self._entry_name(token)
@@ -245,7 +245,7 @@ class LiteralParser(TypeParser):
         return self._dense_of(body, type, position)
 
     def _dense_body(self) -> str:
-        """The text between `<` and `>` when it is not all of one token."""
+        """Parse the text between `<` and `>` when it is not one token."""
         opening, string, closing = self.tokens[self.position : self.position + 3]
         if opening != "<":
             self.expected("'<'")
@@ -315,7 +315,7 @@ class LiteralParser(TypeParser):
                 return AffineMapAttr(token + self._between(start, self.position))
 
     def _kept(self, token: str, type: t.Type | None, typed: bool) -> Attribute:
-        """`sparse<...> : type`, `distinct[0]<...>`, `strided<...>`: attributes kept as text."""
+        """Parse `sparse<...> : type`, `distinct[0]<...>`, `strided<...>`: attributes kept as text."""
         self.position += 1
         text = token
         while self.tokens[self.position][:1] in ("<", "["):
@@ -331,7 +331,7 @@ class LiteralParser(TypeParser):
         return LocationAttr(f"loc({self.parse_location()})")
 
     def parse_location(self) -> str:
-        """`loc(...)`; the text between the parentheses, aliases resolved."""
+        """Parse `loc(...)`; return the text between the parentheses, aliases resolved."""
         token = self.tokens[self.position]
         self.position += 1
         if len(token) > 3:
@@ -358,11 +358,11 @@ class LiteralParser(TypeParser):
         return number.value
 
     def parse_array(self) -> ArrayAttr:
-        """`[...]`."""
+        """Parse `[...]`."""
         return self._parse_kind(ArrayAttr, "an array")
 
     def parse_dense(self) -> DenseAttr:
-        """A `dense<...>` constant."""
+        """Parse a `dense<...>` constant."""
         return self._parse_kind(DenseAttr, "dense<...>")
 
     def _parse_kind(self, kind: type[A], expected: str) -> A:
@@ -374,7 +374,7 @@ class LiteralParser(TypeParser):
 
 
 def _wide_integer(token: str, type: t.Type, bits: int, unsigned: bool) -> int:
-    """Return the integer of a type that no array holds; ValueError where it is out of the type's range."""
+    """Return an integer of a type wider than any array element; raise ValueError if it is out of the type's range."""
     if len(token) > _MOST_DIGITS:
         raise ValueError(f"the integer of {len(token)} digits is too large")
     value = int(token, 16 if "x" in token else 10)

@@ -1,10 +1,10 @@
-"""Numbers and strings of the text, and whole arrays of them at once.
+"""Convert the text of numbers and strings to values, whole arrays at once.
 
-A decimal is rounded once to the element type, halfway cases to even: never by way of a wider type, which could round
-twice. Source: specification, "Constants"; MLIR's builtin attributes for hexadecimal and raw forms.
+A decimal is rounded once to the element type, ties to even: never by way of a wider type, which could round twice.
+ Source: specification, "Constants"; MLIR's builtin attributes for hexadecimal and raw forms.
 
-MLIR takes some literals that the specification does not: those that are out of their type, and wrap around or overflow,
-and hexadecimal floats of fewer digits than the type has. Functions that may meet one file it in `notes`.
+MLIR accepts some literals that the specification does not: those out of range, which wrap around or overflow, and
+hexadecimal floats of fewer digits than the type has. Functions that may meet one append it to `notes`.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ import numpy as np
 from spmd.support.arrays import Array, DType, bits_dtype
 from spmd.types import ElementType, storage_range
 
-#: Constraints of the specification that literals break: label and message of each.
+#: Constraints of the specification that literals violate: label and message of each.
 Notes = list[tuple[str, str]]
 
 _HEX_DIGITS = "0123456789abcdefABCDEF"
-#: Escapes of one kind in a row are taken together: a string may consist of nothing else.
+#: Runs of escapes of one kind are matched together: a string may consist of nothing else.
 _ESCAPE = re.compile(
     rb'((?:\\[0-9A-Fa-f][0-9A-Fa-f])++)|((?:\\\\)++)|((?:\\")++)|((?:\\n)++)|((?:\\t)++)|\\(.?)', re.DOTALL
 )
@@ -32,7 +32,7 @@ _PLAIN_ESCAPES = {2: b"\\", 3: b'"', 4: b"\n", 5: b"\t"}
 
 
 def unquote(token: str) -> bytes:
-    """The bytes of a string literal, quotes and escapes taken away; ValueError for an unknown escape."""
+    """Return the bytes of a string literal without quotes and escapes; raise ValueError for an unknown escape."""
     data = token[1:-1].encode("utf-8", "surrogateescape")
     if b"\\" not in data:
         return data
@@ -49,7 +49,7 @@ def unquote(token: str) -> bytes:
 
 
 def mask(element: ElementType) -> int:
-    """All the bits of an element."""
+    """Return the mask of all bits of an element."""
     return int((1 << element.bits) - 1)
 
 
@@ -57,11 +57,11 @@ def mask(element: ElementType) -> int:
 
 
 def float_array(values: Array, texts: Callable[[], list[str]], element: ElementType) -> Array:
-    """float64 `values` rounded once to `element`; `texts` gives their decimals, needed only beside ties."""
+    """Return float64 `values` rounded once to `element`; `texts` gives their decimals, needed only next to ties."""
     if element.bits == 64:
         return values
     rounded = _round(values, element.dtype)
-    # A decimal beside a tie of the narrow type may have become that tie in float64: compare the exact decimal.
+    # A decimal next to a tie of the narrow type may have become that tie in float64: compare the exact decimal.
     below = _round(np.nextafter(values, -np.inf), element.dtype)
     above = _round(np.nextafter(values, np.inf), element.dtype)
     width = bits_dtype(element.dtype)
@@ -81,7 +81,7 @@ def _settle(rounded: Array, doubtful: Array, below: Array, above: Array, texts: 
 
 
 def _round(values: Array, dtype: DType) -> Array:
-    """float64 to a narrower float, rounded once."""
+    """Return float64 values rounded once to a narrower float."""
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
         if dtype in (np.float32, np.float16):
             return values.astype(dtype)
@@ -91,21 +91,21 @@ def _round(values: Array, dtype: DType) -> Array:
 
 
 def _round_to_power(values: Array) -> Array:
-    """float64 to the exponent bytes of f8E8M0FNU: powers of two, the smallest for zero; NaN for what is negative."""
+    """Return float64 values as f8E8M0FNU exponents: powers of two, the smallest for zero; NaN for negative ones."""
     fraction, exponent = np.frexp(np.abs(values))
     code = np.where(values == 0, 0, np.maximum(exponent + 126 + (fraction >= 0.75), 0))
     return np.where((code > 254) | (values < 0) | ~np.isfinite(values), 255, code).astype(np.uint8)
 
 
 def _to_odd(values: Array) -> Array:
-    """float64 to float32, inexact results made odd: rounding those again to far fewer bits is rounding once."""
+    """Return float64 values as float32, rounded to odd: rounding those again to far fewer bits rounds once."""
     single = values.astype(np.float32)
     back = single.astype(np.float64)
     inexact = (back != values) & np.isfinite(back)
     bits = single.view(np.uint32)
     even = inexact & ((bits & 1) == 0)
     if even.any():
-        # One step towards the value that was rounded away from; from zero, the smallest subnormal of its sign.
+        # One step back towards the exact value; from zero, the smallest subnormal of its sign.
         outward = np.abs(values) > np.abs(back)
         step = np.where(outward, 1, -1).astype(np.int64)
         moved = (bits.astype(np.int64) + step).astype(np.uint32)
@@ -123,7 +123,7 @@ def _note(notes: Notes | None, label: str, message: str) -> None:
 
 
 def _note_overflow(notes: Notes | None, array: Array, texts: list[str], element: ElementType) -> None:
-    """Notes the first decimal that became infinite or no number: no decimal is."""
+    """Append to `notes` the first decimal that became infinite or NaN: no decimal is."""
     if notes is not None and not np.isfinite(array).all():
         first = texts[int(np.argmin(np.isfinite(array)))]
         _note(notes, "C1", f"is_wellformed(float_literal, float_type), got {_shown(first)} for {element}")
@@ -134,12 +134,12 @@ def _shown(text: str) -> str:
 
 
 def scalar_bits(text: str, element: ElementType, notes: Notes | None = None) -> int:
-    """The bit pattern in `element` of a decimal or of `0x` bits; ValueError for too many bits."""
+    """Return the bit pattern in `element` of a decimal or of `0x` bits; raise ValueError for too many bits."""
     return int(parse_decimals([text], element, notes).view(bits_dtype(element.dtype))[0])
 
 
 def float_bits(text: str, element: ElementType) -> int:
-    """The bit pattern of a decimal in `element`."""
+    """Return the bit pattern of a decimal in `element`."""
     value = np.array([float(text)])
     return int(float_array(value, lambda: [text], element).view(bits_dtype(element.dtype))[0])
 
@@ -148,7 +148,7 @@ def float_bits(text: str, element: ElementType) -> int:
 
 
 def parse_decimals(texts: list[str], element: ElementType, notes: Notes | None = None) -> Array:
-    """Floating-point elements from decimals and `0x` bit patterns; ValueError for anything else."""
+    """Return floating-point elements from decimals and `0x` bit patterns; raise ValueError for anything else."""
     joined = ",".join(texts)
     if "x" not in joined:
         array = float_array(np.array(texts, dtype=np.float64), lambda: texts, element)
@@ -167,7 +167,7 @@ def parse_decimals(texts: list[str], element: ElementType, notes: Notes | None =
 
 
 def hex_bits(text: str, element: ElementType, notes: Notes | None = None) -> int:
-    """The pattern of `0x...`; ValueError when it has more bits than `element`."""
+    """Return the bit pattern of `0x...`; raise ValueError when it has more bits than `element`."""
     bits = int(text, 16)
     if text[0] == "-":
         raise ValueError(f"the bits of a float have no sign, got {text}")
@@ -181,7 +181,7 @@ def hex_bits(text: str, element: ElementType, notes: Notes | None = None) -> int
 
 
 def parse_integers(texts: list[str], element: ElementType, notes: Notes | None = None) -> Array:
-    """Integer elements from decimals and `0x` literals; ValueError when one is out of range."""
+    """Return integer elements from decimals and `0x` literals; raise ValueError when one is out of range."""
     low, high = _integer_range(element)
     try:
         wide = np.array(texts, dtype=np.int64)
@@ -199,7 +199,7 @@ def _integer_range(element: ElementType) -> tuple[int, int]:
 
 
 def parse_integer(text: str, element: ElementType, notes: Notes | None = None) -> int:
-    """An integer element from a decimal or `0x` literal; ValueError when it is out of range."""
+    """Return an integer element from a decimal or `0x` literal; raise ValueError when it is out of range."""
     low, high = _integer_range(element)
     if len(text) > 64:
         raise ValueError(f"integer constant of {len(text)} digits is out of range for {element}")
@@ -217,13 +217,13 @@ def parse_integer(text: str, element: ElementType, notes: Notes | None = None) -
 
 
 def _wrapped(value: int, text: str, element: ElementType, notes: Notes | None) -> int:
-    """The signed integer whose pattern is `value`: MLIR takes the unsigned spelling, too, as in 255 for an i8."""
+    """Return the signed integer whose bit pattern is `value`: MLIR accepts the unsigned spelling, e.g. 255 for i8."""
     _note(notes, "C1", f"is_wellformed(integer_literal, integer_type), got {text} for {element}")
     return value - (1 << element.bits)
 
 
 def parse_booleans(texts: list[str], notes: Notes | None = None) -> Array:
-    """`true`, `false`, and the integers 0 and 1, which MLIR takes."""
+    """Return booleans from `true`, `false`, and the integers 0 and 1, which MLIR accepts."""
     for text in sorted(set(texts) - {"true", "false"})[:1]:
         _note(notes, "C1", f"is_wellformed(boolean_literal, i1), got {_shown(text)}")
     known = {"true": True, "false": False, "1": True, "0": False, "-1": True, "0x1": True, "0x0": False}
@@ -234,7 +234,7 @@ def parse_booleans(texts: list[str], notes: Notes | None = None) -> Array:
 
 
 def parse_elements(texts: list[str], element: ElementType, notes: Notes | None = None) -> Array:
-    """A flat array of `element` (not complex) from the text of each element; ValueError says what is wrong."""
+    """Return a flat array of `element` (not complex) from its elements' texts; raise ValueError for a wrong one."""
     if element.is_boolean:
         return parse_booleans(texts, notes)
     if element.is_float:
@@ -246,7 +246,7 @@ def parse_elements(texts: list[str], element: ElementType, notes: Notes | None =
 
 
 def hex_bytes(digits: str) -> bytes:
-    """The bytes of hexadecimal digits; ValueError for an odd number of digits or anything else between them."""
+    """Return the bytes of hexadecimal digits; raise ValueError for an odd number of digits or any other character."""
     if len(digits) % 2:
         raise ValueError("hex string has an odd number of digits")
     try:
@@ -257,9 +257,10 @@ def hex_bytes(digits: str) -> bytes:
 
 
 def raw_array(data: bytes | memoryview, element: ElementType, count: int) -> Array:
-    """A flat array from little-endian element storage, of `count` elements or one (a splat); ValueError for others.
+    """Return a flat array from little-endian element storage, of `count` elements or one (a splat); ValueError for
+    others.
 
-    Booleans are taken packed, eight a byte, or one a byte; smaller integers and floats take a whole byte each.
+    Booleans may be packed, eight per byte, or one per byte; sub-byte integers and floats have a byte each.
     """
     if element.is_boolean:
         return _raw_booleans(data, count)
@@ -270,7 +271,7 @@ def raw_array(data: bytes | memoryview, element: ElementType, count: int) -> Arr
 
 
 def _canonical(array: Array, element: ElementType) -> Array:
-    """Sub-byte integers as ml_dtypes keeps them, whatever stands in the unused bits."""
+    """Return sub-byte integers as ml_dtypes keeps them; the unused bits are ignored."""
     if element.bits >= 8 or element.is_float:
         return array
     return array.view(np.uint8).astype(np.int64).astype(np.int8).astype(element.dtype)

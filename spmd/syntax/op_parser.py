@@ -31,12 +31,12 @@ class Parameter(NamedTuple):
 
 
 class OperationParser(OperandParser):
-    """Reads ops and all that is in them."""
+    """Parses ops and their regions."""
 
     # --- ops ---
 
     def parse_op(self) -> Op:
-        """One op, its results bound to their names."""
+        """Parse one op, and bind its results to their names."""
         tokens, position = self.tokens, self.position
         token = tokens[position]
         name = ""
@@ -74,7 +74,7 @@ class OperationParser(OperandParser):
         return op
 
     def _form(self, token: str) -> AssemblyFormat | None:
-        """The pretty form that op name `token` has; None for the generic form; an error for anything else."""
+        """Return the pretty form of op name `token`, None for the generic form; raise an error for anything else."""
         if token[:1] == '"':
             return None
         if not core.is_op_name(token):
@@ -111,7 +111,7 @@ class OperationParser(OperandParser):
         return names
 
     def _bind(self, names: Sequence[str], op: Op) -> None:
-        """Gives the results their names; each name stands for one result, or as many as its `:n` says."""
+        """Bind the results to their names; each name denotes one result, or as many as its `:n` says."""
         results = op.results
         counts = []
         for name in names:
@@ -137,7 +137,7 @@ class OperationParser(OperandParser):
                 self.define(base, results[index - count], op.location)
 
     def finish(self, state: OperationState) -> Op:
-        """The op that `state` describes."""
+        """Build the op that `state` describes."""
         definition = state.definition
         assert definition is not None
         operands = self.resolve(state)
@@ -184,7 +184,7 @@ class OperationParser(OperandParser):
     # --- generic form ---
 
     def _generic(self, token: str, page: TokenPage, at: int) -> Op:
-        """`"dialect.op"(operands)[successors] <{properties}> ({regions}) {attributes} : type`."""
+        """Parse `"dialect.op"(operands)[successors] <{properties}> ({regions}) {attributes} : type`."""
         name = self.parse_string()
         definition = core.OPS.get(name)
         if definition is None and (fault := core.name_fault(name)) is not None:
@@ -223,7 +223,7 @@ class OperationParser(OperandParser):
         state.regions += tuple([self.parse_region(isolated=isolated) for _ in self.items(")")])
 
     def _successors(self, state: OperationState) -> None:
-        """`[^bb1, ^bb2]`, kept as the blocks' numbers in their region."""
+        """Parse `[^bb1, ^bb2]`, kept as the blocks' numbers in their region."""
         self.expect("[")
         numbers: list[int] = []
         for _ in self.items("]"):
@@ -237,14 +237,14 @@ class OperationParser(OperandParser):
     # --- regions and blocks ---
 
     def _block(self, label: str) -> tuple[Block, int]:
-        """The block `label` of the region being read, made at its first mention, and the order of mentions."""
+        """Return block `label` of the region being parsed, created at its first mention."""
         block = self.blocks.get(label)
         if block is None:
             block = self.blocks[label] = (Block(), len(self.blocks) + 1)
         return block
 
     def parse_region(self, arguments: Iterable[Parameter] = (), *, isolated: bool = False, dialect: str = "") -> Region:
-        """`{...}`. `arguments` are the first block's where the op's form lists them."""
+        """Parse `{...}`. `arguments` are the first block's if the op's form lists them."""
         self.deeper()
         opened = self.position
         self.expect("{")
@@ -304,7 +304,7 @@ class OperationParser(OperandParser):
         self.define(parameter.name, argument, location)
 
     def parse_argument(self) -> Parameter:
-        """`%name: type`, with or without `loc(...)`."""
+        """Parse `%name: type`, with or without `loc(...)`."""
         name = self.tokens[self.position]
         if name[:1] != "%" or "#" in name or ":" in name:
             self.unexpected("an argument such as %arg0")
@@ -314,7 +314,7 @@ class OperationParser(OperandParser):
         return Parameter(name, type, self.parse_location() if self.tokens[self.position][:3] == "loc" else None)
 
     def _number_blocks(self, region: Region) -> None:
-        """Successors were numbered in the order of mention: renumber them by the order of the blocks."""
+        """Renumber successors, numbered in the order of mention, by the order of the blocks."""
         order = {id(block): index for index, block in enumerate(region.blocks)}
         lasting: dict[int, int] = {}
         for label, (block, mention) in self.blocks.items():

@@ -1,4 +1,4 @@
-"""Values by name, and what an op is while it is read.
+"""Values by name, and the state of an op while it is parsed.
 
 Source: MLIR's language reference for the structure; spmd/syntax/assembly.py for each op's pretty form.
 """
@@ -22,12 +22,12 @@ from spmd.syntax.sharing import Shared
 from spmd.syntax.token_parser import TextNames
 
 _LONGEST_MESSAGE = 400
-#: What stands on a line before its comment.
+#: The part of a line before its comment.
 _COMMENT = re.compile(r'((?:[^/"\n]++|"[^"\n]*+"|/(?!/)|")*)')
 
 
 class OperationState:
-    """An op while it is read: what its form has found so far."""
+    """An op while it is parsed: what its form has found so far."""
 
     __slots__ = (
         "attributes", "definition", "discardable", "doubtful", "first_operand", "name", "operand_types", "operands",
@@ -52,7 +52,7 @@ class OperationState:
 
     @property
     def location(self) -> TokenLocation:
-        """Where the op's name stands."""
+        """The location of the op's name."""
         return self.page.location(self.token)
 
 
@@ -87,7 +87,7 @@ class OperandParser(AttributeParser):
         return Location(self.source, self.stream.offset(self.stream.base + position) + offset)
 
     def _before(self, place: int) -> int:
-        """`place`, or the end of the last line before it that has more than a comment, when it is first on its line."""
+        """Return `place`, or if it is first on its line, the end of the last line before it that has code."""
         text = self.source.text
         start = text.rfind("\n", 0, place) + 1
         if start == 0 or text[start:place].strip():
@@ -114,11 +114,11 @@ class OperandParser(AttributeParser):
 
     @property
     def number(self) -> int:
-        """The next token's number."""
+        """The number of the next token."""
         return self.stream.base + self.position
 
     def ready(self) -> None:
-        """Refills the list of tokens at hand."""
+        """Refill the window of tokens."""
         if len(self.tokens) - self.position < self.stream.ready and not self.stream.at_end:
             self.position = self.stream.fill(self.position)
             self.tokens = self.stream.list
@@ -133,14 +133,14 @@ class OperandParser(AttributeParser):
         raise ParseError(f"redefinition of SSA value '{name}'", location)
 
     def note(self, state: OperationState, message: str) -> None:
-        """Records an error after which the rest of the text can still be parsed."""
+        """Record an error that does not prevent parsing of the remaining text."""
         state.doubtful = True
         self.diagnostics.append(Diagnostic(state.location, message, state.name))
 
     # --- operands ---
 
     def parse_operand(self, state: OperationState) -> None:
-        """One value, by name."""
+        """Parse one value, by name."""
         token = self.tokens[self.position]
         if token[:1] != "%" or ":" in token:
             self.expected("an SSA operand")
@@ -150,7 +150,7 @@ class OperandParser(AttributeParser):
         self.position += 1
 
     def parse_operand_list(self, state: OperationState) -> int:
-        """Any number of values with commas between; returns how many."""
+        """Parse any number of values separated by commas; return how many."""
         if self.tokens[self.position][:1] != "%":
             return 0
         count = 1
@@ -162,7 +162,7 @@ class OperandParser(AttributeParser):
         return count
 
     def resolve(self, state: OperationState) -> list[Value]:
-        """The values of the operands' names, each of the type the text gives it."""
+        """Look up the operands by name; each must have the type that the text gives it."""
         recent, find = self.values.recent, self.values.get
         types = state.operand_types
         if types is None:
@@ -183,7 +183,7 @@ class OperandParser(AttributeParser):
         return values
 
     def _typed(self, state: OperationState) -> list[t.Type]:
-        """Types by operand, in order; None where the form gives none."""
+        """Return the types of the operands, in order; None where the form gives none."""
         assert state.definition is not None and state.typed is not None
         types: list[Any] = []
         for declared in state.definition.operands:
@@ -196,7 +196,7 @@ class OperandParser(AttributeParser):
         return types
 
     def _place(self, state: OperationState, index: int) -> int:
-        """The number of the token of operand `index`."""
+        """Return the number of the token of operand `index`."""
         name = state.operands[index]
         first = state.first_operand
         start = first - self.stream.base
@@ -227,12 +227,12 @@ class OperandParser(AttributeParser):
     # --- attributes of ops ---
 
     def parse_entries(self, state: OperationState) -> None:
-        """`{...}`: each entry filed where it belongs."""
+        """Parse `{...}`: each entry is stored by `file`."""
         for name, attribute in self.parse_dictionary().items():
             self.file(state, name, attribute)
 
     def file(self, state: OperationState, name: str, attribute: Attribute) -> None:
-        """An attribute that the declaration knows is decoded, any other kept as it is."""
+        """Store an attribute: decoded if the op declares it, else as it is."""
         definition = state.definition
         declared = definition.attribute_table.get(name) if definition is not None else None
         if declared is None:

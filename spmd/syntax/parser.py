@@ -1,4 +1,4 @@
-"""A whole text as a module: its ops, the aliases among them, and the locations and constants kept at its end.
+"""Parse a whole text as a module: its ops, aliases, and the locations and constants at its end.
 
 Source: MLIR's language reference, "Top level productions".
 """
@@ -24,19 +24,19 @@ from spmd.types import MOST_PARTS
 _LOCATION_ALIAS = re.compile(r"^#(loc\d*) = loc\((.*)\)[ \t\r]*$", re.MULTILINE | re.ASCII)
 _RESOURCE = re.compile(r'([\w$.\-]+|"[^"\n]*"): "0x', re.ASCII)
 _LONGEST_LOCATION = 1000
-#: How many tokens are kept ready ahead of the parser, tried in this order; at last all there are.
+#: Lookaheads, in tokens, tried in this order; the last is all tokens.
 _READY = (1 << 10, 1 << 13, 1 << 16, 1 << 20, sys.maxsize)
 
 
 class ModuleParser(OperationParser):
-    """Reads a whole text. The empty one is a program, too: one of no functions."""
+    """Parses a whole text. An empty text is a program without functions."""
 
     def __init__(self, source: Source, ready: int, names: TextNames) -> None:
         super().__init__(source, ready, names)
         self._measures: dict[int, tuple[int, int]] = {}
 
     def parse_module(self) -> Module:
-        """The whole text as a module."""
+        """Parse the whole text as a module."""
         block = Block()
         self.ready()
         location = TokenLocation(self.stream, 0)
@@ -76,10 +76,10 @@ class ModuleParser(OperationParser):
         self.names.attribute_aliases[name] = value
         parts, depth = self._measure(value)
         if parts > MOST_PARTS or depth > DEEPEST:
-            self.fail(f"attribute alias '{name}' stands for an attribute of too many parts, or too deep", position)
+            self.fail(f"attribute alias '{name}' is an attribute of too many parts, or nested too deep", position)
 
     def _measure(self, value: Attribute) -> tuple[int, int]:
-        """How many attributes `value` is written out, and how deep they nest. What an alias stands for is shared."""
+        """Return how many attributes `value` has written out, and how deep they nest. Aliased attributes are shared."""
         known = self._measures.get(id(value))
         if known is not None:
             return known
@@ -116,7 +116,7 @@ class ModuleParser(OperationParser):
 
 
 def read_locations(source: Source) -> dict[str, str]:
-    """The location aliases, each spelled out; of one that is too long, the innermost part that is not."""
+    """Return the location aliases, expanded; of one that is too long, the innermost part that is not."""
     done: dict[str, str] = {}
     for name, body in dict(_LOCATION_ALIAS.findall(source.text)).items():
         text = LOCATION_NAME.sub(lambda match: done.get(match[0], match[0]), body)
@@ -128,7 +128,7 @@ def read_locations(source: Source) -> dict[str, str]:
 
 
 def read_resources(source: Source) -> dict[str, bytes]:
-    """The constants that stand at the end of the file."""
+    """Return the resources at the end of the file."""
     text = source.text
     start = text.rfind("{-#")
     resources: dict[str, bytes] = {}
@@ -147,7 +147,7 @@ def read_resources(source: Source) -> dict[str, bytes]:
 
 
 def decode(data: str | bytes, name: str) -> Source:
-    """The source text; ParseError, with its place, for bytes that are not UTF-8."""
+    """Return the source text; raise ParseError, with a location, for bytes that are not UTF-8."""
     if isinstance(data, str):
         return Source(name, data)
     try:
@@ -159,10 +159,10 @@ def decode(data: str | bytes, name: str) -> Source:
 
 
 def parse(text: str | bytes, name: str = "<text>") -> Module:
-    """The module parsed from `text`; bare ops are wrapped in a module.
+    """Return the module parsed from `text`; bare ops are wrapped in a module.
 
-    Only syntax is checked: spmd.verify checks the constraints. Raises ParseError for the first thing that is not the
-    language's, or VerificationError for all attributes that are not what their op declares.
+    Only syntax is checked: spmd.verify checks the constraints. Raises ParseError for the first syntax error, or
+    VerificationError for all attributes that are not what their op declares.
     """
     source = decode(text, name)
     with no_collection():
@@ -184,7 +184,7 @@ def _parse(source: Source) -> tuple[Module, list[Diagnostic]]:
             module.advice = tuple(names.advice)
             return module, parser.diagnostics
         except OutOfTokens:
-            continue  # an op longer than that: once more from the start, further ahead
+            continue  # an op longer than that: retry from the start with a longer lookahead
         except SpmdError as error:
             if parser.diagnostics:
                 raise type(error)([*parser.diagnostics, *error.diagnostics]) from None

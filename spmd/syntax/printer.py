@@ -1,4 +1,4 @@
-"""Programs to text: the pretty form where an op has one, else MLIR's generic form."""
+"""Print programs: the pretty form where an op has one, else MLIR's generic form."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from spmd.syntax.directives import SEGMENTS
 from spmd.types import I32, FunctionType, Type, TypeOfTypes, spelled_by
 
 _STEP = "  "
-#: Types of more parts than `_LARGE` are printed by aliases, for all in them of more parts than `_SMALL`.
+#: Types of more than `_LARGE` parts are printed with aliases for their components of more than `_SMALL` parts.
 _LARGE = 1 << 16
 _SMALL = 1 << 6
 _NAME = re.compile(r"[A-Za-z_][\w$.\-]*|\d+", re.ASCII)
 
 
 class Declined(Exception):
-    """Raised for an op that its pretty form cannot express: it is printed in the generic form."""
+    """Raised for an op that its pretty form cannot express; it is printed in the generic form."""
 
 
 class Printer:
@@ -49,7 +49,7 @@ class Printer:
     # --- ops ---
 
     def op(self, op: Op) -> str:
-        """The op, without indentation in front or a line's end behind."""
+        """Return the text of the op, without indentation or a final newline."""
         results = self._result_names(op)
         text = None
         if not self.generic:
@@ -62,12 +62,12 @@ class Printer:
         return results + (text if text is not None else self._generic_op(op)) + self.located(op)
 
     def located(self, value: Value) -> str:
-        """` loc(...)`, where that is wanted and the op or the block's argument has one."""
+        """Return ` loc(...)` if locations are printed and the op or block argument has one."""
         text = value.debug_location if self.debug_info and isinstance(value, Op | NumberedValue) else None
         return "" if text is None else f" loc({text})"
 
     def decline(self) -> NoReturn:
-        """Raises Declined: the pretty form cannot express this op."""
+        """Raise Declined: the pretty form cannot express this op."""
         raise Declined
 
     def _shown_name(self, op: Op) -> str:
@@ -104,7 +104,7 @@ class Printer:
     def _encoded(
         self, op: Op, attributes: Mapping[str, AttributeValue], without: Iterable[str] = ()
     ) -> dict[str, Attribute]:
-        """Decoded attributes in MLIR's form, in the order of their declaration."""
+        """Return decoded attributes in MLIR's form, in the order of their declaration."""
         if op.definition is None:
             return {}
         encoded: dict[str, Attribute] = {}
@@ -119,25 +119,25 @@ class Printer:
     # --- parts of forms ---
 
     def name(self, value: Value) -> str:
-        """The name of a value, `%?` when nothing that was printed defines it."""
+        """Return the name of a value, `%?` if nothing printed defines it."""
         return self._names.get(value, "%?")
 
     def names(self, values: Sequence[Value]) -> str:
         return ", ".join([self._names.get(value, "%?") for value in values])
 
     def type(self, type: Type) -> str:
-        """A type's text, worked out once for each type."""
+        """Return a type's text, computed once per type."""
         text = self._types.get(type)
         if text is None:
             text = self._types[type] = str(type)
         return text
 
     def types(self, types: Iterable[Type]) -> str:
-        """Types with commas between."""
+        """Return types separated by commas."""
         return ", ".join(map(self.type, types))
 
     def signature(self, op: Op) -> str:
-        """`(operand types) -> result types`."""
+        """Return `(operand types) -> result types`."""
         results = op.result_types
         single = len(results) == 1 and not isinstance(results[0], FunctionType)
         shown = self.type(results[0]) if single else f"({self.types(results)})"
@@ -153,11 +153,11 @@ class Printer:
         return format_symbol(name)
 
     def entries(self, attributes: Mapping[str, Attribute]) -> str:
-        """` {...}`, or nothing when there are none."""
+        """Return ` {...}`, or nothing when there are none."""
         return f" {{{format_entries(attributes)}}}" if attributes else ""
 
     def dictionary(self, op: Op, without: Iterable[str]) -> str:
-        """`{...}` of all attributes but `without`; nothing when there are none."""
+        """Return `{...}` of all attributes but `without`; nothing when there are none."""
         if not op.attributes and not op.discardable:
             return ""
         without = {*without, *SEGMENTS}
@@ -177,9 +177,9 @@ class Printer:
         arguments: Sequence[str] | None = None,
         may_be_empty: bool = False,
     ) -> str:
-        """`{...}`. `arguments` are the names of the first block's when the op's own form shows them.
+        """Return `{...}`. `arguments` are the names of the first block's arguments if the op's form shows them.
 
-        `may_be_empty` says that `{ }` reads as one empty block, which then needs no label.
+        `may_be_empty`: `{ }` parses as one empty block, which then needs no label.
         """
         outer = self._enter(isolated, dialect)
         names = [f"^bb{index}" for index in range(len(region.blocks))]
@@ -222,12 +222,12 @@ class Printer:
         return f"{indentation}{label}({', '.join(self.shown_arguments(names, block))}):"
 
     def shown_arguments(self, names: Sequence[str], block: Block) -> list[str]:
-        """`%name: type` of each argument of `block`."""
+        """Return `%name: type` of each argument of `block`."""
         pairs = zip(names, block.arguments, strict=True)
         return [f"{name}: {self.type(argument.type)}{self.located(argument)}" for name, argument in pairs]
 
     def enter_arguments(self, block: Block, prefix: str) -> list[str]:
-        """Names the arguments of `block`."""
+        """Name the arguments of `block`."""
         names = []
         for argument in block.arguments:
             kept = argument.name_hint if self.keep_names else None
@@ -237,7 +237,7 @@ class Printer:
         return names
 
     def function_body(self, op: Function) -> tuple[str, str]:
-        """A function's arguments as its header shows them, and its body."""
+        """Return a function's arguments as its header shows them, and its body."""
         region = op.regions[0]
         outer = self._enter(True, "func")
         self.indentation = outer[0]
@@ -255,7 +255,7 @@ class Printer:
     # --- names ---
 
     def _fresh(self, kept: str | None, prefix: str) -> str:
-        """A name that nothing visible has, without its `%`."""
+        """Return a name that is not visible here, without its `%`."""
         if kept and _NAME.fullmatch(kept):
             return self._unique(kept)
         if prefix == "arg":
@@ -277,7 +277,7 @@ class Printer:
 
 
 class TypeAliases:
-    """Names for the parts of types that would be too long written out: each is defined once, in `lines`."""
+    """Aliases for components of types that would be too long written out; each is defined once, in `lines`."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -298,15 +298,15 @@ class TypeAliases:
 
 
 def _isolated(op: Op) -> bool:
-    """Whether names start again inside; MLIR lets no other op's region use a name that is visible around it."""
+    """Return whether names start again inside; in MLIR the region of any other op cannot reuse a visible name."""
     return isinstance(op, (Function, Module))
 
 
 def print_op(op: Op, *, generic: bool = False, keep_names: bool = False, debug_info: bool = False) -> str:
-    """The text of `op`; a module's ends its last line.
+    """Return the text of `op`; that of a module ends with a newline.
 
-    `generic` gives every op MLIR's generic form, `keep_names` the value names of the source where they are unique,
-    `debug_info` the `loc(...)` of ops and of blocks' arguments.
+    `generic` prints every op in MLIR's generic form, `keep_names` the value names of the source if they are unique,
+    `debug_info` the `loc(...)` of ops and block arguments.
     """
     printer = Printer(generic=generic, keep_names=keep_names, debug_info=debug_info)
     if isinstance(op, Module):
@@ -320,7 +320,7 @@ def print_op(op: Op, *, generic: bool = False, keep_names: bool = False, debug_i
 
 
 def _name_outer_values(printer: Printer, op: Op) -> None:
-    """For an op printed alone: what it uses from outside keeps the source's name."""
+    """Name the values from outside of an op printed alone as in the source."""
     for inner in op.walk():
         for value in inner.operands:
             name = value.name_hint

@@ -1,8 +1,8 @@
-"""The values that a text has named so far.
+"""The table of values by name.
 
 A program names about as many values as it has ops, and nearly all names are numbered: `%12`, `%cst_3`, `%arg0`,
-`%v7a`. Names that differ in their number alone are a family, whose values stand in a list by number, so that no name
-is kept as such.
+`%v7a`. Names that differ only in their number are a family, whose values are a list by number, so that most names
+need not be stored.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from collections.abc import Hashable
 
 from spmd.ir import Value
 
-#: What stands before the first number, that number, what stands behind it.
+#: The text before the first number, that number, the text after it.
 _NUMBERED = re.compile(r"(%\D*+)(0|[1-9]\d{0,8}+)(\D.*)?", re.ASCII)
-#: How many numbers may be left out between a family's last one and the next.
+#: How many numbers may be missing between the last number of a family and the next.
 _GAP = 16
-#: How many names are kept as they are.
+#: How many names are cached.
 _RECENT = 256
 
 
 class _Family:
-    """Values by number, from the first number that was given."""
+    """Values by number, from the first number that was used."""
 
     __slots__ = ("first", "values")
 
@@ -34,7 +34,7 @@ class _Family:
         return self.values[index] if 0 <= index < len(self.values) else None
 
     def set(self, number: int, value: Value) -> bool:
-        """Files `value`, if the number is near to the others."""
+        """Store `value` and return True, if the number is close to the others."""
         values = self.values
         gap = number - self.first - len(values)
         if gap > _GAP + len(values) or number < self.first:
@@ -56,11 +56,11 @@ class Scope:
         self._outer = outer
         self._families: dict[Hashable, _Family] = {}
         self._others: dict[str, Value] = {}
-        #: Some of the values by name: most are used soon again.
+        #: Cache of values by name: most are used again soon.
         self.recent: dict[str, Value] = {}
 
     def get(self, name: str) -> Value | None:
-        """The value named `name`, its `%` included; None when there is none."""
+        """Return the value named `name`, its `%` included; None when there is none."""
         value = self.recent.get(name)
         if value is None:
             value = self._find(name, *_split(name))
@@ -81,14 +81,14 @@ class Scope:
         return None
 
     def add(self, name: str, value: Value) -> bool:
-        """Names `value`; False when a visible value has the name."""
+        """Name `value`; False when a visible value has the name."""
         recent = self.recent
         if name in recent:
             return False
         family_name, number = _split(name)
         family = self._families.get(family_name)
         if family is not None and number == family.first + len(family.values) and not (self._outer or self._others):
-            family.values.append(value)  # the usual case: next of its family, and nothing else to look through
+            family.values.append(value)  # the usual case: next of its family, and no other scope to search
         elif self._find(name, family_name, number) is not None:
             return False
         else:
@@ -103,7 +103,7 @@ class Scope:
 
 
 def _split(name: str) -> tuple[Hashable, int]:
-    """The name's family and its number there; -1 for a name of no family."""
+    """Return the name's family and its number there; -1 for a name of no family."""
     digits = name[1:]
     if digits.isdecimal() and len(digits) < 10 and (digits[0] != "0" or digits == "0"):
         return "%", int(digits)

@@ -1,7 +1,7 @@
-"""Equal attributes and reducers of a text are stored once.
+"""Store equal attributes and reducers of a text once.
 
-A program says the same things again and again: the layers of a network have the same attributes, and sums the same
-reducer. Nothing changes an attribute or a reducer in place, so equal ones are one object.
+Programs repeat themselves: the layers of a network have the same attributes, and sums the same reducer. Attributes and
+reducers are never changed in place, so equal ones can be one object.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from spmd.ir import AttributeValue, Region
 from spmd.ir.attributes import DenseAttr
 from spmd.types import TensorType
 
-#: How many different dictionaries are looked through: a program whose attributes are all different shares none anyway.
+#: How many different dictionaries are searched: a program whose attributes are all different shares none anyway.
 _MOST = 1 << 8
 _SIMPLE = (bool, int, str, tuple, DenseAttr)
 
 
 class Shared:
-    """The attributes and reducers read so far."""
+    """The attributes and reducers parsed so far."""
 
     def __init__(self) -> None:
         self._dictionaries: dict[Hashable, Mapping[str, AttributeValue]] = {}
@@ -32,7 +32,7 @@ class Shared:
     def attributes(
         self, definition: OpDef | None, attributes: Mapping[str, AttributeValue]
     ) -> Mapping[str, AttributeValue]:
-        """`attributes` of an op so declared, or equal ones from before."""
+        """Return `attributes` of an op of this declaration, or equal ones from before."""
         key: list[Hashable] = [definition]
         for name, value in attributes.items():
             kind: Any = type(value)
@@ -52,7 +52,7 @@ class Shared:
         return shared
 
     def reducer(self, definition: OpDef, scalar: TensorType) -> tuple[Region, ...]:
-        """The region that applies an op to two scalars. Its ops have no place in the text but that of the op around."""
+        """Return the region that applies an op to two scalars. Its ops have the location of the enclosing op."""
         regions = self._reducers.get((definition, scalar))
         if regions is None:
             regions = self._reducers[definition, scalar] = (make_reducer(definition.name, scalar),)
@@ -61,7 +61,7 @@ class Shared:
 
 @cache
 def _is_simple(kind: object) -> bool:
-    """Whether structures of type `kind` are quickly compared, and the same when equal: zeros of two signs are not."""
+    """Return whether values of type `kind` compare quickly, and are the same when equal: unlike 0.0 and -0.0."""
     return is_dataclass(kind) and not any(
         word in str(entry.type) for entry in fields(kind) for word in ("Attribute", "Any", "float")
     )

@@ -1,4 +1,4 @@
-"""A place in a list of tokens."""
+"""The base of the parsers: a position in a list of tokens."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ LOCATION_NAME = re.compile(r"#loc\d*\b", re.ASCII)
 
 _WORD = re.compile(r"[A-Za-z_][\w$.]*", re.ASCII)
 _INTEGER = re.compile(r"-?(?:\d+|0x[\da-fA-F]+)", re.ASCII)
-#: Tokens that nothing can be: they are wrong where they stand, whatever is expected there.
+#: Tokens that are wrong anywhere, whatever is expected there.
 _BROKEN = {'"': "a string without an end"} | {mark: f"'{mark}' without a name" for mark in "#!%@^"}
 _CLOSING = {"(": ")", "[": "]", "{": "}", "<": ">"}
 
 
 @dataclass
 class TextNames:
-    """What a text has named so far, and what was read of it: aliases, resources, and tables by token."""
+    """The names defined so far and the caches of a text: aliases, resources, and tables by token."""
 
     types: dict[str, t.Type] = field(default_factory=lambda: dict(t.ELEMENT_TYPES))
     attributes: dict[str, Attribute] = field(default_factory=dict)
@@ -42,7 +42,7 @@ class TextNames:
 
     @cached_property
     def location_aliases(self) -> dict[str, str]:
-        """Locations by `#loc` name; they may be defined behind their uses, and are looked for at the first of these."""
+        """Locations by `#loc` name; they may be defined after their uses, and are searched at the first use."""
         return self.load_locations()
 
     @cached_property
@@ -52,7 +52,7 @@ class TextNames:
 
 
 class TokenParser:
-    """Reads tokens from `tokens[position]` on; empty ones end the list."""
+    """Parses tokens from `tokens[position]` on; empty ones end the list."""
 
     inner: ClassVar[type[TokenParser]]
 
@@ -70,14 +70,14 @@ class TokenParser:
     # --- errors ---
 
     def fail(self, message: str, position: int | None = None) -> NoReturn:
-        """Raises the error `message` at `position` (the next token by default)."""
+        """Raise the error `message` at `position` (the next token by default)."""
         self.fail_at(self.position if position is None else position, 0, message)
 
     def fail_at(self, position: int, offset: int, message: str, *, misplaced: bool = False, also: str = "") -> NoReturn:
-        """Raises the error `message`, `offset` characters behind the start of the token at `position`.
+        """Raise the error `message`, `offset` characters after the start of the token at `position`.
 
-        `misplaced` says that the token there is not what the grammar wants: when it is the first of its line, the
-        place told is the end of what stands before it. `also` is a second error, at the token itself.
+        `misplaced` says that the token is not what the grammar expects: if it is the first of its line, the location
+        given is the end of the text before it. `also` is a second error, at the token itself.
         """
         assert self.outer is not None
         offsets = part_offsets(self.text)
@@ -85,14 +85,14 @@ class TokenParser:
         self.outer.fail_at(self.outer_position, start + offset, message, misplaced=misplaced, also=also)
 
     def place(self, position: int, offset: int = 0) -> Location:
-        """The place `offset` characters behind the start of the token at `position`."""
+        """Return the location `offset` characters after the start of the token at `position`."""
         assert self.outer is not None
         offsets = part_offsets(self.text)
         start = offsets[position] if position < len(offsets) else len(self.text)
         return self.outer.place(self.outer_position, start + offset)
 
     def advise(self, notes: Iterable[tuple[str, str]], position: int) -> None:
-        """Keeps what the specification has against the token at `position`: label and message of each constraint."""
+        """Record constraints of the specification that the token at `position` violates: label and message of each."""
         for label, message in notes:
             self.names.advice.append(Diagnostic(self.place(position), message, label=label))
 
@@ -103,11 +103,11 @@ class TokenParser:
         self.fail_at(self.position, 0, f"expected {what}, got {self.shown()}", misplaced=True, also=also)
 
     def unexpected(self, what: str) -> NoReturn:
-        """The same where a word or a number is missing: MLIR tells that at the token itself, wherever it stands."""
+        """Raise the same where a word or number is missing: MLIR reports that at the token itself, wherever it is."""
         self.fail(f"expected {what}, got {self.shown()}")
 
     def shown(self) -> str:
-        """The next token as an error quotes it."""
+        """Return the next token as error messages quote it."""
         token = self.tokens[self.position]
         if token in _BROKEN:
             return _BROKEN[token]
@@ -116,13 +116,13 @@ class TokenParser:
     # --- tokens ---
 
     def split(self) -> None:
-        """Takes the next token apart, if it is composite."""
+        """Split the next token, if it is composite."""
         parts = split_parts(self.tokens[self.position])
         if len(parts) > 1:
             self.tokens[self.position : self.position + 1] = parts
 
     def at(self, token: str) -> bool:
-        """Whether `token` is next; a composite token is split when `token` may be its first part."""
+        """Return whether `token` is next; a composite token is split when `token` may be its first part."""
         next_token = self.tokens[self.position]
         if next_token == token:
             return True
@@ -132,7 +132,7 @@ class TokenParser:
         return False
 
     def consume_if(self, token: str) -> bool:
-        """Passes over `token` if it is next."""
+        """Consume `token` if it is next; return whether it was."""
         if self.tokens[self.position] == token or self.at(token):
             self.position += 1
             return True
@@ -180,7 +180,7 @@ class TokenParser:
             self.fail(f"nesting deeper than {DEEPEST} levels")
 
     def parse_integer_list(self) -> tuple[int, ...]:
-        """`[1, 2]`, signed 64-bit integers."""
+        """Parse `[1, 2]`, signed 64-bit integers."""
         token = self.tokens[self.position]
         if token[:1] == "[" and len(token) > 1 and ":" not in token:
             integers = _list_of_integers(token)
@@ -199,7 +199,7 @@ class TokenParser:
         return tuple(values)
 
     def items(self, closing: str) -> Iterator[None]:
-        """A turn for each entry of a list with commas between, up to and over `closing`."""
+        """Yield once for each entry of a list separated by commas; consume `closing` at its end."""
         if self.consume_if(closing):
             return
         while True:
@@ -209,7 +209,7 @@ class TokenParser:
         self.expect(closing)
 
     def parse_balanced(self) -> str:
-        """The text of a balanced bracketed group that opens at the next token, as its tokens with spaces between."""
+        """Return the text of the balanced bracketed group that opens at the next token."""
         if self.tokens[self.position][:1] in _CLOSING and len(self.tokens[self.position]) > 1:
             self.position += 1
             return self.tokens[self.position - 1]
@@ -234,14 +234,14 @@ class TokenParser:
                 return self._between(start, self.position)
 
     def _between(self, start: int, end: int) -> str:
-        """The text of the tokens from `start` up to `end`: as it stands inside a composite token, else respaced."""
+        """Return the text of the tokens from `start` up to `end`: verbatim inside a composite token, else respaced."""
         offsets = part_offsets(self.text) if self.text else []
         if len(offsets) == len(self.tokens) - len(END) + 1:
             return self.text[offsets[start] : offsets[end - 1] + len(self.tokens[end - 1])]
         return " ".join(self.tokens[start:end])
 
     def inside(self, text: str) -> Any:
-        """A parser over the parts of the next token, which is composite; its errors have their places in it."""
+        """Return a parser of the parts of the next token, which is composite; its errors have their locations in it."""
         return self.inner(split_parts(text) + END, self.names, text, self)
 
 
@@ -249,7 +249,7 @@ _LISTS: dict[str, tuple[int, ...] | None] = {}
 
 
 def _list_of_integers(token: str) -> tuple[int, ...] | None:
-    """The integers of a token `[1, 2]`; None when it is something else or one does not fit 64 bits."""
+    """Return the integers of a token `[1, 2]`; None if it is something else or one does not fit 64 bits."""
     integers = _LISTS.get(token)
     if integers is None:
         body = token[1:-1].strip()

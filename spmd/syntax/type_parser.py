@@ -1,4 +1,4 @@
-"""Types as text. Source: StableHLO specification, "Types"; MLIR's builtin types for the spelling."""
+"""Parse types. Source: StableHLO specification, "Types"; MLIR's builtin types for the spelling."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from spmd.syntax.token_parser import DEEPEST, LARGEST, TokenParser
 _LARGEST_RANK = 64
 
 
-#: Reads what follows the name of a dialect's type, which is the token at the given position.
+#: Parsers of what follows the name of a dialect's type, which is the token at the given position.
 DialectTypeParser = Callable[["TypeParser", int], t.Type]
 
 
 def dialect_type(name: str) -> Callable[[DialectTypeParser], DialectTypeParser]:
-    """Decorator: files the parser of a dialect's type under its name, such as `!quant.uniform`."""
+    """Register the decorated parser of a dialect's type under its name, such as `!quant.uniform`."""
 
     def add(parser: DialectTypeParser) -> DialectTypeParser:
         _DIALECT_TYPES[name] = parser
@@ -31,10 +31,10 @@ def dialect_type(name: str) -> Callable[[DialectTypeParser], DialectTypeParser]:
 
 
 class TypeParser(TokenParser):
-    """Reads types."""
+    """Parses types."""
 
     def at_type(self) -> bool:
-        """Whether a type stands next."""
+        """Return whether the next token starts a type."""
         token = self.tokens[self.position]
         if token in self.types:
             return True
@@ -44,7 +44,7 @@ class TypeParser(TokenParser):
         )
 
     def parse_type(self) -> t.Type:
-        """Any type."""
+        """Parse any type."""
         token = self.tokens[self.position]
         type = self.types.get(token)
         if type is None:
@@ -58,7 +58,7 @@ class TypeParser(TokenParser):
             type: t.Type = self.inside(token).parse_whole_type()
             self.position += 1
         elif self.outer is None and token[:1] != "(" and self.tokens[position + 1] == "<":
-            # Written over several lines: the outermost text's tokens are read only as a whole.
+            # Written over several lines: the outermost text's tokens are parsed only as a whole.
             inner = self.inside("")
             self.position += 1
             inner.tokens = split_parts(token + self.parse_balanced()) + END
@@ -71,7 +71,7 @@ class TypeParser(TokenParser):
         return type
 
     def parse_whole_type(self) -> t.Type:
-        """The type that all of the text is."""
+        """Parse the whole text as one type."""
         type = self.parse_type()
         if self.tokens[self.position]:
             self.expected("the end of the type")
@@ -115,7 +115,7 @@ class TypeParser(TokenParser):
             self.fail(f"types nest deeper than {DEEPEST} levels", position)
 
     def parse_type_list(self, closing: str) -> tuple[t.Type, ...]:
-        """Types with commas between, up to and over `closing`."""
+        """Parse types separated by commas; consume `closing` at their end."""
         types: list[t.Type] = []
         if self.consume_if(closing):
             return ()
@@ -127,7 +127,7 @@ class TypeParser(TokenParser):
         return tuple(types)
 
     def parse_function_type(self) -> t.FunctionType:
-        """`(inputs) -> results`; any other type is an error."""
+        """Parse `(inputs) -> results`; any other type is an error."""
         position = self.position
         function_type = self.parse_type()
         if not isinstance(function_type, t.FunctionType):
@@ -142,7 +142,7 @@ class TypeParser(TokenParser):
         return t.FunctionType(inputs, self.parse_result_types())
 
     def parse_result_types(self) -> tuple[t.Type, ...]:
-        """One type without parentheses, or a list in parentheses."""
+        """Parse one type without parentheses, or a list in parentheses."""
         if not self.at("("):
             return (self.parse_type(),)
         self.position += 1
@@ -169,7 +169,7 @@ class TypeParser(TokenParser):
         return t.OpaqueType(name)
 
     def _dimensions(self) -> tuple[int | None, ...]:
-        """`4x?x`, from tokens that may hold several dimensions or one."""
+        """Parse `4x?x`, from tokens that hold one or more dimensions."""
         dimensions: list[int | None] = []
         while True:
             token = self.tokens[self.position]
@@ -187,7 +187,7 @@ class TypeParser(TokenParser):
                 self._cross()
 
     def _cross(self) -> None:
-        """The `x` between dimensions, which may be stuck to what follows."""
+        """Consume the `x` between dimensions, which may be part of the next token."""
         token = self.tokens[self.position]
         if token[:1] != "x":
             self.expected("'x' in dimension list")
@@ -235,7 +235,7 @@ class TypeParser(TokenParser):
         return element
 
     def _check_blocks(self, element: t.QuantizedType, shape: tuple[int | None, ...], position: int) -> None:
-        """Sub-channel quantization: the blocks divide the dimensions, and there are parameters for each."""
+        """Check sub-channel quantization: the blocks divide the dimensions, and each has its parameters."""
         blocks = dict(element.block_sizes)
         for dimension, size in element.block_sizes:
             extent = shape[dimension] if dimension < len(shape) else 0
@@ -247,7 +247,7 @@ class TypeParser(TokenParser):
                 self.fail(f"{len(element.scales)} scales for {math.prod(counts)} blocks", position)
 
     def _encoding(self) -> tuple[tuple[int | None, ...] | None, str | None]:
-        """The bounds, or the text of any other attribute behind the element type."""
+        """Parse the bounds, or the text of any other attribute, after the element type."""
         position = self.position
         if not _ATTRIBUTE_START.match(self.tokens[position]):
             self.expected("an attribute that encodes a tensor")
@@ -272,7 +272,7 @@ class TypeParser(TokenParser):
         return tuple(None if entry == "-1" else self.dimension(entry) for entry in entries), None
 
     def parse_attribute_text(self) -> str:
-        """The text of an attribute that only its text is kept of."""
+        """Parse an attribute of which only the text is kept."""
         token = self.tokens[self.position]
         if not token or token in (",", ">"):
             self.expected("an attribute")

@@ -43,10 +43,10 @@ def test_nobody_hands_over_arguments_without_end() -> None:
 
 def test_attributes_that_double_are_refused() -> None:
     aliases = "\n".join(f"#a{i + 1} = [#a{i}, #a{i}]" for i in range(40))
-    with pytest.raises(spmd.ParseError, match="alias '#a17' stands for an attribute of too many parts"):
+    with pytest.raises(spmd.ParseError, match="alias '#a17' is an attribute of too many parts"):
         spmd.parse(f"#a0 = [1]\n{aliases}\nmodule attributes {{x.y = #a40}} {{}}")
     aliases = "\n".join(f"#a{i + 1} = [#a{i}]" for i in range(4000))
-    with pytest.raises(spmd.ParseError, match="or too deep"):
+    with pytest.raises(spmd.ParseError, match="or nested too deep"):
         spmd.parse(f"#a0 = [1]\n{aliases}\nmodule attributes {{x.y = #a4000}} {{}}")
 
 

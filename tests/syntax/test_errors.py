@@ -50,7 +50,7 @@ HEAD = "func.func @f(%a: tensor<2xf32>, %b: tensor<2xf32>) -> tensor<2xf32> {\n"
         ('  "a.b"() {x = #stablehlo.none<1>} : () -> ()\n', 2, 16, "unknown stablehlo attribute"),
         ('  "a.b"() {x = "\\q"} : () -> ()\n', 2, 16, "unknown escape"),
         ('  "a.b"() {x = 300 : i8} : () -> ()\n', 2, 16, "out of range"),
-        ('  "a.b"() {x = 1.5 : i32} : () -> ()\n', 2, 16, "no literal of type i32"),
+        ('  "a.b"() {x = 1.5 : i32} : () -> ()\n', 2, 16, "not a literal of type i32"),
         ('  "a.b"()[^bb7] : () -> ()\n  return %a : tensor<2xf32>\n', 4, 1, "undefined block '^bb7'"),
         ("  return %a : tensor<2xf32>\n^bb1:\n  return %a : tensor<2xf32>\n^bb1:\n", 5, 1, "redefinition of block"),
     ],

@@ -1,6 +1,6 @@
-"""Forms of their own: directives, `custom<Name>` in an op's assembly, attributes and types, by what they are about.
+"""Forms that need code: directives (`custom<Name>` in an op's assembly), attributes and types, by subject.
 
-Importing this package files all of them.
+Importing this package registers all of them.
 """
 
 from spmd.syntax.forms import (

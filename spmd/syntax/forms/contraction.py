@@ -16,7 +16,7 @@ from spmd.syntax.printer import Printer
 
 @custom("DotDimensionNumbers")
 class DotDimensions(Directive):
-    """`batching_dims = [0] x [0], contracting_dims = [2] x [1]`; no batching dimensions need no mention."""
+    """`batching_dims = [0] x [0], contracting_dims = [2] x [1]`; batching_dims is omitted when empty."""
 
     def __init__(self, definition: OpDef, arguments: list[Argument]) -> None:
         self.name = arguments[0].name

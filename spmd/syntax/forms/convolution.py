@@ -82,7 +82,7 @@ class _Dimensions:
 def _conv(parser: AttributeParser) -> Attribute:
     parser.expect("<")
     if parser.tokens[parser.position] == "raw":
-        # Behind `raw` stands a struct whose opening bracket has been read already.
+        # After `raw` comes a struct whose opening bracket has been consumed already.
         parser.tokens[parser.position] = "<"
         fields_here = parser.parse_struct_fields(ConvDimensionNumbersAttr)
         absent: dict[str, AttributeValue] = {
@@ -95,7 +95,7 @@ def _conv(parser: AttributeParser) -> Attribute:
 
 
 def format_dimensions(numbers: ConvDimensionNumbersAttr) -> str | None:
-    """The lettered form; None for dimension numbers that are no permutation, which only the raw form can tell."""
+    """Return the lettered form; None for dimension numbers that are no permutation, which need the raw form."""
     sides = [
         (
             (numbers.input_batch_dimension, "b"),
@@ -156,7 +156,7 @@ class WindowAttributes(Directive):
             parser.position += 1
             parser.expect("=")
             value = self._value(parser, word)
-            if len(value):  # an empty list stands for what holds where none is given
+            if len(value):  # an empty list means the default
                 state.attributes[self.names[word]] = value
             if not parser.consume_if(","):
                 break

@@ -1,4 +1,4 @@
-"""Attributes written in a way of their own."""
+"""Attributes with their own syntax."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ _RANGES: dict[str, tuple[tuple[int, ...], ...]] = {}
 
 @custom("VariadicOperandWithAttribute")
 class VariadicOperandWithAttribute(Directive):
-    """Operands, each with a comma behind it."""
+    """Operands, each followed by a comma."""
 
     def __init__(self, definition: OpDef, arguments: list[Argument]) -> None:
         self.name = arguments[0].name

@@ -25,9 +25,9 @@ def _visibility(op: Op) -> str:
     return f" {visibility}" if visibility else ""
 
 
-def _attributes(printer: Printer, op: Op, told: set[str]) -> str:
-    """` attributes {...}` of all but those `told` elsewhere in the form; nothing when there are none."""
-    dictionary = printer.dictionary(op, told)
+def _attributes(printer: Printer, op: Op, shown: set[str]) -> str:
+    """Return ` attributes {...}` of all but those `shown` elsewhere in the form; nothing when there are none."""
+    dictionary = printer.dictionary(op, shown)
     return f" attributes {dictionary}" if dictionary else ""
 
 
@@ -92,7 +92,7 @@ class FunctionForm(WholeForm):
             state.regions += (Region(),)
 
     def _arguments(self, parser: OperationParser) -> tuple[list[Parameter], list[DictAttr], bool]:
-        """The arguments and their attributes, and whether they have names."""
+        """Parse the arguments; return them, their attributes, and whether they have names."""
         parser.expect("(")
         declared: list[Parameter] = []
         attributes: list[DictAttr] = []
@@ -106,13 +106,13 @@ class FunctionForm(WholeForm):
         return declared, attributes, named
 
     def _entries(self, parser: OperationParser) -> DictAttr:
-        """`{...}`, or nothing."""
+        """Parse `{...}`, or nothing."""
         if parser.tokens[parser.position] != "{":
             return _NO_ENTRIES
         return DictAttr(parser.shared.attributes(None, parser.parse_dictionary()))
 
     def _results(self, parser: OperationParser, results: list[t.Type], attributes: list[DictAttr]) -> None:
-        """Types in parentheses, or without them: one as MLIR has it, or several as the specification has them."""
+        """Parse types with or without parentheses; without, MLIR has one type and the specification several."""
         if not parser.at("("):
             results.append(parser.parse_type())
             while parser.consume_if(","):
@@ -155,7 +155,7 @@ class FunctionForm(WholeForm):
 
 @custom("Constant")
 class ConstantForm(WholeForm):
-    """`stablehlo.constant dense<...> : type`, or with the parts of the generic form behind the name."""
+    """`stablehlo.constant dense<...> : type`, or with the parts of the generic form after the name."""
 
     def parse(self, parser: OperationParser, state: OperationState) -> None:
         if parser.consume_if("("):
@@ -303,7 +303,7 @@ class ReduceForm(WholeForm):
             return printer.decline()
         pairs = zip(op.operands[:count], op.operands[count:], strict=True)
         text = ", ".join(f"({printer.name(a)} init: {printer.name(b)})" for a, b in pairs)
-        compact = None if printer.debug_info else self._compact(op, block)  # it has no place for those inside
+        compact = None if printer.debug_info else self._compact(op, block)  # it has no location for the op inside
         text += f" applies {compact.name}" if compact else ""
         text += f" across dimensions = [{', '.join(map(str, op['dimensions']))}]"
         dictionary = printer.dictionary(op, {"dimensions"})
@@ -319,7 +319,7 @@ class ReduceForm(WholeForm):
         return f"{text}\n{printer.indentation} reducer{groups}  {printer.region(op.regions[0], arguments=named)}"
 
     def _compact(self, op: Op, block: Block) -> Op | None:
-        """The op of the region, if all of the region follows from it."""
+        """Return the only op of the region, if it determines the whole region; else None."""
         if len(block.ops) != 2 or len(block.arguments) != 2:
             return None
         inner, end = block.ops

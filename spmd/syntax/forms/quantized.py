@@ -2,9 +2,9 @@
 
 Source: StableHLO specification, "Quantized types"; MLIR's quant dialect for the spelling.
 
-The two differ on `si8`. The specification's grammar spells the signed storage types so, and a zero point with every
-scale: a type written like that, `!quant.uniform<si8:f32, 0.5:0>`, is the `i8` one. Without a zero point the text is
-MLIR's alone, for which `si8` is another type than `i8`, and one that no op takes.
+The two differ on `si8`. The specification's grammar spells signed storage types this way and gives every scale a zero
+point, so `!quant.uniform<si8:f32, 0.5:0>` is parsed as the `i8` type. Without a zero point the text is MLIR's, where
+`si8` is a type different from `i8`, which no op takes.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _FLOAT_STORAGE = re.compile(r"f[48]E\w+", re.ASCII)
 
 @dialect_type("!quant.uniform")
 def quantized_type(parser: TypeParser, position: int) -> t.Type:
-    """What follows `!quant.uniform`."""
+    """Parse what follows `!quant.uniform`."""
     if parser.at("<") and _FLOAT_STORAGE.fullmatch(parser.tokens[parser.position + 1]):
-        # MLIR knows floats that stand for other floats; no op takes them, but they can be written.
+        # MLIR also has quantized types stored as floats; no op takes them, but they can be written.
         return t.OpaqueType("!quant.uniform" + parser.parse_balanced())
     parser.expect("<")
     token, storage = _storage_type(parser)
@@ -45,7 +45,7 @@ def quantized_type(parser: TypeParser, position: int) -> t.Type:
 
 
 def _storage_value(parser: TypeParser, storage: t.ElementType, label: str, what: str) -> int:
-    """An integer constant of the specification's: it may have a plus before it, and its type behind."""
+    """Parse an integer constant of the specification: it may have a plus before it and its type after it."""
     parser.consume_if("+")
     value = parser.parse_integer(what)
     _constant_type(parser, storage, label, what)
@@ -53,7 +53,7 @@ def _storage_value(parser: TypeParser, storage: t.ElementType, label: str, what:
 
 
 def _constant_type(parser: TypeParser, expected: t.ElementType, label: str, what: str) -> None:
-    """`: type` of a constant, where it is written."""
+    """Parse the `: type` of a constant, if given."""
     token = parser.tokens[parser.position + 1]
     match = _STORAGE.fullmatch(token)
     if parser.at(":") and (match or token in t.ELEMENT_TYPES):
@@ -69,7 +69,7 @@ def _storage_name(match: re.Match[str]) -> str:
 
 
 def _storage_type(parser: TypeParser) -> tuple[str, t.ElementType]:
-    """The storage type as it is spelled, and the type itself."""
+    """Parse the storage type; return its spelling and the type."""
     token = parser.parse_keyword("a storage type")
     match = _STORAGE.fullmatch(token)
     if match is None:
@@ -82,14 +82,14 @@ def _storage_type(parser: TypeParser) -> tuple[str, t.ElementType]:
 
 
 def _scale(token: str, expressed: t.ElementType) -> float:
-    """Return the scale that a decimal is, or the bits of the expressed type in hexadecimal; ValueError for another."""
+    """Return the scale given in decimal or as hexadecimal bits of the expressed type; raise ValueError for another."""
     if "x" not in token:
         return float(token)
     return FloatAttr(scalar_bits(token, expressed), expressed).value
 
 
 class _Parameters:
-    """Reads what follows a quantized type's expressed type: axis or blocks, scales and zero points."""
+    """Parses what follows the expressed type of a quantized type: axis or blocks, scales and zero points."""
 
     def __init__(
         self, parser: TypeParser, token: str, storage: t.ElementType, expressed: t.ElementType, low: int, high: int

@@ -1,7 +1,7 @@
 """Attributes of the sdy dialect as text. Source: Shardy's dialect documentation, the syntax of each attribute.
 
-Inside another sdy attribute, and in ops, an attribute stands stripped of its `#sdy.mnemonic`; MLIR reads the long form
-and an alias in the same places, and so do the readers here.
+Inside another sdy attribute, and in ops, an attribute is written without its `#sdy.mnemonic`; MLIR also accepts the
+long form and an alias there, and so do these parsers.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _PRIORITY = re.compile(r"p(0|[1-9]\d*)", re.ASCII)
 
 
 def listed(parser: AttributeParser, opening: str, closing: str, read: Callable[[AttributeParser], T]) -> tuple[T, ...]:
-    """Entries between brackets, with commas between."""
+    """Parse entries between brackets, separated by commas."""
     parser.expect(opening)
     entries: list[T] = []
     if parser.consume_if(closing):
@@ -36,7 +36,7 @@ def listed(parser: AttributeParser, opening: str, closing: str, read: Callable[[
 
 
 def _form(mnemonic: str) -> Callable[[Callable[[AttributeParser], S]], Callable[[AttributeParser], S]]:
-    """Decorator: files the reader of a body as that of `#sdy.mnemonic`, and makes it read the long form as well."""
+    """Register the decorated parser of a body as that of `#sdy.mnemonic`, and make it accept the long form as well."""
     cls = STRUCTS["sdy", mnemonic]
 
     def add(body: Callable[[AttributeParser], S]) -> Callable[[AttributeParser], S]:
@@ -101,7 +101,7 @@ def axis_ref(parser: AttributeParser) -> sdy.AxisRef:
 
 @_form("dimension_sharding")
 def dimension_sharding(parser: AttributeParser) -> sdy.DimensionSharding:
-    """`{"x", "y", ?}p1`."""
+    """Parse `{"x", "y", ?}p1`."""
     parser.expect("{")
     axes: list[sdy.AxisRef] = []
     closed = True
@@ -161,7 +161,7 @@ def axis_refs(parser: AttributeParser) -> tuple[sdy.AxisRef, ...]:
 
 
 def shardings(parser: AttributeParser) -> sdy.ShardingPerValue:
-    """`[<@mesh, [...]>, ...]`: the form inside ops, which may also be the whole attribute."""
+    """Parse `[<@mesh, [...]>, ...]`: the form inside ops, or the whole attribute."""
     if parser.tokens[parser.position].startswith("#"):
         return sharding_per_value(parser)
     return sdy.ShardingPerValue(listed(parser, "[", "]", sharding))
@@ -179,7 +179,7 @@ def sharding_per_value(parser: AttributeParser) -> sdy.ShardingPerValue:
 
 
 def _factors(parser: AttributeParser) -> tuple[int, ...]:
-    """Symbols such as `ij` or `z_1k`, as indices."""
+    """Parse symbols such as `ij` or `z_1k`; return their indices."""
     position = parser.position
     word = parser.parse_keyword("factors such as ij")
     factors: list[int] = []
@@ -268,7 +268,7 @@ def all_to_all_param_list(parser: AttributeParser) -> sdy.AllToAllParamList:
     return sdy.AllToAllParamList(listed(parser, "[", "]", all_to_all_param))
 
 
-# --- what propagation tells ------------------------------------------------------------------------------------------
+# --- propagation edges -----------------------------------------------------------------------------------------------
 
 
 @_form("edge_value_ref")
@@ -280,7 +280,7 @@ def edge_value_ref(parser: AttributeParser) -> sdy.EdgeValueRef:
 
 
 def _after_minus(parser: AttributeParser) -> int:
-    """`-3` behind a word: an index; `--1` is the index -1."""
+    """Parse `-3` after a word: an index; `--1` is the index -1."""
     position = parser.position
     if parser.consume_if("-"):
         return parser.parse_int64("an index")

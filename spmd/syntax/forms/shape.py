@@ -16,7 +16,7 @@ from spmd.syntax.printer import Printer
 
 @custom("ArithSelect")
 class ArithSelect(WholeForm):
-    """`%condition, %true, %false : type`, the condition's type in front when it is not i1."""
+    """`%condition, %true, %false : type`, the condition's type first when it is not i1."""
 
     def parse(self, parser: OperationParser, state: OperationState) -> None:
         parser.parse_operand_list(state)

@@ -1,4 +1,4 @@
-"""Structured attributes whose text is not just `<field = value, ...>`."""
+"""Structured attributes whose text is not `<field = value, ...>`."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _print_mesh(mesh: MeshAttr) -> str:
 
 @attribute_parser("stablehlo", "result_accuracy")
 def _read_result_accuracy(parser: AttributeParser) -> Attribute:
-    """`<atol = 1.0e-5, rtol = 0.0, ulps = 1, mode = #stablehlo.result_accuracy_mode<TOLERANCE>>`."""
+    """Parse `<atol = 1.0e-5, rtol = 0.0, ulps = 1, mode = #stablehlo.result_accuracy_mode<TOLERANCE>>`."""
     return parser.parse_struct(ResultAccuracyAttr, {"mode": _accuracy_mode})
 
 
@@ -82,7 +82,7 @@ def _accuracy_mode(parser: AttributeParser) -> str:
 
 @attribute_parser("stablehlo", "sub_axis_info")
 def _read_sub_axis_info(parser: AttributeParser) -> Attribute:
-    """`(pre_size)size`, with or without brackets around it."""
+    """Parse `(pre_size)size`, with or without brackets."""
     bracketed = parser.consume_if("<")
     parser.expect("(")
     pre_size = parser.parse_int64()
@@ -95,7 +95,7 @@ def _read_sub_axis_info(parser: AttributeParser) -> Attribute:
 
 @attribute_parser("stablehlo", "axis_ref")
 def _read_axis_ref(parser: AttributeParser) -> Attribute:
-    """`<name = "x", sub_axis_info = (1)2>`."""
+    """Parse `<name = "x", sub_axis_info = (1)2>`."""
     return parser.parse_struct(AxisRefAttr, {"sub_axis_info": _stripped_sub_axis})
 
 
@@ -111,7 +111,7 @@ def _stripped_sub_axis(parser: AttributeParser) -> Attribute:
 
 @attribute_parser("stablehlo", "mesh")
 def _read_mesh(parser: AttributeParser) -> Attribute:
-    """`<axes = [<name = "x", size = 2>], device_ids = dense<...> : tensor<...>>`."""
+    """Parse `<axes = [<name = "x", size = 2>], device_ids = dense<...> : tensor<...>>`."""
     return parser.parse_struct(MeshAttr, {"axes": _mesh_axes, "device_ids": AttributeParser.parse_dense})
 
 
@@ -133,7 +133,7 @@ def _mesh_axes(parser: AttributeParser) -> tuple[MeshAxisAttr, ...]:
 
 @attribute_parser("stablehlo", "bounds")
 def _bounds(parser: AttributeParser) -> Attribute:
-    """`<?, 4>`, the bounds of a tensor type: where an attribute stands, its text."""
+    """Parse `<?, 4>`, the bounds of a tensor type; as an attribute, its text is kept."""
     return OpaqueAttr("#stablehlo.bounds" + parser.parse_balanced())
 
 

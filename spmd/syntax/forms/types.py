@@ -13,7 +13,7 @@ from spmd.syntax.printer import Printer
 
 
 def assign_signature(parser: OperationParser, state: OperationState, signature: t.FunctionType, position: int) -> None:
-    """Takes operand and result types from `(types) -> type`."""
+    """Take operand and result types from `(types) -> type`."""
     if len(signature.inputs) != len(state.operands):
         parser.fail(f"{len(state.operands)} operands present, but expected {len(signature.inputs)}", position)
     if len(signature.results) != 1:
@@ -65,7 +65,7 @@ class PairwiseOpType(PlainForm):
 
 @custom("TupleOpType")
 class TupleOpType(PlainForm):
-    """The result's tuple type, which tells the operands'."""
+    """The result's tuple type, which determines the operands'."""
 
     def parse(self, parser: OperationParser, state: OperationState) -> None:
         position = parser.position
@@ -86,7 +86,7 @@ class TupleOpType(PlainForm):
 
 @custom("ComplexOpType")
 class ComplexOpType(PlainForm):
-    """The complex result's type, which tells that of both parts."""
+    """The complex result's type, which determines that of both parts."""
 
     def parse(self, parser: OperationParser, state: OperationState) -> None:
         position = parser.position
@@ -107,7 +107,7 @@ class ComplexOpType(PlainForm):
 
 
 def real_type(type: t.Type) -> t.TensorType | None:
-    """The type of the real part of a complex tensor; None for any other type."""
+    """Return the type of the real part of a complex tensor; None for any other type."""
     if not isinstance(type, t.TensorType) or not isinstance(type.element_type, t.ElementType):
         return None
     return type.with_element_type(type.element_type.real) if type.element_type.is_complex else None
