@@ -38,7 +38,22 @@ Facts = tuple[int, tuple[int, ...]]
 #: Gives the array of a buffer, None for a token; raises the error of the run that gives it.
 Take = Callable[[], "Array | None"]
 _taking_over = threading.Lock()
+#: Held while a value arrives, and while a buffer goes: its record is written to by one thread at a time.
+_ending = threading.Lock()
 _Deleter = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
+
+
+class _Coming:
+    """A value that a run gives, for those that take it later."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self.array: Array | None = None
+
+    def take(self) -> Array | None:
+        """Return the value in C order once it is there; raises the error of the run that gives it."""
+        self._run.wait()
+        return _in_order(self.array)
 
 
 class Buffer(Handle):
@@ -48,8 +63,8 @@ class Buffer(Handle):
     #: The run that gives the value, or has failed to; None where the value is there.
     run: Run | None
     _is_gone: bool
-    #: Whether a run takes the value once it is there, even if the buffer is gone by then.
-    _is_awaited: bool
+    #: The value that the run gives, which other runs take even if the buffer is gone by then; None once it is there.
+    _coming: _Coming | None
 
     def __init__(self, array: Array | None, memory: Memory, order: Order = None) -> None:
         super().__init__()
@@ -64,17 +79,19 @@ class Buffer(Handle):
         buffer = cls.__new__(cls)
         Handle.__init__(buffer)
         buffer._describe(facts, None, memory, order)
-        buffer.run, buffer.record.ready = run, PENDING.address
+        buffer.run, buffer._coming, buffer.record.ready = run, _Coming(run), PENDING.address
         return buffer
 
     def arrive(self, array: Array | None) -> None:
         """Take the value that a run has given."""
-        if not self._is_gone or self._is_awaited:
-            self.array = array
-        if not self._is_gone:
-            self.record.data = 0 if array is None else array.ctypes.data
-            self.record.ready = READY.address
-        self.run = None
+        assert self._coming is not None
+        self._coming.array = array
+        with _ending:
+            if not self._is_gone:
+                self.array = array
+                self.record.data = 0 if array is None else array.ctypes.data
+                self.record.ready = READY.address
+        self.run = self._coming = None
 
     def _describe(self, facts: Facts, array: Array | None, memory: Memory, order: Order) -> None:
         self._begin(facts, array, memory, order)
@@ -87,7 +104,8 @@ class Buffer(Handle):
         self.facts = facts
         self.array = array
         self.run = None
-        self._is_gone = self._is_awaited = False
+        self._coming = None
+        self._is_gone = False
         self.order = order
         self.memory = memory
         self._held: Array | None = None
@@ -141,24 +159,27 @@ class Buffer(Handle):
     def value(self) -> Array | None:
         """Return the array, once it is there; PjrtError where it is gone, and the error of the run that gives it."""
         self.check()
-        if self.run is not None:
-            self.run.wait()
+        run = self.run  # another thread may set it to None
+        if run is not None:
+            run.wait()
         return self.array
 
     def check(self) -> None:
         """PjrtError where the value is gone; raises the error of a run that has failed to give it."""
         if self.record.is_deleted:
             raise PjrtError(Code.INVALID_ARGUMENT, "the buffer has been deleted or donated")
-        if self.run is not None and self.run.is_done:
-            self.run.wait()
+        run = self.run
+        if run is not None and run.is_done:
+            run.wait()
 
     def delete(self) -> None:
         """Free the memory, once there is no external reference to it."""
         if self.record.is_deleted:
             return
-        self.record.is_deleted = self._is_gone = True
+        with _ending:
+            self.record.is_deleted = self._is_gone = True
+            self._held, self.array = self.array, None
         count_down(self.memory.device.address, self.record.size)
-        self._held, self.array = self.array, None
         self._free_unused()
 
     def read_by(self, run: Run) -> None:
@@ -178,9 +199,9 @@ class Buffer(Handle):
 
     def lend(self) -> Take:
         """Return what gives the array in C order, once it is there, even if the buffer is gone by then."""
-        if self.run is not None:
-            self._is_awaited = True
-            return self._arrived
+        coming = self._coming
+        if coming is not None:
+            return coming.take
         array = self.value()
         return lambda: _in_order(array)
 
@@ -191,21 +212,15 @@ class Buffer(Handle):
         it `is_here`, not behind these in the queue.
         """
         self.check()
-        if self.run is not None:
-            self._is_awaited = True
+        coming = self._coming
+        if coming is not None:
             self.delete()
-            return self._arrived
+            return coming.take
         array, is_shared = self.array, self._is_shared or (is_here and bool(self._readers))
         self.delete()
         if is_shared and array is not None:
             array = array.copy(order="C")
         return lambda: _in_order(array)
-
-    def _arrived(self) -> Array | None:
-        """The value of a buffer that had none when it was taken; raises the error of the run that gives it."""
-        if self.run is not None:
-            self.run.wait()
-        return _in_order(self.array)
 
     def refer(self, count: int) -> None:
         """Count external references up or down."""
