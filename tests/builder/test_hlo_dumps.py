@@ -553,7 +553,7 @@ ENTRY e {{
 
 
 @pytest.mark.parametrize(
-    ("narrow", "wide", "expected"), [("bf16", "f32", 2 + HALF), ("f32", "bf16", 2), ("bf16", "bf16", 2)]
+    ("narrow", "wide", "expected"), [("bf16", "f32", 2 + HALF * 4), ("f32", "bf16", 2), ("bf16", "bf16", 2)]
 )
 def test_a_collective_folds_in_the_wider_type(narrow: str, wide: str, expected: float) -> None:
     text = f"""HloModule m, replica_count=2
@@ -563,10 +563,9 @@ ENTRY e {{
   ROOT r = {wide}[] all-reduce(x), replica_groups={{}}, to_apply=sum
 }}
 """
-    dtype = np.dtype("float32" if narrow == "f32" else narrow)
-    x = [np.array(1, dtype), np.array(1 + HALF if narrow == "f32" else 1, dtype)]
+    x = [np.array(value, {"f32": "float32", "bf16": "bfloat16"}[narrow]) for value in (1, 1 + HALF * 4)]
     got = spmd.run_parallel(spmd.parse(text), ProcessGrid(2), [[each] for each in x])
-    assert [result[0].tolist() for result in got] == [expected - HALF * (narrow == "bf16" and wide == "f32")] * 2
+    assert [result[0].tolist() for result in got] == [expected] * 2
 
 
 def test_booleans_are_bytes_in_memory() -> None:
@@ -593,9 +592,8 @@ def test_constants_in_every_spelling(constant: str, expected: list[Any]) -> None
 def test_a_hint_on_a_tuple_is_one_on_its_parts() -> None:
     moved = 'custom-call(p), custom_call_target="MoveToHost"'
     text = f"HloModule m\nENTRY e {{\n  p = (f32[2], s32[]) parameter(0)\n  ROOT c = (f32[2], s32[]) {moved}\n}}"
-    assert [result.tolist() for result in spmd.compile(spmd.parse(text))(np.ones(2, np.float32), np.int32(3))] == [
-        [1, 1], 3,
-    ]  # fmt: skip
+    got = spmd.compile(spmd.parse(text))((np.ones(2, np.float32), np.int32(3)))
+    assert [result.tolist() for result in got] == [[1, 1], 3]
 
 
 def test_work_of_the_host_is_what_its_computation_gives() -> None:
