@@ -209,7 +209,8 @@ def _reported_before_mpi() -> bool:
 def fail(message: str, status: int = EXIT_FAILURE) -> None:
     """Report ``message`` and end all ranks with ``status``. With a single rank, only report: the caller exits.
 
-    :param message: text for the user, of one or more lines. :param status: exit status of the job.
+    :param message: text for the user, of one or more lines.
+    :param status: exit status of the job.
     """
     world, text = _world(), message.rstrip("\n") + "\n"
     if world is not None:

@@ -110,8 +110,8 @@ def read_bytes(path: Path) -> bytes:
 def decode(path: Path, data: bytes) -> Manifest:
     """Return the manifest in `data`, the content of the file at `path`.
 
-    :raises DamagedCheckpointError: if its checksum does not match, or it does not describe a checkpoint. :raises
-    CheckpointError: if it has another format.
+    :raises DamagedCheckpointError: if its checksum does not match, or it does not describe a checkpoint.
+    :raises CheckpointError: if it has another format.
     """
     start = len(_HEAD) + _DIGITS
     if data[:start] != f"{_HEAD}{zlib.crc32(data[start:]):0{_DIGITS}x}".encode():

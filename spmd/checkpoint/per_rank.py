@@ -28,9 +28,9 @@ def select(structure: Json, per_rank: PerRank) -> frozenset[str]:
     """Return the names of the leaves of `structure` (arrays and scalars) that `per_rank` selects.
 
     :param per_rank: True or False for all leaves; the name of a leaf, or of a node for all leaves below it, as a JSON
-    Pointer (``/stats/mean``; the first slash may be omitted), or a collection of such names; or a tree like the saved
-    one, or a prefix of it, with True and False. :raises CheckpointError: for a name that is not in the tree, or another
-    kind of argument.
+        Pointer (``/stats/mean``; the first slash may be omitted), or a collection of such names; or a tree like the
+        saved one, or a prefix of it, with True and False.
+    :raises CheckpointError: for a name that is not in the tree, or another kind of argument.
     """
     leaves = [name for name, _ in _leaves(structure, "")]
     if isinstance(per_rank, bool) or per_rank is None:

@@ -75,13 +75,13 @@ def restore(
     `shardings` reads any part of the array of all processes, whose first dimension is the process.
 
     :param step: the step; None selects the newest undamaged checkpoint, skipping others with a warning. One that is
-    removed or replaced while it is read is looked up again. :param like: a tree of the same structure: the result has
-    its classes and static fields, and its array leaves (arrays, or anything with shape and dtype) are checked against
-    the checkpoint's. Without it named tuples are restored as new classes of the same name and fields, dataclasses as
-    SimpleNamespaces.
+        removed or replaced while it is read is looked up again.
+    :param like: a tree of the same structure: the result has its classes and static fields, and its array leaves
+        (arrays, or anything with shape and dtype) are checked against the checkpoint's. Without it named tuples are
+        restored as new classes of the same name and fields, dataclasses as SimpleNamespaces.
 
     :raises CheckpointError: if there is no such checkpoint, it is damaged, or `like`, a sharding or the number of
-    processes does not match it.
+        processes does not match it.
     """
     place = Path(folder).absolute()
     which = "the newest checkpoint" if step is None else f"step {step}"

@@ -75,15 +75,17 @@ def save(
     them. `shardings` is a tree like `tree`, or a prefix of it, with a ShardedType (an Executable's `in_shardings`), an
     `ArrayBlock`, or None for a whole array. Blocks that several processes hold are compared by checksum.
 
-    :param step: non-negative. A checkpoint of the same step is replaced atomically. :param keep: number of newest
-    undamaged checkpoints to keep, including this one; None keeps all. :param wait: False returns a `Pending` as soon as
-    the arrays are copied; another save to the folder waits for it. :param per_rank: leaves that have their own value on
-    each process, which `restore` returns to it: True for all, their names or those of nodes above them
-    (``"/stats/mean"``, ``["stats", "seed"]``), or a tree like `tree`, or a prefix of it, with True and False. :param
-    communicator: the processes that write it; by default all MPI ranks. `MPI.COMM_SELF` for this one only. :raises
-    CheckpointError: on all processes, if the tree, a leaf or a sharding cannot be saved, or processes that must have
-    equal values differ (with the leaf and the processes). :raises OutputError: an OSError, if it cannot be written;
-    CheckpointError, with its message, on the processes that could write. Earlier checkpoints are unaffected.
+    :param step: non-negative. A checkpoint of the same step is replaced atomically.
+    :param keep: number of newest undamaged checkpoints to keep, including this one; None keeps all.
+    :param wait: False returns a `Pending` as soon as the arrays are copied; another save to the folder waits for it.
+    :param per_rank: leaves that have their own value on each process, which `restore` returns to it: True for all,
+        their names or those of nodes above them (``"/stats/mean"``, ``["stats", "seed"]``), or a tree like `tree`, or a
+        prefix of it, with True and False.
+    :param communicator: the processes that write it; by default all MPI ranks. `MPI.COMM_SELF` for this one only.
+    :raises CheckpointError: on all processes, if the tree, a leaf or a sharding cannot be saved, or processes that must
+        have equal values differ (with the leaf and the processes).
+    :raises OutputError: an OSError, if it cannot be written; CheckpointError, with its message, on the processes that
+        could write. Earlier checkpoints are unaffected.
     """
     place = Path(folder).absolute()
     with RECORDER.note("checkpoint", f"save of step {step}"):

@@ -72,20 +72,23 @@ def jit(
     (`jax.sharding.AbstractMesh`): one device suffices.
 
     :param axes: sizes by name, major first: rank = (index on the first axis) * (size of the second) + ... By default
-    one axis, "processes", of all ranks. The global view has a mesh instead. :param grid: instead of `axes`: one axis,
-    "processes", of all its processes. :param donate_argnums, donate_argnames: as for jax.jit: permission to overwrite
-    the NumPy arrays of these arguments. Results may be the given arrays. What is not writable, such as a jax.Array, is
-    copied. :param static_argnums, static_argnames: as for jax.jit; those of a function that is jax.jit's are static as
-    well. :param replicated: arguments, by number or name, that are equal on all processes. When the function is traced,
-    its communication is checked (see `spmd check`): certain errors raise CollectiveError at their line, suspected ones
-    warn with CommunicationWarning. :param replicated_results: numbers of results that must be equal on all processes,
-    or True for all of them. :param as_jax: whether results are jax.Arrays; by default they are NumPy arrays, which JAX
-    takes as well. :param mesh: sizes of axes by name, major first, for a function of the global view without a mesh:
-    its layout is searched for, as by `spmd.autoshard`; `step.plan` describes the choice. :param in_shardings: "auto",
-    or a tree like the positional arguments with spmd.jax.AUTO for leaves whose layout is searched for, and a
-    jax.sharding.PartitionSpec (None: whole on all processes) for others. :param memory: bytes of memory per process
-    that the layout must fit, a number or a text such as "16GB". :param options: those of spmd.compile. :raises
-    UsageError: for invalid axes, static arguments or leaves, and a number of ranks that does not fit.
+        one axis, "processes", of all ranks. The global view has a mesh instead.
+    :param grid: instead of `axes`: one axis, "processes", of all its processes.
+    :param donate_argnums, donate_argnames: as for jax.jit: permission to overwrite the NumPy arrays of these arguments.
+        Results may be the given arrays. What is not writable, such as a jax.Array, is copied.
+    :param static_argnums, static_argnames: as for jax.jit; those of a function that is jax.jit's are static as well.
+    :param replicated: arguments, by number or name, that are equal on all processes. When the function is traced, its
+        communication is checked (see `spmd check`): certain errors raise CollectiveError at their line, suspected ones
+        warn with CommunicationWarning.
+    :param replicated_results: numbers of results that must be equal on all processes, or True for all of them.
+    :param as_jax: whether results are jax.Arrays; by default they are NumPy arrays, which JAX takes as well.
+    :param mesh: sizes of axes by name, major first, for a function of the global view without a mesh: its layout is
+        searched for, as by `spmd.autoshard`; `step.plan` describes the choice.
+    :param in_shardings: "auto", or a tree like the positional arguments with spmd.jax.AUTO for leaves whose layout is
+        searched for, and a jax.sharding.PartitionSpec (None: whole on all processes) for others.
+    :param memory: bytes of memory per process that the layout must fit, a number or a text such as "16GB".
+    :param options: those of spmd.compile.
+    :raises UsageError: for invalid axes, static arguments or leaves, and a number of ranks that does not fit.
     """
     donated = Selected(as_numbers(donate_argnums, "donate_argnums"), as_names(donate_argnames, "donate_argnames"))
 

@@ -44,11 +44,13 @@ def make_array_from_process_local_data(
     shardings takes theirs.
 
     :param sharding: the layout over the ranks; its mesh must have as many devices as there are ranks, and may be
-    abstract. :param local_data: this process's blocks: an array, or a tree of arrays with the same layout. :param
-    global_shape: the shape of the whole. By default each dimension is that of the block times the number of parts that
-    the sharding divides it into. In a dimension of the whole's size the block holds everything, and this process's part
-    is taken. :returns: one ProcessLocalArray for each array of `local_data`. :raises UsageError: for an invalid
-    sharding, a mesh of another size, and blocks that do not fit.
+        abstract.
+    :param local_data: this process's blocks: an array, or a tree of arrays with the same layout.
+    :param global_shape: the shape of the whole. By default each dimension is that of the block times the number of
+        parts that the sharding divides it into. In a dimension of the whole's size the block holds everything, and this
+        process's part is taken.
+    :returns: one ProcessLocalArray for each array of `local_data`.
+    :raises UsageError: for an invalid sharding, a mesh of another size, and blocks that do not fit.
     """
     if not isinstance(sharding, NamedSharding):
         raise UsageError(f"make_array_from_process_local_data takes a NamedSharding, got {sharding!r}")

@@ -52,9 +52,10 @@ def simulate(
     as its results are; `unshard(tree)` joins blocks, `shard(tree)` cuts arrays. Blocks are those of all processes,
     stacked.
 
-    :param axes: sizes by name, major first; the global view has a mesh instead, and takes none. :param static_argnums,
-    static_argnames: as for jax.jit. :param options: those of spmd.compile. :raises UsageError: for invalid axes, static
-    arguments or leaves.
+    :param axes: sizes by name, major first; the global view has a mesh instead, and takes none.
+    :param static_argnums, static_argnames: as for jax.jit.
+    :param options: those of spmd.compile.
+    :raises UsageError: for invalid axes, static arguments or leaves.
     """
     plain, statics = function_and_statics(function, static_argnums, static_argnames, "spmd.jax.simulate")
     chosen_options(ProcessGrid(1, 1), options)

@@ -69,8 +69,9 @@ def profile(path: str | os.PathLike[str], *, steps: range | None = None) -> Iter
     or part of a stacked program have tracks as well. Perfetto (ui.perfetto.dev), Chrome and `spmd diagnose` read it.
 
     :param steps: the steps to record, such as range(2, 10); by default all. A step is one call of a program, counted
-    from 0 per process, over programs of the same name and types together. The steps before, which compile again and
-    have cold caches, are run but not recorded. :raises UsageError: within another profile, and for invalid steps.
+        from 0 per process, over programs of the same name and types together. The steps before, which compile again and
+        have cold caches, are run but not recorded.
+    :raises UsageError: within another profile, and for invalid steps.
     :raises OSError: if the file cannot be written.
     """
     world.drain_queues()
