@@ -1,4 +1,4 @@
-"""How the site is built: `python -m sphinx -W docs site`. Pages are executed; a warning or an error fails the build."""
+"""Configure the site: `python -m sphinx -W docs site`. Pages are executed; a warning or an error fails the build."""
 
 import os
 import sys
@@ -8,7 +8,7 @@ from spmd.version import __version__
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE / "_ext"))
-# Kernels of executed pages inherit both: the environment's commands, and the helpers that draw pictures.
+# Kernels of executed pages inherit both: the commands of the environment, and the helpers that draw pictures.
 os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
 os.environ["PYTHONPATH"] = os.pathsep.join([str(HERE / "_ext"), str(HERE.parent), os.environ.get("PYTHONPATH", "")])
 os.environ["NO_COLOR"] = "1"
@@ -25,7 +25,7 @@ extensions = [
     "sphinx.ext.napoleon",
     "generated",
 ]
-intersphinx_mapping: dict[str, object] = {}  # nothing is fetched when the site is built
+intersphinx_mapping: dict[str, object] = {}  # nothing is downloaded when the site is built
 exclude_patterns = ["_ext"]
 html_theme = "furo"
 html_title = f"spmd {release}"
@@ -42,7 +42,7 @@ nb_execution_timeout = 600
 nb_execution_raise_on_error = True
 nb_execution_in_temp = True
 nb_merge_streams = True
-# Programs are shown as text; a literal block is no Python for its highlighter.
+# Programs are shown as text: literal blocks are not highlighted as Python.
 suppress_warnings = ["mystnb.unknown_mime_type", "misc.highlighting_failure"]
 
 autodoc_member_order = "bysource"

@@ -27,7 +27,7 @@ from spmd.dialects.core import OPS, OpDef, Trait
 
 
 class Generated(Directive):
-    """A directive that is replaced by the Markdown that `markdown` gives."""
+    """A directive that is replaced by the Markdown that `markdown` returns."""
 
     optional_arguments = 1
     final_argument_whitespace = True
@@ -44,7 +44,7 @@ class Generated(Directive):
 
 
 class Commands(Generated):
-    """Every command with its usage and options, as `--help` prints them."""
+    """Return every command with its usage and options, as `--help` prints them."""
 
     def markdown(self) -> str:
         return "\n\n".join(_command(name) for name in cli.command_names())
@@ -62,7 +62,7 @@ def _width(columns: int) -> Any:
 
 
 class Ops(Generated):
-    """A table of a dialect's ops: operands, attributes, the constraints that are checked, and what serves each."""
+    """Return a table of a dialect's ops: operands, attributes, checked constraints, and how each is implemented."""
 
     def markdown(self) -> str:
         ops = sorted((op for op in OPS.values() if op.dialect == self.arguments[0]), key=lambda op: op.name)
@@ -94,7 +94,7 @@ def _served(op: OpDef) -> str:
 
 
 def _code_blocks(app: Sphinx, what: str, name: str, obj: object, options: object, lines: list[str]) -> None:
-    """Indented paragraphs of a docstring are code, as their author meant them."""
+    """Format the indented paragraphs of a docstring as code."""
     result: list[str] = []
     inside = False
     for line in lines:

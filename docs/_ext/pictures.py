@@ -1,4 +1,4 @@
-"""Pictures for the pages, as SVG. What they show is computed by the operation that they show."""
+"""Pictures for the pages, as SVG. Their values are computed by the operations that they show."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from collectives.arrays import Array
 from collectives.grid import ProcessGrid
 from collectives.operations import Operation, describe
 
-#: Colours of processes that people who do not tell red from green can tell apart (Okabe and Ito), light under text.
+#: Colours of processes, distinct also for readers with red-green colour blindness (Okabe and Ito), light under text.
 COLOURS = ("#56b4e9", "#e69f00", "#3dbf97", "#cc79a7", "#f0e442", "#7aa6d8", "#d98c5f", "#bbbbbb")
 COMPUTED = "#dddddd"
 CELL, GAP, ROW = 46, 18, 34
 
 
 def operands(operation: Operation, ranks: Sequence[int]) -> list[Array]:
-    """An operand a process, whose elements name their process: 10, 11, ... on process 1."""
+    """Return one operand per process, whose elements identify it: 10, 11, ... on process 1."""
     count = int(np.prod(operation.shape, dtype=int))
     return [(np.arange(count) + 10 * rank).astype(operation.dtype).reshape(operation.shape) for rank in ranks]
 
 
 def before_and_after(operation: Operation, groups: Sequence[tuple[int, ...]]) -> SVG:
-    """Each process's operand and result of `operation` within `groups`, side by side; elements in reading order."""
+    """Draw each process's operand and result of `operation` within `groups`, side by side, in row-major order."""
     before: dict[int, Array] = {}
     after: dict[int, Array] = {}
     for group in groups:
@@ -46,7 +46,7 @@ def before_and_after(operation: Operation, groups: Sequence[tuple[int, ...]]) ->
 
 
 def groups_on_grid(grid: ProcessGrid, groupings: Mapping[str, Sequence[tuple[int, ...]]]) -> SVG:
-    """The grid once for each grouping, replicas downwards; processes of one group have one colour."""
+    """Draw the grid once for each grouping, replicas as rows; processes of one group have one colour."""
     width, height = grid.num_partitions * CELL, grid.num_replicas * ROW
     parts, top = [], 0
     for name, groups in groupings.items():
@@ -60,7 +60,7 @@ def groups_on_grid(grid: ProcessGrid, groupings: Mapping[str, Sequence[tuple[int
 
 
 def blocks(arrays: Mapping[str, tuple[Sequence[int], Sequence[str | None]]], mesh: Mapping[str, int]) -> SVG:
-    """Each array as its blocks. `arrays` has shape and cutting axis of each dimension; a block lists who holds it."""
+    """Draw arrays as blocks that list their processes. `arrays` has the shape and the mesh axis of each dimension."""
     parts, left = [], 0
     sizes = list(mesh.values())
     coordinates = np.stack(np.unravel_index(np.arange(np.prod(sizes)), sizes), axis=1)

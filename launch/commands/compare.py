@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 HELP = "run two programs, or one in two ways, and find the first value that differs"
 
 DESCRIPTION = """\
-Runs both on the same inputs. Status 0: their results agree, up to rounding; 1: they part, and what is printed is the
-first value, by op, source line and process, whose op is given what agrees. A program, the same with shardings, and
-what spmd partition makes of it are compared in any two of these forms: how arrays are cut is found out where it is not
-written. One program is compared under --with's two ways of running it.
+Runs both on the same inputs. Status 0: their results agree up to rounding; 1: they differ, and the first value that
+differs is printed, by op, source line and process: its op has equal operands and unequal results. A program can be
+given without shardings, with shardings, or partitioned by spmd partition; any two of these forms are compared, and
+shardings that are not given are inferred. With one program, --with names two ways to run it.
 """
 
 #: Back ends that need JAX: names of functions in spmd.jax.peers.

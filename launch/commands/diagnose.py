@@ -7,10 +7,10 @@ from pathlib import Path
 HELP = "find what went wrong from the ranks' records, or where time went from a profile"
 
 DESCRIPTION = """\
-FILES are those that ranks of a job wrote, or their folder: ours, and those of PyTorch's flight recorder, pickles or
-JSON. Prints which rank is behind or missing at which collective, who called what instead, and for whom the others
-waited. Status 0: nobody is behind; 1: somebody is. One file that is a profile (spmd run --profile, spmd launch
---profile): rows that add up to its length, what each rank did, which rank is the straggler and why, and overlap.
+FILES are records written by the ranks of a job, or their folder: those of spmd, or of PyTorch's flight recorder
+(pickle or JSON). Prints which rank is behind or missing at which collective, which ranks called another one, and which
+ranks the others waited for. Status 0: no rank is behind; 1: a rank is. For a profile (one file of spmd run --profile
+or spmd launch --profile), prints rows that add up to its length, the time of each rank, the straggler and overlap.
 """
 
 
