@@ -15,7 +15,7 @@ from collectives.arrays import DType
 from collectives.shapes import Shape
 
 #: Capacity of a process's ring of communications.
-KEPT = 2000
+CAPACITY = 2000
 #: Sources and targets of a permutation, as ranks.
 Pairs = tuple[tuple[int, int], ...]
 #: What a counter is kept for: the ranks of a process group, or the pairs of a permutation.
@@ -48,7 +48,7 @@ class Call:
 class Waiting:
     """A communication that a process blocks in, and the ranks that it depends on.
 
-    ``group`` are the ranks of the process group of a collective; ``turn`` is its sequence number in the group, or among
+    ``group`` are the ranks of the process group of a collective; ``sequence`` is its number in the group, or among
     permutations of the same pairs. ``settles`` marks a rendezvous of all ranks of the job: a rank that blocks in
     anything else will not arrive. ``finished`` marks a rank whose program has ended: it takes part in no more of the
     program's communications. ``links`` are the pairs of a permutation that contain this rank. ``call`` is the program's
@@ -58,21 +58,30 @@ class Waiting:
     text: str
     ranks: tuple[int, ...]
     group: tuple[int, ...] = ()
-    turn: int = 0
+    sequence: int = 0
     settles: bool = False
     call: Call | None = None
     finished: bool = False
     links: Pairs = ()
 
-    def at(self, turn: int) -> Waiting:
-        """Return a copy with the sequence number `turn`."""
-        return replace(self, turn=turn)
+    def at(self, sequence: int) -> Waiting:
+        """Return a copy with the sequence number `sequence`."""
+        return replace(self, sequence=sequence)
 
     def __reduce__(self) -> tuple[type[Waiting], tuple[object, ...]]:
-        return Waiting, (self.text, self.ranks, self.group, self.turn, self.settles, None, self.finished, self.links)
+        return Waiting, (
+            self.text,
+            self.ranks,
+            self.group,
+            self.sequence,
+            self.settles,
+            None,
+            self.finished,
+            self.links,
+        )
 
 
-class Turns:
+class SequenceCounter:
     """Counts the collectives that a process has begun in one group, or the permutations of the same pairs."""
 
     __slots__ = ("count",)
@@ -82,16 +91,16 @@ class Turns:
 
 
 class Event:
-    """A communication that began at ``began`` seconds of ``time.monotonic``, with sequence number ``turn``.
+    """A communication that began at ``began`` seconds of ``time.monotonic``, with number ``sequence`` in its group.
 
     ``ended`` is less than ``began`` until it completes. ``next`` is the next slot of the ring, the oldest event.
     """
 
-    __slots__ = ("began", "ended", "next", "turn", "waiting")
+    __slots__ = ("began", "ended", "next", "sequence", "waiting")
 
     def __init__(self) -> None:
         self.waiting: Waiting | None = None
-        self.turn = 0
+        self.sequence = 0
         self.began = 0.0
         self.ended = -1.0
         self.next = self
@@ -99,7 +108,7 @@ class Event:
     @property
     def key(self) -> tuple[Event, Waiting | None, int]:
         """Identify the event even after its slot of the ring is reused."""
-        return self, self.waiting, self.turn
+        return self, self.waiting, self.sequence
 
 
 class Activity:
@@ -109,51 +118,51 @@ class Activity:
     two reads of the clock. ``waits`` counts communications that are not collectives of a group.
     """
 
-    __slots__ = ("_met", "_resumed", "_turns", "compares", "firsts", "last", "waits", "what")
+    __slots__ = ("_called", "_counters", "_resumed", "compares", "firsts", "last", "waits", "what")
 
-    def __init__(self, kept: int = KEPT) -> None:
+    def __init__(self, capacity: int = CAPACITY) -> None:
         self.what: Event | None = None
-        self.waits = Turns()
+        self.waits = SequenceCounter()
         #: The first call of each bound collective and its sequence number, until a consumer removes it.
-        self.firsts: deque[tuple[Waiting, int]] = deque(maxlen=KEPT)
+        self.firsts: deque[tuple[Waiting, int]] = deque(maxlen=CAPACITY)
         #: Whether first calls are recorded in `firsts`; False while every call is checked.
         self.compares = True
-        self._met: set[int] = set()
+        self._called: set[int] = set()
         self._resumed = 0
-        self._turns: dict[Counted, Turns] = {(): self.waits}
-        ring = [Event() for _ in range(kept)]
+        self._counters: dict[Counted, SequenceCounter] = {(): self.waits}
+        ring = [Event() for _ in range(capacity)]
         for event, following in pairwise(ring):
             event.next = following
         ring[-1].next = ring[0]
         self.last = ring[-1]
 
-    def turns(self, counted: Counted) -> Turns:
+    def counter(self, counted: Counted) -> SequenceCounter:
         """Return the counter of the group of these ranks, or of the permutations of these pairs."""
-        return self._turns.setdefault(counted, Turns())
+        return self._counters.setdefault(counted, SequenceCounter())
 
-    def start(self, waiting: Waiting, turns: Turns) -> Event:
+    def start(self, waiting: Waiting, counter: SequenceCounter) -> Event:
         """Record a communication that begins, which the process does not wait for yet."""
         event = self.last = self.last.next
         event.waiting = waiting
-        event.turn = turns.count = turns.count + 1
+        event.sequence = counter.count = counter.count + 1
         event.began = monotonic()
-        if waiting.group and waiting.call is not None and id(waiting.call) not in self._met:
-            self._met.add(id(waiting.call))
+        if waiting.group and waiting.call is not None and id(waiting.call) not in self._called:
+            self._called.add(id(waiting.call))
             if self.compares:
-                self.firsts.append((waiting, event.turn))
+                self.firsts.append((waiting, event.sequence))
         return event
 
-    def begin(self, waiting: Waiting, turns: Turns) -> Event:
+    def begin(self, waiting: Waiting, counter: SequenceCounter) -> Event:
         """Record a communication that begins and that the process blocks in."""
-        event = self.what = self.start(waiting, turns)
+        event = self.what = self.start(waiting, counter)
         return event
 
     def resume(self, begun: tuple[Event, Waiting | None, int]) -> Event:
         """Record that the process blocks in the event with key ``begun``; in a copy if its slot has been reused."""
-        event, waiting, turn = begun
-        if event.waiting is not waiting or event.turn != turn:
+        event, waiting, sequence = begun
+        if event.waiting is not waiting or event.sequence != sequence:
             event = Event()
-            event.waiting, event.turn, event.began = waiting, turn, monotonic()
+            event.waiting, event.sequence, event.began = waiting, sequence, monotonic()
         self.what = event
         self._resumed += 1
         return event
@@ -163,7 +172,7 @@ class Activity:
         """Return the communication that the process blocks in, with its sequence number."""
         event = self.what
         waiting = None if event is None else event.waiting
-        return None if waiting is None or event is None else waiting.at(event.turn)
+        return None if waiting is None or event is None else waiting.at(event.sequence)
 
     @property
     def count(self) -> int:
@@ -173,11 +182,11 @@ class Activity:
     @property
     def total(self) -> int:
         """Return the number of communications begun."""
-        return sum(turns.count for turns in tuple(self._turns.values()))
+        return sum(counter.count for counter in tuple(self._counters.values()))
 
     def begun(self) -> dict[Counted, int]:
         """Return the number of collectives begun by group, and of permutations by pairs."""
-        return {counted: turns.count for counted, turns in tuple(self._turns.items()) if counted}
+        return {counted: counter.count for counted, counter in tuple(self._counters.items()) if counted}
 
     def events(self) -> list[tuple[Waiting, int, float, float]]:
         """Return the last communications, oldest first: (what, sequence number, began, ended).
@@ -189,6 +198,6 @@ class Activity:
         while True:
             event = event.next
             if event.waiting is not None:
-                found.append((event.waiting, event.turn, event.began, event.ended))
+                found.append((event.waiting, event.sequence, event.began, event.ended))
             if event is last:
                 return sorted(found, key=lambda entry: entry[2])

@@ -50,12 +50,12 @@ def difference_text(members: Sequence[int], sides: Sequence[Side], advice: str =
     names = list(dict.fromkeys(name for side in sides for name in side.facts))
     different = [name for name in names if len({side.facts.get(name) for side in sides}) > 1]
     for name in different[:_MOST_FACTS]:
-        number, said = _first_difference([side.facts.get(name, _ABSENT) for side in sides])
-        place = f", line {number}" if any("\n" in side.facts.get(name, "") for side in sides) else ""
+        number, differing = _first_difference([side.facts.get(name, _ABSENT) for side in sides])
+        line = f", line {number}" if any("\n" in side.facts.get(name, "") for side in sides) else ""
         ranks: dict[str, list[int]] = {}
-        for rank, text in zip(members, said, strict=True):
+        for rank, text in zip(members, differing, strict=True):
             ranks.setdefault(text, []).append(rank)
-        lines.append(f"  {name}{place}:")
+        lines.append(f"  {name}{line}:")
         lines += [f"    {ranks_text(same)}: {text}" for text, same in ranks.items()]
     if len(different) > _MOST_FACTS:
         lines.append(f"  and {len(different) - _MOST_FACTS} more")

@@ -105,21 +105,21 @@ def rounds(operation: operations.Operation, size: int, algorithm: str) -> Rounds
     return _gathering(size, n, algorithm)  # an all-gather of the operands, which serves any operation
 
 
-def in_all(told: Rounds, size: int) -> float:
+def in_all(steps: Rounds, size: int) -> float:
     """Return the bytes of all messages of a group of `size` processes."""
-    return sum(each.times * each.nbytes * (len(each.pairs(size)[0]) if each.distance else size) for each in told)
+    return sum(each.times * each.nbytes * (len(each.pairs(size)[0]) if each.distance else size) for each in steps)
 
 
 def least_rounds(operation: operations.Operation, size: int) -> Rounds:
     """Return the rounds of that algorithm whose messages are what `operation.total` counts, recursive halving first."""
     total = operation.total(wire_bytes(operation), size)
-    told = [rounds(operation, size, algorithm) for algorithm in (HALVING, RING, TREE)]
-    return min(told, key=lambda each: round(abs(in_all(each, size) - total)))
+    candidates = [rounds(operation, size, algorithm) for algorithm in (HALVING, RING, TREE)]
+    return min(candidates, key=lambda each: round(abs(in_all(each, size) - total)))
 
 
 def _distances(size: int) -> list[int]:
     """Return the powers of two below `size`."""
-    return [1 << place for place in range((size - 1).bit_length())]
+    return [1 << exponent for exponent in range((size - 1).bit_length())]
 
 
 def _up(size: int, n: float, folded: float) -> Rounds:
@@ -153,8 +153,8 @@ def _halves(size: int, n: float, folded: float) -> Rounds:
     """Recursive halving: half of the remaining bytes per round, reduced."""
     return tuple(
         [
-            Round(1, distance, n / 2 ** (turn + 1), folded / 2 ** (turn + 1))
-            for turn, distance in enumerate(reversed(_distances(size)))
+            Round(1, distance, n / 2 ** (step + 1), folded / 2 ** (step + 1))
+            for step, distance in enumerate(reversed(_distances(size)))
         ]
     )
 

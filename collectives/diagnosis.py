@@ -16,7 +16,7 @@ _MEETINGS = frozenset(
 )
 #: A transfer's name, as PyTorch writes it: `send 0->1`, `recv 1<-0`.
 _TRANSFER = re.compile(r"(send|recv) (0(?:->|<-)1|1(?:->|<-)0)")
-_MOST_TOLD = 10
+_MOST_SHOWN = 10
 #: A wait that is shorter, in seconds, is normal in a running job.
 _MOMENT = 0.5
 #: Total waiting, in seconds, that is worth reporting.
@@ -137,9 +137,11 @@ class _Found:
     def _mismatch(self, group: _Group, number: int, kinds: Sequence[Sequence[int]]) -> str:
         calls = group.calls[number]
         alike, *others = ((ranks, calls[ranks[0]]) for ranks in kinds)
-        told = ", ".join(f"{_ranks(ranks)} {_verb(ranks, 'calls', 'call')} {_call(call)}" for ranks, call in others)
+        deviating = ", ".join(
+            f"{_ranks(ranks)} {_verb(ranks, 'calls', 'call')} {_call(call)}" for ranks, call in others
+        )
         return (
-            f"As number {number} of {group}, {told}, where {_ranks(alike[0])} "
+            f"As number {number} of {group}, {deviating}, where {_ranks(alike[0])} "
             f"{_verb(alike[0], 'calls', 'call')} {_call(alike[1])}."
         )
 
@@ -165,11 +167,11 @@ class _Found:
             text = f"{_ranks(here)} {_verb(here, 'waits', 'wait')}{since} in {_call(call)}, number {number} of {group}"
             if not absent:
                 lost = sorted(set(group.members) - self._records.keys())
-                whom = f", and there is no file of {_ranks(lost)}" if lost else ": all of its ranks have come to it"
-                yield f"{text}{whom}."
+                rest = f", and there is no file of {_ranks(lost)}" if lost else ": all of its ranks have reached it"
+                yield f"{text}{rest}."
                 continue
-            yield f"{text}. {_ranks(absent).capitalize()} {_verb(absent, 'has', 'have')} not come to it."
-            for rank in absent[:_MOST_TOLD]:
+            yield f"{text}. {_ranks(absent).capitalize()} {_verb(absent, 'has', 'have')} not reached it."
+            for rank in absent[:_MOST_SHOWN]:
                 culprits.setdefault(rank, self._doing(rank, group))
         yield from culprits.values()
 
@@ -269,8 +271,8 @@ class _Found:
         yield (
             f"Ranks spent {spent:.3g} s in {count} collectives that all of them have ended, {total:.3g} s of it "
             f"({total / spent:.0%}) waiting for the last to come: "
-            + ", ".join(f"rank {rank} {waited[rank]:.3g} s" for rank in sorted(waited)[:_MOST_TOLD])
-            + (", ..." if len(waited) > _MOST_TOLD else "")
+            + ", ".join(f"rank {rank} {waited[rank]:.3g} s" for rank in sorted(waited)[:_MOST_SHOWN])
+            + (", ..." if len(waited) > _MOST_SHOWN else "")
             + "."
         )
         slowest = self.straggler = straggler(caused)

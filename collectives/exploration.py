@@ -171,7 +171,7 @@ class ExploringScheduler(Scheduler):
         yield
 
     def _hand_over(self) -> None:
-        self.turns += 1
+        self.switches += 1
         ready = list(self._ready)
         quick = [rank for rank in ready if self._progress[rank].steps >= self._progress[rank].slow_until] or ready
         candidates = sorted(quick)

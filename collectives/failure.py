@@ -83,7 +83,7 @@ def install() -> None:
             previous_hook(kind, error, trace)
         elif issubclass(kind, KeyboardInterrupt):
             if world is not None:
-                _tell(_number(world), f"{_name(world)} was interrupted (SIGINT)\n")
+                _report(_number(world), f"{_name(world)} was interrupted (SIGINT)\n")
                 _end_job(EXIT_INTERRUPTED)
         else:
             fail(report_of(error, trace))
@@ -117,11 +117,11 @@ def report_of(error: BaseException, trace: TracebackType | None) -> str:
     """Return the traceback of an error, with the user's frames only if the message suffices."""
     import traceback  # late: needed after failures only
 
-    told = traceback.TracebackException(type(error), error, trace)
+    shown = traceback.TracebackException(type(error), error, trace)
     if is_reported_without_frames(error):
         users = [(frame, line) for frame, line in traceback.walk_tb(trace) if not is_own_frame(frame)]
-        told.stack = traceback.StackSummary.extract(iter(users)) if users else told.stack
-    return "".join(told.format())
+        shown.stack = traceback.StackSummary.extract(iter(users)) if users else shown.stack
+    return "".join(shown.format())
 
 
 def come_first() -> None:
@@ -215,10 +215,10 @@ def fail(message: str, status: int = EXIT_FAILURE) -> None:
     world, text = _world(), message.rstrip("\n") + "\n"
     if world is not None:
         recorded = _record(text)
-        _tell(_number(world), f"{_name(world)} failed:\n{text}", recorded)
+        _report(_number(world), f"{_name(world)} failed:\n{text}", recorded)
         _end_job(status)
     elif _launched_rank is not None and _reported_before_mpi():
-        _tell(_launched_rank, f"rank {_launched_rank} on {os.uname().nodename} failed:\n{text}")
+        _report(_launched_rank, f"rank {_launched_rank} on {os.uname().nodename} failed:\n{text}")
     else:
         sys.stderr.write(text)
         sys.stderr.flush()
@@ -245,7 +245,7 @@ def _end_job_that_exited_early() -> None:
     world = _world()
     if _exit_status and world is not None:
         recorded = _record(f"exited with status {_exit_status}")
-        _tell(_number(world), f"{_name(world)} exited with status {_exit_status}{_exit_message}\n", recorded)
+        _report(_number(world), f"{_name(world)} exited with status {_exit_status}{_exit_message}\n", recorded)
         _end_job(_exit_status)
 
 
@@ -285,7 +285,7 @@ def _record(reason: str) -> str:
     return record(next((line for line in reversed(reason.splitlines()) if line.strip() and line[0] != " "), ""))
 
 
-def _tell(rank: int, text: str, recorded: str = "") -> None:
+def _report(rank: int, text: str, recorded: str = "") -> None:
     """Write the report for the launcher, or print it after ``recorded``, which a launcher prints itself."""
     folder = os.environ.get(REPORTS_VARIABLE)
     sys.stdout.flush()

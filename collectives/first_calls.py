@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import TypeVar
 
-from collectives.activity import KEPT, Waiting
+from collectives.activity import CAPACITY, Waiting
 from collectives.operations import CollectivePermute
 from collectives.states import mismatch_text
 
@@ -21,7 +21,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 #: A call: group, sequence number, signature to compare, text for messages.
-_Told = tuple[tuple[int, ...], int, str, str]
+_Message = tuple[tuple[int, ...], int, str, str]
 _Key = tuple[tuple[int, ...], int]
 
 
@@ -31,40 +31,40 @@ class FirstCalls:
     def __init__(self, rank: int) -> None:
         self._rank = rank
         self._own: dict[_Key, tuple[str, str]] = {}
-        self._heard: dict[_Key, tuple[int, str, str]] = {}
+        self._received: dict[_Key, tuple[int, str, str]] = {}
 
-    def new(self, firsts: deque[tuple[Waiting, int]]) -> dict[int, list[_Told]]:
+    def new(self, firsts: deque[tuple[Waiting, int]]) -> dict[int, list[_Message]]:
         """Remove the new calls from `firsts`, and return them by the rank to send them to."""
-        told: dict[int, list[_Told]] = {}
+        messages: dict[int, list[_Message]] = {}
         while firsts:
-            waiting, turn = firsts.popleft()
+            waiting, sequence = firsts.popleft()
             call, group = waiting.call, waiting.group
             # Each process of a permutation may name only its own pairs.
             if call is None or call.name == CollectivePermute.name:
                 continue
             identity = f"{call.text} to {call.result}"
             following = group[(group.index(self._rank) + 1) % len(group)]
-            told.setdefault(following, []).append((group, turn, identity, waiting.text))
-            _keep(self._own, (group, turn), (identity, waiting.text))
-        return told
+            messages.setdefault(following, []).append((group, sequence, identity, waiting.text))
+            _store(self._own, (group, sequence), (identity, waiting.text))
+        return messages
 
-    def hear(self, rank: int, calls: Sequence[_Told]) -> None:
+    def receive(self, rank: int, calls: Sequence[_Message]) -> None:
         """Record the calls that process `rank` has sent."""
-        for group, turn, identity, text in calls:
-            _keep(self._heard, (group, turn), (rank, identity, text))
+        for group, sequence, identity, text in calls:
+            _store(self._received, (group, sequence), (rank, identity, text))
 
     def difference(self) -> str:
         """Return the mismatch with the predecessor, or ""."""
-        for key in self._own.keys() & self._heard.keys():
+        for key in self._own.keys() & self._received.keys():
             identity, text = self._own.pop(key)
-            rank, other, its_text = self._heard.pop(key)
-            if identity != other:
+            rank, its_identity, its_text = self._received.pop(key)
+            if identity != its_identity:
                 return mismatch_text({self._rank: text, rank: its_text})
         return ""
 
 
-def _keep(table: dict[K, V], key: K, value: V) -> None:
-    """Store a value; evict the oldest beyond `KEPT`."""
+def _store(table: dict[K, V], key: K, value: V) -> None:
+    """Store a value; evict the oldest beyond `CAPACITY`."""
     table[key] = value
-    if len(table) > KEPT:
+    if len(table) > CAPACITY:
         del table[next(iter(table))]

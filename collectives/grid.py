@@ -24,7 +24,7 @@ IdGroups = npt.ArrayLike | Sequence[Sequence[int]]
 MOST_PROCESSES = 1 << 20
 _MOST_SHOWN = 64
 #: Maximum rows and columns of a grid in a notebook.
-_MOST_TOLD = 16
+_MOST_CELLS = 16
 
 
 @dataclass(frozen=True, order=True)
@@ -62,7 +62,7 @@ class ProcessGrid:
 
     def _repr_html_(self) -> str:
         """Return an HTML table of ranks, replicas by partitions, for notebooks."""
-        rows, columns = (min(count, _MOST_TOLD) for count in (self.num_replicas, self.num_partitions))
+        rows, columns = (min(count, _MOST_CELLS) for count in (self.num_replicas, self.num_partitions))
         cells = []
         for row in range(rows):
             first = row * self.num_partitions
@@ -92,7 +92,7 @@ class ProcessGrid:
 class Groups(Sequence[Group]):
     """The process groups of a collective, computed on access: the cost does not depend on the size of the grid.
 
-    Each row of ids stands for ``copies`` groups: ``ranks(row, copy)`` are the members of one, in group order, and
+    Each row of ids denotes ``copies`` groups: ``ranks(row, copy)`` are the members of one, in group order, and
     ``locate(rank)`` is the (id, copy) that a rank belongs to.
     """
 

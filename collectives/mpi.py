@@ -17,7 +17,7 @@ import numpy as np
 from mpi4py import MPI
 
 from collectives import failure, layout, mpi_calls
-from collectives.activity import Activity, Turns, Waiting
+from collectives.activity import Activity, SequenceCounter, Waiting
 from collectives.agreement import Agreement
 from collectives.arguments import as_members
 from collectives.arrays import Array, DType
@@ -78,7 +78,7 @@ class MpiCommunicator(Communicator):
         self._groups: dict[tuple[int, ...], MpiCommunicator] = {}
         self.threads = OneThread()
         self.activity: Activity = root.activity if root else activity or Activity()
-        self.turns = self.activity.turns(self.members)
+        self.counter = self.activity.counter(self.members)
         self.channels = MpiChannels(comm, self.members, self.activity)
         self.watcher: Watcher | None = root.watcher if root else None
         self._checked: CheckedCommunicator | None = None
@@ -184,15 +184,15 @@ class MpiCommunicator(Communicator):
             patiently(done, lambda: None if watcher is None else watcher.verdict)
 
     @contextmanager
-    def _inside(self, waiting: Waiting, turns: Turns, threads: OneThread | None = None) -> Iterator[None]:
+    def _inside(self, waiting: Waiting, counter: SequenceCounter, threads: OneThread | None = None) -> Iterator[None]:
         """Return a context for a communication of the group, one thread at a time.
 
-        ``turns`` counts it; ``threads`` replaces the group's own lock.
+        ``counter`` counts it; ``threads`` replaces the group's own lock.
         """
         threads, activity = threads or self.threads, self.activity
         if not threads.enter(False):
             raise threads.crowded(waiting.text)
-        event = activity.begin(waiting, turns)
+        event = activity.begin(waiting, counter)
         try:
             yield
             event.ended = monotonic()
@@ -238,7 +238,7 @@ class MpiCommunicator(Communicator):
         encode, receive_into, post, decode = transfer.encode, transfer.receive_into, transfer.post, transfer.decode
         in_place, empty, activity = transfer.in_place, np.empty, self.activity
         label, comm, rank = self.label(operation, where), self.comm, self.world_rank
-        turns = self._turns_of(label)
+        counter = self._counter_of(label)
         threads, enter = self.threads, self.threads.enter
         is_first = True
 
@@ -246,7 +246,7 @@ class MpiCommunicator(Communicator):
             assert in_place is not None
             if not enter(False):
                 raise threads.crowded(label.text)
-            event = activity.begin(label, turns)
+            event = activity.begin(label, counter)
             try:
                 in_place(out)
                 event.ended = monotonic()
@@ -270,11 +270,11 @@ class MpiCommunicator(Communicator):
                 raise threads.crowded(label.text)
             if is_first:
                 is_first = False
-                event = activity.begin(label, turns)
+                event = activity.begin(label, counter)
             else:  # inlined begin, in half the time
                 activity.what = activity.last = event = activity.last.next
                 event.waiting = label
-                event.turn = turns.count = turns.count + 1
+                event.sequence = counter.count = counter.count + 1
                 event.began = monotonic()
             try:
                 post(send, receive)
@@ -343,14 +343,14 @@ class MpiCommunicator(Communicator):
         else:
             transfer = mpi_calls.transfer(self.comm, operation)
         label, activity, threads = self.label(operation, where), self.activity, self.threads
-        comm, rank, turns = self.comm, self.world_rank, self._turns_of(label)
+        comm, rank, counter = self.comm, self.world_rank, self._counter_of(label)
 
         def start(array: Array) -> MpiRequest:
             out = np.empty(shape, dtype)
             send, receive = transfer.encode(array), transfer.receive_into(out)
             if not threads.enter(False):
                 raise threads.crowded(label.text)
-            event = activity.start(label, turns)
+            event = activity.start(label, counter)
             try:
                 requests = transfer.start(send, receive)
             except MPI.Exception as error:
@@ -378,7 +378,7 @@ class MpiCommunicator(Communicator):
             return bound(array, out)
 
         def start(array: Array) -> BackgroundRequest:
-            event = self.activity.start(label, self.turns)
+            event = self.activity.start(label, self.counter)
             return start_in_background(reduce, array, self.activity, event)
 
         return start
@@ -387,7 +387,7 @@ class MpiCommunicator(Communicator):
         """Return the duplicate of the group that only the background thread uses."""
         if self._twin is None:
             assert self._apart is not None
-            self._twin = MpiCommunicator(self._apart, self.members, activity=Activity(kept=1))
+            self._twin = MpiCommunicator(self._apart, self.members, activity=Activity(capacity=1))
         return self._twin
 
     def _send(self, array: Array, target: int, tag: int, where: str) -> None:
@@ -412,7 +412,7 @@ class MpiCommunicator(Communicator):
 
     def meeting(self, text: str) -> AbstractContextManager[None]:
         """Return a context for direct MPI calls that are collective over the group; messages name them ``text``."""
-        return self._inside(self._waiting(text), self.turns)
+        return self._inside(self._waiting(text), self.counter)
 
     def waiting(self, text: str) -> AbstractContextManager[None]:
         """Return a context for a wait on some processes outside of this group's calls; messages name it ``text``."""
@@ -432,9 +432,9 @@ class MpiCommunicator(Communicator):
         links = tuple(pair for pair in call.pairs if self.world_rank in pair)
         return Waiting(text_of(call, self.members, where), ranks, call.members, call=call, links=links)
 
-    def _turns_of(self, label: Waiting) -> Turns:
+    def _counter_of(self, label: Waiting) -> SequenceCounter:
         """Return the counter for ``label``: of its pairs for a permutation, otherwise of the group."""
-        return self.activity.turns(label.call.pairs) if label.call and label.call.pairs else self.turns
+        return self.activity.counter(label.call.pairs) if label.call and label.call.pairs else self.counter
 
     def _is_local(self, operation: Operation) -> bool:
         """Return whether no communication is needed. An operation is empty on all its processes or on none."""
@@ -447,7 +447,7 @@ class MpiCommunicator(Communicator):
         label = self.label(operation, where)
 
         def watched(array: Array, out: Array | None = None) -> Array:
-            with self._inside(label, self.turns):
+            with self._inside(label, self.counter):
                 try:
                     return call(array, out)
                 except MPI.Exception as error:

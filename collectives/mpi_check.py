@@ -37,7 +37,7 @@ from collectives.states import mismatch_text
 _TELL_TAG = LAST_TAG + 1
 _FIRST_ANSWER_TAG = _TELL_TAG + 1
 _ANSWERS = 4096  # maximum number of pending checks between two processes
-# Comparisons of first calls: to tell, to answer, and faults. Several Python threads may be in them, each in a group.
+# Tags of first calls to compare, answers, and faults. Several Python threads may be in them, each in a group.
 _COMPARED = 2048
 _FIRST_COMPARE_TAG = _FIRST_ANSWER_TAG + 2 * _ANSWERS
 _DIGEST = 16  # bytes
@@ -234,12 +234,12 @@ def _message(identity: bytes, label: str, *, is_agreement: bool = False) -> Arra
     message = np.zeros(_MESSAGE, np.uint8)
     message[:_DIGEST] = np.frombuffer(hashlib.blake2b(identity, digest_size=_DIGEST).digest(), np.uint8)
     message[_DIGEST] = is_agreement
-    words = label.encode()[: _MESSAGE - _WORDS]
-    message[_WORDS : _WORDS + len(words)] = np.frombuffer(words, np.uint8)
+    label_bytes = label.encode()[: _MESSAGE - _WORDS]
+    message[_WORDS : _WORDS + len(label_bytes)] = np.frombuffer(label_bytes, np.uint8)
     return message
 
 
-def _words(message: Array) -> str:
+def _label(message: Array) -> str:
     return bytes(message[_WORDS:]).rstrip(b"\0").decode(errors="replace")
 
 
@@ -267,9 +267,9 @@ class _Lead(_Check):
         tag: int,
     ) -> None:
         self._owner, self._comm, self._members, self._waiting = owner, comm, members, waiting
-        self._heard = np.zeros((len(members), _MESSAGE), np.uint8)
-        self._heard[0] = message
-        self._requests = [comm.Irecv(self._heard[i], r, tag or _TELL_TAG) for i, r in enumerate(members) if i]
+        self._received = np.zeros((len(members), _MESSAGE), np.uint8)
+        self._received[0] = message
+        self._requests = [comm.Irecv(self._received[i], r, tag or _TELL_TAG) for i, r in enumerate(members) if i]
         self._tags = {r: tag + 1 if tag else owner.answer_tag(r) for r in members[1:]}
         self._sends: list[MPI.Request] = []
         self._answered = False
@@ -280,12 +280,12 @@ class _Lead(_Check):
         """Reply once all messages have arrived; return whether it has."""
         if not self._answered and MPI.Request.Testall(self._requests):
             self._answered = True
-            if (self._heard[:, :_DIGEST] == self._heard[0, :_DIGEST]).all():
+            if (self._received[:, :_DIGEST] == self._received[0, :_DIGEST]).all():
                 self._outcome = _AGREE
-            elif self._heard[:, _DIGEST].all():
+            elif self._received[:, _DIGEST].all():
                 self._outcome = _SAY_HOW
             else:
-                self._fault = mismatch_text({r: _words(m) for r, m in zip(self._members, self._heard, strict=True)})
+                self._fault = mismatch_text({r: _label(m) for r, m in zip(self._members, self._received, strict=True)})
             answer = np.array([self._outcome], np.uint8)
             self._sends = [self._comm.Isend(answer, r, tag) for r, tag in self._tags.items()]
             if self._fault is not None:

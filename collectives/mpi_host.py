@@ -64,16 +64,16 @@ class HostMemory:
                 descriptor, path = shared_memory.create(length)
                 key = os.urandom(16)
                 mmap.mmap(descriptor, length)[: len(key)] = key
-        path, told = comm.bcast((path, key))
-        if comm.rank and told:
+        path, content = comm.bcast((path, key))
+        if comm.rank and content:
             with suppress(OSError, ImportError):
                 descriptor = shared_memory.attach(path)
         memory = np.frombuffer(mmap.mmap(descriptor, length), np.uint8) if descriptor >= 0 else None
         # Another host may have memory of that name, but not with that content.
-        is_there = bool(told) and memory is not None and memory[: len(told)].tobytes() == told
+        is_there = bool(content) and memory is not None and memory[: len(content)].tobytes() == content
         if not comm.allreduce(is_there, MPI.LAND):
             memory = None
-        if comm.rank == 0 and told:
+        if comm.rank == 0 and content:
             shared_memory.forget(path)
         if descriptor >= 0:
             os.close(descriptor)

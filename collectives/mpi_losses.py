@@ -92,9 +92,9 @@ def comes_of_loss(error: BaseException, comm: MPI.Comm, known: BaseException | N
     if not comes_of_mpi(error, known):
         return False
     deadline = time.monotonic() + _MOMENT
-    while not (told := tells_of_loss(error, comm, known)) and tolerates_faults() and time.monotonic() < deadline:
+    while not (recognized := tells_of_loss(error, comm, known)) and tolerates_faults() and time.monotonic() < deadline:
         time.sleep(0.01)
-    return told
+    return recognized
 
 
 def comes_of_mpi(error: BaseException, known: BaseException | None = None) -> bool:

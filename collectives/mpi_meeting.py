@@ -65,10 +65,10 @@ class _Meeting:
         self._names = comm.size <= MOST_NAMED
         self._record = np.zeros(_LENGTH, np.uint8)
         self._record[: _MARK.itemsize].view(_MARK)[0] = comm.rank + 1
-        words = what.encode()[: _LENGTH - _MARK.itemsize]
-        self._record[_MARK.itemsize : _MARK.itemsize + len(words)] = np.frombuffer(words, np.uint8)
-        self._heard = np.zeros((comm.size if self._names else 0, _LENGTH), np.uint8)
-        self._came: dict[int, float] = {comm.rank: time.monotonic()}
+        text_bytes = what.encode()[: _LENGTH - _MARK.itemsize]
+        self._record[_MARK.itemsize : _MARK.itemsize + len(text_bytes)] = np.frombuffer(text_bytes, np.uint8)
+        self._received = np.zeros((comm.size if self._names else 0, _LENGTH), np.uint8)
+        self._arrived: dict[int, float] = {comm.rank: time.monotonic()}
         self._request = self._begin()
 
     def _begin(self) -> MPI.Request:
@@ -78,12 +78,12 @@ class _Meeting:
         nowhere = np.zeros_like(counts)
         places = np.arange(self._comm.size, dtype=np.int32) * _LENGTH
         return self._comm.Ialltoallv(
-            [self._record, (counts, nowhere), MPI.BYTE], [self._heard, (counts, places), MPI.BYTE]
+            [self._record, (counts, nowhere), MPI.BYTE], [self._received, (counts, places), MPI.BYTE]
         )
 
     def wait(self) -> None:
         began = looked = time.monotonic()
-        told, (pause, longest) = began, _PAUSES
+        reported, (pause, longest) = began, _PAUSES
         while not self._request.Test():
             time.sleep(pause)
             pause = min(pause * 1.2, longest)
@@ -91,32 +91,32 @@ class _Meeting:
             if now - looked > _LOOK:
                 looked = now
                 self._look(now - began)
-            if self._timeout and now - told > self._timeout:
-                told = now
-                self._tell(now - began)
+            if self._timeout and now - reported > self._timeout:
+                reported = now
+                self._report(now - began)
 
     def _look(self, waited: float) -> None:
         """Record which ranks have arrived; raise CommunicationError if one that has not has exited."""
         now = time.monotonic()
         for rank in self._marked():
-            self._came.setdefault(rank, now)
+            self._arrived.setdefault(rank, now)
         folder = os.environ.get(REPORTS_VARIABLE, "")
         if self._names and folder and self._comm.Compare(MPI.COMM_WORLD) != MPI.UNEQUAL:
-            ended = sorted(endings.ranks_ended(Path(folder)) - self._came.keys())
+            ended = sorted(endings.ranks_ended(Path(folder)) - self._arrived.keys())
             if ended:
-                text = f"process {self._comm.rank} waits in vain for {ranks_text(ended)}"
+                text = f"process {self._comm.rank} waits forever for {ranks_text(ended)}"
                 raise CommunicationError(f"{text}\n{self._states(waited, set(ended))}")
 
     def _marked(self) -> list[int]:
         """Return the ranks whose records have arrived; until then MPI may use the memory for other data."""
-        marks: Array = np.ascontiguousarray(self._heard[:, : _MARK.itemsize]).view(_MARK)[:, 0]
+        marks: Array = np.ascontiguousarray(self._received[:, : _MARK.itemsize]).view(_MARK)[:, 0]
         return [int(rank) for rank in np.flatnonzero(marks == np.arange(len(marks)) + 1)]
 
-    def _tell(self, waited: float) -> None:
+    def _report(self, waited: float) -> None:
         """Warns, unless a lower rank has waited as long as this one and therefore does."""
         self._look(waited)
         since = time.monotonic() - self._timeout
-        if not any(rank < self._comm.rank and came < since for rank, came in self._came.items()):
+        if not any(rank < self._comm.rank and arrived < since for rank, arrived in self._arrived.items()):
             self._warn(f"process {self._comm.rank} has waited {waited:.0f} s\n{self._states(waited, set())}")
 
     def _states(self, waited: float, ended: set[int]) -> str:
@@ -124,9 +124,9 @@ class _Meeting:
             return f"  process {self._comm.rank}: waits {waited:.0f} s in {self._what}; not all others have arrived"
         now, states = time.monotonic(), {}
         for rank in range(self._comm.size):
-            if rank in self._came:
-                text = bytes(self._heard[rank, _MARK.itemsize :]).rstrip(b"\0").decode(errors="replace")
-                seconds = waited if rank == self._comm.rank else now - self._came[rank]
+            if rank in self._arrived:
+                text = bytes(self._received[rank, _MARK.itemsize :]).rstrip(b"\0").decode(errors="replace")
+                seconds = waited if rank == self._comm.rank else now - self._arrived[rank]
                 states[rank] = f"waits {seconds:.0f} s in {self._what if rank == self._comm.rank else text}"
             else:
                 states[rank] = "has ended" if rank in ended else "has not reached its first communication"

@@ -21,12 +21,12 @@ _PERIOD = 2e-4  # polling interval in seconds: short against a transfer worth ov
 class MpiRequest:
     """A started collective; ``wait`` returns its result."""
 
-    __slots__ = ("_activity", "_begun", "_decode", "_fault", "_kept", "_out", "_requests")
+    __slots__ = ("_activity", "_begun", "_buffers", "_decode", "_fault", "_out", "_requests")
 
     def __init__(
         self,
         requests: Sequence[MPI.Request],
-        kept: object,
+        buffers: object,
         out: Array,
         decode: Callable[[Array], None] | None,
         activity: Activity | None = None,
@@ -34,7 +34,7 @@ class MpiRequest:
         fault: Callable[[MPI.Exception], Exception] | None = None,
     ) -> None:
         """``event`` is its start in the ``activity``; ``fault`` converts MPI's exception to the one ``wait`` raises."""
-        self._requests, self._kept, self._out, self._decode = list(requests), kept, out, decode
+        self._requests, self._buffers, self._out, self._decode = list(requests), buffers, out, decode
         self._activity, self._begun, self._fault = activity, None if event is None else event.key, fault
         _progress.add(self._requests)
 
@@ -65,7 +65,7 @@ class MpiRequest:
         if self._decode is not None:
             self._decode(self._out)
             self._decode = None
-        self._kept = None
+        self._buffers = None
         return self._out
 
 

@@ -103,7 +103,7 @@ class Watcher:
         #: The number of queries to awaited ranks about whether they have exited.
         self._probed = 0
         #: The communications that ranks had begun before they ended or finished their programs, by group and by pairs.
-        self._gone: dict[int, Mapping[Counted, int]] = {}
+        self._finished: dict[int, Mapping[Counted, int]] = {}
         #: The number of programs that this rank has finished.
         self._finishes = 0
         self._sends = PendingSends(comm)
@@ -149,7 +149,7 @@ class Watcher:
         """Return a context in which this rank waits for all others to finish their programs."""
         self._finishes += 1
         yield
-        self._gone = {}  # they continue with other communications
+        self._finished = {}  # they continue with other communications
 
     def _run(self) -> None:
         try:
@@ -181,12 +181,12 @@ class Watcher:
         if waiting.finished:
             return  # those that wait for this rank check
         if state.seconds > _SURE and (ended := self._never_came(waiting)):
-            text = f"process {self.comm.rank} waits in vain for {ranks_text(ended)}\n"
+            text = f"process {self.comm.rank} waits forever for {ranks_text(ended)}\n"
             self.verdict = text + states_text(self._texts(self._ask_all()))
             return
         if state.seconds > _SUSPECT and waiting.ranks:
             self._probed += 1  # one query per poll, each rank starting elsewhere: the awaited ranks share the load
-            self._tell(waiting.ranks[(self.comm.rank + self._probed) % len(waiting.ranks)], ("probe", 0, None))
+            self._send(waiting.ranks[(self.comm.rank + self._probed) % len(waiting.ranks)], ("probe", 0, None))
         if (self.suspicious or waiting.settles) and state.seconds > _SUSPECT:
             now = time.monotonic()
             if now - self._accused > _SUSPECT:
@@ -195,7 +195,7 @@ class Watcher:
 
     def _never_came(self, waiting: Waiting) -> list[int]:
         """Return the ranks that are through and never began the communication in which this rank waits for them."""
-        return never_came(self.comm.rank, waiting, self._activity.begun(), self._gone)
+        return never_came(self.comm.rank, waiting, self._activity.begun(), self._finished)
 
     def _insist(self, state: State) -> None:
         """End the job if the main thread does not raise the verdict because it is blocked in an MPI call."""
@@ -211,7 +211,7 @@ class Watcher:
             with garbage_is_loss(self.comm):
                 kind, number, content = self.comm.recv(source=status.Get_source(), tag=_TAG)
             if kind == "ask":
-                self._tell(status.Get_source(), ("state", number, self.state()))
+                self._send(status.Get_source(), ("state", number, self.state()))
             elif kind == "state" and number == self._round:
                 self._answers[status.Get_source()] = content
             elif kind == "verdict":
@@ -219,15 +219,15 @@ class Watcher:
             elif kind == "probe":
                 if self.state().is_through:
                     number = 0 if self._ended else self._finishes
-                    self._tell(status.Get_source(), ("through", number, self._activity.begun()))
+                    self._send(status.Get_source(), ("through", number, self._activity.begun()))
             elif kind == "through":
                 if not number or number > self._finishes:  # else this rank has finished that program, too
-                    self._gone[status.Get_source()] = content
+                    self._finished[status.Get_source()] = content
             elif kind == "calls":
-                self._first_calls.hear(status.Get_source(), content)
+                self._first_calls.receive(status.Get_source(), content)
             elif kind == "record":
                 RECORDER.write(content)
-                self._tell(status.Get_source(), ("recorded", 0, None))
+                self._send(status.Get_source(), ("recorded", 0, None))
             elif kind == "recorded":
                 self._recorded.add(status.Get_source())
 
@@ -237,7 +237,7 @@ class Watcher:
         Ends the job if the previous process called something else as the same collective: both results are wrong.
         """
         for rank, calls in self._first_calls.new(self._activity.firsts).items():
-            self._tell(rank, ("calls", 0, calls))
+            self._send(rank, ("calls", 0, calls))
         if fault := self._first_calls.difference():
             self.end_job(fault)
 
@@ -249,7 +249,7 @@ class Watcher:
             self._recorded = set()
             others = [rank for rank in range(self.comm.size) if rank != self.comm.rank]
             for rank in others:
-                self._tell(rank, ("record", 0, reason))
+                self._send(rank, ("record", 0, reason))
             folder = RECORDER.write(reason)
             end = time.monotonic() + seconds
             while folder is not None and len(self._recorded) < len(others) and time.monotonic() < end:
@@ -261,7 +261,7 @@ class Watcher:
         finally:
             self._lock.release()
 
-    def _tell(self, rank: int, message: Any) -> None:
+    def _send(self, rank: int, message: Any) -> None:
         self._sends.add(self.comm.isend(message, rank, _TAG))
 
     def _ask_all(self) -> Mapping[int, State]:
@@ -270,7 +270,7 @@ class Watcher:
         others = [rank for rank in range(self.comm.size) if rank != self.comm.rank]
         self._answers = {self.comm.rank: self.state()}
         for rank in others:
-            self._tell(rank, ("ask", self._round, None))
+            self._send(rank, ("ask", self._round, None))
         end = time.monotonic() + self.answer_seconds
         while len(self._answers) <= len(others) and time.monotonic() < end:
             self._serve()
@@ -327,12 +327,12 @@ class Watcher:
                 return
         waiting = sorted(r for r in stuck if not second[r].is_through)
         through = stuck - set(waiting)
-        whom = f" for {ranks_text(sorted(through))}" if through else ""
-        text = f"{ranks_text(waiting)} wait{'s' * (len(waiting) == 1)} in vain{whom}\n"
+        through_text = f" for {ranks_text(sorted(through))}" if through else ""
+        text = f"{ranks_text(waiting)} wait{'s' * (len(waiting) == 1)} forever{through_text}\n"
         text += states_text(self._texts(second))
         for rank in waiting:
             if rank != self.comm.rank:
-                self._tell(rank, ("verdict", 0, text))
+                self._send(rank, ("verdict", 0, text))
         self.verdict = text
 
     def _farewell(self) -> None:
@@ -354,13 +354,13 @@ class Watcher:
         late = bool(self._activity.firsts)
         self._compare_first_calls()
         everyone = self.comm.Ibarrier()
-        since, told = time.monotonic(), 0.0
+        since, reported = time.monotonic(), 0.0
         while not everyone.Test():
             self._serve()
             self._compare_first_calls()
             waited = time.monotonic() - since
-            if self.timeout and waited - told > self.timeout:
-                told = waited
+            if self.timeout and waited - reported > self.timeout:
+                reported = waited
                 self._tell_of_others(waited)
             time.sleep(0.001)
         end = time.monotonic() + _LAST_WORDS * late
@@ -393,7 +393,7 @@ def _has_come(
     """Return whether ``other`` has begun the communication in which ``rank`` waits for it."""
     if waiting.links:
         return _between(rank, other, begun_there) >= _between(rank, other, begun)
-    return bool(waiting.group) and begun_there.get(waiting.group, 0) >= waiting.turn
+    return bool(waiting.group) and begun_there.get(waiting.group, 0) >= waiting.sequence
 
 
 def _between(rank: int, other: int, begun: Mapping[Counted, int]) -> int:

@@ -120,13 +120,13 @@ def describe(operation: Operation) -> str:
     details = [
         f", {name} {short_list(value) if isinstance(value, tuple) else value}"
         for name, value in facts.items()
-        if name not in _UNTOLD
+        if name not in _NOT_COMPARED
     ]
     return f"{operation.name}{reduction} of {extent} {operation.dtype}{''.join(details)}"
 
 
 #: Fields that `describe` prints elsewhere, or that follow from the group, types or options.
-_UNTOLD = frozenset({"shape", "dtype", "reduction", "reproducible", "fill", "split_count"})
+_NOT_COMPARED = frozenset({"shape", "dtype", "reduction", "reproducible", "fill", "split_count"})
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ ENDED = "ZX"
 
 
 def running_children(process: int) -> list[str] | None:
-    """Return the running children of `process`; None if it has ended itself or the system does not tell."""
+    """Return the running children of `process`; None if it has ended or the system cannot list them."""
     if not IS_LINUX:
         return _listed_children(process)
     try:
@@ -50,7 +50,7 @@ def _listed_children(process: int) -> list[str] | None:
 def state_of(process: str) -> str:
     """Return the state of a process (R, S, T: stopped, Z: zombie, ...); X if there is none."""
     if not IS_LINUX:
-        return _said("stat=", process)[:1] or "X"
+        return _ps("stat=", process)[:1] or "X"
     try:
         return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
     except (OSError, IndexError):
@@ -60,7 +60,7 @@ def state_of(process: str) -> str:
 def start_of(process: int) -> str:
     """Return the start time of a process, which identifies it together with its id; "" if there is none."""
     if not IS_LINUX:
-        return _said("lstart=", process)
+        return _ps("lstart=", process)
     try:
         return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[19]
     except (OSError, IndexError):
@@ -70,7 +70,7 @@ def start_of(process: int) -> str:
 def name_of(process: int | str) -> str:
     """Return the name of the program that a process runs; "" if there is none."""
     if not IS_LINUX:
-        return os.path.basename(_said("comm=", process))
+        return os.path.basename(_ps("comm=", process))
     try:
         return Path(f"/proc/{process}/comm").read_text().strip()
     except OSError:
@@ -80,7 +80,7 @@ def name_of(process: int | str) -> str:
 def command_of(process: int | str) -> bytes:
     """Return a process's command line, its words separated by some byte; b"" if there is none or it has ended."""
     if not IS_LINUX:
-        return _said("args=", process).encode()
+        return _ps("args=", process).encode()
     try:
         return Path(f"/proc/{process}/cmdline").read_bytes()
     except OSError:
@@ -125,9 +125,9 @@ def ends_with_parent(number: int = signal.SIGTERM) -> Callable[[], None] | None:
     return (lambda: end_with_parent(number)) if IS_LINUX else None
 
 
-def _said(what: str, process: int | str) -> str:
+def _ps(what: str, process: int | str) -> str:
     """Return a field of ps for a process; "" if there is no such process, or no ps."""
     with contextlib.suppress(OSError):
-        told = subprocess.run(["ps", "-o", what, "-p", str(process)], capture_output=True, text=True, check=False)
-        return told.stdout.strip()
+        output = subprocess.run(["ps", "-o", what, "-p", str(process)], capture_output=True, text=True, check=False)
+        return output.stdout.strip()
     return ""

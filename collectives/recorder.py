@@ -27,7 +27,7 @@ from typing import Any
 from zlib import crc32
 
 from collectives import records
-from collectives.activity import KEPT, Activity, Waiting
+from collectives.activity import CAPACITY, Activity, Waiting
 from collectives.arrays import DType
 from collectives.failure import REPORTS_VARIABLE
 from collectives.states import ranges_text
@@ -79,7 +79,7 @@ class Recorder:
     """The recorder of this process; there is one, ``RECORDER``."""
 
     def __init__(self) -> None:
-        self._notes = [Note() for _ in range(KEPT)]
+        self._notes = [Note() for _ in range(CAPACITY)]
         self._next = cycle(self._notes).__next__
         self._activity: Activity | None = None
         self._rank, self._size = 0, 1
@@ -176,16 +176,16 @@ class Recorder:
         events = activity.events()
         first = max(0, activity.total - len(events))
         begun = activity.begun()
-        for number, (waiting, turn, began, ended) in enumerate(events):
+        for number, (waiting, sequence, began, ended) in enumerate(events):
             members, state = self._members(waiting), "completed" if ended >= began else "started"
             group = self._group(waiting, members)
             if not waiting.group and (waiting.call is None or waiting.call.channel is None):
                 if state == "completed":
                     continue  # a check, or a rendezvous that is no collective of a group
                 pairs = () if waiting.call is None else waiting.call.pairs
-                turn, state = begun.get(pairs or members, 0) + 1, "scheduled"
+                sequence, state = begun.get(pairs or members, 0) + 1, "scheduled"
             groups.setdefault(group, list(members))
-            yield self._entry(waiting, turn, group) | {
+            yield self._entry(waiting, sequence, group) | {
                 "record_id": first + number,
                 "state": state,
                 "retired": state == "completed",
@@ -214,10 +214,10 @@ class Recorder:
         in_order = list(members) == sorted(members)
         return f"ranks {ranges_text(members) if in_order else ', '.join(map(str, members))}", "undefined"
 
-    def _entry(self, waiting: Waiting, turn: int, group: _Group) -> Entry:
+    def _entry(self, waiting: Waiting, sequence: int, group: _Group) -> Entry:
         call = waiting.call
         is_transfer = call is not None and call.channel is not None
-        number = call.number if is_transfer and call is not None else turn
+        number = call.number if is_transfer and call is not None else sequence
         name, sizes = "barrier", [list[int](), list[int]()]
         if call is not None:
             sizes, name = [list(call.shape), list(call.result)], _NAMES.get(call.name, call.name)
@@ -274,7 +274,7 @@ def _times(began: float, ended: float, offset: int) -> dict[str, int | float | N
 
 
 def _frame(where: str, name: str) -> dict[str, str | int]:
-    """Return a stack frame from ``file:line[:column]``; any other text stands for the file."""
+    """Return a stack frame from ``file:line[:column]``; any other text is used as the file."""
     found = re.fullmatch(r"(.+?):(\d+)(?::\d+)?", where)
     filename, line = (found[1], int(found[2])) if found else (where, 0)
     return {"name": name, "filename": filename, "line": line}
@@ -298,7 +298,7 @@ class _Signal:
     """Detection of SIGUSR1 by a thread while the main thread is inside MPI, where no Python handler runs."""
 
     def __init__(self) -> None:
-        self._handled = self._read = self._told = 0
+        self._handled = self._read = self._passed_on = 0
         self._reading, self._writing = os.pipe()
         for end in (self._reading, self._writing):
             os.set_blocking(end, False)
@@ -327,5 +327,5 @@ class _Signal:
         """Return whether the signal has arrived since the last call, by the handler or by the wakeup descriptor."""
         with contextlib.suppress(BlockingIOError):
             self._read += os.read(self._reading, 4096).count(signal.SIGUSR1)
-        before, self._told = self._told, max(self._handled, self._read)
-        return self._told > before
+        before, self._passed_on = self._passed_on, max(self._handled, self._read)
+        return self._passed_on > before

@@ -36,7 +36,7 @@ class Scheduler:
         self.stopped: set[int] = set()  # processes that have received Stopped
         self.waiting: list[str | None] = [None] * size
         self.since = [time.monotonic()] * size
-        self.turns = 0  # hand-overs so far, by which the watchdog detects progress
+        self.switches = 0  # hand-overs so far, by which the watchdog detects progress
         self._gates = [_thread.allocate_lock() for _ in range(size)]
         for gate in self._gates:
             gate.acquire()
@@ -147,7 +147,7 @@ class Scheduler:
             self._fail(CommunicationError("deadlock: every process waits for another\n" + states_text(states)), None)
 
     def _hand_over(self) -> None:
-        self.turns += 1
+        self.switches += 1
         self._gates[self._ready.popleft()].release()
 
     def _fail(self, error: BaseException, rank: int | None) -> None:

@@ -1,6 +1,6 @@
 """The operating system; the only module that tests for it.
 
-Linux-specific code is used where `IS_LINUX` is set, each in one module beside a fallback for any POSIX system.
+Linux-specific code is used where `IS_LINUX` is set, each in one module with a fallback for any POSIX system.
 $SPMD_PORTABLE, if set to anything but 0, disables it, so that tests can run the fallbacks.
 """
 
@@ -13,7 +13,6 @@ import sys
 VARIABLE = "SPMD_PORTABLE"
 IS_PORTABLE = os.environ.get(VARIABLE, "0") not in ("", "0")
 IS_LINUX = sys.platform == "linux" and not IS_PORTABLE
-IS_MACOS = sys.platform == "darwin"
 
 
 def usable_processors() -> set[int]:

@@ -30,7 +30,7 @@ from collectives.threads_watch import end, stop, watch
 T = TypeVar("T")
 S = TypeVar("S")
 
-_MOST_TOLD = 20
+_MOST_SHOWN = 20
 
 
 class ThreadCommunicator(Communicator):
@@ -280,7 +280,7 @@ def run(
         raise scheduler.failure
     lost = world.unreceived()
     if lost:
-        raise CommunicationError("\n".join(lost[:_MOST_TOLD]))
+        raise CommunicationError("\n".join(lost[:_MOST_SHOWN]))
     return results
 
 

@@ -22,16 +22,16 @@ _GRACE = 5.0  # seconds for all attempts
 
 def watch(scheduler: Scheduler, threads: list[threading.Thread], timeout: float, abort: bool) -> None:
     """Wait for all threads; let more run if the running ones make no progress, and report blocked calls."""
-    turns, next_report = -1, time.monotonic() + timeout
+    switches, next_report = -1, time.monotonic() + timeout
     # Not by join: an interrupted join marks its thread as ended in CPython 3.11.
     while not scheduler.ended.wait(_TICK):
         now = time.monotonic()
         if scheduler.failure is not None:
             stop(scheduler, threads)
             return
-        if scheduler.turns == turns and scheduler.starved:
+        if scheduler.switches == switches and scheduler.starved:
             scheduler.lend()
-        turns = scheduler.turns
+        switches = scheduler.switches
         if now > next_report:
             next_report = now + _report(scheduler, now, timeout, abort)
 

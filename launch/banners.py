@@ -34,46 +34,46 @@ class BannerFilter:
 
     def __init__(self) -> None:
         self.cause = ""
-        self._held = b""
+        self._pending = b""
         self._at_line_start = True
         self._ends_a_banner = False
 
     @property
     def patience(self) -> float:
         """Seconds without further bytes after which held bytes are flushed."""
-        return BETWEEN_LINES_SECONDS if self._held.startswith(RULE) else 0.0
+        return BETWEEN_LINES_SECONDS if self._pending.startswith(RULE) else 0.0
 
     def feed(self, data: bytes) -> bytes:
         """Take bytes; return those to forward now."""
         if self._ends_a_banner and data:
             data = data.removeprefix(b"\n")
             self._ends_a_banner = False
-        self._held += data
+        self._pending += data
         passed = b""
-        while self._held:
+        while self._pending:
             start = self._candidate()
             if start < 0:
-                return passed + self._pass(len(self._held))
+                return passed + self._pass(len(self._pending))
             passed += self._pass(start)
             end = self._end_of_banner()
             if end is None:
-                if len(self._held) <= LONGEST_BANNER:
+                if len(self._pending) <= LONGEST_BANNER:
                     return passed
                 end = len(RULE)
-            if self._is_ending(self._held[:end]):
+            if self._is_ending(self._pending[:end]):
                 # The newline of the closing rule may still be on its way.
-                self._ends_a_banner = self._held[end - 1 :] == b"-"
-                self._held = self._held[end:]
+                self._ends_a_banner = self._pending[end - 1 :] == b"-"
+                self._pending = self._pending[end:]
             else:
                 passed += self._pass(end)
         return passed
 
     def flush(self) -> bytes:
         """Return all held bytes, because no more arrived to complete them."""
-        return self._pass(len(self._held))
+        return self._pass(len(self._pending))
 
     def _pass(self, count: int) -> bytes:
-        passed, self._held = self._held[:count], self._held[count:]
+        passed, self._pending = self._pending[:count], self._pending[count:]
         if passed:
             self._at_line_start = passed.endswith((b"\n", b"\r"))
         return passed
@@ -81,22 +81,22 @@ class BannerFilter:
     def _candidate(self) -> int:
         """Return the start of a line that is, or may become, a rule; -1 if there is none."""
         starts = [0] if self._at_line_start else []
-        starts += [match.end() for match in re.finditer(rb"[\r\n]", self._held)]
+        starts += [match.end() for match in re.finditer(rb"[\r\n]", self._pending)]
         for start in starts:
-            line = self._held[start : start + len(RULE)]
+            line = self._pending[start : start + len(RULE)]
             if line and RULE.startswith(line):
                 return start
         return -1
 
     def _end_of_banner(self) -> int | None:
         """Return the end of the banner at the start of the held bytes, with its closing rule; None if incomplete."""
-        if len(self._held) <= len(RULE):
+        if len(self._pending) <= len(RULE):
             return None
-        closing = self._held.find(b"\n" + RULE, len(RULE))
+        closing = self._pending.find(b"\n" + RULE, len(RULE))
         if closing < 0:
             return None
         end = closing + 1 + len(RULE)
-        return end + 1 if self._held[end : end + 1] == b"\n" else end
+        return end + 1 if self._pending[end : end + 1] == b"\n" else end
 
     def _is_ending(self, banner: bytes) -> bool:
         text = banner.decode(errors="replace")

@@ -27,26 +27,26 @@ class ConnectionFilter:
     def __init__(self) -> None:
         self.cause = ""
         self._host = ""
-        self._held = b""
+        self._pending = b""
         self._at_line_start = True
         self._closed = False
 
     def feed(self, data: bytes) -> bytes:
         """Take bytes; return those to forward now."""
         passed = b""
-        for line in (self._held + data).splitlines(keepends=True):
+        for line in (self._pending + data).splitlines(keepends=True):
             if self._at_line_start and line.startswith(b"[") and not line.endswith(b"\n"):
-                self._held = line
+                self._pending = line
                 return passed
             if not (self._at_line_start and self._is_of_connections(line)):
                 passed += line
             self._at_line_start = line.endswith((b"\n", b"\r"))
-        self._held = b""
+        self._pending = b""
         return passed
 
     def flush(self) -> bytes:
         """Return all held bytes, because no more arrived to complete them."""
-        passed, self._held = self._held, b""
+        passed, self._pending = self._pending, b""
         if passed:
             self._at_line_start = False
         return passed
@@ -56,7 +56,9 @@ class ConnectionFilter:
             self._closed, self._host = True, closed[1].decode(errors="replace")
         elif reported := _REPORTED.match(line) if self._closed else None:
             rank = f"rank {reported[1].decode()} on {self._host}"
-            self.cause = self.cause or f"spmd launch: {rank} found another rank gone; all other ranks were ended"
+            self.cause = (
+                self.cause or f"spmd launch: {rank} lost its connection to another rank; all other ranks were ended"
+            )
         else:
             self._closed = self._closed and bool(_FOLLOWING.match(line))
         return self._closed or bool(_WARNING.match(line))

@@ -42,8 +42,8 @@ class Expectation:
 
     def says(self, diagnostic: Diagnostic) -> bool:
         """Return whether `diagnostic` has the expected text; ValueError for an invalid pattern."""
-        told = spoken(diagnostic)
-        return _pattern(self.text).search(told) is not None if self.is_pattern else self.text in told
+        message = spoken(diagnostic)
+        return _pattern(self.text).search(message) is not None if self.is_pattern else self.text in message
 
 
 def spoken(diagnostic: Diagnostic) -> str:
@@ -94,15 +94,15 @@ def _line(place: str, number: int, plain: int) -> int | None:
     return number + int(place) if place[0] in "+-" else int(place)
 
 
-def unmet_places(expected: Sequence[Expectation], told: Sequence[Diagnostic]) -> str | None:
+def unmet_places(expected: Sequence[Expectation], diagnostics: Sequence[Diagnostic]) -> str | None:
     """Compare errors by line only, and return what is missing; additional errors are accepted."""
-    missed = [entry.place for entry in expected if not any(entry.at(diagnostic) for diagnostic in told)]
+    missed = [entry.place for entry in expected if not any(entry.at(diagnostic) for diagnostic in diagnostics)]
     return f"no error {', '.join(dict.fromkeys(missed))}, where one is expected" if missed else None
 
 
-def unmet_words(expected: Sequence[Expectation], told: Sequence[Diagnostic]) -> str | None:
+def unmet_words(expected: Sequence[Expectation], diagnostics: Sequence[Diagnostic]) -> str | None:
     """Compare errors one by one, by line and text as MLIR's -verify-diagnostics does, and return the first mismatch."""
-    left = list(told)
+    left = list(diagnostics)
     for entry in expected:
         for _ in range(entry.count):
             try:

@@ -20,7 +20,7 @@ class HydraBannerFilter:
 
     def __init__(self) -> None:
         self._line = b""  # the last line, while it is incomplete
-        self._held = b""  # an empty line and a rule, which may begin a banner
+        self._pending = b""  # an empty line and a rule, which may begin a banner
         self._in_banner = self._was_banner = False
 
     def feed(self, data: bytes) -> bytes:
@@ -33,7 +33,7 @@ class HydraBannerFilter:
 
     def flush(self) -> bytes:
         """Return all held bytes, because no more arrived to complete them."""
-        passed, self._held, self._line = self._held + self._line, b"", b""
+        passed, self._pending, self._line = self._pending + self._line, b"", b""
         return passed
 
     def _complete(self, line: bytes) -> bytes:
@@ -41,19 +41,19 @@ class HydraBannerFilter:
             self._in_banner = line != _RULE
             self._was_banner = True
             return b""
-        if self._held.endswith(_RULE) and line.startswith(_TITLE):
-            self._held, self._in_banner = b"", True
+        if self._pending.endswith(_RULE) and line.startswith(_TITLE):
+            self._pending, self._in_banner = b"", True
             return b""
         if self._was_banner and line.startswith(_AFTERWARDS):
             return b""
         if line == b"\n" or line == _RULE:
-            earlier, self._held = (b"", self._held + line) if self._held == b"\n" else (self._held, line)
+            earlier, self._pending = (b"", self._pending + line) if self._pending == b"\n" else (self._pending, line)
             return earlier
-        passed, self._held = self._held + line, b""
+        passed, self._pending = self._pending + line, b""
         return passed
 
     def _may_belong(self, line: bytes) -> bool:
         if not line:
-            return bool(self._held)
+            return bool(self._pending)
         begins = (_RULE, _TITLE, *(_AFTERWARDS if self._was_banner else ()))
         return any(words.startswith(line) or line.startswith(words) for words in begins)

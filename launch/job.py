@@ -239,7 +239,7 @@ class _Job:
         #: When a rank was first found to have failed.
         self._failed: float | None = None
         #: Ranks whose end a hung launcher has not reported.
-        self._untold: set[int] = set()
+        self._unreported: set[int] = set()
         self._filter = BannerFilter()
         self._remote_reports = ReportFilter(reports)
         self._connections = ConnectionFilter()
@@ -378,8 +378,8 @@ class _Job:
         assert self._lingering is not None
         self._process.kill()
         self._process.wait()
-        self._untold = set() if elastic else endings.ranks_without_ending(self._reports)
-        return failure.EXIT_FAILURE if self._untold or any(self._reports.glob("rank-*.txt")) else 0
+        self._unreported = set() if elastic else endings.ranks_without_ending(self._reports)
+        return failure.EXIT_FAILURE if self._unreported or any(self._reports.glob("rank-*.txt")) else 0
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         if number in ENDING:
@@ -397,10 +397,10 @@ class _Job:
             return f"spmd launch: rank {self._missing} ended before MPI had begun on all ranks; all others were ended"
         if not reports:
             known = self._filter.cause or ("" if ending is None else str(ending)) or self._connections.cause
-            if known or not self._untold:
+            if known or not self._unreported:
                 return known
-            ranks = ", ".join(map(str, sorted(self._untold)))
-            return f"spmd launch: rank {ranks} ended without ending MPI; the launcher hung, and did not tell how"
+            ranks = ", ".join(map(str, sorted(self._unreported)))
+            return f"spmd launch: rank {ranks} ended without finalizing MPI; the launcher hung and did not report how"
         header, _, reason = reports[0].read_text().rstrip("\n").partition("\n")
         same: list[int] = []
         other: list[int] = []

@@ -28,7 +28,7 @@ def run(args: argparse.Namespace) -> int:
         return 1
     number = args.ranks or len(places) or 1
     requests_sent = [requests.ask(job, places[index % len(places)] if places else "") for index in range(number)]
-    answers = [_answer(job, request) for request in requests_sent]
+    answers = [_await_answer(job, request) for request in requests_sent]
     for joined, sentence in answers:
         print(sentence if joined else f"spmd launch: {sentence}", file=sys.stdout if joined else sys.stderr)
     return int(not all(joined for joined, _ in answers))
@@ -41,14 +41,14 @@ def _job(process: int) -> tuple[requests.RunningJob | None, str]:
     if not chosen:
         return None, f"no elastic job of process {process} runs here" if process else "no elastic job runs here"
     if len(chosen) > 1:
-        told = ", ".join(str(job.process) for job in chosen)
-        return None, f"several elastic jobs run here: say which with --join PROCESS, one of {told}"
+        processes = ", ".join(str(job.process) for job in chosen)
+        return None, f"several elastic jobs run here: say which with --join PROCESS, one of {processes}"
     if not chosen[0].most:
         return None, "the job was started without --max-ranks or --replace: no rank can join it"
     return chosen[0], ""
 
 
-def _answer(job: requests.RunningJob, request: requests.JoinRequest) -> tuple[bool, str]:
+def _await_answer(job: requests.RunningJob, request: requests.JoinRequest) -> tuple[bool, str]:
     """Wait for the answer to a request; return whether the rank has joined, and a message."""
     while (answer := request.answered) is None:
         if job not in requests.running_jobs():

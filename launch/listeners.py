@@ -29,7 +29,7 @@ class Listeners:
 
     def __init__(self, launcher: int, *, proxies: bool, rank_ports: int | None = None) -> None:
         self._launcher, self._proxies, self._rank_ports = launcher, proxies, rank_ports
-        self._kept: set[str] = set()
+        self._listening: set[str] = set()
 
     def keep_local(self) -> None:
         """Bind the sockets that are open by now to the loopback interface.
@@ -73,11 +73,11 @@ class Listeners:
 
     def _bind(self, process: int, handle: int, least: int) -> None:
         for number, link in sockets(process):
-            if link not in self._kept:
+            if link not in self._listening:
                 with contextlib.suppress(OSError), socket.socket(fileno=_fetch(handle, number)) as ours:
                     if listens(ours) and _is_open_to_others(ours) and ours.getsockname()[1] >= least:
                         ours.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, _LOOPBACK)
-                        self._kept.add(link)
+                        self._listening.add(link)
 
 
 def cut_connections(process: int, host: str) -> None:

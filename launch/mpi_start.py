@@ -35,7 +35,7 @@ class MpiStart:
         except SettingError:  # the ranks report it
             self._settings = WatchSettings(timeout=0)
         self._since: float | None = None
-        self._told = 0.0
+        self._reported = 0.0
 
     def look(self) -> list[str]:
         """Return the messages for the user, one after each timeout."""
@@ -46,10 +46,10 @@ class MpiStart:
             self._since = None
             return []
         if self._since is None:
-            self._since = self._told = now
-        if now - self._told < self._settings.timeout:
+            self._since = self._reported = now
+        if now - self._reported < self._settings.timeout:
             return []
-        self._told = now
+        self._reported = now
         text = (
             f"{_ranks(sorted(waiting))} waited {now - self._since:.0f} s for MPI to begin: {_ranks(missing)} not come"
         )

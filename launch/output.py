@@ -40,7 +40,7 @@ class _Descriptor(io.RawIOBase):
 
 
 class _Closed(io.RawIOBase):
-    """Stands for a standard output that was closed before the command started."""
+    """Replaces a standard output that was closed before the command started."""
 
     def writable(self) -> bool:
         return True

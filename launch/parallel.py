@@ -143,8 +143,8 @@ class Ranks:
             return cls(None)
         world = ranks()
         digest = hashlib.sha256(module.to_string(generic=True).encode()).hexdigest() + function
-        heard = world.allgather_object((digest, *endpoints(module, function)))
-        digests, sends, receives = zip(*heard, strict=True)
+        received = world.allgather_object((digest, *endpoints(module, function)))
+        digests, sends, receives = zip(*received, strict=True)
         return cls(world, len(set(digests)) > 1, sends, receives)
 
     def connect(self, process: "Process") -> None:

@@ -66,8 +66,8 @@ def unreachable(named: Sequence[Host]) -> str | None:
         subprocess.Popen([*_remote_shell(), name, "true"], stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         for name in others
     ]
-    said = [shell.communicate()[1].strip() for shell in shells]
-    faults = zip(others, shells, said, strict=True)
+    outputs = [shell.communicate()[1].strip() for shell in shells]
+    faults = zip(others, shells, outputs, strict=True)
     return next((f"host {name} cannot be reached: {text}" for name, shell, text in faults if shell.returncode), None)
 
 
@@ -139,11 +139,11 @@ def _run(there: Sequence[str], program: Sequence[str], number: int) -> int:
     request = {"folder": os.getcwd(), "variables": variables, "command": list(program)}
 
     def forward(signum: int, frame: FrameType | None) -> None:
-        _tell(lifeline, f"{signum}\n")
+        _send(lifeline, f"{signum}\n")
 
     for name in rank.FORWARDED:
         signal.signal(getattr(signal, name), forward)
-    _tell(lifeline, json.dumps(request) + "\n")
+    _send(lifeline, json.dumps(request) + "\n")
     status = _wait(shell, lifeline, reports)
     if status == 0 and marker is not None:
         marker.end()
@@ -167,10 +167,10 @@ def _wait(shell: "subprocess.Popen[bytes]", lifeline: int, reports: Path) -> int
                 return _LOST
             if time.monotonic() - last > _SIGN_SECONDS:
                 last = time.monotonic()
-                _tell(lifeline, _SIGN)
+                _send(lifeline, _SIGN)
 
 
-def _tell(lifeline: int, line: str) -> None:
+def _send(lifeline: int, line: str) -> None:
     data = line.encode()
     try:
         while data:
@@ -217,8 +217,8 @@ def _listen(lifeline: FileIO, patience: float) -> None:
     `patience` seconds (0: never).
     """
     stopped = StoppedRanks(os.getpid(), patience, spare_all=False)
-    heard, text = time.monotonic(), b""
-    while time.monotonic() - heard <= _SILENT_SECONDS:
+    received, text = time.monotonic(), b""
+    while time.monotonic() - received <= _SILENT_SECONDS:
         if patience:
             stopped.look()
         if not select.select([lifeline], [], [], _SIGN_SECONDS)[0]:
@@ -226,7 +226,7 @@ def _listen(lifeline: FileIO, patience: float) -> None:
         data = lifeline.read(4096)
         if not data:
             break
-        heard = time.monotonic()
+        received = time.monotonic()
         *lines, text = (text + data).split(b"\n")
         for line in lines:
             os.kill(os.getpid(), int(line))

@@ -16,34 +16,37 @@ class ReportFilter:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._held = b""
+        self._pending = b""
 
     def feed(self, data: bytes) -> bytes:
         """Take bytes; return those to forward now."""
-        self._held += data
+        self._pending += data
         passed = b""
-        while (start := self._held.find(_BEGINS)) >= 0:
-            passed, self._held = passed + self._held[:start], self._held[start:]
-            end = self._held.find(_ENDS)
+        while (start := self._pending.find(_BEGINS)) >= 0:
+            passed, self._pending = passed + self._pending[:start], self._pending[start:]
+            end = self._pending.find(_ENDS)
             if end < 0:
                 return passed
-            self._file(self._held[len(_BEGINS) : end])
-            self._held = self._held[end + len(_ENDS) :]
-        kept = next((n for n in range(len(_BEGINS) - 1, 0, -1) if self._held.endswith(_BEGINS[:n])), 0)
-        passed, self._held = passed + self._held[: len(self._held) - kept], self._held[len(self._held) - kept :]
+            self._file(self._pending[len(_BEGINS) : end])
+            self._pending = self._pending[end + len(_ENDS) :]
+        overlap = next((n for n in range(len(_BEGINS) - 1, 0, -1) if self._pending.endswith(_BEGINS[:n])), 0)
+        passed, self._pending = (
+            passed + self._pending[: len(self._pending) - overlap],
+            self._pending[len(self._pending) - overlap :],
+        )
         return passed
 
     def flush(self) -> bytes:
         """Return held bytes that are not part of a report; an incomplete report stays held."""
-        if self._held.startswith(_BEGINS):
+        if self._pending.startswith(_BEGINS):
             return b""
-        passed, self._held = self._held, b""
+        passed, self._pending = self._pending, b""
         return passed
 
     def close(self) -> None:
         """Write a report that is still incomplete at the end of the stream."""
-        if self._held.startswith(_BEGINS):
-            self._file(self._held[len(_BEGINS) :])
+        if self._pending.startswith(_BEGINS):
+            self._file(self._pending[len(_BEGINS) :])
 
     def _file(self, report: bytes) -> None:
         name, _, text = report.partition(b"\n")

@@ -41,19 +41,19 @@ class SilentHosts:
 
     def look(self) -> list[str]:
         """Process the new reports; return the messages for the user."""
-        now, told = self._clock(), []
+        now, messages = self._clock(), []
         for report in take_reports(self._folder):
             if self._is_here(report.there):
                 self._waiting.append((now, report))
             elif not self._was_left(report.here, now):
-                told += self._leave(report.there, now)
+                messages += self._leave(report.there, now)
         due = [report for since, report in self._waiting if now - since > self._grace]
         self._waiting = [(since, report) for since, report in self._waiting if now - since <= self._grace]
         for report in due:
             if not self._was_left(report.here, now) and start_of(report.process) == report.started:
                 os.kill(report.process, signal.SIGKILL)
-                told.append(f"rank {report.silent} does not respond; it was killed")
-        return told
+                messages.append(f"rank {report.silent} does not respond; it was killed")
+        return messages
 
     def _leave(self, host: str, now: float) -> list[str]:
         if self._was_left(host, now):

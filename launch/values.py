@@ -107,7 +107,7 @@ def counts(text: str) -> list[int]:
 
 
 def _between(known: list[int], rest: list[str]) -> list[int]:
-    """Return the numbers that `...` stands for."""
+    """Return the numbers abbreviated by `...`."""
     if len(known) < 2 or len(rest) != 1 or known[-1] % known[-2] or known[-1] == known[-2]:
         text = "... must follow two numbers, the second a multiple of the first, and precede the last"
         raise argparse.ArgumentTypeError(text)

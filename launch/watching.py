@@ -71,8 +71,10 @@ def _state(
     if call is not None and call.state != "completed":
         members = record.groups.get(call.group, ())
         missing = tuple(r for r in members if r in reached and reached[r].get(call.group, 0) < call.number)
-        told, place, since = f"in {call.text}", call.place, call.started
-        return RankState(record.rank, told, place, _since(now, since), missing, _steps(record, now), late, memory)
+        description, place, since = f"in {call.text}", call.place, call.started
+        return RankState(
+            record.rank, description, place, _since(now, since), missing, _steps(record, now), late, memory
+        )
     last = max([_end(call), *(activity.began for activity in running)])
     doing = f"computes, {running[-1].text}" if running else "computes, between steps"
     return RankState(record.rank, doing, "", _since(now, last or None), (), _steps(record, now), late, memory)

@@ -89,15 +89,15 @@ class Runs:
         """Run tests until all have ended or one ends the process; at least one of them has an outcome then."""
         parts = [self._out] if self._processes == 1 else self._parts()
         before = [part.stat().st_size if part.exists() else 0 for part in parts]
-        status, said = self._wait(names, parts, before)
+        status, log_text = self._wait(names, parts, before)
         new: dict[str, list[Outcome]] = {}
         for part in parts:
             found, running = read(part)
-            ended = [] if running is None else [_ended(running, status, said)]
+            ended = [] if running is None else [_ended(running, status, log_text)]
             for outcome in [*(found.values() if part != self._out else ()), *ended]:
                 new.setdefault(outcome.name, []).append(outcome)
         if not new and names[0] not in read(self._out)[0]:  # none was started
-            new[names[0]] = [Outcome(names[0], CRASHED if status else FAILED, f"it was not run: {said}")]
+            new[names[0]] = [Outcome(names[0], CRASHED if status else FAILED, f"it was not run: {log_text}")]
         with self._out.open("a") as out:
             out.writelines(worst(outcomes).line() for outcomes in new.values())
         for part in parts:
@@ -122,9 +122,9 @@ class Runs:
             codes = [process.wait() for process in running]
         listed.unlink()
         status = -signal.SIGPROF if is_idle else next((code for code in codes if code), 0)
-        said = log.read_text(errors="replace")[-3000:]
+        log_text = log.read_text(errors="replace")[-3000:]
         log.unlink()
-        return status, said
+        return status, log_text
 
     def _watch(self, running: Sequence[subprocess.Popen[bytes]], parts: Sequence[Path], before: Sequence[int]) -> bool:
         """Wait until all processes have ended; return True early if none has made progress for too long."""
@@ -154,8 +154,8 @@ class Runs:
         ]
 
 
-def _ended(name: str, status: int, said: str) -> Outcome:
+def _ended(name: str, status: int, log_text: str) -> Outcome:
     """Return the outcome of a test that a process started and did not finish."""
     if status in (-signal.SIGPROF, 128 + signal.SIGPROF):
-        return Outcome(name, TIMED_OUT, said)
-    return Outcome(name, CRASHED, f"the process ended with {status}: {said}")
+        return Outcome(name, TIMED_OUT, log_text)
+    return Outcome(name, CRASHED, f"the process ended with {status}: {log_text}")

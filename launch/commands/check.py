@@ -90,7 +90,7 @@ def _check(path: str, args: argparse.Namespace) -> int:
             status |= _try_compiling(module, args.grid, args)
         return status
     except spmd.SpmdError as error:
-        return _told(error)
+        return _print(error)
 
 
 def _try_compiling(module: Module, grid: ProcessGrid | None, args: argparse.Namespace) -> int:
@@ -121,7 +121,7 @@ def _check_together(args: argparse.Namespace) -> int:
             return status
         return max(status, *(_try_compiling(module, grid, args) for module in modules.values()))
     except spmd.SpmdError as error:
-        return _told(error)
+        return _print(error)
 
 
 def _parts(words: Sequence[str]) -> tuple[list[int], list[str]]:
@@ -143,7 +143,7 @@ def _functions(module: Module) -> set[str]:
     return {function.symbol for function in module.functions if not function.is_declaration}
 
 
-def _told(error: SpmdError) -> int:
+def _print(error: SpmdError) -> int:
     from launch.cli import explain
 
     message, status = explain(error)

@@ -122,7 +122,7 @@ def _way(name: str) -> str | Callable[..., Any]:
     if name in ("llvm", "numpy"):
         return name
     if name not in _PEERS:
-        raise spmd.UsageError(f"--with knows llvm, numpy, xla and reference, got '{name}'")
+        raise spmd.UsageError(f"--with must be llvm, numpy, xla or reference, got '{name}'")
     try:
         from spmd.jax import peers
     except ImportError:

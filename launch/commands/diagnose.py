@@ -27,8 +27,8 @@ def run(args: argparse.Namespace) -> int:
     if len(args.files) == 1 and _is_profile(args.files[0]):
         from spmd.runtime.trace_summary import summary
 
-        told = summary(args.files[0])
-        print(json.dumps(told.to_json(), indent=1) if args.json else told)
+        report = summary(args.files[0])
+        print(json.dumps(report.to_json(), indent=1) if args.json else report)
         return 0
     from collectives.diagnosis import diagnose
     from collectives.reading import RecordError, read_all

@@ -94,8 +94,8 @@ def _report(grid: "ProcessGrid", collectives: "list[Found]") -> list[str]:
         if found.collective is None:
             lines.append(f"{op.location}: {op.name}{_channel(op)}{loop}")
             continue
-        told, out, back = _tell(grid, op, found.collective, loop)
-        lines += told
+        described, out, back = _describe(grid, op, found.collective, loop)
+        lines += described
         sent, received = sent + out, received + back
     return [*lines, "", _once_through(sent, received)] if collectives else [*lines, _ALONE]
 
@@ -128,7 +128,7 @@ def _tables(grid: "ProcessGrid", collectives: "list[Found]") -> "list[terminal.T
     return [table, _once_through(sent, received)]
 
 
-def _tell(grid: "ProcessGrid", op: "Op", collective: "Collective", loop: str) -> tuple[list[str], int, int]:
+def _describe(grid: "ProcessGrid", op: "Op", collective: "Collective", loop: str) -> tuple[list[str], int, int]:
     from collectives.explain import cost
     from collectives.operations import describe
     from spmd.support.amounts import amount

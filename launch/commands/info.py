@@ -41,10 +41,10 @@ def run(args: argparse.Namespace) -> int:
 def _clear_cache() -> int:
     from spmd.support.compiled_cache import Usage, user_cache
 
-    kept = user_cache()
-    usage = kept.usage() if kept is not None else Usage(0, 0)
-    if kept is not None:
-        kept.clear()
+    cache = user_cache()
+    usage = cache.usage() if cache is not None else Usage(0, 0)
+    if cache is not None:
+        cache.clear()
     print(f"removed {usage.entries} entries, {usage.size / 2**20:.1f} MiB")
     return 0
 

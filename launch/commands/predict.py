@@ -144,7 +144,7 @@ def _check(args: argparse.Namespace, module: "Module", machine: "Machine") -> in
     if args.trace:
         measured = [entry for rank, each in enumerate(traces) for entry in measured_events(rank, each)]
         write_trace(args.trace, [*predicted_events(checked.prediction.timeline), *measured])
-    title = f"{args.program} on a {executable.grid} grid, {machine.name}: predicted beside measured"
+    title = f"{args.program} on a {executable.grid} grid, {machine.name}: predicted and measured"
     text = json.dumps(checked.to_json(), indent=1) if args.json else checked.page(title)
     sys.stdout.write(text + "\n")
     return 0

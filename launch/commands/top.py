@@ -78,12 +78,12 @@ def _watch(job: "Job", args: argparse.Namespace, seconds: float) -> int:
 
 
 def _heading(job: "Job", states: Sequence["RankState"]) -> str:
-    told = f"job {job.process}, {len(states)} of {job.ranks} ranks respond"
+    header = f"job {job.process}, {len(states)} of {job.ranks} ranks respond"
     late = [state for state in states if state.late is not None]
     if late:
         slowest = max(late, key=lambda state: state.late or 0.0)
-        told += f"; rank {slowest.rank} comes last, {_seconds(slowest.late)} after the first on average"
-    return told
+        header += f"; rank {slowest.rank} comes last, {_seconds(slowest.late)} after the first on average"
+    return header
 
 
 def _row(state: "RankState") -> tuple[str, ...]:

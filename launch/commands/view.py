@@ -10,7 +10,7 @@ HELP = "write an HTML page on a program: processes, arrays, ops, communication, 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.program(parser)
-    parser.add_argument("other", nargs="?", metavar="OTHER", help="a second program, shown beside the first")
+    parser.add_argument("other", nargs="?", metavar="OTHER", help="a second program, shown next to the first")
     options.grid(parser)
     machines.add_arguments(parser)
     options.communication(parser)

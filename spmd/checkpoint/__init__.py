@@ -5,7 +5,7 @@
     tree = checkpoint.restore("checkpoints", step, like=tree)
 
 `save`, `newest`, `restore` and `verify` are collective calls of all processes (MPI ranks; a communicator selects some).
-A checkpoint is a manifest, ``step-<step>.json``, and a folder beside it with one safetensors file per process. The
+A checkpoint is a manifest, ``step-<step>.json``, and a folder next to it with one safetensors file per process. The
 files are flushed to disk (fsync) before the manifest is renamed to its final name, which commits the checkpoint
 atomically. The manifest has checksums of every byte, its own included; nothing is used before its checksum is verified.
 """

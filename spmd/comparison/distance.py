@@ -60,7 +60,7 @@ def farthest(
     """Return the process and the element at which arrays with a leading axis of processes differ most.
 
     Differences are relative to what is `allowed` there (NaN: nothing; infinity: anything); None if the arrays are
-    equal. An axis of size 1 stands for all processes.
+    equal. An axis of size 1 is the same for all processes.
     """
     gap, allowed = np.broadcast_arrays(gaps(left, right), np.nan_to_num(allowed, nan=0.0, posinf=np.inf))
     if not gap.any():

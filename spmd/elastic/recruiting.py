@@ -138,7 +138,7 @@ class Recruiter:
         """Answer the join requests behind `recruits`, and count the failures."""
         for recruit in recruits:
             if joined:
-                self._answer(recruit, f"{recruit.member} joined", joined=True)
+                self._reply(recruit, f"{recruit.member} joined", joined=True)
             else:
                 self._lose(recruit, "could not join")
 
@@ -162,7 +162,7 @@ class Recruiter:
             if recruit.peer is not None and not recruit.failed:
                 with suppress(MPI.Exception):  # it has failed
                     admission.send(recruit.peer, None, admission.DISMISSAL)
-            self._answer(recruit, "the job has ended", joined=False)
+            self._reply(recruit, "the job has ended", joined=False)
         for request in self._requests():
             request.answer("the job has ended", joined=False)
 
@@ -210,9 +210,9 @@ class Recruiter:
         self._failures += recruit.request is None
         given_up = f", and is the last of {_ATTEMPTS} to be started" if self._failures >= _ATTEMPTS else ""
         _print(f"rank {recruit.number} was to join, and {how}{given_up}")
-        self._answer(recruit, f"rank {recruit.number} {how}", joined=False)
+        self._reply(recruit, f"rank {recruit.number} {how}", joined=False)
 
     @staticmethod
-    def _answer(recruit: Recruit, sentence: str, *, joined: bool) -> None:
+    def _reply(recruit: Recruit, sentence: str, *, joined: bool) -> None:
         if recruit.request is not None:
             recruit.request.answer(sentence, joined=joined)

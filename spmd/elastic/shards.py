@@ -1,6 +1,6 @@
 """Sharded training state: keeps copies of blocks, and reshards the surviving blocks when ranks fail or join.
 
-Each rank keeps the blocks that it committed in the last `_KEPT` steps. With redundancy it also sends them to the next
+Each rank keeps the blocks of its last `_HISTORY` committed steps. With redundancy it also sends them to the next
 rank, overlapped with the following step, and holds the previous rank's. If a rank fails and the next one survives, all
 blocks of some step still exist; they are redistributed over the remaining ranks.
 """
@@ -27,12 +27,12 @@ Source = tuple[int, int]
 #: The step of a set of blocks, the rank that owned them, and whether the holder is that rank (not a copy).
 Label = tuple[int, int, bool]
 
-_KEPT = 3  # steps: a rank may be one step ahead of another, and a copy one step behind its original
+_HISTORY = 3  # steps: a rank may be one step ahead of another, and a copy one step behind its original
 _COPY = 4  # tag, on the communicator of all ranks
 
 
 @dataclass(frozen=True)
-class Held:
+class Snapshot:
     """Rank `rank`'s blocks of the state after `step` steps, numbered as the ranks were at that step.
 
     With `own` set it holds every leaf and the tree structure; a copy holds None for unsharded arrays, which every rank
@@ -56,7 +56,7 @@ class _Sending:
 
     requests: list[MPI.Request]
     sent: list[Array]
-    received: Held
+    received: Snapshot
 
 
 class Shards:
@@ -69,11 +69,11 @@ class Shards:
         self._names = [name for name, _ in leaves]
         self._shapes = [tuple(np.shape(leaf)) for _, leaf in leaves]
         self._dtypes = [np.asarray(leaf).dtype for _, leaf in leaves]
-        self._own: deque[Held] = deque(maxlen=_KEPT)
-        self._copies: deque[Held] = deque(maxlen=_KEPT)
+        self._own: deque[Snapshot] = deque(maxlen=_HISTORY)
+        self._copies: deque[Snapshot] = deque(maxlen=_HISTORY)
         self._sending: _Sending | None = None
         self._ranks = 0
-        self._prepared: tuple[int, Held, Held | None] | None = None
+        self._prepared: tuple[int, Snapshot, Snapshot | None] | None = None
 
     @property
     def like(self) -> Tree:
@@ -89,7 +89,7 @@ class Shards:
         """Stage this rank's shard of the state after `step` steps, and its copies; `settle` makes them current.
         Collective.
         """
-        own = self._held(comm, step, state)
+        own = self._snapshot(comm, step, state)
         sending = self._sent(comm, own)
         self._prepared = comm.size, own, None if sending is None else _arrived(sending)
 
@@ -109,7 +109,7 @@ class Shards:
 
         On return the copy of the previous step has arrived, and the transfer of this step's has started.
         """
-        own = self._held(comm, step, state)
+        own = self._snapshot(comm, step, state)
         self._own.append(own)
         sending, self._sending = self._sending, None
         if sending is not None:
@@ -122,9 +122,9 @@ class Shards:
         None if there is no such step. Collective over `comm`; ranks with `new` set hold no blocks.
         """
         held = [] if new else [*self._own, *self._copies]
-        told = comm.allgather(([part.label for part in held], 0 if new else self._ranks))
-        labels = [parts for parts, _ in told]
-        before = max(ranks for _, ranks in told)
+        reported = comm.allgather(([part.label for part in held], 0 if new else self._ranks))
+        labels = [parts for parts, _ in reported]
+        before = max(ranks for _, ranks in reported)
         finished = [max(step for step, _, own in parts if own) for parts in labels if parts]
         steps = sorted({step for parts in labels for step, _, _ in parts if step <= min(finished)}, reverse=True)
         for step in steps:
@@ -143,16 +143,16 @@ class Shards:
     def _places(self, rank: int, ranks: int) -> list[Place]:
         return places(self._structure, self._shardings(rank, ranks), self._names, self._shapes, rank)
 
-    def _held(self, comm: MPI.Intracomm, step: int, state: object) -> Held:
+    def _snapshot(self, comm: MPI.Intracomm, step: int, state: object) -> Snapshot:
         structure, leaves = trees.flatten(state)
         arrays = [np.asarray(leaf) for _, leaf in leaves]
         for array in arrays:
             array.flags.writeable = False  # a nonblocking send reads it, and a recovery may return it
         cut = self._places(comm.rank, comm.size)
         blocks = [_block(array, place) for array, place in zip(arrays, cut, strict=True)]
-        return Held(step, comm.rank, True, blocks, structure)
+        return Snapshot(step, comm.rank, True, blocks, structure)
 
-    def _sent(self, comm: MPI.Intracomm, own: Held) -> _Sending | None:
+    def _sent(self, comm: MPI.Intracomm, own: Snapshot) -> _Sending | None:
         """Start to send this rank's blocks to the next rank. Unsharded arrays are not sent: every rank has them."""
         if not self._redundancy or comm.size == 1:
             return None
@@ -168,7 +168,7 @@ class Shards:
         ]
         requests = [comm.Irecv(_bytes(block), before, _COPY) for block in received if block is not None]
         requests += [comm.Isend(_bytes(block), behind, _COPY) for block in sent]
-        return _Sending(requests, sent, Held(own.step, before, False, received))
+        return _Sending(requests, sent, Snapshot(own.step, before, False, received))
 
     def _sources(self, step: int, labels: Sequence[list[Label]], before: int) -> dict[tuple[int, Box], Source]:
         """Map each leaf and block of `step` to the rank that holds it now and the rank that owned it then."""
@@ -188,7 +188,7 @@ class Shards:
         return sizes == [int(np.prod(shape)) for shape in shapes]
 
     def _cut_anew(
-        self, comm: MPI.Intracomm, structure: object, sources: dict[tuple[int, Box], Source], held: dict[int, Held]
+        self, comm: MPI.Intracomm, structure: object, sources: dict[tuple[int, Box], Source], held: dict[int, Snapshot]
     ) -> Tree:
         """Redistribute the blocks over the ranks of `comm` by one all-to-all; return this rank's shard."""
         outgoing: list[list[tuple[int, Box, Array]]] = [[] for _ in range(comm.size)]
@@ -216,7 +216,7 @@ def _needed(
             yield box, box.common(box_of_target), rank
 
 
-def _arrived(sending: _Sending) -> Held:
+def _arrived(sending: _Sending) -> Snapshot:
     MPI.Request.Waitall(sending.requests)
     return sending.received
 

@@ -34,8 +34,8 @@ class Fingerprint:
 
     def agreement(self) -> Agreement:
         """Return the agreement that all ranks compare before the first call."""
-        told = repr((self.function.symbol, tuple(self._settings().items()))).encode()
-        digest = hashlib.blake2b(told, digest_size=16)
+        compared = repr((self.function.symbol, tuple(self._settings().items()))).encode()
+        digest = hashlib.blake2b(compared, digest_size=16)
         for part in _structure(self.module):
             digest.update(part)
         return Agreement(self.what, digest.digest(), self._facts, _ADVICE)
@@ -74,15 +74,15 @@ def _written(value: Attribute) -> str:
 
 def _structure(module: Module) -> Iterator[bytes]:
     """Yield the ops in order, with numbers of their operands and result types."""
-    words: list[str] = []
+    pieces: list[str] = []
     edges: list[int] = []
     values: dict[Value, int] = {}
     types: dict[Type, int] = {}
     known: dict[int, int] = {}  # by identity: many values share one type object
     for function in module.functions:
-        words.append(f"@{function.symbol}{function.type}")
+        pieces.append(f"@{function.symbol}{function.type}")
         for op in function.walk():
-            words.append(op.name)
+            pieces.append(op.name)
             edges += [values.setdefault(value, len(values)) for value in op.operands]
             for value in op.results:
                 values.setdefault(value, len(values))
@@ -92,7 +92,7 @@ def _structure(module: Module) -> Iterator[bytes]:
                 edges.append(number)
             edges.append(-1)
             if op.name in COMMUNICATING:
-                words += [f"{key} {_written(value)}" for key, value in sorted(op.attributes.items())]
-    yield "\n".join(words).encode()
+                pieces += [f"{key} {_written(value)}" for key, value in sorted(op.attributes.items())]
+    yield "\n".join(pieces).encode()
     yield "\n".join(map(str, types)).encode()
     yield array("q", edges).tobytes()

@@ -102,8 +102,8 @@ class SymbolicExecutable(Executable):
             sized = self.for_shapes(shapes)
             if _type_shapes(sized.in_types) == blocks:
                 return sized
-            told = [layout.sharding for layout in sized.in_shardings or ()]
-            cuts = [cuts_of(sharding, len(block)) for sharding, block in zip(told, blocks, strict=True)]
+            shardings = [layout.sharding for layout in sized.in_shardings or ()]
+            cuts = [cuts_of(sharding, len(block)) for sharding, block in zip(shardings, blocks, strict=True)]
         text = f"arguments of shapes {_listed(blocks)} are not blocks of common global arrays, which shard makes"
         raise ExecutionError(f"@{self.function}: {text}", self._location)
 

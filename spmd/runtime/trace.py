@@ -24,7 +24,7 @@ from spmd.support.files import write_file
 class TraceArguments(TypedDict, total=False):
     """Details of an event: the op's source location and bytes.
 
-    `processes` is the number of processes that an event stands for, if there are too many for tracks; `step` the number
+    `processes` is the number of processes that an event represents, if there are too many for tracks; `step` the number
     of a program's call; `name` that of metadata.
     """
 

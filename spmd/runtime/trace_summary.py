@@ -161,17 +161,17 @@ class Summary:
         if len(self.ranks) == 1:
             return text
         own = [row.seconds[rank] for rank in self.ranks]
-        who = self.ranks[own.index(max(own))]
-        return f"{text}  ({min(own):.6f}, {median(own):.6f}, {max(own):.6f} s: rank {who})"
+        slowest = self.ranks[own.index(max(own))]
+        return f"{text}  ({min(own):.6f}, {median(own):.6f}, {max(own):.6f} s: rank {slowest})"
 
     def _by_rank(self) -> Iterator[str]:
         if len(self.ranks) == 1:
             return
-        told = [kind for kind in _KINDS if kind != _LEFT_OUT or any(row.kind == kind for row in self.rows)]
-        yield f"Ranks: {', '.join(told)}:"
+        kinds = [kind for kind in _KINDS if kind != _LEFT_OUT or any(row.kind == kind for row in self.rows)]
+        yield f"Ranks: {', '.join(kinds)}:"
         for rank in self.ranks[:_RANKS]:
             spent = self.by_kind(rank)
-            yield f"  rank {rank}: {', '.join(f'{spent[kind]:.6f} s' for kind in told)}"
+            yield f"  rank {rank}: {', '.join(f'{spent[kind]:.6f} s' for kind in kinds)}"
         if len(self.ranks) > _RANKS:
             yield f"  ... {len(self.ranks)} in all"
         yield str(
@@ -182,7 +182,7 @@ class Summary:
         if self.under_way:
             yield (
                 f"Overlap: collectives that were started ahead were under way for {self.under_way:.4g} s, "
-                f"{self.hidden / self.under_way:.0%} of it beside other work."
+                f"{self.hidden / self.under_way:.0%} of it hidden by other work."
             )
 
 

@@ -76,7 +76,7 @@ def _fault(array: Array, index: int, rows: ProcessRows | None) -> _Fault | None:
     if finite.all():
         return None
     if rows is None:
-        return _Fault(_told(array, finite, index))
+        return _Fault(_description(array, finite, index))
     moved, of_numbers = (np.moveaxis(each, rows.dimension, 0) for each in (finite, array))
     row = int(np.argmin(moved.all(axis=tuple(range(1, moved.ndim))))) // rows.block
     part = slice(row * rows.block, (row + 1) * rows.block) if rows.block > 1 else row
@@ -84,10 +84,10 @@ def _fault(array: Array, index: int, rows: ProcessRows | None) -> _Fault | None:
     if rows.block > 1:
         own, numbers = (np.moveaxis(each, 0, rows.dimension) for each in (own, numbers))
     rank = rows.ranks[row]
-    return _Fault(_told(numbers, own, index), f"{rank} {rows.grid.process_id(rank)}")
+    return _Fault(_description(numbers, own, index), f"{rank} {rows.grid.process_id(rank)}")
 
 
-def _told(array: Array, finite: Array, index: int) -> str:
+def _description(array: Array, finite: Array, index: int) -> str:
     count = finite.size - int(np.count_nonzero(finite))
     where = np.unravel_index(int(np.argmin(finite)), finite.shape)
     place = f" at {[int(axis) for axis in where]}" if finite.ndim else ""
@@ -103,14 +103,14 @@ def print_each(unit: ScheduledUnit, run: Run, file: TextIO | None = None) -> Res
     results = run()
     out = file or sys.stdout
     kind, _, number = threading.current_thread().name.partition("-")
-    who = f"process {number}: " if kind == "process" and number.isdigit() else ""
+    prefix = f"process {number}: " if kind == "process" and number.isdigit() else ""
     for value, array in zip(unit.results, _values(results), strict=False):
         maker = value.defining_op
         if array is None or (maker is not None and UNSEEN in maker.discardable):
             continue
         rows = ProcessRows.of(maker)
         if rows is None or rows.block > 1:
-            out.write(f"{unit.place}: {who}{_shown(unit.name, value, array)}\n")
+            out.write(f"{unit.place}: {prefix}{_shown(unit.name, value, array)}\n")
             continue
         for rank, own in zip(rows.ranks, np.moveaxis(array, rows.dimension, 0), strict=True):
             process = f"process {rank} {rows.grid.process_id(rank)}: "

@@ -140,7 +140,7 @@ def number_of_ranks() -> int:
 def failure_of(rank: int | None, comm: MPI.Comm | None) -> Exception | None:
     """Return MPI's error if process `rank` of `comm` has failed, which an elastic job survives; otherwise None.
 
-    A `rank` of None stands for any of them, also if MPI reports the failure with a delay.
+    A `rank` of None means any of them, also if MPI reports the failure with a delay.
     """
     module = sys.modules.get("mpi4py.MPI")
     if module is None or not isinstance(comm, module.Comm):

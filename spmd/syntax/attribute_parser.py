@@ -239,9 +239,9 @@ _BY_WORD: dict[str, _Reader] = {
     "affine_map": AttributeParser._affine,
     "affine_set": AttributeParser._affine,
     "loc": AttributeParser._location,
-    "sparse": AttributeParser._kept,
-    "distinct": AttributeParser._kept,
-    "strided": AttributeParser._kept,
+    "sparse": AttributeParser._opaque,
+    "distinct": AttributeParser._opaque,
+    "strided": AttributeParser._opaque,
 }
 _NUMBERS = frozenset("-+0123456789")  # first characters of numbers
 _KNOWN_DIALECTS = frozenset({"stablehlo", "chlo", "sdy"})

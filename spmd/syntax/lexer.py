@@ -144,16 +144,16 @@ class Tokens:
 
     def fill(self, position: int) -> int:
         """Drop the tokens before `position`, lex more text, and return the new position of the same token."""
-        kept = self.list[position:]
+        window = self.list[position:]
         self.base += position
-        del kept[-len(END) :]
-        while len(kept) < self.ready and not self.at_end:
+        del window[-len(END) :]
+        while len(window) < self.ready and not self.at_end:
             start, end = self._ends[-1], self._piece_end()
-            self._firsts.append(self.base + len(kept))
+            self._firsts.append(self.base + len(window))
             self._ends.append(end)
-            kept += self._take(start, end)
-        kept += END
-        self.list = kept
+            window += self._take(start, end)
+        window += END
+        self.list = window
         return 0
 
     def forget(self) -> None:

@@ -314,7 +314,7 @@ class LiteralParser(TypeParser):
             if depth == 0:
                 return AffineMapAttr(token + self._between(start, self.position))
 
-    def _kept(self, token: str, type: t.Type | None, typed: bool) -> Attribute:
+    def _opaque(self, token: str, type: t.Type | None, typed: bool) -> Attribute:
         """Parse `sparse<...> : type`, `distinct[0]<...>`, `strided<...>`: attributes kept as text."""
         self.position += 1
         text = token

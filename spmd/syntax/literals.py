@@ -57,7 +57,7 @@ def mask(element: ElementType) -> int:
 
 
 def float_array(values: Array, texts: Callable[[], list[str]], element: ElementType) -> Array:
-    """Return float64 `values` rounded once to `element`; `texts` gives their decimals, needed only next to ties."""
+    """Return float64 `values` rounded once to `element`; `texts` gives their decimals, needed only near ties."""
     if element.bits == 64:
         return values
     rounded = _round(values, element.dtype)

@@ -80,8 +80,8 @@ class Printer:
         count = len(op.results)
         if not count:
             return ""
-        kept = op.results[0].name_hint if self.keep_names else None
-        base = self._fresh(kept.partition("#")[0] if kept else None, "")
+        hint = op.results[0].name_hint if self.keep_names else None
+        base = self._fresh(hint.partition("#")[0] if hint else None, "")
         for index, result in enumerate(op.results):
             self._names[result] = f"%{base}" if count == 1 else f"%{base}#{index}"
         return f"%{base} = " if count == 1 else f"%{base}:{count} = "
@@ -230,8 +230,8 @@ class Printer:
         """Name the arguments of `block`."""
         names = []
         for argument in block.arguments:
-            kept = argument.name_hint if self.keep_names else None
-            name = f"%{self._fresh(kept, prefix)}"
+            hint = argument.name_hint if self.keep_names else None
+            name = f"%{self._fresh(hint, prefix)}"
             self._names[argument] = name
             names.append(name)
         return names
@@ -254,10 +254,10 @@ class Printer:
 
     # --- names ---
 
-    def _fresh(self, kept: str | None, prefix: str) -> str:
+    def _fresh(self, hint: str | None, prefix: str) -> str:
         """Return a name that is not visible here, without its `%`."""
-        if kept and _NAME.fullmatch(kept):
-            return self._unique(kept)
+        if hint and _NAME.fullmatch(hint):
+            return self._unique(hint)
         if prefix == "arg":
             self._arguments += 1
             return self._unique(f"arg{self._arguments - 1}")

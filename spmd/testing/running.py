@@ -44,8 +44,8 @@ class Outcome:
             for index, fault in enumerate(_faults(results, _of(expected, rank, "the results expected"), rtol, atol))
             if fault
         ]
-        told = [text for text in self.agree("\n".join(faults)) if text]
-        assert not told, "\n" + "\n".join(told)
+        messages = [text for text in self.agree("\n".join(faults)) if text]
+        assert not messages, "\n" + "\n".join(messages)
 
 
 def run(

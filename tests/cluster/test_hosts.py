@@ -68,7 +68,7 @@ def test_a_failure_on_the_other_host_ends_the_job_well(lasting: Hosts, fault: st
     ended = ClusterJob(lasting, case.command(), **case.variables()).finish()
     assert ended.status != 0 and ended.faults == [], ended.screen
     # Those that are connected to a rank that goes may miss it before the launcher hears of it, and end the job.
-    missed = fault in ("kill", "leave") and "found another rank gone" in ended.screen
+    missed = fault in ("kill", "leave") and "lost its connection to another rank" in ended.screen
     assert missed or case.is_told(ended.screen), ended.screen
     assert "Socket closed" not in ended.screen
 

@@ -14,9 +14,9 @@ CALL = Call("all_reduce", "all_reduce add of 4 float32", (4,), (4,), np.dtype(np
 @given(kept=st.integers(1, 7), count=st.integers(0, 20))
 def test_the_last_ones_are_kept_in_their_order(kept: int, count: int) -> None:
     activity = Activity(kept)
-    turns = activity.turns((0, 1))
+    counter = activity.counter((0, 1))
     for number in range(count):
-        event = activity.begin(Waiting(str(number), (1,), (0, 1)), turns)
+        event = activity.begin(Waiting(str(number), (1,), (0, 1)), counter)
         event.ended = event.began
         activity.what = None
     events = activity.events()
@@ -27,15 +27,15 @@ def test_the_last_ones_are_kept_in_their_order(kept: int, count: int) -> None:
 
 def test_who_waits_for_what_it_started_waits_as_that_number() -> None:
     activity = Activity(3)
-    turns = activity.turns((0, 1))
-    started = activity.start(Waiting("first", (1,), (0, 1)), turns)
+    counter = activity.counter((0, 1))
+    started = activity.start(Waiting("first", (1,), (0, 1)), counter)
     assert activity.waiting is None
     key = started.key
-    activity.begin(Waiting("second", (1,), (0, 1)), turns)
+    activity.begin(Waiting("second", (1,), (0, 1)), counter)
     for times_around in (False, True):
         if times_around:
             for _ in range(3):
-                activity.begin(Waiting("another", (1,), (0, 1)), turns)
+                activity.begin(Waiting("another", (1,), (0, 1)), counter)
         event = activity.resume(key)
         assert (event is started) is not times_around
         assert activity.waiting == Waiting("first", (1,), (0, 1), 1)

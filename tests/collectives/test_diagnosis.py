@@ -136,7 +136,7 @@ def test_a_rank_without_a_file_and_one_that_checkpoints_are_told(tmp_path: Path)
     note = {"kind": "checkpoint", "what": "save of step 5", "time_created_ns": 1, "time_discovered_completed_ns": None}
     text = str(found(tmp_path, {0: content([waits]), 1: content([], notes=[note])}))
     assert "There is no file of ranks 2-3" in text
-    assert "Rank 1 has not come to it." in text
+    assert "Rank 1 has not reached it." in text
     assert (
         "It has called none of that group; since then it communicates no more: it is in checkpoint save of step 5."
         in text

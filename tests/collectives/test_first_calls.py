@@ -30,7 +30,7 @@ def test_who_calls_something_else_is_found_by_the_next_and_nobody_else(calls: li
         told += [(rank, to, content) for to, content in processes[rank].new(firsts).items()]
         assert not firsts
     for rank, to, content in told:
-        processes[to].hear(rank, content)
+        processes[to].receive(rank, content)
     found = {rank: text for rank, process in processes.items() if (text := process.difference())}
     if calls[at] == instead or "collective_permute" in (calls[at], instead):
         assert not found
@@ -44,5 +44,5 @@ def test_a_call_that_only_one_makes_for_the_first_time_is_not_compared() -> None
     one, other = FirstCalls(0), FirstCalls(2)
     told = one.new(deque([(waiting("all_reduce add", "a.py"), 7)]))
     other.new(deque([(waiting("all_reduce maximum", "b.py"), 6)]))
-    other.hear(0, told[2])
+    other.receive(0, told[2])
     assert other.difference() == ""

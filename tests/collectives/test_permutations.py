@@ -52,7 +52,7 @@ def record(rank: int, calls: list[str], size: int = 4) -> Record:
         waiting = Waiting(swap.text, (rank ^ 1,), swap.members, call=swap) if name == "swap" else Waiting(
             "sum", tuple(other for other in everyone if other != rank), everyone
         )  # fmt: skip
-        event = activity.begin(waiting, activity.turns(swap.pairs if name == "swap" else everyone))
+        event = activity.begin(waiting, activity.counter(swap.pairs if name == "swap" else everyone))
         event.ended = event.began
         activity.what = None
     return _record(Path(f"rank_{rank}"), recorder.content("a test"))
@@ -71,4 +71,4 @@ def test_who_does_not_come_to_a_permutation_is_behind() -> None:
     *calls, last = records[3].calls
     pending = [*calls, type(last)(**{**vars(last), "state": "started", "completed": None})]
     found = diagnose([*records[:3], type(records[3])(**{**vars(records[3]), "calls": tuple(pending)})])
-    assert found.fault and "Rank 2 has not come to it" in str(found) and "Rank 0" not in str(found)
+    assert found.fault and "Rank 2 has not reached it" in str(found) and "Rank 0" not in str(found)

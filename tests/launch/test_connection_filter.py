@@ -28,7 +28,7 @@ def test_lines_of_closed_connections_are_taken_out_and_no_others(size: int) -> N
     filter = ConnectionFilter()
     passed = b"".join(filter.feed(stream[start : start + size]) for start in range(0, len(stream), size))
     assert passed + filter.flush() == b"before\n" + OTHER
-    assert filter.cause == "spmd launch: rank 2 on b found another rank gone; all other ranks were ended"
+    assert filter.cause == "spmd launch: rank 2 on b lost its connection to another rank; all other ranks were ended"
 
 
 def test_a_line_that_does_not_end_is_passed_on_after_a_while() -> None:

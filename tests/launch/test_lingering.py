@@ -40,7 +40,7 @@ ENDED = "open(os.environ['SPMD_FAILURE_REPORTS'] + '/.ended-0', 'w')"
     [
         ([ENDED], False, 0, ""),
         ([ENDED, REPORT], False, 1, "out of cheese"),
-        ([ENDED, LOST], False, 1, "rank 1 ended without ending MPI; the launcher hung, and did not tell how"),
+        ([ENDED, LOST], False, 1, "rank 1 ended without finalizing MPI; the launcher hung and did not report how"),
         ([ENDED, LOST], True, 0, ""),
         ([LOST], True, 1, "all ranks were lost"),
     ],

@@ -119,7 +119,7 @@ def test_a_running_job_writes_on_request_and_the_rank_that_is_behind_is_named(wa
     assert re.search(
         r"Ranks 0-2 wait for \S+ s in all_reduce add of 4 float32 at .*records_worker.py:\d+, number", text
     )
-    assert "Rank 3 has not come to it.\nRank 3 is behind. Its last of that group was number" in text
+    assert "Rank 3 has not reached it.\nRank 3 is behind. Its last of that group was number" in text
     assert "since then it communicates no more, and computes or has ended." in text
 
 

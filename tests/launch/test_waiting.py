@@ -40,15 +40,15 @@ FIRST = "the first call of @main at step.mlir:1"
 CASES: list[tuple[str, int, dict[str, str], list[str]]] = [
     ("one_of_three_is_missing", 3, ABORT, ["MpiCommunicator.world()", f"process 1: {NOT_THERE}"]),
     ("one_saves", 2, ABORT, ["process 0: waits", "checkpoint.save of step 5", f"process 1: {NOT_THERE}"]),
-    ("ends_before_the_first_call", 2, {}, ["process 0 waits in vain for process 1", f"process 1: {ENDED}"]),
+    ("ends_before_the_first_call", 2, {}, ["process 0 waits forever for process 1", f"process 1: {ENDED}"]),
     ("ends_amid_the_loop", 3, {}, ["in vain for process 1", SUM, f"process 1: {ENDED}"]),
     ("finalizes_amid_the_loop", 2, {}, ["in vain for process 1", "at train.py:7", f"process 1: {ENDED}"]),
-    ("wait_in_a_circle", 3, {"COLLECTIVE_TIMEOUT": "3"}, ["wait in vain", f"{SUM} among [1, 2] at train.py:11"]),
+    ("wait_in_a_circle", 3, {"COLLECTIVE_TIMEOUT": "3"}, ["wait forever", f"{SUM} among [1, 2] at train.py:11"]),
     ("ends_under_a_started_one", 2, {}, ["in vain for process 1", "at train.py:9", f"process 1: {ENDED}"]),
     ("fails_amid_the_loop", 3, {}, ["rank 1 of 3", "ValueError: out of cheese"]),
     ("fails_in_a_thread", 2, {}, ["rank 1 of 2", "ValueError: out of cheese"]),
     ("a_message_is_too_long", 2, {}, ["[0, 1] at train.py:7", "MPI_ERR_TRUNCATE", "COLLECTIVE_CHECK=1"]),
-    ("another_shape_at_the_last_batch", 2, {}, ["wait in vain", FIRST, "tensor<7xf32>", "add of scalar float32"]),
+    ("another_shape_at_the_last_batch", 2, {}, ["wait forever", FIRST, "tensor<7xf32>", "add of scalar float32"]),
 ]  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Who waits in vain, as far as the states of all ranks tell."""
+"""Which ranks wait forever, according to the states of all ranks."""
 
 import gc
 import weakref
@@ -30,10 +30,10 @@ def test_waits_that_can_end_and_waits_that_cannot() -> None:
     assert waits_in_vain(1, circle) == {0, 1, 2}
     assert not waits_in_vain(1, circle | {2: waits("c", 0, 3)})
     there = {(0, 1, 2): 4}
-    total = Waiting("sum", (1, 2), (0, 1, 2), turn=4)
+    total = Waiting("sum", (1, 2), (0, 1, 2), sequence=4)
     left = {0: State(total, 1, 5.0, begun=there), 1: State(Waiting("receive", (2,)), 1, 5.0, begun=there)}
     assert not waits_in_vain(1, left | {2: State(total, 1, 5.0, begun=there)}), "one that has left a sum, which goes on"
-    behind = State(Waiting("another", (0,), (0, 2), turn=1), 1, 5.0, begun={(0, 1, 2): 3, (0, 2): 1})
+    behind = State(Waiting("another", (0,), (0, 2), sequence=1), 1, 5.0, begun={(0, 1, 2): 3, (0, 2): 1})
     assert waits_in_vain(1, left | {2: behind}) == {0, 1, 2}
     through = State(Waiting("the results", (0, 1), finished=True), 1, 5.0)
     assert waits_in_vain(0, together | {2: through}) == {0, 1, 2}, "it comes to no sum, though it waits for the others"
@@ -44,13 +44,13 @@ def test_who_is_through_and_came_to_it_is_not_waited_for_in_vain() -> None:
     from collectives.activity import Call, Waiting
     from collectives.mpi_watch import never_came
 
-    total = Waiting("sum", (0, 2), (0, 1, 2), turn=3)
+    total = Waiting("sum", (0, 2), (0, 1, 2), sequence=3)
     gone = {0: {(0, 1, 2): 3}, 2: {(0, 1, 2): 2, (1, 2): 9}}
     assert never_came(1, total, {}, gone) == [2]
     assert never_came(1, total, {}, {2: gone[2] | {(0, 1, 2): 3}}) == []
     assert never_came(1, Waiting("receive", (0,)), {}, {0: {}}) == [0], "what it has sent has arrived"
     call = Call("collective_permute", "permute", (), (), np.dtype(np.float32), (0, 1, 2), "", pairs=((0, 1), (1, 2)))
-    ring = Waiting("permute", (0, 2), (0, 1, 2), turn=2, call=call, links=call.pairs)
+    ring = Waiting("permute", (0, 2), (0, 1, 2), sequence=2, call=call, links=call.pairs)
     begun = {call.pairs: 2, ((1, 2), (2, 1)): 1, (0, 1, 2): 5}
     assert never_came(1, ring, begun, {2: {call.pairs: 2, ((1, 2), (2, 1)): 1}}) == []
     assert never_came(1, ring, begun, {2: {((1, 2),): 3}}) == [], "it has named its own pairs alone"
