@@ -38,7 +38,7 @@ _CHLO_BROADCAST = {
 def program(
     op: str, operands: list[str], result: str, attributes: str = "", regions: str = "", before: str = ""
 ) -> str:
-    """A function that applies ``op`` to its arguments; ``%c0`` and on come from ``before`` and are operands too."""
+    """Return a function that applies ``op`` to its arguments; ``%c0`` and on come from ``before``, as operands, too."""
     constants = [line.split(" = ")[0].strip() for line in before.splitlines() if " = " in line]
     own = len(operands) - len(constants)
     arguments = ", ".join(f"%a{index}: {type}" for index, type in enumerate(operands[:own]))

@@ -150,7 +150,7 @@ def _collected(size: int, n: float) -> Rounds:
 
 
 def _halves(size: int, n: float, folded: float) -> Rounds:
-    """Recursive halving: half of the remaining bytes per round, reduced."""
+    """Return the rounds of recursive halving: half of the remaining bytes per round, reduced."""
     return tuple(
         [
             Round(1, distance, n / 2 ** (step + 1), folded / 2 ** (step + 1))
@@ -160,7 +160,7 @@ def _halves(size: int, n: float, folded: float) -> Rounds:
 
 
 def _doubles(size: int, n: float) -> Rounds:
-    """Recursive doubling: twice as many bytes per round."""
+    """Return the rounds of recursive doubling: twice as many bytes per round."""
     sent = [min(distance, size - distance) for distance in _distances(size)]
     return tuple([Round(1, distance, n * count) for distance, count in zip(_distances(size), sent, strict=True)])
 

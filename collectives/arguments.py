@@ -16,7 +16,7 @@ from collectives.element_types import is_float
 from collectives.errors import CommunicationError, GroupError
 from collectives.operations import Operation, describe
 from collectives.reduction import MONOIDS, Reduction
-from collectives.shapes import Shape
+from collectives.shapes import Shape, extent_text
 
 #: What is accepted as a reduction: a Reduction, its name, or the NumPy function of that name.
 AnyReduction = Reduction | str | Callable[..., Any]
@@ -141,7 +141,9 @@ def taking_any(
         if type(array) is not np.ndarray or array.shape != shape or array.dtype != dtype:
             array = as_operand(array, operation)
         if out is not None and not _fits(out, result, dtype):
-            raise ArgumentError(f"{describe(operation)}: out must be {_extent(result, dtype)}, got {_described(out)}")
+            raise ArgumentError(
+                f"{describe(operation)}: out must be {extent_text(result, dtype)}, got {_described(out)}"
+            )
         if is_first:
             compare()
             is_first = False
@@ -193,11 +195,7 @@ def _described(value: object) -> str:
     if not isinstance(value, np.ndarray):
         return _shown(value)
     order = "" if value.flags.c_contiguous else ", not in C order"
-    return f"{_extent(value.shape, value.dtype)}{order}{'' if value.flags.writeable else ', read-only'}"
-
-
-def _extent(shape: Shape, dtype: DType) -> str:
-    return f"{'x'.join(map(str, shape)) or 'scalar'} {dtype}"
+    return f"{extent_text(value.shape, value.dtype)}{order}{'' if value.flags.writeable else ', read-only'}"
 
 
 def _shown(value: object) -> str:

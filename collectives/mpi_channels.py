@@ -22,7 +22,7 @@ from collectives.layout import wire_dtype
 from collectives.mpi_calls import PERMUTE_TAG
 from collectives.mpi_request import MpiRequest
 from collectives.places import caller_of
-from collectives.shapes import Shape
+from collectives.shapes import Shape, extent_text
 
 #: ``wait(done, waiting)`` polls ``done()`` until it returns True.
 Wait = Callable[[Callable[[], bool], Waiting], None]
@@ -48,7 +48,7 @@ class MpiChannels:
 
     def send(self, array: Array, target: int, channel: int, where: str) -> None:
         """Send a copy of ``array`` in the background, without waiting for the receiver."""
-        text = f"process {self._members[self._comm.rank]} sends {_extent(array.shape, array.dtype)}{_at(where)}"
+        text = f"process {self._members[self._comm.rank]} sends {extent_text(array.shape, array.dtype)}{_at(where)}"
         text += f" to process {self._members[target]}, which does not receive it"
         if _has_tag(channel):
             data, tag = array.copy().view(wire_dtype(array.dtype)), _FIRST_TAG + channel
@@ -68,7 +68,7 @@ class MpiChannels:
     def receive(self, wait: Wait, shape: Shape, dtype: npt.DTypeLike, source: int, channel: int, where: str) -> Array:
         """Return the next array from ``source`` on ``channel``; CommunicationError if its size differs."""
         out, peer = np.empty(shape, dtype), self._members[source]
-        label = f"receive of {_extent(shape, out.dtype)} from process {peer}{_at(where)}"
+        label = f"receive of {extent_text(shape, out.dtype)} from process {peer}{_at(where)}"
         self._received[source, channel] += 1
         pair, number = (peer, self._members[self._comm.rank]), self._received[source, channel]
         waiting = Waiting(label, (peer,), call=_call("recv", shape, out.dtype, pair, where, channel, number))
@@ -122,13 +122,9 @@ def _has_tag(channel: int) -> bool:
 
 
 def _call(name: str, shape: Shape, dtype: DType, pair: tuple[int, int], where: str, channel: int, number: int) -> Call:
-    text = f"{name} of {_extent(shape, dtype)}"
+    text = f"{name} of {extent_text(shape, dtype)}"
     return Call(name, text, shape, shape, dtype, pair, where or caller_of(__package__), channel, number)
 
 
 def _at(where: str) -> str:
     return f" at {where}" if where else ""
-
-
-def _extent(shape: Shape, dtype: DType) -> str:
-    return f"{'x'.join(map(str, shape)) or 'scalar'} {dtype}"

@@ -28,7 +28,7 @@ MOST = (1 << 31) - 1
 
 
 def within_limits(transfer: Transfer, operation: Operation, size: int) -> Transfer:
-    """``transfer``, in calls whose counts fit in MPI's integers."""
+    """Return ``transfer``, split into calls whose counts fit in MPI's integers."""
     if prod(operation.shape) <= MOST or isinstance(operation, CollectiveBroadcast):
         return transfer  # a broadcast splits itself, by piece_by_piece
     if isinstance(operation, AllGather | AllToAll):
@@ -117,7 +117,7 @@ def _array(message: Message) -> Array:
 
 
 def _with(message: Message, array: Array) -> Message:
-    """``message`` with its array replaced."""
+    """Return ``message`` with its array replaced."""
     return [array, *message[1:]] if isinstance(message, list) else array
 
 

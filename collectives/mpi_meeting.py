@@ -113,7 +113,7 @@ class _Meeting:
         return [int(rank) for rank in np.flatnonzero(marks == np.arange(len(marks)) + 1)]
 
     def _report(self, waited: float) -> None:
-        """Warns, unless a lower rank has waited as long as this one and therefore does."""
+        """Warn, unless a lower rank has waited as long as this one and therefore does."""
         self._look(waited)
         since = time.monotonic() - self._timeout
         if not any(rank < self._comm.rank and arrived < since for rank, arrived in self._arrived.items()):

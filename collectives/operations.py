@@ -22,7 +22,7 @@ from collectives.errors import CommunicationError
 from collectives.grid import MOVING, REDUCING, Grouping, Strategy, strategy_of
 from collectives.permutations import Ends, ends_of
 from collectives.reduction import Arithmetic, Reduction, arithmetic
-from collectives.shapes import Shape, scale_shape, split_shape
+from collectives.shapes import Shape, extent_text, scale_shape, split_shape
 from collectives.stacked import ARRAYS, Stacks
 from collectives.states import short_list
 
@@ -114,19 +114,18 @@ def strategy(op: str, channel_id: int = 0, use_global_device_ids: bool = False) 
 
 def describe(operation: Operation) -> str:
     """Return the text of an operation for messages: ``all_gather of 4x2 float32, dim 1``."""
-    extent = "x".join(map(str, operation.shape)) or "scalar"
     facts = {each.name: getattr(operation, each.name) for each in fields(operation)}
     reduction = f" {facts['reduction']}" if "reduction" in facts else ""
     details = [
         f", {name} {short_list(value) if isinstance(value, tuple) else value}"
         for name, value in facts.items()
-        if name not in _NOT_COMPARED
+        if name not in _OMITTED
     ]
-    return f"{operation.name}{reduction} of {extent} {operation.dtype}{''.join(details)}"
+    return f"{operation.name}{reduction} of {extent_text(operation.shape, operation.dtype)}{''.join(details)}"
 
 
 #: Fields that `describe` prints elsewhere, or that follow from the group, types or options.
-_NOT_COMPARED = frozenset({"shape", "dtype", "reduction", "reproducible", "fill", "split_count"})
+_OMITTED = frozenset({"shape", "dtype", "reduction", "reproducible", "fill", "split_count"})
 
 
 @dataclass(frozen=True)

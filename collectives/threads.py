@@ -22,7 +22,7 @@ from collectives.exploration import explored
 from collectives.operations import Barrier, CollectivePermute, Operation, describe, filled
 from collectives.rendezvous import Group, Key, Posted, RendezvousRound, World, at_place
 from collectives.scheduler import Scheduler, Stopped
-from collectives.shapes import Shape
+from collectives.shapes import Shape, extent_text
 from collectives.stacked import Stacks
 from collectives.states import mismatch_text, short_list
 from collectives.threads_watch import end, stop, watch
@@ -130,12 +130,12 @@ class ThreadCommunicator(Communicator):
         return start
 
     def _send(self, array: Array, target: int, tag: int, where: str) -> None:
-        label = f"a transfer of {'x'.join(map(str, array.shape)) or 'scalar'} {array.dtype}"
+        label = f"a transfer of {extent_text(array.shape, array.dtype)}"
         self.world.scheduler.turn(self.world_rank, f"{label} to process {self.members[target]}{at_place(where)}")
         self.world.post(("channel", self.members, self.rank, target, tag), Posted(array.copy(), label, where))
 
     def _receive(self, shape: Shape, dtype: DType, source: int, tag: int, where: str) -> Array:
-        label = f"a transfer of {'x'.join(map(str, shape)) or 'scalar'} {np.dtype(dtype)}"
+        label = f"a transfer of {extent_text(shape, np.dtype(dtype))}"
         self.world.scheduler.turn(self.world_rank, f"{label} from process {self.members[source]}{at_place(where)}")
         return _PendingReceive(self, ("channel", self.members, source, self.rank, tag), label, where).wait()
 

@@ -51,11 +51,11 @@ def _backends() -> str:
 
 def _cache() -> str:
     """Return the location and size of the cache of compiled programs."""
-    kept = user_cache()
-    if kept is None:
+    cache = user_cache()
+    if cache is None:
         return "none"
-    usage = kept.usage()
-    return f"{kept.folder}: {usage.entries} entries, {usage.size / 2**20:.1f} MiB"
+    usage = cache.usage()
+    return f"{cache.folder}: {usage.entries} entries, {usage.size / 2**20:.1f} MiB"
 
 
 def _version(distribution: str) -> str:
@@ -87,8 +87,8 @@ def _blas() -> str:
     import numpy as np
 
     libraries = np.show_config(mode="dicts")["Build Dependencies"]["blas"]
-    held = os.environ.get(mpirun.CORE_VARIABLE)
-    note = f"({mpirun.CORE_VARIABLE}={held}, whatever the processor has)" if held else ""
+    core = os.environ.get(mpirun.CORE_VARIABLE)
+    note = f"({mpirun.CORE_VARIABLE}={core}, whatever the processor has)" if core else ""
     return f"{libraries.get('name', 'unknown')} {libraries.get('version', '')} {note}".strip()
 
 
@@ -96,8 +96,8 @@ def _threads() -> str:
     here = f"{machine.default_threads()} of native code here"
     if not thread_share.said_by_user():
         return f"{here}; not set (spmd launch gives each rank one, another launcher its share of the processors)"
-    said = [f"{name}={os.environ[name]}" for name in thread_share.THREAD_VARIABLES if name in os.environ]
-    return f"{here}; {', '.join(said)}"
+    settings = [f"{name}={os.environ[name]}" for name in thread_share.THREAD_VARIABLES if name in os.environ]
+    return f"{here}; {', '.join(settings)}"
 
 
 def of_rank() -> str:

@@ -124,7 +124,7 @@ class ComputationBuilder(XlaBuilder):
     def ReduceWindow(
         self, operand: XlaOp, init_value: object, computation: object, *args: object, **kwargs: object
     ) -> XlaOp:
-        """ReduceWindow with initial value and computation in either order, as in the document."""
+        """Apply ReduceWindow with initial value and computation in either order, as in the document."""
         if isinstance(init_value, XlaComputation):
             init_value, computation = computation, init_value
         return OPERATIONS["ReduceWindow"](self, operand, init_value, computation, *args, **kwargs)

@@ -55,7 +55,7 @@ def _product(write: Writer, result: Value, x: Sequence[Value], errors: Sequence[
 
 
 def _quotient(write: Writer, result: Value, x: Sequence[Value], errors: Sequence[Value | None]) -> Value | None:
-    """Infinite if the divisor may be zero."""
+    """Return the bound of a quotient, infinite if the divisor may be zero."""
     left, right = errors
     divisor = write.magnitude(x[1])
     if right is None:

@@ -155,6 +155,6 @@ class Heartbeat:
                 yield tag
 
     def _send(self, rank: int, tag: int, content: int) -> None:
-        """Sends, unless `rank` has failed."""
+        """Send, unless `rank` has failed."""
         with self._lock, suppress(MPI.Exception):
             self._sends.add(self._comm.Isend(np.array([content], np.int64), rank, tag))

@@ -66,7 +66,7 @@ class Briefing:
         return cls(options, kind, what, sys.argv, sys.path, _FOLDER, variables, ranks)
 
     def command(self, number: int) -> list[str]:
-        """Python's arguments to start rank `number`, which receives the briefing once it has initialized MPI."""
+        """Return Python's arguments to start rank `number`, which receives the briefing once it has initialized MPI."""
         root = str(Path(__file__).parents[2])
         code = (
             f"import os, signal, sys; signal.alarm({START_SECONDS}); "
