@@ -18,6 +18,7 @@ from functools import cached_property
 from spmd.dialects import sdy_attributes as sdy
 from spmd.dialects.sdy_attributes import RULE_NAME
 from spmd.ir import Op
+from spmd.ir.attributes import DictAttr, StringAttr
 from spmd.types import TensorType
 
 #: Kinds of factors. PASS: no communication when all tensors are cut alike. REDUCE: cut operands give partial results.
@@ -303,8 +304,22 @@ def _own_rule(op: Op) -> Rule:
     if not _is_static(op):
         raise ValueError(f"{op.name} has dynamic shapes, which cannot be cut")
     table = rules()
-    maker = _CUSTOM_CALLS.get(op["call_target_name"]) if op.name == _CALL else table.get(op.name)
+    maker = _CUSTOM_CALLS.get(op["call_target_name"], _batch_rule) if op.name == _CALL else table.get(op.name)
     return replicated_rule(op) if maker is None else maker(op)
+
+
+def _batch_rule(op: Op) -> Rule:
+    """The rule of a custom call that says how many dimensions are a batch, as JAX writes it: these pass."""
+    builder = RuleBuilder(op)
+    attributes = op.discardable.get("mhlo.frontend_attributes")
+    count = attributes.entries.get("num_batch_dims") if isinstance(attributes, DictAttr) else None
+    digits = count.value if isinstance(count, StringAttr) else "0"
+    rank = int(digits) if digits.isdecimal() else 0
+    batches = {shape[:rank] for shape in (*builder.operand_shapes, *builder.result_shapes)}
+    if len(batches) == 1:
+        for dimension, size in enumerate(*batches):
+            builder.everywhere(dimension, size)
+    return builder.build()
 
 
 def is_known(op: Op) -> bool:

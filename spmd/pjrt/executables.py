@@ -333,7 +333,7 @@ def _(args: Any) -> None:
     executable = find(Executable, args.executable)
     if not args.program:
         raise PjrtError(Code.INVALID_ARGUMENT, "there is no place for the program")
-    text = executable.program.module.to_string(generic=True).encode()
+    text = executable.program.module.to_string(generic=True, debug_info=True).encode()
     given = struct("Program").from_address(args.program)
     if given.code:
         if given.code_size < len(text):

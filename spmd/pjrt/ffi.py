@@ -20,7 +20,7 @@ from spmd.backends.custom_calls import forget_custom_call, register_custom_call
 from spmd.backends.kernels import TARGETS, load_kernels
 from spmd.ir import Module, Op
 from spmd.ir import attributes as a
-from spmd.pjrt.errors import PjrtError, unimplemented
+from spmd.pjrt.errors import Code, PjrtError, unimplemented
 from spmd.pjrt.ffi_functions import Context, Future, put, table, take
 from spmd.pjrt.layouts import Order, as_laid, copied_in, in_memory, laid
 from spmd.pjrt.structs import struct
@@ -60,7 +60,11 @@ def connect(module: Module) -> list[Call]:
     Targets that spmd has itself are its own. Returns the typed calls, to be given to `disconnect` with the program.
     """
     load_kernels()
-    calls = [op for op in module.walk() if op.name == "stablehlo.custom_call" and op["call_target_name"] not in TARGETS]
+    all_calls = [op for op in module.walk() if op.name == "stablehlo.custom_call"]
+    for op in all_calls:
+        if op["call_target_name"].startswith("lapack_") and not op.operands and not op.results:
+            op.attributes = {**op.attributes, "call_target_name": _without_matrix(op["call_target_name"])}
+    calls = [op for op in all_calls if op["call_target_name"] not in TARGETS]
     handlers = registered() if calls else {}
     typed: list[Call] = []
     for op in calls:
@@ -75,6 +79,17 @@ def connect(module: Module) -> list[Call]:
             op.attributes = {**op.attributes, "call_target_name": call.name}
             typed.append(call)
     return typed
+
+
+def _without_matrix(target: str) -> str:
+    """The target of a call of LAPACK that has no matrix: it is compiled, and fails once it is run, as XLA's does."""
+
+    def call(*, attributes: Any) -> Results:
+        raise PjrtError(Code.INVALID_ARGUMENT, f"{target} is called without a matrix")
+
+    name = f"{target}/without_matrix"
+    register_custom_call(name, call)
+    return name
 
 
 def disconnect(calls: Sequence[Call]) -> None:

@@ -301,6 +301,18 @@ _TABLE = {
         ("tensor<4x2xf32>",),
         "([i, j])->([i, j]) {i=4, j=2}",
     ),
+    "a call with a batch": (
+        '%0:2 = stablehlo.custom_call @nobody(%arg0) {mhlo.frontend_attributes = {num_batch_dims = "1"}}'
+        " : (tensor<8x4x5xf32>) -> (tensor<8x5x5xf32>, tensor<8xi32>)",
+        ("tensor<8x4x5xf32>",),
+        "([i, j, k])->([i, l, m], [i]) {i=8, j=1, k=1, l=1, m=1}",
+    ),
+    "a call with a batch that is none": (
+        '%0 = stablehlo.custom_call @nobody(%arg0) {mhlo.frontend_attributes = {num_batch_dims = "1"}}'
+        " : (tensor<8x4xf32>) -> tensor<4x4xf32>",
+        ("tensor<8x4xf32>",),
+        "([i, j])->([k, l]) {i=1, j=1, k=1, l=1}",
+    ),
     "unknown custom call": (
         "%0 = stablehlo.custom_call @nobody(%arg0) : (tensor<4x2xf32>) -> tensor<4x2xf32>",
         ("tensor<4x2xf32>",),

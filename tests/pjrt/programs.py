@@ -310,6 +310,14 @@ def users_handlers():
 
 
 @program
+def compiled_text():
+    """A call of LAPACK without a matrix can be compiled; the lines of the source are in the text."""
+    lowered = jax.jit(lambda: jax.ffi.ffi_call("lapack_sgetrf_ffi", (), has_side_effect=True)()).lower()
+    text = lowered.compile().as_text()
+    return "lapack_sgetrf_ffi" in text, "jit(<lambda>)/ffi_call" in text
+
+
+@program
 def ahead_of_time():
     compiled = jax.jit(lambda x, y: x @ y).lower(matrix(2, 3), matrix(3, 4)).compile()
     memory = compiled.memory_analysis()
