@@ -134,6 +134,9 @@ class Communicator(ABC):
         """Return the same group with a check before each collective that all processes call the same one."""
         return self
 
+    def pass_by(self, where: str = "") -> None:  # noqa: B027 (a no-op by default)
+        """Skip a collective in which this process is in none of the groups."""
+
     def compare(self, members: Sequence[int], operation: Operation, where: str = "") -> None:  # noqa: B027 (no-op)
         """Compare ``operation`` with what the other processes of the group ``members`` are about to call.
 

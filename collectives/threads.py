@@ -109,7 +109,7 @@ class ThreadCommunicator(Communicator):
             labels = {self.members[position]: self._label(*called) for position, called in here.calls.items()}
             raise CommunicationError(mismatch_text(labels))
         arrays = [array for array in here.arrays if array is not None]
-        here.results = _detached(operation.evaluate(arrays), arrays)
+        here.results = detached(operation.evaluate(arrays), arrays)
         scheduler = self.world.scheduler
         with scheduler.lock:
             here.done = True
@@ -140,17 +140,21 @@ class ThreadCommunicator(Communicator):
         return _PendingReceive(self, ("channel", self.members, source, self.rank, tag), label, where).wait()
 
     def allgather_object(self, value: V, what: str = SET_UP) -> list[V]:
+        gathered: list[V] = self.exchange(_ALLGATHER_OBJECT, value, "")
+        return gathered
+
+    def exchange(self, operation: Operation, value: object, where: str) -> Any:
+        """Return what `operation`, the same object for all processes, gives this one of the boxes of their values."""
         box = np.empty((), object)
         box[()] = value
-        here = self._arrive(_ALLGATHER_OBJECT, "", box)
-        _Ticket(self, here, "a set-up exchange").finish()
-        gathered: list[V] = [array.item() for array in here.arrays if array is not None]
-        return gathered
+        here = self._arrive(operation, where, box)
+        _Ticket(self, here, self._label(operation, where)).finish()
+        return here.results[self.rank]
 
 
 class _AllGatherObject(Operation, name="allgather_object"):
-    def evaluate(self, arrays: Sequence[Array]) -> Sequence[Array]:
-        return ()
+    def evaluate(self, arrays: Sequence[Array]) -> Sequence[Any]:
+        return [[array.item() for array in arrays]] * len(arrays)
 
     def stacked(self, x: S, extent: tuple[int, int, int], on: Stacks[S]) -> S:
         return x
@@ -212,7 +216,7 @@ def _own(result: Array, operand: Array) -> Array:
     return result.copy() if np.may_share_memory(result, operand) else result
 
 
-def _detached(results: Sequence[Array], arrays: Sequence[Array]) -> Sequence[Array]:
+def detached(results: Sequence[Array], arrays: Sequence[Array]) -> Sequence[Array]:
     """Return the results, copied where they are operands, which their owners may overwrite."""
     operands = {id(array) for array in arrays}
     copies: dict[int, Array] = {}

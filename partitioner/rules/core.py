@@ -317,7 +317,7 @@ def _batch_rule(op: Op) -> Rule:
     rank = int(digits) if digits.isdecimal() else 0
     batches = {shape[:rank] for shape in (*builder.operand_shapes, *builder.result_shapes)}
     if len(batches) == 1:
-        for dimension, size in enumerate(*batches):
+        for dimension, size in enumerate(batches.pop()):
             builder.everywhere(dimension, size)
     return builder.build()
 

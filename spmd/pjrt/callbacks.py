@@ -73,10 +73,16 @@ def connect(module: Module) -> bool:
     return bool(found)
 
 
+def here() -> Sequence[Callable[..., Any]]:
+    """Return the functions that programs which this thread runs may call."""
+    functions: Sequence[Callable[..., Any]] = getattr(_running, "functions", ())
+    return functions
+
+
 @contextlib.contextmanager
 def available(functions: Sequence[Callable[..., Any]]) -> Iterator[None]:
     """While a program runs that may call `functions`."""
-    before = getattr(_running, "functions", ())
+    before = here()
     _running.functions = functions
     try:
         yield
@@ -85,7 +91,7 @@ def available(functions: Sequence[Callable[..., Any]]) -> Iterator[None]:
 
 
 def _call(*arrays: Any, attributes: Any) -> Any:
-    functions = getattr(_running, "functions", ())
+    functions = here()
     number = attributes["backend_config"]["index"]
     if not 0 <= number < len(functions):
         raise ExecutionError(f"the program calls function {number} of Python, and {len(functions)} are given")

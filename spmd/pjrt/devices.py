@@ -1,7 +1,7 @@
 """The client, its devices, their memories, and the topology that describes them.
 
-A process of JAX has one device of its own, which computes in the memory of the host. There are three kinds of memory,
-as of XLA's client for CPUs; all of them are the host's.
+A process of JAX has one device of its own, or several, which compute in the memory of the host. There are three kinds
+of memory, as of XLA's client for CPUs; all of them are the host's.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class Client(Handle):
     def __init__(self, count: int = 1) -> None:
         """`count`: how many devices each process has."""
         super().__init__()
-        ranks, self.process = _ranks()
+        ranks, self.process = _ranks(count)
         self.devices = [
             Device(count * rank + place, rank, place if rank == self.process else None)
             for rank in range(ranks)
@@ -148,8 +148,8 @@ class Client(Handle):
         self.release()
 
 
-def _ranks() -> tuple[int, int]:
-    """How many processes there are, and which of them this is. Collective: all of them come together."""
+def _ranks(count: int) -> tuple[int, int]:
+    """How many processes there are, and which of them this is. Collective: all come together, with `count` devices."""
     if not world.under_mpi():
         return 1, 0
     try:
@@ -158,6 +158,11 @@ def _ranks() -> tuple[int, int]:
         raise PjrtError(
             Code.FAILED_PRECONDITION, f"this process is an MPI rank, and no MPI can be loaded: {error}"
         ) from error
+    counts = communicator.allgather_object(count, "JAX's client")
+    if len(set(counts)) > 1:
+        raise PjrtError(
+            Code.INVALID_ARGUMENT, f"processes have one number of devices, got {counts}: set {_VARIABLE} alike on all"
+        )
     return communicator.size, communicator.rank
 
 

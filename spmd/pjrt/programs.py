@@ -1,7 +1,8 @@
 """Programs of a frontend: compiled, and run on this process's devices.
 
 A program for one device runs alone, whichever rank has it. One for several devices is partitioned; it runs on ranks
-that have one device each, through MPI, or on devices of one process, stacked: all of them in one program.
+that have one device each, through MPI, on devices of one process, stacked: all of them in one program, or on several
+devices of each of several ranks, whose devices are threads then.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from spmd.ir.attributes import Attribute, IntegerAttr, StringAttr
 from spmd.pjrt import callbacks, ffi
 from spmd.pjrt.devices import MEMORY_KINDS, Client, Device
 from spmd.pjrt.element_types import described
-from spmd.pjrt.errors import Code, PjrtError, unimplemented
+from spmd.pjrt.errors import Code, PjrtError
 from spmd.pjrt.hot import SHORT
 from spmd.pjrt.layouts import declared_orders
 from spmd.pjrt.native_programs import NativeCall, can_be_native
@@ -36,7 +37,7 @@ from spmd.pjrt.shardings import op_shardings
 from spmd.runtime.compile import executable_of
 from spmd.runtime.executable import Executable
 from spmd.runtime.process import Process
-from spmd.runtime.world import process_among
+from spmd.runtime.world import process_among, ranks_among
 from spmd.support.arrays import Array
 from spmd.types import I32, TokenType
 
@@ -64,7 +65,6 @@ class Program:
         self.devices = _devices(client, self.build)
         #: This process's devices that take part, in the program's order, with their places in it.
         self.local = [(place, device) for place, device in enumerate(self.devices) if device.is_addressable]
-        self._check_places()
         module = parse(code, "<jax>", verify=False)
         module.discardable = {**module.discardable, **_counts(self.grid)}
         self.calls_back = callbacks.connect(module)
@@ -85,12 +85,6 @@ class Program:
         #: Nanoseconds that a run took, the quickest of them; none has been run yet.
         self._quickest = math.inf
         self._run = self._runner()
-
-    def _check_places(self) -> None:
-        """PjrtError for devices that nothing here runs a program on."""
-        processes = [device.process for device in self.devices]
-        if len(set(processes)) not in (1, len(processes)):
-            raise unimplemented("programs for several devices of each of several processes are not supported yet")
 
     @property
     def module(self) -> Module:
@@ -146,7 +140,10 @@ class Program:
         """What runs the program on this process's devices, of which there may be none: others run it then."""
         if not self.local:
             return lambda _: []
-        return self._on_devices() if len(self.local) > 1 else self._alone_or_on_ranks()
+        processes = {device.process for device in self.devices}
+        if len(processes) == len(self.devices):
+            return self._alone_or_on_ranks()
+        return self._on_devices() if len(processes) == 1 else self._on_devices_of_ranks(sorted(processes))
 
     def _alone_or_on_ranks(self) -> Run:
         """What runs the program as one process; the first call of several is collective among them."""
@@ -176,6 +173,28 @@ class Program:
             with turn:
                 results = simulation(*columns, collapse=True)
             return [[_row(result, place, of_process) for result in results] for place in range(len(values))]
+
+        return run
+
+    def _on_devices_of_ranks(self, processes: Sequence[int]) -> Run:
+        """What runs the program as several processes, each a thread; the first call is collective among `processes`."""
+        from collectives.ranks_of_threads import RankOfThreads  # loaded late, as above
+
+        executable = executable_of(self.prepared)
+        owners = [processes.index(device.process) for device in self.devices]
+        members: list[tuple[RankOfThreads, list[Process]]] = []
+
+        def run(values: Sequence[Values]) -> Sequence[Values]:
+            if not members:
+                rank = RankOfThreads(ranks_among(processes, f"@{self.name}"), owners)
+                members.append((rank, [Process(self.grid, end) for end in rank.communicators]))
+            (rank, own), functions = members[0], callbacks.here()
+
+            def process(place: int) -> Values:
+                with callbacks.available(functions):
+                    return executable.run(own[place], values[place])
+
+            return rank.run(process)
 
         return run
 

@@ -219,8 +219,6 @@ def process_among(grid: ProcessGrid, members: Sequence[int], what: str | None = 
     if tuple(members) == tuple(range(number_of_ranks())):
         return process_of(grid, what)
     everyone = ranks() if what is None else ranks(what)
-    if everyone.rank not in members:
-        raise CompileError(f"rank {everyone.rank} is not a member of a program of the ranks {list(members)}")
     key = grid, tuple(members)
     with _starting:
         if key not in _parts:
@@ -228,10 +226,22 @@ def process_among(grid: ProcessGrid, members: Sequence[int], what: str | None = 
         return _parts[key]
 
 
+def ranks_among(members: Sequence[int], what: str) -> MpiCommunicator:
+    """Return a communicator of the ranks `members`, in this order; collective among them at the first call."""
+    everyone = ranks(what)
+    if tuple(members) == everyone.members:
+        return everyone
+    with _starting:
+        return _among(everyone, tuple(members))
+
+
 def _among(everyone: MpiCommunicator, members: tuple[int, ...]) -> MpiCommunicator:
-    """Return a communicator of the ranks `members`, numbered from 0; cached, collective among them at
-    the first call.
+    """Return a communicator of the ranks `members`, numbered from 0; cached, collective among them at the first call.
+
+    :raises CompileError: if this rank is none of them.
     """
+    if everyone.rank not in members:
+        raise CompileError(f"rank {everyone.rank} is not a member of a program of the ranks {list(members)}")
     if members not in _among_ranks:
         comm = everyone.comm.Create_group(everyone.comm.Get_group().Incl(list(members)))
         _among_ranks[members] = type(everyone).world(comm, records=False)

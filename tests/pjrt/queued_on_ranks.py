@@ -49,10 +49,10 @@ def product(x):
 
 
 def main(is_threaded):
-    rank, count = jax.process_index(), jax.process_count()
-    mesh = jax.make_mesh((count,), ("x",))
+    rank, count, local = jax.process_index(), jax.process_count(), len(jax.local_devices())
+    mesh = jax.sharding.Mesh(np.array(jax.devices()), ("x",))
     slow = jax.jit(jax.shard_map(sums, mesh=mesh, in_specs=P("x"), out_specs=P(), check_vma=False))
-    x = jax.make_array_from_process_local_data(NamedSharding(mesh, P("x")), np.full(4, rank + 1, np.float32))
+    x = jax.make_array_from_process_local_data(NamedSharding(mesh, P("x")), np.full(4 * local, rank + 1, np.float32))
     own = np.full(4, rank + 1, np.float32)
     folder = MPI.COMM_WORLD.bcast(tempfile.mkdtemp() if rank == 0 else None)
     total = count * (count + 1) / 2
@@ -87,7 +87,8 @@ def main(is_threaded):
             FLAG.clear()
         y = slow(x)
         found = act()
-        np.testing.assert_array_equal(y.addressable_data(0), [total] * 4)
+        for place in range(local):
+            np.testing.assert_array_equal(y.addressable_data(place), [local * total] * 4)
         assert found == 10 * total, (act, found)
         assert (THREADS[0] is not threading.main_thread()) == is_threaded
     print("in order", flush=True)

@@ -30,8 +30,10 @@ def test_calls_return_before_their_programs_have_run() -> None:
 TWO_RANKS = ("-m", "launch", "launch", "-n", "2", "--", sys.executable)
 
 
-def test_other_collectives_come_after_those_of_calls_before() -> None:
-    assert run("queued_on_ranks.py", "threads", launch=TWO_RANKS).count("in order") == 2
+@pytest.mark.parametrize("devices", [2, pytest.param(1, marks=pytest.mark.slow)])
+def test_other_collectives_come_after_those_of_calls_before(devices: int) -> None:
+    found = run("queued_on_ranks.py", "threads", launch=TWO_RANKS, SPMD_NUM_DEVICES=str(devices))
+    assert found.count("in order") == 2
 
 
 @pytest.mark.slow

@@ -48,8 +48,11 @@ def test_devices_of_one_process(tmp_path: Path, expected: Mapping[str, np.ndarra
 
 
 @pytest.mark.slow
-def test_ranks(tmp_path: Path, expected: Mapping[str, np.ndarray]) -> None:
-    launch = [sys.executable, "-m", "launch", "launch", "-n", str(COUNT), "--", sys.executable]
-    run([*launch, str(SCRIPT), str(tmp_path / "results.npz"), str(COUNT)], JAX_PLATFORMS="spmd")
-    for rank in range(COUNT):
+@pytest.mark.parametrize("ranks", [COUNT, 2])
+def test_ranks(tmp_path: Path, expected: Mapping[str, np.ndarray], ranks: int) -> None:
+    """One device a rank, or several."""
+    launch = [sys.executable, "-m", "launch", "launch", "-n", str(ranks), "--", sys.executable]
+    settings = {"JAX_PLATFORMS": "spmd", "SPMD_NUM_DEVICES": str(COUNT // ranks)}
+    run([*launch, str(SCRIPT), str(tmp_path / "results.npz"), str(COUNT)], **settings)
+    for rank in range(ranks):
         compare(np.load(tmp_path / f"results.npz.{rank}.npz"), expected)

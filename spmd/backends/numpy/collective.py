@@ -70,7 +70,7 @@ def _blocking(collective: Collective, context: Context) -> Kernel:
     def bind(process: Process) -> Sequence[BoundCollective]:
         communicator = _end(collective, process, context)
         if communicator is None:
-            return [_outside(collective, i) for i in range(len(collective.operations))]
+            return [_outside(collective, i, process) for i in range(len(collective.operations))]
         calls = [communicator.bind(operation, collective.where) for operation in collective.operations]
         return [_promoting(call, dtype) for call, dtype in zip(calls, _conversions(collective), strict=True)]
 
@@ -152,12 +152,13 @@ def _promoting(call: BoundCollective, dtype: DType | None) -> BoundCollective:
     return promoted
 
 
-def _outside(collective: Collective, index: int) -> BoundCollective:
-    """What a process gets that is in no group."""
+def _outside(collective: Collective, index: int, process: Process) -> BoundCollective:
+    """What `process` gets, which is in no group."""
     outsider = collective.outsider
     assert outsider is not None
 
     def call(array: Array, out: Array | None = None) -> Array:
+        process.communicator.pass_by(collective.where)
         result = outsider(index)
         if out is None:
             return result
@@ -183,7 +184,7 @@ def _dynamic_root(op: Op, context: Context) -> Kernel:
                 _compare(collective, collective.operations[index], process)
                 communicator = _end(collective, process, context)
                 if communicator is None:
-                    bound = _outside(collective, index)
+                    bound = _outside(collective, index, process)
                 else:
                     bound = communicator.bind(collective.operations[index], collective.where)
                     bound = _promoting(bound, _conversions(collective)[index])
@@ -231,7 +232,7 @@ def async_start(op: Op, context: Context) -> Kernel:
     def bind(process: Process) -> Sequence[Callable[[Array], Request | Completed[Results]]]:
         communicator = _end(collective, process, context)
         if communicator is None:
-            return [_computing(_outside(collective, i)) for i in range(len(collective.operations))]
+            return [_computing(_outside(collective, i, process)) for i in range(len(collective.operations))]
         starts = [communicator.bind_start(operation, collective.where) for operation in collective.operations]
         return [_converting(start, dtype) for start, dtype in zip(starts, _conversions(collective), strict=True)]
 
