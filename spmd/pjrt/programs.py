@@ -33,6 +33,7 @@ from spmd.pjrt.hot import SHORT
 from spmd.pjrt.layouts import declared_orders
 from spmd.pjrt.native_programs import NativeCall, can_be_native
 from spmd.pjrt.protobuf import BuildOptions, build_options
+from spmd.pjrt.runs import QUEUE
 from spmd.pjrt.shardings import op_shardings
 from spmd.runtime.compile import executable_of
 from spmd.runtime.executable import Executable
@@ -191,7 +192,7 @@ class Program:
             (rank, own), functions = members[0], callbacks.here()
 
             def process(place: int) -> Values:
-                with callbacks.available(functions):
+                with QUEUE.started_here(), callbacks.available(functions):
                     return executable.run(own[place], values[place])
 
             return rank.run(process)

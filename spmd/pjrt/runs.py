@@ -6,10 +6,11 @@ call returns once its run is in the queue; errors arrive with the events and buf
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from spmd.pjrt.errors import Code, PjrtError
 from spmd.runtime import world
@@ -79,6 +80,10 @@ class Run:
             act(self._error)
 
 
+#: Of threads that runs have started.
+_of_runs = threading.local()
+
+
 class Queue:
     """Runs that are begun one after another by a thread, which is started with the first."""
 
@@ -99,8 +104,17 @@ class Queue:
 
     @property
     def is_here(self) -> bool:
-        """Whether this is the thread of the runs."""
-        return threading.current_thread() is self._thread
+        """Whether this is the thread of the runs, or one that a run has started."""
+        return threading.current_thread() is self._thread or getattr(_of_runs, "is_here", False)
+
+    @contextlib.contextmanager
+    def started_here(self) -> Iterator[None]:
+        """While this thread, which a run has started, does its part of it: what it calls does not wait for the run."""
+        _of_runs.is_here = True
+        try:
+            yield
+        finally:
+            _of_runs.is_here = False
 
     def put(self, run: Run) -> None:
         """Begin `run` after those that were put before; waits where many do."""
