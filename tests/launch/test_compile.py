@@ -210,3 +210,18 @@ def test_types_that_c_does_not_have_are_named(type: str, words: str) -> None:
     module = spmd.parse(f"func.func @main(%x: {type}) -> {type} {{ return %x : {type} }}")
     with pytest.raises(spmd.CompileError, match=words):
         compile_ahead(module, name="f")
+
+
+@pytest.mark.parametrize(
+    ("lhs", "rhs", "result"),
+    [("2147483648x64", "64x64", "2147483648x64"), ("64x64", "64x2147483648", "64x2147483648")],
+)
+def test_sizes_beyond_the_integers_of_a_linked_blas_are_refused(lhs: str, rhs: str, result: str) -> None:
+    """Any BLAS may be linked; most count in 32 bits, of which 2^31 is a negative number."""
+    types = f"(tensor<{lhs}xf32>, tensor<{rhs}xf32>) -> tensor<{result}xf32>"
+    text = f"""func.func @main(%x: tensor<{lhs}xf32>, %y: tensor<{rhs}xf32>) -> tensor<{result}xf32> {{
+      %r = stablehlo.dot_general %x, %y, contracting_dims = [1] x [0] : {types}
+      return %r : tensor<{result}xf32>
+    }}"""
+    with pytest.raises(spmd.CompileError, match=r"large\.mlir:2:12.*2147483648 does not fit the 32-bit integers"):
+        compile_ahead(spmd.parse(text, "large.mlir"), name="f")

@@ -12,7 +12,7 @@ from spmd.backends.llvm.jit import processor
 from spmd.backends.llvm.jit.ahead import object_file
 from spmd.backends.llvm.jit.processor import chosen, host
 from spmd.backends.llvm.matmul import products
-from spmd.backends.llvm.matmul.integer_products import IntegerProduct
+from spmd.backends.llvm.matmul.integer_products import IntegerProduct, pair_bytes
 from spmd.backends.llvm.matmul.matrices import integer_product_of
 from tests.backends.together import Cases, Program, together
 
@@ -51,6 +51,24 @@ def test_integer_products_are_exact(left: str, right: str, rows: int, depth: int
         drawn.append(inputs)
     for inputs, (native,) in zip(drawn, (yield [Program(text, inputs) for inputs in drawn]), strict=True):
         np.testing.assert_array_equal(native, inputs[0].astype(np.int32) @ inputs[1].astype(np.int32))
+
+
+@pytest.mark.parametrize(("left", "right"), [("i8", "ui8"), ("ui8", "i8")])
+@pytest.mark.parametrize(("rows", "depth", "columns"), [(1, 2**16 + 1, 1), (3, 3 * 2**16, 2), (17, 2**17 + 77, 40)])
+@together
+def test_long_sums_of_few_rows_and_columns_work_in_little_memory(
+    left: str, right: str, rows: int, depth: int, columns: int
+) -> Cases:
+    text = product_text(left, right, rows, depth, columns)
+    whole = integer_product_of(spmd.parse(text).functions[0].body.ops[0], chosen())
+    assert whole is not None and pair_bytes(whole) < 1 << 23
+    rng = np.random.default_rng(rows)
+    inputs = [
+        rng.integers(0, 128, shape).astype(TYPES[name])
+        for name, shape in ((left, (rows, depth)), (right, (depth, columns)))
+    ]
+    ((native,),) = yield [Program(text, inputs)]
+    np.testing.assert_array_equal(native, inputs[0].astype(np.int32) @ inputs[1].astype(np.int32))
 
 
 #: Dimension numbers of products of f and g: with batches, with what is contracted first or last.

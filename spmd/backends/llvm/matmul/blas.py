@@ -8,11 +8,15 @@ is used. A NumPy that was built on another BLAS does not say how that one spells
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 import numpy as np
+
+from spmd.errors import CompileError, Diagnostic
+from spmd.ir import Op
 
 #: How OpenBLAS's build for NumPy's wheels spells a routine with Fortran's calling convention.
 _IN_NUMPY = "scipy_{name}_64_"
@@ -44,6 +48,14 @@ def routine(name: str) -> Routine:
 def linked(name: str) -> Routine:
     """The routine called `name` as any BLAS of 32-bit integers exports it, for a linker to find."""
     return Routine(f"{name}_", "i32")
+
+
+def check_sizes(routine: Routine, sizes: Iterable[int], op: Op) -> None:
+    """CompileError where the integers of `routine`, which computes `op`, do not hold one of `sizes`."""
+    largest = max(sizes)
+    if routine.integer == "i32" and largest >= 1 << 31:
+        message = f"the size {largest} does not fit the 32-bit integers of the BLAS library that {routine.symbol} is of"
+        raise CompileError(Diagnostic(op.location, message, op.name))
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ block of columns once for all rows, the left one's rows where they are needed. S
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 from spmd.analysis.affine import row_major
@@ -19,6 +19,9 @@ from spmd.support.processor import Processor
 
 #: Numbers of a row that are widened at a time.
 _NUMBERS = 32
+#: Contracted numbers of a product of fewer rows and columns than `_FEW` that are multiplied before they are added to the
+#: others: widened at once, they took more memory than both operands.
+_STRETCH, _FEW = 1 << 16, 64
 
 
 @dataclass(frozen=True)
@@ -48,6 +51,11 @@ class IntegerProduct:
     def size(self) -> int:
         """Multiplications of all products."""
         return prod(self.batch) * self.rows * self.columns * self.depth
+
+    @property
+    def is_long(self) -> bool:
+        """Whether it is done in stretches of what is contracted."""
+        return self.depth > _STRETCH and self.rows + self.columns < _FEW
 
     @property
     def pairs(self) -> int:
@@ -88,7 +96,9 @@ class IntegerProduct:
 
 
 def pair_bytes(product: IntegerProduct) -> int:
-    """Memory for the rows of a tile and a block of columns."""
+    """Memory for the rows of a tile and a block of columns, and for the sums of a stretch."""
+    if product.is_long:
+        return pair_bytes(replace(product, depth=_STRETCH)) + 4 * product.rows * product.columns
     return product.left_bytes + 4 * product.pairs * product.whole.width
 
 
@@ -99,6 +109,30 @@ def write_integer_product(
 
     `memory` has `pair_bytes`.
     """
+    if not product.is_long:
+        _write_stretch(text, product, pointers, memory, rows)
+        return
+    left, right, result = pointers
+    count = rows * product.columns
+    sums = _at(text, memory, str(pair_bytes(product) - 4 * product.rows * product.columns))
+    text.line(f"call void @llvm.memset.p0.i64(ptr {result}, i8 0, i64 {4 * count}, i1 false)")
+    for first, depth in text.chunks(product.depth, _STRETCH):
+        begins = [
+            _at(text, pointer, text.value(f"mul i64 {first}, {operand.contracted}"))
+            for pointer, operand in ((left, product.left), (right, product.right))
+        ]
+        _write_stretch(text, replace(product, depth=depth), [*begins, sums], memory, rows)
+        place, _ = text.open_loop()
+        total, more = (text.value(f"getelementptr i32, ptr {pointer}, i64 {place}") for pointer in (result, sums))
+        values = [text.value(f"load i32, ptr {pointer}") for pointer in (total, more)]
+        text.line(f"store i32 {text.value(f'add i32 {values[0]}, {values[1]}')}, ptr {total}")
+        text.close_loop(count)
+
+
+def _write_stretch(
+    text: FunctionText, product: IntegerProduct, pointers: Sequence[str], memory: str, rows: int
+) -> None:
+    """Writes the first `rows` rows of a product whose contracted numbers are widened at once."""
     left, right, result = pointers
     tiled = product.whole
     block = _at(text, memory, str(product.left_bytes))

@@ -13,6 +13,7 @@ from spmd.backends.llvm.emit.function_emitter import FunctionWriter
 from spmd.backends.llvm.emit.native_ops import Machine, native
 from spmd.backends.llvm.emit.task_function import PartFunction
 from spmd.backends.llvm.emit.text import FunctionText
+from spmd.backends.llvm.matmul.blas import check_sizes
 from spmd.backends.llvm.matmul.integer_products import IntegerProduct, pair_bytes, write_integer_product
 from spmd.backends.llvm.matmul.matrices import (
     INTEGERS,
@@ -68,6 +69,9 @@ def _(writer: FunctionWriter, step: LibraryCall) -> None:
     if not product.lhs.columns:  # sums of nothing
         writer.clear(result, op.result.tensor.nbytes)
         return
+    if not product.is_tiled:
+        lhs_sizes, rhs_sizes = ((each.rows, each.columns, each.leading) for each in (product.lhs, product.rhs))
+        check_sizes(writer.routine(ROUTINES[product.element][0]), (*lhs_sizes, *rhs_sizes, product.leading), op)
     count, parts = prod(product.batch), step.plan.tasks
     pointers = (lhs, rhs, result)
     if parts > 1 and count >= parts:
@@ -220,7 +224,7 @@ _TILES = _IntegerKernel("integer tiles", lambda product: BLOCK_ROWS, tile_bytes,
 
 
 def _kernel_of(product: IntegerProduct) -> _IntegerKernel:
-    return _TILES if suits_tiles(product) else _PAIRS
+    return _TILES if suits_tiles(product) and not product.is_long else _PAIRS
 
 
 def _rows_of_stretch(product: IntegerProduct, kernel: _IntegerKernel, tasks: int) -> int:

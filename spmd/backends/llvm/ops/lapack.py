@@ -15,6 +15,7 @@ from spmd.analysis.custom_calls import call_attributes, is_registered
 from spmd.backends.llvm.emit.function_emitter import FunctionWriter
 from spmd.backends.llvm.emit.native_ops import native
 from spmd.backends.llvm.emit.text import FunctionText
+from spmd.backends.llvm.matmul.blas import check_sizes
 from spmd.compiler.schedule.buffers import nbytes
 from spmd.compiler.schedule.fusibility import is_plain
 from spmd.compiler.schedule.steps import LibraryCall
@@ -51,7 +52,8 @@ class _Caller:
         element = op.operands[0].tensor.element_type
         self.letter, self.type = _TYPES[element]  # type: ignore[index]
         self.item = op.operands[0].tensor.dtype.itemsize
-        self.integer = writer.routine(f"{self.letter}potrf").integer
+        self.known = writer.routine(f"{self.letter}potrf")
+        self.integer = self.known.integer
 
     def each(self, values: Sequence[Value], write: Callable[[list[str]], None]) -> None:
         """What `write` writes, given the addresses of one matrix, or row, or number of each value."""
@@ -76,7 +78,8 @@ class _Caller:
         self.writer.copy(self.writer.pointer(result), self.writer.pointer(operand), nbytes(result))
 
     def number(self, value: int) -> str:
-        """The address of an integer."""
+        """The address of an integer; CompileError where the library's are too narrow."""
+        check_sizes(self.known, [value], self.op)
         return self.writer.global_(self.integer, str(value))
 
     def flag(self, letter: str) -> str:
