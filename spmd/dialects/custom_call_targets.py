@@ -17,7 +17,7 @@ from spmd.dialects.make import make_op
 from spmd.dialects.signatures import LETTERS, signature_fault
 from spmd.ir import AttributeValue, Op, Value
 from spmd.ir.attributes import ArrayAttr, DictAttr
-from spmd.types import I1, ElementType, TensorType, TupleType, Type
+from spmd.types import I1, ElementType, TensorType, TupleType, Type, storage_range
 
 #: Targets that give their operands back: hints on where values lie.
 HINTS = frozenset(
@@ -344,6 +344,8 @@ def _(operands: Sequence[Type], results: Sequence[Type], config: Mapping[str, ob
         sound = compatible_types(values, TensorType((*taken.shape[:-1], most), taken.element_type))
         sound &= None in (size, most) or most <= size  # type: ignore[operator]
         sound &= isinstance(element, ElementType) and element.is_integer
+        if sound and isinstance(element, ElementType) and (size or 0) - 1 > storage_range(element)[1]:
+            return f"the places of {size} elements do not fit {element}"
     text = "it is an array -> the first of its last dimension in order, and their places"
     return None if sound else f"{text}, got {_signature(operands, results)}"
 

@@ -124,6 +124,7 @@ def test_written_as_hlo_it_is_read_back(total: bool) -> None:
         (f"tensor<2x{K}xi32>", f"tensor<2x{K}xf32>", "the first of its last dimension in order, and their places"),
         (f"tensor<2x{K}x", "tensor<2x7x", "the first of its last dimension in order, and their places"),
         ("[@cmp]", "[@none]", "@none"),
+        ("2x6x", "2x2147483649x", "the places of 2147483649 elements do not fit i32"),
     ],
 )  # fmt: skip
 def test_what_it_does_not_take_is_told_with_its_line(old: str, new: str, said: str) -> None:

@@ -19,8 +19,8 @@ from spmd.support.processor import Processor
 
 #: Numbers of a row that are widened at a time.
 _NUMBERS = 32
-#: Contracted numbers of a product of fewer rows and columns than `_FEW` that are multiplied before they are added to the
-#: others: widened at once, they took more memory than both operands.
+#: Contracted numbers of a product of fewer rows and columns than `_FEW` that are multiplied at a time: widened at once,
+#: they took more memory than both operands.
 _STRETCH, _FEW = 1 << 16, 64
 
 
