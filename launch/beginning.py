@@ -1,8 +1,9 @@
-"""Restart of elastic jobs in which a rank fails before MPI_Init has completed on all ranks.
+"""Restart of elastic jobs in which a rank fails before all ranks have met.
 
 MPI_Init waits for all ranks, forever if one has ended. The launcher ends a job that is not elastic in that case. An
-elastic job tolerates failures only after the first rendezvous of its ranks (`spmd.elastic`); before that, it can be
-restarted without losing work.
+elastic job tolerates failures only after the first rendezvous of its ranks (`spmd.elastic`), which waits for all of
+them as well, and about a minute for one whose host has been cut off; before that, it can be restarted without losing
+work.
 """
 
 import time
@@ -23,21 +24,36 @@ _RANK = b"OMPI_COMM_WORLD_RANK="
 
 
 class Beginning:
-    """The start of `ranks` ranks, all of which the process `launcher` starts on this machine, or a
-    proxy of them here.
+    """The start of `ranks` ranks, all of which the process `launcher` starts on this machine, or a proxy of them here.
+
+    `is_spread`: they are on several hosts, one of which may be cut off from the others.
     """
 
-    def __init__(self, launcher: int, ranks: int, reports: Path, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        launcher: int,
+        ranks: int,
+        reports: Path,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        is_spread: bool = False,
+    ) -> None:
         self._launcher, self._ranks, self._reports, self._clock = launcher, ranks, reports, clock
+        self._is_spread = is_spread
         self._missing: set[int] = set()
         self._since = 0.0
         self._has_lost = False
 
     def missing(self) -> int | None:
-        """Return a rank that has ended while others wait for it in MPI_Init; None if there is none."""
+        """Return a rank that has ended while others wait for it in MPI_Init, or that is lost, if the ranks are on several
+        hosts, while others have begun and not met; None if there is none."""
         ended = set() if self.is_over else self._ended()
-        self._has_lost = self._has_lost or bool(ended & endings.ranks_without_ending(self._reports))
-        missing = ended if endings.ranks_that_start(self._reports) - ended else set()
+        lost = ended & endings.ranks_without_ending(self._reports)
+        self._has_lost = self._has_lost or bool(lost)
+        if endings.ranks_that_start(self._reports) - ended:
+            missing = ended
+        else:
+            missing = lost if self._is_spread and endings.ranks_that_have_begun(self._reports) - ended else set()
         now = self._clock()
         if missing != self._missing or not missing:
             self._missing, self._since = missing, now

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -90,40 +90,44 @@ class RankWatcher(Protocol):
         """Check once; return the messages for the user."""
 
 
-def run(
-    command: Sequence[str],
-    added_environment: Mapping[str, str],
-    kind: Kind = "openmpi",
-    *,
-    one_machine: bool = True,
-    growth: Growth | None = None,
-    ranks: int = 0,
-    patience: Patience = Patience(),
-) -> int:
-    """Run a launcher of ``kind``, all of whose ranks may be on ``one_machine``, and return the exit status.
+@dataclass(frozen=True)
+class Start:
+    """The ``command`` of a launcher of some ``kind``, and the variables added to its environment.
 
-    A job with ``growth`` is elastic, and can be found by other commands. If the number of ``ranks`` is given, they are
-    watched until MPI is initialized. The status is that of the first rank that failed, or 128 + N after signal N.
-    Signals to this process are forwarded to the job. The message of a failed rank is printed last on stderr.
+    All of its ranks may be on ``one_machine``. A job with ``growth`` is elastic, and can be found by other commands. If
+    the number of ``ranks`` is given, they are watched until MPI is initialized.
+    """
+
+    command: Sequence[str]
+    added_environment: Mapping[str, str]
+    kind: Kind = "openmpi"
+    one_machine: bool = True
+    growth: Growth | None = None
+    ranks: int = 0
+
+
+def run(start: Start, *, again: Callable[[], Start | str] | None = None, patience: Patience = Patience()) -> int:
+    """Run a launcher, and return the exit status.
+
+    The status is that of the first rank that failed, or 128 + N after signal N. Signals to this process are forwarded to
+    the job. The message of a failed rank is printed last on stderr. `again` returns what a restart starts, or why
+    nothing can be; by default the same.
     """
     for starts in range(1, MOST_STARTS + 1):
-        status = _run_once(command, added_environment, kind, one_machine, growth, ranks, starts, patience)
+        status = _run_once(start, starts, patience)
         if status is not None:
             return status
+        found = start if again is None else again()
+        if isinstance(found, str):
+            say(f"spmd launch: {found}")
+            return failure.EXIT_FAILURE
+        start = found
     return failure.EXIT_FAILURE
 
 
-def _run_once(
-    command: Sequence[str],
-    added_environment: Mapping[str, str],
-    kind: Kind,
-    one_machine: bool,
-    growth: Growth | None,
-    ranks: int,
-    starts: int,
-    patience: Patience,
-) -> int | None:
+def _run_once(start: Start, starts: int, patience: Patience) -> int | None:
     """Return the exit status; None if the job, after `starts` starts, is to be started again."""
+    kind, growth, one_machine, ranks = start.kind, start.growth, start.one_machine, start.ranks
     grows = growth is not None and growth.most > 0
     with job_folder(Path(tempfile.gettempdir())) as reports, _of_this_machine(one_machine, grows) as local:
         if growth is not None:
@@ -135,7 +139,7 @@ def _run_once(
             **os.environ,
             **_home(reports),
             records.RECORDS_VARIABLE: recorded,
-            **added_environment,
+            **start.added_environment,
             REPORTS_VARIABLE: str(reports),
         }
         written = Path(recorded) if recorded else None
@@ -146,7 +150,7 @@ def _run_once(
             # The job inherits the reading end: if this process dies, Open MPI's launcher would otherwise get a broken
             # pipe at its first output, and exit without ending the ranks.
             process = subprocess.Popen(
-                command,
+                start.command,
                 env=environment,
                 stdout=printing,
                 stderr=writing,
@@ -154,12 +158,14 @@ def _run_once(
                 preexec_fn=ends_with_parent(),
             )
         except OSError as error:
-            say(f"spmd launch: {command[0]}: {error.strerror}")
+            say(f"spmd launch: {start.command[0]}: {error.strerror}")
             return 126
         finally:
             os.close(writing)
             os.close(printing)
-        beginning = None if growth is None else Beginning(process.pid, growth.ranks, reports)
+        beginning = None
+        if growth is not None:
+            beginning = Beginning(process.pid, growth.ranks, reports, is_spread=not one_machine)
         watchers: list[RankWatcher] = [*growth.watchers(process.pid, reports)] if growth is not None else []
         if ranks and one_machine and growth is None:
             watchers.append(MpiStart(ranks, reports, environment))
@@ -169,7 +175,7 @@ def _run_once(
         banners = [HydraBannerFilter()] if kind == "hydra" else []
         output = Stream(printed, sys.stdout, *banners)
         job = _Job(process, messages, output, reports, beginning, watchers, lingering, listeners, written, patience)
-        return job.finish(starts, elastic=ELASTIC_VARIABLE in added_environment, one_machine=one_machine)
+        return job.finish(starts, elastic=ELASTIC_VARIABLE in start.added_environment, one_machine=one_machine)
 
 
 def _home(folder: Path) -> dict[str, str]:

@@ -23,8 +23,8 @@ def run(args: argparse.Namespace) -> int:
     if job.host and (unknown := sorted(set(places) - {job.host})):
         print(f"spmd launch: the job runs on {job.host}, and not on {', '.join(unknown)}", file=sys.stderr)
         return 2
-    if (reason := remote.unreachable(args.hosts)) is not None:
-        print(f"spmd launch: {reason}", file=sys.stderr)
+    if faults := remote.unreachable(args.hosts):
+        print(f"spmd launch: {next(iter(faults.values()))}", file=sys.stderr)
         return 1
     number = args.ranks or len(places) or 1
     requests_sent = [requests.ask(job, places[index % len(places)] if places else "") for index in range(number)]

@@ -59,8 +59,8 @@ def joining_command(root: Path) -> list[str]:
     return [*_python(root, "remote.join(sys.argv[1:])"), shlex.join(_remote_shell())]
 
 
-def unreachable(named: Sequence[Host]) -> str | None:
-    """Return the first of the hosts ``named`` that no remote shell reaches, and why; None if all are reached."""
+def unreachable(named: Sequence[Host]) -> dict[str, str]:
+    """Return the hosts among ``named`` that no remote shell reaches, each with a sentence that says why."""
     others = [host.name for host in named if not is_here(host.name)]
     shells = [
         subprocess.Popen([*_remote_shell(), name, "true"], stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
@@ -68,7 +68,7 @@ def unreachable(named: Sequence[Host]) -> str | None:
     ]
     outputs = [shell.communicate()[1].strip() for shell in shells]
     faults = zip(others, shells, outputs, strict=True)
-    return next((f"host {name} cannot be reached: {text}" for name, shell, text in faults if shell.returncode), None)
+    return {name: f"host {name} cannot be reached: {text}" for name, shell, text in faults if shell.returncode}
 
 
 def _python(root: Path, call: str) -> list[str]:

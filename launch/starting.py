@@ -8,10 +8,12 @@ import shlex
 import shutil
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from launch import elastic, job, joining, mpirun, parallel, remote
+from launch.streams import say
 from spmd.runtime import thread_share
 from spmd.support import machine
 
@@ -66,18 +68,37 @@ def start(args: argparse.Namespace) -> int:
         grows=chosen is not None and chosen.grows,
         hosts=tuple(args.hosts),
     )
-    line, added = mpirun.command_line(launcher, plan), mpirun.environment(plan)
+    first = _start(launcher, plan, chosen)
     if args.dry_run:
-        variables = [f"{name}={value}" for name, value in added.items() if name != "PATH"]
-        print(shlex.join([*variables, *line]))
+        variables = [f"{name}={value}" for name, value in first.added_environment.items() if name != "PATH"]
+        print(shlex.join([*variables, *first.command]))
         return 0
-    if args.elastic and (fault := remote.unreachable(args.hosts)) is not None:
-        print(f"spmd launch: {fault}", file=sys.stderr)
+    if args.elastic and (faults := remote.unreachable(args.hosts)):
+        print(f"spmd launch: {next(iter(faults.values()))}", file=sys.stderr)
         return 1
+    return job.run(first, again=lambda: _restart(launcher, plan, chosen))
+
+
+def _start(launcher: mpirun.Launcher, plan: mpirun.Job, chosen: Settings | None) -> job.Start:
+    """Return the command and environment that start `plan`, elastic if settings for that are `chosen`."""
     alone = mpirun.on_one_machine(launcher, plan)
     host = os.uname().nodename if alone else ""
-    growth = None if chosen is None else job.Growth(args.ranks, chosen.most, host, chosen.patience)
-    return job.run(line, added, launcher.kind, one_machine=alone, growth=growth, ranks=args.ranks)
+    growth = None if chosen is None else job.Growth(plan.ranks, chosen.most, host, chosen.patience)
+    line, added = mpirun.command_line(launcher, plan), mpirun.environment(plan)
+    return job.Start(line, added, launcher.kind, alone, growth, plan.ranks)
+
+
+def _restart(launcher: mpirun.Launcher, plan: mpirun.Job, chosen: Settings | None) -> job.Start | str:
+    """Return the start of `plan` without the hosts that cannot be reached now, or why too few ranks are left."""
+    lost = remote.unreachable(plan.hosts)
+    for text in lost.values():
+        say(f"spmd launch: {text}; the job is restarted without it")
+    left = tuple(host for host in plan.hosts if host.name not in lost)
+    ranks = min(plan.ranks, sum(host.slots for host in left)) if lost else plan.ranks
+    least = max(chosen.minimum if chosen is not None else 1, 1)
+    if ranks < least:
+        return f"the other hosts take {ranks} rank{'s' * (ranks != 1)}, and at least {least} are needed"
+    return _start(launcher, replace(plan, hosts=left, ranks=ranks), chosen)
 
 
 def _likely(command: Sequence[str]) -> str:

@@ -60,7 +60,7 @@ def test_an_elastic_job_has_no_daemons_that_could_be_lost() -> None:
 
 def test_a_host_is_this_machine_by_its_name_and_by_its_addresses() -> None:
     here = [Host(os.uname().nodename), Host("localhost"), Host("127.0.0.1")]
-    assert remote.unreachable(here) is None
+    assert remote.unreachable(here) == {}
 
 
 def test_a_host_that_no_shell_comes_to_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -68,6 +68,6 @@ def test_a_host_that_no_shell_comes_to_is_named(monkeypatch: pytest.MonkeyPatch,
     shell.write_text("#!/bin/sh\necho no route to $1 >&2\nexit 255\n")
     shell.chmod(0o755)
     monkeypatch.setenv(remote.SHELL_VARIABLE, str(shell))
-    assert remote.unreachable([Host("localhost"), Host("nowhere")]) == (
-        "host nowhere cannot be reached: no route to nowhere"
-    )
+    assert remote.unreachable([Host("localhost"), Host("nowhere")]) == {
+        "nowhere": "host nowhere cannot be reached: no route to nowhere"
+    }
