@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from difflib import SequenceMatcher
+from itertools import islice, zip_longest
 
-from spmd.ir import Block, Op
+from spmd.comparison.formats import is_inexact
+from spmd.ir import Block, Function, Op
+from spmd.ir.attributes import DenseAttr
 
 
 def corresponding(left: Block, right: Block) -> list[tuple[Op, Op]]:
@@ -44,6 +47,31 @@ def _aligned(ours: Sequence[Op], theirs: Sequence[Op], keys: Sequence[Sequence[H
 
 def key_of(op: Op) -> Hashable:
     """Return a key that is equal for ops that compute the same from the same types."""
-    attributes = repr(sorted((name, repr(value)) for name, value in op.attributes.items()))
     regions = tuple(tuple(key_of(inner) for inner in block.ops) for region in op.regions for block in region.blocks)
-    return (op.name, tuple(map(str, op.operand_types)), tuple(map(str, op.result_types)), attributes, regions)
+    return (_head(op), regions)
+
+
+def _head(op: Op, *, with_numbers: bool = True) -> Hashable:
+    """Return the key of an op without its regions, and unless `with_numbers` without the floats of a constant."""
+    attributes = op.attributes if with_numbers or not holds_floats(op) else {}
+    named = repr(sorted((name, repr(value)) for name, value in attributes.items()))
+    return (op.name, tuple(map(str, op.operand_types)), tuple(map(str, op.result_types)), named)
+
+
+def holds_floats(op: Op) -> bool:
+    """Return whether `op` is a constant of real or complex floats."""
+    return op.name == "stablehlo.constant" and isinstance(op["value"], DenseAttr) and is_inexact(op.result.type)
+
+
+def corresponding_constants(left: Function, right: Function) -> list[tuple[Op, Op]]:
+    """Return the pairs of float constants of two functions that differ, op by op, in these alone; none otherwise."""
+    pairs = list(zip_longest(_inner(left), _inner(right)))
+    if not all(
+        one and other and _head(one, with_numbers=False) == _head(other, with_numbers=False) for one, other in pairs
+    ):
+        return []
+    return [(one, other) for one, other in pairs if holds_floats(one)]
+
+
+def _inner(function: Function) -> Iterator[Op]:
+    return islice(function.walk(), 1, None)

@@ -46,6 +46,10 @@ def representation_error(array: Array) -> Array:
 #: Number of occurrences from which a constant of both programs counts as the same, even if one has more of them.
 _MANY = 4
 
+#: Numbers that stand for each other are one that was changed where they are a part of it apart: beyond what folding
+#: constants in 32-bit floats rounds, and below what a formula that is written in another way needs.
+_FOLDED, _OTHER = 2.0**21, 2.0**4
+
 
 @dataclass(frozen=True)
 class Meant:
@@ -68,6 +72,23 @@ class Meant:
             shared[name] = common[(counts[0] == counts[1]) | (np.minimum(*counts) >= _MANY)]
         return cls(shared)
 
+    def and_changed(self, pairs: Iterable[tuple[Array, Array]]) -> Meant:
+        """Return these and the numbers that stand for each other, a little apart, in constants of one program twice.
+
+        What differs by a part in _FOLDED and more is no rounding of a number that was computed beforehand: in a type
+        of few digits, too, where it is the next number.
+        """
+        values = dict(self.values)
+        for left, right in pairs:
+            ours, theirs = np.broadcast_arrays(*(as_wide(_distinct(each)) for each in (left, right)))
+            with np.errstate(invalid="ignore"):
+                apart, size = np.abs(ours - theirs), np.abs(ours)
+                changed = (apart >= size / _FOLDED) & (apart > 0) & (apart <= size / _OTHER)
+            numbers = np.concatenate([ours[changed], theirs[changed]])
+            name = left.real.dtype.name
+            values[name] = np.unique([*values.get(name, ()), *numbers.real, *numbers.imag])
+        return Meant(values)
+
     def errors(self, array: Array) -> Array:
         """Return how far each element may be from the number that is meant, float64."""
         if array.dtype.kind == "c":
@@ -83,10 +104,15 @@ def _counted(arrays: Iterable[Array]) -> dict[str, tuple[Array, Array]]:
     for array in arrays:
         parts = (array.real, array.imag) if array.dtype.kind == "c" else (array,)
         for part in parts:
-            splat = part.size > 0 and not any(part.strides)
-            numbers = (part.reshape(-1)[:1] if splat else part.reshape(-1)).astype(np.float64)
+            numbers = _distinct(part).astype(np.float64)
             found.setdefault(part.dtype.name, []).append(numbers[numbers == numbers])
     return {name: np.unique(np.concatenate(each), return_counts=True) for name, each in found.items()}
+
+
+def _distinct(array: Array) -> Array:
+    """The elements in a row; the one that all are of a splat."""
+    splat = array.size > 0 and not any(array.strides)
+    return array.reshape(-1)[:1] if splat else array.reshape(-1)
 
 
 def format_of(dtype: DType) -> ml_dtypes.finfo:

@@ -10,13 +10,13 @@ import numpy as np
 
 from collectives.grid import ProcessGrid
 from partitioner.sharding import ShardedType, shard_stacked, unshard_stacked
+from spmd.comparison.correspondence import corresponding_constants, holds_floats
 from spmd.comparison.formats import Meant, as_wide, is_inexact
 from spmd.compiler.pipeline.prepare import find_function
 from spmd.compiler.transforms.inline import inline
 from spmd.compiler.transforms.simplify import remove_dead
 from spmd.dialects.make import make_op
 from spmd.ir import Block, Function, Module, Region, Value, copy_arguments, copy_op
-from spmd.ir.attributes import DenseAttr
 from spmd.runtime.compile import compile
 from spmd.runtime.simulation import simulate
 from spmd.support.arrays import Array
@@ -172,16 +172,17 @@ class ShardedSide(Side):
 
 
 def with_meant(left: Side, right: Side) -> tuple[Side, Side]:
-    """Return the two sides, with constants that both have taken as exact."""
+    """Return the two sides, with constants that both have taken as exact, and those changed in the other as changed."""
     meant = Meant.by_both(*(_constants(side.function) for side in (left, right)))
+    changed = corresponding_constants(left.function, right.function)
+    meant = meant.and_changed((one["value"].array, other["value"].array) for one, other in changed)
     return replace(left, meant=meant), replace(right, meant=meant)
 
 
 def _constants(function: Function) -> Iterator[Array]:
-    """Yield the float constants of a function."""
-    for op in function.walk():
-        if op.name == "stablehlo.constant" and isinstance(op["value"], DenseAttr) and is_inexact(op.result.type):
-            yield op["value"].array
+    """Return the float constants that a function holds and uses."""
+    used = {operand for op in function.walk() for operand in op.operands}
+    return (op["value"].array for op in function.walk() if holds_floats(op) and op.result in used)
 
 
 def function_of(body: Block) -> Function:

@@ -20,7 +20,7 @@ class Family:
     scale: float = 1.0
     offset: float = 0.0
     below: int = 8
-    dtypes: tuple[str, ...] = ("float32", "bfloat16", "float64")
+    dtypes: tuple[str, ...] = ("float32", "bfloat16", "float16", "float64")
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
@@ -562,7 +562,7 @@ FAMILIES = {
         """
         / 9 -> / 8
         0.25 -> 0.250001
-        jax.lax.add -> jax.lax.max
+        0.0, jax.lax.add -> x.dtype.type(0), jax.lax.max
         y - -> y +
         relu -> gelu
         (x, 0.0 -> (x.at[0, 3, 3].add(1e-5), 0.0
@@ -970,7 +970,7 @@ FAMILIES = {
         0.2 -> 0.2000001
         (1, 12) -> (1, 5)
         y + t -> y - t
-        / k -> / (k + 1e-5)
+        / k -> / (k * 1.00001)
         * 0.2 -> * -0.2
         """,
         """

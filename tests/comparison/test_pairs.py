@@ -46,22 +46,24 @@ def cases(kind: str) -> list[Any]:
         for name, family in FAMILIES.items()
         for dtype in family.dtypes
         for number, replacement in enumerate(lines(getattr(family, kind)))
-        if kind == "same" or dtype != "bfloat16" or is_coarse(replacement)
+        if kind == "same" or shows(replacement, dtype)
     ]
 
 
-def is_coarse(replacement: str) -> bool:
-    """Whether no number is replaced by one that differs from it, or from 1, by less than a bfloat16 tells."""
+def shows(replacement: str, dtype: str) -> bool:
+    """Whether the type tells each number that is new from those that it replaces, and from 1."""
     old, new = (
-        [float(each) for each in re.findall(r"\d+\.?\d*(?:e-?\d+)?", part)] for part in replacement.split(" -> ", 1)
+        np.array([1.0, *map(float, re.findall(r"\d+\.?\d*(?:e-?\d+)?", part))]) for part in replacement.split(" -> ", 1)
     )
-    return not any(0 < abs(x - y) < 0.02 * y for x in new for y in (*old, 1.0))
+    with np.errstate(over="ignore"):
+        is_same = new.astype(np.dtype(dtype))[:, None] == old.astype(np.dtype(dtype))
+    return not np.any(is_same & (new[:, None] != old))
 
 
 TYPED = [pytest.param(name, dtype) for name, family in FAMILIES.items() for dtype in family.dtypes]
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("name", "dtype", "replacement"), cases("faults"))
 def test_a_planted_fault_is_found(name: str, dtype: str, replacement: str) -> None:
     given = arrays(FAMILIES[name], dtype)
@@ -69,7 +71,7 @@ def test_a_planted_fault_is_found(name: str, dtype: str, replacement: str) -> No
     assert not found and found.first is not None, found
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("name", "dtype", "replacement"), cases("same"))
 def test_what_means_the_same_is_equal(name: str, dtype: str, replacement: str) -> None:
     given = arrays(FAMILIES[name], dtype)
@@ -77,7 +79,7 @@ def test_what_means_the_same_is_equal(name: str, dtype: str, replacement: str) -
     assert found, found
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("name", "dtype"), TYPED)
 def test_back_ends_differ_by_rounding(name: str, dtype: str) -> None:
     from spmd.jax.peers import xla
@@ -88,7 +90,7 @@ def test_back_ends_differ_by_rounding(name: str, dtype: str) -> None:
         assert found, found
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("name", "dtype"), TYPED)
 def test_a_partitioned_program_differs_by_rounding(name: str, dtype: str) -> None:
     """The first axis of each argument is cut in two, and the last one in two where there are several."""

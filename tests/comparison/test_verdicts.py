@@ -149,8 +149,25 @@ LOOP = """func.func @main(%x: tensor<6xf32>) -> tensor<6xf32> {
   }
   return %r : tensor<6xf32>
 }"""
+NARROW = """func.func @main(%x: tensor<32xf16>) -> tensor<32xf16> {
+  %scale = stablehlo.constant dense<0.35> : tensor<32xf16>
+  %third = stablehlo.constant dense<0.3333> : tensor<32xf16>
+  %s = stablehlo.multiply %x, %scale : tensor<32xf16>
+  %t = stablehlo.tanh %s : tensor<32xf16>
+  %r = stablehlo.multiply %t, %third : tensor<32xf16>
+  return %r : tensor<32xf16>
+}"""
+OF_BFLOAT = NARROW.replace("f16", "bf16")
+TIMES_THIRD = "  %r = stablehlo.multiply %t, %third : tensor<32xf16>"
+OF_THREE = """  %three = stablehlo.constant dense<3.0> : tensor<32xf16>
+  %r = stablehlo.divide %t, %three : tensor<32xf16>"""
 
 PROGRAMS = {
+    # The next number of a type of few digits is another constant, not the same one rounded.
+    "narrow": Program(
+        NARROW, ((32,),), (("0.35", "0.3503"), ("0.3333", "0.3336")), ((TIMES_THIRD, OF_THREE),), np.float16
+    ),
+    "narrower": Program(OF_BFLOAT, ((32,),), (("0.35", "0.3515"),), dtype=ml_dtypes.bfloat16),
     "attention": Program(
         ATTENTION,
         ((8, 16),) * 3,

@@ -68,7 +68,7 @@ def test_a_job_is_started_again_without_the_host_that_is_cut_off(
     start = started_again(monkeypatch, tmp_path)
     assert not isinstance(start, str) and start.ranks == 3 and start.growth is not None and start.growth.ranks == 3
     assert "localhost:2,first:1" in start.command and not any("second" in word for word in start.command)
-    said = "spmd launch: host second cannot be reached: no route to second; the job is started without it\n"
+    said = "spmd launch: host second cannot be reached: no route to second; the job is restarted without it\n"
     assert capfd.readouterr().err == said
 
 
