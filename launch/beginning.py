@@ -45,8 +45,10 @@ class Beginning:
         self._has_lost = False
 
     def missing(self) -> int | None:
-        """Return a rank that has ended while others wait for it in MPI_Init, or that is lost, if the ranks are on several
-        hosts, while others have begun and not met; None if there is none."""
+        """Return a rank that has ended while others wait for it in MPI_Init; None if there is none.
+
+        Of ranks on several hosts, also one that is lost while others have begun and not met.
+        """
         ended = set() if self.is_over else self._ended()
         lost = ended & endings.ranks_without_ending(self._reports)
         self._has_lost = self._has_lost or bool(lost)

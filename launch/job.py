@@ -109,8 +109,8 @@ class Start:
 def run(start: Start, *, again: Callable[[], Start | str] | None = None, patience: Patience = Patience()) -> int:
     """Run a launcher, and return the exit status.
 
-    The status is that of the first rank that failed, or 128 + N after signal N. Signals to this process are forwarded to
-    the job. The message of a failed rank is printed last on stderr. `again` returns what a restart starts, or why
+    The status is that of the first rank that failed, or 128 + N after signal N. Signals to this process are forwarded
+    to the job. The message of a failed rank is printed last on stderr. `again` returns what a restart starts, or why
     nothing can be; by default the same.
     """
     for starts in range(1, MOST_STARTS + 1):
