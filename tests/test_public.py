@@ -174,10 +174,13 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
     "compile(grid)": (lambda: spmd.compile(module(), (2, 1)), "spmd.ProcessGrid(2, 1), not (2, 1)"),  # type: ignore[arg-type]
     "compile(number)": (lambda: spmd.compile(module(), 4), "such as spmd.ProcessGrid(4, 2), not int"),  # type: ignore[arg-type]
     "compile(function)": (lambda: spmd.compile(module(), function=None), "the name of a function"),  # type: ignore[arg-type]
-    "an option that is none": (lambda: spmd.compile(module(), GRID, nonsense=3), "there is no option 'nonsense'"),  # type: ignore[call-arg]
-    "reproducible": (lambda: spmd.compile(module(), reproducible="yes"), "is True or False, got 'yes'"),  # type: ignore[arg-type]
-    "threshold": (lambda: spmd.compile(module(), combine_threshold=-1), "a whole number, not negative, got -1"),
-    "timeout": (lambda: spmd.compile(module(), collective_timeout=float("nan")), "not negative, or None, got nan"),
+    "an option that is none": (lambda: spmd.compile(module(), GRID, nonsense=3), "unknown option 'nonsense'"),  # type: ignore[call-arg]
+    "reproducible": (lambda: spmd.compile(module(), reproducible="yes"), "must be True or False, got 'yes'"),  # type: ignore[arg-type]
+    "threshold": (lambda: spmd.compile(module(), combine_threshold=-1), "a non-negative integer, got -1"),
+    "timeout": (
+        lambda: spmd.compile(module(), collective_timeout=float("nan")),
+        "non-negative number or None",
+    ),
     "watch": (lambda: spmd.compile(module(), watch=3), "a function (unit, run), or None, got 3"),  # type: ignore[arg-type]
     "run_parallel(grid)": (lambda: spmd.run_parallel(module(), (2, 1)), "spmd.ProcessGrid(2, 1), not (2, 1)"),  # type: ignore[arg-type]
     "run_parallel(lowered)": (lambda: spmd.run_parallel(LoweredText(), GRID), "takes a module"),  # type: ignore[arg-type]

@@ -26,7 +26,7 @@ def header(
     results: Sequence[TensorType],
     source: str,
 ) -> str:
-    """The text of a header that declares the function `name` of `code`.
+    """Return the text of a header that declares the function `name` of `code`.
 
     `arguments`: each one's type, and its name in the program where it has one. `source` is what was compiled.
     """
@@ -64,7 +64,7 @@ def header(
 
 
 def parameters(arguments: Sequence[tuple[TensorType, str | None]], results: Sequence[TensorType]) -> list[str]:
-    """The declarations of the parameters arg0, arg1, ..., result0, ..., each with its type in the program."""
+    """Return the declarations of the parameters arg0, arg1, ..., result0, ..., each with its type in the program."""
     return [
         *(_parameter(f"const {_c_type(type)} *arg{k}", type, said) for k, (type, said) in enumerate(arguments)),
         *(_parameter(f"{_c_type(type)} *result{k}", type, None) for k, type in enumerate(results)),

@@ -87,7 +87,7 @@ def check_version(op: Op) -> None:
 
 
 def can_be_linked(op: Op) -> bool:
-    """Whether an object file can call the target of `op` by its name: code of C that it is linked with has it.
+    """Return whether an object file can call the target of `op` by its name: code of C that it is linked with has it.
 
     So it is unless Python runs the target, or it is built in.
     """
@@ -99,7 +99,7 @@ def can_be_linked(op: Op) -> bool:
 
 
 def is_plain_call(op: Op) -> bool:
-    """Whether all that goes in and out are arrays, the last dimension contiguous."""
+    """Return whether all that goes in and out are arrays, the last dimension contiguous."""
     if not all(is_plain(value.type) for value in (*op.operands, *op.results)):
         return False
     layouts = (*(op["operand_layouts"] or ()), *(op["result_layouts"] or ()))
@@ -125,7 +125,7 @@ def aliased(op: Op) -> dict[tuple[int, ...], tuple[int, tuple[int, ...]]]:
 
 
 def result_of(op: Op, place: Sequence[int]) -> int:
-    """The number of the result that is at `place` in what the call gives."""
+    """Return the number of the result that is at `place` in what the call gives."""
     return list(_leaf_places(output_type(op))).index(tuple(place))
 
 

@@ -28,7 +28,7 @@ def target(*names: str) -> Callable[[Maker], Maker]:
 
 
 def register_custom_call(name: str, function: UserFunction | ctypes.CDLL, *, takes_batch: bool = False) -> None:
-    """Makes `stablehlo.custom_call @name` run `function` in programs compiled from now on.
+    """Make `stablehlo.custom_call @name` run `function` in programs compiled from now on.
 
     A function of Python is called as `function(*arrays, attributes=...)`. It gets one array an operand (read-only by
     agreement: it must not write into them) and a dictionary `attributes`: the call's attributes as plain Python values
@@ -72,7 +72,7 @@ def forget_custom_call(name: str) -> None:
 
 
 def _python_maker(function: UserFunction) -> Maker:
-    """The maker of a target that is a function of Python."""
+    """Return the maker of a target that is a function of Python."""
 
     def maker(op: Op, context: Context) -> Kernel:
         attributes = call_attributes(op)

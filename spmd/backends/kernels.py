@@ -69,7 +69,7 @@ class Kernel:
     owned: bool = True
 
     def run(self, process: object, *values: object) -> Any:
-        """The op on `values`, as `process` where it has to know."""
+        """Return the op on `values`, as `process` where it has to know."""
         return self.call(process, *values) if self.needs_process else self.call(*values)
 
 
@@ -101,13 +101,15 @@ class Context(Protocol):
         """
 
     def function(self, symbol: str, op: Op) -> Program:
-        """The function `symbol`, compiled once: (process, *arguments). CompileError at `op` when there is none."""
+        """Return the function `symbol`, compiled once: (process, *arguments). CompileError at `op` when there
+        is none.
+        """
 
     def lookup(self, symbol: str, op: Op) -> Function:
-        """The function `symbol` itself."""
+        """Return the function `symbol` itself."""
 
     def on_grid(self, grid: ProcessGrid) -> Context:
-        """The same module compiled for the processes of another grid."""
+        """Return the same module compiled for the processes of another grid."""
 
     def vectorized(self, op: Op, index: int) -> Callable[..., tuple[Array, ...]]:
         """Region `index` of `op`, whose arguments are scalars, as a function on whole arrays.
@@ -146,12 +148,12 @@ def kernel(*names: str) -> Callable[[Maker], Maker]:
 
 @cache
 def load_kernels() -> None:
-    """Loads the modules that file kernels and targets of custom calls."""
+    """Load the modules that file kernels and targets of custom calls."""
     import_module(_KERNELS_OF)
 
 
 def make_kernel(op: Op, context: Context) -> Kernel:
-    """The kernel of `op`; CompileError for an op that nothing here runs."""
+    """Return the kernel of `op`; CompileError for an op that nothing here runs."""
     load_kernels()
     for wrapper in WRAPPERS:
         wrapped = wrapper(op, context)

@@ -137,7 +137,7 @@ class NativeBackend(Protocol):
         """`region` as code; `make_callback` gives what Python runs in it. `clocked`: it times its steps."""
 
     def load(self, compiled: CompiledRegion) -> LoadedRegion:
-        """The function of `compiled` in this process."""
+        """Return the function of `compiled` in this process."""
 
     def object_file(self, block: Block, name: str, processor: str | None) -> ObjectFile:
         """`block` as the function `name` of an object file for the processor of that name (None: this process's).
@@ -168,7 +168,7 @@ SOURCES = ("c",)
 
 
 def native_backend(names: Sequence[str]) -> NativeBackend | None:
-    """The back end of `names`, the preferred one first, that compiles regions.
+    """Return the back end of `names`, the preferred one first, that compiles regions.
 
     None where NumPy's comes first, which runs all there is.
     """
@@ -176,6 +176,6 @@ def native_backend(names: Sequence[str]) -> NativeBackend | None:
 
 
 def source_backend(name: str) -> SourceBackend:
-    """The back end called `name`, one of SOURCES."""
+    """Return the back end called `name`, one of SOURCES."""
     assert name in SOURCES, name
     return cast(SourceBackend, native_backend([name]))

@@ -77,7 +77,7 @@ def function_fault(function: Function) -> str | None:
             return f"{name} has an entry for each of {len(types)} values, got {len(dictionaries)}"
         bare = [attribute for entry in dictionaries or () for attribute in entry.entries if "." not in attribute]
         if bare:
-            return f"attributes of arguments and results name their dialect, got {listed(bare)}"
+            return f"attributes of arguments and results must name their dialect, got {listed(bare)}"
     if function.is_declaration:
         return "a declaration is private, got a public one" if function.is_public else None
     entry = function.regions[0].blocks[0]
@@ -85,5 +85,5 @@ def function_fault(function: Function) -> str | None:
     if arguments != declared.inputs:
         return f"the body's arguments are the function's, got ({listed(arguments)}) and ({listed(declared.inputs)})"
     if not all(block.ops for block in function.regions[0].blocks):
-        return "the body ends with func.return, got nothing"
+        return "the body must end with func.return, got nothing"
     return None

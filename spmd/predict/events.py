@@ -9,7 +9,7 @@ from collectives.operations import CollectivePermute
 from spmd.analysis.collectives import DESCRIPTIONS, Collective, messages_of
 from spmd.analysis.loops import trip_count
 from spmd.compiler.pipeline.lower import ModuleLowering
-from spmd.compiler.schedule.costs import Work, arrival, bytes_of
+from spmd.compiler.schedule.costs import Work, bytes_of, ready_time
 from spmd.compiler.schedule.fusion import Unit
 from spmd.compiler.schedule.show import title
 from spmd.compiler.schedule.step_costs import UnitFacts, cost_of_step, temporaries
@@ -242,7 +242,7 @@ class _SchedulePricer:
             for unit in step.all_units:
                 end = max((reached.get(value, 0.0) for value in _read(unit, self.facts(unit))), default=0.0)
                 if unit.fused:
-                    end = arrival(self.facts(unit).nests, reached)
+                    end = ready_time(self.facts(unit).nests, reached)
                 reached |= dict.fromkeys((value for op in unit.outputs for value in op.results), end)
         return max(reached.values(), default=0.0) / self.machine.rates["serial"]
 

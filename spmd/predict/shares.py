@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from spmd.compiler.schedule.costs import bytes_of, work_alone
+from spmd.compiler.schedule.costs import bytes_of, work_as_unit
 from spmd.ir import Op
 from spmd.predict.machine import Machine
 
@@ -17,7 +17,7 @@ def shares(ops: Sequence[Op], machine: Machine) -> list[float]:
     """
     if len(ops) == 1:
         return [1.0]
-    seconds = [sum(map(machine.seconds, work_alone(op))) for op in ops]
+    seconds = [sum(map(machine.seconds, work_as_unit(op))) for op in ops]
     weights = seconds if any(seconds) else [float(sum(map(bytes_of, op.results))) for op in ops]
     total = sum(weights)
     return [weight / total if total else 1.0 / len(ops) for weight in weights]

@@ -62,7 +62,7 @@ class _Walk:
         lives: list[Live] = []
         arenas: list[list[int]] = []
         returned = {self._memory(value) for value in self.schedule.block.terminator.operands}
-        for part in self.schedule.parts:
+        for part in self.schedule.entries:
             first, last = self._span(part)
             if isinstance(part, NativeRegion):
                 if part.placement.size:
@@ -85,7 +85,7 @@ class _Walk:
     def _last_reads(self) -> dict[Value, int]:
         """Return the last step of the part that reads each value last: what a part is given lives until it ends."""
         last: dict[Value, int] = {}
-        for part in self.schedule.parts:
+        for part in self.schedule.entries:
             if isinstance(part, KernelCall) and part.units[0].is_view:
                 pairs = zip(part.op.operands, part.op.results, strict=True)
                 self.shown |= {new: self._memory(old) for old, new in pairs}

@@ -23,7 +23,7 @@ TEXT = """func.func @main(%x: tensor<8xf32>) -> tensor<8xf32> {
 def test_the_order_of_back_ends_is_heeded(backends: tuple[str, ...], native: bool) -> None:
     prepared = prepare(spmd.parse(TEXT), backends=backends)
     lowering = ModuleLowering(prepared.module, prepared.options)
-    parts = lowering.schedule(lowering.flatten(prepared.function).body).parts
+    parts = lowering.schedule(lowering.flatten(prepared.function).body).entries
     assert [isinstance(part, NativeRegion) for part in parts] == ([True] if native else [False, False])
     _, plan = lowering.entry(prepared.function)
     assert [step.native is not None for step in plan.steps] == [isinstance(part, NativeRegion) for part in parts]

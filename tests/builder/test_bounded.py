@@ -312,7 +312,7 @@ def test_sizes_that_go_together_are_equal_or_one() -> None:
     program = spmd.compile(spmd.parse(SUM_OF_TWO, name="sum.mlir"))
     one, three, four = (np.ones(size, np.float32) for size in (1, 3, 4))
     assert [program(*pair)[0].shape for pair in ((three, three), (one, three), (three, one))] == [(3,)] * 3
-    with pytest.raises(spmd.ExecutionError, match=r"sum\.mlir:3:8.*dimensions that go together have sizes 3, 4"):
+    with pytest.raises(spmd.ExecutionError, match=r"sum\.mlir:3:8.*dimensions must have equal sizes, got 3, 4"):
         program(three, four)
 
 
@@ -324,7 +324,7 @@ def test_a_static_result_that_is_not_filled_is_refused() -> None:
     program = spmd.compile(spmd.parse(text))
     whole = np.ones(6, np.float32)
     assert program(whole, whole)[0].tolist() == [2] * 6
-    with pytest.raises(spmd.ExecutionError, match=r"the result has shape \(3,\), its type is tensor<6xf32>"):
+    with pytest.raises(spmd.ExecutionError, match=r"the result must be of type tensor<6xf32>, got shape \(3,\)"):
         program(whole[:3], whole)
 
 

@@ -85,7 +85,7 @@ def test_results_are_the_same_to_the_bit() -> None:
 
 
 def test_an_option_that_is_none_of_three_is_refused() -> None:
-    with pytest.raises(spmd.UsageError, match="option overlap is True, False or 'auto', got 'yes'"):
+    with pytest.raises(spmd.UsageError, match="option overlap must be True, False or 'auto', got 'yes'"):
         spmd.compile(module(512), GRID, overlap="yes")  # type: ignore[arg-type]
 
 

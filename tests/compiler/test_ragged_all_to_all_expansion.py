@@ -37,10 +37,16 @@ def test_rows_go_where_they_are_sent(index: str, channel: bool, mode: str) -> No
 @pytest.mark.parametrize(
     ("text", "fault"),
     [
-        (program("channel_id = 1 : i64"), "backend_config has replica_groups"),
+        (program("channel_id = 1 : i64"), "backend_config must have replica_groups"),
         (program("replica_groups = dense<0> : tensor<1x3xi64>"), "vectors of a multiple of 3 integers"),
-        (program("replica_groups = dense<0> : tensor<1x1xi64>", output="7x3xf32"), "rows of operand and output"),
-        (program("replica_groups = dense<0> : tensor<1x1xi64>", output="7x2xf64"), "rows of operand and output"),
+        (
+            program("replica_groups = dense<0> : tensor<1x1xi64>", output="7x3xf32"),
+            "rows of operand and output must have",
+        ),
+        (
+            program("replica_groups = dense<0> : tensor<1x1xi64>", output="7x2xf64"),
+            "rows of operand and output must have",
+        ),
     ],
 )
 def test_what_is_none_is_refused_at_its_place(text: str, fault: str) -> None:

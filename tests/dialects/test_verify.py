@@ -85,12 +85,12 @@ def test_results_may_be_declared_more_or_less_refined() -> None:
 @pytest.mark.parametrize(
     ("text", "what"),
     [
-        ("func.func @f(%a: tensor<i1>) -> tensor<i8> {\n return %a : tensor<i1>\n}", "returns what it declares"),
+        ("func.func @f(%a: tensor<i1>) -> tensor<i8> {\n return %a : tensor<i1>\n}", "returned types must match"),
         ("func.func @f() {\n func.call @g() : () -> ()\n func.return\n}", "no function @g"),
         ("func.func private @f()\nfunc.func private @f()", "@f twice"),
         ("func.func @f()", "a declaration is private"),
         ("module attributes {bare = 1 : i32} {}", "name their dialect, got bare"),
-        ("func.func @f() {\n %0 = stablehlo.constant dense<1> : tensor<i32>\n}", "ends with func.return"),
+        ("func.func @f() {\n %0 = stablehlo.constant dense<1> : tensor<i32>\n}", "must end with func.return"),
         ("func.func @f(%a: tensor<f32> {bare = 1}) {\n return\n}", "name their dialect, got bare"),
         ("func.func private @f() -> (tensor<f32> {bare})", "name their dialect, got bare"),
         ("func.func @f(%a: tensor<f32>,) {\n return\n}", "expected an argument"),
@@ -100,8 +100,8 @@ def test_results_may_be_declared_more_or_less_refined() -> None:
             "func.func private @g(%a: tensor<f32>) -> tensor<f32>",
             "for @g, which is",
         ),
-        ("func.func @f() {\n func.return\n func.return\n}", "a terminator ends its block"),
-        ("func.func @f() {\n func.func private @g()\n func.return\n}", "stand in a module"),
+        ("func.func @f() {\n func.return\n func.return\n}", "a terminator must be the last op"),
+        ("func.func @f() {\n func.func private @g()\n func.return\n}", "must be in a module"),
         ('func.func @f() {\n "stablehlo.sqrt"() : () -> ()\n func.return\n}', "expected 1 operand, got 0"),
         (
             'func.func @f(%a: tensor<f32>) {\n %0 = "stablehlo.transpose"(%a) : (tensor<f32>) -> tensor<f32>\n '

@@ -263,7 +263,7 @@ BAD: list[tuple[Any, dict[str, Any], tuple[Any, ...], str]] = [
     (lambda x: x, {"axes": {"data": 0}}, (ONES,), "axes must map names to positive integers, got 'data': 0"),
     (lambda x: x, {"axes": ["data"]}, (ONES,), "axes must map names to sizes"),
     (lambda x: x, {"axes": {"a": 1}, "grid": spmd.ProcessGrid(1, 1)}, (ONES,), "axes or a grid, not both"),
-    (lambda x: x, {"nonsense": 1}, (ONES,), "there is no option 'nonsense'"),
+    (lambda x: x, {"nonsense": 1}, (ONES,), "unknown option 'nonsense'"),
     (3, {}, (ONES,), "spmd.jax.jit takes a function, got int"),
 ]  # fmt: skip
 

@@ -104,8 +104,8 @@ def test_what_nests_not_too_deep_is_read_and_printed(make) -> None:  # type: ign
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ('"builtin.module"() ({\n^bb0:\n^bb1:\n}) : () -> ()', "a module has one block, got 2"),
-        ('"builtin.module"() ({}) : () -> ()', "a module has one block, got 0"),
+        ('"builtin.module"() ({\n^bb0:\n^bb1:\n}) : () -> ()', "a module must have one block, got 2"),
+        ('"builtin.module"() ({}) : () -> ()', "a module must have one block, got 0"),
     ],
 )
 def test_a_module_is_one_block(text: str, words: str) -> None:

@@ -122,7 +122,7 @@ def _whole(block: Block) -> NativeRegion:
 
 @cache
 def _library(source: str) -> Callable[..., None]:
-    """The function of `source`, loaded."""
+    """Return the function of `source`, loaded."""
     with tempfile.NamedTemporaryFile(suffix=".so") as file:
         file.write(compiled(source, "-shared"))
         file.flush()

@@ -69,5 +69,5 @@ for _text in (_EXTREMA + _DOUBLE + _OTHERS).strip().split("\n\n"):
 
 
 def needs(name: str) -> list[str]:
-    """The other functions that a helper calls."""
+    """Return the other functions that a helper calls."""
     return [other for other in re.findall(r"\w+", HELPERS[name]) if other in HELPERS and other != name]

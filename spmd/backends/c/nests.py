@@ -25,7 +25,7 @@ class NestWriter:
     def lines(self) -> list[str]:
         inner: list[str] = []
         for stage in self.nest.stages:
-            loops = [variable for variable in stage.kept if variable not in self.nest.outer]
+            loops = [variable for variable in stage.parallel if variable not in self.nest.outer]
             inner += self._loops(loops, self._folds(stage) if stage.reductions else self._point(stage))
         return self._loops(self.nest.outer, inner)
 
@@ -42,7 +42,7 @@ class NestWriter:
         return scope.lines
 
     def _folds(self, stage: Stage) -> list[str]:
-        """The folds at one point of the loops that are kept."""
+        """Return the folds at one point of the loops that are kept."""
         before, after, loops = StageScope(self, stage), StageScope(self, stage), stage.reduced
         totals = [before.start("total", reduction.initial) for reduction in stage.reductions]
         is_long = bool(loops) and self.nest.extents[loops[-1]] > 2 * _BLOCK
@@ -56,7 +56,7 @@ class NestWriter:
         return [*before.lines, *inner, *after.lines]
 
     def _blocks(self, stage: Stage, last: Variable, totals: Sequence[Sequence[str]]) -> list[str]:
-        """The last loop of a fold in blocks, whose results are folded into `totals`."""
+        """Return the last loop of a fold in blocks, whose results are folded into `totals`."""
         before, after, extent = StageScope(self, stage), StageScope(self, stage), self.nest.extents[last]
         parts = [before.start("part", reduction.neutral or ()) for reduction in stage.reductions]
         for reduction, names, part in zip(stage.reductions, totals, parts, strict=True):
@@ -103,7 +103,7 @@ class StageScope(Scope):
         return f"{self._nests.pointer(value, type)}[{self._number(address)}]"
 
     def _number(self, form: Affine) -> str:
-        """The number that `form` is, signed."""
+        """Return the number that `form` is, signed."""
         computed = self.render([part for part, _ in form.dynamic])
         terms = [(f"i{variable}", factor) for variable, factor in form.terms]
         terms += [(f"(int64_t){text}", factor) for text, (_, factor) in zip(computed, form.dynamic, strict=True)]
@@ -122,7 +122,7 @@ class StageScope(Scope):
         return names
 
     def assign(self, places: Sequence[str], codes: Sequence[Expression]) -> None:
-        """Writes `codes`, all of which are computed before."""
+        """Emit `codes`, all of which are computed before."""
         texts = self.variables(codes) if len(codes) > 1 else self.render(codes)
         self.lines += [f"{place} = {text};" for place, text in zip(places, texts, strict=True)]
 
@@ -130,7 +130,7 @@ class StageScope(Scope):
         self.assign([self._element(s.value, s.address, s.code.type) for s in stores], [s.code for s in stores])
 
     def combine(self, reduction: LoopReduction, totals: Sequence[str], new: Sequence[str]) -> None:
-        """Folds `new` into `totals`."""
+        """Fold `new` into `totals`."""
         outside, self.names, self.folded = self.names, {}, [*totals, *new]
         self.assign(totals, reduction.combine)
         self.names = outside

@@ -58,14 +58,14 @@ _OF_FLOATS = {
 
 
 def c_type(type: MachineType) -> str:
-    """The type of a variable, and of memory."""
+    """Return the type of a variable, and of memory."""
     if type is I1:
         return "bool"
     return ("float" if type is F32 else "double") if type.is_float else f"uint{type.bits}_t"
 
 
 def number(value: float, type: MachineType) -> str:
-    """A constant that C reads as the same."""
+    """Return a constant that C reads as the same."""
     if type is I1:
         return "true" if value else "false"
     if not type.is_float:
@@ -94,13 +94,13 @@ class Library:
         self.functions: dict[str, str] = {}
 
     def helper(self, name: str) -> None:
-        """Makes a function of HELPERS part of the source."""
+        """Make a function of HELPERS part of the source."""
         for needed in needs(name):
             self.helper(needed)
         self.functions.setdefault(name, HELPERS[name])
 
     def function(self, primitive: Primitive, type: MachineType, arity: int) -> str:
-        """The name of the function that computes `primitive`, which is made part of the source."""
+        """Return the name of the function that computes `primitive`, which is made part of the source."""
         name, of = f"{primitive.value}_{type.value}", c_type(type)
         if name not in self.functions:
             scope = Scope(self, lambda node: f"p{node.attribute}", count())
@@ -120,7 +120,7 @@ class Scope:
         self.names: dict[Expression, str] = {}
 
     def render(self, roots: Sequence[Expression]) -> list[str]:
-        """The texts of `roots`, operands as they stand."""
+        """Return the texts of `roots`, operands as they stand."""
         order = [node for node in walk(roots, _needed) if node not in self.names]
         reads = Counter(operand for node in order for operand in node.operands)
         for node in order:
@@ -135,13 +135,13 @@ class Scope:
         return [self.names[root] for root in roots]
 
     def variable(self, type: MachineType, text: str) -> str:
-        """The name of a variable that holds `text`."""
+        """Return the name of a variable that holds `text`."""
         name = f"x{next(self._numbers)}"
         self.lines.append(f"const {c_type(type)} {name} = {text};")
         return name
 
     def _write(self, node: Expression) -> tuple[str, bool]:
-        """The text of a node, and whether it is an operand as it stands."""
+        """Return the text of a node, and whether it is an operand as it stands."""
         primitive, type = node.primitive, node.type
         if primitive is P.CONSTANT:
             return number(constant_value(node), type), True
@@ -167,7 +167,7 @@ class Scope:
         return text, is_operand
 
     def _rarely(self, node: Expression) -> str:
-        """A choice whose first part is computed where it is taken alone."""
+        """Return a choice whose first part is computed where it is taken alone."""
         condition, rare, usual = node.operands
         name, outside = f"x{next(self._numbers)}", dict(self.names)
         self.lines.append(f"{c_type(node.type)} {name} = {self.names[usual]};")
@@ -178,7 +178,7 @@ class Scope:
         return name
 
     def _table(self, node: Expression, index: str) -> str:
-        """An entry's bits."""
+        """Return an entry's bits."""
         assert isinstance(node.attribute, tuple)
         bits, name = node.type.integer, f"x{next(self._numbers)}"
         entries = ", ".join(number(int(str(entry)), bits) for entry in node.attribute)

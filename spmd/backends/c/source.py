@@ -49,7 +49,9 @@ class RegionSource:
             self._copy(target, body.placed[result], target.nbytes)
 
     def text(self, parameters: Sequence[str]) -> str:
-        """The whole source; `parameters` declare the arguments arg0, arg1, ..., and results result0, result1, ..."""
+        """Return the whole source; `parameters` declare the arguments arg0, arg1, ..., and results result0, result1,
+        ...
+        """
         head = f"void {self.name}(\n" + "".join(f"    {each}\n" for each in parameters) + "    void *scratch)"
         targets = [f"void {target}(void *out, void **in);" for target in self.c_targets]
         parts = [_INCLUDES, *targets, *self._library.functions.values(), *self._constants, f"{head};"]
@@ -105,7 +107,7 @@ class RegionSource:
     # --- memory ---
 
     def pointer(self, value: Value, type: MachineType) -> str:
-        """The name of the memory of `value`, read or written as values of `type`."""
+        """Return the name of the memory of `value`, read or written as values of `type`."""
         return self._named(self.region.memory.of(value), type)
 
     def _named(self, buffer: Buffer, type: MachineType) -> str:
@@ -117,7 +119,7 @@ class RegionSource:
         return name
 
     def _place(self, buffer: Buffer) -> tuple[str, str, str]:
-        """A name for a buffer, `const` where it is not written to, and its address."""
+        """Return a name for a buffer, `const` where it is not written to, and its address."""
         while buffer.alias is not None:
             buffer = buffer.alias
         block: int | None = buffer.number
@@ -138,7 +140,7 @@ class RegionSource:
         return (f"{base}_at{offset}", const, f"((uint8_t *){base} + {offset})") if offset else (base, const, base)
 
     def _constant(self, array: Array, type: MachineType) -> str:
-        """The name of the elements of a constant."""
+        """Return the name of the elements of a constant."""
         kind = {True: "float", False: "uint"}[type.is_float]
         values = np.ascontiguousarray(array).reshape(-1).view(f"{kind}{type.bits}").tolist()
         texts = [number(value, type) for value in values] or ["0"]
@@ -152,7 +154,9 @@ class RegionSource:
 
 
 def _address(type: Type, leaves: Iterator[str], lines: list[str]) -> str:
-    """The address of a value of `type`, whose arrays are at `leaves`; `lines` declare what tuples are made of."""
+    """Return the address of a value of `type`, whose arrays are at `leaves`; `lines` declare what tuples are
+    made of.
+    """
     if not isinstance(type, TupleType):
         return next(leaves)
     parts = [_address(part, leaves, lines) for part in type.types]

@@ -57,7 +57,7 @@ class LlvmBackend:
 
 @cache
 def blas_file() -> str:
-    """The BLAS whose routines code calls with its width of integers: its file, with size and time of change."""
+    """Return the BLAS whose routines code calls with its width of integers: its file, with size and time of change."""
     file = library()
     return "" if file is None else f"{file} {file.stat().st_size} {file.stat().st_mtime_ns}"
 

@@ -17,7 +17,7 @@ from spmd.support.arrays import Array
 
 @target("spmd.expect_agreement")
 def expect_agreement(op: Op, context: Context) -> Kernel:
-    """Takes one value a process, and who is here; CollectiveError names two processes of a group that differ."""
+    """Take one value a process, and who is here; CollectiveError names two processes of a group that differ."""
     config = call_attributes(op)["backend_config"]
     groups, name = np.asarray(config["groups"]), str(config["op"])
     what = str(config["what"])
@@ -45,7 +45,7 @@ def expect_agreement(op: Op, context: Context) -> Kernel:
 
 @target("spmd.expect_transfer")
 def expect_transfer(op: Op, context: Context) -> Kernel:
-    """Takes who comes to the send, and who to the recv; CollectiveError names a process that does without its other."""
+    """Take who comes to the send, and who to the recv; CollectiveError names a process that does without its other."""
     config = call_attributes(op)["backend_config"]
     sending, receiving = np.asarray(config["pairs"]).T
     channel, sent_at = config["channel"], str(config["sent_at"])

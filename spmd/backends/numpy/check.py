@@ -49,7 +49,9 @@ def expect_almost_eq_const(op: Op, context: Context) -> Kernel:
 
 @kernel("check.expect_close")
 def expect_close(op: Op, context: Context) -> Kernel:
-    """Every element within max_ulp_difference, and the worst at least min_ulp_difference units in the last place."""
+    """Return every element within max_ulp_difference, and the worst at least min_ulp_difference units in the last
+    place.
+    """
     least, most = op["min_ulp_difference"], op["max_ulp_difference"]
     check = _check(op, _close(most))
     if not least:
@@ -83,7 +85,7 @@ def custom_expect_close(op: Op, context: Context) -> Kernel:
 
 @target("check.eq")
 def custom_eq(op: Op, context: Context) -> Kernel:
-    """Gives true; exact for integers."""
+    """Give true; exact for integers."""
     check = _check(op, _within(_EQ_TOLERANCE))
 
     def call(actual: Array, expected: Array) -> Array:
@@ -170,7 +172,7 @@ def _is_small_integer(dtype: DType) -> bool:
 
 
 def _ulps(actual: Array, expected: Array) -> list[Array]:
-    """How many representable values apart, as uint64; of a complex array, its two parts. Empty for integers.
+    """Return how many representable values apart, as uint64; of a complex array, its two parts. Empty for integers.
 
     An infinity or NaN is as far as can be from anything that is not the same.
     """
@@ -206,7 +208,7 @@ def _ordered(array: Array) -> Array:
 
 @kernel("interpreter.print")
 def print_value(op: Op, context: Context) -> Kernel:
-    """Tells which process prints where there are several; a line is written whole, since processes may be threads."""
+    """Tell which process prints where there are several; a line is written whole, since processes may be threads."""
     name = f"%{op.operands[0].name_hint}" if op.operands[0].name_hint else str(op.operands[0].type)
 
     def call(process: Process, operand: Array) -> tuple[()]:
@@ -224,7 +226,7 @@ def _no_values(process: Process) -> dict[str, list[Array]]:
 
 @kernel("interpreter.probe")
 def probe(op: Op, context: Context) -> Kernel:
-    """Gives its operand, and keeps a copy with the process under the probe's id, once for each time it runs."""
+    """Give its operand, and keeps a copy with the process under the probe's id, once for each time it runs."""
     name = op["probe_id"]
 
     def call(process: Process, operand: Array) -> Array:
@@ -236,7 +238,7 @@ def probe(op: Op, context: Context) -> Kernel:
 
 @kernel("check.expect_serialized_eq")
 def expect_serialized_eq(op: Op, context: Context) -> Kernel:
-    """The value that the probe saw at its time number `iteration`, counted from 0, is the expected one."""
+    """Return the value that the probe saw at its time number `iteration`, counted from 0, is the expected one."""
     name, iteration = op["probe_id"], op["iteration"]
     check = _check(op, _equal)
 

@@ -85,7 +85,7 @@ def predicate(op: Op, context: Context) -> Kernel:
 
 @kernel("chlo.next_after")
 def next_after(op: Op, context: Context) -> Kernel:
-    """The next number after x towards y; y where they are equal, NaN where either is."""
+    """Return the next number after x towards y; y where they are equal, NaN where either is."""
     if element_of(op.operands[0]) is t.F16:  # whose loop gives x where they are equal: the other zero
         return pointwise(op, _next_after_half)
     return pointwise(op, np.nextafter)
@@ -97,7 +97,7 @@ def _next_after_half(x: Array, y: Array, out: Array | None = None) -> Array:
 
 @kernel("chlo.mulhi")
 def mulhi(op: Op, context: Context) -> Kernel:
-    """The upper half of the full product of two integers."""
+    """Return the upper half of the full product of two integers."""
     element = element_of(op.operands[0])
     if not is_sub_byte(element):
         return pointwise(op, high_product(element.dtype))
@@ -113,7 +113,7 @@ def constant(op: Op, context: Context) -> Kernel:
 
 @kernel("chlo.constant_like")
 def constant_like(op: Op, context: Context) -> Kernel:
-    """One value in the operand's shape."""
+    """Return one value in the operand's shape."""
     value = np.array(_number(op["value"], op)).astype(op.result.tensor.dtype)
 
     def call(x: Array, out: Array | None = None) -> Array:
@@ -126,7 +126,7 @@ def constant_like(op: Op, context: Context) -> Kernel:
 
 
 def _number(attribute: Attribute, op: Op) -> complex:
-    """The Python number of a constant attribute; a complex one is an array of two."""
+    """Return the Python number of a constant attribute; a complex one is an array of two."""
     if isinstance(attribute, (IntegerAttr, BoolAttr, FloatAttr)):
         return attribute.value
     if isinstance(attribute, DenseAttr) and attribute.array.size == 1:

@@ -20,7 +20,7 @@ from spmd.support.arrays import Array, DType, Results, bits_dtype
 
 @kernel("chlo.top_k")
 def top_k(op: Op, context: Context) -> Kernel:
-    """The k largest entries along the last dimension and their indices; of equal ones the first comes first.
+    """Return the k largest entries along the last dimension and their indices; of equal ones the first comes first.
 
     Floats are in total order: NaN above infinity, +0 above -0.
     """
@@ -70,10 +70,10 @@ def _descending_key(dtype: DType, *, floating: bool) -> Callable[[Array], Array]
 
 @kernel("chlo.ragged_dot")
 def ragged_dot(op: Op, context: Context) -> Kernel:
-    """A dot whose ragged dimension is cut into groups of `group_sizes`.
+    """Return a dot whose ragged dimension is cut into groups of `group_sizes`.
 
-    Ragged in a free dimension of lhs: each group of rows meets its own slice of rhs, rows of no group give zero. In
-    a contracting dimension: one product a group. In a batching dimension: as dot_general.
+    Ragged in a free dimension of lhs: each group of rows meets its own slice of rhs, rows of no group give zero. In a
+    contracting dimension: one product a group. In a batching dimension: as dot_general.
     """
     numbers: RaggedDotDimensionNumbersAttr = op["ragged_dot_dimension_numbers"]
     ragged = numbers.lhs_ragged_dimensions[0]
@@ -96,7 +96,7 @@ def ragged_dot(op: Op, context: Context) -> Kernel:
 
 
 def _dense(numbers: RaggedDotDimensionNumbersAttr) -> DotDimensionNumbersAttr:
-    """The dimensions of the products that a ragged one is made of."""
+    """Return the dimensions of the products that a ragged one is made of."""
     return DotDimensionNumbersAttr(
         numbers.lhs_batching_dimensions,
         numbers.rhs_batching_dimensions,
@@ -180,7 +180,7 @@ def _grouped(array: Array, batching: Sequence[int], contracting: Sequence[int]) 
 
 @kernel("chlo.scan")
 def scan(op: Op, context: Context) -> Kernel:
-    """The body applied along `dimension`: slices of the inputs and the carries in, outputs and carries out.
+    """Return the body applied along `dimension`: slices of the inputs and the carries in, outputs and carries out.
 
     A running sum, product, maximum and the like is NumPy's accumulate; any other body runs once a slice, since each
     step needs the one before.

@@ -31,7 +31,7 @@ def partition_id(op: Op, context: Context) -> Kernel:
 
 @kernel(*(DESCRIPTIONS.keys() - ROOTED.keys()))
 def collective(op: Op, context: Context) -> Kernel:
-    """A collective whose every operand is an operation by itself."""
+    """Return a collective whose every operand is an operation by itself."""
     return _blocking(_described(op, context), context)
 
 
@@ -51,13 +51,13 @@ def _described(op: Op, context: Context) -> Collective:
 
 
 def _end(collective: Collective, process: Process, context: Context) -> Communicator | None:
-    """The process's end of its group; None for a process in no group."""
+    """Return the process's end of its group; None for a process in no group."""
     world = process.communicator
     return collective.communicator(world.checked() if context.options.check_collectives else world, process.rank)
 
 
 def _compare(collective: Collective, operation: Operation, process: Process) -> None:
-    """Compares a first call with those of the others of its group, which is not made before."""
+    """Compare a first call with those of the others of its group, which is not made before."""
     groups, world = collective.groups, process.communicator
     members = world.members if groups is None else groups.find(process.rank)
     if members is not None:
@@ -113,7 +113,7 @@ def _blocking(collective: Collective, context: Context) -> Kernel:
 
 
 def _packed(collective: Collective, operation: AllReduce, context: Context) -> Kernel:
-    """One all_reduce of all operands end to end; the results are the parts of its result."""
+    """Return one all_reduce of all operands end to end; the results are the parts of its result."""
     shapes = [operation.shape for operation in collective.operations]
     ends = np.cumsum([0, *map(prod, shapes)]).tolist()
     parts = [(slice(a, b), shape) for a, b, shape in zip(ends, ends[1:], shapes, strict=False)]
@@ -169,7 +169,7 @@ def _outside(collective: Collective, index: int, process: Process) -> BoundColle
 
 
 def _dynamic_root(op: Op, context: Context) -> Kernel:
-    """The root of each operand's operation is a position in the group, told by the last operand."""
+    """Return the root of each operand's operation is a position in the group, told by the last operand."""
     describe = ROOTED[op.name]
     key = object()
     single = len(op.results) == 1
@@ -213,7 +213,7 @@ class _Pending:
 
 @kernel("stablehlo.async_start")
 def async_start(op: Op, context: Context) -> Kernel:
-    """Starts the collective of the region. The operands belong to the future until it is done."""
+    """Start the collective of the region. The operands belong to the future until it is done."""
     body = op.regions[0].block
     inner = body.ops[0]
     everything = tuple(range(len(op.operands)))

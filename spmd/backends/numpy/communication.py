@@ -21,7 +21,7 @@ from spmd.types import TensorType
 
 @kernel("stablehlo.send")
 def send(op: Op, context: Context) -> Kernel:
-    """Sends its inputs one by one and goes on; the token is what orders it."""
+    """Send its inputs one by one and goes on; the token is what orders it."""
     channel, target, where = channel_id(op), _other_end(op, context, sending=True), str(op.location)
 
     def call(process: Process, *values: Array) -> None:
@@ -35,7 +35,7 @@ def send(op: Op, context: Context) -> Kernel:
 
 @kernel("stablehlo.recv")
 def recv(op: Op, context: Context) -> Kernel:
-    """Waits for as many arrays as it has tensor results."""
+    """Wait for as many arrays as it has tensor results."""
     channel, source, where = channel_id(op), _other_end(op, context, sending=False), str(op.location)
     types = [result.type for result in op.results if isinstance(result.type, TensorType)]
     forms = [(type.static_shape, type.dtype) for type in types]
@@ -51,7 +51,7 @@ def recv(op: Op, context: Context) -> Kernel:
 
 
 def _results(arrays: Sequence[Array]) -> Results:
-    """The results of an op whose last result is a token."""
+    """Return the results of an op whose last result is a token."""
     return (*arrays, None) if arrays else None
 
 
@@ -70,7 +70,7 @@ def _found_end(process: Process, channel: int, sending: bool) -> int:
 
 
 def _one_program(process: Process) -> Channels:
-    """All processes run one program: whoever sends receives as well."""
+    """Return all processes run one program: whoever sends receives as well."""
     size = process.communicator.size
     return _Everyone([()] * size, [()] * size)
 
@@ -85,7 +85,7 @@ class _Everyone(Channels):
 
 @kernel("stablehlo.infeed")
 def infeed(op: Op, context: Context) -> Kernel:
-    """The next entry of the process's infeed, which must have the types of the results."""
+    """Return the next entry of the process's infeed, which must have the types of the results."""
     types = [result.type for result in op.results if isinstance(result.type, TensorType)]
 
     def call(process: Process, token: Array) -> Results:
@@ -110,7 +110,7 @@ def infeed(op: Op, context: Context) -> Kernel:
 
 @kernel("stablehlo.outfeed")
 def outfeed(op: Op, context: Context) -> Kernel:
-    """Hands its inputs to the process's outfeed, which gets copies to keep."""
+    """Hand its inputs to the process's outfeed, which gets copies to keep."""
 
     def call(process: Process, *values: Array) -> None:
         if process.outfeed is not None:

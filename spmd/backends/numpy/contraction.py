@@ -37,7 +37,7 @@ def dot(op: Op, context: Context) -> Kernel:
 
 
 def contraction(op: Op, numbers: DotDimensionNumbersAttr, algorithm: DotAlgorithmAttr | None) -> Kernel:
-    """The kernel of a dot of the op's two operands; the result's dimensions are batching, lhs free, rhs free."""
+    """Return the kernel of a dot of the op's two operands; the result's dimensions are batching, lhs free, rhs free."""
     lhs, rhs, result = op.operands[0].tensor, op.operands[1].tensor, op.result.tensor
     left, lhs_free = _grouping(
         lhs.static_shape, numbers.lhs_batching_dimensions, numbers.lhs_contracting_dimensions, contract_last=True
@@ -65,7 +65,7 @@ def contraction(op: Op, numbers: DotDimensionNumbersAttr, algorithm: DotAlgorith
 
 
 def _plain(multiply: np.ufunc, left: Convert, right: Convert) -> Callable[..., Array]:
-    """The common case: the matrix product is the result."""
+    """Return the common case: the matrix product is the result."""
 
     def call(x: Array, y: Array, out: Array | None = None) -> Array:
         product: Array = multiply(left(x), right(y), out=out)
@@ -140,18 +140,18 @@ def arithmetic(
 
 
 def _plain_product(x: Array, y: Array) -> Array:
-    """The matrix product term by term, each rounded: parts that cancel leave what any other plain sum leaves."""
+    """Return the matrix product term by term, each rounded: parts that cancel leave what any other plain sum leaves."""
     product: Array = np.einsum("...ik,...kj->...ij", x, y)
     return product
 
 
 def _multiplied_by_parts(x: Array, y: Array) -> Array:
-    """The products of complex numbers as `multiply` has them: a sum of one product has that one's zeros."""
+    """Return the products of complex numbers as `multiply` has them: a sum of one product has that one's zeros."""
     return join(x.real * y.real - x.imag * y.imag, x.real * y.imag + x.imag * y.real)
 
 
 def _element(tensor: TensorType) -> ElementType:
-    """The element type; a quantized one counts as its storage."""
+    """Return the element type; a quantized one counts as its storage."""
     element = tensor.element_type
     storage = getattr(element, "storage", element)
     assert isinstance(storage, ElementType)
@@ -202,7 +202,9 @@ def _integer_arithmetic(
 
 @kernel("stablehlo.einsum", "stablehlo.unary_einsum")
 def einsum(op: Op, context: Context) -> Kernel:
-    """The deprecated ops; the equation is in Einstein's notation, `...` standing for dimensions that broadcast."""
+    """Return the deprecated ops; the equation is in Einstein's notation, `...` standing for dimensions
+    that broadcast.
+    """
     equation = op["einsum_config"].replace(" ", "")
     if op.name == "stablehlo.unary_einsum":
         equation = equation.removeprefix(",")

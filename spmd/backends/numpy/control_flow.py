@@ -20,7 +20,7 @@ def while_(op: Op, context: Context) -> Kernel:
     single = carried == 1
 
     def own(values: tuple[Array, ...]) -> tuple[Array, ...]:
-        """The first state, with copies of what the body writes over."""
+        """Return the first state, with copies of what the body writes over."""
         state = list(values)
         for position in overwritten:
             state[position] = np.array(state[position])
@@ -118,6 +118,8 @@ def token(op: Op, context: Context) -> Kernel:
 
 
 def _through(op: Op, call: Callable[..., Results]) -> Kernel:
-    """A kernel that runs regions or functions: they may hand any of their operands on, and may need the process."""
+    """Return a kernel that runs regions or functions: they may hand any of their operands on, and may need
+    the process.
+    """
     captured = len(captured_values(op)) if op.regions else 0
     return Kernel(call, needs_process=True, aliases=tuple(range(len(op.operands) + captured)))

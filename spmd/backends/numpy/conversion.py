@@ -82,7 +82,7 @@ _SATURATIONS: dict[t.ElementType, Call] = {}
 
 
 def _saturation(source: t.ElementType, target: t.ElementType) -> Call:
-    """The f64 conversion, one object a target, so that the tables made of it are shared."""
+    """Return the f64 conversion, one object a target, so that the tables made of it are shared."""
     if target not in _SATURATIONS:
         _SATURATIONS[target] = _to_integer(source, target)
     return _SATURATIONS[target]
@@ -93,7 +93,7 @@ def _saturation(source: t.ElementType, target: t.ElementType) -> Call:
 
 @kernel("stablehlo.bitcast_convert")
 def bitcast_convert(op: Op, context: Context) -> Kernel:
-    """The operand's bits as another type; a wider type takes the last dimension in, a narrower one adds it."""
+    """Return the operand's bits as another type; a wider type takes the last dimension in, a narrower one adds it."""
     source, target = op.operands[0].tensor, op.result.tensor
     from_bits, to_bits = _bit_width(source.scalar_type), _bit_width(target.scalar_type)
     from_dtype, to_dtype = source.dtype, target.dtype
@@ -117,7 +117,7 @@ def _bit_width(element: t.ScalarType) -> int:
 
 
 def _bit_splitter(dtype: DType, bits: int) -> Callable[[Array], Array]:
-    """The array's bits, lowest first, flat."""
+    """Return the array's bits, lowest first, flat."""
 
     def split(x: Array) -> Array:
         raw = np.ascontiguousarray(x).reshape(-1, 1).view(np.uint8)

@@ -41,7 +41,7 @@ def dynamic_conv(op: Op, context: Context) -> Kernel:
 
 
 def convolver(op: Op, geometry: Geometry) -> Kernel:
-    """The kernel of a convolution of (lhs, rhs)."""
+    """Return the kernel of a convolution of (lhs, rhs)."""
     lhs, rhs, result = op.operands[0].tensor, op.operands[1].tensor, op.result.tensor
     shape = geometry.result_shape
     if prod(shape) == 0 or geometry.depth == 0:

@@ -91,7 +91,7 @@ class Geometry:
 
 
 def geometry_of(op: Op, padding: Array | None) -> Geometry:
-    """The geometry of `op` with the given padding ([spatial, 2] or None); the result's shape follows from it."""
+    """Return the geometry of `op` with the given padding ([spatial, 2] or None); the result's shape follows from it."""
     numbers: ConvDimensionNumbersAttr = op["dimension_numbers"]
     lhs, rhs = op.operands[0].tensor.static_shape, op.operands[1].tensor.static_shape
     count = len(numbers.input_spatial_dimensions)

@@ -51,7 +51,7 @@ def _kernel(maker: Maker, op: Op, context: Context) -> Kernel:
 
 
 def _of_shapes(op: Op, context: Context, maker: Maker, indices: list[int]) -> Kernel:
-    """A call whose operands at `indices` are its results' shapes: exports with symbolic shapes write these.
+    """Return a call whose operands at `indices` are its results' shapes: exports with symbolic shapes write these.
 
     Its target gets the other operands, and one kernel is made for each combination of shapes. Source: JAX's
     mlir.custom_call, `result_shapes`.
@@ -96,7 +96,7 @@ def same(op: Op, context: Context) -> Kernel:
 
 @target("CreateBuffer", "AllocateBuffer")
 def create_buffer(op: Op, context: Context) -> Kernel:
-    """A buffer whose contents nobody may count on: zeros."""
+    """Return a buffer whose contents nobody may count on: zeros."""
     type = op.result.type
     assert isinstance(type, TensorType | BufferType)
     tensor = TensorType(type.shape, type.element_type)
@@ -105,7 +105,7 @@ def create_buffer(op: Op, context: Context) -> Kernel:
 
 
 def _as_op(op: Op, context: Context) -> Kernel:
-    """The kernel of the op that older frontends wrote as a call `mhlo.<op>`: of CHLO, or of StableHLO."""
+    """Return the kernel of the op that older frontends wrote as a call `mhlo.<op>`: of CHLO, or of StableHLO."""
     called = called_op(op)
     if isinstance(called, Op) and called.name in KERNELS:
         return make_kernel(called, context)

@@ -23,7 +23,7 @@ from spmd.types import TensorType
 
 @target("shape_assertion")
 def shape_assertion(op: Op, context: Context) -> Kernel:
-    """Fails with `error_message`, in which {0}, {1}, ... stand for the operands after the asserted one."""
+    """Fail with `error_message`, in which {0}, {1}, ... stand for the operands after the asserted one."""
     message = str(call_attributes(op).get("error_message", "a shape assertion does not hold"))
 
     def call(holds: Array, *values: Array) -> tuple[()]:
@@ -60,7 +60,7 @@ def dynamic_reduce_window(op: Op, context: Context) -> Kernel:
 
 
 def _computation(body: Block) -> Block:
-    """The body of a function as a region's block."""
+    """Return the body of a function as a region's block."""
     block = copy_block(body, {})
     block.ops[-1] = make_op("stablehlo.return", block.ops[-1].operands, (), location=block.ops[-1].location)
     return block
@@ -104,7 +104,7 @@ def dynamic_rng_bit_generator(op: Op, context: Context) -> Kernel:
 
 
 def _sound_kernel(static: Op, context: Context) -> Kernel:
-    """The kernel of `static`; ExecutionError where it breaks a constraint of its declaration."""
+    """Return the kernel of `static`; ExecutionError where it breaks a constraint of its declaration."""
     assert static.definition is not None
     for label, fault in run_time_faults(static, static.definition):
         raise ExecutionError(Diagnostic(static.location, fault, static.name, label))
@@ -114,7 +114,7 @@ def _sound_kernel(static: Op, context: Context) -> Kernel:
 def _by_parameters(
     kernel_of: Callable[..., Callable[..., Results]], count: int, aliases: tuple[int, ...] = ()
 ) -> Kernel:
-    """A kernel whose operands after the first `count` are parameters; what is made for those met is kept."""
+    """Return a kernel whose operands after the first `count` are parameters; what is made for those met is kept."""
     kept: dict[tuple[bytes, ...], Callable[..., Results]] = {}
 
     def call(*arrays: Array) -> Results:

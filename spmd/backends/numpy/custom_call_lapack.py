@@ -113,7 +113,7 @@ def _function(prefix: str, name: str) -> Callable[..., Any]:
 
 
 def _work(*sizes: int) -> int:
-    """A workspace that lets LAPACK work in blocks."""
+    """Return a workspace that lets LAPACK work in blocks."""
     return max(1, 64 * max(sizes))
 
 

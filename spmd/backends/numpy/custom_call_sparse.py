@@ -18,7 +18,7 @@ def _failure(op: Op, text: str) -> ExecutionError:
 
 @target("cpu_csr_sparse_dense_ffi")
 def csr_sparse_dense(op: Op, context: Context) -> Kernel:
-    """A matrix of compressed sparse rows (values, row starts, columns) by a vector or a matrix.
+    """Return a matrix of compressed sparse rows (values, row starts, columns) by a vector or a matrix.
 
     What lies behind the last row's end is padding. ExecutionError for rows or columns that the matrix does not have:
     SciPy reads where they say.

@@ -23,12 +23,12 @@ _BLOCK = 1 << 16
 
 
 def view(call: Callable[..., Array]) -> Kernel:
-    """The kernel of an op whose result may share memory with its first operand."""
+    """Return the kernel of an op whose result may share memory with its first operand."""
     return Kernel(call, aliases=(0,))
 
 
 def constant_kernel(array: Array) -> Kernel:
-    """The kernel of an op whose result is known; nobody may write into it."""
+    """Return the kernel of an op whose result is known; nobody may write into it."""
     array = array.view()
     array.flags.writeable = False
     return Kernel(lambda *_: array, owned=False)
@@ -48,7 +48,7 @@ def iota(op: Op, context: Context) -> Kernel:
 
 
 def iota_array(type: TensorType, dimension: int, shape: Sequence[int] | None = None) -> Array:
-    """Each element its own index along `dimension`, wrapped or rounded to the element type; a broadcast view."""
+    """Return each element its own index along `dimension`, wrapped or rounded to the element type; a broadcast view."""
     shape = type.static_shape if shape is None else tuple(shape)
     size = shape[dimension]
     steps = np.empty(size, type.dtype)
@@ -154,7 +154,7 @@ def pad(op: Op, context: Context) -> Kernel:
 
 
 def padder(shape: tuple[int, ...], low: Sequence[int], high: Sequence[int], interior: Sequence[int]) -> Kernel:
-    """A kernel on (operand, padding value): specification, "pad"; negative low and high take elements away."""
+    """Return a kernel on (operand, padding value): specification, "pad"; negative low and high take elements away."""
     sources, targets, padded = [], [], []
     for axes in zip(shape, low, high, interior, strict=True):
         source, target, size = _pad_axis(*axes)
@@ -251,7 +251,9 @@ def get_dimension_size(op: Op, context: Context) -> Kernel:
 
 @kernel("stablehlo.set_dimension_size")
 def set_dimension_size(op: Op, context: Context) -> Kernel:
-    """The first elements of a dimension; where there are fewer, zeros behind them up to the dimension's bound."""
+    """Return the first elements of a dimension; where there are fewer, zeros behind them up to the
+    dimension's bound.
+    """
     dimension, location = op["dimension"], op.location
     types = op.operands[0].tensor, op.result.tensor
     bound = max(each[dimension] or 0 for type in types for each in (bounds_of(type), type.shape))

@@ -15,7 +15,7 @@ from spmd.support.arrays import Array
 
 
 def sizes_of(shape: Array) -> tuple[int, ...]:
-    """A shape given as a one-dimensional integer array."""
+    """Return a shape given as a one-dimensional integer array."""
     return tuple(np.asarray(shape).reshape(-1).tolist())
 
 

@@ -17,7 +17,7 @@ from spmd.types import TensorType
 
 @target("spmd.each_process")
 def each_process(op: Op, context: Context) -> Kernel:
-    """Takes what the function takes, stacked or once for all, then who is here; an error names its process."""
+    """Take what the function takes, stacked or once for all, then who is here; an error names its process."""
     config = call_attributes(op)["backend_config"]
     grid = ProcessGrid(*np.asarray(config["grid"]).tolist())
     ranks = np.asarray(config["ranks"]).tolist()

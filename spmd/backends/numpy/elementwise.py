@@ -61,7 +61,7 @@ class ElementwiseKernels:
     approximate: bool = False
 
     def call(self, element: t.ElementType, arity: int) -> Call | None:
-        """The function on `element`; None where it is not defined."""
+        """Return the function on `element`; None where it is not defined."""
         if element.is_float:
             if self.real is None:
                 return None
@@ -81,7 +81,7 @@ class ElementwiseKernels:
 
 
 def _number(function: Call) -> ElementwiseKernels:
-    """A ufunc that serves every type as it is."""
+    """Return a ufunc that serves every type as it is."""
     return ElementwiseKernels(function, function, function, function, function, function, native_half=True)
 
 
@@ -90,10 +90,10 @@ def _integer(function: Call, boolean: Call | None = None) -> ElementwiseKernels:
 
 
 def _single_in_double(function: Call) -> Call:
-    """A ufunc whose f32 loop is up to 3 ULP off, or no quicker than its f64 one.
+    """Return a ufunc whose f32 loop is up to 3 ULP off, or no quicker than its f64 one.
 
-    CHLO's inverse functions are built from log, log_plus_one and atan2: with these rounded once, programs that hold
-    the expansions give the reference interpreter's bits.
+    CHLO's inverse functions are built from log, log_plus_one and atan2: with these rounded once, programs that hold the
+    expansions give the reference interpreter's bits.
     """
     return by_width(rounded(function), function)
 
@@ -260,7 +260,7 @@ def compare(op: Op, context: Context) -> Kernel:
 
 
 def _is_narrow(element: t.ElementType) -> bool:
-    """Whether a wider type compares quicker (f16's own loops branch)."""
+    """Return whether a wider type compares quicker (f16's own loops branch)."""
     return is_narrow_float(element) or is_sub_byte(element) or element is t.F16
 
 
@@ -309,7 +309,7 @@ def complex_(op: Op, context: Context) -> Kernel:
 
 @kernel("stablehlo.real")
 def real(op: Op, context: Context) -> Kernel:
-    """The real part, as a view; a real number is its own."""
+    """Return the real part, as a view; a real number is its own."""
     if not element_of(op.operands[0]).is_complex:
         return Kernel(keep, accepts_out=True, aliases=(0,), pointwise=True)
     return Kernel(lambda x, out=None: keep(x.real, out), accepts_out=True, aliases=(0,), pointwise=True)
@@ -317,7 +317,7 @@ def real(op: Op, context: Context) -> Kernel:
 
 @kernel("stablehlo.imag")
 def imag(op: Op, context: Context) -> Kernel:
-    """The imaginary part, as a view; zero for a real number."""
+    """Return the imaginary part, as a view; zero for a real number."""
     if not element_of(op.operands[0]).is_complex:
         return pointwise(op, lambda x, out=None: keep(np.zeros(x.shape, x.dtype), out))
     return Kernel(lambda x, out=None: keep(x.imag, out), accepts_out=True, aliases=(0,), pointwise=True)

@@ -17,7 +17,9 @@ from spmd.support.arrays import Array
 
 
 def join(real: Array, imaginary: Array) -> Array:
-    """The complex array of two real ones of one dtype, without arithmetic (which would mix NaN and infinity up)."""
+    """Return the complex array of two real ones of one dtype, without arithmetic (which would mix NaN and
+    infinity up).
+    """
     shape = np.broadcast_shapes(np.shape(real), np.shape(imaginary))
     result = np.empty(shape, np.result_type(real, np.complex64))
     result.real = real
@@ -92,7 +94,7 @@ def rsqrt(z: Array, out: Array | None = None) -> Array:
 
 
 def cbrt(z: Array, out: Array | None = None) -> Array:
-    """The principal cube root; of huge and tiny numbers by an eighth, or by 2^60 times them."""
+    """Return the principal cube root; of huge and tiny numbers by an eighth, or by 2^60 times them."""
     x, y, angle = z.real, z.imag, np.angle(z) / 3
     largest = np.abs(x) + np.abs(y)
     scale = np.where(largest > HUGE, 0.125, np.where(largest < TINY, 2.0**60, 1.0))

@@ -119,7 +119,7 @@ def logistic(x: Array, out: Array | None = None) -> Array:
 
 
 def round_half_away(x: Array, out: Array | None = None) -> Array:
-    """The nearest integer, halves away from zero."""
+    """Return the nearest integer, halves away from zero."""
     whole = np.trunc(x)
     away = np.abs(x - whole) >= 0.5
     rounded: Array = np.copysign(np.abs(whole) + away, x, out=out, dtype=np.asarray(x).dtype)

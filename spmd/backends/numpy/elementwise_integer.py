@@ -44,7 +44,7 @@ def truncated_quotient(x: Array, y: Array, out: Array | None = None) -> Array:
 
 
 def remainder(x: Array, y: Array, out: Array | None = None) -> Array:
-    """The remainder of division towards zero, with the sign of x; x where y = 0."""
+    """Return the remainder of division towards zero, with the sign of x; x where y = 0."""
     if np.count_nonzero(y) == y.size:
         return np.fmod(x, y, out=out)
     return keep(np.where(y == 0, x, np.fmod(x, y)), out)
@@ -61,7 +61,7 @@ def power_signed(x: Array, y: Array, out: Array | None = None) -> Array:
 
 
 def shift_as(function: Call, dtype: DType, *, signed: bool) -> Call:
-    """A shift of `dtype` operands done on the integers of its width with (or without) sign."""
+    """Return a shift of `dtype` operands done on the integers of its width with (or without) sign."""
     other = (_SIGNED if signed else _UNSIGNED)[dtype.itemsize]
     if other == dtype:
         return function
@@ -103,7 +103,7 @@ def leading_zeros(dtype: DType) -> Call:
 
 
 def high_product(dtype: DType) -> Call:
-    """The upper half of the product of two N-bit integers, as an N-bit integer (chlo.mulhi)."""
+    """Return the upper half of the product of two N-bit integers, as an N-bit integer (chlo.mulhi)."""
     width = 8 * dtype.itemsize
     if width < 64:
         wide = (_SIGNED if dtype.kind == "i" else _UNSIGNED)[2 * dtype.itemsize]

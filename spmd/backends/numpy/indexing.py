@@ -77,7 +77,7 @@ class IndexPlacement:
         return rows
 
     def starts(self, indices: Array) -> list[Array]:
-        """The components of the index vectors as int64 arrays of the batch shape."""
+        """Return the components of the index vectors as int64 arrays of the batch shape."""
         if indices.dtype == np.uint64:
             indices = np.minimum(indices, np.uint64(2**62))
         indices = indices.astype(np.int64, copy=False)
@@ -161,7 +161,7 @@ def _check_sizes(op: Op, sizes: tuple[int, ...]) -> None:
 def gatherer(
     shape: tuple[int, ...], index_shape: tuple[int, ...], sizes: Sequence[int], numbers: GatherDimensionNumbersAttr
 ) -> Kernel:
-    """The kernel of a gather on (operand, indices); starts are clamped so that slices lie within the operand."""
+    """Return the kernel of a gather on (operand, indices); starts are clamped so that slices lie within the operand."""
     placement = IndexPlacement(
         shape,
         sizes,

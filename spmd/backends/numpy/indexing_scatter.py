@@ -46,7 +46,8 @@ def scatter(op: Op, context: Context) -> Kernel:
 
 
 def _placement(op: Op) -> tuple[IndexPlacement, list[int]]:
-    """The placement, and the order that brings updates into (scatter dimensions..., the operand's dimensions...).
+    """Return the placement, and the order that brings updates into (scatter dimensions..., the operand's
+    dimensions...).
 
     Inserted and batching dimensions are missing from the updates; they have size 1 in a slice and change no shape.
     """
@@ -70,7 +71,7 @@ def _placement(op: Op) -> tuple[IndexPlacement, list[int]]:
 
 
 def _in_place(op: Op, placement: IndexPlacement, arrange: list[int], apply: Apply, monoid: Loop | None) -> Kernel:
-    """One operand: the updates are applied to a copy of it, or to itself when it is dead."""
+    """Return one operand: the updates are applied to a copy of it, or to itself when it is dead."""
     dtype = op.result.tensor.dtype
     compute = dtype if monoid is None else monoid.compute
     table = (placement.row_count, placement.payload)

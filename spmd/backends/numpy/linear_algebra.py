@@ -51,13 +51,15 @@ def fft(op: Op, context: Context) -> Kernel:
 
 @kernel("stablehlo.cholesky")
 def cholesky(op: Op, context: Context) -> Kernel:
-    """A matrix that is not positive definite gives NaN."""
+    """Return a matrix that is not positive definite gives NaN."""
     upper, dtype, computed = not op["lower"], op.result.tensor.dtype, _computed(op.operands[0])
     return Kernel(lambda a: factor(a.astype(computed, copy=False), upper).astype(dtype, copy=False))
 
 
 def factor(a: Array, upper: bool) -> Array:
-    """The Cholesky factor of a batch of matrices, of which only one triangle is read; NaN where there is none."""
+    """Return the Cholesky factor of a batch of matrices, of which only one triangle is read; NaN where there
+    is none.
+    """
     try:
         return np.linalg.cholesky(a, upper=upper)
     except np.linalg.LinAlgError:
@@ -128,7 +130,7 @@ class _Normalization:
         self._summed = tuple(axis for axis in range(len(shape)) if axis != feature)
 
     def sum(self, array: Array) -> Array:
-        """One sum a feature, dimension after dimension, which keeps rounding small."""
+        """Return one sum a feature, dimension after dimension, which keeps rounding small."""
         for axis in reversed(self._summed):
             array = np.add.reduce(array, axis=axis)
         return array
@@ -137,7 +139,7 @@ class _Normalization:
         return [array.astype(self.dtype, copy=False) for array in arrays]
 
     def spread(self, features: Array) -> Array:
-        """An array of one number a feature, to broadcast against the operand."""
+        """Return an array of one number a feature, to broadcast against the operand."""
         return features.reshape(self.along)
 
     def narrow(self, *arrays: Array) -> tuple[Array, ...]:

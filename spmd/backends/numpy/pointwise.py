@@ -31,7 +31,7 @@ from spmd.support.rounding import narrowed, round_to, rounds_twice
 
 
 def pointwise(op: Op, call: Call) -> Kernel:
-    """The kernel of `op` that runs `call`; operands of the result's dtype and shape may be written in place."""
+    """Return the kernel of `op` that runs `call`; operands of the result's dtype and shape may be written in place."""
     result = op.result.tensor
     reuses = tuple(
         index
@@ -53,7 +53,7 @@ _CORRECTLY_ROUNDED: frozenset[Call] = frozenset(
 
 
 def _may_differ(op: Op, call: Call) -> bool:
-    """Whether NumPy's loops for `call` may give different bits."""
+    """Return whether NumPy's loops for `call` may give different bits."""
     elements = [operand.tensor.element_type for operand in op.operands]
     plain = [element for element in elements if isinstance(element, t.ElementType)]
     if any(element.is_complex for element in plain):
@@ -92,13 +92,13 @@ def element_of(value: Value) -> t.ElementType:
 
 
 def unsupported(op: Op) -> CompileError:
-    """The error for an op on an element type it is not defined for."""
+    """Return the error for an op on an element type it is not defined for."""
     types = ", ".join(str(operand.type) for operand in op.operands)
     return CompileError(Diagnostic(op.location, f"is not defined on {types}", op.name))
 
 
 def is_narrow_float(element: t.ElementType) -> bool:
-    """Whether arithmetic on the type has no NumPy loop of its own (all floats but f16, f32, f64)."""
+    """Return whether arithmetic on the type has no NumPy loop of its own (all floats but f16, f32, f64)."""
     return element.is_float and element not in (t.F16, t.F32, t.F64)
 
 
@@ -107,38 +107,39 @@ def is_sub_byte(element: t.ElementType) -> bool:
 
 
 def is_sign_and_magnitude(element: t.ElementType) -> bool:
-    """Whether a float's bytes are its sign in the top bit and its magnitude below, NaNs largest: total order is then
-    the order of bits. Types of less than 8 bits, f8E8M0FNU (no sign) and FNUZ (-0 is the NaN) are not."""
+    """Return whether a float's bytes are its sign in the top bit and its magnitude below, NaNs largest: total order is
+    then the order of bits. Types of less than 8 bits, f8E8M0FNU (no sign) and FNUZ (-0 is the NaN) are not.
+    """
     return element.bits >= 8 and not element.name.endswith(("FNU", "FNUZ"))
 
 
 def wide_dtype(element: t.ElementType) -> DType:
-    """The dtype that arithmetic on a narrow type computes in."""
+    """Return the dtype that arithmetic on a narrow type computes in."""
     if is_sub_byte(element):
         return np.dtype(np.int8 if element.is_signed else np.uint8)
     return np.dtype(np.float32)
 
 
 def compute_dtype(element: t.ElementType) -> DType:
-    """The dtype in which to compute on `element`: its own where NumPy is fast and exact, else a wider one."""
+    """Return the dtype in which to compute on `element`: its own where NumPy is fast and exact, else a wider one."""
     narrow = (element.is_float and element.bits < 32) or is_sub_byte(element)
     return wide_dtype(element) if narrow else element.dtype
 
 
 @cache
 def all_values(dtype: DType) -> Array:
-    """Every value of a dtype of at most 16 bits, indexed by its bit pattern."""
+    """Return every value of a dtype of at most 16 bits, indexed by its bit pattern."""
     view = bits_dtype(dtype)
     return np.arange(2 ** (8 * dtype.itemsize), dtype=view).view(dtype)
 
 
 def look_up(table: Array, index: Array, dtype: DType, out: Array | None = None) -> Array:
-    """The entries of `table`, bits of `dtype`, at `index`, all of which lie within."""
+    """Return the entries of `table`, bits of `dtype`, at `index`, all of which lie within."""
     return keep(table.take(index, mode="clip").view(dtype), out)
 
 
 def pair_index(x: Array, y: Array) -> Array:
-    """Where the pair of two bytes stands in a table of all pairs."""
+    """Return where the pair of two bytes stands in a table of all pairs."""
     return (x.view(np.uint8).astype(np.uint16) << 8) | y.view(np.uint8)
 
 
@@ -148,7 +149,7 @@ def _widening_table(dtype: DType) -> Array:
 
 
 def widen(element: t.ElementType) -> Callable[[Array], Array]:
-    """The exact conversion of a narrow type to its `wide_dtype`."""
+    """Return the exact conversion of a narrow type to its `wide_dtype`."""
     if element.is_float and element.dtype.itemsize == 1:
         table = _widening_table(element.dtype)
         return lambda x: look_up(table, x.view(np.uint8), table.dtype)

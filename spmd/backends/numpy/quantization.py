@@ -59,7 +59,9 @@ def uniform_quantize(op: Op, context: Context) -> Kernel:
 
 
 def quantized_kernel(op: Op, context: Context) -> Kernel | None:
-    """The kernel of an op that computes on quantized operands or gives quantized results; None for any other op."""
+    """Return the kernel of an op that computes on quantized operands or gives quantized results; None for any
+    other op.
+    """
     if op.name not in _COMPUTED or not any(_is_quantized(value) for value in (*op.operands, *op.results)):
         return None
     if op.name == "stablehlo.select" and op.operands[1].type is op.operands[2].type is op.results[0].type:
@@ -125,7 +127,7 @@ def _several(
 
 
 def _single(op: Op, call: Call) -> Kernel:
-    """The kernel of one result, as a table where the operands have few values."""
+    """Return the kernel of one result, as a table where the operands have few values."""
     types = [value.tensor for value in (*op.operands, *op.results)]
     if op.name not in _ELEMENTWISE or not all(_is_uniform(type) for type in types):
         return Kernel(call, accepts_out=True)
@@ -146,7 +148,7 @@ def _unary_kernel(op: Op, call: Call) -> Kernel:
 
 
 def _is_uniform(type: t.TensorType) -> bool:
-    """Whether every element is read in the same way."""
+    """Return whether every element is read in the same way."""
     return not type.is_quantized or not _quantized(type).is_per_axis
 
 

@@ -202,5 +202,5 @@ def _drawing(
 
 
 def _holder(dtype: DType) -> DType:
-    """The dtype in which NumPy draws integers for `dtype`."""
+    """Return the dtype in which NumPy draws integers for `dtype`."""
     return dtype if dtype.kind in "iu" else np.dtype(np.int64)

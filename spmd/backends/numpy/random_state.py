@@ -21,7 +21,7 @@ _WORD = 2**64
 
 @target(RNG_STATE)
 def rng_state(op: Op, context: Context) -> Kernel:
-    """Each process of an executable has a state of its own."""
+    """Return each process of an executable has a state of its own."""
     try:
         delta = int(op["backend_config"])
     except ValueError:

@@ -68,7 +68,7 @@ def _in_order(op: Op, monoid: Loop) -> Kernel:
 
 
 def each_alone(reducers: Sequence[Callable[[Array, Array], Array]]) -> Kernel:
-    """The kernel of an op each of whose results follows from one operand and its initial value."""
+    """Return the kernel of an op each of whose results follows from one operand and its initial value."""
     if len(reducers) == 1:
         return Kernel(reducers[0])
     count = len(reducers)
@@ -80,7 +80,7 @@ def each_alone(reducers: Sequence[Callable[[Array, Array], Array]]) -> Kernel:
 
 
 def applying(op: Op, call: Callable[..., Results]) -> Kernel:
-    """The kernel of an op that hands its region whole arrays: the region may hand any of them back."""
+    """Return the kernel of an op that hands its region whole arrays: the region may hand any of them back."""
     return Kernel(call, aliases=tuple(range(len(op.operands) + len(captured_values(op)))))
 
 
@@ -195,7 +195,7 @@ def _widening(operand: Value, loop: Loop) -> Callable[[Array], Array]:
 
 
 def is_identity(init: Value, loop: Loop) -> bool:
-    """Whether an initial value is known to be the loop's neutral element: of sums of floats -0.0, not 0.0."""
+    """Return whether an initial value is known to be the loop's neutral element: of sums of floats -0.0, not 0.0."""
     constant = constant_scalar(init)
     if constant is None:
         return False
@@ -208,7 +208,7 @@ def is_identity(init: Value, loop: Loop) -> bool:
 
 
 def _first_extremum(op: Op, kind: str) -> Kernel:
-    """The first of the largest or smallest floats, which a NaN is, and where it is along the one dimension."""
+    """Return the first of the largest or smallest floats, which a NaN is, and where it is along the one dimension."""
     axis, index_dtype = op["dimensions"][0], op.results[1].tensor.dtype
     element = op.operands[0].tensor.element_type
     assert isinstance(element, ElementType)

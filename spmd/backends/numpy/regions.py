@@ -88,7 +88,7 @@ def with_signs_of_zeros(loop: Loop, make: Callable[[Loop, DType], Fold], target:
 
 
 def has_minus_zero(values: Array) -> bool:
-    """Whether there is a -0.0 among floats."""
+    """Return whether there is a -0.0 among floats."""
     return bool(((values == 0) & np.signbit(values)).any())
 
 
@@ -107,12 +107,12 @@ def keys(values: Array, kind: str) -> Array:
 
 
 def from_keys(folded_keys: Array, dtype: DType) -> Array:
-    """The f32 or f64 that have these keys."""
+    """Return the f32 or f64 that have these keys."""
     return np.asarray(total_order(np.asarray(folded_keys))).view(dtype)
 
 
 def loop_of(region: Region) -> Loop | None:
-    """The monoid that `region` computes on its two arguments, or None."""
+    """Return the monoid that `region` computes on its two arguments, or None."""
     monoid = reducers.monoid_of(region)
     return None if monoid is None else _loop(monoid)
 
@@ -128,7 +128,7 @@ def loops_of(region: Region) -> list[Loop] | None:
 
 
 def running_loop_of(region: Region) -> Loop | None:
-    """The monoid whose running totals a scan with this body gives, or None."""
+    """Return the monoid whose running totals a scan with this body gives, or None."""
     monoid = reducers.running_monoid(region)
     return None if monoid is None else _loop(monoid)
 

@@ -25,7 +25,7 @@ from spmd.support.arrays import Array, Results
 
 @kernel("interpreter.run_parallel")
 def run_parallel(op: Op, context: Context) -> Kernel:
-    """Runs on threads; where MPI has as many ranks as the grid has processes, each rank is its process."""
+    """Run on threads; where MPI has as many ranks as the grid has processes, each rank is its process."""
     table = op["programs"]
     if not table or not table[0] or any(len(row) != len(table[0]) for row in table):
         raise CompileError(Diagnostic(op.location, "programs must be rows of one length, and not empty", op.name))

@@ -51,7 +51,7 @@ def const_size(op: Op, context: Context) -> Kernel:
 
 
 def broadcast_sizes(shapes: tuple[Array, ...]) -> tuple[int, ...] | None:
-    """The shape that all broadcast to; None when they do not go together."""
+    """Return the shape that all broadcast to; None when they do not go together."""
     try:
         return np.broadcast_shapes(*map(sizes_of, shapes))
     except ValueError:
@@ -189,7 +189,7 @@ def cstr_reshapable(op: Op, context: Context) -> Kernel:
 
 @kernel("stablehlo.compute_reshape_shape")
 def compute_reshape_shape(op: Op, context: Context) -> Kernel:
-    """The shape with its one -1, if it has one, replaced by what is left of the elements."""
+    """Return the shape with its one -1, if it has one, replaced by what is left of the elements."""
 
     def call(count: Array, shape: Array) -> Array:
         sizes = _reshaped(int(count), sizes_of(shape))

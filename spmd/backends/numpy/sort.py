@@ -35,7 +35,7 @@ def sort(op: Op, context: Context) -> Kernel:
 
 
 def sorter(op: Op, context: Context) -> Kernel:
-    """The kernel of a sort of all operands along one dimension."""
+    """Return the kernel of a sort of all operands along one dimension."""
     count = len(op.results)
     dimension = op["dimension"]
     shape = op.operands[0].tensor.static_shape
@@ -74,7 +74,7 @@ def _from_rows(rows: Array, shape: tuple[int, ...], axis: int) -> Array:
 
 
 def _counts_along(value: Value, axis: int) -> bool:
-    """Whether an operand is an iota along `axis`: sorted, it is the order itself."""
+    """Return whether an operand is an iota along `axis`: sorted, it is the order itself."""
     op = value.defining_op
     while op is not None and op.name == "stablehlo.broadcast_in_dim" and axis in op["broadcast_dimensions"]:
         axis = op["broadcast_dimensions"].index(axis)
@@ -86,8 +86,9 @@ def _counts_along(value: Value, axis: int) -> bool:
 
 
 def _values_sorter(key: SortKey, dtype: DType, axis: int, by_order: Callable[..., Any]) -> Callable[..., Array]:
-    """Sorts one operand by itself. Elements that compare equal are the same bits, unless there are zeros of both
-    signs or NaNs of several kinds: these are sorted by order."""
+    """Sort one operand by itself. Elements that compare equal are the same bits, unless there are zeros of both signs
+    or NaNs of several kinds: these are sorted by order.
+    """
     floating = is_float(dtype)
     widens = floating and not is_sign_and_magnitude(element_type_of(dtype))
     sorted_dtype = np.dtype(np.float32) if widens else dtype
@@ -113,7 +114,7 @@ def _values_sorter(key: SortKey, dtype: DType, axis: int, by_order: Callable[...
 
 
 def _has_unequal_ties(array: Array) -> bool:
-    """Whether there are zeros of both signs, or NaNs other than the usual one."""
+    """Return whether there are zeros of both signs, or NaNs other than the usual one."""
     bits = np.ascontiguousarray(array).view(bits_dtype(array.dtype))
     sign = bits.dtype.type(1 << (8 * array.dtype.itemsize - 1))
     if (bits == sign).any() and (bits == 0).any():
@@ -181,7 +182,7 @@ def _unstable(order: Array, codes: list[Array]) -> Array:
 
 
 def _code(values: Array, key: SortKey) -> Array:
-    """A key as unsigned integers, smaller ones first."""
+    """Return a key as unsigned integers, smaller ones first."""
     dtype = values.dtype
     if dtype == np.bool_:
         code = values.view(np.uint8)
@@ -214,10 +215,10 @@ def _canonical(values: Array) -> Array:
 
 
 def _order_of_codes(codes: list[Array]) -> Array:
-    """The stable order of each row by `codes`, the most significant first.
+    """Return the stable order of each row by `codes`, the most significant first.
 
-    Digits of the codes are sorted from the least significant on, each together with its element's place, which a
-    number of 64 bits holds.
+    Digits of the codes are sorted from the least significant on, each together with its element's place, which a number
+    of 64 bits holds.
     """
     rows, size = codes[0].shape
     place_bits = max(1, (size - 1).bit_length())
@@ -235,7 +236,7 @@ def _order_of_codes(codes: list[Array]) -> Array:
 
 
 def _digits(codes: list[Array], most: int) -> Iterator[Array]:
-    """The codes as numbers of at most `most` bits, the least significant first; narrow neighbours are joined."""
+    """Yield the codes as numbers of at most `most` bits, the least significant first; narrow neighbours are joined."""
     held, width = None, 0
     for code in reversed(codes):
         bits = 8 * code.dtype.itemsize
@@ -285,7 +286,7 @@ def _merge_order(op: Op, context: Context) -> Order:
         indices: Array = np.arange(height * size)
 
         def before(left: Array, right: Array) -> Array:
-            """Whether the element at place `left` comes before that at `right`."""
+            """Return whether the element at place `left` comes before that at `right`."""
             sides = [side for operand in flat for side in (operand[left], operand[right])]
             first: Array = compare(*sides, *captured)[0]
             return first
@@ -301,7 +302,7 @@ def _merge_order(op: Op, context: Context) -> Order:
 
 
 def _merge_runs(indices: Array, size: int, run: int, before: Callable[[Array, Array], Array]) -> Array:
-    """Merges neighbouring sorted runs of each row of `size`.
+    """Merge neighbouring sorted runs of each row of `size`.
 
     Each element's place is its own rank in its run plus its rank in the other run of the pair, which a binary search
     finds for all elements at once. Of equals, those of the left run come first.
@@ -338,7 +339,9 @@ def _merge_runs(indices: Array, size: int, run: int, before: Callable[[Array, Ar
 
 @target("ApproxTopK")
 def approximate_top_k(op: Op, context: Context) -> Kernel:
-    """The exact first `top_k` of each operand in the order of the called comparator; initial values are not needed."""
+    """Return the exact first `top_k` of each operand in the order of the called comparator; initial values are not
+    needed.
+    """
     return Kernel(first_in_order(op, context, int(call_attributes(op)["backend_config"]["top_k"])))
 
 
@@ -373,7 +376,9 @@ def top_k(op: Op, context: Context) -> Kernel:
 
 
 def _is_largest_first(region: Region, operand: TensorType) -> bool:
-    """Whether a comparator of pairs orders as chlo.top_k does: by the first operand alone, in total order, down."""
+    """Return whether a comparator of pairs orders as chlo.top_k does: by the first operand alone, in total
+    order, down.
+    """
     keys = sort_keys(region)
     if keys is None or len(keys) != 1 or keys[0].operand != 0 or keys[0].canonical or not keys[0].descending:
         return False
@@ -382,7 +387,7 @@ def _is_largest_first(region: Region, operand: TensorType) -> bool:
 
 
 def _with_places(comparator: Function, op: Op, places: TensorType) -> Region:
-    """The comparator's body for elements and their places, which it need not take."""
+    """Return the comparator's body for elements and their places, which it need not take."""
     body = copy_block(comparator.body, {})
     element, place = op.operands[0].tensor.with_shape(()), places.with_shape(())
     for _ in range(len(body.arguments), 4) if len(body.arguments) == 2 else ():

@@ -20,8 +20,9 @@ _SHORT = 16
 
 
 def order_of_ranks(ranks: Array, stable: Array) -> Array:
-    """The order of each row of `ranks` (rows, n), equal numbers where elements compare equal; `stable` is the stable
-    order."""
+    """Return the order of each row of `ranks` (rows, n), equal numbers where elements compare equal; `stable` is the
+    stable order.
+    """
     return np.array([_order(row, stable_row) for row, stable_row in zip(ranks.tolist(), stable.tolist(), strict=True)])
 
 
@@ -40,7 +41,7 @@ def _order(ranks: list[int], stable: list[int]) -> list[int]:
 
 
 def _roughly_sorted(ranks: list[int], places: list[int]) -> bool:
-    """Divides `places` until the parts are short; whether that took no more rounds than it should."""
+    """Divide `places` until the parts are short; whether that took no more rounds than it should."""
     parts = [(0, len(places), 2 * (len(places).bit_length() - 1))]
     while parts:
         first, last, rounds = parts.pop()
@@ -54,8 +55,9 @@ def _roughly_sorted(ranks: list[int], places: list[int]) -> bool:
 
 
 def _divide(ranks: list[int], places: list[int], first: int, last: int) -> int:
-    """Brings the median of three to the front, what is smaller to the left and what is greater to the right of the
-    place that is returned; equal elements are exchanged, too."""
+    """Bring the median of three to the front, what is smaller to the left and what is greater to the right of the place
+    that is returned; equal elements are exchanged, too.
+    """
     median = _median(ranks, places, first + 1, first + (last - first) // 2, last - 1)
     places[first], places[median] = places[median], places[first]
     pivot = ranks[places[first]]
@@ -73,7 +75,7 @@ def _divide(ranks: list[int], places: list[int], first: int, last: int) -> int:
 
 
 def _median(ranks: list[int], places: list[int], a: int, b: int, c: int) -> int:
-    """Which of three is in the middle; of equal ones, the one that std::sort takes."""
+    """Return which of three is in the middle; of equal ones, the one that std::sort takes."""
     x, y, z = (ranks[places[at]] for at in (a, b, c))
     if x < y:
         return b if y < z else c if x < z else a

@@ -54,7 +54,7 @@ _choose = selection(_F32)
 
 @cache
 def rounded(function: Call) -> Call:
-    """A ufunc of f32 operands computed in f64 and rounded once."""
+    """Return a ufunc of f32 operands computed in f64 and rounded once."""
 
     def call(*operands: Array, out: Array | None = None) -> Array:
         return write(function(*operands, dtype=np.float64), _F32, out)
@@ -72,7 +72,7 @@ def by_width(single: Call, double: Call) -> Call:
 
 
 def polynomial(x: Array, coefficients: Sequence[float]) -> Array:
-    """The polynomial with `coefficients`, highest power first, by Horner's rule in x's own type."""
+    """Return the polynomial with `coefficients`, highest power first, by Horner's rule in x's own type."""
     result = x * coefficients[0]
     for coefficient in coefficients[1:-1]:
         result += coefficient
@@ -124,7 +124,8 @@ def erfc_double(x: Array, out: Array | None = None) -> Array:
 
 
 def erf_inv_single(x: Array, out: Array | None = None) -> Array:
-    """The inverse of erf in f32: x P(w) with w = -log(1 - x^2), by one polynomial in the centre, one in the tails.
+    """Return the inverse of erf in f32: x P(w) with w = -log(1 - x^2), by one polynomial in the centre, one in the
+    tails.
 
     P is nearly flat where x is small, so that w need not be accurate there as log1p would make it.
     """
@@ -135,7 +136,7 @@ def erf_inv_single(x: Array, out: Array | None = None) -> Array:
 
 
 def erf_inv_double(x: Array, out: Array | None = None) -> Array:
-    """The inverse of erf in f64; outside of the domain SciPy is not asked, whose errors are slow."""
+    """Return the inverse of erf in f64; outside of the domain SciPy is not asked, whose errors are slow."""
     inside = np.abs(x) < 1
     edge = np.where(np.abs(x) == 1, np.inf, np.nan)
     return np.copysign(np.where(inside, scipy_special.erfinv(np.where(inside, x, 0)), edge), x, out=out)
@@ -184,10 +185,10 @@ def lgamma(x: Array, out: Array | None = None) -> Array:
 
 
 def digamma(x: Array, out: Array | None = None) -> Array:
-    """The derivative of lgamma; NaN at the poles 0, -1, -2, ...
+    """Return the derivative of lgamma; NaN at the poles 0, -1, -2, ...
 
-    Reflected to the right of 1/2; below 4 moved into [1, 2] and taken from the expansion about the root at 1.46,
-    above moved past 10 and taken from the asymptotic series. Source of the expansion: Boost.Math, "Digamma".
+    Reflected to the right of 1/2; below 4 moved into [1, 2] and taken from the expansion about the root at 1.46, above
+    moved past 10 and taken from the asymptotic series. Source of the expansion: Boost.Math, "Digamma".
     """
     left = x < 0.5
     positive = np.asarray(np.where(left, 1 - x, x))
@@ -230,10 +231,10 @@ _ZETA_TERMS = 10
 
 
 def zeta(x: Array, q: Array, out: Array | None = None) -> Array:
-    """The Hurwitz zeta function, the sum of (k + q)^-x over k >= 0.
+    """Return the Hurwitz zeta function, the sum of (k + q)^-x over k >= 0.
 
-    Infinity for x = 1; NaN for x < 1, and for q <= 0 unless x is an integer; at the poles q = 0, -1, ... infinity
-    for even x, NaN for odd. Left of zero it is SciPy's.
+    Infinity for x = 1; NaN for x < 1, and for q <= 0 unless x is an integer; at the poles q = 0, -1, ... infinity for
+    even x, NaN for odd. Left of zero it is SciPy's.
     """
     right = (x > 1) & (q > 0)
     result = _zeta_right_of_zero(np.where(right, x, 2.0), np.where(right, q, 1.0))
@@ -265,7 +266,7 @@ def _zeta_right_of_zero(x: Array, q: Array) -> Array:
 
 
 def polygamma(n: Array, x: Array, out: Array | None = None) -> Array:
-    """The n-th derivative of digamma; NaN unless n is a natural number."""
+    """Return the n-th derivative of digamma; NaN unless n is a natural number."""
     factor = np.where(np.fmod(n, 2) == 0, -1.0, 1.0) * scipy_special.gamma(n + 1)
     result = factor * zeta(n + 1, x)
     if np.count_nonzero(n == 0):

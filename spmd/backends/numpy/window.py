@@ -104,7 +104,7 @@ def _cheapest_order(windows: Windows) -> list[int]:
 
 
 def _along(windows: Windows, monoid: Loop, axis: int) -> Callable[[Array], Array]:
-    """Reduces all windows along one dimension."""
+    """Reduce all windows along one dimension."""
     size, stride, dilation = windows.sizes[axis], windows.strides[axis], windows.window_dilations[axis]
     count, ufunc, identity = windows.counts[axis], monoid.ufunc, monoid.identity
     lead = (slice(None),) * axis

@@ -25,7 +25,7 @@ _COMPARISONS = {
 
 @kernel("stablehlo.select_and_scatter")
 def select_and_scatter(op: Op, context: Context) -> Kernel:
-    """Each window of the operand selects an element; the source's element of the window goes to its place.
+    """Return each window of the operand selects an element; the source's element of the window goes to its place.
 
     Padding is never selected. Places of one number within their windows are different for different windows: all of
     them are scattered to at once, number after number.
@@ -78,13 +78,15 @@ def select_and_scatter(op: Op, context: Context) -> Kernel:
 def _chooser(
     op: Op, context: Context, windows: Windows, valid: list[Array] | None
 ) -> Callable[[Array, Sequence[Array]], Array]:
-    """A function of the operand and what the region captures; `valid`: which windows have each place in the operand."""
+    """Return a function of the operand and what the region captures; `valid`: which windows have each place in the
+    operand.
+    """
     select, places, counts = _selection(op, context), windows.places(), windows.counts
     pad, blend_best = padding_of(windows), selection(op.operands[0].tensor.dtype)
     number_type = np.uint8 if len(places) < 256 else np.int64
 
     def choose(operand: Array, captured: Sequence[Array]) -> Array:
-        """The number of the place that each window selects."""
+        """Return the number of the place that each window selects."""
         padded = pad(operand, operand.dtype.type(0))
         chosen = np.zeros(counts, number_type)
         best = padded[places[0]]
@@ -105,7 +107,7 @@ def _chooser(
 
 
 def _selection(op: Op, context: Context) -> Callable[..., Array]:
-    """The select region as a function on arrays that gives booleans."""
+    """Return the select region as a function on arrays that gives booleans."""
     if binary_of(op.regions[0]) == "compare":
         compare = op.regions[0].block.terminator.operands[0].defining_op
         if compare is not None and compare["comparison_direction"] in _COMPARISONS:

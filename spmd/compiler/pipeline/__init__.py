@@ -1,4 +1,4 @@
-"""Compiling from beginning to end: options, verification, the order of the passes, lowering, the compilation cache.
+"""Compilation from end to end: options, verification, the order of the passes, lowering and the compilation cache.
 
-Here belongs what joins stages. A single pass stands in transforms, what decides what runs in schedule.
+Each pass itself is in transforms, scheduling in schedule.
 """

@@ -1,4 +1,4 @@
-"""What the parts of lowering ask of the whole."""
+"""The protocol by which parts of lowering compile blocks."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ class BlockCompiler(Protocol):
 
     @property
     def options(self) -> Options:
-        """The choices of this compilation."""
+        """The options of this compilation."""
 
     def kernel(self, op: Op) -> Kernel:
-        """The kernel of `op`."""
+        """Return the kernel of `op`."""
 
     def on_module(self, module: Module) -> BlockCompiler:
-        """Another module compiled with the same options."""
+        """Return a compiler of another module with the same options."""
 
     def entry(self, function: Function) -> tuple[Program, Plan]:
-        """The program of a function, and the plan that it was made of."""
+        """Return the program of a function and its plan."""
 
     def region_plan(self, op: Op, index: int, donated: frozenset[int] = frozenset()) -> Plan:
-        """The plan of region `index` of `op`, whose parameters in `donated` may be overwritten."""
+        """Return the plan of region `index` of `op`; parameters in `donated` may be overwritten."""

@@ -1,8 +1,8 @@
-"""Ops on bounded dimensions, made for the sizes that arrive.
+"""Kernels of ops on bounded dimensions, specialized for the sizes at run time.
 
-What is beyond the elements that are there is padding: a static operand is cut to the bounded one that it is paired
-with, and a result whose type asks for more elements than there are has zeros in their place. What depends on which
-dimension is in spmd/dialects/bounded.py.
+Elements beyond the run-time size are padding: a static operand is sliced to the bounded one that it is paired with, and
+a result whose type has more elements is padded with zeros. The per-op relations between dimensions are in
+spmd/dialects/bounded.py.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from spmd.support.arrays import Array, Results
 from spmd.types import TensorType, Type
 
 Shape = tuple[int, ...]
-#: Ops of which a result may be larger than what is there: it has padding in it.
+#: Ops whose result may be larger than the data, and is then padded.
 _PADDED = (
     *("stablehlo.slice", "stablehlo.dynamic_slice", "stablehlo.gather", "stablehlo.reshape", "chlo.top_k"),
     "stablehlo.broadcast_in_dim",
@@ -33,7 +33,7 @@ _PADDED = (
 
 
 def bounded_kernel(op: Op, context: Context) -> Kernel:
-    """Return the kernel of `op`, some of whose operands are bounded; it keeps one for each combination of shapes."""
+    """Return the kernel of `op`, which has bounded operands; it caches a kernel per combination of shapes."""
     full = at_bounds(op)
     links, count = axes(full), len(op.operands)
     kept: dict[tuple[Shape | None, ...], Callable[..., Any]] = {}
@@ -50,7 +50,7 @@ def bounded_kernel(op: Op, context: Context) -> Kernel:
 
 @dataclass
 class _Specialized:
-    """`op` for operands of `shapes`; `full` is it at its bounds, `links` are the axes of that."""
+    """`op` specialized for operands of `shapes`; `full` is the op at its bounds, `links` are the axes of that."""
 
     op: Op
     full: Op
@@ -86,7 +86,7 @@ class _Specialized:
         return run
 
     def _fit(self, index: int, shape: Shape) -> Callable[[Any], Array]:
-        """What makes the operand `index` one of `shape`: it is cut or padded, or stands for several where it is one."""
+        """Return a function that fits operand `index` to `shape`, by slicing, zero padding, or broadcasting size 1."""
         before, declared = self.shapes[index], self.op.operands[index].tensor.shape
         assert before is not None
         if any(axis.spreads for axis in self.links) and any(
@@ -96,7 +96,7 @@ class _Specialized:
         return _fitter(shape)
 
     def _aligned(self) -> list[list[int] | None]:
-        """The sizes of the operands that take part; ExecutionError where bounded dimensions that go together differ."""
+        """Return the sizes of the operands; ExecutionError if linked bounded dimensions differ."""
         op = self.op
         sizes = [None if shape is None else list(shape) for shape in self.shapes]
         for axis in self.links:
@@ -111,7 +111,7 @@ class _Specialized:
             if axis.spreads and len(found) > 1:
                 found.discard(1)
             if len(found) > 1:
-                text = f"bounded dimensions that go together have sizes {', '.join(map(str, sorted(found)))}"
+                text = f"bounded dimensions must have equal sizes, got {', '.join(map(str, sorted(found)))}"
                 raise ExecutionError(Diagnostic(op.location, text, op.name))
             (size,) = found
             for shape, _, dimension in members:
@@ -120,7 +120,7 @@ class _Specialized:
         return sizes
 
     def _attributes(self, sizes: Sequence[list[int] | None]) -> dict[str, AttributeValue]:
-        """The attributes of the op for these sizes, some of which may be enlarged for it."""
+        """Return the attributes for these sizes; sizes that need padding are enlarged in place."""
         attributes = dict(self.op.attributes)
         adapt = _ADAPTED.get(self.op.name)
         if adapt is not None:
@@ -128,16 +128,16 @@ class _Specialized:
         return attributes
 
     def bounded(self, dimension: int) -> bool:
-        """Whether a dimension of the first operand is bounded."""
+        """Return whether a dimension of the first operand is bounded."""
         return self.op.operands[0].tensor.shape[dimension] is None
 
     def result_is_bounded(self, dimension: int) -> bool:
-        """Whether the result's size depends on that dimension of the first operand, by its declared type."""
+        """Return whether the declared size of the result depends on that dimension of the first operand."""
         places = [place for axis in self.links if (0, dimension) in axis.operands for _, place in axis.results]
         return any(self.op.results[0].tensor.shape[place] is None for place in places)
 
     def _result_types(self, refined: Op, sizes: Sequence[list[int] | None]) -> list[Type]:
-        """The types of the results for these sizes."""
+        """Return the result types for these sizes."""
         if self.op.name == "stablehlo.reshape":
             return [self._reshaped(sizes[0] or [])]
         inference = refined.definition.inference if refined.definition else None
@@ -158,7 +158,9 @@ class _Specialized:
         return types
 
     def _reshaped(self, sizes: list[int]) -> TensorType:
-        """The shape that so many elements have."""
+        """Return the result type of a reshape of operand `sizes`; ExecutionError if the elements do not fill
+        it evenly.
+        """
         op = self.op
         source, target = self.full.operands[0].tensor.static_shape, self.full.result.tensor.static_shape
         shape = list(target)
@@ -186,7 +188,9 @@ class _Specialized:
             raise ExecutionError(Diagnostic(refined.location, fault[1], refined.name, fault[0]))
 
     def _filled(self, index: int, type: Type) -> Callable[[Array], Array] | None:
-        """What gives a result of `type` the elements that its declared type has beside; None where there are none."""
+        """Return a function that pads a result of `type` to its declared type; None if none is needed. ExecutionError
+        if padding is not possible.
+        """
         declared = self.op.results[index].type
         if not isinstance(type, TensorType) or not isinstance(declared, TensorType):
             return None
@@ -196,13 +200,13 @@ class _Specialized:
         if shape == type.static_shape:
             return None
         if self.op.name not in _PADDED or any(a > b for a, b in zip(type.static_shape, shape, strict=True)):
-            text = f"the result has shape {type.static_shape}, its type is {declared}"
+            text = f"the result must be of type {declared}, got shape {type.static_shape}"
             raise ExecutionError(Diagnostic(self.op.location, text, self.op.name))
         return _fitter(shape)
 
 
 def _fitter(shape: Shape) -> Callable[[Any], Array]:
-    """What cuts an array to `shape`, and puts zeros behind it where that is larger."""
+    """Return a function that slices an array to `shape`, and pads it with zeros if it is smaller."""
 
     def fit(value: Any) -> Array:
         array = np.asarray(value)
@@ -232,7 +236,7 @@ def _slice(it: _Specialized, attributes: dict[str, AttributeValue], sizes: list[
 
 
 def _windows(it: _Specialized, attributes: dict[str, AttributeValue], sizes: list[list[int]]) -> None:
-    """Windows of as many elements as there are; the operand is padded where the result's size is static."""
+    """Clamp slice sizes to the operand; pad the operand instead if the result's size is static."""
     windows = list(it.op["slice_sizes"])
     for dimension, size in enumerate(sizes[0]):
         if windows[dimension] <= size or not it.bounded(dimension):
@@ -245,7 +249,7 @@ def _windows(it: _Specialized, attributes: dict[str, AttributeValue], sizes: lis
 
 
 def _update(it: _Specialized, attributes: dict[str, AttributeValue], sizes: list[list[int]]) -> None:
-    """No more of the update than there is room for."""
+    """Slice the update to the size of the operand."""
     sizes[1][:] = map(min, sizes[1], sizes[0])
 
 
@@ -260,7 +264,7 @@ def _scatter(it: _Specialized, attributes: dict[str, AttributeValue], sizes: lis
 
 
 def _pad(it: _Specialized, attributes: dict[str, AttributeValue], sizes: list[list[int]]) -> None:
-    """Where more is taken away than there is, nothing is left."""
+    """Limit negative padding to the size of the operand."""
     low, high = list(it.op["edge_padding_low"]), list(it.op["edge_padding_high"])
     for dimension, (size, interior) in enumerate(zip(sizes[0], it.op["interior_padding"], strict=True)):
         extent = dilated(size, interior + 1)
@@ -270,7 +274,7 @@ def _pad(it: _Specialized, attributes: dict[str, AttributeValue], sizes: list[li
 
 
 def _reshape(it: _Specialized, attributes: dict[str, AttributeValue], sizes: list[list[int]]) -> None:
-    """Where dimensions become static ones they are padded to their bounds first."""
+    """Pad dimensions that become static to their bounds first."""
     source, target = it.full.operands[0].tensor.static_shape, it.full.result.tensor.static_shape
     for taken, given in reshape_groups(source, target):
         if all(it.op.result.tensor.shape[place] is not None for place in given):
@@ -282,7 +286,7 @@ def _top_k(it: _Specialized, attributes: dict[str, AttributeValue], sizes: list[
     attributes["k"] = min(it.op["k"], sizes[0][-1])
 
 
-#: By op: what changes the attributes that hold sizes to those that arrived.
+#: By op: adapts attributes that hold sizes to the run-time sizes.
 _ADAPTED: dict[str, _Adapt] = {
     "stablehlo.slice": _slice,
     "stablehlo.dynamic_slice": _windows,

@@ -1,8 +1,8 @@
-"""The key of a compiled program in the compilation cache: everything that its code depends on, listed in one place.
+"""The key of a program in the compilation cache: everything that its code depends on.
 
-`PARTS` has one entry for each thing that compiling reads. A pass, a back end or a kernel that starts to read something
-else (an option, a variable of the environment, a library, a figure of the machine) adds it there. `VARIABLES` lists the
-variables of the environment; tests/compiler/test_cache_key.py records which ones a compilation reads.
+`PARTS` has an entry for each input of compilation. A pass, back end or kernel that depends on a new input (an option,
+an environment variable, a library, a machine property) adds it there. `VARIABLES` lists the environment variables;
+tests/compiler/test_cache_key.py records which ones a compilation reads.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from spmd.analysis.portable import Packer, Places, PortableArray
 from spmd.compiler.pipeline.options import Options
 from spmd.ir import Function, Module
 
-#: Bytes of constants up to which a program is kept.
+#: Largest program that is cached, in bytes of constants.
 _MOST_CONSTANTS = 32 << 20
 
-#: This package, and the one it is built on.
+#: The packages whose sources are part of the key.
 _PACKAGES = (Path(__file__).parents[2], Path(collectives.__path__[0]))
 
-#: Variables that select the code of NumPy, OpenBLAS and the C library, by which constants are folded.
+#: Variables that select code paths of NumPy, OpenBLAS and the C library, which fold constants.
 _OF_LIBRARIES = ("NPY_DISABLE_CPU_FEATURES", "NPY_ENABLE_CPU_FEATURES", "OPENBLAS_CORETYPE", "GLIBC_TUNABLES")
 
-#: Variables of the environment that compiling may read, each with the part of the key that it changes. Those with none
-#: say where the cache lies, or how a compiled program runs, and change no code.
+#: Environment variables that compilation may read, with the part of the key that each affects; None if it selects the
+#: cache's location or run-time behaviour only.
 VARIABLES: Mapping[str, str | None] = {
     "SPMD_BACKENDS": "options",
     "SPMD_PROCESSOR": "native",
@@ -45,15 +45,15 @@ VARIABLES: Mapping[str, str | None] = {
     **dict.fromkeys(("MPI_LOCALNRANKS", "OMPI_COMM_WORLD_LOCAL_SIZE"), "overlap"),
     **dict.fromkeys(_OF_LIBRARIES, "environment"),
     **dict.fromkeys(("SPMD_CACHE_DIR", "XDG_CACHE_HOME", "HOME", "COLLECTIVE_TIMEOUT", "COLLECTIVE_ABORT"), None),
-    "SPMD_CHECK_IR": None,  # it verifies code and changes none
+    "SPMD_CHECK_IR": None,  # verifies code, changes none
 }
 
 
 def cache_key(module: Module, function: Function, options: Options, places: Places) -> str | None:
-    """The key of `function`, one of `module`, compiled with `options`: 64 hexadecimal digits.
+    """Return the key of `function`, one of `module`, compiled with `options`: 64 hexadecimal digits.
 
-    `places` numbers the ops of `module`. None for a program that is not kept: one with larger constants than are
-    worth it, or with attributes that cannot be written to a file.
+    `places` numbers the ops of `module`. None if the program is not cacheable: its constants are too large, or an
+    attribute cannot be pickled.
     """
     assert module.symbols.get(function.symbol) is function, "a program is known by its module"
     content = _program(module, places)
@@ -64,10 +64,12 @@ def cache_key(module: Module, function: Function, options: Options, places: Plac
 
 
 def pickled(data: object) -> bytes | None:
-    """`data` as bytes that are the same for equal data, whatever objects it shares; None for what cannot be kept."""
+    """Return `data` pickled so that equal data gives equal bytes, whatever objects it shares; None if it cannot be
+    pickled.
+    """
     file = io.BytesIO()
     pickler = pickle.Pickler(file, pickle.HIGHEST_PROTOCOL)
-    pickler.fast = True  # objects are written out each time: sharing them does not change the bytes
+    pickler.fast = True  # no memo: sharing does not change the bytes
     try:
         pickler.dump(data)
     except (pickle.PicklingError, TypeError, AttributeError, ValueError, RecursionError):
@@ -76,7 +78,9 @@ def pickled(data: object) -> bytes | None:
 
 
 def _program(module: Module, places: Places) -> bytes | None:
-    """The whole module: ops, types, attributes and constants, and which ops share a place in the source."""
+    """Return the pickled module: ops, types, attributes and constants, and which ops share a source location; None if
+    its constants are too large.
+    """
     packer = Packer(places)
     program = packer.op(module)
     arrays = (value for each in packer.tables.attributes for value in each.values() if isinstance(value, PortableArray))
@@ -86,7 +90,7 @@ def _program(module: Module, places: Places) -> bytes | None:
 
 
 def _custom_calls(module: Module, function: Function, options: Options) -> object:
-    """Which targets that the module names are a user's functions: these take the place of what is built in."""
+    """Return the custom-call targets registered by users, which override built-in ones."""
     calls = (op for op in module.walk() if op.name == "stablehlo.custom_call")
     targets = sorted({str(op["call_target_name"]) for op in calls})
     return [(target, takes_batch(target), is_of_c(target)) for target in targets if is_registered(target)]
@@ -100,19 +104,19 @@ def _sources() -> str:
 
 @cache
 def _libraries() -> str:
-    """Python, and what folds constants."""
+    """Return the versions of Python and of the libraries that fold constants."""
     numbers = f"NumPy {np.__version__} {np.__file__}, ml_dtypes {ml_dtypes.__version__}, SciPy {version('scipy')}"
     return f"{sys.version} {numbers} {platform.libc_ver()}"
 
 
 def _native(module: Module, function: Function, options: Options) -> object:
-    """The back end's own: its libraries, and the processor with the features that code is made for."""
+    """Return the libraries of the back end, and the processor that it compiles for."""
     backend = options.native
     return None if backend is None else backend.made_by(backend.processor(options.processor))
 
 
 def source_files(folder: Path) -> Iterator[str]:
-    """Each file of Python below `folder`, with its size and when it was changed."""
+    """Yield each Python file below `folder`, with its size and modification time."""
     for folder_name, _, names in os.walk(folder):
         for name in names:
             if name.endswith(".py"):
@@ -124,8 +128,8 @@ def _description(file: Path) -> str:
     return f"{file} {status.st_size} {status.st_mtime_ns}"
 
 
-#: What code depends on beside the text of its module. Options hold the process grid, the back ends, donated arguments
-#: and all else that the caller chose; what they leave to the machine (None, "auto") has entries of its own.
+#: By name, the inputs of compilation besides the module. Options cover the process grid, back ends, donated arguments
+#: and other choices of the caller; machine-dependent defaults (None, "auto") have entries of their own.
 PARTS: dict[str, Callable[[Module, Function, Options], object]] = {
     "function": lambda module, function, options: function.symbol,
     "options": lambda module, function, options: options,

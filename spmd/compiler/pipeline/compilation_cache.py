@@ -1,9 +1,9 @@
-"""Whole programs kept on disk between runs: the second start of a program neither schedules nor compiles it.
+"""The on-disk cache of compiled programs: a warm start neither schedules nor compiles.
 
-An entry is the plan of a program's entry function: the machine code of its native functions, its constants, and the
-ops that Python runs, of which kernels are made anew. It is found by the program as it was given, whatever its file is
-called, and by all else that compiling depends on (spmd.compiler.pipeline.cache_key). The entries lie among those of
-spmd.support.compiled_cache, whose care they share. An entry that cannot be read is none.
+An entry is the plan of an entry function: machine code of its native regions, constants, and the ops that Python runs,
+whose kernels are made anew. The key is the program as given, independent of its file name, and all other inputs of
+compilation (spmd.compiler.pipeline.cache_key). Entries are managed by spmd.support.compiled_cache; an unreadable entry
+is a miss.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from spmd.support.compiled_cache import user_cache
 
 
 @dataclass(frozen=True)
-class _KeptStep:
-    """A step: the op where it stands, what it reads and gives, its native code if it has any, and what that calls."""
+class _CachedStep:
+    """A step: its op, inputs, outputs, native code if any, and the ops called back from it."""
 
     op: PortableOp
     inputs: tuple[int, ...]
@@ -36,19 +36,19 @@ class _KeptStep:
 
 
 @dataclass(frozen=True)
-class _KeptPlan:
-    """A plan before its buffers are planned; values are numbers in `tables`."""
+class _CachedPlan:
+    """A plan before buffer planning; values are numbers in `tables`."""
 
     tables: PortableTables
     parameters: tuple[int, ...]
     constants: tuple[int, ...]
-    steps: tuple[_KeptStep, ...]
+    steps: tuple[_CachedStep, ...]
     results: tuple[int, ...]
     donated: frozenset[int]
 
 
-class KeptProgram:
-    """The entry of `function` of `module`, compiled with `options`; what is watched is compiled anew."""
+class CachedProgram:
+    """The cache entry of `function` of `module`, compiled with `options`; watched programs are not cached."""
 
     def __init__(self, module: Module, function: Function, options: Options) -> None:
         self._backend = options.native
@@ -58,28 +58,28 @@ class KeptProgram:
             self._key = cache_key(module, function, options, self._places)
 
     def get(self, make_step: MakeStep) -> Plan | None:
-        """The plan that was kept; `make_step` makes the steps that Python runs. None where there is none."""
+        """Return the cached plan, or None; `make_step` makes the steps that Python runs."""
         if self._backend is None or self._cache is None or self._key is None:
             return None
         if (content := self._cache.get(self._key)) is None:
             return None
-        kept: _KeptPlan = pickle.loads(content)
-        for step in kept.steps:
+        cached: _CachedPlan = pickle.loads(content)
+        for step in cached.steps:
             if step.code is not None and over_memory("", step.code.arena, step.code.arena) is not None:
-                return None  # compiled again, it is refused with its reason
-        return _plan(kept, Unpacker(kept.tables, self._places.ops), self._backend, make_step)
+                return None  # recompiling raises the error
+        return _plan(cached, Unpacker(cached.tables, self._places.ops), self._backend, make_step)
 
     def put(self, plan: Plan) -> None:
-        """Keeps `plan`, if it can be."""
+        """Store `plan` if it can be pickled."""
         if self._cache is None or self._key is None:
             return
         packer = Packer(self._places)
-        kept = _kept(plan, packer)
-        if packer.is_placed and (content := pickled(kept)) is not None:
+        cached = _cached(plan, packer)
+        if packer.is_placed and (content := pickled(cached)) is not None:
             self._cache.put(self._key, content)
 
 
-def _kept(plan: Plan, packer: Packer) -> _KeptPlan:
+def _cached(plan: Plan, packer: Packer) -> _CachedPlan:
     for value in plan.constants:
         packer.constant(value)
     steps = []
@@ -87,29 +87,29 @@ def _kept(plan: Plan, packer: Packer) -> _KeptPlan:
         code, called = (None, ()) if step.native is None else (step.native.code, step.native.called)
         inputs, outputs = packer.values(step.inputs), packer.values(step.outputs)
         op = packer.reader(step.op) if code is None else packer.mark(step.op)
-        steps.append(_KeptStep(op, inputs, outputs, code, tuple(map(packer.reader, called))))
+        steps.append(_CachedStep(op, inputs, outputs, code, tuple(map(packer.reader, called))))
     parameters, constants, results = map(packer.values, (plan.parameters, plan.constants, plan.results))
-    return _KeptPlan(packer.tables, parameters, constants, tuple(steps), results, plan.donated)
+    return _CachedPlan(packer.tables, parameters, constants, tuple(steps), results, plan.donated)
 
 
-def _plan(kept: _KeptPlan, unpacker: Unpacker, backend: NativeBackend, make_step: MakeStep) -> Plan:
+def _plan(cached: _CachedPlan, unpacker: Unpacker, backend: NativeBackend, make_step: MakeStep) -> Plan:
     constants: dict[Value, object] = {}
-    for value in unpacker.values(kept.constants):
+    for value in unpacker.values(cached.constants):
         array = constant_array(value.defining_op)
         assert array is not None, "a constant is kept with its elements"
         constants[value] = aligned(array)
-    parameters = unpacker.values(kept.parameters)
-    steps = [_step(each, unpacker, backend, make_step) for each in kept.steps]
-    plan = Plan(parameters, constants, steps, unpacker.values(kept.results), {})
-    plan_buffers(plan, kept.donated)
+    parameters = unpacker.values(cached.parameters)
+    steps = [_step(each, unpacker, backend, make_step) for each in cached.steps]
+    plan = Plan(parameters, constants, steps, unpacker.values(cached.results), {})
+    plan_buffers(plan, cached.donated)
     return plan
 
 
-def _step(kept: _KeptStep, unpacker: Unpacker, backend: NativeBackend, make_step: MakeStep) -> PlanStep:
-    op = unpacker.op(kept.op)
-    if kept.code is None:
+def _step(cached: _CachedStep, unpacker: Unpacker, backend: NativeBackend, make_step: MakeStep) -> PlanStep:
+    op = unpacker.op(cached.op)
+    if cached.code is None:
         return make_step(op)
-    called = [unpacker.op(each) for each in kept.called]
+    called = [unpacker.op(each) for each in cached.called]
     callbacks = [callback_of(make_step(each), None) for each in called]
-    inputs, outputs = unpacker.values(kept.inputs), unpacker.values(kept.outputs)
-    return native_step(backend, op, CompiledRegion(kept.code, callbacks), inputs, outputs, called)
+    inputs, outputs = unpacker.values(cached.inputs), unpacker.values(cached.outputs)
+    return native_step(backend, op, CompiledRegion(cached.code, callbacks), inputs, outputs, called)

@@ -1,8 +1,8 @@
-"""Ops with dynamic types, specialized to the shapes that arrive.
+"""Ops with dynamic types, specialized to run-time shapes.
 
-When an operand or result type has a dynamic dimension, the op's kernel is made while the program runs: the op is
-rebuilt with the operands' actual shapes, its result types are inferred anew, and the kernel made for it is kept for
-the next time that the same shapes arrive. Source: StableHLO's docs on dynamism: shape refinement.
+The kernel of an op with dynamic operand or result types is made at run time: the op is rebuilt with the actual operand
+shapes, result types are inferred, and the kernel is cached by shapes. Source: StableHLO's docs on dynamism: shape
+refinement.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from spmd.types import TensorType, Type
 
 
 def is_dynamic(type: Type) -> bool:
-    """Whether `type` is a tensor type with an unknown dimension."""
+    """Return whether `type` is a tensor type with an unknown dimension."""
     return isinstance(type, TensorType) and not type.is_static
 
 
 def needs_specialization(op: Op) -> bool:
-    """Whether `op` has to see actual shapes before its kernel can be made.
+    """Return whether the kernel of `op` depends on run-time shapes.
 
-    Ops with regions do not: what is inside is specialized by itself, and the types of block arguments would have to
-    change with the operands'. Nor does set_dimension_size, which grows a dimension up to the bound that types declare.
+    Ops with regions do not: their inner ops are specialized separately, and the types of block arguments would have to
+    change with the operands'. Nor does set_dimension_size, which pads to the bound in the declared type.
     """
     if op.name == "stablehlo.set_dimension_size":
         return False
@@ -42,12 +42,12 @@ def needs_specialization(op: Op) -> bool:
 
 
 def _region_is_program(op: Op) -> bool:
-    """Whether the regions of `op` are run as they are (while, case), not element by element (reduce)."""
+    """Return whether the regions of `op` are executed as blocks (while, case), not per element (reduce)."""
     return has_trait(op, Trait.RUNS_REGIONS)
 
 
 def specializing_kernel(op: Op, context: Context) -> Kernel:
-    """A kernel that makes, and keeps, one kernel for each combination of operand shapes."""
+    """Return a kernel that caches a specialized kernel per combination of operand shapes."""
     if takes_bounded(op):
         return bounded_kernel(op, context)
     kernels: dict[tuple[tuple[int, ...] | None, ...], Kernel] = {}
@@ -62,12 +62,12 @@ def specializing_kernel(op: Op, context: Context) -> Kernel:
             kernel = kernels[key] = make_kernel(refined, context)
         return kernel.run(process, *values)
 
-    # A specialized kernel may return views of any of its operands.
+    # A specialized kernel may return views of any operand.
     return Kernel(call, needs_process=True, aliases=tuple(range(operand_count)))
 
 
 def _check(refined: Op) -> None:
-    """ExecutionError where `refined`, of the shapes that arrived, breaks a constraint of its declaration."""
+    """Raise ExecutionError if `refined`, with its run-time shapes, violates a constraint of its declaration."""
     fault = None if refined.definition is None else next(run_time_faults(refined, refined.definition), None)
     if fault is not None:
         label, text = fault
@@ -75,7 +75,7 @@ def _check(refined: Op) -> None:
 
 
 def _refined(op: Op, shapes: tuple[tuple[int, ...] | None, ...]) -> Op:
-    """`op` on operands of the given shapes."""
+    """Return `op` on operands of the given shapes."""
     operands = [
         NumberedValue(_with_shape(value.type, shape), value.owner, value.index, value.name_hint)
         for value, shape in zip(op.operands, shapes, strict=True)
@@ -84,14 +84,14 @@ def _refined(op: Op, shapes: tuple[tuple[int, ...] | None, ...]) -> Op:
 
 
 def with_operands(op: Op, operands: Sequence[Value]) -> Op:
-    """`op` on other operands, with its result types inferred anew where they follow from those.
+    """Return `op` on other operands, with result types inferred where they follow from the operands.
 
-    Of bounded operands they do not: their sizes are known while running.
+    They do not for bounded operands, whose sizes are dynamic.
     """
     refined = op.clone(operands)
     if any(is_bounded(value.type) for value in operands):
         return refined
-    # Regions capture by identity, and scalar regions do not depend on the operands' shapes.
+    # Regions capture by identity, and scalar regions do not depend on operand shapes.
     inference: Callable[[Op], list[Type]] | None = op.definition.inference if op.definition else None
     if inference is None:
         if op.name == "stablehlo.bitcast_convert" or has_trait(op, Trait.ELEMENTWISE):
@@ -113,14 +113,14 @@ def _with_shape(type: Type, shape: tuple[int, ...] | None) -> Type:
 
 
 def _leading(declared: Type, operand: Type) -> Type:
-    """The type of a result whose dimensions are the operand's, but for a last one that either alone has."""
+    """Return `declared` with the leading dimensions of `operand`; they may differ in a last dimension of their own."""
     if not isinstance(declared, TensorType) or not isinstance(operand, TensorType):
         return declared
     return TensorType((*operand.shape, *declared.shape[operand.rank :])[: declared.rank], declared.element_type)
 
 
 def _merge(declared: Type, inferred: Type) -> Type:
-    """The sharper of two types of one value: every dimension that either one knows."""
+    """Return the more specific of two types of one value: each dimension that either one knows."""
     if not isinstance(declared, TensorType) or not isinstance(inferred, TensorType):
         return declared
     if len(declared.shape) != len(inferred.shape):

@@ -1,7 +1,6 @@
-"""ir -> programs: makes each op's kernel and lays blocks out as programs.
+"""Lowering of IR to programs: makes the kernel of each op and emits blocks as programs.
 
-`ModuleLowering` is the `Context` that kernel makers are given: it compiles regions and functions, and regions of
-scalars as functions on whole arrays.
+`ModuleLowering` is the `Context` of kernel makers: it compiles regions and functions, and vectorizes scalar regions.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ import numpy as np
 from collectives.grid import ProcessGrid
 from spmd.analysis.constants import constant_array, constant_elements
 from spmd.backends.kernels import Kernel, Program, make_kernel
-from spmd.compiler.pipeline.compilation_cache import KeptProgram
+from spmd.compiler.pipeline.compilation_cache import CachedProgram
 from spmd.compiler.pipeline.dynamic import needs_specialization, specializing_kernel
 from spmd.compiler.pipeline.options import Options
 from spmd.compiler.pipeline.passes import PassContext, run_passes
@@ -46,64 +45,64 @@ class ModuleLowering:
         self._programs: dict[str, Program] = {}
         self._kernels: dict[Hashable, Kernel] = {}
 
-    # --- what kernel makers ask for ---
+    # --- interface of kernel makers ---
 
     def lookup(self, symbol: str, op: Op) -> Function:
-        """The function `symbol`; CompileError at `op` when there is none."""
+        """Return the function `symbol`, which must have a body; CompileError at `op` otherwise."""
         function = self._functions.get(symbol)
         if function is None or function.is_declaration:
             raise CompileError(Diagnostic(op.location, f"no function @{symbol} with a body", op.name))
         return function
 
     def function(self, symbol: str, op: Op) -> Program:
-        """The function `symbol`, compiled once."""
+        """Return the compiled program of function `symbol`."""
         if symbol not in self._programs:
             self._programs[symbol] = self.entry(self.lookup(symbol, op))[0]
         return self._programs[symbol]
 
     def region(self, op: Op, index: int) -> Program:
-        """Region `index` of `op`: its program takes (process, *block arguments, *captured values of `op`)."""
+        """Return the program of region `index` of `op`: (process, *block arguments, *captured values of `op`)."""
         return emit(self.region_plan(op, index), self.options.watch)
 
     def loop_body(self, op: Op, index: int) -> tuple[Program, tuple[int, ...]]:
-        """Region `index` of `op` as a loop's body, and the carried positions whose arrays it overwrites."""
+        """Return region `index` of `op` as a loop body, and the carried positions whose arrays it overwrites."""
         return loop_body(self, op, index)
 
     def region_plan(self, op: Op, index: int, donated: frozenset[int] = frozenset()) -> Plan:
-        """The plan of a region, whose parameters in `donated` may be overwritten."""
+        """Return the plan of a region; parameters in `donated` may be overwritten."""
         block = op.regions[index].block
         return self._plan(block, [*block.arguments, *captured_values(op)], donated)
 
     def on_grid(self, grid: ProcessGrid) -> ModuleLowering:
-        """The same module compiled for the processes of another grid."""
+        """Return a lowering of the same module for the processes of another grid."""
         return ModuleLowering(self.module, replace(self.options, grid=grid))
 
     def on_module(self, module: Module) -> ModuleLowering:
-        """Another module compiled for the same processes."""
+        """Return a lowering of another module for the same processes."""
         return ModuleLowering(module, self.options)
 
     def vectorized(self, op: Op, index: int) -> Callable[..., tuple[Array, ...]]:
-        """Region `index` of `op`, whose arguments are scalars, as a function on whole arrays."""
+        """Return region `index` of `op`, on scalars, as a function on whole arrays."""
         return vectorized(self, op, index)
 
-    # --- building ---
+    # --- programs ---
 
     def entry(self, function: Function) -> tuple[Program, Plan]:
-        """The program of a function with everything it calls inlined."""
-        kept = KeptProgram(self.module, function, self.options)
-        plan = kept.get(self._step)
+        """Return the program of a function, with the functions it calls inlined, and its plan."""
+        cached = CachedProgram(self.module, function, self.options)
+        plan = cached.get(self._step)
         if plan is None:
             flat = self.flatten(function)
             self._compile_called(flat)
             plan = self._plan_of(flat, donated_arguments(function, self.options.donate))
-            kept.put(plan)
+            cached.put(plan)
         return emit(plan, self.options.watch), plan
 
     def _plan_of(self, flat: Function, donated: frozenset[int] = frozenset()) -> Plan:
         return self._plan(flat.body, list(flat.body.arguments), donated, of_function=True)
 
     def _compile_called(self, flat: Function) -> None:
-        """Compiles the functions whose calls stay calls, those that others call first: no stack grows with them."""
+        """Compile functions whose calls are not inlined, callees first, without recursion."""
         below = [flat]
         while below:
             calls = (op for op in below[-1].walk() if op.name in CALLS)
@@ -116,17 +115,17 @@ class ModuleLowering:
                 self._programs[done.symbol] = emit(self._plan_of(done), self.options.watch)
 
     def flatten(self, function: Function) -> Function:
-        """The function as it will be scheduled (spmd.compiler.pipeline.passes)."""
+        """Return the function after all passes (spmd.compiler.pipeline.passes)."""
         return run_passes(self.module, function, self.pass_context)
 
     def timed(self, function: Function, watch: Watch) -> Program:
-        """The program of a flattened function as `entry` makes it, but each unit apart: `watch` is called around it."""
+        """Return the program of a flattened function with each unit a call of its own, wrapped in `watch`."""
         block = function.body
-        return emit(self._plan(block, list(block.arguments), frozenset(), apart=True), watch)
+        return emit(self._plan(block, list(block.arguments), frozenset(), split_steps=True), watch)
 
     @property
     def pass_context(self) -> PassContext:
-        """What passes ask for."""
+        """The context of the passes."""
         return PassContext(self.options, self._evaluate)
 
     def _plan(
@@ -136,7 +135,7 @@ class ModuleLowering:
         donated: frozenset[int],
         *,
         of_function: bool = False,
-        apart: bool = False,
+        split_steps: bool = False,
     ) -> Plan:
         plan = Plan(parameters, {}, [], list(block.terminator.operands), {})
         watch = self.options.watch
@@ -144,25 +143,22 @@ class ModuleLowering:
             if (array := constant_array(op)) is not None:
                 plan.constants[op.result] = aligned(array)
         offered = [parameters[index] for index in sorted(donated)] if of_function and watch is None else []
-        apart = apart or (watch is not None and not times_parts(watch))
-        scheduled = self.schedule(block, offered, apart=apart, runs_here=True)
+        split_steps = split_steps or (watch is not None and not times_parts(watch))
+        scheduled = self.schedule(block, offered, split_steps=split_steps, check_memory=True)
         plan.steps = plan_steps(scheduled, self.options.native, self._step, watch)
         plan_buffers(plan, donated)
         return plan
 
     def schedule(
-        self, block: Block, donated: Sequence[Value] = (), *, apart: bool = False, runs_here: bool = False
+        self, block: Block, donated: Sequence[Value] = (), *, split_steps: bool = False, check_memory: bool = False
     ) -> Schedule:
-        """What runs of `block`, and how. `donated`: arguments whose memory results may take over.
-
-        `runs_here`: it is compiled to run in this process, whose memory it must fit into.
-        """
+        """Return the schedule of `block`; see `spmd.compiler.schedule.schedule.schedule` for the parameters."""
         aliases: Aliases = lambda op: self.kernel(op).aliases  # noqa: E731
-        return schedule(block, self.target, donated, aliases, apart=apart, runs_here=runs_here)
+        return schedule(block, self.target, donated, aliases, split_steps=split_steps, check_memory=check_memory)
 
     @cached_property
     def target(self) -> Target | None:
-        """What native code can do; None where all ops are run by Python."""
+        """The target of native code; None if Python runs all ops."""
         backend, options = self.options.native, self.options
         if backend is None:
             return None
@@ -175,8 +171,8 @@ class ModuleLowering:
         )
 
     def kernel(self, op: Op) -> Kernel:
-        """The kernel of `op`, specialized while running when its types are dynamic; one for all of its likes."""
-        key = _likeness(op)
+        """Return the kernel of `op`, specialized at run time if its types are dynamic; equal ops share one."""
+        key = _kernel_key(op)
         kernel = self._kernels.get(key)
         if kernel is None:
             kernel = specializing_kernel(op, self) if needs_specialization(op) else make_kernel(op, self)
@@ -185,7 +181,7 @@ class ModuleLowering:
         return kernel
 
     def _evaluate(self, op: Op, arrays: Sequence[Array | None]) -> tuple[Array, ...] | None:
-        """Runs a pure op while compiling; None when it cannot run here (it will then fail, or not, when it runs)."""
+        """Run a pure op at compile time; None if that fails or needs a process."""
         try:
             kernel = self.kernel(op)
             if kernel.needs_process:
@@ -197,10 +193,10 @@ class ModuleLowering:
         return result if isinstance(result, tuple) else (result,)
 
 
-def _likeness(op: Op) -> Hashable | None:
-    """What ops of one kernel have in common; None of an op whose kernel may depend on more.
+def _kernel_key(op: Op) -> Hashable | None:
+    """Return a key of ops that share a kernel; None if the kernel of `op` may depend on more.
 
-    Constant operands are such, and the place that a division of arith's names when it fails.
+    Such as constant operands, and the location that arith's division reports.
     """
     if op.definition is None or Trait.ELEMENTWISE not in op.definition.traits or op.definition.dialect == "arith":
         return None

@@ -1,4 +1,4 @@
-"""What a compilation may be asked for."""
+"""Options of a compilation."""
 
 from __future__ import annotations
 
@@ -21,26 +21,27 @@ from spmd.support.processor import HOST, TARGETS
 class CompileOptions(TypedDict, total=False):
     """The keyword arguments of `spmd.compile`, which `spmd.run_parallel` passes on.
 
-    reproducible       reductions between processes give the same bits on any transport and mapping, a simulation those
-                       of its processes one by one, and matrix products the same on any processor: no BLAS adds them up
-    combine_threshold  bytes up to which consecutive small all_reduces travel as one; 0 turns combining off
-    overlap            large all_reduces go on while the program computes: True, False, or "auto", where every rank has
-                       a core to spare; see spmd.compiler.transforms.overlap
-    excess_precision   sums and products of floats of at most 16 bits are carried out in f32 and rounded once (the
+    reproducible       reductions between processes give the same bits on any transport and mapping, also if simulated,
+                       and matrix products the same on any processor, which rules out BLAS
+    combine_threshold  bytes up to which consecutive small all_reduces are combined; 0 disables
+    overlap            overlap large all_reduces with computation: True, False, or "auto", if every rank has a spare
+                       core; see spmd.compiler.transforms.overlap
+    excess_precision   sums and products of floats of at most 16 bits are accumulated in f32 and rounded once (the
                        default): never less accurate, and the same for a reduction, a window, a scatter and a
                        collective of the same elements. Else reductions, windows and scatters round at each step, as
                        the specification's own loops and XLA's CPU client do; collectives never do
-    check_collectives  processes compare what they are about to do at each collective
-    mpmd               ranks may run different programs: they do not compare them at the first call
-    collective_timeout seconds after which a rank that waits tells for whom (None: 60, or $COLLECTIVE_TIMEOUT; 0: never)
-    collective_abort   such a wait ends the job
-    backends           what runs units, the first that can: "llvm" (native code), "numpy" (a kernel an op, all of them);
-                       what follows "numpy" has nothing left to run
-    donate             arguments that may be written over, by number, or "attributes": those that the program marks
+    check_collectives  processes compare their arguments at each collective
+    mpmd               ranks may run different programs, which are not compared at the first call
+    collective_timeout seconds after which a blocked rank reports whom it waits for (None: 60, or $COLLECTIVE_TIMEOUT;
+                       0: never)
+    collective_abort   abort the job after such a report
+    backends           back ends by preference: "llvm" (native code), "numpy" (one kernel per op); names after "numpy"
+                       have no effect
+    donate             numbers of arguments that may be overwritten, or "attributes": those that the program marks
                        (tf.aliasing_output, jax.buffer_donor); see spmd.compiler.plan.donation.owned_arrays
-    threads            how many threads native code is cut for (None: see spmd.support.machine.default_threads)
-    processor          what native code is made for: "host", or a name such as "x86-64-v3" (None: what $SPMD_PROCESSOR
-                       says, else what all ranks can run; see spmd.support.processor)
+    threads            threads of native code (None: see spmd.support.machine.default_threads)
+    processor          target of native code: "host", or a name such as "x86-64-v3" (None: $SPMD_PROCESSOR, else the
+                       best level that all ranks support; see spmd.support.processor)
     watch              called around every unit of the schedule (profiles, NaN checks, printing); see
                        spmd.compiler.schedule.watching
     """
@@ -62,17 +63,17 @@ class CompileOptions(TypedDict, total=False):
 
 #: Names of processors.
 PROCESSORS = (HOST, *TARGETS)
-#: Overlap where a machine is known to gain by it.
+#: Overlap if ranks have a spare core.
 AUTO: Literal["auto"] = "auto"
 
 
 def default_backends() -> tuple[str, ...]:
-    """Those that $SPMD_BACKENDS names ("numpy" alone, say); else the native one, and NumPy's."""
+    """Return the back ends in $SPMD_BACKENDS (for example "numpy"); by default native code, then NumPy."""
     named = os.environ.get("SPMD_BACKENDS")
     if named:
         chosen = tuple(name.strip() for name in named.split(","))
         if not _are_backends(chosen):
-            raise UsageError(f"SPMD_BACKENDS names back ends among {', '.join(BACKENDS)}, got {named!r}")
+            raise UsageError(f"SPMD_BACKENDS must be back ends among {', '.join(BACKENDS)}, got {named!r}")
         return chosen
     return DEFAULT
 
@@ -83,7 +84,7 @@ def _are_backends(value: object) -> bool:
 
 @dataclass(frozen=True)
 class Options:
-    """Choices of one compilation: the process grid the program is for, and the CompileOptions with their defaults."""
+    """The options of one compilation with defaults filled in, and the process grid."""
 
     grid: ProcessGrid = field(default_factory=lambda: ProcessGrid(1, 1))
     reproducible: bool = False
@@ -102,32 +103,35 @@ class Options:
 
     @property
     def native(self) -> NativeBackend | None:
-        """What compiles regions of the schedule; None where Python runs all ops."""
+        """The back end that compiles native regions; None if Python runs all ops."""
         return native_backend(self.backends)
 
     @cached_property
     def thread_count(self) -> int:
-        """Threads of this process's native code: as asked, else its share of what there is."""
+        """Threads of this process's native code: as given, else its share of the machine's."""
         return self.threads or default_threads(self.grid.size)
 
     @cached_property
     def overlaps(self) -> bool:
-        """Whether large all_reduces are to go on while the program computes."""
+        """Whether large all_reduces overlap with computation."""
         if self.overlap == AUTO:
             return usable_cores() >= ranks_here() * (self.thread_count + 1) > 0
         return bool(self.overlap)
 
 
-#: By the declared type of an option: whether a value is one, and what it should be.
+#: By declared type of an option: the check of a value, and what it must be.
 _CHECKS: dict[Any, tuple[Callable[[Any], bool], str]] = {
     bool: (lambda value: isinstance(value, bool), "True or False"),
-    int: (lambda value: _is_number(value, Integral), "a whole number, not negative"),
-    float | None: (lambda value: value is None or _is_number(value, Real), "a number, not negative, or None"),
+    int: (lambda value: _is_number(value, Integral), "a non-negative integer"),
+    float | None: (lambda value: value is None or _is_number(value, Real), "a non-negative number or None"),
     tuple[str, ...]: (_are_backends, f"a tuple of names among {', '.join(BACKENDS)}"),
-    int | None: (lambda value: value is None or (_is_number(value, Integral) and value > 0), "a whole number, or None"),
+    int | None: (
+        lambda value: value is None or (_is_number(value, Integral) and value > 0),
+        "a positive integer or None",
+    ),
     tuple[int, ...] | Literal["attributes"]: (
         lambda value: value == ATTRIBUTES or (isinstance(value, tuple) and all(_is_number(n, Integral) for n in value)),
-        "a tuple of numbers of arguments, or 'attributes'",
+        "a tuple of argument numbers, or 'attributes'",
     ),
     bool | Literal["auto"]: (lambda value: isinstance(value, bool) or value == AUTO, "True, False or 'auto'"),
     str | None: (
@@ -148,11 +152,11 @@ def _declared() -> Mapping[str, Any]:
 
 
 def chosen_options(grid: ProcessGrid, options: Mapping[str, Any]) -> Options:
-    """The options that a caller gave, checked. UsageError for a name that is none, or a value that it cannot have."""
+    """Return the checked options of a caller. UsageError for an unknown name or an invalid value."""
     for name, value in options.items():
         if name not in _declared():
-            raise UsageError(f"there is no option {name!r}; those of spmd.compile are {', '.join(_declared())}")
+            raise UsageError(f"unknown option {name!r}; options of spmd.compile: {', '.join(_declared())}")
         is_one, expectation = _CHECKS[_declared()[name]]
         if not is_one(value):
-            raise UsageError(f"option {name} is {expectation}, got {value!r}")
+            raise UsageError(f"option {name} must be {expectation}, got {value!r}")
     return Options(grid=grid, **options)

@@ -1,7 +1,7 @@
-"""What is done to a program before it is scheduled: the passes, in their order.
+"""The pass pipeline that runs before scheduling.
 
-Each takes the program's entry function, of which it owns every op, and changes it in place; what it leaves is a
-program again, which prints, verifies and runs.
+Each pass owns the program's entry function and changes it in place; the result is again a valid program that prints,
+verifies and runs.
 """
 
 from __future__ import annotations
@@ -32,8 +32,9 @@ from spmd.ir import Block, Function, Module
 
 @dataclass(frozen=True)
 class PassContext:
-    """What a pass may ask: the options of the compilation, the value of a pure op on constants (None: unknown), and
-    whether one of XLA's front ends has made the program."""
+    """The context of a pass: options, an evaluator of pure ops on constants (None: not evaluable), and whether the
+    program was written by an XLA front end.
+    """
 
     options: Options
     evaluate: Evaluate = lambda op, arrays: None
@@ -42,7 +43,7 @@ class PassContext:
 
 @dataclass(frozen=True)
 class Pass:
-    """One step of the middle end: `run` changes the block of the entry function."""
+    """A pass: `run` changes the block of the entry function."""
 
     name: str
     run: Callable[[Block, PassContext], None]
@@ -54,7 +55,7 @@ def _legalize_products(block: Block, context: PassContext) -> None:
 
 
 def _for_native_code(rewrite: Callable[[Block], None]) -> Callable[[Block, PassContext], None]:
-    """A pass that only programs with native code need."""
+    """Return a pass that runs only for programs with native code."""
 
     def run(block: Block, context: PassContext) -> None:
         if context.options.native is not None:
@@ -80,12 +81,12 @@ def _round_each_step(block: Block, context: PassContext) -> None:
         round_each_step(block)
 
 
-#: What is done to a program of one process also before those of all processes are stacked.
+#: Passes that also run on the program of one process before processes are stacked.
 EXPANSIONS = (
     Pass("scatter-windows", _mark_scatters),
     Pass("ragged-all-to-all-expansion", lambda block, context: expand_ragged_all_to_all(block, context.options.grid)),
 )
-#: After inlining, which makes the function that they work on.
+#: Passes after inlining, which creates the function that they change.
 PASSES = (
     *EXPANSIONS,
     Pass("loop-unrolling", lambda block, context: unroll(block)),
@@ -105,19 +106,19 @@ PASSES = (
     Pass("dead-code-elimination", lambda block, context: remove_dead(block)),
 )
 INLINING = "inlining"
-#: The names of all passes, in their order.
+#: Names of all passes, in order.
 NAMES = (INLINING, *(each.name for each in PASSES))
 
 
 def run_passes(module: Module, function: Function, context: PassContext) -> Function:
-    """`function` as it will be scheduled."""
+    """Return `function` as it is scheduled: inlined, after all passes."""
     for _, flat in after_each(module, function, context):
         result = flat
     return result
 
 
 def after_each(module: Module, function: Function, context: PassContext) -> Iterator[tuple[str, Function]]:
-    """The function after each pass, with the pass's name: one function, which the next pass changes."""
+    """Yield each pass's name and the function after it; the function is changed in place by the next pass."""
     context = replace(context, is_of_xla=is_of_xla(module))
     flat = inline(module, function)
     yield INLINING, flat
@@ -127,7 +128,7 @@ def after_each(module: Module, function: Function, context: PassContext) -> Iter
 
 
 def expanded(module: Module, function: Function, options: Options) -> Function:
-    """`function` as it will be stacked: without calls, whatever its size (CompileError for what is too large)."""
+    """Return `function` as it is stacked: fully inlined; CompileError if that is too large."""
     flat = inline(module, function, whole=True)
     for each in EXPANSIONS:
         each.run(flat.body, PassContext(options, is_of_xla=is_of_xla(module)))
@@ -135,7 +136,7 @@ def expanded(module: Module, function: Function, options: Options) -> Function:
 
 
 def with_function(module: Module, function: Function) -> Module:
-    """A module like `module` with `function` in the place of the one of its name, for printing."""
+    """Return `module` with its function of that name replaced by `function`, for printing."""
     ops = [function if isinstance(op, Function) and op.symbol == function.symbol else op for op in module.body.ops]
     called = {inner.attributes.get("callee") for inner in function.walk()}
     kept = [op for op in ops if op is function or not isinstance(op, Function) or op.symbol in called or op.is_public]

@@ -1,4 +1,4 @@
-"""What compiling begins with: the program of one process, partitioned where it has shardings."""
+"""The start of compilation: selects, checks and partitions the entry function."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Prepared:
-    """The program of one process, before its kernels are made. `notes`: ops that partitioning could not split."""
+    """The program of one process, before lowering. `notes`: ops that partitioning could not split."""
 
     module: Module
     function: Function
@@ -44,9 +44,10 @@ def prepare(
     record: PartitionRecord | None = None,
     **options: Unpack[CompileOptions],
 ) -> Prepared:
-    """What `compile` begins with: the program of one process of `grid`, partitioned where it has shardings.
+    """Return the program of one process of `grid`, partitioned if the module has shardings.
 
-    `record` is told what partitioning decided; `even_boundary` is its option.
+    `record` receives the decisions of partitioning; `even_boundary` is its option. UsageError for invalid arguments,
+    CompileError if the program cannot be compiled.
     """
     check_module(module, "spmd.compile")
     check_grid(grid, "spmd.compile")
@@ -70,9 +71,9 @@ def prepare(
 
 
 def declared_grid(module: Module, function: str = "main") -> ProcessGrid:
-    """Return the grid that runs `function` where none is given: the module's own, or one process a device of its mesh.
+    """Return the default grid of `function`: the module's own, or one process per device of its mesh.
 
-    The module's own, `mhlo.num_replicas` by `mhlo.num_partitions`, counts where it has more than one process.
+    The module's own is `mhlo.num_replicas` by `mhlo.num_partitions`, if that is more than one process.
     """
     grid = grid_of(module)
     if grid.size > 1 or not is_sharded(module):
@@ -83,7 +84,7 @@ def declared_grid(module: Module, function: str = "main") -> ProcessGrid:
 
 
 def _check_types(function: Function) -> None:
-    """Raise CompileError for arguments or results of too many parts to be handed over, or of elements that none are."""
+    """Raise CompileError for arguments or results with too many tuple elements, or of types that no array holds."""
     for kind, types in (("argument", function.type.inputs), ("result", function.type.results)):
         for index, type in enumerate(types):
             if type.parts > MOST_PARTS:
@@ -95,7 +96,7 @@ def _check_types(function: Function) -> None:
 
 
 def find_function(module: Module, name: str) -> Function:
-    """The function `name`, which has a body; CompileError, which lists those there are, otherwise."""
+    """Return the function `name`, which must have a body; CompileError otherwise, listing the functions there are."""
     for function in module.functions:
         if function.symbol == name and not function.is_declaration:
             _check_types(function)

@@ -1,8 +1,7 @@
-"""A program of dynamic shapes as one of static shapes, the shapes of its arguments being known.
+"""Shape refinement: makes a dynamic program static, given argument types.
 
-Sizes that are asked for become constants, what is computed of constants becomes one, ops that take a shape as an
-operand become those that have it in their type, and all other result types are inferred anew. Source: StableHLO's docs
-on dynamism: shape refinement, and canonicalization of dynamic ops.
+Dimension sizes become constants and are folded, ops that take a shape as an operand become their static forms, and
+result types are inferred. Source: StableHLO's docs on dynamism: shape refinement, and canonicalization of dynamic ops.
 """
 
 from __future__ import annotations
@@ -25,10 +24,10 @@ from spmd.types import FunctionType, TensorType, Type
 
 
 def refine(module: Module, function: Function, types: Sequence[Type], evaluate: Evaluate) -> Module:
-    """`module` with `function` on arguments of `types`, which agree with its own wherever those are static.
+    """Return `module` with `function` refined for arguments of `types`, which must agree with its static dimensions.
 
-    Calls become the bodies they call. What the argument types do not determine stays dynamic. CompileError for a loop
-    that carries a value of another shape from turn to turn.
+    Calls are inlined. What does not follow from the argument types stays dynamic. CompileError for a loop that carries
+    a value whose shape changes.
     """
     flat = inline(module, function, whole=True)
     for argument, type in zip(flat.arguments, types, strict=True):
@@ -40,7 +39,7 @@ def refine(module: Module, function: Function, types: Sequence[Type], evaluate: 
 
 
 class _Refiner:
-    """Puts ops of static types in the place of others; `values` has what stands for each result."""
+    """Replaces ops by refined ones; `values` maps old results to new ones."""
 
     def __init__(self, evaluate: Evaluate) -> None:
         self._evaluate = evaluate
@@ -50,7 +49,7 @@ class _Refiner:
         ops[:] = [refined for op in ops if not self._holds(refined := self._op(op))]
 
     def _holds(self, op: Op) -> bool:
-        """Whether `op` asserts something of sizes that is known to hold; ExecutionError where it does not."""
+        """Return whether `op` is a shape assertion that is known to hold; ExecutionError if it is violated."""
         if op.name != "stablehlo.custom_call" or op["call_target_name"] != "shape_assertion":
             return False
         known = [constant_array(operand.defining_op) for operand in op.operands]
@@ -76,7 +75,7 @@ class _Refiner:
             carried = [value.type for value in operands]
             returned = op.regions[1].block.terminator.operand_types
             if carried != returned:
-                text = f"the shapes of what the loop carries change: {_listed(carried)} becomes {_listed(returned)}"
+                text = f"shapes of loop-carried values must not change: {_listed(carried)} becomes {_listed(returned)}"
                 raise CompileError(Diagnostic(op.location, text, op.name))
             return op.clone(operands, result_types=carried)
         if op.regions and has_trait(op, Trait.RUNS_REGIONS) and any(is_dynamic(type) for type in op.result_types):
@@ -92,8 +91,7 @@ def _listed(types: Sequence[Type]) -> str:
 
 # --- ops that take shapes --------------------------------------------------------------------------------------------
 
-#: By op: the op that has the shape in its type or attributes, the operands that it takes, and those that become
-#: attributes of those names.
+#: By op: its static form, the operands kept, and the operands that become attributes, by name; "" for the result shape.
 _Static = tuple[str, tuple[str, ...], dict[str, str]]
 _STATIC: dict[str, _Static] = {
     "stablehlo.dynamic_broadcast_in_dim": ("broadcast_in_dim", ("operand",), {"output_dimensions": ""}),
@@ -109,37 +107,37 @@ _STATIC: dict[str, _Static] = {
     "stablehlo.dynamic_gather": ("gather", ("operand", "start_indices"), {"slice_sizes": "slice_sizes"}),
     "stablehlo.dynamic_conv": ("convolution", ("lhs", "rhs"), {"padding": "padding"}),
 }  # fmt: skip
-#: Attributes that say of a dynamic op's dimensions what a static type says by itself.
+#: Attributes of dynamic ops that are implied by a static type.
 _HINTS = ("known_expanding_dimensions", "known_nonexpanding_dimensions")
 
 
 def _static(op: Op, operands: Sequence[Value]) -> Op | None:
-    """The op of static type that `op` is on these operands; None where it is none, or they do not determine it."""
+    """Return `op` with static result types; None if they cannot be inferred, or it takes no shape."""
     if op.name == "stablehlo.get_dimension_size":
         return _size(op, operands[0].type)
     static = _STATIC.get(op.name)
     if static is None or op.definition is None:
         return None
-    name, taken, told = static
+    name, kept_operands, as_attributes = static
     by_name = dict(zip((declared.name for declared in op.definition.operands), operands, strict=True))
-    arrays = {operand: constant_array(by_name[operand].defining_op) for operand in told}
+    arrays = {operand: constant_array(by_name[operand].defining_op) for operand in as_attributes}
     attributes: dict[str, AttributeValue] = {key: value for key, value in op.attributes.items() if key not in _HINTS}
-    for operand, attribute in told.items():
+    for operand, attribute in as_attributes.items():
         array = arrays[operand]
         if array is None:
             return None
         if attribute:
             attributes[attribute] = array.astype(np.int64) if array.ndim > 1 else tuple(array.tolist())
-    shapes = [array.tolist() for operand, array in arrays.items() if array is not None and not told[operand]]
+    shapes = [array.tolist() for operand, array in arrays.items() if array is not None and not as_attributes[operand]]
     type = op.result.type
     assert isinstance(type, TensorType)
     types = [TensorType(tuple(shape), type.element_type) for shape in shapes] or None
-    values = [by_name[operand] for operand in taken]
+    values = [by_name[operand] for operand in kept_operands]
     return make_op(f"stablehlo.{name}", values, types, attributes, op.regions, location=op.location)
 
 
 def _size(op: Op, type: Type) -> Op | None:
-    """The size that is asked for, where it is known, as a constant."""
+    """Return the queried dimension size as a constant, if it is known."""
     size = type.shape[op["dimension"]] if isinstance(type, TensorType) else None
     scalar = op.result.type
     if size is None or not isinstance(scalar, TensorType):

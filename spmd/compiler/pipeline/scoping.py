@@ -1,8 +1,8 @@
-"""Whether values are visible where they are used.
+"""Visibility of values at their uses.
 
-A value is defined before its use, in the same block or around it; where a region has several blocks, control may come
-from any of them. What is inside an isolated op sees nothing from outside. Source: MLIR's language reference, "Value
-Scoping"; StableHLO specification, "Functions".
+A definition dominates its uses: it is earlier in the same block or an enclosing one; in regions of several blocks any
+block may define it. Isolated ops see nothing from outside. Source: MLIR's language reference, "Value Scoping";
+StableHLO specification, "Functions".
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from spmd.ir import Block, Op, Region, Value
 
 
 def uses_out_of_scope(op: Op) -> Iterator[tuple[Op, Value]]:
-    """Each op inside `op` that uses a value it cannot see, and that value."""
+    """Yield each op inside `op` that uses a value out of scope, and that value."""
     return _inside(op, set())
 
 

@@ -1,10 +1,9 @@
-"""The verifier: whether a module keeps every constraint of its ops' declarations.
+"""The verifier: checks a module against the declared constraints of its ops.
 
-All that is wrong is told in one VerificationError, in source order. Source: StableHLO specification, the Constraints
-of each op and type, "Functions", "Identifiers"; ops of dialects that nobody declared pass.
+All faults are reported in one VerificationError, in source order. Source: StableHLO specification, the Constraints of
+each op and type, "Functions", "Identifiers"; ops of undeclared dialects pass.
 
-An op is judged by its name, types, attributes and what its regions take and return, so equal ones are judged once:
-the checks of a program cost what its distinct ops cost.
+An op is judged by name, types, attributes and the signatures of its regions, so equal ops are checked once.
 """
 
 from __future__ import annotations
@@ -31,16 +30,16 @@ _MOST_REMEMBERED = 100_000
 
 
 def verify(module: Op, *, scoped: bool = False) -> None:
-    """Checks `module` and everything in it; raises VerificationError with all that is wrong.
+    """Check `module` and everything in it; raise VerificationError with all faults.
 
-    `scoped` says that every value is known to be visible where it is used: a parser finds them by what is visible.
+    `scoped`: values are known to be in scope at their uses, as after parsing.
     """
     if not isinstance(module, Op):
         check_module(module, "spmd.verify")
     verifier = _Verifier()
     if not scoped:
         for op, value in uses_out_of_scope(module):
-            verifier.error(op, f"operand %{value.name_hint or '?'} is defined before its use and in scope")
+            verifier.error(op, f"operand %{value.name_hint or '?'} must be defined before its use and be in scope")
     verifier.check_region_op(module)
     all_faults = verifier.faults
     if verifier.has_shardings and isinstance(module, Module) and not all_faults:
@@ -50,16 +49,15 @@ def verify(module: Op, *, scoped: bool = False) -> None:
 
 
 def warnings(module: Op) -> list[Diagnostic]:
-    """What breaks the specification's text in a module that verifies: the reference takes it, and so does `verify`."""
+    """Return where a module that verifies deviates from the specification's text; the reference implementation accepts
+    it.
+    """
     of_text = module.advice if isinstance(module, Module) else ()
     return [*of_text, *(warning for op in module.walk() for warning in (*_advice(op), *_type_advice(op)))]
 
 
 def check_meaning(module: Op) -> None:
-    """Raises CompileError where an op of a module that verifies has no meaning for what it was given.
-
-    Or where it gives what no array can hold.
-    """
+    """Raise CompileError if an op of a verified module has no defined meaning, or a result that no array can hold."""
     for op in module.walk():
         for diagnostic in _advice(op, meaningless=True):
             raise CompileError(diagnostic)
@@ -68,7 +66,9 @@ def check_meaning(module: Op) -> None:
 
 
 def _advice(op: Op, *, meaningless: bool = False) -> Iterator[Diagnostic]:
-    """The first of the advisory constraints that `op` breaks; `meaningless`: of those that leave it no meaning."""
+    """Yield the first advisory constraint that `op` violates; with `meaningless`, the first that leaves
+    it undefined.
+    """
     definition = op.definition
     if definition is None:
         return
@@ -77,14 +77,14 @@ def _advice(op: Op, *, meaningless: bool = False) -> Iterator[Diagnostic]:
             fault = constraint.fault(op)
             if fault is not None:
                 yield Diagnostic(op.location, fault, op.name, constraint.label)
-                return  # later ones may rely on this one
+                return  # later ones may depend on this one
     if definition.rule_is_advisory:
         for label, fault in inference_faults(op, definition):
             yield Diagnostic(op.location, fault, op.name, label)
 
 
 def _type_advice(op: Op) -> Iterator[Diagnostic]:
-    """The first type of what `op` and its regions introduce that the specification's text forbids."""
+    """Yield the first type that `op` or its regions introduce against the specification's text."""
     arguments = [argument.type for region in op.regions for block in region.blocks for argument in block.arguments]
     if isinstance(op, Function) and op.is_declaration:
         arguments += op.type.inputs
@@ -93,7 +93,7 @@ def _type_advice(op: Op) -> Iterator[Diagnostic]:
         return
 
 
-#: What has been found sound: (declaration, operand types, result types, attributes).
+#: Ops known to be valid: (declaration, operand types, result types, attributes).
 _sound: set[tuple[Hashable, ...]] = set()
 
 
@@ -104,11 +104,11 @@ class _Verifier:
         self._symbols: list[dict[str, Op]] = []
         self._function: Function | None = None
         self._around: list[Op] = []
-        #: Likenesses of ops that are sound. They name attributes by where they lie, so hold for this module alone.
+        #: Keys of valid ops by attribute identity, so for this module only.
         self._alike: set[tuple[Hashable, ...]] = set()
 
     def error(self, op: Op, message: str, label: str = "") -> None:
-        """Notes what is wrong with `op`, at the nearest place known: an op that a short form implies has none."""
+        """Record a fault of `op` at the nearest known location: an op implied by a short form has none."""
         places = [around.location for around in (*self._around, op)]
         location = next((place for place in reversed(places) if place is not UNKNOWN), UNKNOWN)
         self.faults.append(Diagnostic(location, message, op.name, label))
@@ -116,7 +116,7 @@ class _Verifier:
     # --- walking -----------------------------------------------------------------------------------------------------
 
     def check_region_op(self, op: Op) -> None:
-        """An op with regions or symbols: its own checks, then what is inside it."""
+        """Check an op with regions or symbols, then its contents."""
         definition = op.definition
         symbols, function = self._symbols, self._function
         if isinstance(op, Module):
@@ -125,7 +125,7 @@ class _Verifier:
                 self._symbols = [*symbols, self._table(op)]
         if isinstance(op, Function):
             if function is not None:
-                self.error(op, f"functions stand in a module, got one inside @{function.symbol}")
+                self.error(op, f"a function must be in a module, got one inside @{function.symbol}")
             self._function = op
         if definition is not None:
             self.check_op(op, definition)
@@ -144,13 +144,13 @@ class _Verifier:
             self._signature(op)
 
     def _endings(self, function: Function) -> None:
-        """A function's blocks end with terminators; the last op of one that does not is told."""
+        """Check that each block of a function ends with a terminator."""
         for block in function.regions[0].blocks:
             if block.ops and not is_terminator(block.ops[-1]):
-                self.error(block.ops[-1], "the body ends with func.return, or another terminator")
+                self.error(block.ops[-1], "the body must end with func.return, or another terminator")
 
     def _signature(self, function: Function) -> None:
-        """Types of a function that nothing inside was found to break: where nothing uses a value, say."""
+        """Check the types in a function's signature, of which some may have no use inside."""
         declared = function.attributes.get("function_type")
         types = (*declared.inputs, *declared.results) if isinstance(declared, FunctionType) else ()
         fault = next(filter(None, map(value_fault, types)), None)
@@ -164,7 +164,7 @@ class _Verifier:
             if name is None:
                 continue
             if name in table:
-                self.error(op, f"symbols of a module are unique, got @{name} twice")
+                self.error(op, f"symbols of a module must be unique, got @{name} twice")
             table.setdefault(name, op)
         return table
 
@@ -192,14 +192,14 @@ class _Verifier:
                 if op.regions:
                     self._inside(op)
             if definition is not None and index != last and definition.is_terminator:
-                self.error(op, "a terminator ends its block")
+                self.error(op, "a terminator must be the last op of its block")
             if not self.has_shardings:
                 self.has_shardings = _is_sharded(op)
 
     # --- one op ------------------------------------------------------------------------------------------------------
 
     def check_op(self, op: Op, definition: OpDef) -> None:
-        """The first thing that is wrong with `op` itself."""
+        """Record the first fault of `op` itself."""
         fault = next(faults(op, definition), None)
         if fault is None and definition.symbol_constraints:
             fault = next(self._symbol_faults(op, definition), None)
@@ -207,10 +207,10 @@ class _Verifier:
             broken = function_fault(op)
             fault = None if broken is None else ("", broken)
         if fault is None and isinstance(op, Module) and len(op.regions[0].blocks) != 1:
-            fault = "", f"a module has one block, got {len(op.regions[0].blocks)}"
+            fault = "", f"a module must have one block, got {len(op.regions[0].blocks)}"
         if fault is None and isinstance(op, Module):
             bare = [name for name in op.discardable if "." not in name]
-            fault = ("", f"a module's attributes name their dialect, got {listed(bare)}") if bare else None
+            fault = ("", f"attributes of a module must name their dialect, got {listed(bare)}") if bare else None
         if fault is None and op.name == "func.return":
             fault = self._return_fault(op)
         if fault is not None:
@@ -225,16 +225,16 @@ class _Verifier:
 
     def _return_fault(self, op: Op) -> tuple[str, str] | None:
         if self._function is None:
-            return "", "func.return stands in a function"
+            return "", "func.return must be in a function"
         declared = self._function.type.results
         returned = tuple(op.operand_types)
         if returned == declared:
             return None
-        return "", f"a function returns what it declares, got ({listed(returned)}) and ({listed(declared)})"
+        return "", f"returned types must match the function's type, got ({listed(returned)}) and ({listed(declared)})"
 
 
 def _is_sharded(op: Op) -> bool:
-    """Whether the op itself says anything of shardings."""
+    """Return whether the op has shardings of its own."""
     if op.definition is not None and op.definition.dialect == "sdy":
         return True
     dictionaries: list[Mapping[str, AttributeValue]] = [op.discardable]
@@ -247,7 +247,7 @@ def _is_sharded(op: Op) -> bool:
 
 
 def _key(op: Op, definition: OpDef) -> tuple[Hashable, ...] | None:
-    """What decides whether an op by itself is sound; None when more does."""
+    """Return a key that decides the validity of an op by itself; None if it depends on context."""
     regions = op.regions
     if not definition.is_context_free or (regions and not _are_plain(regions)):
         return None
@@ -256,7 +256,7 @@ def _key(op: Op, definition: OpDef) -> tuple[Hashable, ...] | None:
         tuple([value.type for value in op.operands]),
         op.type if op.is_value else tuple(op.result_types),
     )
-    for region in regions:  # constraints look at what a region takes and returns, not at what is between
+    for region in regions:  # constraints depend on a region's signature, not on its ops
         block = region.blocks[0]
         argument_types = tuple([argument.type for argument in block.arguments])
         key = (*key, argument_types, tuple([value.type for value in block.ops[-1].operands]), block.ops[-1].name)

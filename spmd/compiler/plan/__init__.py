@@ -1,4 +1,4 @@
-"""A scheduled block as steps: native regions and kernels, donated buffers, and the Python function that runs them.
+"""Execution plans: a scheduled block as steps, its donated buffers, and the Python function that runs them.
 
-Here belongs what turns units into calls. Which ops form a unit is decided in schedule.
+Which ops form a unit is decided in schedule.
 """

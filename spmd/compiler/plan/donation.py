@@ -1,4 +1,4 @@
-"""Arguments that a program may write over: which ones its caller names, and what is done with their arrays."""
+"""Donated arguments: which ones the caller names, and copies of arrays that cannot be overwritten."""
 
 from __future__ import annotations
 
@@ -12,14 +12,16 @@ from spmd.ir.attributes import BoolAttr
 from spmd.support.arrays import Array
 from spmd.types import TensorType
 
-#: In place of numbers: the arguments that the program itself marks.
+#: Selects the arguments that the program marks.
 ATTRIBUTES = "attributes"
-#: How JAX marks an argument: the result that may take its memory over, or any.
+#: JAX's marks of donated arguments: with the aliasing result, or for any result.
 _ALIASING_OUTPUT, _BUFFER_DONOR = "tf.aliasing_output", "jax.buffer_donor"
 
 
 def donated_arguments(function: Function, donate: Sequence[int] | str) -> frozenset[int]:
-    """The arguments of `function` that `donate` names; UsageError for a number that is none of an array."""
+    """Return the arguments of `function` that `donate` selects; UsageError for an index that is not an
+    array argument.
+    """
     types = function.type.inputs
     if donate == ATTRIBUTES:
         return frozenset(
@@ -30,7 +32,9 @@ def donated_arguments(function: Function, donate: Sequence[int] | str) -> frozen
     for index in donate:
         assert isinstance(index, int)
         if not 0 <= index < len(types) or not isinstance(types[index], TensorType):
-            raise UsageError(f"donate has {index}, which is no array among the {len(types)} arguments of the program")
+            raise UsageError(
+                f"donate must be numbers of array arguments, got {index} for a program of {len(types)} arguments"
+            )
     return frozenset(donate)  # type: ignore[arg-type]
 
 
@@ -39,11 +43,11 @@ def _is_true(attribute: object) -> bool:
 
 
 def owned_arrays(values: list[Array], donated: Sequence[int]) -> list[Array]:
-    """`values` with a copy for each donated array that cannot be written over.
+    """Return `values` with copies of donated arrays that must not be overwritten.
 
-    That is one that is read-only, not in C order, not aligned, no plain array, or shares memory with another argument.
+    These are read-only, not in C order, not aligned, of an array subclass, or share memory with another argument.
     """
-    if not _are_apart(values):
+    if not _are_distinct(values):
         values = list(values)
         shared = _sharing(values)
         for index in donated:
@@ -56,8 +60,8 @@ def owned_arrays(values: list[Array], donated: Sequence[int]) -> list[Array]:
     return values
 
 
-def _are_apart(values: Sequence[Array]) -> bool:
-    """Whether it is plain to see that no two arrays share memory: each has its own."""
+def _are_distinct(values: Sequence[Array]) -> bool:
+    """Return whether arrays are trivially disjoint: distinct objects that own their memory."""
     arrays = [value for value in values if value is not None]
     return len({id(array) for array in arrays}) == len(arrays) and all(
         isinstance(array, np.ndarray) and array.base is None for array in arrays
@@ -65,7 +69,7 @@ def _are_apart(values: Sequence[Array]) -> bool:
 
 
 def _sharing(values: Sequence[Array]) -> set[int]:
-    """The arguments whose memory, from its first to its last byte, overlaps another's."""
+    """Return the arguments whose byte range overlaps another's."""
     bounds = sorted(
         (*np.lib.array_utils.byte_bounds(value), index)
         for index, value in enumerate(values)

@@ -1,11 +1,10 @@
-"""Steps become one Python function: a straight line of calls over local variables.
+"""Code generation for plans: one Python function of straight-line calls over local variables.
 
-A local variable is the cheapest slot CPython has, so the program's own overhead is some tens of nanoseconds a step.
-Each step stands on a line of its own, which is how an exception in a kernel finds back to its op
-(`locate`). A watched program runs the same steps through the watcher.
+Local variables are CPython's cheapest slots, so that the overhead of a step is some tens of nanoseconds. Each step is
+on a line of its own, by which an exception in a kernel is mapped to its op (`locate`). A watched program runs the same
+steps through the watcher.
 
-What a kernel gives is compared with its declared type there and then, once a value: nothing behind it reads a value
-that is not what its type says.
+Results are checked against their declared types once, immediately, so that later steps can rely on them.
 """
 
 from __future__ import annotations
@@ -22,14 +21,14 @@ from spmd.ir import Op, Value
 from spmd.support.arrays import Array, Results
 
 _FILE = "<spmd program>"
-#: The name under which a program keeps its ops: the one of line 2 + i is entry i.
+#: The global variable that holds the ops: line 2 + i belongs to entry i.
 _OPS = "ops"
 
 
 def emit(plan: Plan, watch: Watch | None = None, *, checked: bool = True) -> Program:
-    """The program of `plan`: `program(process, *parameters) -> tuple of results`.
+    """Return the program of `plan`: `program(process, *parameters) -> tuple of results`.
 
-    `checked`: values have the shapes of their types, or the program ends with an ExecutionError that names the op.
+    `checked`: an ExecutionError names the op if a result is not of its declared type.
     """
     names: dict[Value, str] = {}
     namespace: dict[str, Any] = {}
@@ -56,9 +55,9 @@ def emit(plan: Plan, watch: Watch | None = None, *, checked: bool = True) -> Pro
 
 
 def _line(step: PlanStep, call: str, names: dict[Value, str]) -> str:
-    """The call of `step`. `names` has its inputs; what it makes is given a name there.
+    """Return the call of `step`, and add names of its outputs to `names`.
 
-    That is the name of an input that nobody needs any more, where there is one, which assigning then frees.
+    An output takes the name of a dead input if there is one, which assignment then frees.
     """
     arguments = (["process"] if step.kernel.needs_process else []) + [names[value] for value in step.inputs]
     if step.out is not None:
@@ -77,13 +76,13 @@ def _line(step: PlanStep, call: str, names: dict[Value, str]) -> str:
 
 
 def _frees(step: PlanStep, names: Mapping[Value, str]) -> str:
-    """What frees the results of `step` that nobody needs."""
+    """Return the statement that deletes dead results of `step`."""
     free = [names[value] for value in step.frees if value in step.outputs]
     return f";del {','.join(free)}" if free else ""
 
 
 def _check(check: ResultCheck, label: str, name: str, namespace: dict[str, Any]) -> str:
-    """What ends the program where the value in variable `name` fails `check`: known sizes are compared in line."""
+    """Return an expression that fails if variable `name` violates `check`: static shapes are compared inline."""
     fail = f"f{label}"
     namespace[fail] = check.call
     if check.shape is None:
@@ -104,7 +103,7 @@ def _watched(step: PlanStep, watch: Watch) -> Callable[..., Results]:
 
 
 def locate(traceback: TracebackType | None) -> Op | None:
-    """The op that was running where an exception came from: the innermost program line in `traceback`."""
+    """Return the op that was running when an exception was raised: the innermost program line in `traceback`."""
     op = None
     while traceback is not None:
         if traceback.tb_frame.f_code.co_filename == _FILE:

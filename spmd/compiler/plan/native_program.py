@@ -1,4 +1,4 @@
-"""Programs that are one native function, for callers that have addresses in place of arrays."""
+"""Programs that consist of one native function, for callers that pass addresses instead of arrays."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from spmd.support.arrays import Array
 
 @dataclass(frozen=True, slots=True)
 class NativeProgram:
-    """A program as `function`, and what this is to be called with.
+    """A program as `function` with its arguments.
 
-    `sources` are its inputs: a parameter's number, or a constant array. `results` has each result's place among those
-    of the program. A result in `over` is written over the parameter of that number. Parameters in `donated`, those
-    among them, are the program's once it is called.
+    `sources` are its inputs: a parameter's number, or a constant array. `results` maps its results to those of the
+    program. `over` maps results to the parameters that they overwrite; these are among the `donated` ones, which belong
+    to the program once it is called.
     """
 
     function: NativeFunction
@@ -30,7 +30,7 @@ class NativeProgram:
 
 
 def native_program(plan: Plan) -> NativeProgram | None:
-    """Return `plan` as a native program; None of one that has other steps, or gives what it was given."""
+    """Return `plan` as a native program; None if it has other steps, or returns parameters."""
     if len(plan.steps) != 1 or (native := plan.steps[0].native) is None or native.function is None:
         return None
     (step,) = plan.steps

@@ -1,4 +1,4 @@
-"""A schedule as steps: a native function for each of its regions, and a kernel for each op that Python runs."""
+"""Plans from schedules: a native function per region, a kernel per op that Python runs."""
 
 from __future__ import annotations
 
@@ -25,18 +25,17 @@ MakeStep = Callable[[Op], PlanStep]
 def plan_steps(
     schedule: Schedule, backend: NativeBackend | None, make_step: MakeStep, watch: Watch | None = None
 ) -> list[PlanStep]:
-    """The steps of `schedule`, whose regions `backend` compiles; `make_step` gives the step of one op.
+    """Return the steps of `schedule`, compiling regions with `backend`; `make_step` makes the step of one op.
 
-    `watch` sees what native code has Python run, and either each region, or the times that native functions take of
-    their steps.
+    `watch` is called around callbacks, and either around each region or with the timings of its steps.
     """
     steps = []
-    for part in schedule.parts:
-        if isinstance(part, KernelCall):
-            steps.append(make_step(part.op))
+    for entry in schedule.entries:
+        if isinstance(entry, KernelCall):
+            steps.append(make_step(entry.op))
         else:
             assert backend is not None, "a schedule without a target has no regions"
-            steps.append(_region_step(schedule.block, part, backend, make_step, watch))
+            steps.append(_region_step(schedule.block, entry, backend, make_step, watch))
     return steps
 
 
@@ -59,7 +58,7 @@ def _region_step(
 
 
 def times_parts(watch: Watch | None) -> bool:
-    """Whether `watch` sees native functions whole, with the times of their steps."""
+    """Return whether `watch` sees native functions as a whole, with the timings of their steps."""
     return bool(getattr(watch, "times_parts", False))
 
 
@@ -71,7 +70,7 @@ def native_step(
     outputs: list[Value],
     called: Sequence[Op],
 ) -> PlanStep:
-    """The native function as a step, which stands where `op` does and has Python run `called`."""
+    """Return the native function as a step in the position of `op`; `called` are the ops called back."""
     loaded = backend.load(compiled)
     kernel = Kernel(
         loaded.call, needs_process=loaded.needs_process, overwrites=loaded.overwrites, is_native=loaded.is_plain
@@ -81,18 +80,18 @@ def native_step(
 
 
 def _in_order(block: Block, ops: Sequence[Op]) -> tuple[Op, ...]:
-    """`ops`, each once, as `block` has them."""
+    """Return the distinct `ops` in the order of `block`."""
     members = set(ops)
     return tuple(op for op in block.ops if op in members)
 
 
 def _replay(unit: PlanStep, make_step: MakeStep) -> Callable[..., Iterator[tuple[Op, Results]]] | None:
-    """What runs the ops of `unit` one after another on its arguments; None where that has effects."""
+    """Return a function that runs the ops of `unit` one by one on its arguments; None if they have effects."""
     if not all(is_pure(inner) for op in unit.ops for inner in op.walk()):
         return None
 
     def replay(*arguments: Results) -> Iterator[tuple[Op, Results]]:
-        # The process comes first where an op inside asks for it; elsewhere nobody looks at it.
+        # The process is the first argument if an op needs it, else unused.
         before = len(arguments) - len(unit.inputs)
         process, inputs = arguments[:before] or (None,), arguments[before:]
         values: dict[Value, Results] = dict(zip(unit.inputs, inputs, strict=True))
@@ -108,7 +107,7 @@ def _replay(unit: PlanStep, make_step: MakeStep) -> Callable[..., Iterator[tuple
 
 
 def callback_of(step: PlanStep, watch: Watch | None) -> Callback:
-    """`step` for native code to call: a program of its own, so that what it raises has a place."""
+    """Return `step` as a callback of native code: a program of its own, so that errors have a location."""
     inputs = list(dict.fromkeys(step.inputs))
     program = emit(Plan(inputs, {}, [step], step.outputs, {}), watch)
     keeps = not step.kernel.owned or not is_pure(step.op)

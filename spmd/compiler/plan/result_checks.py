@@ -1,8 +1,7 @@
-"""What a kernel gives against the type that its op declares.
+"""Run-time checks of kernel results against declared types.
 
-Types prove most shapes when a program is verified. What they do not prove (sizes that are values, custom calls, what
-other processes or callbacks send) is compared when it is there, before anything reads it: native code is made for the
-declared shapes, and reads as many elements.
+Verification proves most shapes. The others (sizes that are values, custom calls, values from other processes or
+callbacks) are checked before they are read, because native code relies on the declared shapes.
 """
 
 from __future__ import annotations
@@ -22,9 +21,9 @@ from spmd.types import TensorType, TupleType, Type
 
 @dataclass(frozen=True, slots=True)
 class ResultCheck:
-    """How one value is checked: `call` raises ExecutionError for a value that is not of its type.
+    """The check of one value: `call` raises ExecutionError if it is not of its type.
 
-    A value of `shape` and `dtype` needs no call; `shape` is None where sizes are not all known.
+    Values of `shape` and `dtype` pass without a call; `shape` is None if it is not static.
     """
 
     call: Callable[[Results], None]
@@ -33,9 +32,9 @@ class ResultCheck:
 
 
 def is_proven(step: PlanStep) -> bool:
-    """Whether what `step` gives has the declared shapes, as its operands do: native code, and arithmetic.
+    """Return whether results of `step` have the declared shapes by construction: native code, and elementwise kernels.
 
-    Native code is given memory of the declared shapes to write into.
+    Native code stores to memory of the declared shapes.
     """
     if step.native is not None:
         return True
@@ -47,7 +46,7 @@ def _is_static(value: Value) -> bool:
 
 
 def result_checks(op: Op, values: Sequence[Value]) -> Mapping[Value, ResultCheck]:
-    """The checks of results of `op`: tensors, and tensors in tuples."""
+    """Return the checks of results of `op`: tensors, and tensors in tuples."""
     checks = {}
     for value in values:
         type = value.type
@@ -68,7 +67,9 @@ def _type_check(op: Op, type: Type) -> Callable[[Results], None]:
 
     def check(value: Results) -> None:
         if not isinstance(value, tuple) or len(value) != len(parts):
-            raise ExecutionError(Diagnostic(op.location, f"gives no {type}, which it declares", op.name))
+            raise ExecutionError(
+                Diagnostic(op.location, f"returned a value that is not of the declared type {type}", op.name)
+            )
         for part, entry in zip(parts, value, strict=True):
             part(entry)
 
@@ -93,4 +94,4 @@ def _tensor_check(op: Op, type: TensorType) -> Callable[[Results], None]:
 
 def _fault(op: Op, type: TensorType, dtype: DType, shape: tuple[int, ...]) -> str:
     operands = ", ".join(str(value.type) for value in op.operands)
-    return f"({operands}) -> {type} is declared, and what was given makes it {dtype} of shape {shape}"
+    return f"the declared type is ({operands}) -> {type}, but the result is {dtype} of shape {shape}"

@@ -1,9 +1,7 @@
-"""A block as a flat list of steps, and what is known of its buffers.
+"""Plans: a block as a flat list of steps, with liveness, alias sets and buffer reuse.
 
-Each value of the block is a slot. Liveness says where a slot is used last; ownership says which memory a value stands
-on: the alias set of a value holds the values whose buffers it may share. A buffer may be overwritten by a step when it
-is fresh (made by a step here, or a parameter the caller gave away), when nothing that shares it is used later, and
-when the step's kernel allows it.
+Each value is a slot. The alias set of a value holds the values whose buffers it may share. A step may overwrite a
+buffer that is fresh (allocated by a step, or donated), whose aliases are all dead, if its kernel supports that.
 """
 
 from __future__ import annotations
@@ -20,14 +18,14 @@ from spmd.types import TensorType
 
 
 def static_shape(value: Value) -> tuple[int, ...] | None:
-    """The shape of a tensor whose sizes are all known; None of anything else."""
+    """Return the shape of a tensor of static shape; None for anything else."""
     type = value.type
     return type.static_shape if isinstance(type, TensorType) and type.is_static else None
 
 
 @dataclass(frozen=True, slots=True)
 class NativePart:
-    """The code of a native function, the ops that it has Python run, and how it is called without Python."""
+    """The code of a native function, the ops that it calls back, and its entry point for callers without Python."""
 
     code: NativeCode
     called: tuple[Op, ...]
@@ -36,11 +34,10 @@ class NativePart:
 
 @dataclass(slots=True)
 class PlanStep:
-    """One op of the flat program, or several: kernel, input and output values, and where its result may be written.
+    """One op of the flat program, or several: kernel, inputs and outputs, and buffer reuse.
 
-    `ops` are all that the kernel runs, where that is not `op` alone; `clock` and `replay` serve who watches it,
-    `native` who keeps it. `out` is the input whose buffer the result takes over; `frees` the values that nobody needs
-    after this step.
+    `ops` are all that the kernel runs, if not `op` alone; `clock` and `replay` serve watchers, `native` the cache.
+    `out` is the input whose buffer the result overwrites; `frees` the values that are dead after this step.
     """
 
     op: Op
@@ -59,8 +56,8 @@ class PlanStep:
 class Plan:
     """The steps of a block.
 
-    `parameters` are block arguments, then captured values. `donated` are indices of those whose memory the caller
-    offers, `overwrites` of those among them that the program writes into.
+    `parameters` are block arguments, then captured values. `donated` are the indices of parameters whose memory may be
+    overwritten, `overwrites` of those that are.
     """
 
     parameters: list[Value]
@@ -73,7 +70,7 @@ class Plan:
 
 
 def plan_buffers(plan: Plan, donated: frozenset[int] = frozenset()) -> None:
-    """Fills in `alias_sets`, `frees`, `out`, `overwrites`. `donated`: parameters whose buffers may be overwritten."""
+    """Fill in `alias_sets`, `frees`, `out` and `overwrites`. `donated`: parameters whose buffers may be overwritten."""
     plan.donated = donated
     donated_arguments = {value for index, value in enumerate(plan.parameters) if index in donated}
     fresh = fresh_values(plan) | donated_arguments
@@ -86,7 +83,7 @@ def plan_buffers(plan: Plan, donated: frozenset[int] = frozenset()) -> None:
             _add_alias_sets(step, alias_sets)
             written.update(*(alias_sets[step.inputs[k]] & donated_arguments for _, k in step.kernel.overwrites))
             continue
-        # The result stands on the operand's buffer, and so does all that will be a view of it.
+        # The result, and all later views of it, are in the operand's buffer.
         (result,) = step.outputs
         alias_sets[result] = alias_sets[step.out]
         for buffer in alias_sets[result]:
@@ -109,7 +106,7 @@ def _alias_sets_without_reuse(plan: Plan) -> dict[Value, frozenset[Value]]:
 
 
 def _add_alias_sets(step: PlanStep, alias_sets: dict[Value, frozenset[Value]]) -> None:
-    """The memory that the results of `step` stand on when none is written over an operand."""
+    """Add the alias sets of the results of `step` if it reuses no operand."""
     shared = frozenset().union(*(alias_sets[step.inputs[index]] for index in step.kernel.aliases))
     for value in step.outputs:
         alias_sets[value] = shared or frozenset((value,))
@@ -118,12 +115,12 @@ def _add_alias_sets(step: PlanStep, alias_sets: dict[Value, frozenset[Value]]) -
 
 
 def fresh_values(plan: Plan) -> set[Value]:
-    """Values that steps of the plan make in memory of their own."""
+    """Return the values that steps allocate."""
     return {value for step in plan.steps if step.kernel.owned and not step.kernel.aliases for value in step.outputs}
 
 
 def _last_uses(plan: Plan, alias_sets: dict[Value, frozenset[Value]]) -> dict[Value, int]:
-    """The last step at which each buffer is read; one past the end for what the program returns."""
+    """Return the last step that reads each buffer; one past the end for results."""
     last: dict[Value, int] = {}
     for index, step in enumerate(plan.steps):
         for value in step.inputs:
@@ -163,7 +160,9 @@ def _reusable(
 
 
 def shared_results(plan: Plan) -> frozenset[int]:
-    """Positions of results whose memory others hold: the caller, a constant, a custom call, or an earlier result."""
+    """Return positions of results whose memory has another owner: the caller, a constant, a custom call, or an earlier
+    result.
+    """
     held: set[Value] = {*plan.parameters, *plan.constants} - {plan.parameters[index] for index in plan.donated}
     held |= {value for step in plan.steps if not step.kernel.owned for value in step.outputs}
     shared = set()
@@ -175,7 +174,7 @@ def shared_results(plan: Plan) -> frozenset[int]:
 
 
 def is_whole(value: Value, alias_sets: dict[Value, frozenset[Value]], fresh: set[Value]) -> bool:
-    """Whether `value` is the whole of one buffer that belongs to this program."""
+    """Return whether `value` is a whole buffer that this program owns."""
     if len(alias_sets[value]) != 1:
         return False
     (buffer,) = alias_sets[value]

@@ -1,5 +1,4 @@
-"""What runs when, in which memory and in how many tasks: a block's schedule, made once and read by all others.
+"""The schedule of a block: fusion, loop nests, vector lanes, buffers and tasks.
 
-Here belongs what decides; code is written by the back ends, and neither a target's instructions nor Python's calls are
-found here.
+Back ends emit code from it. Target instructions and Python's calls belong to them.
 """

@@ -1,7 +1,7 @@
-"""Memory of values within one block of memory, planned when the program is compiled.
+"""Static allocation of buffers within one block of memory.
 
-What is needed when is written down first; places are given when all is known, the largest values first, each the
-lowest place that is free for as long as it is needed. That comes close to the most that is needed at one time.
+Live ranges are recorded first; then offsets are assigned best-fit, largest first, each the lowest that is free for its
+whole live range. That comes close to the peak of live bytes.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from dataclasses import dataclass
 import numpy as np
 
 ALIGNMENT = 64
-#: The place of the arena among blocks of memory.
+#: Index of the arena among blocks of memory.
 _ARENA = 0
 _NEVER = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True)
 class Placement:
-    """Where each buffer lies, by its number: the block that was lent, or None for the arena, and the offset.
+    """The location of each buffer, by number: its block (None: the arena) and its offset.
 
     `size`: bytes of the arena.
     """
@@ -31,7 +31,7 @@ class Placement:
 
 @dataclass
 class _MemoryBlock:
-    """A block of memory that buffers may lie in until `end`."""
+    """A block of memory that buffers may occupy until time `end`."""
 
     name: int | None
     size: int
@@ -39,9 +39,9 @@ class _MemoryBlock:
 
 
 class Arena:
-    """Buffers of one block of memory, each with the time in which it is needed.
+    """Buffers and their live ranges.
 
-    `needed`: bytes of those that are needed now, the least that the block has.
+    `needed`: bytes live now, a lower bound of the size.
     """
 
     def __init__(self) -> None:
@@ -50,15 +50,15 @@ class Arena:
         self._begins: list[int] = []
         self._ends: list[int] = []
         self._now = 0
-        self._lent: dict[int, _MemoryBlock] = {}
+        self._offered: dict[int, _MemoryBlock] = {}
 
-    def lend(self, name: int, nbytes: int) -> None:
-        """Says that other memory, which nobody needed before, is needed by its owner from now on."""
+    def offer(self, name: int, nbytes: int) -> None:
+        """Offer the block `name`, unused until now, to buffers that are dead by now."""
         self._now += 1
-        self._lent.setdefault(name, _MemoryBlock(name, nbytes, self._now))
+        self._offered.setdefault(name, _MemoryBlock(name, nbytes, self._now))
 
     def allocate(self, nbytes: int) -> int:
-        """The number of a buffer of `nbytes`, needed from now on."""
+        """Return the number of a new buffer of `nbytes`, live from now on."""
         self._now += 1
         self._sizes.append(max(ALIGNMENT, -(-nbytes // ALIGNMENT) * ALIGNMENT))
         self.needed += self._sizes[-1]
@@ -67,20 +67,20 @@ class Arena:
         return len(self._sizes) - 1
 
     def release(self, number: int) -> None:
-        """Says that a buffer is not needed any more."""
+        """End the live range of buffer `number`."""
         self._now += 1
         self.needed -= self._sizes[number]
         self._ends[number] = self._now
 
     def lifetimes(self) -> list[tuple[int, int, int]]:
-        """Bytes of each buffer, and when it is first and no longer needed, by what happens to the arena in order."""
+        """Return (bytes, begin, end) of each buffer; time is counted in events of the arena."""
         return list(zip(self._sizes, self._begins, self._ends, strict=True))
 
     def place(self) -> Placement:
-        """Where the buffers lie: those that are needed at one time apart from each other."""
+        """Return the placement: buffers with overlapping live ranges do not overlap."""
         sizes, begins, ends = (np.array(each, np.int64) for each in (self._sizes, self._begins, self._ends))
         offsets = np.zeros(len(sizes), np.int64)
-        blocks = [_MemoryBlock(None, 0, _NEVER), *sorted(self._lent.values(), key=lambda block: block.size)]
+        blocks = [_MemoryBlock(None, 0, _NEVER), *sorted(self._offered.values(), key=lambda block: block.size)]
         homes = np.full(len(sizes), -1)
         for number in np.lexsort((begins, -sizes)):
             size, end = sizes[number], ends[number]
@@ -88,16 +88,16 @@ class Arena:
             roomy = [home for home, block in enumerate(blocks) if size <= block.size and end <= block.end]
             for home in (*roomy, _ARENA):
                 beside = together & (homes == home)
-                offset = _lowest(offsets[beside], sizes[beside], size)
+                offset = _lowest_gap(offsets[beside], sizes[beside], size)
                 if offset + size <= blocks[home].size:
                     break
-            blocks[home].size = max(blocks[home].size, offset + size)  # the arena grows where nothing else has room
+            blocks[home].size = max(blocks[home].size, offset + size)  # only the arena grows
             offsets[number], homes[number] = offset, home
         return Placement([blocks[home].name for home in homes], offsets.tolist(), int(blocks[_ARENA].size))
 
 
-def _lowest(offsets: np.ndarray, sizes: np.ndarray, size: int) -> int:
-    """The lowest offset of `size` bytes beside those that are taken."""
+def _lowest_gap(offsets: np.ndarray, sizes: np.ndarray, size: int) -> int:
+    """Return the lowest offset of `size` free bytes, given the occupied ones."""
     if not offsets.size:
         return 0
     order = np.argsort(offsets, kind="stable")

@@ -1,8 +1,8 @@
-"""Products of batches with what is computed between them, one batch after another.
+"""Batch tiling: batched products and the units between them, one batch at a time.
 
-Attention multiplies queries and keys, makes weights of the rows of the product, and multiplies these and the values.
-Unit after unit, the products of all batches go out to memory and come in again; batch by batch they lie in the cache,
-and what units hand to each other alone is the memory of one batch.
+Attention multiplies queries and keys, normalizes the rows of the product, and multiplies them by the values. Unit by
+unit, the products of all batches go through memory; batch by batch they stay in cache, and private intermediates take
+the memory of one batch.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from spmd.compiler.schedule.tasks import tasks_of_time, time_of_nests
 from spmd.compiler.schedule.units import nests_of
 from spmd.ir import Op, Value
 
-#: Bytes that products hand on: of all batches together at least, of one at most.
+#: Bytes of intermediates: least of all batches together, most per batch.
 _LEAST, _MOST = 1 << 20, 3 << 20
-#: Groups of units before the first product of a run.
+#: Most groups of units before the first product of a run.
 _BEFORE = 4
 
 
 @dataclass
 class _Run:
-    """Groups of units that are run batch by batch: `count` batches.
+    """Groups of units executed batch by batch: `count` batches.
 
-    `nests` are those of fused units, `depths` how many of their first loops go over the batches; `written` is the
-    number of the group that writes each value.
+    `nests` are those of fused units, `depths` how many of their first loops are batch loops; `written` is the number of
+    the group that produces each value.
     """
 
     count: int
@@ -51,10 +51,10 @@ class _Run:
     def units(self) -> list[Unit]:
         return [unit for group in self.groups for unit in group]
 
-    # --- what may be in a run ---
+    # --- membership ---
 
     def take(self, memory: Memory, group: Sequence[Unit]) -> bool:
-        """Takes in a group; False, with nothing changed, where its batches need other batches."""
+        """Append a group; return False, with nothing changed, if its batches depend on other batches."""
         number = len(self.groups)
         taken = self._take_nests(group, number) if group[0].fused else self._take_product(memory.target, group, number)
         if taken:
@@ -87,7 +87,7 @@ class _Run:
         depth = next((d for d in range(len(nest.extents) + 1) if prod(nest.extents[:d]) == self.count), None)
         if depth is None or (nest.outer and len(nest.outer) < depth):
             return False
-        if any(variable not in stage.kept for stage in nest.stages for variable in range(depth)):
+        if any(variable not in stage.parallel for stage in nest.stages for variable in range(depth)):
             return False
         values = [value for unit in group for op in unit.outputs for value in op.results]
         written = {**self.written, **dict.fromkeys(values, number)}
@@ -99,11 +99,11 @@ class _Run:
         return True
 
     def _size(self, value: Value) -> int:
-        """The elements of a batch of `value`."""
+        """Return the elements per batch of `value`."""
         return prod(value.tensor.static_shape) // self.count
 
     def _is_by_batch(self, nest: Nest, depth: int, value: Value, address: Affine) -> bool:
-        """Whether each batch goes to a stretch of `value` of its own, all of them one after another."""
+        """Return whether each batch accesses its own contiguous slice of `value`, in order."""
         size = self._size(value)
         if size * self.count != prod(value.tensor.static_shape) or element_type(value).is_complex:
             return False
@@ -115,12 +115,12 @@ class _Run:
         return bounds is not None and bounds[0] >= 0 and bounds[1] < size
 
     def reads(self, memory: Memory, group: Sequence[Unit]) -> bool:
-        """Whether `group` reads what is written in the run."""
+        """Return whether `group` reads a value produced in the run."""
         return any(value in self.written for unit in group for value in memory.reads(unit))
 
 
 def _batched_product(target: Target, op: Op) -> BatchedProduct | None:
-    """`op` as products of several batches; None where it is anything else, or computes nothing."""
+    """Return `op` as a product with several batches; None if it is no such product or is empty."""
     product = target.product(op) if op.name == "stablehlo.dot_general" else None
     if product is None or prod(product.batch) < 2 or not product.size:
         return None
@@ -128,7 +128,7 @@ def _batched_product(target: Target, op: Op) -> BatchedProduct | None:
 
 
 def _run_of(memory: Memory, groups: Sequence[Sequence[Unit]], begin: int) -> _Run | None:
-    """The run that begins with number `begin` of `groups`; None where there is none."""
+    """Return the run that begins with number `begin` of `groups`; None if there is none."""
     near = (group[0] for group in groups[begin : begin + _BEFORE + 1])
     ahead = [_batched_product(memory.target, unit.outputs[0]) for unit in near if not unit.fused]
     first = next((product for product in ahead if product is not None), None)
@@ -138,7 +138,7 @@ def _run_of(memory: Memory, groups: Sequence[Sequence[Unit]], begin: int) -> _Ru
     for group in islice(groups, begin, None):
         if not run.take(memory, group):
             break
-    # What no product is made of, and what is made of none, gains nothing.
+    # A trailing group that depends on no product of the run gains nothing.
     while run.groups and not run.reads(memory, run.groups[-1]):
         _drop_last(run)
     return run if len(run.products) and len(run.groups) > 1 else None
@@ -153,7 +153,9 @@ def _drop_last(run: _Run) -> None:
 
 
 def plan_batches(memory: Memory, groups: Sequence[Sequence[Unit]], begin: int, frame: Frame) -> BatchRun | None:
-    """How some of `groups` from number `begin` on run batch by batch; None where that does not pay."""
+    """Return the leading `groups` from number `begin` on as a step that runs batch by batch; None if that does
+    not pay.
+    """
     run = _run_of(memory, groups, begin)
     if run is None:
         return None
@@ -167,16 +169,16 @@ def plan_batches(memory: Memory, groups: Sequence[Sequence[Unit]], begin: int, f
 
 
 def _overlaps(memory: Memory, run: _Run, private: set[Value], frame: Frame) -> bool:
-    """Whether writing a batch could destroy what others still read."""
-    kept = [value for value in run.written if value not in private]
-    if any(value in frame.lent for value in kept):
+    """Return whether storing one batch could clobber values that other batches still read."""
+    stored = [value for value in run.written if value not in private]
+    if any(value in frame.early for value in stored):
         return True
     read = {memory.buffer_of.get(value) for unit in run.units for value in memory.reads(unit)}
-    return any(frame.placed[value] in read for value in kept if value in frame.placed)
+    return any(frame.placed[value] in read for value in stored if value in frame.placed)
 
 
 def _tasks(target: Target, run: _Run) -> int | None:
-    """How many tasks the batches are cut in; None where units are better cut by themselves."""
+    """Return how many tasks the batches are split into; None if splitting units separately is better."""
     time = sum(prod(product.batch) * product.nanoseconds for product in run.products.values())
     time += sum(
         time_of_nests([nest], [value for value, group in run.written.items() if group == number])
@@ -191,7 +193,9 @@ def _tasks(target: Target, run: _Run) -> int | None:
 
 
 def _batches(memory: Memory, run: _Run, frame: Frame, private: set[Value], tasks: int) -> BatchRun | None:
-    """The run with memory of one batch, or of a row of it, for what is private; None where loops go otherwise."""
+    """Return the step with private values shrunk to one batch, or one row of it; None if the loops do not
+    allow that.
+    """
     group_of = [number for number, group in enumerate(run.groups) for _ in group]
     last = {v: max(run.written[v], group_of[frame.last_read.get(v, frame.index) - frame.index]) for v in private}
     nests: dict[int, tuple[Nest, Variable]] = {}
@@ -203,7 +207,7 @@ def _batches(memory: Memory, run: _Run, frame: Frame, private: set[Value], tasks
         sizes.update({v: row_elements(nest, v, nest.outer) * v.tensor.dtype.itemsize for v in of_row})
         nest = in_one_row(nest, of_row.__contains__)
         nest = in_one_row(replace(nest, outer=batches), (private - of_row).__contains__)
-        nest = collapse(replace(nest, outer=outer), apart=batches)
+        nest = collapse(replace(nest, outer=outer), separate=batches)
         batch = next((v for v in batches if v in nest.outer and nest.extents[v] == run.count), None)
         if batch is None:
             return None
@@ -218,7 +222,9 @@ def _batches(memory: Memory, run: _Run, frame: Frame, private: set[Value], tasks
 
 
 def _placed(run: _Run, sizes: Mapping[Value, int], last: Mapping[Value, int]) -> tuple[dict[Value, int], int]:
-    """Where values of `sizes`, that group `last` reads last, lie in the memory of a task, and how large that is."""
+    """Return offsets of the values in `sizes` in the memory of a task, and its size; `last`: the group of their last
+    use.
+    """
     arena = Arena()
     numbers: dict[Value, int] = {}
     for group in range(len(run.groups)):

@@ -1,6 +1,6 @@
-"""Blocks of native regions in steps: which units run together, and in which memory.
+"""Planning of blocks: which units run as one step, and their buffers.
 
-Steps are planned in the order in which they run, so that memory is used again as soon as it is free.
+Steps are planned in execution order, so that memory is reused as soon as it is dead.
 """
 
 from __future__ import annotations
@@ -14,7 +14,13 @@ from spmd.compiler.schedule.collapse import collapse
 from spmd.compiler.schedule.conv_input_fusion import fused_images
 from spmd.compiler.schedule.costs import cost_of_unit
 from spmd.compiler.schedule.fusion import VIEWS, Unit
-from spmd.compiler.schedule.in_place import UnitsOfBlock, lent, may_overwrite, place_update, put_over_operand
+from spmd.compiler.schedule.in_place import (
+    BlockUses,
+    early_placements,
+    may_overwrite,
+    place_update,
+    reuse_operand_buffer,
+)
 from spmd.compiler.schedule.row_groups import plan_rows
 from spmd.compiler.schedule.rows import row_groups
 from spmd.compiler.schedule.steps import (
@@ -34,7 +40,7 @@ from spmd.ir import Op, Value, captured_values
 
 WHILE = "stablehlo.while"
 _BRANCHES = ("stablehlo.if", "stablehlo.case")
-#: Bytes of loop state that is copied after each iteration; larger state changes places with what replaces it.
+#: Largest loop-carried value, in bytes, that is copied back after each iteration; larger ones swap pointers.
 _COPIED = 4096
 
 
@@ -45,9 +51,9 @@ def plan_results(
     targets: Sequence[Buffer],
     free: Collection[Buffer] = (),
 ) -> BlockSchedule:
-    """The steps of a block whose `results` are in `targets` in the end, also where one value is several results.
+    """Return the steps of a block whose `results` end in `targets`, even if one value is several results.
 
-    Before that, targets in `free` may hold something else.
+    Targets in `free` may hold other values before.
     """
     placed: dict[Value, Buffer] = {}
     for result, target in zip(results, targets, strict=True):
@@ -65,11 +71,13 @@ def plan_block(
     placed: Mapping[Value, Buffer],
     free: Mapping[Value, Buffer] = MappingProxyType({}),
 ) -> BlockSchedule:
-    """The steps of a block; each value in `placed` is in its buffer in the end, which in `free` may be used before."""
+    """Return the steps of a block; values in `placed` end in their buffers, and those in `free` may hold
+    others before.
+    """
     units = without_images(memory, units, results)
     last_reads = memory.last_reads(units, results)
     frame = Frame(units, last_reads, through_views(placed))
-    frame.lent = lent(UnitsOfBlock(units, last_reads), frame.placed, free)
+    frame.early = early_placements(BlockUses(units, last_reads), frame.placed, free)
     groups = row_groups(units)
     steps = list(_steps(memory, groups, frame))
     frame.index = len(units) + 1
@@ -78,10 +86,10 @@ def plan_block(
 
 
 def without_images(memory: Memory, units: Sequence[Unit], results: Sequence[Value]) -> list[Unit]:
-    """`units` without those that make images for a convolution alone, which are part of its step."""
+    """Return `units` without those fused into a convolution as producers of its input."""
     memory.images |= fused_images(units, results, memory.target)
-    taken = {images.unit for images in memory.images.values()}
-    return [unit for unit in units if unit not in taken]
+    fused = {images.unit for images in memory.images.values()}
+    return [unit for unit in units if unit not in fused]
 
 
 def _steps(memory: Memory, groups: Sequence[Sequence[Unit]], frame: Frame) -> Iterator[Step]:
@@ -103,7 +111,7 @@ def _steps(memory: Memory, groups: Sequence[Sequence[Unit]], frame: Frame) -> It
 
 
 def _done(memory: Memory, frame: Frame, step: Step) -> Step:
-    """`step` with the buffers that it has made; what is not read after it is released."""
+    """Return `step` with its new buffers, and release those that are dead after it."""
     step.made, frame.made = frame.made, []
     memory.release(frame)
     frame.index += 1
@@ -140,7 +148,7 @@ def _loop_nests(memory: Memory, unit: Unit, frame: Frame) -> LoopNests:
     initial = list(place_update(memory, nests[0], unit.outputs[0], frame)) if unit.is_update else []
     written = [value for op in unit.outputs for value in op.results]
     for value in () if unit.is_update else written:
-        if value in frame.placed or value in frame.lent or not put_over_operand(memory, nests, value, frame):
+        if value in frame.placed or value in frame.early or not reuse_operand_buffer(memory, nests, value, frame):
             memory.allocate(frame, value)
     tasked = [plan_tasks(memory, collapse(nest), frame, written) for nest in nests]
     return LoopNests([unit], [], tasked, initial)
@@ -157,20 +165,20 @@ def _branches(memory: Memory, unit: Unit, frame: Frame) -> Branches:
 
 
 class _LoopPlanner:
-    """Where a loop's state lies, and the steps of an iteration."""
+    """Plans the loop-carried values of a `while` and the steps of an iteration."""
 
     def __init__(self, memory: Memory, op: Op, frame: Frame) -> None:
         self.memory, self.op, self.frame = memory, op, frame
         self.condition, self.body = (region.block for region in op.regions)
         results = self.body.terminator.operands
         self.units = without_images(memory, memory.units_of(self.body, results), results)
-        self.units_of_body = UnitsOfBlock(self.units, memory.last_reads(self.units, ()))
+        self.units_of_body = BlockUses(self.units, memory.last_reads(self.units, ()))
 
     def plan(self, unit: Unit) -> Loop:
         memory = self.memory
-        carried = [self._carried(place) for place in range(len(self.op.results))]
-        for place, state in enumerate(carried):
-            for argument in (state.argument, self.condition.arguments[place]):
+        carried = [self._carried(index) for index in range(len(self.op.results))]
+        for index, state in enumerate(carried):
+            for argument in (state.argument, self.condition.arguments[index]):
                 memory.buffer_of[argument] = Buffer(state.buffer.home, state.buffer.nbytes, alias=state.buffer)
         (holds,) = self.condition.terminator.operands
         condition = plan_block(memory, memory.units_of(self.condition, [holds]), [holds], {})
@@ -178,7 +186,7 @@ class _LoopPlanner:
         for state in carried:
             if state.successor is not None:
                 placed.setdefault(state.result, state.successor)
-            if state.successor is state.buffer:  # an update in place stands on the state's own memory
+            if state.successor is state.buffer:  # an in-place update writes to the carried buffer itself
                 memory.buffer_of[state.argument] = state.buffer
         body = plan_block(memory, self.units, self.body.terminator.operands, placed)
         for state, result in zip(carried, self.op.results, strict=True):
@@ -189,17 +197,20 @@ class _LoopPlanner:
         work = sum(cost.operations + cost.bytes for cost in map(cost_of_unit, self.units))
         return Loop([unit], [], carried, work=work, condition=condition, body=body)
 
-    def _carried(self, place: int) -> Carried:
-        """Where carried value `place` lies."""
+    def _carried(self, index: int) -> Carried:
+        """Return the buffers of the carried value `index`."""
         memory, frame = self.memory, self.frame
-        first, result = self.op.operands[place], self.op.results[place]
-        argument, after = self.body.arguments[place], self.body.terminator.operands[place]
+        first, result = self.op.operands[index], self.op.results[index]
+        argument, after = self.body.arguments[index], self.body.terminator.operands[index]
         before = memory.of(first)
-        if self._stays(place):
+        if self._is_invariant(index):
             return Carried(argument, after, None, before, None, before, None)
-        # What is copied before this one is not read again; the last of several may so begin where they all do.
-        others = [operand for k, operand in enumerate(self.op.operands) if k > place or (k < place and self._stays(k))]
-        others += captured_values(self.op)  # which every iteration reads anew
+        # Values copied before this one are dead; the last of several copies of one value may therefore reuse its
+        # memory.
+        others = [
+            operand for k, operand in enumerate(self.op.operands) if k > index or (k < index and self._is_invariant(k))
+        ]
+        others += captured_values(self.op)  # live throughout the loop
         begin: Buffer | None = None
         is_free = frame.is_mine(before) and frame.is_last_read(before) and result not in frame.placed
         if is_free and not any(memory.buffer_of.get(other) is before for other in others):
@@ -207,7 +218,7 @@ class _LoopPlanner:
         else:
             buffer, begin = memory.allocate(frame, result), before
             buffer.values.remove(result)
-        if self._in_place(place):
+        if self._in_place(index):
             return Carried(argument, after, begin, buffer, None, buffer, buffer)
         spare = memory.scratch(frame, nbytes(result))
         if nbytes(result) <= _COPIED:
@@ -215,15 +226,15 @@ class _LoopPlanner:
         here, there = (Buffer(Home.SWAPPED, buffer.nbytes) for _ in range(2))
         return Carried(argument, after, begin, buffer, spare, here, there)
 
-    def _stays(self, place: int) -> bool:
-        """Whether carried value `place` is the same in every iteration."""
-        return self.body.terminator.operands[place] is self.body.arguments[place]
+    def _is_invariant(self, index: int) -> bool:
+        """Return whether carried value `index` is loop-invariant."""
+        return self.body.terminator.operands[index] is self.body.arguments[index]
 
-    def _in_place(self, place: int) -> bool:
-        """Whether the successor may be written over the value, which is not read after, nor elsewhere meanwhile."""
-        results, argument = self.body.terminator.operands, self.body.arguments[place]
+    def _in_place(self, index: int) -> bool:
+        """Return whether the next value may overwrite the current one: that has no later or concurrent reader."""
+        results, argument = self.body.terminator.operands, self.body.arguments[index]
         if any(result is argument for result in results):
             return False
-        if sum(result is results[place] for result in results) > 1:
+        if sum(result is results[index] for result in results) > 1:
             return False
-        return may_overwrite(self.units_of_body, argument, results[place])
+        return may_overwrite(self.units_of_body, argument, results[index])

@@ -1,8 +1,7 @@
-"""The memory of values in a native region: which buffer each stands on, and for how long.
+"""Buffer assignment in a native region.
 
-A buffer is memory that one or more values stand on: views share their operand's, and a result may be written over an
-operand that is not read again. Buffers of a few bytes are stack slots; the others lie in the arena, one block of memory
-that is given to the region when it runs.
+Values may share a buffer: views alias their operand, and a result may overwrite an operand at its last use. Buffers of
+a few bytes are stack slots; the others are in the arena, one block of memory that is passed to the region.
 """
 
 from __future__ import annotations
@@ -26,20 +25,20 @@ from spmd.ir import Block, Op, Value, captured_values
 from spmd.support.arrays import Array
 from spmd.types import TokenType
 
-#: Bytes of a value that may lie on the stack, and of all that do.
+#: Largest value on the stack, and most stack of a region, in bytes.
 SLOT, _STACK = 64, 1 << 16
 
 
 class Home(Enum):
-    """Where a buffer lies."""
+    """Where a buffer is located."""
 
-    #: Memory that the caller gives: an input, or a result.
+    #: Memory of the caller: an input, or a result.
     ARGUMENT = "argument"
     ARENA = "arena"
     STACK = "stack"
     #: The elements of a constant.
     CONSTANT = "constant"
-    #: One of two buffers that change places with every iteration of a loop.
+    #: One of two buffers exchanged by each iteration of a loop.
     SWAPPED = "swapped"
 
 
@@ -47,8 +46,8 @@ class Home(Enum):
 class Buffer:
     """Memory of `nbytes`; `number` is that of the argument, or of the buffer in the arena.
 
-    `owned` buffers belong to the block that is planned: they may be overwritten when they are not read again. `alias`:
-    the buffer that this one is another name of; `array`: the elements of a constant.
+    `owned` buffers belong to the block being planned and may be overwritten after their last use. `alias`: the buffer
+    that this one is another name of; `array`: the elements of a constant.
     """
 
     home: Home
@@ -62,24 +61,24 @@ class Buffer:
 
 @dataclass(eq=False, slots=True)
 class Frame:
-    """A block while it is planned: when each value is read last, and where results are to be put.
+    """State of planning a block: last uses, and assigned buffers.
 
-    `lent`: by value, the memory of a result that is made of it. `buffers` are those that the block has made and that
-    may still be read; `made`, in order, those of the step that is planned.
+    `placed` are the buffers that values must end in. `early`: the memory of a later result that an operand may occupy
+    until then. `buffers` are the live ones made by the block; `made`, in order, those of the current step.
     """
 
     units: Sequence[Unit]
     last_read: dict[Value, int]
     placed: dict[Value, Buffer]
-    lent: dict[Value, Buffer] = field(default_factory=dict)
+    early: dict[Value, Buffer] = field(default_factory=dict)
     index: int = 0
     buffers: dict[Buffer, None] = field(default_factory=dict)
     made: list[Buffer] = field(default_factory=list)
-    #: By buffer: how many values stood on it when it was looked at last, and the unit that reads them last.
+    #: By buffer: the number of values on it when last computed, and the unit of their last use.
     _reads: dict[Buffer, tuple[int, int]] = field(default_factory=dict)
 
     def is_last_read(self, buffer: Buffer) -> bool:
-        """Whether `buffer` is not read after the unit that is being planned."""
+        """Return whether `buffer` is dead after the current unit."""
         count, last = self._reads.get(buffer, (-1, -1))
         if count != len(buffer.values):
             last = max((self.last_read.get(value, -1) for value in buffer.values), default=-1)
@@ -87,15 +86,15 @@ class Frame:
         return last <= self.index
 
     def is_mine(self, buffer: Buffer) -> bool:
-        """Whether the block may write over `buffer` once that is not read any more."""
+        """Return whether the block may overwrite `buffer` after its last use."""
         return buffer.owned and buffer in self.buffers
 
 
 class Memory:
-    """The buffers of a region while it is planned for `target`.
+    """Buffer assignment of a region for `target`.
 
-    `runs_here`: they must fit into this process's memory; a CompileError names the op that needs too much. `units_of`
-    are those of blocks inside whose ops are fused already.
+    With `check_memory` values that exceed the memory of this process are a CompileError that names the op. `units_of`
+    are units of nested blocks that are fused already.
     """
 
     def __init__(
@@ -103,26 +102,26 @@ class Memory:
         inputs: Sequence[Value],
         target: Target,
         *,
-        runs_here: bool = True,
+        check_memory: bool = True,
         units_of: Mapping[Block, Sequence[Unit]] = MappingProxyType({}),
     ) -> None:
         self._units_of = units_of
         self.target = target
-        self.runs_here = runs_here
+        self.check_memory = check_memory
         self.arena = Arena()
         self.buffer_of: dict[Value, Buffer] = {
             value: Buffer(Home.ARGUMENT, nbytes(value), place, values=[value]) for place, value in enumerate(inputs)
         }
-        #: Memory of results, where others may lie before they are written.
+        #: Result memory that other values may occupy before the result is stored.
         self.free: set[Buffer] = set()
-        #: By convolution, what makes its images one at a time.
+        #: By convolution, the fused producer of its input.
         self.images: dict[Op, Images] = {}
         self._stack = 0
 
     # --- buffers ---
 
     def of(self, value: Value) -> Buffer:
-        """The buffer of `value`, which is made, or constant."""
+        """Return the buffer of `value`, which has been computed or is constant."""
         buffer = self.buffer_of.get(value)
         if buffer is None:
             array = constant_array(value.defining_op)
@@ -131,11 +130,11 @@ class Memory:
         return buffer
 
     def allocate(self, frame: Frame, value: Value) -> Buffer:
-        """A buffer for `value`: where it is to be put, or one of the block's own."""
-        placed = frame.placed.get(value) or frame.lent.get(value)
+        """Return a buffer for `value`: the assigned one, or a new one."""
+        placed = frame.placed.get(value) or frame.early.get(value)
         if placed is not None:
             if placed in self.free:
-                self.arena.lend(placed.number, placed.nbytes)
+                self.arena.offer(placed.number, placed.nbytes)
             return self.assign(value, placed)
         op = value.defining_op or frame.units[frame.index].outputs[0]
         buffer = self._made(frame, nbytes(value), str(value.type), op, owned=True)
@@ -143,7 +142,7 @@ class Memory:
         return self.assign(value, buffer)
 
     def scratch(self, frame: Frame, size: int) -> Buffer:
-        """Memory without a value until the unit that is being planned is done."""
+        """Return a buffer without a value that is live during the current unit."""
         buffer = self._made(frame, size, "scratch memory", frame.units[frame.index].outputs[0], owned=False)
         if buffer.home is Home.ARENA:
             buffer.owned = True
@@ -156,20 +155,20 @@ class Memory:
             buffer = Buffer(Home.STACK, size, owned=owned)
         else:
             number = self.arena.allocate(size)
-            if self.runs_here and (fault := over_memory(what, size, self.arena.needed)) is not None:
+            if self.check_memory and (fault := over_memory(what, size, self.arena.needed)) is not None:
                 raise CompileError(Diagnostic(op.location, fault, op.name))
             buffer = Buffer(Home.ARENA, size, number, owned=owned)
         frame.made.append(buffer)
         return buffer
 
     def assign(self, value: Value, buffer: Buffer) -> Buffer:
-        """Puts `value` on `buffer`."""
+        """Assign `value` to `buffer`."""
         self.buffer_of[value] = buffer
         buffer.values.append(value)
         return buffer
 
     def release(self, frame: Frame) -> None:
-        """Frees the memory of what is not read any more."""
+        """Release buffers that are dead."""
         for buffer in [buffer for buffer in frame.buffers if frame.is_last_read(buffer)]:
             del frame.buffers[buffer]
             if buffer.owned and buffer.home is Home.ARENA:
@@ -178,11 +177,11 @@ class Memory:
     # --- units ---
 
     def units_of(self, block: Block, results: Sequence[Value]) -> Sequence[Unit]:
-        """The units of a block inside, of which `results` are needed."""
+        """Return the units of a nested block with the given `results`."""
         return self._units_of[block] if block in self._units_of else fuse(block, results)
 
     def reads(self, unit: Unit) -> list[Value]:
-        """The values that `unit` reads from memory."""
+        """Return the values that `unit` loads from memory."""
         if unit.fused:
             memory = unit.outputs[0].operands[: updated(unit.outputs[0])] if unit.is_update else ()
             loads = (load.value for nest in nests_of(unit) for load in nest.loads())
@@ -193,7 +192,7 @@ class Memory:
         return [*op.operands, *captured, *(load.value for load in of_images)]
 
     def last_reads(self, units: Sequence[Unit], results: Sequence[Value]) -> dict[Value, int]:
-        """The number of the unit that reads each value last; one past the end for results."""
+        """Return the number of the last unit that reads each value; one past the end for results."""
         last: dict[Value, int] = {}
         for index, unit in enumerate(units):
             last.update(dict.fromkeys(self.reads(unit), index))
@@ -202,7 +201,7 @@ class Memory:
 
 
 def nbytes(value: Value) -> int:
-    """Bytes of a tensor as its array holds it; none of a token."""
+    """Return the size of a tensor's array in bytes; 0 for a token."""
     if isinstance(value.type, TokenType):
         return 0
     tensor = value.tensor
@@ -210,7 +209,7 @@ def nbytes(value: Value) -> int:
 
 
 def through_views(placed: Mapping[Value, Buffer]) -> dict[Value, Buffer]:
-    """Also the operands of views that are to be put somewhere."""
+    """Return `placed` extended to operands of reshapes of the values in it."""
     buffers = dict(placed)
     for value, buffer in placed.items():
         op = value.defining_op

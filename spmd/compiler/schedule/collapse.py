@@ -1,7 +1,7 @@
-"""Loops that go over memory as one loop would become one.
+"""Merges adjacent loops whose accesses are contiguous.
 
-Two neighbouring loops are one loop when every address and position that knows of them steps through the inner one
-and on to the next turn of the outer one without a gap.
+Two neighbouring loops are merged if every affine form that depends on them advances through the inner one and on to the
+next iteration of the outer one with a uniform stride.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from spmd.analysis.affine import Affine, Variable
 from spmd.compiler.schedule.nest import Leaf, Load, LoopReduction, Nest, Position, Stage, Store, Update
 
 
-def collapse(nest: Nest, apart: Collection[Variable] = ()) -> Nest:
-    """`nest` with as few loops as its addresses allow; none of those `apart` becomes one with any other."""
+def collapse(nest: Nest, separate: Collection[Variable] = ()) -> Nest:
+    """Return `nest` with as few loops as its addresses allow; those in `apart` are not merged."""
     if len(nest.extents) < 2:
         return nest
     forms = {form for stage in nest.stages for form in stage.forms()}
-    roles = [(variable in apart, *_role(nest, variable)) for variable in range(len(nest.extents))]
+    roles = [(variable in separate, *_role(nest, variable)) for variable in range(len(nest.extents))]
     extents = list(nest.extents)
     gone: set[Variable] = set()
     inner = len(extents) - 1
     for outer in range(inner - 1, -1, -1):
         alike = roles[outer] == roles[inner]
         if alike and all(form.coefficient(outer) == form.coefficient(inner) * extents[inner] for form in forms):
-            # The inner loop goes on where the outer one would have begun anew.
+            # The inner loop continues where the next iteration of the outer one starts.
             extents[inner] *= extents[outer]
             gone.add(outer)
             forms = {_without(form, {outer}) for form in forms}
@@ -35,10 +35,10 @@ def collapse(nest: Nest, apart: Collection[Variable] = ()) -> Nest:
 
 
 def _role(nest: Nest, variable: Variable) -> tuple[object, ...]:
-    """What a loop is to each stage."""
+    """Return the role of a loop in each stage."""
     return (
         variable in nest.outer,
-        *((variable in s.loops, variable in s.reduced, variable in s.side_by_side) for s in nest.stages),
+        *((variable in s.loops, variable in s.reduced, variable in s.independent) for s in nest.stages),
     )
 
 
@@ -47,7 +47,7 @@ def _without(form: Affine, gone: set[Variable]) -> Affine:
 
 
 def _rewritten(nest: Nest, extents: list[int], gone: set[Variable]) -> Nest:
-    """The nest without the variables in `gone`, over which the loops that took them in now go."""
+    """Return the nest without the variables in `gone`, merged into loops with the given `extents`."""
 
     def leaf(old: Leaf) -> Leaf:
         if isinstance(old, Load):
@@ -71,7 +71,7 @@ def _rewritten(nest: Nest, extents: list[int], gone: set[Variable]) -> Nest:
             tuple(map(store, old.stores)),
             tuple(map(reduction, old.reductions)),
             tuple(map(update, old.updates)),
-            old.side_by_side - gone,
+            old.independent - gone,
         )
 
     return Nest(tuple(extents), tuple(map(stage, nest.stages)), tuple(v for v in nest.outer if v not in gone))

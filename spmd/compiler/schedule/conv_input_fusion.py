@@ -1,8 +1,7 @@
-"""Convolutions whose images are made one at a time, in memory of one image.
+"""Fusion of a convolution with the producer of its input, image by image.
 
-What a padded image is made of is read once, and the image is convolved while it lies in the cache; the padded images of
-a whole batch take no memory. The unit that would make them is left out of the block, and written within the
-convolution's loop over the batch.
+The input of one image, for example padded, is computed and convolved while it is in cache; the whole batch takes no
+memory. The producer is removed from the block and emitted within the convolution's batch loop.
 """
 
 from __future__ import annotations
@@ -21,15 +20,15 @@ from spmd.compiler.schedule.target import Target
 from spmd.compiler.schedule.units import nests_of
 from spmd.ir import Op, Value
 
-#: Rows of a product that are too few: others are taken, of the batch, if that has more.
+#: Fewest rows of an image's product; with fewer the whole batch is better.
 FEW_ROWS = 6
-#: Bytes of all images, from which on it is worth it, and how many a thread then has at least.
+#: Least bytes of the whole input, and least images per thread.
 _LEAST, _TURNS = 1 << 18, 4
 
 
 @dataclass(frozen=True)
 class Images:
-    """How the images of a convolution are made: by one turn of the outermost loop of `nest` each, of `nbytes`."""
+    """The producer of a convolution's input: one iteration of the outermost loop of `nest` per image, of `nbytes`."""
 
     unit: Unit
     nest: Nest
@@ -38,8 +37,8 @@ class Images:
 
 
 def fused_images(units: Sequence[Unit], results: Iterable[Value], target: Target) -> dict[Op, Images]:
-    """By convolution, the images that a unit of `units` makes for it alone."""
-    kept = set(results)
+    """Return the fused input of each convolution whose input has no other user."""
+    live_out = set(results)
     images_of: dict[Op, Images] = {}
     for unit in units:
         op = unit.outputs[0]
@@ -48,13 +47,13 @@ def fused_images(units: Sequence[Unit], results: Iterable[Value], target: Target
         image, *others = op.operands
         maker = next((each for each in units if image in each.outputs[0].results), None)
         images = None if maker is None else _images(maker, unit)
-        if images is not None and image not in kept and image not in others:
+        if images is not None and image not in live_out and image not in others:
             images_of[op] = images
     return images_of
 
 
 def _is_by_image(op: Op, threads: int) -> bool:
-    """Whether `op` is a convolution of images that lie one after another, enough of them for all threads."""
+    """Return whether `op` is an ungrouped convolution whose batch is outermost and large enough for all threads."""
     if op.name != CONVOLUTION or groups_of(op) != 1 or op["dimension_numbers"].input_batch_dimension != 0:
         return False
     tensor = op.operands[0].tensor
@@ -63,8 +62,10 @@ def _is_by_image(op: Op, threads: int) -> bool:
 
 
 def _images(maker: Unit, reader: Unit) -> Images | None:
-    """The images that `maker` makes for `reader`; None where it makes anything else, or not one by one."""
-    if not maker.fused or maker.is_update or maker.readers != {reader} or len(maker.outputs) != 1:
+    """Return the unit `maker` as images for `reader`; None if it has other results or users, or images are not
+    independent.
+    """
+    if not maker.fused or maker.is_update or maker.users != {reader} or len(maker.outputs) != 1:
         return None
     (value,) = maker.outputs[0].results
     nests = nests_of(maker)

@@ -1,4 +1,4 @@
-"""What a unit costs: machine operations, and bytes to and from memory. Read from its nests, or from its op's types."""
+"""Cost of units: machine operations, and bytes loaded and stored, from nests or the types of ops."""
 
 from __future__ import annotations
 
@@ -19,32 +19,32 @@ from spmd.compiler.schedule.units import nests_of
 from spmd.ir import Op, Value
 from spmd.types import TensorType
 
-#: Bytes whose multiples fall on few sets of a cache, and how many places of it such a walk may use again.
+#: Stride in bytes whose multiples map to few cache sets, and how many lines such an access pattern can keep.
 _ALIASING, _WAYS = 1024, 64
 _DIVISIONS = (Primitive.DIV, Primitive.SQRT)
-#: Points that take as long as one: what is less than a register of a vector processor holds.
+#: Points are rounded up to this multiple: the lanes of a vector.
 _LANES = 16
-#: What floats wait for, and what part of that others wait for.
+#: Primitives with floating-point latency, and the relative latency of others.
 _FLOATING, _QUICK = (Primitive.ADD, Primitive.SUB, Primitive.MUL, *_DIVISIONS), 0.25
 DOTS = ("stablehlo.dot_general", "stablehlo.dot")
 
 
 @dataclass(frozen=True)
 class Work:
-    """So much of one kind of work, on values of `bits`.
+    """An amount of one kind of work, on values of `bits`.
 
-    elementwise  additions, or what takes as long
+    elementwise  additions, or their equivalent
     division     divisions and square roots of floats
-    function     additions, or what takes as long, inside of functions such as exponentials
-    strided      numbers that a loop reads from places far from each other
-    aliased      the same, at distances by which caches keep few of them
-    indexed      numbers read at places that are computed
-    updated      numbers written at places that are computed
-    product      multiplications and additions of matrices: `sizes` are (batch, rows, depth, columns), and `form` is
-                 "nn" where neighbours in the right one's rows are neighbours in memory, "nt" otherwise; of
-                 convolutions "window", or "batch" where what is summed over is the batch
+    function     additions, or their equivalent, within transcendental functions
+    strided      loads with a large stride in the innermost loop
+    aliased      strided loads that conflict in the cache
+    indexed      gathered loads
+    updated      scattered stores
+    product      multiply-adds of matrices: `sizes` are (batch, rows, depth, columns), and `form` is "nn" if rows of
+                 the right operand are contiguous, else "nt"; of convolutions "window", or "batch" if the batch is
+                 contracted
     sort, fft, solve, random
-                 comparisons; operations of the fast algorithm; multiplications and additions; numbers
+                 comparisons; operations of the fast algorithm; multiply-adds; numbers
     """
 
     kind: str
@@ -56,7 +56,7 @@ class Work:
 
 @dataclass(frozen=True)
 class Cost:
-    """Operations and bytes of running a unit once."""
+    """Operations, and bytes loaded and stored, of running a unit once."""
 
     operations: int
     read: int
@@ -71,7 +71,7 @@ class Cost:
 
 
 def cost_of_unit(unit: Unit) -> Cost:
-    """The cost of `unit`; of loops and branches, that of their operands and results alone."""
+    """Return the cost of `unit`; for loops and branches, of operands and results alone."""
     if unit.is_view:
         return Cost(0, 0, 0)
     if not unit.fused:
@@ -82,13 +82,15 @@ def cost_of_unit(unit: Unit) -> Cost:
 
 
 def cost_of_nests(nests: Sequence[Nest], results: Sequence[Value]) -> Cost:
-    """The cost of running `nests` once, which write `results`."""
+    """Return the cost of running `nests`, which compute `results`, once."""
     written = sum(_written(nest, value) for nest in nests for value in results)
     return Cost(sum(map(_operations, nests)), sum(bytes_read(nests).values()), written)
 
 
 def work_of_unit(unit: Unit, nests: Sequence[Nest] = ()) -> list[Work]:
-    """The work of `unit` by kind; of loops and branches, and of what has no kind, none. `nests`: its own."""
+    """Return the work of `unit` by kind; none for loops, branches and ops of no kind. `nests`: those of the unit, if
+    known.
+    """
     if unit.fused:
         stages = [(nest, stage) for nest in nests or nests_of(unit) for stage in nest.stages]
         return _merged(each for nest, stage in stages for each in _stage_work(nest, stage))
@@ -96,12 +98,12 @@ def work_of_unit(unit: Unit, nests: Sequence[Nest] = ()) -> list[Work]:
 
 
 def work_of_op(op: Op) -> list[Work]:
-    """The work of an op that is no loop nest; none where it has no kind."""
+    """Return the work of an op that is no loop nest; none if it has no kind."""
     return [_WORK[op.name](op)] if op.name in _WORK and _is_static(op) else []
 
 
-def work_alone(op: Op) -> list[Work]:
-    """The work of an op that is computed by itself, also of one that is computed within a unit of others."""
+def work_as_unit(op: Op) -> list[Work]:
+    """Return the work of an op as a unit of its own."""
     if constant_array(op) is not None:
         return []
     if not is_fusible(op):
@@ -111,19 +113,19 @@ def work_alone(op: Op) -> list[Work]:
 
 
 def bytes_of(value: Value) -> int:
-    """Bytes of a tensor of known shape; 0 of anything else."""
+    """Return the bytes of a tensor of static shape; 0 for anything else."""
     type = value.type
     return type.nbytes if isinstance(type, TensorType) and type.is_static else 0
 
 
 def bytes_read(nests: Sequence[Nest]) -> dict[Value, int]:
-    """The bytes that `nests` read of each value that lies in memory."""
+    """Return the bytes that `nests` load from each value in memory."""
     values = {load.value: None for nest in nests for load in nest.loads()}
     return {value: _read(nests, value) for value in values}
 
 
 def _read(nests: Sequence[Nest], value: Value) -> int:
-    """Bytes read of `value`: no more than it has, and no more than there are reads."""
+    """Return the bytes loaded from `value`: at most its size, and at most the number of loads."""
     reads = 0
     for nest in nests:
         for stage in nest.stages:
@@ -135,7 +137,7 @@ def _read(nests: Sequence[Nest], value: Value) -> int:
 
 
 def _written(nest: Nest, value: Value) -> int:
-    """Bytes written of `value`, each place once: an update in place writes no more than it has points."""
+    """Return the distinct bytes stored to `value`; an in-place update stores at most its points."""
     stores = [(store.address, store.code) for store in nest.stores() if store.value is value]
     updates = [
         (address, code) for stage in nest.stages for u in stage.updates for v, address, code in u.writes if v is value
@@ -145,7 +147,7 @@ def _written(nest: Nest, value: Value) -> int:
 
 
 def _places(nest: Nest, address: Affine) -> int:
-    """How many places an address is, at most; those that are computed are as many as there are points."""
+    """Return the number of distinct values of an address; dynamic ones are assumed distinct at each point."""
     computed = any(not is_constant(code) for code, _ in address.dynamic)
     return prod(nest.extents) if computed else prod(nest.extents[variable] for variable, _ in address.terms)
 
@@ -155,7 +157,7 @@ def _points(nest: Nest, stage: Stage) -> int:
 
 
 def _roots(stage: Stage) -> list[Expression]:
-    """All that a stage computes at each of its points."""
+    """Return all expressions evaluated at each point of a stage."""
     roots: list[Expression] = [store.code for store in stage.stores]
     for reduction in stage.reductions:
         roots += [*reduction.inputs, *reduction.combine]
@@ -175,7 +177,7 @@ def _operations(nest: Nest) -> int:
 
 
 def _merged(works: Iterable[Work]) -> list[Work]:
-    """Work of one kind and width as one entry."""
+    """Return the work with amounts of equal kind and width added."""
     amounts: dict[tuple[str, int], float] = {}
     for each in works:
         amounts[each.kind, each.bits] = amounts.get((each.kind, each.bits), 0.0) + each.amount
@@ -201,17 +203,17 @@ def _stage_work(nest: Nest, stage: Stage) -> Iterable[Work]:
 
 
 def _work(primitive: Primitive) -> int:
-    """Additions that take as long as `primitive`."""
+    """Return the latency of `primitive`, in additions."""
     return 0 if primitive is Primitive.BITCAST else primitive_cost(primitive)
 
 
 def _innermost(nest: Nest, stage: Stage) -> int | None:
-    """The loop whose turns follow each other; None where there is one point."""
+    """Return the innermost loop with several iterations; None if there is one point."""
     return max((variable for variable in stage.loops if nest.extents[variable] > 1), default=None)
 
 
 def _kind_of_access(nest: Nest, stage: Stage, load: Load) -> str:
-    """How a load goes over memory, turn by turn of the innermost loop; nothing for neighbours and single numbers."""
+    """Return the kind of a load's access pattern in the innermost loop; "" for contiguous and invariant loads."""
     if _is_scattered(nest, stage, load.address):
         return "indexed"
     innermost = _innermost(nest, stage)
@@ -223,13 +225,13 @@ def _kind_of_access(nest: Nest, stage: Stage, load: Load) -> str:
 
 
 def _is_scattered(nest: Nest, stage: Stage, address: Affine) -> bool:
-    """Whether where `address` is has to be computed anew at each turn of the innermost loop."""
+    """Return whether an address has dynamic terms that vary in the innermost loop."""
     innermost = _innermost(nest, stage)
     return innermost is not None and any(_varies(stage, code, innermost) for code, _ in address.dynamic)
 
 
 def _varies(stage: Stage, code: Expression, variable: Variable) -> bool:
-    """Whether `code` hangs on a loop variable, also by what it reads."""
+    """Return whether `code` depends on a loop variable, also through loads."""
     for node in walk([code]):
         if node.primitive is Primitive.PARAMETER and isinstance(node.attribute, int) and node.attribute < FOLDED:
             leaf = stage.leaves[node.attribute]
@@ -241,7 +243,7 @@ def _varies(stage: Stage, code: Expression, variable: Variable) -> bool:
 
 @cache
 def function_cost(function: Primitive, type: MachineType) -> int:
-    """Operations of the definition of `function`, without those for operands that are rare."""
+    """Return the operations of the definition of `function`, without those for rare operands."""
     pending = list(expand([definition(function, type)]))
     seen: set[Expression] = set()
     cost = 0
@@ -256,31 +258,31 @@ def function_cost(function: Primitive, type: MachineType) -> int:
 
 
 def _usual(node: Expression) -> Sequence[Expression]:
-    """The operands of a node that are computed whatever comes."""
+    """Return the operands of a node that are always evaluated."""
     rare = node.primitive is Primitive.RARELY
     return (node.operands[0], node.operands[2]) if rare else node.operands
 
 
-# --- what waits ---
+# --- critical paths ---
 
 
-def arrival(nests: Sequence[Nest], arrivals: Mapping[Value, float]) -> float:
-    """When the last of what `nests` compute at one point is there, where what they read comes as `arrivals` tells.
+def ready_time(nests: Sequence[Nest], ready: Mapping[Value, float]) -> float:
+    """Return when the last value that `nests` compute at a point is ready, given `ready` times of its inputs.
 
-    Counted in additions of floats that wait for each other, or what takes as long.
+    In latencies of a floating-point addition.
     """
-    known, last = dict(arrivals), 0.0
+    known, last = dict(ready), 0.0
     for stage in (stage for nest in nests for stage in nest.stages):
         read = [known.get(leaf.value, 0.0) if isinstance(leaf, Load) else 0.0 for leaf in stage.leaves]
-        last = max(last, _way(_roots(stage), lambda node: node.operands, read))
+        last = max(last, _critical_path(_roots(stage), lambda node: node.operands, read))
         known |= dict.fromkeys((store.value for store in stage.all_stores()), last)
     return last
 
 
-def _way(
+def _critical_path(
     roots: Sequence[Expression], needed: Callable[[Expression], Sequence[Expression]], read: Sequence[float] = ()
 ) -> float:
-    """The longest way to one of `roots`; `read` is when each parameter is there."""
+    """Return the length of the critical path to `roots`; `read` is when each parameter is ready."""
     ways: dict[Expression, float] = {}
     for node in walk(roots, needed):
         began = max((ways[operand] for operand in needed(node)), default=0.0)
@@ -292,13 +294,13 @@ def _way(
 
 def _latency(node: Expression) -> float:
     if node.primitive.is_function:
-        return _function_way(node.primitive, node.type)
+        return _function_latency(node.primitive, node.type)
     return _work(node.primitive) * (1.0 if node.primitive in _FLOATING else _QUICK)
 
 
 @cache
-def _function_way(function: Primitive, type: MachineType) -> float:
-    return _way(expand([definition(function, type)]), _usual)
+def _function_latency(function: Primitive, type: MachineType) -> float:
+    return _critical_path(expand([definition(function, type)]), _usual)
 
 
 # --- ops that are no loop nest ---
@@ -344,7 +346,7 @@ def _convolution(op: Op) -> Work:
 
 
 def _window(op: Op) -> Work:
-    """A running total is a step an element, however long its window is."""
+    """Return the work of a reduce_window. A prefix sum costs one step per element, whatever the window size."""
     steps = 1 if windows_of(op).running_axis() else prod(op["window_dimensions"])
     return Work("elementwise", _size(op.results[0]) * steps, _bits(op))
 

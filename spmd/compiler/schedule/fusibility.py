@@ -1,4 +1,4 @@
-"""What the schedule asks of an op: whether it can be part of a loop nest, over which points, and at what cost."""
+"""Properties of ops that decide fusion: whether an op can be part of a loop nest, over which points, and its cost."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from spmd.ir import Block, Op, Value
 from spmd.types import ElementType, TensorType, Type
 
 CONCATENATE = "stablehlo.concatenate"
-#: Index maps that cost more than a place: what they read is chosen, point by point, among several.
+#: Cost of index maps that select one of several operands or mask at each point.
 _CHOOSING = {
     CONCATENATE: 4,
     "stablehlo.pad": 2,
@@ -48,17 +48,16 @@ _COSTS = {
     Primitive.PARAMETER: 0,
 }
 _FUNCTION_COST = 16
-#: Elements of a stack's last dimension: of any arrays, and of arrays that have one each; stacks of a result.
+#: Elements of a stack's last dimension: of any operands, and if each has one; least number of stacks.
 _FEW, _FEW_ARRAYS, _LEAST_STACKED = 4, 8, 64
-#: Elements of a scalar form that a nest takes in.
+#: Most nodes of the scalar form of an op in a nest.
 _LARGEST_FORM = 400
 
 
-def is_in_parts(op: Op) -> bool:
-    """Whether `op` is a concatenation whose operands are each written by loops of their own.
+def is_split_concatenate(op: Op) -> bool:
+    """Return whether `op` is a concatenate that is written by one nest per operand.
 
-    Not so where arrays are stacked along the last dimension: what they leave of each other's memory is too little to be
-    written by itself.
+    Operands stacked along the last dimension are not: their runs of memory are too short.
     """
     if op.name != CONCATENATE:
         return False
@@ -69,12 +68,12 @@ def is_in_parts(op: Op) -> bool:
 
 
 def is_movement(op: Op) -> bool:
-    """Whether `op` moves elements and computes none."""
+    """Return whether `op` is an index map: it only moves elements."""
     return op.name in INDEX_MAPS
 
 
 def is_plain(type: Type) -> bool:
-    """Whether values of `type` lie in memory as loops read it: tensors of known shape, not quantized."""
+    """Return whether values of `type` are dense arrays of machine values: tensors of static shape, not quantized."""
     return isinstance(type, TensorType) and type.is_static and _has_registers(type.element_type)
 
 
@@ -90,7 +89,7 @@ def _has_registers(element: object) -> bool:
 
 
 def is_fusible(op: Op) -> bool:
-    """Whether `op` can be part of a loop nest."""
+    """Return whether `op` can be part of a loop nest."""
     if constant_array(op) is not None:
         return is_plain(op.results[0].type)
     if not all(is_plain(value.type) for value in (*op.operands, *op.results)):
@@ -109,9 +108,9 @@ def is_fusible(op: Op) -> bool:
 
 
 def _is_plain_scatter(op: Op) -> bool:
-    """Whether results are their operands' types, and the region computes in it without rounding more than once.
+    """Return whether result types equal operand types, and the region computes in them without double rounding.
 
-    Not so where there is no element to update.
+    A scatter into an empty operand is not plain.
     """
     count = updated(op)
     if not all(op.operands[0].tensor.static_shape):
@@ -127,7 +126,7 @@ def _is_plain_scatter(op: Op) -> bool:
 
 
 def _is_scalar_region(block: Block) -> bool:
-    """Whether a region computes scalars from scalars, by ops that have a scalar form."""
+    """Return whether a region computes scalars from scalars, by ops that have a scalar form."""
     for op in block.ops[:-1]:
         if constant_array(op) is not None and is_plain(op.results[0].type):
             continue
@@ -139,7 +138,7 @@ def _is_scalar_region(block: Block) -> bool:
 
 
 def cost_of(op: Op) -> int:
-    """Machine operations that an element of the result takes, roughly."""
+    """Return the approximate machine operations per element of the result."""
     if op.name in INDEX_MAPS:
         return _CHOOSING.get(op.name, 0)
     if op.name == CONSTANT or is_reduction(op) or is_update(op):
@@ -151,13 +150,13 @@ _FORM_COSTS: dict[object, int | None] = {}
 
 
 def _form_cost(op: Op) -> int | None:
-    """What the scalar form of `op` costs; None where it has none."""
+    """Return the cost of the scalar form of `op`; None if it has none."""
     elements = tuple(value.tensor.element_type for value in (*op.operands, *op.results))
     try:
         key = (op.name, elements, tuple(op.attributes.items()))
         if key in _FORM_COSTS:
             return _FORM_COSTS[key]
-    except TypeError:  # an attribute that cannot be hashed
+    except TypeError:  # an unhashable attribute
         key = None
     cost = _cost(op)
     if key is not None:
@@ -182,12 +181,12 @@ def _cost(op: Op) -> int | None:
 
 
 def primitive_cost(primitive: Primitive) -> int:
-    """What a primitive costs beside an addition."""
+    """Return the relative cost of a primitive (addition = 1)."""
     return _FUNCTION_COST if primitive.is_function else _COSTS.get(primitive, 1)
 
 
 def iteration_shape(op: Op) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The points that `op` goes over, and which of their dimensions it folds."""
+    """Return the iteration space of `op`, and which of its dimensions are reduced."""
     if is_update(op):
         return update_shape(op), ()
     if op.name == REDUCE:

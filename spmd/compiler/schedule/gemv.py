@@ -1,7 +1,7 @@
-"""Products of a matrix and a vector as folds over the matrix, each element of which is read once.
+"""Matrix-vector products as reductions over the matrix, each element of which is read once.
 
-Nothing is gained by what products of matrices do to use an element again: memory is all that these wait for. StableHLO
-specification, "dot_general".
+They are bound by memory bandwidth, so the tiling of matrix products gains nothing. StableHLO specification,
+"dot_general".
 """
 
 from __future__ import annotations
@@ -20,14 +20,16 @@ DOT_GENERAL = "stablehlo.dot_general"
 
 
 def is_matrix_vector(op: Op) -> bool:
-    """Whether `op`, of static shape, sums the products of matrices and vectors, be these of one row or column."""
+    """Return whether `op`, of static shape, is a (batched) matrix-vector product; the vector may be a
+    one-row matrix.
+    """
     if op.name != DOT_GENERAL or op["algorithm"] is not None or is_outer_product(op) or summed_in(op) is None:
         return False
     return _is_vector(op, 0) or _is_vector(op, 1)
 
 
 def summed_in(op: Op) -> ElementType | None:
-    """What a product is summed in: as convolutions are, or the one type of integers; None of what is neither."""
+    """Return the accumulator type of a product: as for convolutions, or the common integer type; None for any other."""
     elements = [value.tensor.element_type for value in (*op.operands, op.result)]
     (first, *others) = elements
     if isinstance(first, ElementType) and first.is_integer and not first.is_boolean:
@@ -36,18 +38,18 @@ def summed_in(op: Op) -> ElementType | None:
 
 
 def matrix_number(op: Op) -> int:
-    """The number of the operand of `op`, of which `is_matrix_vector` holds, that is the matrix."""
+    """Return the number of the matrix operand of `op`, which must be a matrix-vector product."""
     return 0 if _is_vector(op, 1) else 1
 
 
 def matrix_shape(op: Op) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The points of `op`, which are the matrix's elements, and the dimensions that are folded."""
+    """Return the iteration space of `op`, the shape of the matrix, and the reduced dimensions."""
     number = matrix_number(op)
     return op.operands[number].tensor.static_shape, tuple(sorted(_contracting(op, number)))
 
 
-def places_of_point(op: Op, index: Index) -> tuple[Index, Index]:
-    """The place in the vector of what is multiplied at a point, and the one in the result of where it is summed."""
+def indices_of_point(op: Op, index: Index) -> tuple[Index, Index]:
+    """Return the vector and result indices of a point."""
     number = matrix_number(op)
     numbers: DotDimensionNumbersAttr = op["dot_dimension_numbers"]
     batching = (numbers.lhs_batching_dimensions, numbers.rhs_batching_dimensions)
@@ -75,7 +77,7 @@ def _contracting(op: Op, number: int) -> tuple[int, ...]:
 
 
 def _free(op: Op, number: int) -> tuple[int, ...]:
-    """The dimensions of an operand that are dimensions of the result, and of that operand alone."""
+    """Return the free dimensions of an operand."""
     numbers: DotDimensionNumbersAttr = op["dot_dimension_numbers"]
     batching = (numbers.lhs_batching_dimensions, numbers.rhs_batching_dimensions)[number]
     return free_dimensions(op.operands[number].tensor.rank, batching, _contracting(op, number))

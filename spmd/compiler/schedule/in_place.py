@@ -1,4 +1,4 @@
-"""Whether a value may be made in the memory of one that is there already, element by element or all at once."""
+"""In-place computation: whether a value may be stored over another, element by element or as a whole."""
 
 from __future__ import annotations
 
@@ -18,30 +18,32 @@ from spmd.ir.attributes import is_splat
 _WHILE = "stablehlo.while"
 
 
-class UnitsOfBlock:
-    """The units of a block in their order: who makes a value, who reads it last, who gives its memory other names."""
+class BlockUses:
+    """The units of a block in execution order, with the producer, last use and views of values."""
 
     def __init__(self, units: Sequence[Unit], last_read: Mapping[Value, int]) -> None:
         self.units = units
         self.last_read = last_read
-        #: The number of the unit that makes each value.
+        #: The number of the unit that produces each value.
         self.makers: dict[Value, int] = {}
-        self._naming: dict[Value, list[Unit]] = {}
+        self._views: dict[Value, list[Unit]] = {}
         for index, unit in enumerate(units):
             for op in unit.outputs:
                 self.makers.update(dict.fromkeys(op.results, index))
                 if not unit.fused and (op.name in VIEWS or op.name == _WHILE):
                     for operand in op.operands:
-                        self._naming.setdefault(operand, []).append(unit)
+                        self._views.setdefault(operand, []).append(unit)
 
-    def has_other_names(self, old: Value, new: Value) -> bool:
-        """Whether values beside `new` may stand on the memory of `old`: views of it, and what loops hand on."""
-        return any(not _carries(unit, old, new) for unit in self._naming.get(old, ()))
+    def has_aliases(self, old: Value, new: Value) -> bool:
+        """Return whether values other than `new` may alias `old`: views of it, and results of loops."""
+        return any(not _carries(unit, old, new) for unit in self._views.get(old, ()))
 
 
-def may_overwrite(block: UnitsOfBlock, old: Value, new: Value) -> bool:
-    """Whether `new`, made by a unit of `block`, may be written over `old`: nobody reads that after, nor meanwhile."""
-    if block.has_other_names(old, new):
+def may_overwrite(block: BlockUses, old: Value, new: Value) -> bool:
+    """Return whether `new`, produced by a unit of `block`, may overwrite `old`, which must have no later or concurrent
+    reader.
+    """
+    if block.has_aliases(old, new):
         return False
     makers = [block.makers.get(new)]
     while (op := new.defining_op) is not None and op.name == "stablehlo.reshape":
@@ -52,12 +54,14 @@ def may_overwrite(block: UnitsOfBlock, old: Value, new: Value) -> bool:
         return False
     last = block.last_read.get(old, -1)
     unit = block.units[index]
-    alike = last == index and (_reads_where_it_writes(unit, old, new) or _carries(unit, old, new))
+    alike = last == index and (_reads_what_it_overwrites(unit, old, new) or _carries(unit, old, new))
     return last < index or alike
 
 
 def _carries(unit: Unit, old: Value, new: Value) -> bool:
-    """Whether `unit` is a loop that begins with `old`, which it reads nowhere else, where it ends with `new`."""
+    """Return whether `unit` is a loop with `old` as initial and `new` as final carried value, and no other use of
+    `old`.
+    """
     op = unit.outputs[0]
     if unit.fused or op.name != _WHILE or new not in op.results:
         return False
@@ -65,15 +69,15 @@ def _carries(unit: Unit, old: Value, new: Value) -> bool:
     return alone and op.operands[op.results.index(new)] is old
 
 
-def _reads_where_it_writes(unit: Unit, old: Value, new: Value) -> bool:
-    """Whether `unit` reads an element of `old` only to write the one of `new` that lies there."""
+def _reads_what_it_overwrites(unit: Unit, old: Value, new: Value) -> bool:
+    """Return whether `unit` loads each element of `old` only to store the element of `new` at the same address."""
     if not unit.fused or len(nests_of(unit)) != 1:
         return False
     (nest,) = nests_of(unit)
     if unit.is_update:
         (op,) = unit.outputs
         written = op.operands[: updated(op)]
-        is_read = any(load.value is old for load in _read_elsewhere(nest))
+        is_read = any(load.value is old for load in _conflicting_loads(nest))
         return written[op.results.index(new)] is old and written.count(old) == 1 and not is_read
     if len(nest.stages) != 1 or nest.stages[0].reductions:
         return False
@@ -82,10 +86,10 @@ def _reads_where_it_writes(unit: Unit, old: Value, new: Value) -> bool:
     return all((load.address, load.type) in places for load in reads)
 
 
-def _read_elsewhere(nest: Nest) -> list[Load]:
-    """What the nest of an update reads that another of its points may have written, were it in the same memory.
+def _conflicting_loads(nest: Nest) -> list[Load]:
+    """Return the loads of an update's nest that may read what another point has written, if they share memory.
 
-    All that a point reads is read before it writes.
+    A point loads everything before it stores.
     """
     if prod(nest.extents) == 1:
         return []
@@ -94,32 +98,34 @@ def _read_elsewhere(nest: Nest) -> list[Load]:
     return [load for load in nest.loads() if (load.address, load.type) not in places]
 
 
-def lent(block: UnitsOfBlock, placed: Mapping[Value, Buffer], free: Mapping[Value, Buffer]) -> dict[Value, Buffer]:
-    """Where values may lie that are read last where results are made of them: in the results' places, `free` before.
+def early_placements(
+    block: BlockUses, placed: Mapping[Value, Buffer], free: Mapping[Value, Buffer]
+) -> dict[Value, Buffer]:
+    """Return result buffers, among `free`, that operands may occupy until their last use, which computes the result.
 
-    A gradient so lies where the parameter is to be, and takes no memory of its own.
+    A gradient is so computed in the memory of the new parameter.
     """
     if not free:
         return {}
-    lent_to: dict[Value, Buffer] = {}
+    early: dict[Value, Buffer] = {}
     for index in range(len(block.units) - 1, -1, -1):
         for new in (value for op in block.units[index].outputs for value in op.results):
-            place = free.get(new) or lent_to.get(new)
+            place = free.get(new) or early.get(new)
             if place is None:
                 continue
             for old in _read_by(block.units[index], new):
                 maker = block.makers.get(old)
-                known = old in placed or old in lent_to
+                known = old in placed or old in early
                 if maker is None or known or block.last_read[old] != index or old.type != new.type:
                     continue
                 if not _is_view(block.units[maker]) and may_overwrite(block, old, new):
-                    lent_to[old] = place
+                    early[old] = place
                     break
-    return lent_to
+    return early
 
 
 def _read_by(unit: Unit, new: Value) -> list[Value]:
-    """The values that `unit` reads and `new` may be written over."""
+    """Return the operands of `unit` that `new` may overwrite."""
     op = unit.outputs[0]
     if not unit.fused or unit.is_update:
         carries = unit.is_update or op.name == _WHILE
@@ -134,8 +140,8 @@ def _is_view(unit: Unit) -> bool:
 def overwritten(
     memory: Memory, units: Sequence[Unit], donated: Sequence[Value], outputs: Sequence[Value]
 ) -> dict[Value, Value]:
-    """By output, the input whose memory it takes over: one of `donated`, of the same type."""
-    block = UnitsOfBlock(units, memory.last_reads(units, ()))
+    """Return the donated input, of equal type, that each output overwrites."""
+    block = BlockUses(units, memory.last_reads(units, ()))
     overwrites: dict[Value, Value] = {}
     for old in donated:
         for new in outputs:
@@ -146,11 +152,11 @@ def overwritten(
 
 
 def place_update(memory: Memory, nest: Nest, op: Op, frame: Frame) -> Iterator[Initial]:
-    """Puts the results of an update on its operands' memory where it may be written over, else on copies."""
-    read = {load.value for load in _read_elsewhere(nest)}
+    """Assign buffers to the results of an update: the operand's if it may be overwritten, else a copy to initialize."""
+    read = {load.value for load in _conflicting_loads(nest)}
     for operand, result in zip(op.operands, op.results, strict=False):
         array = constant_array(operand.defining_op)
-        if array is not None and is_splat(array):  # rather than copied from memory that holds all of it
+        if array is not None and is_splat(array):  # filled rather than copied from a constant in memory
             memory.allocate(frame, result)
             yield Initial(result, operand, array)
             continue
@@ -165,8 +171,10 @@ def place_update(memory: Memory, nest: Nest, op: Op, frame: Frame) -> Iterator[I
             yield Initial(result, operand)
 
 
-def put_over_operand(memory: Memory, nests: Sequence[Nest], value: Value, frame: Frame) -> bool:
-    """Puts `value` over an operand that is read for the last time, each element where it is written; if any is."""
+def reuse_operand_buffer(memory: Memory, nests: Sequence[Nest], value: Value, frame: Frame) -> bool:
+    """Assign `value` to the buffer of an operand with its last use here, stored element by element; return whether
+    there is one.
+    """
     if len(nests) != 1:
         return False
     (nest,) = nests

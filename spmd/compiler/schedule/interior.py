@@ -1,7 +1,7 @@
-"""The inside of a loop nest: the points where what is asked of indices has one answer.
+"""The interior of a loop nest: the points where index conditions are constant.
 
-Paddings, parts of concatenations, and comparisons of iotas ask at each point where it lies. Far from the ends all have
-one answer: there nothing has to be asked, masks fall away, and with them what is computed for the ends alone.
+Pads, concatenates and comparisons of iotas test the index at each point. Away from the boundary all tests are constant:
+they are folded away there, with the masks and the computation of boundary values.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from spmd.analysis.scalar.expression import (
 )
 from spmd.compiler.schedule.nest import Leaf, Load, Nest, Position, Stage, Store
 
-#: From the first turn of a loop on, and before the last.
+#: First iteration of a loop, and one past the last.
 Span = tuple[int, int]
 
 _EXTENSIONS = (Primitive.TRUNCATE, Primitive.SIGN_EXTEND, Primitive.ZERO_EXTEND)
-#: By predicate, the least difference of its operands that holds, or that does not; only 0 matters to `eq` and `ne`.
+#: Least difference of the operands for which each predicate holds, or fails; `eq` and `ne` change at 0 and 1.
 _AT_LEAST = {"sge": 0, "sgt": 1, "uge": 0, "ugt": 1}
 _LESS_THAN = {"slt": 0, "sle": 1, "ult": 0, "ule": 1}
 
 
 @dataclass(frozen=True, slots=True)
 class Interior:
-    """Where the points lie, by loop (whole loops are not told), and what is computed there.
+    """Ranges of loops (whole loops are omitted), and the stage simplified for the points in them.
 
-    `unguarded` are the loads of `stage`, without what is left of their masks, that had one which holds inside alone.
+    `unguarded` are the loads of `stage`, without masks, whose mask is simpler in the interior.
     """
 
     spans: dict[Variable, Span]
@@ -48,19 +48,19 @@ class Interior:
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """Whether `difference`, compared with 0 as `predicate` says, holds."""
+    """The comparison of `difference` with 0 by `predicate`."""
 
     difference: Affine
     predicate: str
 
     def thresholds(self) -> tuple[int, ...]:
-        """The differences from which on there is another answer."""
+        """Return the differences at which the outcome changes."""
         if self.predicate in _AT_LEAST:
             return (_AT_LEAST[self.predicate],)
         return (_LESS_THAN[self.predicate],) if self.predicate in _LESS_THAN else (0, 1)
 
     def holds(self, low: int, high: int) -> bool | None:
-        """The answer for all differences from `low` to `high`; None where there are several."""
+        """Return the outcome for all differences from `low` to `high`; None if it varies."""
         at_least = [low >= least for least in self.thresholds()]
         if at_least != [high >= least for least in self.thresholds()]:
             return None
@@ -70,10 +70,10 @@ class Condition:
 
 
 def interior_of(nest: Nest, stage: Stage) -> Interior | None:
-    """The inside of `stage`, which holds most of each loop; None where there is nothing to be gained of it."""
+    """Return the interior of `stage`, at least half of each loop; None if nothing is simplified there."""
     conditions = dict(conditions_of(nest, stage))
     spans: dict[Variable, Span] = {}
-    for variable in stage.kept:
+    for variable in stage.parallel:
         of_variable = [each for each in conditions.values() if _kept(each, stage) == [variable]]
         span = _longest(nest.extents, variable, of_variable)
         if span is not None:
@@ -88,31 +88,32 @@ def interior_of(nest: Nest, stage: Stage) -> Interior | None:
     return _inside(stage, spans, answers) if answers else None
 
 
-def turns_of(nest: Nest, stage: Stage, variable: Variable) -> list[Stage] | None:
-    """What is computed at each turn of a loop, whose number is all that some conditions ask for; None without such.
+def specialized_iterations(nest: Nest, stage: Stage, variable: Variable) -> list[Stage] | None:
+    """Return the stage specialized for each iteration of a loop on which conditions depend alone; None if there are
+    none.
 
-    So the parts of a concatenation that is folded are read where each is, and none is chosen while running.
+    So a reduced concatenate reads each operand directly, without selects.
     """
     conditions = {node: each for node, each in conditions_of(nest, stage) if each.difference.coefficient(variable)}
     if not conditions or any(len(each.difference.terms) > 1 for each in conditions.values()):
         return None
-    turns: list[Stage] = []
-    for turn in range(nest.extents[variable]):
+    stages: list[Stage] = []
+    for iteration in range(nest.extents[variable]):
         answers: dict[Expression, Expression] = {}
         for node, condition in conditions.items():
-            place = _bounds(condition.difference, nest.extents, {variable: (turn, turn + 1)})
+            place = _bounds(condition.difference, nest.extents, {variable: (iteration, iteration + 1)})
             answers[node] = constant(bool(condition.holds(*place)), I1)
-        turns.append(_inside(stage, {}, answers).stage)
-    return turns
+        stages.append(_inside(stage, {}, answers).stage)
+    return stages
 
 
 def _kept(condition: Condition, stage: Stage) -> list[Variable]:
-    """The loops that a condition depends on, but for those that are folded."""
+    """Return the parallel loops that a condition depends on."""
     return [variable for variable, _ in condition.difference.terms if variable not in stage.reduced]
 
 
 def conditions_of(nest: Nest, stage: Stage) -> Iterator[tuple[Expression, Condition]]:
-    """What `stage` asks of indices, without what is computed while running."""
+    """Yield the static index comparisons of `stage`."""
     masks = [load.mask for load in stage.loads() if load.mask is not None]
     roots = [*masks, *(store.code for store in stage.stores)]
     roots += [part for reduction in stage.reductions for part in reduction.inputs]
@@ -136,7 +137,7 @@ def conditions_of(nest: Nest, stage: Stage) -> Iterator[tuple[Expression, Condit
 def _form(
     node: Expression, forms: Mapping[Expression, Affine | None], stage: Stage, extents: Sequence[int]
 ) -> Affine | None:
-    """The number that `node` is, where it follows from indices alone and none wraps on the way."""
+    """Return `node` as an affine form; None if it depends on data or may overflow."""
     if node.type.is_float:
         return None
     form: Affine | None = None
@@ -170,7 +171,7 @@ def _fits(form: Affine, type: MachineType, extents: Sequence[int]) -> bool:
 
 
 def _bounds(form: Affine, extents: Sequence[int], spans: Mapping[Variable, Span]) -> Span:
-    """The smallest and the largest number that `form` is within `spans`, both included."""
+    """Return the least and greatest values of `form` within `spans`, both inclusive."""
     low = high = form.offset
     for variable, coefficient in form.terms:
         first, stop = spans.get(variable, (0, extents[variable]))
@@ -180,7 +181,9 @@ def _bounds(form: Affine, extents: Sequence[int], spans: Mapping[Variable, Span]
 
 
 def _longest(extents: Sequence[int], variable: Variable, conditions: Sequence[Condition]) -> Span | None:
-    """The longest stretch of a loop in which no answer changes; None where it is the whole loop, or a small part."""
+    """Return the longest range of a loop in which no outcome changes; None if that is the whole loop, or less than
+    half.
+    """
     extent = extents[variable]
     changes = {0, extent}
     for condition in conditions:
@@ -190,7 +193,7 @@ def _longest(extents: Sequence[int], variable: Variable, conditions: Sequence[Co
         rest = _bounds(condition.difference + Affine(0, ((variable, -factor),)), extents, {})
         for threshold in condition.thresholds():
             for other in rest:
-                # From where on factor * variable + other is at least the threshold, or is not.
+                # First iteration at which factor * variable + other crosses the threshold.
                 change = -((other - threshold) // factor) if factor > 0 else (threshold - other) // factor + 1
                 if 0 < change < extent:
                     changes.add(change)
@@ -200,7 +203,7 @@ def _longest(extents: Sequence[int], variable: Variable, conditions: Sequence[Co
 
 
 def _inside(stage: Stage, spans: dict[Variable, Span], answers: Mapping[Expression, Expression]) -> Interior:
-    """`stage` where the conditions have the `answers`."""
+    """Return `stage` simplified by the `answers` of conditions."""
     known = dict(answers)
 
     def rewritten(root: Expression) -> Expression:
@@ -223,13 +226,13 @@ def _inside(stage: Stage, spans: dict[Variable, Span], answers: Mapping[Expressi
     def store(old: Store) -> Store:
         return replace(old, code=rewritten(old.code))
 
-    inside = stage.with_places(leaf, store)
+    inside = stage.with_accesses(leaf, store)
     reductions = tuple(replace(old, inputs=tuple(map(rewritten, old.inputs))) for old in inside.reductions)
     return Interior(spans, replace(inside, reductions=reductions), frozenset(unguarded))
 
 
 def _folded(node: Expression, operands: Sequence[Expression]) -> Expression:
-    """`node` on `operands`, without what an answer leaves of it."""
+    """Return `node` on `operands`, simplified if an operand is constant."""
     if node.primitive in (Primitive.SELECT, Primitive.RARELY) and is_constant(operands[0]):
         return build.select(*operands)
     if node.type is I1 and node.primitive in (Primitive.AND, Primitive.OR) and any(map(is_constant, operands)):

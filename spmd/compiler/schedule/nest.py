@@ -1,8 +1,8 @@
-"""Loop nests as data: an iteration space, what is read at each of its points, what is computed, and what is written.
+"""Loop nests as data: an iteration space with the loads, expressions and stores at each point.
 
-Values in registers are scalar expressions (spmd.analysis.scalar); their parameters are numbered by `Nest.leaves`, each
-a machine value in memory or the number that an index is. Nothing here knows how loops are run: LLVM's text, costs and
-printing all read the same nest.
+Register values are scalar expressions (spmd.analysis.scalar) whose parameters are indices into `Stage.leaves`: loads,
+or values of affine forms. How loops are executed is not represented: code generators, costs and printing read the same
+nest.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from spmd.types import ElementType
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """A machine value from the buffer of `value`, read where `mask` holds (everywhere when None).
+    """A load of a machine value from the buffer of `value`, predicated by `mask` if there is one.
 
     `address` counts machine values of `type`, of which a complex element has two.
     """
@@ -30,14 +30,14 @@ class Load:
 
     @property
     def is_part(self) -> bool:
-        """Whether elements have two parts, of which this reads one: at even places the first, at odd the second."""
+        """Whether it loads the real (even address) or imaginary (odd address) part of a complex element."""
         element = self.value.tensor.element_type
         return isinstance(element, ElementType) and element.is_complex and self.type.bits < element.bits
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """The number that an affine form is at a point, an i64."""
+    """The value of an affine form at a point, an i64."""
 
     form: Affine
 
@@ -47,26 +47,26 @@ Leaf = Load | Position
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """`code`, a machine value, is written to the buffer of `value`; `address` as in `Load`."""
+    """A store of `code`, a machine value, to the buffer of `value`; `address` as in `Load`."""
 
     value: Value
     address: Affine
     code: Expression
 
 
-#: The number of the first parameter that stands for a folded value; lower ones are those of leaves.
+#: Parameters from this number on are accumulators; lower ones index leaves.
 FOLDED = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class LoopReduction:
-    """Machine values folded over a stage's reduced variables.
+    """A reduction over a stage's reduced variables.
 
-    `combine` has as parameters, from number `FOLDED` on, n folded values, then n more, and gives n. `initial` is the
-    first of what is folded. `neutral` is what parts of a fold may start from, any number of them: a neutral element, or
-    `initial` itself where folding it again changes nothing; None where no such is known, and the order of elements is
-    then kept. `stores` have the n folded values as parameters. `later`, where it is another, is what `combine` comes to
-    where the second values are those of an element after all of the first.
+    `combine` maps 2n parameters, numbered from `FOLDED`: n accumulators and n further values, to n values. `initial` is
+    the first accumulator. `neutral` is a value from which any number of partial reductions may start: an identity, or
+    `initial` itself if the reduction is idempotent; None if there is none, and then elements are combined in order.
+    `stores` have the n accumulators as parameters. `ordered_combine`, if given, is a cheaper `combine` that is valid if
+    the second operand comes from a later element than all of the first.
     """
 
     inputs: tuple[Expression, ...]
@@ -74,15 +74,15 @@ class LoopReduction:
     combine: tuple[Expression, ...]
     neutral: tuple[Expression, ...] | None
     stores: tuple[Store, ...]
-    later: tuple[Expression, ...] | None = None
+    ordered_combine: tuple[Expression, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """Machine values in memory that new ones take the place of, where `mask` holds (everywhere when None).
+    """A read-modify-write of memory, predicated by `mask` if there is one.
 
-    `writes` are (value, address, code), codes having the parameters `old`: what stands there before. Points that
-    write to one place do so in their order.
+    `writes` are (value, address, code); parameters of the codes are `old`, the previous contents. Points that write to
+    the same address do so in loop order.
     """
 
     writes: tuple[tuple[Value, Affine, Expression], ...]
@@ -92,10 +92,10 @@ class Update:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Stage:
-    """Loops over `loops`, outermost first; those in `reduced` come last, whatever their place in memory order.
+    """Loops over `loops`, outermost first; those in `reduced` are innermost, whatever their memory order.
 
-    `leaves` are what the parameters of the stage's expressions stand for. Of `updates`, only what the loops
-    `side_by_side` go over is known to lie at different places.
+    `leaves` are the values of expression parameters. Updates are known to have distinct addresses only along the loops
+    in `independent`.
     """
 
     leaves: tuple[Leaf, ...]
@@ -104,25 +104,25 @@ class Stage:
     stores: tuple[Store, ...]
     reductions: tuple[LoopReduction, ...] = ()
     updates: tuple[Update, ...] = ()
-    side_by_side: frozenset[Variable] = frozenset()
+    independent: frozenset[Variable] = frozenset()
 
     @property
-    def kept(self) -> tuple[Variable, ...]:
-        """The loops that are not folded."""
+    def parallel(self) -> tuple[Variable, ...]:
+        """The loops that are not reduced."""
         return tuple(variable for variable in self.loops if variable not in self.reduced)
 
     def all_stores(self) -> Iterator[Store]:
-        """All that is written but by updates."""
+        """Yield all stores except updates."""
         yield from self.stores
         for reduction in self.reductions:
             yield from reduction.stores
 
     def loads(self) -> Iterator[Load]:
-        """All that is read."""
+        """Yield all loads."""
         return (leaf for leaf in self.leaves if isinstance(leaf, Load))
 
     def forms(self) -> Iterator[Affine]:
-        """All that counts with loop variables."""
+        """Yield all affine forms of loop variables."""
         for leaf in self.leaves:
             yield leaf.address if isinstance(leaf, Load) else leaf.form
         for store in self.all_stores():
@@ -130,8 +130,8 @@ class Stage:
         for update in self.updates:
             yield from (address for _, address, _ in update.writes)
 
-    def with_places(self, leaf: Callable[[Leaf], Leaf], store: Callable[[Store], Store]) -> Stage:
-        """The stage, which updates nothing, with other leaves and stores in place of its own."""
+    def with_accesses(self, leaf: Callable[[Leaf], Leaf], store: Callable[[Store], Store]) -> Stage:
+        """Return the stage, which has no updates, with leaves and stores replaced."""
         reductions = tuple(replace(old, stores=tuple(map(store, old.stores))) for old in self.reductions)
         leaves, stores = tuple(map(leaf, self.leaves)), tuple(map(store, self.stores))
         return replace(self, leaves=leaves, stores=stores, reductions=reductions)
@@ -139,9 +139,9 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Nest:
-    """Stages that run one after another; within each turn of the loops `outer`, which they share.
+    """Stages that run in sequence, within each iteration of the shared loops `outer`.
 
-    Variables are numbered in memory order, outermost first: `extents` says how far each one runs.
+    Variables are numbered in memory order, outermost first; `extents` are their trip counts.
     """
 
     extents: tuple[int, ...]
@@ -149,11 +149,11 @@ class Nest:
     outer: tuple[Variable, ...] = ()
 
     def loads(self) -> Iterator[Load]:
-        """All that is read."""
+        """Yield all loads."""
         for stage in self.stages:
             yield from stage.loads()
 
     def stores(self) -> Iterator[Store]:
-        """All that is written but by updates."""
+        """Yield all stores except updates."""
         for stage in self.stages:
             yield from stage.all_stores()

@@ -1,7 +1,6 @@
-"""The schedule that a text says (text.py): which ops run together, what is a native region, and what Python runs.
+"""Parser of the textual form of a schedule (text.py): units, native regions, and ops that Python runs.
 
-All else of a schedule follows from that, and is compared: a text that says something else of loops, tasks, buffers or
-costs than what is planned of its units is refused, with the first line that differs: what is read is what is printed.
+The rest is planned from the units and compared with the text: the first line that differs is an error.
 """
 
 from __future__ import annotations
@@ -24,25 +23,25 @@ _UNIT = re.compile(r"unit \w+ over (\(\)|[\dx]+)(?: fold \[(.*?)\])? of \((.*?)\
 
 
 def parse_schedule(text: str, block: Block, target: Target) -> Mapping[Block, Schedule]:
-    """The schedule of `block` that `text` says, and by their blocks those of the blocks inside that Python runs.
+    """Return the schedules of `block` and of the nested blocks that Python runs, as `text` describes them.
 
-    `target` is what it was made for. UsageError, which names the line, for a text that is not of this block, or says
-    what is not planned of its units.
+    `target` is that of the printed schedule. UsageError, which names the line, if the text does not belong to this
+    block or differs from what is planned for its units.
     """
     reader = _Reader(block, target)
-    reader.schedules[block] = Schedule(block, list(reader.parts(_tree(text))))
+    reader.schedules[block] = Schedule(block, list(reader.entries(_tree(text))))
     printed = schedule_text(reader.schedules[block], reader.schedules.__getitem__)
     for number, (said, planned) in enumerate(zip(_lines(text), [*_lines(printed), ""], strict=False), 1):
         if said != planned:
-            raise _wrong(number, said, f"what is planned of its units is {planned.strip()!r}")
+            raise _wrong(number, said, f"expected {planned.strip()!r}")
     if len(_lines(text)) < len(_lines(printed)):
-        raise _wrong(len(_lines(text)), _lines(text)[-1], "more is to follow")
+        raise _wrong(len(_lines(text)), _lines(text)[-1], "unexpected end of text")
     return reader.schedules
 
 
 @dataclass
 class _Line:
-    """A line, and those that are indented below it."""
+    """A line, and the lines nested below it."""
 
     number: int
     text: str
@@ -58,36 +57,36 @@ class _Reader:
         self.schedules: dict[Block, Schedule] = {}
         names = numbered(block)
         self._values = {name: value for value, name in names.items()}
-        #: By what is printed of an op that is a unit of its own: the ops that it may be, in their order.
+        #: By printed text: the ops that are units of their own, in program order.
         self._ops: dict[str, list[Op]] = defaultdict(list)
         for op in (inner for each in block.ops for inner in each.walk()):
             self._ops[op_text(op, names)].append(op)
 
-    def parts(self, lines: Sequence[_Line]) -> Iterator[NativeRegion | KernelCall]:
+    def entries(self, lines: Sequence[_Line]) -> Iterator[NativeRegion | KernelCall]:
         for line in lines:
             if line.text.startswith("region "):
                 yield self._region(line)
                 continue
             call = KernelCall(self._units(line))
             for inner, region in zip(line.blocks(), call.op.regions, strict=False):
-                self.schedules[region.block] = Schedule(region.block, list(self.parts(inner.inner)))
+                self.schedules[region.block] = Schedule(region.block, list(self.entries(inner.inner)))
             yield call
 
     def _region(self, line: _Line) -> NativeRegion:
         said = _REGION.fullmatch(line.text)
         if said is None:
-            raise _wrong(line.number, line.text, "no region")
+            raise _wrong(line.number, line.text, "malformed region")
         inside: dict[Block, list[Unit]] = {}
         units = _linked([unit for step in line.inner for unit in self._units(step, inside)])
         inputs, outputs = (self._named(line, names) for names in said.group(1, 2))
         donated = self._named(line, ", ".join(re.findall(r"over (%\d+)", said[3])))
-        return plan_region(units, inputs, outputs, self.target, donated, runs_here=False, units_of=inside)
+        return plan_region(units, inputs, outputs, self.target, donated, check_memory=False, units_of=inside)
 
     def _units(self, step: _Line, inside: dict[Block, list[Unit]] | None = None) -> list[Unit]:
-        """The units of a step; `inside` takes those of the blocks that it runs itself."""
+        """Return the units of a step; those of the blocks that it runs are added to `inside`."""
         units = [self._unit(line) for line in step.inner if line.text.startswith(("unit ", "op "))]
         if not units:
-            raise _wrong(step.number, step.text, "a step with no unit")
+            raise _wrong(step.number, step.text, "the step has no unit")
         for line, region in zip(step.blocks(), units[-1].outputs[0].regions, strict=False):
             if inside is not None:
                 steps = [each for each in line.inner if each.text.startswith("step ")]
@@ -98,43 +97,43 @@ class _Reader:
         if line.text.startswith("op "):
             ops = self._ops[line.text]
             if not ops:
-                raise _wrong(line.number, line.text, "no such op in the program")
+                raise _wrong(line.number, line.text, "the program has no such op")
             return Unit(False, line.number, outputs=[ops.pop(0)])
         said = _UNIT.match(line.text)
         if said is None:
-            raise _wrong(line.number, line.text, "no unit")
+            raise _wrong(line.number, line.text, "malformed unit")
         shape = () if said[1] == "()" else tuple(map(int, said[1].split("x")))
         reduced = tuple(map(int, said[2].split(", "))) if said[2] else ()
-        taken, outputs = (self._makers(line, names) for names in said.group(3, 4))
-        return Unit(True, line.number, shape, reduced, list(outputs), taken)
+        inlined, outputs = (self._makers(line, names) for names in said.group(3, 4))
+        return Unit(True, line.number, shape, reduced, list(outputs), inlined)
 
     def _makers(self, line: _Line, names: str) -> dict[Op, None]:
-        """The ops that make the named values, each once."""
+        """Return the distinct producers of the named values."""
         ops = [value.defining_op for value in self._named(line, names)]
         if None in ops:
-            raise _wrong(line.number, line.text, "an argument, which no op makes")
+            raise _wrong(line.number, line.text, "an argument of the block where a result of an op is needed")
         return dict.fromkeys(op for op in ops if op is not None)
 
     def _named(self, line: _Line, names: str) -> list[Value]:
         try:
             return [self._values[name] for name in names.split(", ") if name]
         except KeyError as error:
-            raise _wrong(line.number, line.text, f"no value {error.args[0]} in the program") from None
+            raise _wrong(line.number, line.text, f"the program has no value {error.args[0]}") from None
 
 
 def _linked(units: list[Unit]) -> list[Unit]:
-    """`units`, each with those that read what it gives."""
+    """Return `units` with their users filled in."""
     maker = {value: unit for unit in units for op in unit.outputs for value in op.results}
     for unit in units:
         for op in unit.ops:
             for value in (*op.operands, *(captured_values(op) if op.regions else ())):
                 if value in maker and maker[value] is not unit:
-                    maker[value].readers.add(unit)
+                    maker[value].users.add(unit)
     return units
 
 
 def _tree(text: str) -> list[_Line]:
-    """The lines of `text`, each with those below it."""
+    """Return the top-level lines of `text`, each with those nested below it."""
     top: list[_Line] = []
     above: list[tuple[int, list[_Line]]] = [(-1, top)]
     for number, line in enumerate(_lines(text), 1):

@@ -1,7 +1,7 @@
-"""How a fused unit reaches the values that it reads: at its points themselves, or through chains of index maps.
+"""Access paths: how a fused unit reads its inputs, at its own points or through chains of index maps.
 
-A chain may lead back to the point itself: a gather reads each number of its start indices alone, and where these were
-concatenated, and got the dimension that they lie along by a broadcast, each comes from the point's own place.
+A chain may reduce to the identity: a gather reads each component of its start indices separately, and if they were
+concatenated from broadcasts, each component comes from the point itself.
 """
 
 from __future__ import annotations
@@ -18,42 +18,42 @@ from spmd.compiler.schedule.fusibility import CONCATENATE
 from spmd.compiler.schedule.sliding import is_sliding
 from spmd.ir import Op, Value
 
-#: How a unit reaches a value: `POINT` is the point itself, other numbers stand for chains of index maps.
+#: An access path: `POINT` is the identity, other numbers stand for chains of index maps.
 Path = int
 POINT: Path = 0
-#: The path of what is read once, whatever the point.
+#: The path of values read once, independently of the point.
 ONCE: Path = -1
-#: The path of what a unit reads as memory, whole.
+#: The path of values read as whole memory.
 MEMORY: Path = -2
 GATHER = "stablehlo.gather"
-#: Turns of the innermost loops that are too few to make up for what is computed once for all of them, in no lanes.
+#: Fewest iterations of the innermost loops for which loading a precomputed value beats recomputing it.
 SHORT = 64
 
 
 class Paths:
-    """The paths of the units of a block that has `ops`."""
+    """The access paths of the units of a block with `ops`."""
 
     def __init__(self, ops: Sequence[Op]) -> None:
         self._chained = chained(ops)
         self._numbers: dict[tuple[Op, Path, tuple[int, ...], tuple[int, ...], int], Path] = {}
         self._repeating: set[Path] = set()
-        #: Where a path leads from a point, in terms of the unit's dimensions: to one element or several; where known.
+        #: Indices, in the unit's dimensions, that a path reads at each point, if known.
         self._places: dict[Path, tuple[Index, ...]] = {}
 
     def repeat(self, paths: Iterable[Path]) -> bool:
-        """Whether, on one of `paths`, elements are computed more often than they need be, or alone."""
+        """Return whether one of `paths` recomputes elements, or computes them without vectors."""
         return any(path in self._repeating for path in paths)
 
     def is_chosen(self, op: Op, paths: Iterable[Path]) -> bool:
-        """Whether `op` is a concatenate of which each of `paths` is known to read one operand."""
+        """Return whether `op` is a concatenate of which each of `paths` statically reads one operand."""
         if op.name != CONCATENATE:
             return False
         places = [self._places.get(path) for path in paths]
         return all(at is not None and all(index[op["dimension"]].is_constant for index in at) for at in places)
 
-    def through(self, op: Op, path: Path, shape: tuple[int, ...], reduced: tuple[int, ...], place: int = 0) -> Path:
-        """The path that leads on, behind `path` of a unit over `shape`, to operand `place` of `op`."""
-        key = (op, path, shape, reduced if path == POINT else (), place)
+    def through(self, op: Op, path: Path, shape: tuple[int, ...], reduced: tuple[int, ...], operand: int = 0) -> Path:
+        """Return the path of operand number `operand` of `op`, which a unit over `shape` reaches by `path`."""
+        key = (op, path, shape, reduced if path == POINT else (), operand)
         number = self._numbers.get(key)
         if number is None:
             number = self._numbers[key] = len(self._numbers) + 1
@@ -64,26 +64,26 @@ class Paths:
     def beyond(
         self, op: Op, path: Path, shape: tuple[int, ...], reduced: tuple[int, ...]
     ) -> Iterator[tuple[Value, Path]]:
-        """The operands of `op`, an index map that a unit over `shape` reaches by `path`, and how it reaches them."""
+        """Yield the operands of `op`, an index map that a unit over `shape` reaches by `path`, with their paths."""
         read = self._read(op, path, shape)
-        for place, operand in enumerate(dict.fromkeys(op.operands)):
+        for position, operand in enumerate(dict.fromkeys(op.operands)):
             at = read.get(operand, ())
             if at and shape and operand.tensor.static_shape == shape and set(at) == {_identity(shape)}:
                 yield operand, POINT
                 continue
-            number = self.through(op, path, shape, reduced, place)
+            number = self.through(op, path, shape, reduced, position)
             if at:
                 self._places[number] = at
             yield operand, number
 
     def _read(self, op: Op, path: Path, shape: tuple[int, ...]) -> dict[Value, tuple[Index, ...]]:
-        """Where `op` reads those operands of which that is known."""
+        """Return the indices at which `op` reads its operands, for those where they are known."""
         if not prod(shape) or op in self._chained:
             return {}
         starts = self._places.get(path)
         if path == POINT and op.result.tensor.static_shape == shape and may_lead_back(op):
             starts = (_identity(shape),)
-        if starts is None or len(starts[0]) != op.result.tensor.rank:  # the place of another operand's element
+        if starts is None or len(starts[0]) != op.result.tensor.rank:  # the index is one into another operand
             return {}
         reader = _Recorder(shape)
         try:
@@ -95,7 +95,7 @@ class Paths:
 
 
 def may_lead_back(op: Op) -> bool:
-    """Whether `op` looks numbers up at its start indices, or takes some of what was concatenated."""
+    """Return whether `op` is a gather, or slices or reshapes a concatenate."""
     at: Op | None = op
     while at is not None and at.name in ("stablehlo.slice", "stablehlo.reshape"):
         at = at.operands[0].defining_op
@@ -105,9 +105,9 @@ def may_lead_back(op: Op) -> bool:
 
 
 def chained(ops: Sequence[Op]) -> set[Op]:
-    """The gathers whose start indices are computed of what another one found.
+    """Return the gathers whose start indices depend on another gather.
 
-    At a point each would wait for the one before; apart from it, many points are under way.
+    Fused, each would wait for the one before at every point; separate gathers overlap the latency of many points.
     """
     found: set[Value] = set()
     gathers: set[Op] = set()
@@ -120,10 +120,10 @@ def chained(ops: Sequence[Op]) -> set[Op]:
 
 
 def repeats(op: Op, reduced: Sequence[int] = ()) -> bool:
-    """Whether an element of the operand is computed more often than it need be, or alone where many could be at once.
+    """Return whether fusing the producer of an operand of `op` recomputes elements, or computes them without vectors.
 
-    That is so where the loops inside of which it is used again and again are not the innermost, those over `reduced`
-    dimensions being inside of all others; or where they are, and so short that lanes gain nothing.
+    That is so if the loops that reuse an element are not innermost (`reduced` dimensions are inside all others), or are
+    innermost but too short for vectors to pay.
     """
     if op.name not in ("stablehlo.broadcast_in_dim", "stablehlo.broadcast", GATHER):
         return is_sliding(op) or op.name in ("stablehlo.concatenate", "stablehlo.pad", "stablehlo.dot_general")
@@ -133,11 +133,11 @@ def repeats(op: Op, reduced: Sequence[int] = ()) -> bool:
     result = op.result.tensor.static_shape
     order = [d for d in range(len(result)) if d not in reduced] + list(reduced)
     taken = {d for size, d in zip(shape, op["broadcast_dimensions"], strict=True) if size != 1}
-    used = [place for place, d in enumerate(order) if d in taken]
-    added = [place for place, d in enumerate(order) if d not in taken and result[d] != 1]
+    used = [position for position, d in enumerate(order) if d in taken]
+    added = [position for position, d in enumerate(order) if d not in taken and result[d] != 1]
     if not used or not added:
         return False
-    return min(added) < max(used) or prod(result[order[place]] for place in added) < SHORT
+    return min(added) < max(used) or prod(result[order[position]] for position in added) < SHORT
 
 
 def _identity(shape: Sequence[int]) -> Index:
@@ -145,7 +145,7 @@ def _identity(shape: Sequence[int]) -> Index:
 
 
 class _Recorder:
-    """Where rules read operands; None where that is known while running alone, or asked for under conditions."""
+    """Records the indices at which rules read operands; None if they are dynamic or conditional."""
 
     def __init__(self, extents: Sequence[int]) -> None:
         self.extents = extents

@@ -1,7 +1,7 @@
-"""Nests made from ops: what a unit's ops compute at each point of its iteration space.
+"""Construction of nests: the computation of a unit at each point of its iteration space.
 
-`PointReader` follows a value back through the ops that a unit has taken in, with an affine index: movement becomes
-arithmetic on indices, elementwise ops become scalar expressions, and what is left are loads from buffers.
+`PointReader` traces a value through fused ops with an affine index: data movement becomes index arithmetic, elementwise
+ops become scalar expressions, and what remains are loads from buffers.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from spmd.ir import Op, Value
 from spmd.ir.attributes import is_splat
 
 
-def nest_of(outputs: Sequence[Op], taken: Callable[[Op], bool], shape: Sequence[int], reduced: Sequence[int]) -> Nest:
-    """The nest over `shape` that writes the results of `outputs`, ops of which `taken` holds being computed on the way.
+def nest_of(outputs: Sequence[Op], inlined: Callable[[Op], bool], shape: Sequence[int], reduced: Sequence[int]) -> Nest:
+    """Return the nest over `shape` that stores the results of `outputs`, computing the ops for which `inlined` holds.
 
-    `reduced` are the dimensions that the reductions among the outputs fold; the others write one element a point. Loops
-    are one a dimension (see `collapse`), cut further where an index would not be affine otherwise.
+    Reductions among the outputs reduce the dimensions `reduced`; other outputs store one element per point. There is
+    one loop per dimension (see `collapse`), split where an index would not be affine otherwise.
     """
 
     def nest_at(extents: list[int], index: Index) -> Nest:
-        reader = PointReader(extents, lambda op: taken(op) or (op in own and not is_reduction(op)))
+        reader = PointReader(extents, lambda op: inlined(op) or (op in own and not is_reduction(op)))
         stores = []
         reductions = []
         for op in outputs:
@@ -41,23 +41,23 @@ def nest_of(outputs: Sequence[Op], taken: Callable[[Op], bool], shape: Sequence[
                 element = reader.read(value, index)
                 stores += stored(value, index, element)
         folded = {variable for dimension in reduced for variable, _ in index[dimension].terms}
-        kept = [variable for variable in range(len(extents)) if variable not in folded]
+        parallel_loops = [variable for variable in range(len(extents)) if variable not in folded]
         last = tuple(sorted(folded))
-        stage = Stage(tuple(reader.leaves), (*kept, *last), last, tuple(stores), tuple(reductions))
+        stage = Stage(tuple(reader.leaves), (*parallel_loops, *last), last, tuple(stores), tuple(reductions))
         return Nest(tuple(extents), (stage,))
 
     own = set(outputs)
     return iterate(shape, nest_at)
 
 
-def part_nests(op: Op, taken: Callable[[Op], bool]) -> list[Nest]:
-    """The nests that write the operands of `op`, a `concatenate`, each to its part of the result."""
+def concatenate_nests(op: Op, inlined: Callable[[Op], bool]) -> list[Nest]:
+    """Return one nest per operand of `op`, a `concatenate`, that stores it to its slice of the result."""
     nests = []
     start = 0
     for operand in op.operands:
 
         def nest_at(extents: list[int], index: Index, operand: Value = operand, start: int = start) -> Nest:
-            reader = PointReader(extents, taken)
+            reader = PointReader(extents, inlined)
             place = list(index)
             place[op["dimension"]] = place[op["dimension"]].shifted(start)
             stores = stored(op.result, tuple(place), reader.read(operand, index))
@@ -72,7 +72,7 @@ def part_nests(op: Op, taken: Callable[[Op], bool]) -> list[Nest]:
 
 
 def stored(value: Value, index: Index, element: Element) -> list[Store]:
-    """The stores that write `element` of `value` at `index`."""
+    """Return the stores of `element` to `value` at `index`."""
     tensor = value.tensor
     codes = encode(element, element_type(value))
     address = linear(index, row_major(tensor.static_shape)).scaled(len(codes))
@@ -80,23 +80,23 @@ def stored(value: Value, index: Index, element: Element) -> list[Store]:
 
 
 class PointReader:
-    """Elements of values at points of an iteration space: expressions whose leaves are loads and positions.
+    """Reads elements of values at points of an iteration space, as expressions over loads and affine forms.
 
-    `is_taken(op)` says which ops are computed here; the results of all others are loaded.
+    Ops for which `is_inlined` holds are computed; the results of all others are loaded.
     """
 
-    def __init__(self, extents: list[int], is_taken: Callable[[Op], bool]) -> None:
+    def __init__(self, extents: list[int], is_inlined: Callable[[Op], bool]) -> None:
         self.extents = extents
         self.leaves: list[Leaf] = []
-        self._is_taken = is_taken
+        self._is_inlined = is_inlined
         self._parameters: dict[Leaf, Expression] = {}
         self._elements: dict[tuple[Value, Index, Expression | None], Element] = {}
         self._mask: Expression | None = None
 
     def read(self, value: Value, index: Index) -> Element:
-        """The element of `value` at `index`."""
+        """Return the element of `value` at `index`."""
         op = value.defining_op
-        if not all(value.tensor.static_shape):  # there is none: whatever is computed of it is never run
+        if not all(value.tensor.static_shape):  # empty: the expression is never evaluated
             return element_constant(0, element_type(value))
         array = constant_array(op)
         if array is not None:
@@ -104,7 +104,7 @@ class PointReader:
                 return element_constant(array[(0,) * array.ndim], element_type(value))
             if all(part.is_constant for part in index):
                 return element_constant(array[tuple(part.offset for part in index)], element_type(value))
-        if op is None or not self._is_taken(op):
+        if op is None or not self._is_inlined(op):
             return self.load(value, index)
         key = (value, index, self._mask)
         element = self._elements.get(key)
@@ -121,7 +121,7 @@ class PointReader:
         return elements[op.results.index(value)]
 
     def load(self, value: Value, index: Index) -> Element:
-        """The element of `value` at `index`, from its buffer."""
+        """Return the element of `value` at `index`, loaded from its buffer."""
         tensor = value.tensor
         types = memory_types(element_type(value))
         address = linear(index, row_major(tensor.static_shape)).scaled(len(types))
@@ -130,19 +130,19 @@ class PointReader:
         return decode(tuple(codes), element_type(value))
 
     def _lies_inside(self, address: Affine, size: int) -> bool:
-        """Whether `address` is in a buffer of `size` at every point, so that no mask need guard it."""
+        """Return whether `address` is within a buffer of `size` elements at every point, so that it needs no mask."""
         bounds = address.bounds(self.extents)
         return bounds is not None and bounds[0] >= 0 and bounds[1] < size
 
     def position(self, form: Affine) -> Expression:
-        """The number that `form` is at a point, an i64."""
+        """Return the value of `form` at a point, an i64."""
         if form.is_constant or form.dynamic:
             return form.expression(lambda variable: self._leaf(Position(Affine.of(variable)), I64))
         return self._leaf(Position(form), I64)
 
     @contextmanager
     def under(self, condition: Expression) -> Iterator[None]:
-        """Within, elements are read only where `condition` holds; elsewhere they may be anything."""
+        """Predicate loads in the body of the `with` by `condition`; masked elements are undefined."""
         before = self._mask
         self._mask = condition if before is None else before & condition
         try:
@@ -159,9 +159,10 @@ class PointReader:
 
 
 def iterate(shape: Sequence[int], build_nest: Callable[[list[int], Index], Nest]) -> Nest:
-    """The nest that `build_nest` makes over `shape`, loops being cut in two where an index would not be affine else.
+    """Return the nest that `build_nest` makes over `shape`, with loops split where an index would not be affine
+    otherwise.
 
-    `build_nest` takes the extents of the loop variables and the index of a point, one affine form a dimension.
+    `build_nest` takes the extents of the loop variables and the index of a point, one affine form per dimension.
     """
     factors: list[list[int]] = [[size] for size in shape]
     while True:

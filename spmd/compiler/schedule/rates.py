@@ -1,33 +1,33 @@
-"""How much work of one kind a core does in a nanosecond: what decides whether a unit is worth cutting for threads.
+"""Throughput of one core by kind of work, to decide whether a unit is worth splitting into tasks.
 
-Round figures of one core of a server, beside those of `spmd/predict/nominal.toml`, which price what a whole step takes.
-They decide between one task and many alone, for which an order of magnitude is enough.
+Round figures of a server core; `spmd/predict/nominal.toml` has those that price whole steps. An order of magnitude is
+enough here.
 """
 
 from __future__ import annotations
 
-#: By kind of work, so much of it a nanosecond.
+#: Units of work per nanosecond, by kind.
 RATES: dict[str, int] = {
-    # Operations of loop nests in vectors: a machine file's rate `elementwise`.
+    # Vectorized scalar operations of loop nests: rate `elementwise` of a machine file.
     "operations": 16,
-    # Bytes to and from memory beyond the caches: its bandwidths.
+    # Bytes of DRAM traffic: its bandwidths.
     "bytes": 16,
-    # Bytes' worth of numbers that BLAS multiplies and adds: its rate `product`, of numbers of 4 bytes.
+    # Bytes of operands of BLAS multiply-adds: its rate `product`, of 4-byte numbers.
     "product": 160,
-    # Multiplications and additions of convolutions in tiles.
+    # Multiply-adds of tiled convolutions.
     "convolution": 32,
-    # Multiplications of 8-bit integers: in pairs by vector instructions, and by the processor's tiles.
+    # 8-bit integer multiplications: by vector dot-product instructions, and by matrix tiles (AMX).
     "integer pairs": 90,
     "integer tiles": 400,
-    # Numbers that one stage of a transform goes over.
+    # Numbers processed by one stage of an FFT.
     "fft": 2,
-    # Elements of running totals, each of which waits for the one before.
+    # Elements of prefix sums, a serial dependence.
     "scan": 1,
-    # Elements that are looked through for the largest.
+    # Elements scanned for top_k.
     "top_k": 8,
 }
 
 
 def nanoseconds(kind: str, amount: int) -> int:
-    """How long so much work of one kind takes, roughly."""
+    """Return the approximate time in nanoseconds of `amount` of work of `kind`, a key of `RATES`."""
     return amount // RATES[kind]

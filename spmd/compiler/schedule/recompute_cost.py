@@ -1,7 +1,7 @@
-"""What an element of a value takes in all, when it is computed where it is read: with what it is computed of.
+"""The cost of recomputing an element in each user, including its producers.
 
-An op may be cheap where what it is made of is not: a stencil's last addition is one operation, and whoever does it
-again reads five elements again.
+An op may be cheap where its producers are not: the last addition of a stencil is one operation, and recomputing it
+loads five elements.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from spmd.compiler.schedule.reductions import is_reduction
 from spmd.compiler.schedule.updates import is_update
 from spmd.ir import Op, Value
 
-#: Operations and loads that may be done again rather than written to memory and read back.
+#: Most operations and loads that are recomputed rather than stored and loaded.
 LIGHT = 20
 
 
-def weights_of(ops: Sequence[Op], is_fusible: Callable[[Op], bool]) -> dict[Op, int]:
-    """Operations and loads of an element of the result of each fusible op, which reads no region's result.
+def recompute_costs(ops: Sequence[Op], is_fusible: Callable[[Op], bool]) -> dict[Op, int]:
+    """Return the operations and loads per element of each fusible op that is no reduction or update.
 
-    What is read more than once, and is not light, is expected to lie in memory.
+    Producers with several users that are not light are assumed to be in memory.
     """
-    readers = Counter(value for op in ops for value in set(op.operands))
+    user_counts = Counter(value for op in ops for value in set(op.operands))
     weights: dict[Op, int] = {}
 
     def read(value: Value, elements: int) -> int:
@@ -33,9 +33,9 @@ def weights_of(ops: Sequence[Op], is_fusible: Callable[[Op], bool]) -> dict[Op, 
         if not shape or constant_array(op) is not None:
             return 0
         weight = weights.get(op) if op is not None else None
-        if weight is None or prod(shape) < elements:  # what is broadcast is computed less often than it is read
+        if weight is None or prod(shape) < elements:  # broadcast: computed once, read many times
             return 1
-        return 1 if readers[value] > 1 and weight > LIGHT else weight
+        return 1 if user_counts[value] > 1 and weight > LIGHT else weight
 
     for op in ops:
         if not is_fusible(op) or is_reduction(op) or is_update(op):

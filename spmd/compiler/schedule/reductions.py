@@ -1,4 +1,4 @@
-"""What a reduction folds at a point: inputs, the region as expressions over folded values, what it starts from."""
+"""A reduction at one point: inputs, combiner, initial values."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from spmd.analysis.scalar.conversion import converted
 from spmd.analysis.scalar.elements import Element, element_constant, encode, register_types
 from spmd.analysis.scalar.elementwise import compared, compute
 from spmd.analysis.scalar.expression import Expression, parameter
-from spmd.compiler.schedule.gemv import is_matrix_vector, matrix_number, places_of_point, summed_in
+from spmd.compiler.schedule.gemv import indices_of_point, is_matrix_vector, matrix_number, summed_in
 from spmd.compiler.schedule.nest import FOLDED, LoopReduction, Store
 from spmd.compiler.schedule.sliding import (
     CONVOLUTION,
     accumulator_of,
     convolved_elements,
     is_sliding,
-    parts_of_point,
+    split_point,
     window_element,
 )
 from spmd.dialects.make import make_op
@@ -33,40 +33,40 @@ REDUCE = "stablehlo.reduce"
 
 
 def is_reduction(op: Op) -> bool:
-    """Whether `op`, which is part of a loop nest, folds points."""
+    """Return whether `op`, which is part of a loop nest, reduces points."""
     return op.name == REDUCE or is_sliding(op) or is_matrix_vector(op)
 
 
 def reduction_of(op: Op, index: Index, reader: ElementReader) -> LoopReduction:
-    """The fold of `op`, a reduction, at the point `index`."""
+    """Return the reduction `op` at the point `index`."""
     if op.name == CONVOLUTION:
         image, weight = convolved_elements(op, index, reader)
         accumulator = accumulator_of(op)
         assert accumulator is not None
-        return _sum_of_products(op, image, weight, parts_of_point(op, index)[1], accumulator)
+        return _sum_of_products(op, image, weight, split_point(op, index)[1], accumulator)
     if is_matrix_vector(op):
         return _matrix_vector(op, index, reader)
     count = len(op.results)
     values, initial, elements = op.operands[:count], op.operands[count:], _accumulators(op)
     if op.name == REDUCE:
         inputs = [_as(reader.read(value, index), value, e) for value, e in zip(values, elements, strict=True)]
-        kept = tuple(part for dimension, part in enumerate(index) if dimension not in op["dimensions"])
+        kept_index = tuple(part for dimension, part in enumerate(index) if dimension not in op["dimensions"])
     else:
         operands = zip(values, initial, elements, strict=True)
         inputs = [window_element(op, value, outside, index, reader, e) for value, outside, e in operands]
-        _, kept = parts_of_point(op, index)
-    return _region_fold(op, inputs, kept, reader)
+        _, kept_index = split_point(op, index)
+    return _region_fold(op, inputs, kept_index, reader)
 
 
 def _accumulators(op: Op) -> list[ElementType]:
-    """The element types in which the region of `op` folds."""
+    """Return the element types of the accumulators of `op`."""
     monoids = monoids_of(op.regions[0])
     arguments = op.regions[0].block.arguments[: len(op.results)]
     return [monoid.accumulator for monoid in monoids] if monoids is not None else list(map(element_type, arguments))
 
 
-def _region_fold(op: Op, inputs: Sequence[Element], kept: Index, reader: ElementReader) -> LoopReduction:
-    """The fold by the region of `op` of `inputs`, its operands' elements as accumulators, to the results at `kept`."""
+def _region_fold(op: Op, inputs: Sequence[Element], kept_index: Index, reader: ElementReader) -> LoopReduction:
+    """Return the reduction of `inputs` by the region of `op`, stored to its results at index `kept_index`."""
     count = len(op.results)
     block = op.regions[0].block
     monoids, elements = monoids_of(op.regions[0]), _accumulators(op)
@@ -85,13 +85,13 @@ def _region_fold(op: Op, inputs: Sequence[Element], kept: Index, reader: Element
         combined = region_results(block, [*folded, *more], lambda value: reader.read(value, ()))
         commutes = extremum is not None and extremum.commutes(elements[0]) and IN_ORDER not in op.discardable
         neutral = _flat(initial) if commutes else None
-    stores = _stores(op, kept, folded, elements)
+    stores = _stores(op, kept_index, folded, elements)
     in_order = None if later is None else _flat(later)
     return LoopReduction(_flat(inputs), _flat(initial), _flat(combined), neutral, tuple(stores), in_order)
 
 
 def _matrix_vector(op: Op, index: Index, reader: ElementReader) -> LoopReduction:
-    in_vector, in_result = places_of_point(op, index)
+    in_vector, in_result = indices_of_point(op, index)
     places = (index, in_vector) if matrix_number(op) == 0 else (in_vector, index)
     accumulator = summed_in(op)
     assert accumulator is not None
@@ -99,21 +99,24 @@ def _matrix_vector(op: Op, index: Index, reader: ElementReader) -> LoopReduction
     return _sum_of_products(op, factors[0], factors[1], in_result, accumulator)
 
 
-def _sum_of_products(op: Op, left: Element, right: Element, kept: Index, accumulator: ElementType) -> LoopReduction:
-    """Sums of products, products and sums are rounded."""
+def _sum_of_products(
+    op: Op, left: Element, right: Element, kept_index: Index, accumulator: ElementType
+) -> LoopReduction:
+    """Return a sum of products; products and sums are rounded separately."""
     zero = element_constant(0, accumulator)
     (left_factor,), (right_factor,) = left, right
     folded, more = _parameters([accumulator, accumulator], 1)
     (total,), (product,) = *folded, *more
-    stores = tuple(_stores(op, kept, folded, [accumulator]))
+    stores = tuple(_stores(op, kept_index, folded, [accumulator]))
     return LoopReduction((left_factor * right_factor,), zero, (total + product,), zero, stores)
 
 
 def _better_pair(
     extremum: Extremum, element: ElementType, left: Sequence[Element], right: Sequence[Element]
 ) -> tuple[list[Element], list[Element]]:
-    """Of two pairs (value, index) the one with NaN, else the one with the better value, else with the lower index; and
-    that again where the index of the first is known to be the lower one."""
+    """Return the better of two (value, index) pairs: NaN first, then the better value, then the lower index; and the
+    same if the first index is known to be lower.
+    """
     ((x,), (i,)), ((y,), (j,)) = left, right
     directions = ("GT", "GE") if extremum.kind == "maximum" else ("LT", "LE")
     if element.is_float:
@@ -134,7 +137,7 @@ def _flat(elements: Sequence[Element]) -> tuple[Expression, ...]:
 
 
 def _parameters(elements: Sequence[ElementType], count: int) -> tuple[list[Element], list[Element]]:
-    """The folded elements and those that are combined with them, as parameters."""
+    """Return the accumulators and the values combined with them, as parameters."""
     parameters: list[Element] = []
     number = FOLDED
     for element in elements:
@@ -158,18 +161,18 @@ def _identities(monoids: Sequence[Monoid], elements: Sequence[ElementType]) -> t
     return _flat([element_constant(array, element) for array, element in zip(initial_values, elements, strict=True)])
 
 
-def _stores(op: Op, kept: Index, folded: Sequence[Element], elements: Sequence[ElementType]) -> list[Store]:
+def _stores(op: Op, kept_index: Index, folded: Sequence[Element], elements: Sequence[ElementType]) -> list[Store]:
     stores = []
     for value, element, type in zip(op.results, folded, elements, strict=True):
         target = element_type(value)
         codes = encode(converted(element, type, target), target)
-        address: Affine = linear(kept, row_major(value.tensor.static_shape)).scaled(len(codes))
+        address: Affine = linear(kept_index, row_major(value.tensor.static_shape)).scaled(len(codes))
         stores += [Store(value, address.shifted(part), code) for part, code in enumerate(codes)]
     return stores
 
 
 def region_results(block: Block, arguments: Sequence[Element], read: Callable[[Value], Element]) -> list[Element]:
-    """What a region of scalar ops gives for `arguments`; `read` gives what it captures."""
+    """Return the results of a region of scalar ops on `arguments`; `read` gives captured values."""
     values: dict[Value, Element] = dict(zip(block.arguments, arguments, strict=True))
 
     def element(value: Value) -> Element:
@@ -180,7 +183,7 @@ def region_results(block: Block, arguments: Sequence[Element], read: Callable[[V
 
     for op in block.ops[:-1]:
         if constant_array(op) is not None:
-            continue  # read where it is used
+            continue  # folded into its users
         results = compute(op, [element(operand) for operand in op.operands])
         assert results is not None, f"{op.name} has no scalar form"
         values.update(zip(op.results, results, strict=True))

@@ -1,4 +1,4 @@
-"""Units over the same rows as one nest: each row's values are written, read and forgotten before the next row's."""
+"""Memory of row groups: values used within a group alone take one row."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from spmd.compiler.schedule.tasks import cut_loop, tasks_of_nests
 from spmd.compiler.schedule.units import nests_of
 from spmd.ir import Value
 
-#: Bytes of memory of its own that a task has on its stack.
+#: Most bytes of rows that a task keeps on its stack.
 _OWN = 9 << 16
 
 
 def plan_rows(memory: Memory, group: Sequence[Unit], frame: Frame) -> RowGroup | None:
-    """Units that go over the same rows as one nest; None, with nothing planned, where they cannot."""
+    """Return units over the same rows as one step; None, with nothing planned, if they cannot be merged."""
     nests = [nest for unit in group for nest in nests_of(unit)]
     nest = group_nest(group, nests)
     if nest is None:
@@ -46,10 +46,10 @@ def plan_rows(memory: Memory, group: Sequence[Unit], frame: Frame) -> RowGroup |
 
 
 def _over_rows(memory: Memory, nest: Nest, written: Sequence[Value], frame: Frame) -> dict[Value, Buffer]:
-    """Where values may be written row by row over what is read for the last time: by row, nobody reads it after."""
+    """Return operand buffers that values may overwrite row by row because this is their last use."""
     over: dict[Value, Buffer] = {}
     for value in written:
-        if value in frame.placed or value in frame.lent or nbytes(value) <= SLOT:
+        if value in frame.placed or value in frame.early or nbytes(value) <= SLOT:
             continue
         for load in nest.loads():
             buffer = memory.buffer_of.get(load.value)
@@ -63,7 +63,7 @@ def _over_rows(memory: Memory, nest: Nest, written: Sequence[Value], frame: Fram
 
 
 def _is_read_before(memory: Memory, nest: Nest, buffer: Buffer, value: Value) -> bool:
-    """Whether each row of `buffer` is read before the row of `value` is written, or where it is written."""
+    """Return whether each row of `buffer` is loaded before or where the row of `value` is stored."""
     stores = [store for store in nest.stores() if store.value is value]
     places = {(store.address, store.code.type) for store in stores}
     written = False
@@ -78,7 +78,7 @@ def _is_read_before(memory: Memory, nest: Nest, buffer: Buffer, value: Value) ->
 
 
 def _overlaps(memory: Memory, nest: Nest, value: Value, frame: Frame) -> bool:
-    """Whether writing `value` where it is to be put could destroy what other rows still read."""
+    """Return whether storing `value` to its assigned buffer could clobber another row that is still to be loaded."""
     placed = frame.placed.get(value)
     if placed is None:
         return False

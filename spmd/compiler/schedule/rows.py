@@ -1,8 +1,7 @@
-"""Units that go over the same rows, one row at a time: a reduction with what feeds it and what follows it.
+"""Row groups: a reduction fused with its producers and users, one row at a time.
 
-A softmax is a maximum, a sum and a quotient of each row. Run one after another each reads the whole array from memory
-again; run row by row, all but the first find the row in the cache, and what they hand to each other alone is one row
-of memory.
+A softmax is a maximum, a sum and a quotient of each row. Run one after another, each streams the whole array from
+memory; run row by row, all but the first hit the cache, and intermediates take one row of memory.
 """
 
 from __future__ import annotations
@@ -18,20 +17,20 @@ from spmd.compiler.schedule.nest import Leaf, Load, Nest, Store
 from spmd.compiler.schedule.sliding import is_sliding
 from spmd.ir import Value
 
-#: Elements that are folded one after another, many folds side by side.
+#: Longest reductions that run element by element with one reduction per lane.
 FEW = 16
-#: Elements of a row that are expected to stay in the cache from one unit to the next, and units of one group.
+#: Longest row expected to stay in cache, in elements, and most units of a group.
 _LONGEST, _MOST = 1 << 14, 12
-#: Points that are computed at a time where they are neighbours.
+#: Points of a lane loop computed at a time.
 _SIDE_BY_SIDE = 16
 
 
-#: The points of a unit, and which of their dimensions are folded, where that is known.
+#: Iteration space of a unit and its reduced dimensions.
 Rows = tuple[tuple[int, ...], tuple[int, ...]]
 
 
 def row_groups(units: Sequence[Unit]) -> list[list[Unit]]:
-    """`units`, neighbours that go over the same rows, taken together."""
+    """Return `units` with adjacent ones over the same rows grouped."""
     groups: list[list[Unit]] = []
     shape: tuple[int, ...] | None = None
     folded: tuple[int, ...] = ()
@@ -42,7 +41,7 @@ def row_groups(units: Sequence[Unit]) -> list[list[Unit]]:
             if _matches(unit, shape, folded):
                 group.append(unit)
                 continue
-            if not folded and rows[1] and rows[0] == shape:  # points, then the first reduction of their rows
+            if not folded and rows[1] and rows[0] == shape:  # elementwise units, then the first reduction of their rows
                 folded = rows[1]
                 group.append(unit)
                 continue
@@ -52,7 +51,7 @@ def row_groups(units: Sequence[Unit]) -> list[list[Unit]]:
 
 
 def _without_last_points(group: list[Unit]) -> Iterator[list[Unit]]:
-    """`group`, and by itself what is computed once a row at its end, where nothing is gained by doing it row by row."""
+    """Yield `group`, and separately the trailing units with one point per row, which gain nothing from row order."""
     end = len(group)
     shape, folded = max(((unit.shape, unit.reduced) for unit in group), key=lambda rows: len(rows[1]))
     if folded:
@@ -66,7 +65,7 @@ def _without_last_points(group: list[Unit]) -> Iterator[list[Unit]]:
 
 
 def _rows(unit: Unit) -> Rows | None:
-    """The points of `unit`, and what it folds: nothing is known where that is little."""
+    """Return the iteration space of `unit` and its reduced dimensions; None if it cannot join a group."""
     if not unit.is_open or not all(unit.shape) or is_sliding(unit.outputs[0]):
         return None
     if not unit.is_reduction:
@@ -78,23 +77,25 @@ def _rows(unit: Unit) -> Rows | None:
     if unit.reduced[-1] != len(unit.shape) - 1:
         return None
     if folded <= FEW:
-        return unit.shape[:first], ()  # each fold is a point of what comes after
+        return unit.shape[:first], ()  # each reduction is one point of its users
     return (unit.shape, unit.reduced) if folded <= _LONGEST else None
 
 
 def group_nest(group: Sequence[Unit], nests: Sequence[Nest]) -> Nest | None:
-    """The nests of a group as one, of which the first loops are shared; None where rows need other rows."""
+    """Return the nests of a group as one with shared outer loops; None if rows depend on other rows."""
     longest = min((unit for unit in group if unit.is_reduction), key=_rows_of)
     return row_nest(nests, _rows_of(longest))
 
 
 def _rows_of(unit: Unit) -> int:
-    """The rows that a reduction goes over."""
+    """Return the number of rows of a reduction."""
     return prod(size for dimension, size in enumerate(unit.shape) if dimension not in unit.reduced)
 
 
 def _matches(unit: Unit, shape: tuple[int, ...], folded: tuple[int, ...]) -> bool:
-    """Whether `unit` goes over the rows of `shape`, whose dimensions `folded` do not count them, or their points."""
+    """Return whether `unit` iterates over the rows of `shape`, which `folded` are the dimensions of, or over their
+    points.
+    """
     if not folded:
         return False
     if unit.is_reduction:
@@ -104,16 +105,16 @@ def _matches(unit: Unit, shape: tuple[int, ...], folded: tuple[int, ...]) -> boo
     rows = tuple(size for dimension, size in enumerate(shape) if dimension not in folded)
     if unit.shape not in (rows, tuple(1 if dimension in folded else size for dimension, size in enumerate(shape))):
         return False
-    # What is computed once a row is computed alone, where by itself it would be many rows at a time.
+    # A value per row is computed by scalar code here, by vectors in a unit of its own.
     return sum(map(cost_of, unit.ops)) <= prod(shape[dimension] for dimension in folded)
 
 
 def _reads(unit: Unit, group: Sequence[Unit]) -> bool:
-    return any(unit in earlier.readers for earlier in group)
+    return any(unit in earlier.users for earlier in group)
 
 
 def row_nest(nests: Sequence[Nest], rows: int) -> Nest | None:
-    """Nests as one, of which the first loops share `rows` turns; None where rows need other rows."""
+    """Return nests as one whose shared outer loops have `rows` iterations; None if rows depend on other rows."""
     widest = max(nests, key=lambda nest: len(nest.extents))
     outer = _outer(widest.extents, rows)
     if outer is None or any(nest.extents != widest.extents[: len(nest.extents)] for nest in nests):
@@ -125,7 +126,7 @@ def row_nest(nests: Sequence[Nest], rows: int) -> Nest | None:
 
 
 def _outer(extents: Sequence[int], rows: int) -> int | None:
-    """How many of the first loops make `rows` turns."""
+    """Return how many leading loops have `rows` iterations together; None if none do."""
     turns = 1
     for count, extent in enumerate(extents):
         if turns == rows:
@@ -135,7 +136,9 @@ def _outer(extents: Sequence[int], rows: int) -> int | None:
 
 
 def row_of(form: Affine, nest: Nest) -> tuple[Affine, int, int] | None:
-    """The part of an address that counts rows, and the first and last place within the row."""
+    """Return the part of an address that selects the row, and the least and greatest offset within it; None if
+    unbounded.
+    """
     outer = Affine(0, tuple((v, c) for v, c in form.terms if v in nest.outer))
     inner = Affine(form.offset, tuple((v, c) for v, c in form.terms if v not in nest.outer), form.dynamic)
     bounds = inner.bounds(nest.extents)
@@ -143,7 +146,7 @@ def row_of(form: Affine, nest: Nest) -> tuple[Affine, int, int] | None:
 
 
 def _stays_in_rows(nest: Nest) -> bool:
-    """Whether what one stage writes is read by others in the same row only."""
+    """Return whether values stored by one stage are loaded by others in the same row only."""
     written: dict[Value, Store] = {}
     for stage in nest.stages:
         for load in stage.loads():
@@ -157,7 +160,7 @@ def _stays_in_rows(nest: Nest) -> bool:
 
 
 def same_rows(nest: Nest, written: Affine, read: Affine) -> bool:
-    """Whether an address that is read lies in the row that is written in the same turn of the outer loops."""
+    """Return whether address `read` is in the row that `written` is in, for the same iteration of the outer loops."""
     if written == read:
         return True
     first, second = row_of(written, nest), row_of(read, nest)
@@ -168,7 +171,7 @@ def same_rows(nest: Nest, written: Affine, read: Affine) -> bool:
 
 
 def in_one_row(nest: Nest, private: Callable[[Value], bool]) -> Nest:
-    """`nest` with a single row of memory for each value that is private to it."""
+    """Return `nest` with the memory of values for which `private` holds reduced to a single row."""
 
     def local(form: Affine) -> Affine:
         return Affine(form.offset, tuple((v, c) for v, c in form.terms if v not in nest.outer), form.dynamic)
@@ -179,10 +182,10 @@ def in_one_row(nest: Nest, private: Callable[[Value], bool]) -> Nest:
     def leaf(old: Leaf) -> Leaf:
         return replace(old, address=local(old.address)) if isinstance(old, Load) and private(old.value) else old
 
-    return Nest(nest.extents, tuple(stage.with_places(leaf, store) for stage in nest.stages), nest.outer)
+    return Nest(nest.extents, tuple(stage.with_accesses(leaf, store) for stage in nest.stages), nest.outer)
 
 
 def row_elements(nest: Nest, value: Value, outer: Sequence[Variable]) -> int:
-    """How many elements of `value` one row has."""
+    """Return the elements per row of `value`."""
     rows = prod(nest.extents[variable] for variable in outer)
     return prod(value.tensor.static_shape) // max(rows, 1)

@@ -1,7 +1,7 @@
-"""The schedule of a block: all that decides what runs when, and in which memory, made once.
+"""The schedule of a block: fused units, their order, memory and tasks.
 
-A block is a sequence of native regions, stretches of units that a back end compiles to one function each, and of ops
-that Python runs. Whoever writes, shows, prices or profiles a program reads this object.
+A block is a sequence of native regions, runs of units that a back end compiles to one function each, and of ops that
+Python runs. Back ends, printers, the cost model and the profiler all read it.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from spmd.compiler.schedule.target import Target
 from spmd.dialects.core import is_pure
 from spmd.ir import Block, Op, Value, captured_values
 
-#: The operands of an op whose memory its results may stand on, by number.
+#: Numbers of the operands of an op that its results may alias.
 Aliases = Callable[[Op], Sequence[int]]
 
 
 @dataclass(frozen=True, eq=False)
 class NativeRegion:
-    """Units that become one native function: arrays of `inputs` in, of `outputs` out.
+    """Units compiled to one native function from arrays of `inputs` to arrays of `outputs`.
 
-    `overwrites` are inputs whose memory outputs take over, by output; `placement` says where in the arena buffers lie,
-    `target` what its code is made for.
+    `overwrites` maps outputs to the inputs whose memory they reuse; `placement` gives offsets in the arena; `target` is
+    what the code is compiled for.
     """
 
     inputs: Sequence[Value]
@@ -53,20 +53,24 @@ class NativeRegion:
 
 @dataclass(frozen=True, eq=False)
 class Schedule:
-    """What runs of `block`, in order."""
+    """What is executed for `block`, in order."""
 
     block: Block
-    parts: Sequence[NativeRegion | KernelCall] = field(default_factory=tuple)
+    entries: Sequence[NativeRegion | KernelCall] = field(default_factory=tuple)
 
     @property
     def steps(self) -> list[Step]:
-        """All steps, those of native regions among them."""
-        return [step for part in self.parts for step in (part.body.steps if isinstance(part, NativeRegion) else [part])]
+        """All steps, including those within native regions."""
+        return [
+            step
+            for entry in self.entries
+            for step in (entry.body.steps if isinstance(entry, NativeRegion) else [entry])
+        ]
 
     @property
     def arena(self) -> int:
-        """Bytes of the largest arena."""
-        return max((part.placement.size for part in self.parts if isinstance(part, NativeRegion)), default=0)
+        """Size in bytes of the largest arena."""
+        return max((entry.placement.size for entry in self.entries if isinstance(entry, NativeRegion)), default=0)
 
 
 def schedule(
@@ -75,49 +79,51 @@ def schedule(
     donated: Sequence[Value] = (),
     aliases: Aliases = lambda op: (),
     *,
-    apart: bool = False,
-    runs_here: bool = True,
+    split_steps: bool = False,
+    check_memory: bool = True,
 ) -> Schedule:
-    """The schedule of `block` for native code of `target`; None: Python runs all ops, one by one.
+    """Return the schedule of `block` for native code of `target`, or for Python alone if None.
 
-    `donated` are arguments of the block whose memory results may take over; `aliases` says what may keep them from it.
-    `apart`: each step of a native region is a region of its own, so that it can be timed from outside. CompileError
-    where a value would need more memory than the process may have, if the schedule `runs_here`: what is explained or
-    predicted may be for a larger machine.
+    `donated` are arguments of the block whose memory results may reuse, unless a view by an op of Python (`aliases`) is
+    still live. With `split_steps` each step is a native region, so that it can be timed separately. With `check_memory`
+    a value that exceeds the memory of this process is a CompileError; programs explained or predicted for a larger
+    machine are scheduled without.
     """
     if target is None:
         ops = [op for op in block.ops[:-1] if constant_array(op) is None]
         return Schedule(block, [KernelCall([Unit(False, place, outputs=[op])]) for place, op in enumerate(ops)])
-    return Schedule(block, list(_Parts(block, target, donated, aliases, runs_here).parts(apart=apart)))
+    return Schedule(
+        block, list(_Splitter(block, target, donated, aliases, check_memory).entries(split_steps=split_steps))
+    )
 
 
-class _Parts:
-    """Makes the native regions of a block, and what is left to Python."""
+class _Splitter:
+    """Splits a block into native regions and ops that Python runs."""
 
     def __init__(
-        self, block: Block, target: Target, donated: Sequence[Value], aliases: Aliases, runs_here: bool
+        self, block: Block, target: Target, donated: Sequence[Value], aliases: Aliases, check_memory: bool
     ) -> None:
-        self.runs_here = runs_here
+        self.check_memory = check_memory
         self.results = list(block.terminator.operands)
         self.target, self.donated, self.aliases = target, donated, aliases
         self.units = fuse(block, self.results)
         self.numbers = {unit: number for number, unit in enumerate(self.units)}
         self.read_later = _read_later(self.units, self.results)
-        #: Ops that Python has run so far.
-        self.before: list[Op] = []
+        #: Ops executed by Python so far.
+        self.python_ops: list[Op] = []
 
-    def parts(self, *, apart: bool) -> Iterator[NativeRegion | KernelCall]:
+    def entries(self, *, split_steps: bool) -> Iterator[NativeRegion | KernelCall]:
         for native, group in groupby(self.units, lambda unit: unit.fused or self.target.supports(unit.outputs[0])):
-            stretch = list(group)
-            views = stretch if not native or all(map(_is_view, stretch)) else _first_views(stretch)
+            run = list(group)
+            views = run if not native or all(map(_is_view, run)) else _first_views(run)
             for unit in views:
-                self.before += unit.ops
+                self.python_ops += unit.ops
                 yield KernelCall([unit])
             in_python = set(views)
-            region = self._region([unit for unit in stretch if unit not in in_python])
+            region = self._region([unit for unit in run if unit not in in_python])
             if region is None:
                 continue
-            if not apart:
+            if not split_steps:
                 yield region
                 continue
             for step in region.body.steps:
@@ -127,7 +133,7 @@ class _Parts:
                     yield alone
 
     def _region(self, units: Sequence[Unit]) -> NativeRegion | None:
-        """`units` as a region; None where nothing comes of them."""
+        """Return `units` as a native region; None if they are dead."""
         written = [value for unit in units for op in unit.outputs for value in op.results]
         end = max((self.numbers[unit] for unit in units), default=-1)
         outputs = [value for value in written if self.read_later[value] > end]
@@ -138,12 +144,12 @@ class _Parts:
         offered = [value for value in self.donated if value in inputs]
         later = {*_reads(self.units[end + 1 :]), *self.results} if offered else set()
         free = [value for value in offered if self._is_free(value, later.union(inputs) - {value} | later)]
-        return plan_region(units, inputs, outputs, self.target, free, runs_here=self.runs_here)
+        return plan_region(units, inputs, outputs, self.target, free, check_memory=self.check_memory)
 
     def _is_free(self, value: Value, read: Iterable[Value]) -> bool:
-        """Whether none of `read` stands on the memory of `value`, of which Python may have made views before."""
+        """Return whether no value in `read` aliases `value` through a view that Python made earlier."""
         standing = {value}
-        for op in self.before:
+        for op in self.python_ops:
             operands = [*op.operands, *(captured_values(op) if op.regions else ())]
             if any(operands[place] in standing for place in self.aliases(op)):
                 standing.update(op.results)
@@ -157,11 +163,13 @@ def plan_region(
     target: Target,
     donated: Sequence[Value] = (),
     *,
-    runs_here: bool = True,
+    check_memory: bool = True,
     units_of: Mapping[Block, Sequence[Unit]] = MappingProxyType({}),
 ) -> NativeRegion:
-    """`units` as one native region. Of the inputs, `donated` may be written over. For the others see Memory."""
-    memory = Memory(inputs, target, runs_here=runs_here, units_of=units_of)
+    """Return `units` as one native region; outputs may overwrite inputs in `donated`. See Memory for the other
+    parameters.
+    """
+    memory = Memory(inputs, target, check_memory=check_memory, units_of=units_of)
     targets = [Buffer(Home.ARGUMENT, nbytes(v), len(inputs) + n, values=[v]) for n, v in enumerate(outputs)]
     units = without_images(memory, units, outputs)
     over = overwritten(memory, units, donated, outputs)
@@ -181,7 +189,7 @@ def _is_view(unit: Unit) -> bool:
 
 
 def _first_views(units: Sequence[Unit]) -> list[Unit]:
-    """Views of what comes from elsewhere, which need no copy outside of native code."""
+    """Return the views of values from outside, which need no copy outside of native code."""
     defined: set[Value] = set()
     views: list[Unit] = []
     for unit in units:
@@ -194,10 +202,10 @@ def _first_views(units: Sequence[Unit]) -> list[Unit]:
 
 
 def _reads(units: Iterable[Unit]) -> list[Value]:
-    """The values that the ops of units read, whatever makes them, each once."""
+    """Return the distinct live-in values of each unit."""
     values: dict[Value, None] = {}
     for unit in units:
-        inside = set(unit.taken)
+        inside = set(unit.inlined)
         for op in unit.ops:
             for value in (*op.operands, *(captured_values(op) if op.regions else ())):
                 if value.defining_op not in inside:
@@ -206,7 +214,9 @@ def _reads(units: Iterable[Unit]) -> list[Value]:
 
 
 def _read_later(units: Sequence[Unit], results: Sequence[Value]) -> dict[Value, int]:
-    """The number of the last unit that reads each value; one past the end for results, -1 for what is never read."""
+    """Return the number of the last unit that reads each value; one past the end for results, -1 if it is
+    never read.
+    """
     last: dict[Value, int] = {value: -1 for unit in units for op in unit.outputs for value in op.results}
     for number, unit in enumerate(units):
         for value in _reads([unit]):

@@ -1,4 +1,4 @@
-"""A schedule as text: its steps in order, what each computes, reads and writes, and where in the source it is from."""
+"""A schedule as a listing: the steps in order, with what each computes, reads and writes, and its source location."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _START = "stablehlo.async_start"
 
 
 def show_schedule(schedule: Schedule, schedule_of: Callable[[Block], Schedule]) -> Iterator[str]:
-    """The lines that tell the steps of `schedule`; `schedule_of` gives that of a block that Python runs."""
+    """Yield the listing of `schedule`; `schedule_of` gives the schedule of a block that Python runs."""
     return _steps(schedule.steps, schedule_of, "")
 
 
@@ -38,16 +38,16 @@ def _steps(steps: Sequence[Step], schedule_of: Callable[[Block], Schedule], inde
 
 
 def _blocks(step: OpStep, schedule_of: Callable[[Block], Schedule]) -> Iterator[tuple[str, Sequence[Step]]]:
-    """The blocks that a step runs, by the names of their regions."""
+    """Yield the blocks of a step, by the names of their regions."""
     if not has_trait(step.op, Trait.RUNS_REGIONS):
         return
     inner = [block.steps for block in step.blocks] or [schedule_of(each.block).steps for each in step.op.regions]
-    for place, steps in enumerate(inner):
-        yield _region_name(step.op, place), steps
+    for position, steps in enumerate(inner):
+        yield _region_name(step.op, position), steps
 
 
 def _ends(steps: Sequence[Step]) -> dict[Step, int]:
-    """The numbers of the steps that wait for what others start."""
+    """Return the number of the step that waits for each asynchronous start."""
     ops = {step: step.op for step in steps if isinstance(step, OpStep)}
     starts = {op.results[0]: step for step, op in ops.items() if op.name == _START}
     waits = [(ops[step].operands, number) for number, step in enumerate(steps, 1) if step in ops]
@@ -55,21 +55,21 @@ def _ends(steps: Sequence[Step]) -> dict[Step, int]:
 
 
 def title(step: Step) -> str:
-    """What a step is, and what it gives."""
+    """Return a title: what a step is, and its results."""
     if isinstance(step, RowGroup):
         rows = prod(step.nest.extents[variable] for variable in step.nest.outer)
-        told = f"{len(step.units)} units row by row, {rows} rows"
+        title = f"{len(step.units)} units row by row, {rows} rows"
     elif isinstance(step, BatchRun):
-        told = f"{len(step.units)} units batch by batch, {step.count} batches"
+        title = f"{len(step.units)} units batch by batch, {step.count} batches"
     else:
         return unit_title(step.units[-1])
     private = step.private
     results = [value for unit in step.units for op in unit.outputs for value in op.results if value not in private]
-    return f"{told} -> {', '.join(str(value.type) for value in results)}"
+    return f"{title} -> {', '.join(str(value.type) for value in results)}"
 
 
 def unit_title(unit: Unit) -> str:
-    """What a unit is, and what it gives."""
+    """Return a title: what a unit is, and its results."""
     results = ", ".join(str(value.type) for op in unit.outputs for value in op.results)
     if unit.outputs[0].name == _START:
         inner = unit.outputs[0].regions[0].block.ops[0]
@@ -90,5 +90,5 @@ def _price(step: Step) -> str:
     return f"{amount(cost.operations, '').strip()} operations, {amount(cost.read)} read, {amount(cost.written)} written"
 
 
-def _region_name(op: Op, place: int) -> str:
-    return op.definition.regions[min(place, len(op.definition.regions) - 1)].name if op.definition else str(place)
+def _region_name(op: Op, position: int) -> str:
+    return op.definition.regions[min(position, len(op.definition.regions) - 1)].name if op.definition else str(position)

@@ -1,6 +1,6 @@
-"""Ops that fold what sliding windows hold: their points, and which elements of the operands meet at a point.
+"""Ops that reduce sliding windows: their iteration space, and the elements that are combined at a point.
 
-A point is a window, a place in the result, and a place within the window. StableHLO specification, "reduce_window" and
+A point is a window (an index of the result) and an offset within it. StableHLO specification, "reduce_window" and
 "convolution".
 """
 
@@ -19,31 +19,32 @@ from spmd.types import F32, ElementType
 
 REDUCE_WINDOW = "stablehlo.reduce_window"
 CONVOLUTION = "stablehlo.convolution"
-#: Places of a window that are gone over one by one.
+#: Largest window whose elements are reduced one by one.
 _MOST_PLACES = 64
-#: The same, where the next window's total follows from the one before.
+#: The same if windows are prefix sums, for which there is a faster algorithm.
 _FEW_PLACES = 4
-#: Output features of a group that are too few for a product of matrices.
+#: Fewest output features per group for which a matrix product pays.
 FEW_FEATURES = 4
-#: Elements of the result's last dimension that are too few for lanes, if the window has more.
+#: Shortest last dimension of the result that is vectorized if the window is longer.
 _SHORT = 8
 
 
 def is_sliding(op: Op) -> bool:
-    """Whether `op` folds what windows hold."""
+    """Return whether `op` reduces sliding windows."""
     return op.name in (REDUCE_WINDOW, CONVOLUTION)
 
 
 def is_small_window(op: Op) -> bool:
-    """Whether going over all places of the windows of `op`, a reduce_window of static shape, costs little."""
+    """Return whether the windows of `op`, a reduce_window of static shape, are small enough to be reduced directly."""
     windows = windows_of(op)
     return prod(windows.sizes) <= (_MOST_PLACES if windows.running_axis() is None else _FEW_PLACES)
 
 
 def accumulator_of(op: Op) -> ElementType | None:
-    """What a product or convolution multiplies and sums in: f32 for floats of at most 32 bits, else their one type.
+    """Return the accumulator type of a product or convolution: f32 for floats of at most 32 bits, else the common float
+    type.
 
-    None of mixtures, and of what is no float.
+    None for mixed types and for anything but floats.
     """
     elements = [value.tensor.element_type for value in (*op.operands, op.result)]
     floats = [element for element in elements if isinstance(element, ElementType) and element.is_float]
@@ -55,12 +56,12 @@ def accumulator_of(op: Op) -> ElementType | None:
 
 
 def groups_of(op: Op) -> int:
-    """How many convolutions `op` is that share no features of the result."""
+    """Return the number of groups of `op`, a convolution."""
     return int(op["feature_group_count"] * op["batch_group_count"])
 
 
 def is_grouped_sum(op: Op) -> bool:
-    """Whether each feature of a convolution's result has few input features of its own: no product of matrices."""
+    """Return whether `op` is a grouped convolution with too few features per group for matrix products."""
     if groups_of(op) == 1 or accumulator_of(op) is None:
         return False
     numbers: ConvDimensionNumbersAttr = op["dimension_numbers"]
@@ -68,9 +69,9 @@ def is_grouped_sum(op: Op) -> bool:
 
 
 def sliding_shape(op: Op) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The points of `op`, and the dimensions that count places within a window.
+    """Return the iteration space of `op`, and its dimensions within the window.
 
-    These come first, so that lanes are neighbours in the result, unless there are fewer of those than places.
+    These come first, so that lanes are neighbours in the result, unless the result's last dimension is the shorter.
     """
     result = op.results[0].tensor.static_shape
     window = _window_shape(op)
@@ -90,8 +91,8 @@ def _window_shape(op: Op) -> tuple[int, ...]:
     )
 
 
-def parts_of_point(op: Op, index: Index) -> tuple[Index, Index]:
-    """The place of a point within its window, and in the result."""
+def split_point(op: Op, index: Index) -> tuple[Index, Index]:
+    """Return the offset of a point within its window, and its index in the result."""
     _, folded = sliding_shape(op)
     window = tuple(index[dimension] for dimension in folded)
     return window, tuple(part for dimension, part in enumerate(index) if dimension not in folded)
@@ -100,9 +101,11 @@ def parts_of_point(op: Op, index: Index) -> tuple[Index, Index]:
 def window_element(
     op: Op, operand: Value, outside: Value, index: Index, reader: ElementReader, target: ElementType
 ) -> Element:
-    """The element of `operand` at a point of a reduce_window; beyond its ends, `outside`, a scalar; as a `target`."""
+    """Return the element of `operand`, as `target`, at a point of a reduce_window; the scalar `outside` in
+    the padding.
+    """
     windows = windows_of(op)
-    window, result = parts_of_point(op, index)
+    window, result = split_point(op, index)
     place = tuple(
         count.scaled(stride) + part.scaled(dilation)
         for count, stride, part, dilation in zip(result, windows.strides, window, windows.window_dilations, strict=True)
@@ -112,10 +115,10 @@ def window_element(
 
 
 def convolved_elements(op: Op, index: Index, reader: ElementReader) -> tuple[Element, Element]:
-    """The elements of image and kernel that are multiplied at a point of a convolution, in its accumulator's type."""
+    """Return the image and kernel elements multiplied at a point of a convolution, as the accumulator type."""
     numbers: ConvDimensionNumbersAttr = op["dimension_numbers"]
     image, kernel = op.operands
-    (feature_in, *window), result = parts_of_point(op, index)
+    (feature_in, *window), result = split_point(op, index)
     feature = result[numbers.output_feature_dimension]
     batch = result[numbers.output_batch_dimension]
     features = op.result.tensor.static_shape[numbers.output_feature_dimension] // groups_of(op)
@@ -143,7 +146,7 @@ def convolved_elements(op: Op, index: Index, reader: ElementReader) -> tuple[Ele
 
 
 def _placed_windows(op: Op, place: list[Affine], window: list[Affine], result: Index) -> tuple[list[int], list[int]]:
-    """Fills in the spatial part of `place`; paddings before the image, and between its elements, by dimension."""
+    """Fill in the spatial part of `place`; return the low padding and the interior padding of each dimension."""
     numbers: ConvDimensionNumbersAttr = op["dimension_numbers"]
     ones = (1,) * len(window)
     low, spread = [0] * len(place), [0] * len(place)

@@ -1,4 +1,4 @@
-"""What a step costs, and what memory a schedule needs."""
+"""The cost of steps, and the memory of schedules."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from spmd.ir import Block, Value, captured_values
 
 @dataclass(frozen=True)
 class UnitFacts:
-    """What a unit does: bytes that it reads of each value, its cost, its work by kind, and its nests if it has some."""
+    """Bytes loaded from each value, cost, work by kind, and nests of a unit."""
 
     reads: dict[Value, int]
     cost: Cost
@@ -26,7 +26,7 @@ class UnitFacts:
 
     @classmethod
     def of(cls, unit: Unit) -> UnitFacts:
-        """Those of `unit`; a view reads nothing."""
+        """Return the facts of `unit`; a view loads nothing."""
         if not unit.fused:
             read = {} if unit.is_view else {value: bytes_of(value) for value in unit.outputs[0].operands}
             return cls(read, cost_of_unit(unit), work_of_unit(unit))
@@ -36,9 +36,9 @@ class UnitFacts:
 
 
 def cost_of_step(step: Step) -> Cost:
-    """The cost of running `step` once.
+    """Return the cost of running `step` once.
 
-    What is private to it is neither read from memory nor written to it; what several of its units read comes once.
+    Private values are not counted; values that several of its units load are counted once.
     """
     operations = written = 0
     reads: dict[Value, int] = {}
@@ -60,27 +60,27 @@ def _written(unit: Unit, facts: UnitFacts, private: Collection[Value]) -> int:
 
 
 def temporaries(schedule: Schedule, schedule_of: Callable[[Block], Schedule]) -> int:
-    """The most bytes that lie beside arguments and results at any time: arenas, and what parts hand to each other.
+    """Return the peak bytes of memory besides arguments and results: arenas, and values between regions and calls.
 
     `schedule_of` gives the schedule of a block that Python runs.
     """
-    made_of: dict[Value, Value] = {}  # by view, what it shows
+    made_of: dict[Value, Value] = {}  # the base of each view
 
     def memory(value: Value) -> Value:
         return made_of.get(value, value)
 
     results = list(schedule.block.terminator.operands)
     last: dict[Value, int] = {}
-    for number, part in enumerate(schedule.parts):
+    for number, part in enumerate(schedule.entries):
         if not isinstance(part, NativeRegion) and part.units[0].is_view:
             made_of |= {new: memory(old) for old, new in zip(part.op.operands, part.op.results, strict=True)}
         last |= {memory(value): number for value in _read_by(part)}
-    kept = {memory(value) for value in results}
+    live_out = {memory(value) for value in results}
     live = most = 0
     freed: dict[int, int] = {}
-    for number, part in enumerate(schedule.parts):
+    for number, part in enumerate(schedule.entries):
         for value in part.outputs if isinstance(part, NativeRegion) else part.op.results:
-            if memory(value) is value and value not in kept:
+            if memory(value) is value and value not in live_out:
                 live += bytes_of(value)
                 end = last.get(value, number)
                 freed[end] = freed.get(end, 0) + bytes_of(value)
@@ -96,7 +96,7 @@ def _read_by(part: NativeRegion | Step) -> list[Value]:
 
 
 def _within(part: NativeRegion | Step, schedule_of: Callable[[Block], Schedule]) -> int:
-    """What a part needs while it runs."""
+    """Return the bytes that a part needs while it runs."""
     if isinstance(part, NativeRegion):
         return part.placement.size
     regions = [region for op in part.ops if has_trait(op, Trait.RUNS_REGIONS) for region in op.regions]

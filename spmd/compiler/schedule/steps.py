@@ -1,4 +1,4 @@
-"""What runs, in order: the steps of a block, each with its units, its buffers and how it is cut for threads."""
+"""Steps of a block in execution order, with their units, buffers and tasks."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from spmd.support.arrays import Array
 
 @dataclass(eq=False, slots=True)
 class Step:
-    """Units that run as one. `made`: the buffers that are used from here on, in order."""
+    """Units executed together. `made`: buffers whose live range starts here."""
 
     units: Sequence[Unit]
     made: list[Buffer] = field(default_factory=list)
 
     @property
     def all_units(self) -> Sequence[Unit]:
-        """The units of the block that the step was made of."""
+        """All units, including those fused into the step."""
         return self.units
 
     @property
     def private(self) -> Collection[Value]:
-        """What only the step reads, a part at a time: it stays in the cache."""
+        """Values used within the step alone, a slice at a time: they stay in cache."""
         return ()
 
     @property
@@ -40,13 +40,13 @@ class Step:
 
     @property
     def ops(self) -> list[Op]:
-        """All that the step runs."""
+        """All ops of the step."""
         return [op for unit in self.all_units for op in unit.ops]
 
 
 @dataclass(frozen=True, slots=True)
 class Initial:
-    """What the buffer of `result` holds before an update writes into it: a copy of `operand`, or its one `element`."""
+    """Contents of the buffer of `result` before an update writes to it: a copy of `operand`, or its splat `element`."""
 
     result: Value
     operand: Value
@@ -55,7 +55,7 @@ class Initial:
 
 @dataclass(eq=False, slots=True)
 class LoopNests(Step):
-    """A fused unit; an update first brings its results' buffers to what they begin with."""
+    """A fused unit; updates first initialize their result buffers."""
 
     nests: Sequence[TaskedNest] = ()
     initial: Sequence[Initial] = ()
@@ -63,9 +63,9 @@ class LoopNests(Step):
 
 @dataclass(eq=False, slots=True)
 class RowGroup(Step):
-    """Units over the same rows, or columns, as one nest; `rows` are the bytes of one row of what only they read.
+    """Units over the same rows, or columns, as one nest; `rows` are the bytes per row of private values.
 
-    Where the nest is cut each task has rows of its own, else they are among the buffers.
+    If the nest is cut each task has rows of its own, else they are buffers.
     """
 
     nest: Nest = field(kw_only=True)
@@ -79,10 +79,10 @@ class RowGroup(Step):
 
 @dataclass(eq=False, slots=True)
 class BatchRun(Step):
-    """Products of `count` batches with what is computed between them, batch after batch, in `tasks`.
+    """Products of `count` batches with the units between them, batch after batch, in `tasks`.
 
-    `nests`, by number of the group, come with the loop that goes over the batches. `offsets` are those of what only
-    these units read, in the `room` bytes of `memory` that each task has.
+    `nests`, by number of the group, come with their batch loop. `offsets` locate private values in the `room` bytes of
+    `memory` that each task has.
     """
 
     groups: Sequence[Sequence[Unit]] = ()
@@ -110,12 +110,12 @@ class OpStep(Step):
 
 @dataclass(eq=False, slots=True)
 class ViewStep(OpStep):
-    """Its results are its operands in memory, seen in another shape."""
+    """An op whose results alias its operands."""
 
 
 @dataclass(eq=False, slots=True)
 class LibraryCall(OpStep):
-    """An op with native code of its own, or that of a library; `images`: what makes a convolution's images."""
+    """An op with native code of its own, or a library's; `images`: the fused producer of a convolution's input."""
 
     plan: LibraryPlan = field(default_factory=LibraryPlan)
     scratch: Sequence[Buffer] = ()
@@ -132,17 +132,17 @@ class LibraryCall(OpStep):
 
 @dataclass(eq=False, slots=True)
 class KernelCall(OpStep):
-    """An op that Python runs, by a kernel of its own."""
+    """An op run by its NumPy kernel."""
 
 
 @dataclass(eq=False, slots=True)
 class Callback(OpStep):
-    """An op that Python runs on behalf of native code."""
+    """An op that native code runs by a callback to Python."""
 
 
 @dataclass(eq=False, slots=True)
 class Branches(OpStep):
-    """An `if` or `case`: each branch writes its results where the op's are."""
+    """An `if` or `case`: each branch stores to the buffers of the op's results."""
 
     branches: Sequence[BlockSchedule] = ()
 
@@ -153,11 +153,11 @@ class Branches(OpStep):
 
 @dataclass(eq=False, slots=True)
 class Carried:
-    """A value that a loop carries.
+    """A loop-carried value.
 
-    `begin` is copied to `home` before the loop (None: it lies there). An iteration finds the value in `buffer` and
-    makes the next one in `successor` (None: it stays as it is). Both are `home` and `spare` themselves, of which the
-    second is copied to the first, or, where they are large (`swaps`), addresses that change places.
+    `begin` is copied to `home` before the loop (None: it is there already). An iteration reads `buffer` and writes
+    `successor` (None: loop-invariant). These are `home` and `spare`, of which the second is copied back to the first,
+    or, if large (`swaps`), pointers to them that are exchanged.
     """
 
     argument: Value
@@ -189,7 +189,7 @@ class Loop(OpStep):
 
 @dataclass(eq=False, slots=True)
 class BlockSchedule:
-    """The steps of a block. Each value in `placed` is in that buffer in the end, `results` in `targets` if given."""
+    """The steps of a block. Values in `placed` end in that buffer, `results` in `targets` if given."""
 
     steps: Sequence[Step]
     results: Sequence[Value]

@@ -1,4 +1,4 @@
-"""What the schedule is told of the code that will run it: the limits of a back end, as a protocol."""
+"""The protocol by which the schedule queries a back end's limits."""
 
 from __future__ import annotations
 
@@ -12,14 +12,16 @@ from spmd.support.processor import Processor
 
 @dataclass(frozen=True, slots=True)
 class LibraryPlan:
-    """How an op that is no loop nest runs: in up to `tasks` at a time, with working memory of `scratch` bytes each."""
+    """How an op that is no loop nest runs: the most parallel `tasks`, and the sizes in bytes of its
+    `scratch` buffers.
+    """
 
     tasks: int = 1
     scratch: tuple[int, ...] = ()
 
 
 class BatchedProduct(Protocol):
-    """Products of matrices, one for each index of `batch`."""
+    """A batched matrix product; `batch` is the batch shape."""
 
     @property
     def batch(self) -> tuple[int, ...]: ...
@@ -32,15 +34,15 @@ class BatchedProduct(Protocol):
 
     @property
     def size(self) -> int:
-        """Multiplications of each product."""
+        """Multiply-adds of one product."""
 
     @property
     def nanoseconds(self) -> int:
-        """How long one of the products takes, roughly."""
+        """Approximate time of one product."""
 
     @property
     def runs_in_tasks(self) -> bool:
-        """Whether several threads may each run products of their own."""
+        """Whether threads may compute different products of the batch in parallel."""
 
 
 class Target(Protocol):
@@ -48,21 +50,23 @@ class Target(Protocol):
 
     @property
     def threads(self) -> int:
-        """How many threads share the work of a unit."""
+        """Threads that share the work of a unit."""
 
     @property
     def processor(self) -> Processor:
-        """What the code is made for."""
+        """The processor that code is generated for."""
 
     @property
     def in_fixed_order(self) -> bool:
-        """Whether sums have one order, whatever the processor: no library adds up products."""
+        """Whether the order of summation is fixed whatever the processor, which rules out BLAS."""
 
     def supports(self, op: Op) -> bool:
-        """Whether `op`, which is part of no loop nest, has a native form."""
+        """Return whether `op`, which is no loop nest, can be compiled."""
 
     def plan(self, op: Op, image_bytes: int | None) -> LibraryPlan:
-        """How `op`, which is supported, runs; a convolution whose images are made one at a time, of `image_bytes`."""
+        """Return tasks and scratch of `op`, which must be supported; `image_bytes`: size of one image of a convolution
+        whose input is fused.
+        """
 
     def product(self, op: Op) -> BatchedProduct | None:
-        """`op` as products of matrices where they lie; None where it is anything else."""
+        """Return `op` as a batched product on its operands in place; None if it is no such product."""

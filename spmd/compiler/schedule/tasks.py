@@ -1,9 +1,8 @@
-"""Units cut in tasks, which the threads of a process run side by side.
+"""Tasks: units split among the threads of a process.
 
-A task is a stretch of one loop that is not folded: whichever thread runs it, and however many tasks there are, each
-point is computed alike. A fold of everything, or of a few columns, is cut at the blocks that it is folded by anyway
-(fold_blocks): their results are stored, and folded in their order when all are there. So no bit depends on the number
-of threads.
+A task is a range of one parallel loop; every point is computed alike whichever thread runs it and however many tasks
+there are. A reduction to few results is split into the blocks in which it is computed anyway (fold_blocks): partial
+results are stored and combined in order. So results do not depend on the number of threads.
 """
 
 from __future__ import annotations
@@ -16,22 +15,22 @@ from spmd.analysis.affine import Variable
 from spmd.compiler.schedule.buffers import Buffer, Frame, Memory
 from spmd.compiler.schedule.costs import cost_of_nests
 from spmd.compiler.schedule.fold_blocks import shared_blocks
-from spmd.compiler.schedule.lanes import SIDE, is_written_out, lanes_of, turned_loop
+from spmd.compiler.schedule.lanes import SIDE, is_unrolled, lanes_of, transposed_loop
 from spmd.compiler.schedule.nest import Nest
 from spmd.compiler.schedule.rates import nanoseconds
 from spmd.ir import Value
 
-#: Nanoseconds that a unit takes at least to be cut, and a task of it.
+#: Least nanoseconds of a unit to be split, and of a task.
 _LEAST_UNIT, _LEAST_TASK = 50_000, 4_000
-#: Points of a nest that is looked at.
+#: Least points of a nest to be considered.
 _LEAST_POINTS = 1 << 10
-#: Tasks for each thread, so that one that comes late does not keep the others waiting.
+#: Tasks per thread, for load balance.
 _EACH = 4
 
 
 @dataclass(frozen=True)
 class Cut:
-    """A loop in `count` tasks of `size` iterations each, and what is left over in the last one."""
+    """A loop split into `count` tasks of `size` iterations each; the last one also takes the remainder."""
 
     variable: Variable
     size: int
@@ -40,7 +39,9 @@ class Cut:
 
 @dataclass(frozen=True)
 class FoldCut:
-    """A fold in `count` tasks of `size` blocks each, the last with what is left over; `memory` takes their results."""
+    """A reduction split into `count` tasks of `size` blocks each, the last one with the remainder; `memory` holds their
+    results.
+    """
 
     size: int
     count: int
@@ -49,32 +50,32 @@ class FoldCut:
 
 @dataclass(frozen=True)
 class TaskedNest:
-    """A loop nest, and how it is cut for threads (None: it is not)."""
+    """A loop nest and its split into tasks, if any."""
 
     nest: Nest
     cut: Cut | FoldCut | None = None
 
 
 def tasks_of_nests(nests: Sequence[Nest], results: Sequence[Value], threads: int) -> int:
-    """How many tasks the nests that write `results` are cut in: 1 where it is not worth it."""
+    """Return how many tasks the nests that compute `results` are split into; 1 if that does not pay."""
     if threads == 1 or max(prod(nest.extents) for nest in nests) < _LEAST_POINTS:
         return 1
     return tasks_of_time(time_of_nests(nests, results), threads)
 
 
 def time_of_nests(nests: Sequence[Nest], results: Sequence[Value]) -> int:
-    """How many nanoseconds the nests that write `results` take, roughly."""
+    """Return the approximate time in nanoseconds of the nests that compute `results`."""
     cost = cost_of_nests(nests, results)
     return nanoseconds("operations", cost.operations) + nanoseconds("bytes", cost.bytes)
 
 
 def tasks_of_time(time: int, threads: int) -> int:
-    """How many tasks a unit is cut in that takes so many nanoseconds: 1 where it is not worth it."""
+    """Return how many tasks a unit of `time` nanoseconds is split into; 1 if that does not pay."""
     return 1 if threads == 1 or time < _LEAST_UNIT else max(1, min(time // _LEAST_TASK, _EACH * threads))
 
 
 def plan_tasks(memory: Memory, nest: Nest, frame: Frame, results: Sequence[Value]) -> TaskedNest:
-    """`nest`, which writes `results`, in tasks where that pays."""
+    """Return `nest`, which computes `results`, split into tasks if that pays."""
     threads = memory.target.threads
     count = tasks_of_nests([nest], results, threads)
     if count == 1 or any(stage.updates for stage in nest.stages):
@@ -89,7 +90,7 @@ def plan_tasks(memory: Memory, nest: Nest, frame: Frame, results: Sequence[Value
 
 
 def cut_loop(nest: Nest, num_tasks: int) -> Cut | None:
-    """Where `nest` is cut: at the outermost of the loops that are long enough, or the longest; None if it cannot be."""
+    """Return the split of `nest` at its outermost sufficiently long loop, or the longest; None if it has none."""
     best: Cut | None = None
     for variable, iterations in _cuttable(nest):
         extent = nest.extents[variable]
@@ -103,14 +104,14 @@ def cut_loop(nest: Nest, num_tasks: int) -> Cut | None:
 
 
 def _cuttable(nest: Nest) -> list[tuple[Variable, int]]:
-    """The loops of which a stretch can be run alone, and how many iterations of each are taken at a time."""
+    """Return the loops that may be split, and the granularity of each in iterations."""
     if nest.outer:
         return [(variable, 1) for variable in nest.outer]
-    if len(nest.stages) != 1 or is_written_out(nest, nest.stages[0]):
+    if len(nest.stages) != 1 or is_unrolled(nest, nest.stages[0]):
         return []
     (stage,) = nest.stages
     lanes = lanes_of(nest, stage)
-    taken = lanes.taken()
-    if (turned := turned_loop(nest, stage, lanes)) is not None:
-        taken[turned] = SIDE
-    return [(variable, taken.get(variable, 1)) for variable in stage.kept if variable != lanes.inner]
+    sizes = lanes.tile_sizes()
+    if (transposed := transposed_loop(nest, stage, lanes)) is not None:
+        sizes[transposed] = SIDE
+    return [(variable, sizes.get(variable, 1)) for variable in stage.parallel if variable != lanes.inner]

@@ -1,4 +1,4 @@
-"""A schedule as text, with all that it decides: for tests that state what is expected of a program, and for reading.
+"""The textual form of a schedule, for FileCheck tests and for reading.
 
     region (%0, %1) -> (%5), threads 1, arena 4096
       step 0: loop nests
@@ -58,12 +58,12 @@ _KINDS: dict[type[Step], str] = {
 
 
 def schedule_text(schedule: Schedule, schedule_of: Callable[[Block], Schedule]) -> str:
-    """`schedule` as text; `schedule_of` gives that of a block that Python runs."""
-    return "\n".join(_Printer(numbered(schedule.block), schedule_of).parts(schedule, "")) + "\n"
+    """Return `schedule` as text; `schedule_of` gives the schedule of a block that Python runs."""
+    return "\n".join(_Printer(numbered(schedule.block), schedule_of).entries(schedule, "")) + "\n"
 
 
 def numbered(block: Block) -> dict[Value, str]:
-    """The names of a block's values, those of regions inside among them."""
+    """Return the names of all values in a block, including nested blocks, in program order."""
     names: dict[Value, str] = {}
     pending: list[Block | Op] = [block]
     while pending:
@@ -81,8 +81,8 @@ class _Printer:
         self.names, self.schedule_of = names, schedule_of
         self.number = 0
 
-    def parts(self, schedule: Schedule, indent: str) -> Iterator[str]:
-        for part in schedule.parts:
+    def entries(self, schedule: Schedule, indent: str) -> Iterator[str]:
+        for part in schedule.entries:
             if isinstance(part, KernelCall):
                 yield from self.step(part, None, indent)
                 continue
@@ -111,7 +111,7 @@ class _Printer:
         yield from self.blocks(step, region, inner)
 
     def blocks(self, step: Step, region: NativeRegion | None, indent: str) -> Iterator[str]:
-        """What a step runs, block by block."""
+        """Yield the blocks of a step."""
         for number, block in enumerate(step.blocks):
             yield f"{indent}block {number} -> {self.list(block.results)}"
             for each in block.steps:
@@ -120,17 +120,17 @@ class _Printer:
             for number, region_of_op in enumerate(step.op.regions):
                 inner = region_of_op.block
                 yield f"{indent}block {number} -> {self.list(inner.terminator.operands)}"
-                yield from self.parts(self.schedule_of(inner), indent + "  ")
+                yield from self.entries(self.schedule_of(inner), indent + "  ")
 
     def unit(self, unit: Unit) -> str:
-        """What a unit goes over, gives, and is made of."""
+        """Return the iteration space, ops and results of a unit."""
         if not unit.fused:
             return op_text(unit.outputs[0], self.names)
         kind = "update" if unit.is_update else "reduction" if unit.is_reduction else "points"
         fold = f" fold [{', '.join(map(str, unit.reduced))}]" if unit.reduced else ""
         results = self.list([value for op in unit.outputs for value in op.results])
-        taken = self.list([value for op in unit.taken for value in op.results])
-        return f"unit {kind} over {_shape(unit.shape)}{fold} of {taken} -> {results} : {name_of(unit.ops)}"
+        inlined = self.list([value for op in unit.inlined for value in op.results])
+        return f"unit {kind} over {_shape(unit.shape)}{fold} of {inlined} -> {results} : {name_of(unit.ops)}"
 
     # --- loop nests ---
 
@@ -162,7 +162,7 @@ class _Printer:
     # --- memory ---
 
     def memory(self, step: Step, region: NativeRegion) -> Iterator[str]:
-        """Where what the step gives and works in lies."""
+        """Yield the buffers of the step's results and scratch memory."""
         values = [value for unit in step.units for op in unit.outputs for value in op.results]
         buffers = region.memory.buffer_of
         for value in values:
@@ -195,7 +195,7 @@ class _Printer:
 
 
 def _how(step: Step) -> str:
-    """How the whole of a step runs."""
+    """Return the parameters of a step as a whole."""
     if isinstance(step, BatchRun):
         return f", batches {step.count}, tasks {step.tasks}, room {step.room}"
     if isinstance(step, LibraryCall):
@@ -204,7 +204,7 @@ def _how(step: Step) -> str:
 
 
 def _nests(step: Step) -> Iterator[tuple[Nest, str]]:
-    """The nests of a step, each with how it is cut."""
+    """Yield the nests of a step, each with the text of its split."""
     if isinstance(step, LoopNests):
         for tasked in step.nests:
             yield tasked.nest, _cut(tasked.cut)
@@ -224,17 +224,17 @@ def _cut(cut: Cut | FoldCut | None) -> str:
 
 
 def _lanes(nest: Nest, stage: Stage) -> str:
-    """Which points of a stage are computed at a time."""
+    """Return the lanes of a stage."""
     lanes = lanes_of(nest, stage)
     if lanes.variable is None:
         return ""
-    around = "" if lanes.around is None else f" flattened with i{lanes.around}"
+    outer = "" if lanes.outer is None else f" flattened with i{lanes.outer}"
     inner = "" if lanes.inner is None else f" unrolled i{lanes.inner}"
-    return f"{lanes.width} of i{lanes.variable}{around}{inner}"
+    return f"{lanes.width} of i{lanes.variable}{outer}{inner}"
 
 
 def _buffer(buffer: Buffer, placement: Placement) -> str:
-    """Where a buffer lies, and how large it is."""
+    """Return the location and size of a buffer."""
     size = f" ({buffer.nbytes} bytes)"
     if buffer.alias is not None:
         return _buffer(buffer.alias, placement)
@@ -245,7 +245,7 @@ def _buffer(buffer: Buffer, placement: Placement) -> str:
 
 
 def _loops(nest: Nest) -> str:
-    """The loops of a nest; those that are merged in others are left out."""
+    """Return the loops of a nest, without collapsed ones."""
     variables = sorted({*nest.outer, *(variable for stage in nest.stages for variable in stage.loops)})
     return f"[{', '.join(f'i{variable} < {nest.extents[variable]}' for variable in variables)}]"
 
@@ -258,7 +258,7 @@ def _affine(form: Affine) -> str:
 
 
 def _root(code: Expression) -> str:
-    """What an expression is in the end, and how many operations it takes."""
+    """Return the root operation of an expression, and the number of operations."""
     if code.primitive is Primitive.PARAMETER:
         return "loaded"
     if code.primitive is Primitive.CONSTANT:
@@ -278,6 +278,6 @@ def _name(value: Value, names: dict[Value, str]) -> str:
 
 
 def op_text(op: Op, names: dict[Value, str]) -> str:
-    """An op that runs alone."""
+    """Return the text of a single-op unit."""
     operands, results = (", ".join(_name(value, names) for value in values) for values in (op.operands, op.results))
     return f"op {op.name} ({operands}) -> ({results})"

@@ -1,6 +1,7 @@
-"""Ops that write into part of their operand: `dynamic_update_slice` and `scatter`.
+"""Updates: `dynamic_update_slice` and `scatter`.
 
-The result stands on the operand's memory, or on a copy of it; the nest goes over the update and writes where it says.
+The result reuses the operand's memory, or a copy of it; the nest iterates over the updates and stores them at their
+indices.
 """
 
 from __future__ import annotations
@@ -31,30 +32,30 @@ from spmd.ir import Op, Value
 from spmd.types import I64, ElementType
 
 UPDATE_SLICE = "stablehlo.dynamic_update_slice"
-#: Bits of indices that are as long as what places are told in.
+#: Bits of indices that may overflow index arithmetic.
 _LONGEST = 64
 
 
 def is_update(op: Op) -> bool:
-    """Whether the results of `op` are its first operands but for a part that it writes."""
+    """Return whether the results of `op` are its first operands with some elements updated."""
     return op.name in (UPDATE_SLICE, SCATTER)
 
 
 def updated(op: Op) -> int:
-    """How many of the operands are written into."""
+    """Return the number of updated operands."""
     return len(op.results)
 
 
 def update_shape(op: Op) -> tuple[int, ...]:
-    """The points that an update goes over: the shape of what it writes."""
+    """Return the iteration space of an update: the shape of its updates."""
     value = op.operands[1] if op.name == UPDATE_SLICE else op.operands[-1]
     return value.tensor.static_shape
 
 
 def reads_itself(op: Op, is_fusible: Callable[[Op], bool], most: int) -> bool:
-    """Whether what `op` writes, of several points, is computed of what it writes into, by up to `most` fusible ops.
+    """Return whether an update of several points depends on its updated operand, through at most `most` fusible ops.
 
-    Computed on the way it would keep the operand from being written over, and have all of it copied.
+    If fused, it would prevent updating in place and force a copy of the operand.
     """
     if prod(update_shape(op)) == 1:
         return False
@@ -72,14 +73,14 @@ def reads_itself(op: Op, is_fusible: Callable[[Op], bool], most: int) -> bool:
     return False
 
 
-def update_nest(op: Op, taken: Callable[[Op], bool]) -> Nest:
-    """The nest that writes the updates of `op` into its results."""
+def update_nest(op: Op, inlined: Callable[[Op], bool]) -> Nest:
+    """Return the nest that stores the updates of `op` to its results."""
 
     def nest_at(extents: list[int], index: Index) -> Nest:
-        reader = PointReader(extents, taken)
+        user = PointReader(extents, inlined)
         if op.name == UPDATE_SLICE:
-            return _slice_update(op, extents, index, reader)
-        return _scatter(op, extents, index, reader)
+            return _slice_update(op, extents, index, user)
+        return _scatter(op, extents, index, user)
 
     shape = update_shape(op)
     order = range(len(shape)) if op.name == UPDATE_SLICE else update_order(op)
@@ -88,20 +89,20 @@ def update_nest(op: Op, taken: Callable[[Op], bool]) -> Nest:
     return iterate(in_order, lambda extents, index: nest_at(extents, tuple(index[place] for place in places)))
 
 
-def _slice_update(op: Op, extents: list[int], index: Index, reader: PointReader) -> Nest:
+def _slice_update(op: Op, extents: list[int], index: Index, user: PointReader) -> Nest:
     operand, update, *starts = op.operands
     places = []
     for part, start, whole, size in zip(
         index, starts, operand.tensor.static_shape, update.tensor.static_shape, strict=True
     ):
-        places.append(part if whole == size else clamped(start, (), whole - size, reader) + part)
-    stores = tuple(stored(op.result, tuple(places), reader.read(update, index)))
-    stage = Stage(tuple(reader.leaves), tuple(range(len(extents))), (), stores)
+        places.append(part if whole == size else clamped(start, (), whole - size, user) + part)
+    stores = tuple(stored(op.result, tuple(places), user.read(update, index)))
+    stage = Stage(tuple(user.leaves), tuple(range(len(extents))), (), stores)
     return Nest(tuple(extents), (stage,))
 
 
-def _scatter(op: Op, extents: list[int], index: Index, reader: PointReader) -> Nest:
-    """Each element of the updates is combined with that of the result at its place, where that is inside."""
+def _scatter(op: Op, extents: list[int], index: Index, user: PointReader) -> Nest:
+    """Return the nest that combines updates with the results at their indices, where these are in bounds."""
     count, whole = len(op.results), drops_whole_windows(op)
     numbers = op["scatter_dimension_numbers"]
     indices = op.operands[count]
@@ -118,49 +119,49 @@ def _scatter(op: Op, extents: list[int], index: Index, reader: PointReader) -> N
         if dimension in numbers.scatter_dims_to_operand_dims:
             at = component_place(numbers.scatter_dims_to_operand_dims.index(dimension), batch, vector, indices)
             window = 1 if dimension in absent else form_extent(form, extents)
-            start = Affine.computed(_start(reader.read(indices, at), element_type(indices), window, size))
+            start = Affine.computed(_start(user.read(indices, at), element_type(indices), window, size))
             if whole:
-                conditions += [at_least(start, 0, reader), below(start, size - window + 1, reader)]
+                conditions += [at_least(start, 0, user), below(start, size - window + 1, user)]
             form += start
         if dimension in numbers.input_batching_dims:
             position = numbers.scatter_indices_batching_dims[numbers.input_batching_dims.index(dimension)]
             form += batch_coordinate(position, batch, vector)
         if not whole or dimension not in numbers.scatter_dims_to_operand_dims:
-            conditions += [at_least(form, 0, reader), below(form, size, reader)]
+            conditions += [at_least(form, 0, user), below(form, size, user)]
         place.append(form)
     block = op.regions[0].block
     elements = [element_type(argument) for argument in block.arguments]
-    new_values = [reader.read(value, index) for value in op.operands[count + 1 :]]
+    new_values = [user.read(value, index) for value in op.operands[count + 1 :]]
     new = [
         converted(g, element_type(v), e)
         for g, v, e in zip(new_values, op.operands[count + 1 :], elements, strict=False)
     ]
     old, codes = _old(elements[:count])
-    results = region_results(block, [*old, *new], lambda value: reader.read(value, ()))
+    results = region_results(block, [*old, *new], lambda value: user.read(value, ()))
     stores = []
     for value, element, type in zip(op.results, results, elements, strict=False):
         parts = encode(element, type)
         address = linear(place, row_major(value.tensor.static_shape)).scaled(len(parts))
         stores += [(value, address.shifted(number), part) for number, part in enumerate(parts)]
     update = Update(tuple(stores), codes, all_of(conditions))
-    # Places may meet: only what lies within one window is written side by side.
-    side_by_side = {variable for dimension in windows for variable, _ in index[dimension].terms}
+    # Indices may repeat: only the elements of one window are distinct.
+    independent = {variable for dimension in windows for variable, _ in index[dimension].terms}
     loops = tuple(range(len(extents)))
-    stage = Stage(tuple(reader.leaves), loops, (), (), (), (update,), frozenset(side_by_side))
+    stage = Stage(tuple(user.leaves), loops, (), (), (), (update,), frozenset(independent))
     return Nest(tuple(extents), (stage,))
 
 
 def form_extent(form: Affine, extents: Sequence[int]) -> int:
-    """How many numbers from 0 on `form`, a place in a window, may be."""
+    """Return how many values `form`, an index within a window, may have."""
     bounds = form.bounds(extents)
     assert bounds is not None, "places in a window are counted by loops"
     return bounds[1] + 1
 
 
 def _start(index: Element, element: ElementType, window: int, size: int) -> Expression:
-    """Where a window starts, as an i64, from which places in it are told without overflow.
+    """Return the start of a window as an i64, clamped so that indices relative to it do not overflow.
 
-    All starts before `-window` are alike, as those from `size` on are: nothing of the window is inside.
+    All starts below `-window` are alike, and so are those from `size` on: the whole window is out of bounds.
     """
     (number,) = index
     if element.bits == _LONGEST:
@@ -173,7 +174,7 @@ def _start(index: Element, element: ElementType, window: int, size: int) -> Expr
 
 
 def _old(elements: list[ElementType]) -> tuple[list[tuple[Expression, ...]], tuple[Expression, ...]]:
-    """The elements that stand in the results before, as parameters, and those parameters."""
+    """Return the previous contents of the results, as elements and as parameters."""
     parameters: list[Expression] = []
     registers = []
     for element in elements:

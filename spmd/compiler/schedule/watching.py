@@ -1,4 +1,4 @@
-"""What a watcher of a program sees: the units of its schedule, and how each runs."""
+"""The interface of watchers: the units of a schedule, and how each runs."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from spmd.errors import Location
 from spmd.ir import Op, Value
 from spmd.support.arrays import Array, Results
 
-#: Lines that are told of a unit.
+#: Most source lines that are listed for a unit.
 _MOST_LINES = 8
 
 
 @dataclass(frozen=True)
 class ClockedPart:
-    """A part of a native unit: ops that are timed together, within part `outer` (None: within the unit).
+    """Ops of a native unit that are timed together, nested in part `outer` (None: in the unit).
 
-    `is_called`: Python runs it, and so a watcher is called for it by itself.
+    `is_called`: Python runs it, so a watcher is called for it separately.
     """
 
     ops: tuple[Op, ...]
@@ -28,20 +28,20 @@ class ClockedPart:
 
 
 class Clock(Protocol):
-    """Times of the parts of a native unit, which the unit itself takes while it runs."""
+    """Timings of the parts of a native unit, taken by the unit itself."""
 
     @property
     def parts(self) -> Sequence[ClockedPart]: ...
 
     def last(self) -> Array:
-        """Of the last call by this thread: for each part the ticks that it took, and how often it ran."""
+        """Return, for the last call on this thread, the ticks and the number of runs of each part."""
 
 
 @dataclass(frozen=True, eq=False)
 class ScheduledUnit:
-    """Ops that run together: one, or those that are computed in one native function. `clock`: see there; None of one.
+    """Ops executed together: one op, or those of one native function, which has a `clock`.
 
-    `name` and `location` are the op's own, of several those of what they are together.
+    `name` and `location` are the op's own, or summarize those of several.
     """
 
     ops: tuple[Op, ...]
@@ -63,7 +63,7 @@ class ScheduledUnit:
 
 
 def name_of(ops: Sequence[Op]) -> str:
-    """The name of one op, or `add, multiply x2` of several, as the source has them."""
+    """Return the name of one op, or `add, multiply x2` of several, as the source has them."""
     if len(ops) == 1:
         return ops[0].name
     inside = sorted(ops, key=lambda op: op.location.line)
@@ -72,17 +72,17 @@ def name_of(ops: Sequence[Op]) -> str:
 
 
 def place_of(ops: Sequence[Op]) -> str:
-    """Where in the source ops stand: file, line and column of one, files and lines of several, of many the ends.
+    """Return the source location of ops: file, line and column of one; files and lines of several, abbreviated if many.
 
-    Ops of a program whose lines in Python are known are named by these alone.
+    Locations in Python files are preferred to those in program text.
     """
     if len(ops) == 1:
         return str(ops[0].location)
-    places: dict[str, set[int]] = {}
+    lines: dict[str, set[int]] = {}
     for location in [op.location for op in ops]:
-        places.setdefault(location.file, set()).add(location.line)
-    files = [file for file in places if not file.startswith("<")] or places
-    return ", ".join(f"{file}:{_lines(places[file])}" for file in files)
+        lines.setdefault(location.file, set()).add(location.line)
+    files = [file for file in lines if not file.startswith("<")] or lines
+    return ", ".join(f"{file}:{_lines(lines[file])}" for file in files)
 
 
 def _lines(numbers: set[int]) -> str:
@@ -93,7 +93,7 @@ def _lines(numbers: set[int]) -> str:
 
 
 class Run:
-    """A unit that is about to run: called, it runs and gives its results."""
+    """A unit about to run: calling it runs it and returns its results."""
 
     __slots__ = ("_arguments", "_call", "_keywords", "_replay")
 
@@ -113,11 +113,11 @@ class Run:
         return self._call(*self._arguments, **self._keywords)
 
     def op_by_op(self) -> Iterator[tuple[Op, Results]]:
-        """Each op of the unit with its results, run again one after another; nothing of one that cannot be."""
+        """Yield each op of the unit with its results, run again one by one; nothing if the unit cannot be replayed."""
         if self._replay is not None:
             yield from self._replay(*self._arguments)
 
 
-#: Called around every unit when a program is watched: it must call the Run and return what that returns. One whose
-#: attribute `times_parts` is true sees native functions whole, with clocks of their parts; else each unit is one.
+#: Called around every unit of a watched program: it must call the Run and return its result. If the attribute
+#: `times_parts` is true native functions are one unit with a clock; else each unit is called separately.
 Watch = Callable[[ScheduledUnit, Run], Any]

@@ -1,4 +1,4 @@
-"""Complex elements that are moved and not computed with go whole: as one number of 64 bits, not as two parts."""
+"""Moves of complex elements: one 64-bit value instead of two 32-bit parts."""
 
 from __future__ import annotations
 
@@ -9,14 +9,16 @@ from spmd.analysis.scalar.expression import F32, I64, Expression, Primitive, par
 from spmd.compiler.schedule.nest import Load, Nest, Stage, Store
 
 
-def moved_whole(nest: Nest) -> Nest:
-    """`nest` with whole elements, where all that it does is to move complex ones of 32-bit parts to known places."""
+def with_whole_moves(nest: Nest) -> Nest:
+    """Return `nest` with 64-bit moves if it only copies complex elements of 32-bit parts at static addresses; else
+    `nest`.
+    """
     stages = tuple(map(_whole, nest.stages))
     return replace(nest, stages=tuple(stage for stage in stages if stage is not None)) if all(stages) else nest
 
 
 def _whole(stage: Stage) -> Stage | None:
-    """`stage` with whole elements; None where it does more than move them."""
+    """Return `stage` with 64-bit moves; None if it does more than copy elements."""
     if stage.reductions or stage.updates or not stage.stores or len(stage.stores) % 2:
         return None
     leaves: list[Load] = []
@@ -35,7 +37,7 @@ def _whole(stage: Stage) -> Stage | None:
 
 
 def _loaded(stage: Stage, code: Expression) -> Load | None:
-    """What `code` is, where it is a part that is read at every point."""
+    """Return the unmasked load of a complex part that `code` is; None if it is anything else."""
     if code.primitive is not Primitive.PARAMETER or not isinstance(code.attribute, int):
         return None
     leaf = stage.leaves[code.attribute] if code.attribute < len(stage.leaves) else None
@@ -45,7 +47,7 @@ def _loaded(stage: Stage, code: Expression) -> Load | None:
 
 
 def _half(address: Affine) -> Affine | None:
-    """An address of parts as one of elements; None where it is not known before the program runs."""
+    """Return the address of a part as one of whole elements; None if it is dynamic or odd."""
     if address.dynamic or address.offset % 2 or any(factor % 2 for _, factor in address.terms):
         return None
     return Affine(address.offset // 2, tuple((variable, factor // 2) for variable, factor in address.terms))

@@ -1,4 +1,4 @@
-"""The passes, each ir -> ir.
+"""The passes, each from IR to IR: one file per pass, and helpers to rewrite blocks.
 
-Here belongs one file a pass, and what passes share to rewrite blocks. Their order stands in pipeline/passes.py.
+Their order is in pipeline/passes.py.
 """

@@ -1,11 +1,10 @@
-"""Consecutive small all_reduces become one.
+"""Combining of consecutive small all_reduces.
 
-A training step reduces each parameter's gradient by itself; most are small, and each costs a latency. All_reduces of
-one reduction over the same groups, with nothing between them that waits for one of them, become one variadic op,
-which packs its operands into one message. The order of all other ops with effects stays, so that processes that run
-one program still agree. Processes that run different programs must not be combined: their programs may differ in
-what lies between. Several ops become one that stands behind the last, so that this walks by itself:
-spmd.compiler.transforms.rewrite puts something in the place of one op.
+A training step reduces the gradient of each parameter; most are small, and each costs a latency. All_reduces with one
+reduction and equal groups, without a dependence between them, become one variadic op, which packs its operands into one
+message. The order of other ops with effects is kept, so that processes that run one program still agree. Programs that
+differ between processes must not be combined, since the ops in between may differ. The combined op is placed at the
+last one, which spmd.compiler.transforms.rewrite does not support.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ ALL_REDUCE = "stablehlo.all_reduce"
 
 
 def combine(block: Block, threshold: int) -> None:
-    """Combines all_reduces of `block`, and of the regions inside it, up to `threshold` bytes in one; in place."""
+    """Combine all_reduces of `block` and its regions in place, up to `threshold` bytes each; 0 disables."""
     if threshold > 0:
         _Combiner(threshold).run(block)
 
@@ -48,7 +47,7 @@ class _Combiner:
                 kept.append(op)
                 continue
             if _bytes(op) > self._threshold and not awaited.intersection(op.operands):
-                kept.append(op)  # too large to be combined, and in nobody's way
+                kept.append(op)  # too large to combine, and independent
                 continue
             if pending and not self._joins(op, pending, awaited):
                 self._flush(pending, awaited, kept)
@@ -81,7 +80,7 @@ def _bytes(op: Op) -> int:
 
 
 def _key(op: Op) -> Hashable | None:
-    """What all_reduces must share to become one; None for what is not combined."""
+    """Return a key of all_reduces that can be combined; None if `op` is not combined."""
     if op.name != ALL_REDUCE or not all(isinstance(v.type, TensorType) and v.type.is_static for v in op.operands):
         return None
     monoid = monoid_of(op.regions[0])

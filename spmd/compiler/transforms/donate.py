@@ -1,9 +1,8 @@
-"""Loop bodies that overwrite what they carry.
+"""Loop bodies that overwrite their carried values.
 
-A loop's state belongs to the loop: once an iteration has read a carried array for the last time, the next value may
-be written over it, which turns JAX's scans (a dynamic_update_slice of the stacked results in each iteration) from
-quadratic into linear. That is sound for a carried position when every iteration hands on memory that nobody else
-holds; the loop then needs a copy of the first value only.
+After the last read of a carried array in an iteration the next value may overwrite it, which makes JAX's scans (a
+dynamic_update_slice of the stacked results per iteration) linear instead of quadratic. That is sound for a carried
+position if every iteration returns memory that it alone owns; only the initial value is then copied.
 """
 
 from __future__ import annotations
@@ -16,18 +15,20 @@ from spmd.ir import Op
 
 
 def loop_body(lowering: BlockCompiler, op: Op, index: int) -> tuple[Program, tuple[int, ...]]:
-    """The body of a loop, and the carried positions that it overwrites."""
+    """Return the program of a loop body, and the carried positions that it overwrites."""
     donated = frozenset(range(len(op.regions[index].block.arguments)))
     while True:
         plan = lowering.region_plan(op, index, donated)
-        kept = frozenset(position for position in donated if _hands_on_own_memory(plan, donated, position))
+        kept = frozenset(position for position in donated if _returns_own_memory(plan, donated, position))
         if kept == donated:
-            return emit(plan, lowering.options.watch), tuple(sorted(_overwritten_in_time(plan)))
+            return emit(plan, lowering.options.watch), tuple(sorted(_eventually_overwritten(plan)))
         donated = kept
 
 
-def _overwritten_in_time(plan: Plan) -> set[int]:
-    """Carried positions whose first memory some iteration overwrites: it may move to another position before."""
+def _eventually_overwritten(plan: Plan) -> set[int]:
+    """Return the carried positions whose initial memory some iteration overwrites, possibly after it moved to another
+    position.
+    """
     overwrites = set(plan.overwrites)
     carried = len(plan.results)
     moves = [
@@ -41,8 +42,8 @@ def _overwritten_in_time(plan: Plan) -> set[int]:
     return overwrites
 
 
-def _hands_on_own_memory(plan: Plan, donated: frozenset[int], position: int) -> bool:
-    """Whether the body's result at `position` is the whole of memory that no other result shares."""
+def _returns_own_memory(plan: Plan, donated: frozenset[int], position: int) -> bool:
+    """Return whether the body's result at `position` is a whole buffer that no other result shares."""
     owned = fresh_values(plan) | {plan.parameters[k] for k in donated}
     value = plan.results[position]
     if not is_whole(value, plan.alias_sets, owned):

@@ -1,6 +1,6 @@
-"""Fourier transforms of several dimensions as transforms of one after another, each of neighbours.
+"""Expansion of multidimensional FFTs into transforms along the last dimension.
 
-StableHLO specification, "fft": real transforms go along the last dimension first, inverse ones last.
+StableHLO specification, "fft": real transforms are applied along the last dimension first, their inverses last.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ FFT = "stablehlo.fft"
 
 
 def expand_ffts(block: Block) -> None:
-    """Expands the transforms of several dimensions in `block` and in the regions inside it; in place."""
+    """Expand multidimensional FFTs in `block` and its regions; in place."""
     rewrite(block, (FFT,), lambda block: _expanded)
 
 
@@ -41,18 +41,18 @@ def _expanded(op: Op, builder: OpBuilder) -> Sequence[Value] | None:
 
 
 def _last(builder: OpBuilder, value: Value, kind: str, length: int, type: TensorType) -> Value:
-    """The transform along the last dimension."""
+    """Return the transform along the last dimension."""
     return builder.op(FFT, [value], [type], {"fft_type": kind, "fft_length": (length,)}).result
 
 
 def _along(builder: OpBuilder, value: Value, axis: int, kind: str) -> Value:
-    """The complex transform along `axis`, which meanwhile is the last dimension."""
+    """Return the complex transform along `axis`, by transposition to the last dimension."""
     rank = value.tensor.rank
     order = (*range(axis), *range(axis + 1, rank), axis)
     shape = value.tensor.static_shape
-    turned = value.tensor.with_shape(tuple(shape[d] for d in order))
-    columns = builder.op("stablehlo.transpose", [value], [turned], {"permutation": order})
-    columns.discardable = {UNSEEN: UNIT}  # what is not finite there was so before
+    transposed = value.tensor.with_shape(tuple(shape[d] for d in order))
+    columns = builder.op("stablehlo.transpose", [value], [transposed], {"permutation": order})
+    columns.discardable = {UNSEEN: UNIT}  # adds no non-finite values
     back = tuple(order.index(d) for d in range(rank))
-    transformed = _last(builder, columns.result, kind, shape[axis], turned)
+    transformed = _last(builder, columns.result, kind, shape[axis], transposed)
     return builder.one("transpose", [transformed], value.tensor, permutation=back)

@@ -1,5 +1,4 @@
-"""Products and convolutions of f32 at the highest precision: computed in f64, in which each product of two elements is
-exact, and rounded once.
+"""Products and convolutions of f32 at precision HIGHEST: computed in f64, in which products of elements are exact.
 
 StableHLO specification, "dot_general" and "convolution": DEFAULT is the fastest way, HIGHEST the most accurate one.
 """
@@ -15,7 +14,7 @@ _PRODUCTS = ("stablehlo.dot_general", "stablehlo.dot", "stablehlo.convolution", 
 
 
 def widen_highest(block: Block) -> None:
-    """Rewrites the products of `block`, and of the regions inside it, that ask for HIGHEST; in place."""
+    """Rewrite products of precision HIGHEST in `block` and its regions; in place."""
     rewrite(block, _PRODUCTS, lambda block: _rule)
 
 

@@ -1,7 +1,7 @@
-"""Calls become the bodies they call, so that the program of a process is one flat function.
+"""Inlining of calls: the program of a process becomes one flat function.
 
-`func.call` and `stablehlo.composite` (by its decomposition) are inlined, in regions too. Where that would make more
-ops than anybody has memory for, functions of many ops are compiled once, and called.
+`func.call` and `stablehlo.composite` (its decomposition) are inlined, in regions too. If the result would be too large,
+large functions are compiled once and called.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from spmd.dialects.calls import CALLS, MOST_OPS, Calls
 from spmd.errors import CompileError, Diagnostic
 from spmd.ir import Block, Function, Module, Op, Region, Value, copy_arguments
 
-#: In a program of more than MOST_OPS, what functions are still inlined.
+#: In a program of more than MOST_OPS, the largest function that is still inlined.
 _SMALL = 1 << 8
-#: How deep regions may nest, and calls that stay calls: every stage after this one walks into them.
+#: Deepest nesting of regions, and of calls that are not inlined: later stages recurse into them.
 _DEEPEST = 100
 
 
 def inline(module: Module, function: Function, *, whole: bool = False) -> Function:
-    """A copy of `function` without calls; with calls of large functions where it would become too large.
+    """Return a copy of `function` without calls, except of large functions if it would be too large.
 
-    `whole`: CompileError for such a function.
+    `whole`: raise CompileError for such a function instead.
     """
     calls = Calls(module)
     if whole:
@@ -33,14 +33,14 @@ def inline(module: Module, function: Function, *, whole: bool = False) -> Functi
         extents = calls.extents(function, lambda ops: ops <= _SMALL)
         inlined = lambda symbol: extents[symbol].ops <= _SMALL  # noqa: E731
         if extents[function.symbol].depth > _DEEPEST:
-            text = f"calls of functions too large to be written out nest more than {_DEEPEST} deep"
+            text = f"calls of functions too large to inline nest more than {_DEEPEST} deep"
             raise CompileError(Diagnostic(function.location, text, function.name))
     return _Inliner(calls, inlined).function(function)
 
 
 @dataclass
 class _Inlining:
-    """Ops on their way to another block: what stands for their operands there, and what to do at the end."""
+    """Ops being copied to another block: the values that replace operands, and an action at the end."""
 
     ops: Iterator[Op]
     values: dict[Value, Value]
@@ -50,7 +50,7 @@ class _Inlining:
 
 
 class _Inliner:
-    """Copies ops without recursion: calls and regions may nest as deep as there are functions."""
+    """Copies ops without recursion, since calls and regions may nest deeply."""
 
     def __init__(self, calls: Calls, is_inlined: Callable[[str], bool]) -> None:
         self._calls = calls
@@ -74,7 +74,7 @@ class _Inliner:
         return function.with_body(body)
 
     def _copy(self, block: Block, values: dict[Value, Value], depth: int) -> Block:
-        """A block for the ops of `block`, which follow next."""
+        """Return a new block; the ops of `block` are copied to it later."""
         copy = copy_arguments(block, values)
         self._walks.append(_Inlining(iter(block.ops), values, copy.ops, depth))
         return copy
@@ -82,7 +82,7 @@ class _Inliner:
     def _plain(self, op: Op, walk: _Inlining) -> None:
         operands = [walk.values.get(operand, operand) for operand in op.operands]
         if op.regions and walk.depth >= _DEEPEST:
-            text = f"regions nest more than {_DEEPEST} deep once calls are the bodies called"
+            text = f"regions nest more than {_DEEPEST} deep after inlining"
             raise CompileError(Diagnostic(op.location, text, op.name))
         regions = [
             Region([self._copy(block, walk.values, walk.depth + 1) for block in region.blocks]) for region in op.regions

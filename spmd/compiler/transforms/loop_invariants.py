@@ -1,7 +1,7 @@
-"""What a loop computes alike at each turn is computed once, before it, where reading it costs less than doing so again.
+"""Loop-invariant code motion, where loading a value costs less than recomputing it.
 
-Pure ops alone leave a loop: one that makes no turn has done them for nothing, and no harm. What is cheap, or makes much
-of little, stays where it is used.
+Only pure ops are hoisted: a loop without iterations has then wasted work, and no more. Ops that are cheap, or expand
+small operands, stay in the loop.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from spmd.ir import Block, Op, Value, captured_values, copy_op
 from spmd.types import TensorType
 
 WHILE = "stablehlo.while"
-#: Ops that choose what is computed, or how often.
+#: Control flow ops.
 _CONTROL = (WHILE, "stablehlo.if", "stablehlo.case")
-#: Operations of an element that cost more than to read it, and bytes that are no burden, whatever they are made of.
-_DEAR, _SMALL = 16, 1 << 20
+#: Least operations per element to hoist, and largest value in bytes that is hoisted whatever its operands.
+_EXPENSIVE, _SMALL = 16, 1 << 20
 
 
 def hoist_invariants(block: Block) -> None:
-    """Moves what loops of `block` and of the regions inside it need not compute at each turn; in place."""
+    """Hoist invariant ops out of loops in `block` and its regions; in place."""
     ops: list[Op] = []
     for op in block.ops:
         for region in op.regions:
@@ -36,18 +36,18 @@ def hoist_invariants(block: Block) -> None:
 
 
 def _hoisted(loop: Op) -> list[Op]:
-    """Takes what is worth it out of the body of `loop`; the ops that compute it outside."""
+    """Remove ops worth hoisting from the body of `loop`; return them."""
     body = loop.regions[1].block
-    outside = _kept(loop)
-    alike = _alike(body, outside)
+    outside = _invariant_arguments(loop)
+    invariant = _invariant_ops(body, outside)
     hoisted: list[Op] = []
     replaced: dict[Value, Value] = {}
-    if not alike:
+    if not invariant:
         return hoisted
-    others = [op for op in body.ops if op not in alike]
+    others = [op for op in body.ops if op not in invariant]
     for value in dict.fromkeys(value for op in others for value in _read(op)):
-        if value.defining_op in alike and value not in replaced:
-            ops = _needed(value, alike)
+        if value.defining_op in invariant and value not in replaced:
+            ops = _producers(value, invariant)
             if _is_worth(value, ops):
                 _copy(ops, outside, replaced, hoisted)
     for op in others if hoisted else ():
@@ -58,8 +58,8 @@ def _hoisted(loop: Op) -> list[Op]:
     return hoisted
 
 
-def _kept(loop: Op) -> dict[Value, Value]:
-    """What the arguments of the body that each turn hands on as they are are before the loop."""
+def _invariant_arguments(loop: Op) -> dict[Value, Value]:
+    """Return the initial values of loop-invariant arguments of the body."""
     body = loop.regions[1].block
     pairs = zip(body.arguments, body.terminator.operands, loop.operands, strict=True)
     return {argument: first for argument, after, first in pairs if after is argument}
@@ -69,24 +69,24 @@ def _read(op: Op) -> list[Value]:
     return [*op.operands, *(captured_values(op) if op.regions else ())]
 
 
-def _alike(body: Block, outside: Iterable[Value]) -> set[Op]:
-    """The ops of `body` that give the same at each turn, and do nothing else."""
-    alike: set[Op] = set()
+def _invariant_ops(body: Block, outside: Iterable[Value]) -> set[Op]:
+    """Return the pure ops of `body` that compute the same in every iteration."""
+    invariant: set[Op] = set()
     inside = {value for op in body.ops for value in op.results} | set(body.arguments) - set(outside)
     for op in body.ops[:-1]:
         if op.name not in _CONTROL and is_pure(op) and not any(value in inside for value in _read(op)):
-            alike.add(op)
+            invariant.add(op)
             inside.difference_update(op.results)
-    return alike
+    return invariant
 
 
-def _needed(value: Value, alike: Container[Op]) -> list[Op]:
-    """The ops among `alike` that compute `value`, in an order in which they may run."""
+def _producers(value: Value, invariant: Container[Op]) -> list[Op]:
+    """Return the ops among `invariant` that compute `value`, in execution order."""
     ordered: dict[Op, None] = {}
     stack = [(value.defining_op, False)]
     while stack:
         op, is_ready = stack.pop()
-        if op is None or op not in alike or op in ordered:
+        if op is None or op not in invariant or op in ordered:
             continue
         if is_ready:
             ordered[op] = None
@@ -97,17 +97,17 @@ def _needed(value: Value, alike: Container[Op]) -> list[Op]:
 
 
 def _is_worth(value: Value, ops: Sequence[Op]) -> bool:
-    """Whether `value`, which `ops` compute, is rather computed once."""
+    """Return whether hoisting `value`, which `ops` compute, pays."""
     if any(not is_fusible(op) or is_reduction(op) for op in ops):
         return True
     made = {result for op in ops for result in op.results}
     leaves = {read for op in ops for read in _read(op) if read not in made}
     most = max(_SMALL, 2 * sum(map(_nbytes, leaves)))
-    return sum(map(cost_of, ops)) >= _DEAR and _nbytes(value) <= most
+    return sum(map(cost_of, ops)) >= _EXPENSIVE and _nbytes(value) <= most
 
 
 def _copy(ops: Sequence[Op], outside: dict[Value, Value], replaced: dict[Value, Value], hoisted: list[Op]) -> None:
-    """Appends `ops` to `hoisted`, but for those that are there already."""
+    """Append copies of `ops` to `hoisted`, except those that are in it."""
     for op in ops:
         if any(result in replaced for result in op.results):
             continue

@@ -1,10 +1,9 @@
-"""Products and convolutions in the forms that native code has.
+"""Legalization of products and convolutions to the forms that native code supports.
 
-Narrow floats are multiplied and summed in f32, and rounded once; narrow integers are multiplied and summed in 32 bits,
-and convolved in floats that hold all sums exactly. Operands of products become matrices of neighbours. A convolution's
-padding, dilation and reversed or oddly ordered operands become ops of their own, which loop nests take in; what is left
-has neither, its kernel's output features lie side by side, and so do those of its result. Grouped convolutions that are
-no products stay as they are.
+Narrow floats are multiplied and accumulated in f32 and rounded once; narrow integers are accumulated in 32 bits, and
+convolved in floats that represent all sums exactly. Operands of products become matrices with a unit stride. Padding,
+dilation, reversal and layouts of convolutions become ops of their own, which are fused; what remains has none of these,
+and output features are innermost in kernel and result. Grouped convolutions that are no products are left alone.
 """
 
 from __future__ import annotations
@@ -28,31 +27,31 @@ from spmd.ir.attributes import UNIT
 from spmd.types import F32, F64, I1, I32, I64, ElementType, TensorType, storage_range
 
 DOTS = ("stablehlo.dot_general", "stablehlo.dot")
-#: Dimensions of operands of floats that become matrices by a copy: activations have more, and live long.
+#: Highest rank of float operands that are copied to matrices: activations have more, and long live ranges.
 _MOST_DIMENSIONS = 3
 
 
 def legalize_products(block: Block, *, in_fixed_order: bool = False) -> None:
-    """Rewrites the products and convolutions of `block` and of the regions inside it; in place.
+    """Rewrite products and convolutions in `block` and its regions; in place.
 
-    `in_fixed_order`: native code multiplies all floats itself, of right operands whose rows lie side by side.
+    `in_fixed_order`: native code computes all float products, with right operands of contiguous rows.
     """
 
     def rule(op: Op, builder: OpBuilder) -> list[Value] | None:
-        result = _legal(op, builder, of_rows=in_fixed_order)
+        result = _legalized(op, builder, contiguous_rows=in_fixed_order)
         return None if result is None else [result]
 
     rewrite(block, (CONVOLUTION, *DOTS), lambda block: rule)
 
 
-def _legal(op: Op, builder: OpBuilder, *, of_rows: bool) -> Value | None:
-    """What takes the place of `op`; None where it stays. `of_rows`: see `_product_of_matrices`."""
+def _legalized(op: Op, builder: OpBuilder, *, contiguous_rows: bool) -> Value | None:
+    """Return the replacement of `op`; None if it is legal. `contiguous_rows`: see `_product_of_matrices`."""
     values = (*op.operands, op.result)
     if not all(isinstance(value.type, TensorType) and value.tensor.is_static for value in values):
         return None
     if op.name in DOTS:
         forms = (_wide_product, _integer_product, _complex_product, _product_of_matrices)
-        written = (form(op, builder, of_rows=of_rows) for form in forms)
+        written = (form(op, builder, contiguous_rows=contiguous_rows) for form in forms)
         return next((value for value in written if value is not None), None)
     return _plain_convolution(op, builder)
 
@@ -61,7 +60,7 @@ def _converted(builder: OpBuilder, value: Value, element: ElementType) -> Value:
     return builder.convert(value, TensorType(value.tensor.shape, element))
 
 
-def _wide_product(op: Op, builder: OpBuilder, *, of_rows: bool) -> Value | None:
+def _wide_product(op: Op, builder: OpBuilder, *, contiguous_rows: bool) -> Value | None:
     algorithm = op["algorithm"] if op.name != "stablehlo.dot" else None
     narrow = any(value.tensor.element_type is not F32 for value in (*op.operands, op.result))
     if accumulator_of(op) is not F32 or not (narrow or algorithm is not None):
@@ -71,7 +70,7 @@ def _wide_product(op: Op, builder: OpBuilder, *, of_rows: bool) -> Value | None:
     operands = [_converted(builder, value, F32) for value in op.operands]
     type = TensorType(op.result.tensor.shape, F32)
     attributes = {name: value for name, value in op.attributes.items() if name != "algorithm"}
-    product = _multiplied(builder, op.name, operands, type, attributes, of_rows=of_rows)
+    product = _multiplied(builder, op.name, operands, type, attributes, contiguous_rows=contiguous_rows)
     return builder.convert(product, op.result.tensor)
 
 
@@ -82,22 +81,23 @@ def _multiplied(
     type: TensorType,
     attributes: dict[str, AttributeValue],
     *,
-    of_rows: bool,
+    contiguous_rows: bool,
 ) -> Value:
-    """A product, of matrices of neighbours."""
+    """Return a product with operands legalized to matrices."""
     product = builder.op(name, operands, [type], attributes)
-    matrices = _product_of_matrices(product, builder, of_rows=of_rows)
+    matrices = _product_of_matrices(product, builder, contiguous_rows=contiguous_rows)
     if matrices is None:
         return product.result
     builder.ops.remove(product)
     return matrices
 
 
-def _integer_product(op: Op, builder: OpBuilder, *, of_rows: bool) -> Value | None:
-    """A product of integers in the type that it is summed in, of at least 32 bits; None where it is, or has none.
+def _integer_product(op: Op, builder: OpBuilder, *, contiguous_rows: bool) -> Value | None:
+    """Return an integer product in its accumulator type, of at least 32 bits; None if it is legal or no integer
+    product.
 
-    What is more than fits a narrow result wraps at the end as it would at each step. Native code has products of 8-bit
-    numbers with sums of 32 bits as they are, and products of vectors of one type.
+    Wrapping once at the end equals wrapping at each step. Native code supports 8-bit operands with 32-bit sums, and
+    matrix-vector products of one type.
     """
     elements = [value.tensor.element_type for value in (*op.operands, op.result)]
     numbers = [e for e in elements if isinstance(e, ElementType) and e.is_integer and not e.is_boolean]
@@ -111,14 +111,14 @@ def _integer_product(op: Op, builder: OpBuilder, *, of_rows: bool) -> Value | No
         return None
     operands = [_converted(builder, value, wide) for value in op.operands]
     type = TensorType(op.result.tensor.shape, wide)
-    product = _multiplied(builder, op.name, operands, type, dict(op.attributes), of_rows=of_rows)
+    product = _multiplied(builder, op.name, operands, type, dict(op.attributes), contiguous_rows=contiguous_rows)
     return builder.convert(product, op.result.tensor)
 
 
-def _complex_product(op: Op, builder: OpBuilder, *, of_rows: bool) -> Value | None:
-    """A product of complex numbers as four of their parts, where BLAS is to have none of it (`of_rows`)."""
+def _complex_product(op: Op, builder: OpBuilder, *, contiguous_rows: bool) -> Value | None:
+    """Return a complex product as four real ones, if BLAS is ruled out (`contiguous_rows`)."""
     element = op.result.tensor.element_type
-    if not of_rows or not isinstance(element, ElementType) or not element.is_complex:
+    if not contiguous_rows or not isinstance(element, ElementType) or not element.is_complex:
         return None
     if any(operand.tensor.element_type is not element for operand in op.operands):
         return None
@@ -130,18 +130,18 @@ def _complex_product(op: Op, builder: OpBuilder, *, of_rows: bool) -> Value | No
     type, attributes = TensorType(op.result.tensor.shape, element.real), dict(op.attributes)
 
     def product(left: Value, right: Value) -> Value:
-        return _multiplied(builder, op.name, [left, right], type, attributes, of_rows=of_rows)
+        return _multiplied(builder, op.name, [left, right], type, attributes, contiguous_rows=contiguous_rows)
 
     real = builder.one("subtract", [product(a, c), product(b, d)], type)
     imaginary = builder.one("add", [product(a, d), product(b, c)], type)
     return builder.one("complex", [real, imaginary], op.result.tensor)
 
 
-def _product_of_matrices(op: Op, builder: OpBuilder, *, of_rows: bool) -> Value | None:
-    """`op` with its operands transposed to matrices of neighbours, where they are none; None where they are.
+def _product_of_matrices(op: Op, builder: OpBuilder, *, contiguous_rows: bool) -> Value | None:
+    """Return `op` with operands transposed to matrices; None if they are matrices.
 
-    `of_rows`: rows of the right operand lie side by side, as those of integers always do.
-    Dimensions that are summed over, or those that are not, lie apart in operands of such sums as bi,oij->boj.
+    `contiguous_rows`: rows of the right operand must be contiguous, as always for integers. Contracted or free
+    dimensions are not adjacent in sums such as bi,oij->boj.
     """
     if op.name == "stablehlo.dot" or op["algorithm"] is not None or summed_in(op) is None:
         return None
@@ -154,7 +154,7 @@ def _product_of_matrices(op: Op, builder: OpBuilder, *, of_rows: bool) -> Value 
         op.operands[1],
         numbers.rhs_batching_dimensions,
         numbers.rhs_contracting_dimensions,
-        of_rows=of_rows or summed_in(op) not in (F32, F64),
+        contiguous_rows=contiguous_rows or summed_in(op) not in (F32, F64),
     )
     operands = [left[0], right[0]]
     if operands == list(op.operands):
@@ -170,32 +170,32 @@ def _as_matrix(
     batching: tuple[int, ...],
     contracting: tuple[int, ...],
     *,
-    of_rows: bool = False,
+    contiguous_rows: bool = False,
 ) -> tuple[Value, tuple[int, ...], tuple[int, ...]]:
-    """`value`, transposed if need be, and the dimensions that are batched and contracted there.
+    """Return `value`, transposed if necessary, with its batching and contracting dimensions.
 
-    `of_rows`: what is not contracted has to lie side by side.
+    `contiguous_rows`: free dimensions must be contiguous.
     """
     rank = value.tensor.rank
     free = free_dimensions(rank, batching, contracting)
     matrix = matrix_of(value, batching, free, contracting)
-    if matrix is not None and (matrix.row_stride == 1 or not of_rows):
+    if matrix is not None and (matrix.row_stride == 1 or not contiguous_rows):
         return value, batching, contracting
-    if rank > _MOST_DIMENSIONS and not of_rows:
+    if rank > _MOST_DIMENSIONS and not contiguous_rows:
         return value, batching, contracting
-    # What lies side by side stays so.
-    last = (contracting, free) if rank - 1 in free or of_rows else (free, contracting)
+    # The contiguous dimension stays contiguous.
+    last = (contracting, free) if rank - 1 in free or contiguous_rows else (free, contracting)
     order = (*batching, *last[0], *last[1])
     batch = len(batching)
     start = batch if last[0] is contracting else batch + len(free)
-    turned = _transposed(builder, value, order)
-    if turned.defining_op is not None and turned is not value:
-        turned.defining_op.discardable = {**turned.defining_op.discardable, UNSEEN: UNIT}
-    return turned, tuple(range(batch)), tuple(range(start, start + len(contracting)))
+    transposed = _transposed(builder, value, order)
+    if transposed.defining_op is not None and transposed is not value:
+        transposed.defining_op.discardable = {**transposed.defining_op.discardable, UNSEEN: UNIT}
+    return transposed, tuple(range(batch)), tuple(range(start, start + len(contracting)))
 
 
 def _is_in_f32(op: Op, algorithm: DotAlgorithmAttr) -> bool:
-    """Whether `algorithm` asks for products of the operands as they are, summed in f32."""
+    """Return whether `algorithm` asks for products of the operand types, accumulated in f32."""
     precisions = (algorithm.lhs_precision_type, algorithm.rhs_precision_type)
     as_they_are = precisions == tuple(operand.tensor.element_type for operand in op.operands)
     once = algorithm.lhs_component_count == algorithm.rhs_component_count == algorithm.num_primitive_operations == 1
@@ -203,7 +203,7 @@ def _is_in_f32(op: Op, algorithm: DotAlgorithmAttr) -> bool:
 
 
 def _exact_floats(op: Op) -> ElementType | None:
-    """The floats that hold every sum of a convolution of narrow integers; None of wide ones, and of what is none."""
+    """Return the float type that represents every sum of a convolution of narrow integers; None if there is none."""
     elements = [value.tensor.element_type for value in (*op.operands, op.result)]
     ranges = [storage_range(e) for e in elements if isinstance(e, ElementType) and e.is_integer and not e.is_boolean]
     if len(ranges) < len(elements):
@@ -227,9 +227,9 @@ def _plain_convolution(op: Op, builder: OpBuilder) -> Value | None:
     padding = np.zeros((spatial, 2), np.int64) if op["padding"] is None else np.asarray(op["padding"])
     lhs, rhs = (_converted(builder, value, wide) for value in op.operands)
     reversal = op["window_reversal"] or (False,) * spatial
-    turned = tuple(axis for axis, flag in zip(numbers.kernel_spatial_dimensions, reversal, strict=True) if flag)
-    if turned:
-        rhs = builder.one("reverse", [rhs], rhs.tensor, dimensions=turned)
+    flipped = tuple(axis for axis, flag in zip(numbers.kernel_spatial_dimensions, reversal, strict=True) if flag)
+    if flipped:
+        rhs = builder.one("reverse", [rhs], rhs.tensor, dimensions=flipped)
     kernel = (
         *numbers.kernel_spatial_dimensions,
         numbers.kernel_input_feature_dimension,
@@ -250,42 +250,42 @@ def _plain_convolution(op: Op, builder: OpBuilder) -> Value | None:
     order = (numbers.output_batch_dimension, *numbers.output_spatial_dimensions, numbers.output_feature_dimension)
     convolved = _transposed(builder, convolved, tuple(order.index(axis) for axis in range(spatial + 2)))
     if exact is not None:
-        convolved = _converted(builder, convolved, I32 if exact is F32 else I64)  # which then wraps
+        convolved = _converted(builder, convolved, I32 if exact is F32 else I64)  # may wrap
     return builder.convert(convolved, op.result.tensor)
 
 
 @dataclass(frozen=True)
 class _Window:
-    """A spatial dimension: places of the result, strides, padding before the image, dilation of image and window.
+    """A spatial dimension: output size, stride, low padding, base and window dilation.
 
-    What lies behind the image follows from the number of places.
+    The high padding follows from the output size.
     """
 
-    places: int
+    size: int
     stride: int
     low: int
-    spread: int
-    reach: int
+    base_dilation: int
+    window_dilation: int
 
     @property
     def is_split(self) -> bool:
-        """Whether most of what windows meet are zeros between the image's elements, at places that repeat."""
-        return self.spread > 1 and self.stride == self.reach == 1
+        """Whether most window elements hit zeros between base-dilated elements, in a periodic pattern."""
+        return self.base_dilation > 1 and self.stride == self.window_dilation == 1
 
     def phase(self, number: int, kernel: int) -> tuple[_Window, int, int]:
-        """Every `spread`-th place from `number` on: a window of the image as it is, with some of the `kernel` places.
+        """Return the window of outputs `number`, `number` + `base_dilation`, ...: without base dilation, on a subset of
+        the kernel.
 
-        Also the first of these, and how many there are: others meet zeros alone.
+        Also the first kernel index of the subset, and its size: the others hit zeros only.
         """
-        first = (self.low - number) % self.spread
-        count = max(0, -(-(kernel - first) // self.spread))
-        low = -((number + first - self.low) // self.spread)
-        return _Window(-(-self.places // self.spread), 1, low, 1, 1), first, count
+        first = (self.low - number) % self.base_dilation
+        count = max(0, -(-(kernel - first) // self.base_dilation))
+        low = -((number + first - self.low) // self.base_dilation)
+        return _Window(-(-self.size // self.base_dilation), 1, low, 1, 1), first, count
 
 
 class _Windows:
-    """Writes the convolutions of the image of `op`, in its groups; kernels are [spatial, i, o] and results
-    [b, spatial, f]."""
+    """Builds the convolutions of the image of `op`; kernels are [spatial, i, o], results [b, spatial, f]."""
 
     def __init__(self, builder: OpBuilder, op: Op) -> None:
         self.builder = builder
@@ -300,7 +300,7 @@ class _Windows:
         if split is not None:
             return self._in_phases(lhs, rhs, windows, split)
         lhs = self._padded(lhs, rhs, windows)
-        shape = (self.batch, *(window.places for window in windows), rhs.tensor.static_shape[-1])
+        shape = (self.batch, *(window.size for window in windows), rhs.tensor.static_shape[-1])
         result = TensorType(shape, lhs.tensor.element_type)
         strides = tuple(window.stride for window in windows)
         if self._is_product(rhs, strides):
@@ -319,7 +319,7 @@ class _Windows:
         )
         attributes: dict[str, AttributeValue] = {
             "window_strides": strides,
-            "rhs_dilation": tuple(window.reach for window in windows),
+            "rhs_dilation": tuple(window.window_dilation for window in windows),
             "dimension_numbers": plain,
             **self.groups,
             **self.precision,
@@ -327,37 +327,38 @@ class _Windows:
         return self.builder.op(CONVOLUTION, [lhs, rhs], [result], attributes).results[0]
 
     def _in_phases(self, lhs: Value, rhs: Value, windows: Sequence[_Window], split: int) -> Value:
-        """Convolutions of the image as it is, whose places take turns along dimension `split`.
+        """Return the convolution with base dilation along dimension `split` as interleaved convolutions of the
+        undilated image.
 
-        The kernel's places that meet zeros alone are not multiplied, so that what they add is added here: nothing,
-        or NaN where the kernel is infinite or NaN.
+        Kernel elements that hit zeros only are skipped, so their contribution is added: zero, or NaN if the kernel is
+        infinite or NaN.
         """
         builder, window = self.builder, windows[split]
         axis = split + 1
         parts, chosen = [], []
-        for number in range(window.spread):
+        for number in range(window.base_dilation):
             phase, first, count = window.phase(number, rhs.tensor.static_shape[split])
             chosen.append((first, count))
             others = [*windows[:split], phase, *windows[split + 1 :]]
             if count:
-                part = self.convolved(lhs, self._every(rhs, split, first, window.spread, count), others)
+                part = self.convolved(lhs, self._strided_slice(rhs, split, first, window.base_dilation, count), others)
             else:
-                shape = (self.batch, *(other.places for other in others), rhs.tensor.static_shape[-1])
+                shape = (self.batch, *(other.size for other in others), rhs.tensor.static_shape[-1])
                 part = builder.splat(0, TensorType(shape, lhs.tensor.element_type))
             shape = part.tensor.static_shape
             parts.append(
                 builder.one("reshape", [part], part.tensor.with_shape((*shape[: axis + 1], 1, *shape[axis + 1 :])))
             )
-        stacked = (*shape[: axis + 1], window.spread, *shape[axis + 1 :])
+        stacked = (*shape[: axis + 1], window.base_dilation, *shape[axis + 1 :])
         type = TensorType(stacked, lhs.tensor.element_type)
         value = builder.one("concatenate", parts, type, dimension=axis + 1)
         if self.has_infinities:
             zeros = self._zeros(rhs, split, chosen)
             zeros = builder.one("broadcast_in_dim", [zeros], type, broadcast_dimensions=(axis + 1, type.rank - 1))
             value = builder.one("add", [value, zeros], type)
-        merged = (*shape[:axis], shape[axis] * window.spread, *shape[axis + 1 :])
+        merged = (*shape[:axis], shape[axis] * window.base_dilation, *shape[axis + 1 :])
         value = builder.one("reshape", [value], type.with_shape(merged))
-        limits = (*shape[:axis], window.places, *shape[axis + 1 :])
+        limits = (*shape[:axis], window.size, *shape[axis + 1 :])
         if limits == merged:
             return value
         ones = (1,) * len(shape)
@@ -367,9 +368,9 @@ class _Windows:
         )
 
     def _zeros(self, rhs: Value, split: int, chosen: Sequence[tuple[int, int]]) -> Value:
-        """Sums of the products with zero of those kernel places that a phase leaves out, [phases, o].
+        """Return sums of 0 * kernel over the elements that each phase skips, [phases, o].
 
-        `chosen` are the first of the places of each phase along `split`, and their count.
+        `chosen` are the first kernel index of each phase along `split`, and the count.
         """
         kernel, phases = rhs.tensor, len(chosen)
         left_out = np.ones((phases, kernel.static_shape[split]), np.bool_)
@@ -383,11 +384,11 @@ class _Windows:
         mask = builder.one(
             "broadcast_in_dim", [builder.constant(left_out)], type.with_element_type(I1), broadcast_dimensions=(0, 1)
         )
-        spread = builder.one("broadcast_in_dim", [sums], type, broadcast_dimensions=(1, 2))
-        return builder.reduce("stablehlo.add", builder.select(mask, spread, builder.splat(0, type)), nothing, (1,))
+        expanded = builder.one("broadcast_in_dim", [sums], type, broadcast_dimensions=(1, 2))
+        return builder.reduce("stablehlo.add", builder.select(mask, expanded, builder.splat(0, type)), nothing, (1,))
 
-    def _every(self, rhs: Value, axis: int, first: int, step: int, count: int) -> Value:
-        """The kernel's `count` places `step` apart along `axis`."""
+    def _strided_slice(self, rhs: Value, axis: int, first: int, step: int, count: int) -> Value:
+        """Return `count` kernel elements along `axis`, `step` apart."""
         shape = rhs.tensor.static_shape
         starts = tuple(first if d == axis else 0 for d in range(len(shape)))
         limits = tuple(first + (count - 1) * step + 1 if d == axis else size for d, size in enumerate(shape))
@@ -396,7 +397,7 @@ class _Windows:
         return self.builder.one("slice", [rhs], type, start_indices=starts, limit_indices=limits, strides=strides)
 
     def _is_product(self, rhs: Value, strides: Sequence[int]) -> bool:
-        """Whether windows are single elements, all of them and in one group, with the features last."""
+        """Return whether the convolution is a matrix product: 1x1 windows, no groups, features last."""
         if any(count > 1 for count in self.groups.values()):
             return False
         numbers, spatial = self.numbers, len(strides)
@@ -411,13 +412,13 @@ class _Windows:
         return self.builder.op("stablehlo.dot_general", [lhs, matrix], [result], attributes).results[0]
 
     def _padded(self, lhs: Value, rhs: Value, windows: Sequence[_Window]) -> Value:
-        """The image with zeros around and between its elements: all that windows meet, and no more."""
+        """Return the image padded and dilated to what the windows cover."""
         rank = lhs.tensor.rank
         low, high, interior = [0] * rank, [0] * rank, [0] * rank
         for place, (axis, window) in enumerate(zip(self.numbers.input_spatial_dimensions, windows, strict=True)):
-            size = (lhs.tensor.static_shape[axis] - 1) * window.spread + 1
-            met = (window.places - 1) * window.stride + (rhs.tensor.static_shape[place] - 1) * window.reach + 1
-            low[axis], interior[axis] = window.low, window.spread - 1
+            size = (lhs.tensor.static_shape[axis] - 1) * window.base_dilation + 1
+            met = (window.size - 1) * window.stride + (rhs.tensor.static_shape[place] - 1) * window.window_dilation + 1
+            low[axis], interior[axis] = window.low, window.base_dilation - 1
             high[axis] = met - size - window.low
         if not any((*low, *high, *interior)):
             return lhs

@@ -1,10 +1,10 @@
-"""The exchange of rows whose numbers the program computes, by exchanges of fixed sizes.
+"""Expansion of ragged_all_to_all into exchanges of fixed sizes.
 
-It is a custom_call of the target `ragged_all_to_all`, as JAX writes jax.lax.ragged_all_to_all: of an operand, an output
-and four vectors of integers. Process i sends `send_sizes[s]` rows of its operand, from row `input_offsets[s]` on, to
-each process of its group, which puts them at row `output_offsets[s]` of its output; each process is sent the segments
-whose numbers s are its own place in the group times their number a process. `recv_sizes` follow from the others'
-`send_sizes`. Source: XLA's operation semantics, "RaggedAllToAll".
+It is a custom_call of target `ragged_all_to_all`, as JAX writes jax.lax.ragged_all_to_all, of an operand, an output and
+four integer vectors. Process i sends `send_sizes[s]` rows of its operand, from row `input_offsets[s]` on, to rows
+`output_offsets[s]` of the output of the process that segment s belongs to; each process of the group has an equal
+number of consecutive segments. `recv_sizes` follow from the others' `send_sizes`. Source: XLA's operation semantics,
+"RaggedAllToAll".
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from spmd.support.arrays import Array
 from spmd.types import I64, TensorType
 
 TARGET = "ragged_all_to_all"
-#: The row of what nobody sends.
+#: The source of rows that are not received.
 _NOWHERE = -1
 
 
 def expand_ragged_all_to_all(block: Block, grid: ProcessGrid) -> None:
-    """Rewrites each ragged_all_to_all of `block` and of the regions inside it, on processes of `grid`; in place."""
+    """Rewrite each ragged_all_to_all in `block` and its regions, for processes of `grid`; in place."""
 
     def rule(op: Op, builder: OpBuilder) -> list[Value] | None:
         if op["call_target_name"] != TARGET:
@@ -42,18 +42,18 @@ def expand_ragged_all_to_all(block: Block, grid: ProcessGrid) -> None:
 
 @dataclass(frozen=True)
 class _Exchange:
-    """The groups, one a row, and the channel, 0 for none."""
+    """The replica groups, one per row, and the channel, or 0."""
 
     groups: Array
     channel: int
 
     @property
     def size(self) -> int:
-        """The number of processes in a group."""
+        """Processes per group."""
         return int(self.groups.shape[1])
 
     def between(self, builder: OpBuilder, blocks: Value) -> Value:
-        """Block i of each process of a group, of as many, to process i."""
+        """Return the all_to_all of `blocks`: block i of each process goes to process i of its group."""
         attributes = {
             "split_dimension": 0,
             "concat_dimension": 0,
@@ -66,25 +66,28 @@ class _Exchange:
 
 
 def _exchange_of(op: Op, grid: ProcessGrid) -> _Exchange:
-    """CompileError where operands or attributes are none of a ragged_all_to_all."""
+    """Return the groups and channel of `op`; CompileError for invalid operands or attributes."""
     config = op["backend_config"]
     entries = config.entries if isinstance(config, DictAttr) else {}
     groups, channel = entries.get("replica_groups"), entries.get("channel_id")
     if not isinstance(groups, DenseAttr) or groups.array.ndim != 2:
-        raise _refused(op, "its backend_config has replica_groups, a matrix of processes")
+        raise _refused(op, "backend_config must have replica_groups, a matrix of processes")
     number = channel.value if isinstance(channel, IntegerAttr) else 0
     everyone = np.arange(grid.num_partitions if number else grid.num_replicas)[np.newaxis]
     exchange = _Exchange(groups.array if groups.array.size else everyone, number)
     types = [value.type for value in op.operands]
     tensors = [type for type in types if isinstance(type, TensorType) and type.is_static]
     if len(types) != 6 or len(tensors) != 6 or len(op.results) != 1 or op.result.type is not types[1]:
-        raise _refused(op, "it takes an operand, an output and four vectors of static shapes, and gives the output")
+        raise _refused(
+            op,
+            "it must take an operand, an output and four vectors of static shapes, and return the output",
+        )
     operand, output, *vectors = tensors
     if not operand.rank or operand.with_shape(()) != output.with_shape(()) or operand.shape[1:] != output.shape[1:]:
-        raise _refused(op, f"rows of operand and output are of one type, got {operand} and {output}")
+        raise _refused(op, f"rows of operand and output must have equal types, got {operand} and {output}")
     count = vectors[0].static_shape[0] if vectors[0].rank == 1 else -1
     if count < 1 or count % exchange.size or any(vector.shape != (count,) for vector in vectors):
-        raise _refused(op, f"offsets and sizes are vectors of a multiple of {exchange.size} integers")
+        raise _refused(op, f"offsets and sizes must be vectors of a multiple of {exchange.size} integers")
     return exchange
 
 
@@ -93,10 +96,10 @@ def _refused(op: Op, text: str) -> CompileError:
 
 
 def _exchanged(op: Op, builder: OpBuilder, exchange: _Exchange) -> Value:
-    builder.index_type = I64  # the rows of all processes together may be more than an i32 counts
+    builder.index_type = I64  # the rows of all processes may exceed an i32
     operand, output, *vectors = op.operands
     rows, *inner = operand.tensor.static_shape
-    # Each process is given all rows, of which it takes its own: how many they are is not known before.
+    # Every process receives all rows and selects its own, since their number is dynamic.
     shape = (exchange.size, rows, *inner)
     copies = builder.one(
         "broadcast_in_dim", [operand], operand.tensor.with_shape(shape), broadcast_dimensions=range(1, len(shape))
@@ -116,7 +119,7 @@ def _exchanged(op: Op, builder: OpBuilder, exchange: _Exchange) -> Value:
         output.type,
         dimension_numbers=numbers,
         slice_sizes=np.array((1, *inner), np.int64),
-    )  # rows beyond are those at the end
+    )  # indices beyond are clamped
     is_sent = builder.compare(source, builder.splat(_NOWHERE, source.tensor), "GT")
     mask = builder.spread(is_sent, output.tensor.static_shape, 0)
     return builder.select(mask, picked, output)
@@ -125,7 +128,7 @@ def _exchanged(op: Op, builder: OpBuilder, exchange: _Exchange) -> Value:
 def _sources(
     builder: OpBuilder, starts: Value, sizes: Value, places: Value, count: int, processes: int, rows: int
 ) -> Value:
-    """For each of `count` rows of the output its row among those of all processes, one after another; or -1."""
+    """Return for each of `count` output rows its row in the concatenation of all processes' rows, or -1."""
     segments = starts.tensor.static_shape[0]
     table = (count, segments)
     first = np.repeat(np.arange(processes, dtype=np.int64) * rows, segments // processes)

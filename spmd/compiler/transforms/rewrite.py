@@ -1,4 +1,4 @@
-"""Blocks rewritten op by op, with those of the regions inside them."""
+"""Op-by-op rewriting of blocks and nested regions."""
 
 from __future__ import annotations
 
@@ -7,16 +7,15 @@ from collections.abc import Callable, Collection, Sequence
 from spmd.dialects.op_builder import OpBuilder
 from spmd.ir import Block, Op, Value
 
-#: Writes what takes an op's place with a builder that stands there, and gives a value for each of the op's results;
-#: None where it stays.
+#: Builds the replacement of an op and returns a value for each of its results; None if the op is kept.
 Rule = Callable[[Op, OpBuilder], Sequence[Value] | None]
 
 
 def rewrite(block: Block, names: Collection[str], rule_of: Callable[[Block], Rule]) -> None:
-    """Puts what a rule writes in the place of ops called `names`, in `block` and the regions inside it; in place.
+    """Replace the ops called `names` in `block` and its regions by what a rule builds; in place.
 
-    `rule_of` makes the rule of one block, which is asked for its ops in order: each reads by then what the ops before
-    it were replaced by, and so do its regions, which are rewritten first.
+    `rule_of` makes the rule of one block. It is called on ops in order, with operands already replaced and regions
+    already rewritten.
     """
     _rewrite(block, names, rule_of, {})
 
@@ -41,14 +40,14 @@ def _rewrite(
             continue
         kept += builder.ops
         if op.discardable:
-            _carry(op, builder.ops, results)
+            _copy_attributes(op, builder.ops, results)
         replaced.update(zip(op.results, results, strict=True))
     block.ops = kept
 
 
-def _carry(op: Op, written: Collection[Op], results: Sequence[Value]) -> None:
-    """What is said of `op` is said of the ops that give its results from now on."""
+def _copy_attributes(op: Op, written: Collection[Op], results: Sequence[Value]) -> None:
+    """Copy the discardable attributes of `op` to the new producers of its results."""
     for value in results:
-        maker = value.defining_op
-        if maker is not None and maker in written:
-            maker.discardable = {**op.discardable, **maker.discardable}
+        producer = value.defining_op
+        if producer is not None and producer in written:
+            producer.discardable = {**op.discardable, **producer.discardable}

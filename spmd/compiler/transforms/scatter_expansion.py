@@ -1,7 +1,7 @@
-"""Scatters of one element to each row of one value: a selection, which loop nests take in.
+"""Expansion of scatters of one element per row, into a splat, to selects.
 
-The gradient of taking an element of each row (a cross-entropy's, above all) is such a scatter. As a selection it is
-computed where it is read, and the array of mostly one value is never stored.
+The gradient of selecting an element of each row (as in cross-entropy) is such a scatter. A select is fused into its
+users, and the mostly constant array is never stored.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SCATTER = "stablehlo.scatter"
 
 
 def expand_scatters(block: Block) -> None:
-    """Rewrites the scatters to rows of `block` and of the regions inside it; in place."""
+    """Rewrite scatters of one element per row in `block` and its regions; in place."""
     rewrite(block, (SCATTER,), lambda block: _rule)
 
 
@@ -32,21 +32,21 @@ def _rule(op: Op, builder: OpBuilder) -> list[Value] | None:
         return None
     operand, indices, updates = op.operands
     combination = binary_of(op.regions[0])
-    if combination is None or not _is_of_one_value(operand) or not _is_one_of_a_row(op):
+    if combination is None or not _is_splat_value(operand) or not _is_one_per_row(op):
         return None
     if operand.type != op.result.type or updates.tensor.element_type != operand.tensor.element_type:
         return None
     numbers: ScatterDimensionNumbersAttr = op["scatter_dimension_numbers"]
     (axis,) = numbers.scatter_dims_to_operand_dims
     types = TensorType(operand.tensor.shape, _index_element(indices, operand.tensor.static_shape[axis]))
-    places = builder.one("iota", (), types, iota_dimension=axis)
-    place = _along_rows(builder, op, builder.convert(indices, indices.tensor.with_element_type(types.element_type)))
+    columns = builder.one("iota", (), types, iota_dimension=axis)
+    column = _along_rows(builder, op, builder.convert(indices, indices.tensor.with_element_type(types.element_type)))
     combined = builder.binary(combination, operand, _along_rows(builder, op, updates))
-    return [builder.select(builder.compare(places, place, "EQ"), combined, operand)]
+    return [builder.select(builder.compare(columns, column, "EQ"), combined, operand)]
 
 
-def _is_of_one_value(value: Value) -> bool:
-    """Whether all elements are one: others must be read anyway, and may rather be written over where they lie."""
+def _is_splat_value(value: Value) -> bool:
+    """Return whether `value` is a splat: any other operand must be read anyway, and may be updated in place."""
     op = value.defining_op
     while op is not None and op.name == "stablehlo.broadcast_in_dim":
         value = op.operands[0]
@@ -56,8 +56,8 @@ def _is_of_one_value(value: Value) -> bool:
     )
 
 
-def _is_one_of_a_row(op: Op) -> bool:
-    """Whether the dimensions beside the one that indices count are batching ones, with an index for each place."""
+def _is_one_per_row(op: Op) -> bool:
+    """Return whether `op` scatters one element to each row: all dimensions except the indexed one are batching."""
     numbers: ScatterDimensionNumbersAttr = op["scatter_dimension_numbers"]
     axes, rank = numbers.scatter_dims_to_operand_dims, op.operands[0].tensor.rank
     rows = {*range(rank)} - {*axes}
@@ -68,7 +68,7 @@ def _is_one_of_a_row(op: Op) -> bool:
 
 
 def _index_element(indices: Value, extent: int) -> ElementType:
-    """A type in which places and indices compare: an index too large for it is in no row, as a negative one."""
+    """Return the type in which indices are compared: it represents every valid index, and none wraps to one."""
     element = indices.tensor.element_type
     assert isinstance(element, ElementType)
     narrow = element.bits < 32 or (element.bits == 32 and element.is_signed)
@@ -76,7 +76,7 @@ def _index_element(indices: Value, extent: int) -> ElementType:
 
 
 def _along_rows(builder: OpBuilder, op: Op, values: Value) -> Value:
-    """Indices or updates, one for each row, everywhere in their rows."""
+    """Return indices or updates, one per row, broadcast along the rows."""
     numbers: ScatterDimensionNumbersAttr = op["scatter_dimension_numbers"]
     vector = numbers.index_vector_dim
     batching = [d - (d > vector) for d in numbers.scatter_indices_batching_dims]

@@ -1,6 +1,6 @@
-"""select_and_scatter as two ops that have native forms: windows that find places, and a scatter to them.
+"""Expansion of select_and_scatter into two ops with native code: a reduce_window that finds indices, and a scatter.
 
-Each window folds pairs of an element and its place to those that `select` prefers; padding has no place.
+Each window reduces (element, index) pairs to the one that `select` prefers; padding has no index.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from spmd.ir import Block, Op, Region, Value
 from spmd.types import I32, ElementType, TensorType
 
 SELECT_AND_SCATTER = "stablehlo.select_and_scatter"
-#: The place of padding.
+#: The index of padding.
 _NOWHERE = -1
 
 
 def expand_select_and_scatter(block: Block) -> None:
-    """Rewrites each select_and_scatter of `block` and of the regions inside it; in place."""
+    """Rewrite each select_and_scatter in `block` and its regions; in place."""
     rewrite(block, (SELECT_AND_SCATTER,), lambda block: _rule)
 
 
@@ -35,7 +35,7 @@ def _rule(op: Op, builder: OpBuilder) -> list[Value] | None:
 
 
 def _accumulator(op: Op) -> ElementType | None:
-    """What is scattered: f32 for sums of narrow floats; None where `op` stays as it is."""
+    """Return the type in which elements are scattered: f32 for sums of narrow floats; None if `op` is kept."""
     if not all(is_plain(value.type) for value in (*op.operands, op.result)):
         return None
     size, element = prod(op.result.tensor.static_shape), op.result.tensor.element_type
@@ -51,7 +51,7 @@ def _accumulator(op: Op) -> ElementType | None:
 
 
 def _places(op: Op, builder: OpBuilder) -> Value:
-    """The number of the element that each window selects, in row-major order; -1 of windows that hold none."""
+    """Return the row-major index of the element that each window selects; -1 for windows without elements."""
     operand = op.operands[0]
     shape = operand.tensor.static_shape
     windows = windows_of(op)
@@ -69,7 +69,7 @@ def _places(op: Op, builder: OpBuilder) -> Value:
 
 
 def _preferring(op: Op, scalar: TensorType) -> Region:
-    """The region on two pairs of an element and its place that gives the pair that the op's `select` prefers."""
+    """Return a region on two (element, index) pairs that returns the pair preferred by the op's `select`."""
     place = TensorType((), I32)
     block = Block([scalar, place, scalar, place])
     value, number, other, other_number = block.arguments
@@ -91,7 +91,7 @@ def _preferring(op: Op, scalar: TensorType) -> Region:
 
 
 def _scattered(op: Op, builder: OpBuilder, element: ElementType, places: Value) -> Value:
-    """The op's result: its initial value everywhere, and the source's elements combined with it at their places."""
+    """Return the result of `op`: its initial value, with the source's elements combined at their indices."""
     scalar = TensorType((), element)
     _, source, initial = (builder.convert(v, TensorType(v.tensor.shape, element)) for v in op.operands)
     shape = op.result.tensor.static_shape

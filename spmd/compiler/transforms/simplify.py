@@ -1,8 +1,8 @@
-"""Common and dead code leaves the program; constants are computed once, when it is compiled, and so are choices.
+"""Constant folding, common subexpression elimination, dead code elimination, and static branches.
 
-Works on a function without calls, in place. Only ops declared pure take part (an op with regions when all inside are
-pure). Folding stops at `_FOLD_LIMIT` bytes, so that a program's iotas do not become stored arrays; a splat, which
-is one element, is folded however large.
+Works in place on a function without calls. Only pure ops take part (an op with regions if all ops inside are pure).
+Folding is limited to `_FOLD_LIMIT` bytes, so that iotas do not become stored arrays; splats, which store one element,
+are folded at any size.
 """
 
 from __future__ import annotations
@@ -21,21 +21,22 @@ from spmd.support.arrays import Array
 from spmd.types import TensorType
 
 _FOLD_LIMIT = 1 << 16
-#: Ops that take nothing and give much. A region makes that where it is used, for outside of it it would lie in memory.
+#: Ops with small operands and large results. Regions keep copies of their own, since outside they would be stored to
+#: memory.
 _SPREADING = ("stablehlo.broadcast_in_dim", "stablehlo.broadcast", "stablehlo.iota")
 
-#: Runs one op on constant arrays: (op, arrays) -> results, or None when it cannot be run alone.
+#: Evaluates one op on constant arrays: (op, arrays) -> results, or None if it cannot be evaluated.
 Evaluate = Callable[[Op, Sequence[Array | None]], "tuple[Array, ...] | None"]
 
 
 def simplify(block: Block, evaluate: Evaluate) -> None:
-    """Folds constants, merges equal ops and removes dead ones in `block` and the regions inside it."""
+    """Fold constants, merge equal ops and remove dead ones in `block` and its regions; in place."""
     _Simplifier(evaluate).block(block, {}, {})
     remove_dead(block)
 
 
 def remove_dead(block: Block) -> None:
-    """Removes pure ops that nobody uses, in regions too, from the end to the start."""
+    """Remove dead pure ops in `block` and its regions, from end to start."""
     used: set[Value] = set()
     kept: list[Op] = []
     for op in reversed(block.ops):
@@ -56,24 +57,26 @@ class _Simplifier:
         self._evaluate = evaluate
 
     def block(self, block: Block, seen: dict[Hashable, Op], replaced: dict[Value, Value]) -> None:
-        """`seen` holds pure ops visible here by their key; `replaced` maps values merged away."""
+        """Simplify `block`. `seen` are available pure ops by key; `replaced` maps merged values to
+        their replacements.
+        """
         kept: list[Op] = []
         self._ops(block.ops, kept, seen, replaced)
         block.ops = kept
 
     def _region(self, block: Block, seen: dict[Hashable, Op], replaced: dict[Value, Value]) -> None:
-        """The same for a block inside of a region: what it finds is not visible outside, nor all that it sees taken."""
+        """Simplify a block of a region: its ops are not available outside."""
         self.block(block, {key: op for key, op in seen.items() if op.name not in _SPREADING}, replaced)
 
     def _ops(self, ops: list[Op], kept: list[Op], seen: dict[Hashable, Op], replaced: dict[Value, Value]) -> None:
-        """Adds to `kept` what is left of `ops`."""
+        """Append the simplified `ops` to `kept`."""
         for op in ops:
             op.replace_operands(replaced)
-            taken = _taken_branch(op)
-            if taken is not None:
-                self._ops(taken.ops[:-1], kept, seen, replaced)
-                taken.terminator.replace_operands(replaced)
-                replaced.update(zip(op.results, taken.terminator.operands, strict=True))
+            branch = _static_branch(op)
+            if branch is not None:
+                self._ops(branch.ops[:-1], kept, seen, replaced)
+                branch.terminator.replace_operands(replaced)
+                replaced.update(zip(op.results, branch.terminator.operands, strict=True))
                 continue
             for region in op.regions:
                 for inner in region.blocks:
@@ -92,7 +95,7 @@ class _Simplifier:
 
 
 def fold(op: Op, evaluate: Evaluate) -> Op:
-    """The constant that `op` always gives, or `op` itself."""
+    """Return the constant that `op` evaluates to, or `op` itself."""
     constants = _constants(op.operands)
     if constants is None or op.regions or len(op.results) != 1 or not is_pure(op):
         return op
@@ -116,7 +119,7 @@ def fold(op: Op, evaluate: Evaluate) -> Op:
 
 
 def _constants(operands: Sequence[Value]) -> list[Array] | None:
-    """The arrays that all `operands` are known to be; None if one is not, or there is none."""
+    """Return the arrays of `operands` if all are constant; None if one is not, or there are none."""
     arrays = []
     for operand in operands:
         array = constant_array(operand.defining_op)
@@ -126,11 +129,11 @@ def _constants(operands: Sequence[Value]) -> list[Array] | None:
     return arrays or None
 
 
-def _taken_branch(op: Op) -> Block | None:
-    """The branch that an `if` or `case` always takes, since what chooses is a constant; None where it may be any.
+def _static_branch(op: Op) -> Block | None:
+    """Return the branch that an `if` or `case` with a constant predicate takes; None if it is not constant.
 
-    A program for several platforms chooses so, and other platforms' branches need not run here. An index that is no
-    branch's takes the last (StableHLO's specification, case).
+    Programs for several platforms have such branches, and those of other platforms need not compile here. An index out
+    of range selects the last branch (StableHLO's specification, case).
     """
     if op.name not in ("stablehlo.if", "stablehlo.case"):
         return None
@@ -144,17 +147,17 @@ def _taken_branch(op: Op) -> Block | None:
 
 
 def _key(op: Op) -> Hashable | None:
-    """What two ops must share to be one; None when `op` is not merged."""
+    """Return a key of ops that can be merged; None if `op` cannot."""
     if not is_pure(op) or op.definition is None or op.definition.is_terminator:
         return None
     return _structure(op, {})
 
 
 def _structure(op: Op, inside: dict[Value, int], *, nested: bool = False) -> Hashable:
-    """What `op` computes. `inside` numbers the values defined within the regions entered so far."""
+    """Return the structure of `op` as a key. `inside` numbers the values defined within the regions entered so far."""
     operands = tuple(inside.get(operand, operand) for operand in op.operands)
     regions = tuple(_block_structure(block, inside) for region in op.regions for block in region.blocks)
-    # The elements of a large constant are looked at once, where it stands, and not again for each op around it.
+    # Large constants inside regions are compared by identity, to hash their elements once only.
     is_large = nested and op.name == CONSTANT and _nbytes(op) > _FOLD_LIMIT
     attributes = id(op) if is_large else hashable(op.attributes) if op.attributes else ()
     return (op.name, operands, tuple(op.result_types), attributes, regions)
@@ -177,7 +180,7 @@ def _block_structure(block: Block, inside: dict[Value, int]) -> Hashable:
 
 
 def hashable(value: object) -> Hashable:
-    """A hashable stand-in for an attribute's value: equal exactly when the values are."""
+    """Return a hashable key of an attribute's value: equal exactly when the values are."""
     if isinstance(value, DenseAttr):
         return ("dense", value.type, hashable(value.array))
     if isinstance(value, np.ndarray):

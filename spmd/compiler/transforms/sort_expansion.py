@@ -1,8 +1,7 @@
-"""Short sorts as counting: an element's place is the number of elements that belong before it.
+"""Expansion of short sorts by counting: an element's rank is the number of elements that precede it.
 
-What that costs grows with the square of a row's length, but every comparison is a lane of a loop nest: up to a few
-hundred elements that is quicker than comparing one after another, and nothing is called. The order is the one that the
-NumPy back end's sorts give: by the comparator's keys, elements of equal ones as they stand.
+The work is quadratic in the row length but fully vectorized: up to a few hundred elements it beats comparison sorts.
+The order is that of the NumPy back end: by the comparator's keys, stable.
 """
 
 from __future__ import annotations
@@ -19,12 +18,12 @@ from spmd.ir import Block, Op, Region, Value
 from spmd.types import I1, I32, ElementType, TensorType
 
 SORT = "stablehlo.sort"
-#: Elements of a row that are counted.
+#: Longest row that is sorted by counting.
 _MOST = 256
 
 
 def expand_sorts(block: Block) -> None:
-    """Rewrites the short sorts of `block` and of the regions inside it; in place."""
+    """Rewrite short sorts in `block` and its regions; in place."""
     rewrite(block, (SORT,), lambda block: _rule)
 
 
@@ -35,18 +34,18 @@ def _rule(op: Op, builder: OpBuilder) -> list[Value] | None:
     shape, axis = op.operands[0].tensor.static_shape, op["dimension"] % op.operands[0].tensor.rank
     rows = (prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :]))
     operands = [builder.reshape(operand, rows) for operand in op.operands]
-    places = _places(builder, operands, keys)
-    sorted_rows = [_scattered(builder, operand, places) for operand in operands]
+    ranks = _ranks(builder, operands, keys)
+    sorted_rows = [_scattered(builder, operand, ranks) for operand in operands]
     return [builder.reshape(value, shape) for value in sorted_rows]
 
 
 def _keys(op: Op) -> tuple[SortKey, ...] | None:
-    """By what `op` sorts, its keys being operands; None where it stays a sort."""
+    """Return the sort keys of `op`, which must be operands; None if it is kept."""
     if not all(is_plain(operand.type) and operand.tensor.rank for operand in op.operands):
         return None
     shape = op.operands[0].tensor.static_shape
     length = shape[op["dimension"]]
-    # Ties of longer rows are not where a stable sort has them.
+    # Longer unstable sorts need not order ties as a stable sort does.
     as_it_stands = op["is_stable"] or len(op.operands) == 1 or length < LEAST
     if not 2 <= length <= _MOST or not all(shape) or not as_it_stands:
         return None
@@ -63,13 +62,13 @@ def _is_ordered(value: Value) -> bool:
     return not element.is_float or element.bits >= 16
 
 
-def _places(builder: OpBuilder, operands: list[Value], keys: tuple[SortKey, ...]) -> Value:
-    """The place of each element of rows (outer, n, inner) along the second dimension, i32."""
+def _ranks(builder: OpBuilder, operands: list[Value], keys: tuple[SortKey, ...]) -> Value:
+    """Return the rank of each element of rows (outer, n, inner) along dimension 1, as i32."""
     outer, length, inner = operands[0].tensor.static_shape
     pairs = (outer, length, length, inner)
     first, second = builder.iota(pairs, 1), builder.iota(pairs, 2)
-    # From the last key on: what comes before is smaller, or equal and before by what follows.
-    before = builder.compare(first, second, "LT")
+    # From the last key to the first: smaller, or equal and ordered by the later keys.
+    precedes = builder.compare(first, second, "LT")
     for key in reversed(keys):
         assert key.operand is not None
         values = _canonical(builder, operands[key.operand], key)
@@ -79,9 +78,9 @@ def _places(builder: OpBuilder, operands: list[Value], keys: tuple[SortKey, ...]
             for dimension in (1, 2)
         ]
         smaller = _compared(builder, sides, "GT" if key.descending else "LT")
-        equal = builder.binary("and", _compared(builder, sides, "EQ"), before)
-        before = builder.binary("or", smaller, equal)
-    counted = builder.convert(before, TensorType(pairs, I32))
+        equal = builder.binary("and", _compared(builder, sides, "EQ"), precedes)
+        precedes = builder.binary("or", smaller, equal)
+    counted = builder.convert(precedes, TensorType(pairs, I32))
     scalar = TensorType((), I32)
     return builder.op(
         "stablehlo.reduce",
@@ -93,7 +92,7 @@ def _places(builder: OpBuilder, operands: list[Value], keys: tuple[SortKey, ...]
 
 
 def _compared(builder: OpBuilder, sides: list[Value], direction: str) -> Value:
-    """Floats in IEEE 754's total order, as the keys of sorts are compared."""
+    """Return the comparison of two values, in IEEE 754's total order for floats."""
     element = sides[0].tensor.element_type
     order = {"compare_type": "TOTALORDER"} if isinstance(element, ElementType) and element.is_float else {}
     type = TensorType(sides[0].tensor.shape, I1)
@@ -101,7 +100,7 @@ def _compared(builder: OpBuilder, sides: list[Value], direction: str) -> Value:
 
 
 def _canonical(builder: OpBuilder, values: Value, key: SortKey) -> Value:
-    """The key's values; zeros of both signs as one, and NaNs, unless the key tells them apart."""
+    """Return the key's values, with zeros and NaNs canonicalized unless the key distinguishes them."""
     element = values.tensor.element_type
     if not isinstance(element, ElementType) or not element.is_float or (key.total_order and not key.canonical):
         return values
@@ -110,14 +109,14 @@ def _canonical(builder: OpBuilder, values: Value, key: SortKey) -> Value:
     return builder.select(builder.compare(unsigned, unsigned, "NE"), nan, unsigned)
 
 
-def _scattered(builder: OpBuilder, operand: Value, places: Value) -> Value:
-    """The elements of `operand`, each at its place."""
+def _scattered(builder: OpBuilder, operand: Value, ranks: Value) -> Value:
+    """Return the elements of `operand` scattered to their ranks."""
     scalar = operand.tensor.with_shape(())
     block = Block([scalar, scalar])
     block.ops.append(make_op("stablehlo.return", block.arguments[1:], location=builder.location))
     return builder.op(
         "stablehlo.scatter",
-        [builder.broadcast(builder.splat(0, scalar), operand.tensor.static_shape), places, operand],
+        [builder.broadcast(builder.splat(0, scalar), operand.tensor.static_shape), ranks, operand],
         [operand.tensor],
         {
             "scatter_dimension_numbers": ScatterDimensionNumbersAttr((), (1,), (0, 2), (0, 2), (1,), 3),

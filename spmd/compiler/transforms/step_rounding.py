@@ -1,8 +1,8 @@
-"""Folds of narrow floats that are rounded at each step, where excess precision is not wanted.
+"""Rounding at each step of reductions of narrow floats, without excess precision.
 
-By default a sum or a product of floats of at most 16 bits is carried out in f32 and rounded once
+By default sums and products of floats of at most 16 bits are accumulated in f32 and rounded once
 (spmd.analysis.reducers.Monoid.accumulator). The specification's own loops, its interpreter and XLA's CPU client round
-after each step, and results that were recorded with them differ where what is folded nearly cancels.
+at each step; results recorded with them differ under cancellation.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ _FOLDS = ("stablehlo.reduce", "stablehlo.reduce_window", "stablehlo.scatter")
 
 
 def round_each_step(block: Block) -> None:
-    """Has the reductions, windows and scatters of `block`, and of the regions inside it, round at each step; in place.
+    """Make reductions, windows and scatters of `block` and its regions round at each step; in place.
 
-    Their regions convert on the way, by which nobody takes them for one op that folds in any precision.
+    Their regions convert explicitly, and so are not recognized as a monoid that may be accumulated in any precision.
     """
     for op in (inner for outer in block.ops for inner in outer.walk()):
         if op.name not in _FOLDS:
@@ -34,8 +34,8 @@ def _rounding(op: Op, monoids: list[Monoid]) -> Region:
     block, builder = Block([*scalars, *scalars]), OpBuilder()
     builder.location = op.location
     results = []
-    for place, monoid in enumerate(monoids):
-        pair = (block.arguments[place], block.arguments[place + len(monoids)])
+    for index, monoid in enumerate(monoids):
+        pair = (block.arguments[index], block.arguments[index + len(monoids)])
         results.append(_combined(builder, monoid, *pair))
     block.ops += [*builder.ops, make_op("stablehlo.return", results, location=op.location)]
     return Region([block])

@@ -1,4 +1,4 @@
-"""Products of transposed operands become products over other dimensions: BLAS takes either order of a matrix."""
+"""Folding of transposes into products: BLAS takes matrices in either order."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ TRANSPOSE = "stablehlo.transpose"
 
 
 def fold_transposes(block: Block) -> None:
-    """Folds transposes into the `dot_general`s of `block`, and of the regions inside it, next to them; in place.
+    """Fold transposes into adjacent `dot_general`s, in `block` and its regions; in place.
 
-    A transpose that a product reads becomes the product's dimension numbers, and one that is all that reads a product
-    becomes the product of its operands exchanged: the gradient of a weight, as frontends write it, is both.
+    A transposed operand becomes different dimension numbers; a transpose that is the only user of a product becomes the
+    product with exchanged operands. The gradient of a weight, as frontends write it, is both.
     """
     rewrite(block, (DOT,), lambda block: _with_operands_folded)
-    readers = _readers(block)
-    rewrite(block, (DOT, TRANSPOSE), lambda block: _ResultFolding(readers))
+    use_counts = _use_counts(block)
+    rewrite(block, (DOT, TRANSPOSE), lambda block: _ResultFolding(use_counts))
 
 
 def _with_operands_folded(op: Op, builder: OpBuilder) -> Sequence[Value] | None:
-    """`op`, a product that reads a transpose, as a product of what was transposed."""
+    """Return `op`, a product with transposed operands, as a product of the untransposed ones."""
     numbers = op["dot_dimension_numbers"]
     lhs, rhs = op.operands
     left = _through(lhs, numbers.lhs_batching_dimensions, numbers.lhs_contracting_dimensions)
@@ -41,24 +41,24 @@ def _with_operands_folded(op: Op, builder: OpBuilder) -> Sequence[Value] | None:
     return product.results
 
 
-def _readers(block: Block) -> Counter[Value]:
-    """How often each value is read by the ops of `block`, those inside regions counted."""
+def _use_counts(block: Block) -> Counter[Value]:
+    """Return the number of uses of each value in `block` and its regions."""
     return Counter(value for op in block.ops for inner in op.walk() for value in inner.operands)
 
 
 class _ResultFolding:
-    """The rule of one block: a transpose of a product of this very block, which it alone reads, exchanges its operands.
+    """The rule of one block: exchanges the operands of a product whose only user is a transpose in the same block.
 
-    None is taken into a loop. The product itself, which nobody reads any more, is dead code, and goes as such.
+    So no product moves into a loop. The original product is dead then.
     """
 
-    def __init__(self, readers: Counter[Value]) -> None:
-        self._readers = readers
+    def __init__(self, use_counts: Counter[Value]) -> None:
+        self._use_counts = use_counts
         self._products: set[Op] = set()
 
     def __call__(self, op: Op, builder: OpBuilder) -> Sequence[Value] | None:
         if op.name == DOT:
-            if self._readers[op.result] == 1 and _may_exchange(op):
+            if self._use_counts[op.result] == 1 and _may_exchange(op):
                 self._products.add(op)
             return None
         exchanged = _exchanged(op, self._products)
@@ -69,16 +69,16 @@ class _ResultFolding:
 
 
 def _may_exchange(product: Op) -> bool:
-    """Whether lhs and rhs have one plain type: an algorithm, and quantized weights, tell one from the other."""
+    """Return whether lhs and rhs have one plain type; an algorithm, or quantized weights, distinguish them."""
     lhs, rhs = (value.tensor.element_type for value in product.operands)
     return product["algorithm"] is None and lhs == rhs and not isinstance(lhs, QuantizedType)
 
 
 def _exchanged(transpose: Op, products: Container[Op]) -> Op | None:
-    """The product of exchanged operands that `transpose`, of one of `products`, is; None where it is none.
+    """Return the product with exchanged operands that equals `transpose` of one of `products`; else None.
 
-    A product of dimensions batching, lhs, rhs becomes one of batching, rhs, lhs. Each of its sums has the same terms
-    in the same order.
+    A result of dimensions (batching, lhs, rhs) becomes (batching, rhs, lhs). Each sum has the same terms in the same
+    order.
     """
     product = transpose.operands[0].defining_op
     if product is None or product not in products:
@@ -86,7 +86,7 @@ def _exchanged(transpose: Op, products: Container[Op]) -> Op | None:
     numbers = product["dot_dimension_numbers"]
     lhs, rhs = product.operands
     batch = len(numbers.lhs_batching_dimensions)
-    left = lhs.tensor.rank - len(numbers.lhs_contracting_dimensions)  # where the dimensions of rhs begin
+    left = lhs.tensor.rank - len(numbers.lhs_contracting_dimensions)  # the first dimension of rhs
     rank = transpose.result.tensor.rank
     if tuple(transpose["permutation"]) != (*range(batch), *range(left, rank), *range(batch, left)):
         return None
@@ -105,9 +105,10 @@ def _exchanged(transpose: Op, products: Container[Op]) -> Op | None:
 def _through(
     value: Value, batching: tuple[int, ...], contracting: tuple[int, ...]
 ) -> tuple[Value, tuple[int, ...], tuple[int, ...]]:
-    """What `value` is a transpose of, with the dimensions that are batched and contracted there; itself otherwise.
+    """Return the operand of the transpose `value`, with its batching and contracting dimensions; `value` itself if it
+    is none.
 
-    The other dimensions must keep their order, which is theirs in the result.
+    Free dimensions must keep their order, which is theirs in the result.
     """
     op = value.defining_op
     if op is None or op.name != TRANSPOSE:

@@ -1,7 +1,7 @@
-"""Short counted loops written out step by step.
+"""Full unrolling of short counted loops.
 
-What a loop carries from step to step is stored whole; written out, the steps of an elementwise body run together in
-one loop nest, and what depends on the counter is folded. JAX's random bits are such a loop of five steps.
+Loop-carried values are stored to memory; unrolled, the iterations of an elementwise body are fused into one nest, and
+the counter is folded. JAX's random bits are such a loop of five iterations.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from spmd.analysis.loops import trip_count
 from spmd.dialects.core import is_pure
 from spmd.ir import Block, Op, Value, copy_op
 
-#: Ops that one loop may become.
+#: Most ops of an unrolled loop.
 _LARGEST = 400
 
 
 def unroll(block: Block) -> None:
-    """Writes short counted loops out, in `block` and the regions inside it."""
+    """Unroll short counted loops in `block` and its regions; in place."""
     replaced: dict[Value, Value] = {}
     ops: list[Op] = []
     for op in block.ops:
@@ -29,12 +29,12 @@ def unroll(block: Block) -> None:
         if steps is None:
             ops.append(op)
         else:
-            replaced.update(zip(op.results, _write_out(op, steps, ops), strict=True))
+            replaced.update(zip(op.results, _append_iterations(op, steps, ops), strict=True))
     block.ops = ops
 
 
-def _write_out(op: Op, steps: int, ops: list[Op]) -> list[Value]:
-    """Appends the body of the loop `op` to `ops` as often as it runs; the values that the loop ends with."""
+def _append_iterations(op: Op, steps: int, ops: list[Op]) -> list[Value]:
+    """Append the body of the loop `op` to `ops` once per iteration; return the final carried values."""
     body = op.regions[1].block
     state = list(op.operands)
     for _ in range(steps):
@@ -45,7 +45,7 @@ def _write_out(op: Op, steps: int, ops: list[Op]) -> list[Value]:
 
 
 def _steps(op: Op) -> int | None:
-    """How often the loop `op` runs, when that is known, and it is pure and short; else None."""
+    """Return the trip count of the loop `op` if it is known, and it is pure and short; else None."""
     if op.name != "stablehlo.while":
         return None
     body = op.regions[1].block

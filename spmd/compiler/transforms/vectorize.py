@@ -1,9 +1,9 @@
-"""A region of scalars as a function on whole arrays.
+"""Vectorization of scalar regions: functions on whole arrays.
 
-Reductions, scatters, sorts and maps apply a region to elements. Most such regions hold pointwise ops only, whose
-kernels take arrays of any shape: the region's own program is then the vectorized function. Ops that do not change a
-scalar are passed through, `if` and `case` become selections. What is left (a loop in a reduction's body) is stacked:
-elements are processes, whose loops run until the last of them is done.
+Reductions, scatters, sorts and maps apply a region to elements. Most regions have pointwise ops only, whose kernels
+take arrays of any shape: the region's program is then vectorized. Ops that are the identity on scalars are passed
+through; `if` and `case` become selections. Anything else (a loop in a reduction's body) is stacked: elements are
+processes, and loops run until the last one is done.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from spmd.ir import Op, captured_values
 from spmd.support.arrays import Array, DType
 from spmd.types import TensorType
 
-#: Elements of one stacked program at most.
+#: Most elements per stacked program.
 _AT_ONCE = 1 << 16
 
-#: Ops that give back a scalar as it is.
+#: Ops that are the identity on a scalar.
 _SCALAR_IDENTITY = frozenset(
     {"stablehlo.reshape", "stablehlo.broadcast_in_dim", "stablehlo.broadcast", "stablehlo.transpose",
      "stablehlo.reverse", "stablehlo.optimization_barrier", "stablehlo.slice", "stablehlo.copy"}
@@ -33,7 +33,7 @@ _SCALAR_IDENTITY = frozenset(
 
 
 def vectorized(lowering: BlockCompiler, op: Op, index: int) -> Callable[..., tuple[Array, ...]]:
-    """Region `index` of `op` as a function: one array a block argument, then the captured values."""
+    """Return region `index` of `op` as a function of one array per block argument, then the captured values."""
     block = op.regions[index].block
     plan = Plan([*block.arguments, *captured_values(op)], {}, [], list(block.terminator.operands), {})
     _fill(lowering, plan, block.ops[:-1])
@@ -65,7 +65,7 @@ def _all_scalars(op: Op) -> bool:
 
 
 def _selection(lowering: BlockCompiler, op: Op) -> Kernel:
-    """Every branch is computed and the right one chosen at each element: branches of scalars are pure."""
+    """Return a kernel that computes all branches and selects per element; branches of scalars are pure."""
     branches = [vectorized(lowering, op, index) for index in range(len(op.regions))]
     last = len(branches) - 1
     single = len(op.results) == 1
@@ -86,7 +86,7 @@ def _whole(
     program: Callable[..., tuple[Array, ...]], arity: int, dtypes: list[DType]
 ) -> Callable[..., tuple[Array, ...]]:
     def call(*arrays: Array) -> tuple[Array, ...]:
-        # A branch of an `if` takes no arguments: its shape is that of what it captures.
+        # A branch of an `if` has no arguments: its shape is that of its captured values.
         shape = np.broadcast_shapes(*(np.shape(array) for array in (arrays[:arity] if arity else arrays)))
         return tuple(
             result if np.shape(result) == shape and isinstance(result, np.ndarray)
@@ -98,7 +98,7 @@ def _whole(
 
 
 def _stacked(lowering: BlockCompiler, op: Op, index: int) -> Callable[..., tuple[Array, ...]]:
-    """The region at many elements, each as a process of one stacked program, which is made for each number of them."""
+    """Return the region on many elements, each a process of one stacked program, cached by their number."""
     from spmd.compiler.stack import stack_region  # loaded late: few regions need it
 
     programs: dict[int, Program] = {}

@@ -220,7 +220,7 @@ def test_what_is_no_loop_nest_is_left_to_the_next_back_end() -> None:
     module = spmd.parse(PRODUCT)
     prepared = prepare(module, backends=("c", "numpy"))
     lowering = ModuleLowering(prepared.module, prepared.options)
-    parts = lowering.schedule(lowering.flatten(prepared.function).body).parts
+    parts = lowering.schedule(lowering.flatten(prepared.function).body).entries
     assert [isinstance(part, NativeRegion) for part in parts] == [True, False]
     x = np.linspace(-1, 1, 16, dtype=np.float32).reshape(4, 4)
     (got,) = spmd.compile(module, backends=("c", "numpy"))(x)

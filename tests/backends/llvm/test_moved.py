@@ -36,7 +36,7 @@ def verify_native_code(text: str) -> None:
     spmd.verify(module)
     lowering = ModuleLowering(module, chosen_options(spmd.ProcessGrid(1, 1), {"backends": ("llvm", "numpy")}))
     flat = lowering.flatten(module.function("main"))
-    for part in lowering.schedule(flat.body, runs_here=True).parts:
+    for part in lowering.schedule(flat.body, check_memory=True).entries:
         if isinstance(part, NativeRegion):
             writer, written = native_region.write_region(part, pytest.fail, clocked=False)
             jit.verify(written, part.target.processor)

@@ -87,7 +87,7 @@ def test_a_program_is_compiled_for_the_processor_that_is_asked_for(name: str | N
 
 
 def test_a_processor_that_is_none_or_does_not_run_here_is_refused() -> None:
-    with pytest.raises(spmd.UsageError, match=r"option processor is one of host, x86-64-v2, .*got 'z80'"):
+    with pytest.raises(spmd.UsageError, match=r"option processor must be one of host, x86-64-v2, .*got 'z80'"):
         spmd.compile(spmd.parse(TEXT), processor="z80")
     other = "x86-64-v2" if host().architecture == "aarch64" else "aarch64-linux-gnu"
     with pytest.raises(spmd.UsageError, match=f"code for {other} does not run here.*spmd compile --target {other}"):

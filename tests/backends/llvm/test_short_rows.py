@@ -76,7 +76,7 @@ def test_the_same_bits(monkeypatch: pytest.MonkeyPatch, program: object, columns
     assert bool(taken) is (columns > 4 or program is stepped)
     with monkeypatch.context() as patch:
         for module_of in (nests, lanes):
-            patch.setattr(module_of, "has_short_rows", lambda *_: False)
+            patch.setattr(module_of, "has_small_axis", lambda *_: False)
         plain = spmd.compile(module)(x, y, zero)
     for results in turned:
         assert [np.asarray(r).tobytes() for r in results] == [np.asarray(r).tobytes() for r in plain]

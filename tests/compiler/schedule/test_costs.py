@@ -5,7 +5,7 @@ import pytest
 import spmd
 from spmd.compiler.pipeline.lower import ModuleLowering
 from spmd.compiler.pipeline.prepare import prepare
-from spmd.compiler.schedule.costs import arrival, cost_of_unit, work_of_unit
+from spmd.compiler.schedule.costs import cost_of_unit, ready_time, work_of_unit
 from spmd.compiler.schedule.fusion import Unit, fuse
 from spmd.compiler.schedule.units import nests_of
 
@@ -80,7 +80,7 @@ def test_what_comes_late_makes_its_result_late(ops: tuple[str, ...], way: float)
     (unit,) = units(elementwise(*ops))
     nests = nests_of(unit)
     (argument,) = {load.value for nest in nests for load in nest.loads()}
-    assert arrival(nests, {}) == way and arrival(nests, {argument: 7.0}) == 7 + way
+    assert ready_time(nests, {}) == way and ready_time(nests, {argument: 7.0}) == 7 + way
 
 
 def test_convolutions_are_products_of_their_windows() -> None:

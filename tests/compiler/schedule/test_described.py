@@ -103,7 +103,7 @@ def test_predicted_temporaries_are_the_memory_that_is_taken(
     predicted = price_schedule(lowering, prepared.function, nominal()).footprint.temporaries
     _, plan = ModuleLowering(prepared.module, prepared.options).entry(prepared.function)
     arenas = [step.native.code.arena for step in plan.steps if step.native is not None]
-    assert arenas == [part.placement.size for part in schedule.parts if isinstance(part, NativeRegion)]
+    assert arenas == [part.placement.size for part in schedule.entries if isinstance(part, NativeRegion)]
     kept = {*plan.results, *plan.parameters}
     handed = {v: v.tensor.nbytes for step in plan.steps for v in step.outputs if v not in kept}
     assert schedule.arena <= predicted <= schedule.arena + sum(handed.values())

@@ -4,7 +4,7 @@ import pytest
 
 from spmd.analysis.affine import Affine
 from spmd.analysis.scalar.expression import Primitive, walk
-from spmd.compiler.schedule.interior import Interior, interior_of, turns_of
+from spmd.compiler.schedule.interior import Interior, interior_of, specialized_iterations
 from spmd.compiler.schedule.nest import Load
 from spmd.compiler.schedule.units import nests_of
 from tests.compiler.schedule.test_schedule import units_of
@@ -142,7 +142,7 @@ def test_each_turn_over_stacked_parts_reads_one_of_them() -> None:
     (nest,) = nests_of(unit)
     (stage,) = nest.stages
     (last,) = stage.reduced
-    turns = turns_of(nest, stage, last)
+    turns = specialized_iterations(nest, stage, last)
     assert turns is not None and len(turns) == 3
     read = []
     for turn in turns:
@@ -152,4 +152,4 @@ def test_each_turn_over_stacked_parts_reads_one_of_them() -> None:
         assert isinstance(leaf, Load) and leaf.mask is None
         read.append(str(leaf.value)[1:3])
     assert read == ["%x", "%y", "%y"]
-    assert turns_of(nest, stage, stage.kept[0]) is None
+    assert specialized_iterations(nest, stage, stage.parallel[0]) is None

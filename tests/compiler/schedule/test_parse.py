@@ -95,14 +95,14 @@ def test_what_is_read_runs_the_same(name: str, monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.parametrize(
     ("pattern", "other", "says"),
     [
-        (r"over 64x1000", "over 64x999", "what is planned of its units"),
-        (r"arena \d+", "arena 64", r"line 1 .*what is planned of its units is 'region .* arena"),
-        (r"of \(%\d+", "of (%99", r"line 4 .*no value %99 in the program"),
-        (r"of \(%\d+", "of (%0", r"line 4 .*an argument, which no op makes"),
-        (r"unit reduction", "unit of what", r"line 3 .*no unit"),
-        (r"    unit .*\n", "", "a step with no unit"),
-        (r"region \(", "region ", r"line 1 .*no region"),
-        (r"    cost .*\n$", "", "more is to follow"),
+        (r"over 64x1000", "over 64x999", "expected .nest"),
+        (r"arena \d+", "arena 64", r"line 1 .*expected .region .* arena"),
+        (r"of \(%\d+", "of (%99", r"line 4 .*the program has no value %99"),
+        (r"of \(%\d+", "of (%0", r"line 4 .*an argument of the block"),
+        (r"unit reduction", "unit of what", r"line 3 .*malformed unit"),
+        (r"    unit .*\n", "", "the step has no unit"),
+        (r"region \(", "region ", r"line 1 .*malformed region"),
+        (r"    cost .*\n$", "", "unexpected end"),
     ],
 )
 def test_a_text_that_says_otherwise_is_refused(pattern: str, other: str, says: str) -> None:

@@ -213,7 +213,7 @@ def test_lent_memory_serves_what_the_arena_would_have_to_grow_for() -> None:
     arena.release(first)
     arena.allocate(1024)
     arena.release(second)
-    arena.lend(3, 128)
+    arena.offer(3, 128)
     placement = arena.place()
     assert placement.size == 1024
     assert placement.blocks == [None, 3, None]
@@ -346,6 +346,6 @@ def test_who_waits_for_whom_is_known(data: st.DataObject) -> None:
     )
     for unit in reversed(units):  # in an order in which they may run
         waiting = 0
-        for reader in unit.readers:
-            waiting |= reader.waiting | 1 << reader.number
-        assert unit.waiting == waiting
+        for reader in unit.users:
+            waiting |= reader.transitive_users | 1 << reader.number
+        assert unit.transitive_users == waiting

@@ -72,11 +72,11 @@ class FunctionWriter:
     # --- arguments and memory ---
 
     def argument(self, place: int) -> str:
-        """The name of the address that the caller gives as number `place`."""
+        """Return the name of the address that the caller gives as number `place`."""
         return self._addresses.argument(place)
 
     def frame(self, addresses: Sequence[str]) -> str:
-        """The name of the address of a frame that holds addresses, for a function to look into."""
+        """Return the name of the address of a frame that holds addresses, for a function to look into."""
         text = self.text
         begin, open_places = self._addresses.frame(addresses)
         frame = text.value(begin)
@@ -86,7 +86,7 @@ class FunctionWriter:
         return frame
 
     def address(self, buffer: Buffer) -> str:
-        """The name of the address of `buffer`."""
+        """Return the name of the address of `buffer`."""
         name = self._names.get(buffer)
         if name is None:
             name = self._names[buffer] = self._address(buffer)
@@ -102,15 +102,15 @@ class FunctionWriter:
         return f"%arena{buffer.number}" if buffer.home is Home.ARENA else self.argument(buffer.number)
 
     def name_swapped(self, buffer: Buffer, name: str) -> None:
-        """Gives `buffer`, whose address is known while running, that name."""
+        """Give `buffer`, whose address is known while running, that name."""
         self._names[buffer] = name
 
     def pointer(self, value: Value) -> str:
-        """The name of the address of `value`."""
+        """Return the name of the address of `value`."""
         return self.address(self.region.memory.of(value))
 
     def constant(self, array: Array) -> str:
-        """The name of the address of the elements of `array`."""
+        """Return the name of the address of the elements of `array`."""
         if array.nbytes <= _EMBEDDED:
             data = "".join(f"\\{byte:02X}" for byte in np.ascontiguousarray(array).tobytes())
             return self.global_(f"[{max(array.nbytes, 1)} x i8]", f'c"{data or chr(92) + "00"}"')
@@ -118,32 +118,32 @@ class FunctionWriter:
         return self.argument(self._first_constant + len(self.constants) - 1)
 
     def global_(self, type: str, value: str) -> str:
-        """The name of a constant of the module."""
+        """Return the name of a constant of the module."""
         text = f"private unnamed_addr constant {type} {value}, align 64"
         return self.globals.setdefault(text, f"@{self.name}.c{len(self.globals)}")
 
     def c_target(self, name: str) -> str:
-        """The symbol of the target `name` of custom calls, a function of C: its own where a linker finds it."""
+        """Return the symbol of the target `name` of custom calls, a function of C: its own where a linker finds it."""
         symbol = name if self.is_linked else f"spmd.target{len(self.c_targets)}"
         return self.c_targets.setdefault(name, symbol)
 
     def copy(self, target: str, source: str, size: int) -> None:
-        """Copies bytes between buffers that do not overlap."""
+        """Copy bytes between buffers that do not overlap."""
         if size and target != source:
             self.text.line(f"call void @llvm.memcpy.p0.p0.i64(ptr {target}, ptr {source}, i64 {size}, i1 false)")
 
     def clear(self, target: str, size: int) -> None:
-        """Fills bytes with zeros."""
+        """Fill bytes with zeros."""
         self.text.line(f"call void @llvm.memset.p0.i64(ptr {target}, i8 0, i64 {size}, i1 false)")
 
     # --- blocks ---
 
     def write(self, block: BlockSchedule) -> None:
-        """Writes the steps of a block; all values that it places are in their buffers in the end."""
+        """Emit the steps of a block; all values that it places are in their buffers in the end."""
         raise NotImplementedError
 
     def leave_unless(self, holds: str) -> None:
-        """Ends the function where `holds` (an i1) does not: an exception is waiting."""
+        """End the function where `holds` (an i1) does not: an exception is waiting."""
         text = self.text
         self.may_raise = True
         leave, on = text.fresh("leave"), text.fresh("on")
@@ -155,7 +155,7 @@ class FunctionWriter:
     # --- the whole ---
 
     def finish(self, *, whole: bool = False) -> str:
-        """The module's text. `whole` ones hold the functions of floats that they call."""
+        """Return the module's text. `whole` ones hold the functions of floats that they call."""
         arena, placement = self.argument(self._first_constant - 1), self.region.placement
         counters: list[str] = []
         if self.clock is not None:

@@ -32,7 +32,7 @@ class Linked:
 
 
 def link(callees: Iterable[Callee], processor: Processor) -> Linked:
-    """The code of `callees` for `processor`, loaded."""
+    """Return the code of `callees` for `processor`, loaded."""
     wanted = list(callees)
     with _LOCK:
         _load([callee for callee in wanted if (processor, callee) not in _LIBRARIES], processor)
@@ -42,14 +42,14 @@ def link(callees: Iterable[Callee], processor: Processor) -> Linked:
 
 
 def _load(missing: Sequence[Callee], processor: Processor) -> None:
-    """Loads functions that this process does not have; who is compiled together is loaded together."""
+    """Load functions that this process does not have; who is compiled together is loaded together."""
     codes = compile_together([function_text(callee) for callee in missing], processor)
     loaded = {code: load_object(code, {}) for code in dict.fromkeys(codes)}
     _LIBRARIES.update({(processor, callee): loaded[code] for callee, code in zip(missing, codes, strict=True)})
 
 
 def function_text(callee: Callee, *, linkage: str = "") -> str:
-    """The definition of a function in LLVM's text; `linkage` is a word such as `internal`."""
+    """Return the definition of a function in LLVM's text; `linkage` is a word such as `internal`."""
     if isinstance(callee, OutOfLine):
         return callee.definition(linkage)
     assert isinstance(callee, FloatFunction)

@@ -63,17 +63,17 @@ def native(
 
 
 def supports(op: Op) -> bool:
-    """Whether `op`, which is part of no loop nest, has a native form."""
+    """Return whether `op`, which is part of no loop nest, has a native form."""
     known = NATIVE.get(op.name)
     return known is not None and known.supports(op)
 
 
 def lies_in_buffers(type: Type) -> bool:
-    """Whether values of `type` can be handed from op to op in native code: tokens take no memory."""
+    """Return whether values of `type` can be handed from op to op in native code: tokens take no memory."""
     return is_plain(type) or isinstance(type, TokenType)
 
 
 def can_call_back(op: Op) -> bool:
-    """Whether native code can have Python run `op`: all that goes in and out lies in buffers."""
+    """Return whether native code can have Python run `op`: all that goes in and out lies in buffers."""
     captured = captured_values(op) if op.regions else ()
     return all(lies_in_buffers(value.type) for value in (*op.operands, *captured, *op.results))

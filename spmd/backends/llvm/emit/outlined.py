@@ -44,20 +44,22 @@ class OutOfLine(Callee):
         return f"declare {self.returns} @{self.name}({types}) {self.promise}"
 
     def definition(self, linkage: str = "") -> str:
-        """The function in LLVM's text; `linkage` is a word such as `internal`."""
+        """Return the function in LLVM's text; `linkage` is a word such as `internal`."""
         listed = ", ".join(" ".join(filter(None, (each.type, each.promise, each.name))) for each in self.parameters)
         head = f"define {linkage} {self.returns} @{self.name}({listed}) {self.promise} {CODE_ATTRIBUTES} {{"
         return "\n".join([head, self.body(), "}\n"])
 
     def write_call(self, text: FunctionText, arguments: Sequence[str], *, is_long: bool = True) -> None:
-        """Writes a call that gives nothing, with the names of `arguments`; `is_long`: it takes long."""
+        """Emit a call that gives nothing, with the names of `arguments`; `is_long`: it takes long."""
         text.callees[self.name] = self
         told = ", ".join(f"{each.type} {name}" for each, name in zip(self.parameters, arguments, strict=True))
         (text.call if is_long else text.line)(f"call void @{self.name}({told})")
 
 
 def body_of(text: FunctionText, sizes: Sequence[str] = ()) -> str:
-    """The body of a function that gives nothing, and finds numbers of i64 of the names `sizes` in memory at %sizes."""
+    """Return the body of a function that gives nothing, and finds numbers of i64 of the names `sizes` in memory at
+    %sizes.
+    """
     text.line("ret void")
     loads: list[str] = []
     for place, name in enumerate(sizes):

@@ -40,7 +40,7 @@ class RegionWriter(FunctionWriter):
         self._clocked: int | None = None
 
     def write(self, block: BlockSchedule) -> None:
-        """Writes the steps of a block; all values that it places are in their buffers in the end."""
+        """Emit the steps of a block; all values that it places are in their buffers in the end."""
         self.is_one_nest &= block.is_one_group
         for step in block.steps:
             with self._timed(step):
@@ -98,7 +98,7 @@ class RegionWriter(FunctionWriter):
                 NATIVE[step.op.name].write(self, step)
 
     def _call_back(self, step: CallbackStep) -> None:
-        """Has Python run the step's op."""
+        """Have Python run the step's op."""
         callback = self._make_callback(step.op)
         pointers = [self.pointer(value) for value in (*callback.inputs, *callback.outputs)]
         text = self.text

@@ -69,7 +69,7 @@ Emit = Callable[[str], str]
 
 
 def render(writer: Writer, expressions: Sequence[Expression], parameters: Sequence[str], width: int) -> list[str]:
-    """Writes what computes `expressions` on `width` lanes; the names (or constants) of their values.
+    """Emit what computes `expressions` on `width` lanes; the names (or constants) of their values.
 
     `parameters` are the LLVM names of the values that stand at the parameters' indices, each of `width` lanes. Who
     renders in several steps with the same parameters keeps a `Renderer`, which writes nothing twice.
@@ -105,7 +105,7 @@ class Renderer:
 
 
 def render_node(node: Expression, operands: Sequence[str], width: int, emit: Emit, callees: dict[str, Callee]) -> str:
-    """Writes what computes one node, no parameter, on `width` lanes; the name (or constant) of its value.
+    """Emit what computes one node, no parameter, on `width` lanes; the name (or constant) of its value.
 
     `operands` are names or constants of values of `width` lanes. `emit` writes an instruction and gives its name. The
     functions that are called are put in `callees`, by name: their `declaration` belongs in the module, and
@@ -174,7 +174,7 @@ def _lanes(value: str, type: MachineType, width: int, first: int, emit: Emit) ->
 
 
 def _joined(left: str, right: str, type: MachineType, width: int, emit: Emit) -> str:
-    """The lanes of two vectors, one after another."""
+    """Return the lanes of two vectors, one after another."""
     vector = llvm_type(type, width)
     return emit(f"shufflevector {vector} {left}, {vector} {right}, {_places(range(2 * width))}")
 

@@ -15,13 +15,13 @@ class PartFunction:
     captured: dict[str, str] = field(default_factory=dict)
 
     def pointer(self, outside: str) -> str:
-        """The name, in here, of an address that has the name `outside` where the parts are called."""
+        """Return the name, in here, of an address that has the name `outside` where the parts are called."""
         if outside.startswith("@"):
             return outside
         return self.captured.setdefault(outside, f"%captured{len(self.captured)}")
 
     def share(self, total: int, parts: int) -> tuple[str, str]:
-        """Where this part's even share of `total` iterations begins, and where it ends."""
+        """Return where this part's even share of `total` iterations begins, and where it ends."""
         text = self.text
         before = text.value(f"mul i64 %part, {total}")
         ends = before, text.value(f"add i64 {before}, {total}")
@@ -29,7 +29,7 @@ class PartFunction:
         return first, stop
 
     def body(self) -> str:
-        """The function's attributes, and its text in braces."""
+        """Return the function's attributes, and its text in braces."""
         loads = []
         for place, name in enumerate(self.captured.values()):
             loads += [
@@ -41,5 +41,5 @@ class PartFunction:
 
 
 def define(name: str, body: str) -> str:
-    """The text of the function `name` with the body of a PartFunction."""
+    """Return the text of the function `name` with the body of a PartFunction."""
     return f"define internal void @{name}(ptr noalias readonly %frame, i64 %part) {body}"

@@ -42,7 +42,7 @@ class FunctionText:
         self._calling_loops = 0
 
     def fresh(self, hint: str = "t") -> str:
-        """A name that no other value or block has."""
+        """Return a name that no other value or block has."""
         self._count += 1
         return f"{hint}{self._count}"
 
@@ -56,16 +56,16 @@ class FunctionText:
         return self.scopes[-1]
 
     def line(self, text: str, depth: int | None = None) -> None:
-        """Writes an instruction into the scope at `depth`, the innermost one by default."""
+        """Emit an instruction into the scope at `depth`, the innermost one by default."""
         self.scopes[-1 if depth is None else depth].lines.append(f"  {text}")
 
     def call(self, text: str) -> None:
-        """Writes a call of a function that takes long: what else is done around it takes no time beside it."""
+        """Emit a call of a function that takes long: what else is done around it takes no time beside it."""
         self.line(text)
         self.innermost.calls = True
 
     def value(self, text: str, depth: int | None = None, hint: str = "t") -> str:
-        """Writes an instruction that gives a value; its name."""
+        """Emit an instruction that gives a value; its name."""
         name = f"%{self.fresh(hint)}"
         self.line(f"{name} = {text}", depth)
         return name
@@ -77,14 +77,14 @@ class FunctionText:
         return name
 
     def numbers(self, numbers: Sequence[int]) -> str:
-        """The name of a constant of the module that holds i64s."""
+        """Return the name of a constant of the module that holds i64s."""
         name = f"@spmd.sizes.{'.'.join(map(str, numbers))}"
         listed = ", ".join(f"i64 {number}" for number in numbers)
         self.declarations[f"{name} = private unnamed_addr constant [{len(numbers)} x i64] [{listed}]"] = None
         return name
 
     def start_block(self, label: str) -> None:
-        """Begins a block in the innermost scope; the line before must have ended the last one."""
+        """Begin a block in the innermost scope; the line before must have ended the last one."""
         self.innermost.lines.append(f"{label}:")
         self.innermost.label = label
 
@@ -143,14 +143,14 @@ class FunctionText:
             self.start_block(after)
 
     def open_loop(self) -> tuple[str, int]:
-        """Opens a loop; the name of its i64 variable and the depth of its body."""
+        """Open a loop; the name of its i64 variable and the depth of its body."""
         head = self.fresh("loop")
         scope = LoopScope(len(self.scopes), head, head)
         self.scopes.append(scope)
         return f"%{head}.i", scope.depth
 
     def close_loop(self, count: int | str, step: int | str = 1, start: str = "0") -> None:
-        """Closes the innermost loop, whose variable goes from `start` to `count`, which is more, by `step`."""
+        """Close the innermost loop, whose variable goes from `start` to `count`, which is more, by `step`."""
         inner = self.scopes.pop()
         outer = self.innermost
         head = inner.head
@@ -214,5 +214,5 @@ class FunctionText:
         return branches == 2 * self._calling_loops and not any("<" in line for line in self.lines)
 
     def body(self, prologue: Sequence[str]) -> str:
-        """The whole text between the function's braces; `prologue` ends with a branch to `entry`."""
+        """Return the whole text between the function's braces; `prologue` ends with a branch to `entry`."""
         return "\n".join(["begin:", *self.entry, *prologue, "entry:", *self.lines])

@@ -24,18 +24,18 @@ def llvm_type(type: MachineType | str, width: int = 1) -> str:
 
 
 def index_type(span: int) -> str:
-    """The narrowest type that processors gather by, for places up to `span` away."""
+    """Return the narrowest type that processors gather by, for places up to `span` away."""
     return "i32" if abs(span) < 2**31 else "i64"
 
 
 def suffix(type: MachineType | str, width: int) -> str:
-    """How the names of intrinsics spell the type: `f32`, `v16f32`, `v16p0`."""
+    """Return how the names of intrinsics spell the type: `f32`, `v16f32`, `v16p0`."""
     name = type if isinstance(type, str) else type.value
     return name if width == 1 else f"v{width}{name}"
 
 
 def constant_text(node: Expression, width: int = 1) -> str:
-    """A constant on every lane, as LLVM's text has it."""
+    """Return a constant on every lane, as LLVM's text has it."""
     assert node.primitive is Primitive.CONSTANT and isinstance(node.attribute, int)
     if node.type is I1:
         text = "true" if node.attribute else "false"
@@ -110,22 +110,22 @@ class Writer:
     _count: int = 0
 
     def fresh(self, stem: str = "v") -> str:
-        """A name nobody has: `%v7`."""
+        """Return a name nobody has: `%v7`."""
         self._count += 1
         return f"%{stem}{self._count}"
 
     def emit(self, instruction: str) -> str:
-        """Writes an instruction that gives a value; its name."""
+        """Emit an instruction that gives a value; its name."""
         name = self.fresh()
         self.lines.append(f"  {name} = {instruction}")
         return name
 
     def do(self, instruction: str) -> None:
-        """Writes an instruction that gives nothing."""
+        """Emit an instruction that gives nothing."""
         self.lines.append(f"  {instruction}")
 
     def label(self, name: str) -> None:
-        """Begins the block `name` (without `%`)."""
+        """Begin the block `name` (without `%`)."""
         self.lines.append(f"{name}:")
         self.block = name
 

@@ -55,7 +55,7 @@ class Bluestein:
         return numbers
 
     def _response(self) -> Array:
-        """The transform of 1 / w, of all places from 1 - length on, over the inner length."""
+        """Return the transform of 1 / w, of all places from 1 - length on, over the inner length."""
         around = np.zeros(self.inner, np.complex128)
         inverse = self.chirp().conj()
         around[: self.length] = inverse
@@ -81,7 +81,8 @@ def write_bluestein(
     *,
     apart: bool,
 ) -> tuple[Parts, Parts]:
-    """The transform of what stands in `here`; `there` is as much memory. The planes that hold it, and the others.
+    """Return the transform of what stands in `here`; `there` is as much memory. The planes that hold it, and the
+    others.
 
     `tables` are the addresses of the chirp, the factors and the rotations of the stages, real parts first; `apart` says
     whether the steps stand out of line.
@@ -123,7 +124,7 @@ class Multiplication(PlaneStep):
         return f"times.{self.rest}"
 
     def write(self, writer: PlaneWriter, *arguments: str) -> None:
-        """Writes the products, of `length` numbers."""
+        """Emit the products, of `length` numbers."""
         *planes, to_real, to_imaginary, length = arguments
         for start, lanes in writer.blocks(length, self.rest):
             calculate = NativeArithmetic(writer.text, writer.vector(lanes))

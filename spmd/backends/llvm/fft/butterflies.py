@@ -70,12 +70,12 @@ class NativeArithmetic:
         return x[1], self.negated(x[0])
 
     def multiplied(self, x: Parts, y: Parts) -> Parts:
-        """The complex product."""
+        """Return the complex product."""
         real = self.fused(x[0], y[0], self.negated(self.multiply(x[1], y[1])))
         return real, self.fused(x[0], y[1], self.multiply(x[1], y[0]))
 
     def times_conjugate(self, x: Parts, y: Parts) -> Parts:
-        """The complex product of `x` and the conjugate of `y`."""
+        """Return the complex product of `x` and the conjugate of `y`."""
         real = self.fused(x[0], y[0], self.multiply(x[1], y[1]))
         return real, self.fused(x[1], y[0], self.negated(self.multiply(x[0], y[1])))
 

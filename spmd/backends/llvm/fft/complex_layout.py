@@ -31,7 +31,7 @@ class ToPlanes(_Ends):
         return f"apart.{self.rest}"
 
     def write(self, writer: PlaneWriter, *arguments: str) -> None:
-        """Writes the planes of `length` complex numbers."""
+        """Emit the planes of `length` complex numbers."""
         pairs, *planes, length = arguments
         for start, lanes in writer.blocks(length, self.rest):
             place = writer.product(start, 2)
@@ -58,7 +58,7 @@ class ToPairs(_Ends):
         return f"{'scaled' if self.is_scaled else 'together'}.{self.rest}"
 
     def write(self, writer: PlaneWriter, *arguments: str) -> None:
-        """Writes `length` complex numbers."""
+        """Emit `length` complex numbers."""
         real, imaginary, pairs, length, scale = arguments
         for start, lanes in writer.blocks(length, self.rest):
             calculate = NativeArithmetic(writer.text, writer.vector(lanes))
@@ -88,7 +88,7 @@ class PairsToHalves(_Ends):
         return f"halves.{self.rest}"
 
     def write(self, writer: PlaneWriter, *arguments: str) -> None:
-        """Writes the transform of twice `length` real numbers."""
+        """Emit the transform of twice `length` real numbers."""
         real, imaginary, pairs, *rotations, length = arguments
         for plane in (real, imaginary):
             writer.store(writer.load(plane, 0, 1), plane, length, 1)
@@ -125,7 +125,7 @@ class HalvesToPairs(_Ends):
         return f"pairs.{self.rest}"
 
     def write(self, writer: PlaneWriter, *arguments: str) -> None:
-        """Writes the transform of `length` pairs; what the planes have of half of it is all but the last."""
+        """Emit the transform of `length` pairs; what the planes have of half of it is all but the last."""
         pairs, real, imaginary, to_real, to_imaginary, *rotations, length = arguments
         last = writer.load(pairs, writer.product(length, 2), 1)
         writer.store(last, real, length, 1)

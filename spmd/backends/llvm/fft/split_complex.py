@@ -65,7 +65,7 @@ class PlaneWriter:
         return self.text.value(f"shufflevector {vector} {first}, {vector} {second}, <{len(places)} x i32> <{order}>")
 
     def splat(self, value: str, lanes: int) -> str:
-        """A number on all lanes."""
+        """Return a number on all lanes."""
         if lanes == 1:
             return value
         one = self.text.value(f"insertelement {self.vector(lanes)} poison, {self.type} {value}, i64 0")
@@ -105,7 +105,7 @@ class PlaneStep(OutOfLine):
         raise NotImplementedError
 
     def write(self, writer: PlaneWriter, *arguments: str) -> None:
-        """Writes the step where it stands."""
+        """Emit the step where it stands."""
         raise NotImplementedError
 
     @property
@@ -124,7 +124,7 @@ class PlaneStep(OutOfLine):
         return listed
 
     def run(self, text: FunctionText, arguments: Sequence[str], *, apart: bool) -> None:
-        """Writes the step, or a call of it out of line."""
+        """Emit the step, or a call of it out of line."""
         if apart:
             self.write_call(text, arguments)
         else:

@@ -53,7 +53,7 @@ class FftStage:
 
 
 def stages_of(length: int) -> list[FftStage] | None:
-    """The stages of a transform, the factors of 2 first; None of a length that has other factors."""
+    """Return the stages of a transform, the factors of 2 first; None of a length that has other factors."""
     stages: list[FftStage] = []
     rest = length
     for radix in (4, 2, 3, 5, 7, 11, 13):
@@ -73,7 +73,8 @@ def run_stages(
     *,
     apart: bool,
 ) -> tuple[Parts, Parts]:
-    """The transform of what stands in `here`; `there` is as much memory. The planes that hold it, and the others.
+    """Return the transform of what stands in `here`; `there` is as much memory. The planes that hold it, and the
+    others.
 
     `tables` are the addresses of the stages' rotations, `apart` says whether the stages stand out of line.
     """
@@ -108,7 +109,7 @@ class StageStep(PlaneStep):
         return f"stage.{self.radix}.{self.lanes}.{self.spread}{ends}"
 
     def write(self, writer: PlaneWriter, *arguments: str) -> None:
-        """Writes the stage: `count` short transforms, of elements as far from each other."""
+        """Emit the stage: `count` short transforms, of elements as far from each other."""
         real, imaginary, to_real, to_imaginary, table, count, apart, groups = arguments
         source, target, text = (real, imaginary), (to_real, to_imaginary), writer.text
         if self.spread:
@@ -133,7 +134,7 @@ class StageStep(PlaneStep):
     def _transformed(
         self, writer: PlaneWriter, source: Parts, table: str, start: str, rotation: str, count: str
     ) -> list[Parts]:
-        """The short transforms of elements `start` and those that belong to it, rotated."""
+        """Return the short transforms of elements `start` and those that belong to it, rotated."""
         inputs: list[Parts] = []
         for number in range(self.radix):
             place = writer.sum(start, writer.product(count, number))

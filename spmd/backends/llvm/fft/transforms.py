@@ -152,7 +152,7 @@ class _TransformWriter:
         self.apart = transform.length >= _LEAST_APART
 
     def write(self, row: str, source: str, target: str) -> None:
-        """Writes the transform number `row` of those from `source` on, whose results lie from `target` on."""
+        """Emit the transform number `row` of those from `source` on, whose results lie from `target` on."""
         text, transform, kind, bits = self.text, self.transform, self.transform.kind, self.transform.bits
         whole = 2 * transform.length  # numbers of a row: pairs of parts, or real ones
         halves = whole + 2
@@ -180,7 +180,7 @@ class _TransformWriter:
             ToPairs(bits, rest, transform.is_inverse).run(text, [*here, write, length, scale], apart=self.apart)
 
     def _transformed(self, here: Parts, there: Parts) -> Parts:
-        """The planes of the transform of what stands in `here`."""
+        """Return the planes of the transform of what stands in `here`."""
         transform, apart = self.transform, self.apart
         tables = self.tables[:-1] if transform.is_real else self.tables
         if (inner := transform.bluestein) is not None:

@@ -59,7 +59,7 @@ def _constants(name: str, arrays: Sequence[np.ndarray]) -> list[str]:
 
 
 def _entry(name: str, parameters: int, constants: int) -> str:
-    """The function that C calls: it hands all addresses on in one array."""
+    """Return the function that C calls: it hands all addresses on in one array."""
     names = [f"%p{place}" for place in range(parameters)]
     pointers = [*names, *(f"@{name}.constant{place}" for place in range(constants))]
     lines = [

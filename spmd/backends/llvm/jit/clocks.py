@@ -21,7 +21,7 @@ class NativeClock:
         self._local = threading.local()
 
     def add(self, ops: tuple[Op, ...], outer: int | None, is_called: bool) -> int:
-        """The number of a new part."""
+        """Return the number of a new part."""
         self.parts.append(ClockedPart(ops, outer, is_called))
         return len(self.parts) - 1
 

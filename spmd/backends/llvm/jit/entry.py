@@ -59,7 +59,7 @@ class _Layout:
 
 @cache
 def _layout() -> _Layout:
-    """The layout of arrays of this NumPy; found by looking."""
+    """Return the layout of arrays of this NumPy; found by looking."""
     probe = np.zeros((3, 5))
     words = (ctypes.c_void_p * 16).from_address(id(probe))
     data = next(8 * place for place, word in enumerate(words) if word == probe.ctypes.data)
@@ -78,7 +78,7 @@ def _layout() -> _Layout:
 
 
 def _entry_text() -> str:
-    """The text of `entry`, a function that CPython calls with objects, and with an array of i64 as `%self`.
+    """Return the text of `entry`, a function that CPython calls with objects, and with an array of i64 as `%self`.
 
     That has the address of a function, how many arrays it takes, and the types of the first of them; it is called with
     the addresses of their data. The entry returns 0, or 1 for arguments that are not such arrays in C order. Others may
@@ -129,7 +129,7 @@ def _entry_text() -> str:
 
 
 def _addresses_text(layout: _Layout) -> list[str]:
-    """The loop that finds the addresses of the arrays."""
+    """Return the loop that finds the addresses of the arrays."""
     return [
         "check:",
         "  %place = phi i64 [ 0, %begin ], [ %next, %keep ]",
@@ -206,7 +206,7 @@ def _rows(types: Sequence[ArrayType]) -> list[int]:
 
 @one_a_process
 def _entry() -> Library:
-    """The entry in this process."""
+    """Return the entry in this process."""
     names = ("PyLong_FromLong", "PyEval_SaveThread", "PyEval_RestoreThread", "PyErr_Occurred")
     return compile_ir(_entry_text(), {"ndarray": id(np.ndarray), **interpreter_symbols(*names)})
 
@@ -224,7 +224,7 @@ class _Told(np.ndarray):
 def python_function(
     address: int, count: int, name: str, keep: object, types: Sequence[ArrayType] = ()
 ) -> Callable[..., int]:
-    """The function of Python that calls the native one at `address` with the addresses of `count` arrays.
+    """Return the function of Python that calls the native one at `address` with the addresses of `count` arrays.
 
     The first of them have `types`, or else the native one is not called. `keep` lives as long as it.
     """

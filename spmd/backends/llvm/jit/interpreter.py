@@ -19,7 +19,7 @@ done:
 
 
 def interpreter_symbols(*names: str) -> dict[str, int]:
-    """The addresses of functions of CPython's C interface, by their names."""
+    """Return the addresses of functions of CPython's C interface, by their names."""
     addresses = {name: ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value for name in names}
     assert all(addresses.values())
     return {name: address or 0 for name, address in addresses.items()}

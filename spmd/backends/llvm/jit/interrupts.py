@@ -42,6 +42,6 @@ def _nothing() -> None:
 
 
 def poll_symbols() -> dict[str, int]:
-    """The addresses that `POLL_TEXT` refers to."""
+    """Return the addresses that `POLL_TEXT` refers to."""
     names = ("PyGILState_Ensure", "PyGILState_Release", "PyObject_CallNoArgs", "Py_DecRef")
     return {"spmd.nothing": id(_nothing), **interpreter_symbols(*names)}

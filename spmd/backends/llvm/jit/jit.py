@@ -54,7 +54,7 @@ class Library:
         self._addresses = {name: int(tracker[name]) for name in functions}
 
     def address(self, name: str) -> int:
-        """Where the function `name` stands; KeyError when the library has none."""
+        """Return where the function `name` stands; KeyError when the library has none."""
         return self._addresses[name]
 
 
@@ -72,18 +72,18 @@ def one_a_process(make: Callable[[], Library]) -> Callable[[], Library]:
 
 
 def compile_ir(text: str, symbols: Mapping[str, int], *, uses: Iterable[Library] = ()) -> Library:
-    """Compiles a module of LLVM's text for this process's processor and loads it.
+    """Compile a module of LLVM's text for this process's processor and loads it.
 
     `symbols` are the addresses of what the text declares and does not define; what is not among them is looked for in
-    the process (the C library's functions). `uses` are libraries that must live as long as this one.
-    NativeCodeError, with LLVM's message, for a text that is no module, RuntimeError for a symbol that is nowhere; LLVM
-    names that one on stderr.
+    the process (the C library's functions). `uses` are libraries that must live as long as this one. NativeCodeError,
+    with LLVM's message, for a text that is no module, RuntimeError for a symbol that is nowhere; LLVM names that one on
+    stderr.
     """
     return load_object(compile_object(text), symbols, uses=uses)
 
 
 def compile_object(text: str, processor: Processor | None = None) -> ObjectCode:
-    """The object file of a module of LLVM's text, for `processor` (this process's unless told); kept on disk."""
+    """Return the object file of a module of LLVM's text, for `processor` (this process's unless told); kept on disk."""
     return compile_together([text], processor)[0]
 
 
@@ -134,7 +134,7 @@ def made_by(processor: Processor) -> str:
 
 
 def compile_module(text: str, processor: Processor) -> ObjectCode:
-    """The object file of a module of LLVM's text, for `processor`; made anew."""
+    """Return the object file of a module of LLVM's text, for `processor`; made anew."""
     with _LOCK:
         module = _verified(text, processor)
         machine = _machine(processor, optimizing=_is_optimized(module))
@@ -163,7 +163,7 @@ def _verified(text: str, processor: Processor) -> llvm.ModuleRef:
 
 
 def load_object(code: ObjectCode, symbols: Mapping[str, int], *, uses: Iterable[Library] = ()) -> Library:
-    """Loads what `compile_object` made; see `compile_ir`."""
+    """Load what `compile_object` made; see `compile_ir`."""
     with _LOCK:
         builder = llvm.JITLibraryBuilder().add_object_img(code.image).add_current_process()
         for symbol, address in symbols.items():
@@ -189,8 +189,9 @@ def _simplify(module: llvm.ModuleRef, machine: llvm.TargetMachine) -> None:
 
 
 def _is_optimized(module: llvm.ModuleRef) -> bool:
-    """Whether any function of `module` is to be optimized. Where none is, the code generator's passes for that are not
-    even set up, which takes longer than to compile a short function."""
+    """Return whether any function of `module` is to be optimized. Where none is, the code generator's passes for that
+    are not even set up, which takes longer than to compile a short function.
+    """
     defined = (function for function in module.functions if not function.is_declaration)
     return any(b"optnone" not in b" ".join(function.attributes).split() for function in defined)
 

@@ -62,7 +62,7 @@ class StretchCode:
 
 
 def load_region(compiled: CompiledRegion) -> LoadedRegion:
-    """The native function in this process."""
+    """Return the native function in this process."""
     code = cast(StretchCode, compiled.code)
     linked = link(code.callees, code.processor)
     symbols = {**{name: routine(name).address for name in code.routines}, **linked.symbols}
@@ -112,7 +112,7 @@ def _without_tokens(call: Callable[..., Any], code: StretchCode) -> Callable[...
 
 
 def _usual(type: ArrayType | None) -> ArrayType:
-    """The type of an array, or of what stands for a token, with the dtype object that arrays mostly have."""
+    """Return the type of an array, or of what stands for a token, with the dtype object that arrays mostly have."""
     if type is None:
         return _TOKEN
     shape, dtype = type

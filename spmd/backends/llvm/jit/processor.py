@@ -24,7 +24,7 @@ CODE_ATTRIBUTES = '"prefer-vector-width"="512" "stackrealign"'
 
 @cache
 def host() -> Processor:
-    """The processor this process runs on, with all its features and its full vector width."""
+    """Return the processor this process runs on, with all its features and its full vector width."""
     found = llvm.get_host_cpu_features()
     triple, name = llvm.get_process_triple(), llvm.get_host_cpu_name()
     is_arm = triple.startswith(("aarch64", "arm64"))
@@ -42,8 +42,9 @@ _agreed: Processor | None = None
 
 
 def chosen(name: str | None = None) -> Processor:
-    """The processor that code of this process is made for: the one called `name`, else what the ranks have agreed on,
-    else what $SPMD_PROCESSOR says, else this one. UsageError for what does not run here."""
+    """Return the processor that code of this process is made for: the one called `name`, else what the ranks have
+    agreed on, else what $SPMD_PROCESSOR says, else this one. UsageError for what does not run here.
+    """
     if name is None and _agreed is not None:
         return _agreed
     return _of(name or requested())
@@ -61,7 +62,7 @@ def _of(name: str) -> Processor:
 
 
 def _may_use_tiles() -> bool:
-    """Whether Linux lets this process use tile registers, which it has to be asked for before their first use.
+    """Return whether Linux lets this process use tile registers, which it has to be asked for before their first use.
 
     Threads, also those that are there already, and processes forked from this one have what it is given.
     """
@@ -71,7 +72,7 @@ def _may_use_tiles() -> bool:
 
 
 def target_machine(processor: Processor, *, optimizing: bool = True) -> llvm.TargetMachine:
-    """A new machine that emits position-independent code for `processor`."""
+    """Return a new machine that emits position-independent code for `processor`."""
     _initialize(processor.architecture)
     target = llvm.Target.from_triple(processor.triple)
     return target.create_target_machine(

@@ -66,7 +66,7 @@ class PointWriter:
     # --- values ---
 
     def render(self, expression: Expression) -> Rendered:
-        """The value of `expression`, written where all that it depends on is known, once."""
+        """Return the value of `expression`, written where all that it depends on is known, once."""
         key = (self.stage, expression)
         kept_register = self.text.find(key)
         if kept_register is not None:
@@ -97,7 +97,7 @@ class PointWriter:
         return self.apply(node, operands)
 
     def apply(self, node: Expression, operands: Sequence[Rendered]) -> Rendered:
-        """The node on rendered operands."""
+        """Return the node on rendered operands."""
         vector = any(operand.is_vector for operand in operands)
         depth = max((operand.depth for operand in operands), default=self.base)
         width = self.width if vector else 1
@@ -109,7 +109,7 @@ class PointWriter:
         return Rendered(name, vector, depth)
 
     def at_width(self, value: Rendered, type: MachineType, width: int, node: Expression | None = None) -> str:
-        """The name of a value as a vector of `width` equal lanes, where it is none yet."""
+        """Return the name of a value as a vector of `width` equal lanes, where it is none yet."""
         if value.is_vector or width == 1:
             return value.name
         if node is not None and node.primitive is Primitive.CONSTANT:
@@ -131,8 +131,8 @@ class PointWriter:
         return self.affine(leaf.form)
 
     def affine(self, form: Affine) -> Rendered:
-        """The number that `form` is: a vector where it depends on the lane loop."""
-        places = self.lanes.places(form)
+        """Return the number that `form` is: a vector where it depends on the lane loop."""
+        places = self.lanes.offsets(form)
         lanes = [(self.render(part), factor) for part, factor in form.dynamic]
         start = self.start_of(form)
         if not any(places) and not any(part.is_vector for part, _ in lanes):
@@ -153,7 +153,7 @@ class PointWriter:
         return Rendered(total, True, depth)
 
     def start_of(self, form: Affine) -> Rendered:
-        """The number that `form` is for the first lane, but for what is computed for each lane."""
+        """Return the number that `form` is for the first lane, but for what is computed for each lane."""
         parts: list[tuple[int, str, int]] = []
         offset = form.offset
         for variable, coefficient in form.terms:
@@ -249,8 +249,10 @@ class PointWriter:
         return Rendered(self.text.value(text, depth), True, depth)
 
     def _pointers(self, load: Load, pointer: str, least: int) -> tuple[int, str]:
-        """The depth, and the addresses of the lanes: one address and constants beside it where none is computed."""
-        offsets = self.lanes.places(load.address)
+        """Return the depth, and the addresses of the lanes: one address and constants beside it where none
+        is computed.
+        """
+        offsets = self.lanes.offsets(load.address)
         type, number = llvm_type(load.type, 1), index_type(max(map(abs, offsets)))
         if not any(self.render(part).is_vector for part, _ in load.address.dynamic):
             start = self.start_of(load.address)
@@ -265,7 +267,7 @@ class PointWriter:
         return depth, self.text.value(f"getelementptr {type}, ptr {pointer}, <{self.width} x i64> {places}", depth)
 
     def touched(self, number: str, mask: Rendered | None, depth: int) -> str:
-        """The place of the first lane, or 0 where no lane is read or written.
+        """Return the place of the first lane, or 0 where no lane is read or written.
 
         Processors take long over places that are in no memory, also where a mask keeps them from being touched.
         """
@@ -275,11 +277,11 @@ class PointWriter:
         return self.text.value(f"select i1 {lane}, i64 {number}, i64 0", depth)
 
     def _any_lane(self, lanes: str, depth: int) -> str:
-        """The name of the i1 that tells whether any of `lanes` is set."""
+        """Return the name of the i1 that tells whether any of `lanes` is set."""
         return self.text.value(f"call i1 @llvm.vector.reduce.or.v{self.width}i1(<{self.width} x i1> {lanes})", depth)
 
     def _load_one(self, load: Load, pointer: str, type: str, mask: Rendered | None, least: int) -> Rendered:
-        """One value for all lanes. Where the mask does not hold the first of the buffer is read instead."""
+        """Return one value for all lanes. Where the mask does not hold the first of the buffer is read instead."""
         start = self.start_of(load.address)
         depth = max(start.depth, mask.depth if mask else 0, least)
         number = start.name
@@ -292,7 +294,9 @@ class PointWriter:
         return Rendered(self.text.value(f"load {type}, ptr {place}", depth), False, depth)
 
     def allowed(self, mask: Rendered | None) -> str:
-        """The lanes that may be read: those that stand for points, and of those the ones for which `mask` holds."""
+        """Return the lanes that may be read: those that stand for points, and of those the ones for which
+        `mask` holds.
+        """
         if mask is None:
             return self.valid_lanes()
         lanes = self.at_width(mask, I1, self.width)
@@ -320,7 +324,7 @@ class Bound:
         self._registers: dict[Expression, str] = {}
 
     def render(self, root: Expression) -> str:
-        """The name of the value of `root`, written at the end of the innermost scope."""
+        """Return the name of the value of `root`, written at the end of the innermost scope."""
         text = self._writer.text
         for node in walk([root]):
             if node in self._registers:
@@ -352,7 +356,7 @@ def all_lanes(width: int) -> str:
 def shuffled(
     first: str, second: str | None, type: MachineType, width: int, lanes: Sequence[int], emit: Callable[[str], str]
 ) -> str:
-    """The vector of `lanes` of one or two vectors of `width` lanes."""
+    """Return the vector of `lanes` of one or two vectors of `width` lanes."""
     vector = llvm_type(type, width)
     places = ", ".join(f"i32 {lane}" for lane in lanes)
     return emit(f"shufflevector {vector} {first}, {vector} {second or 'poison'}, <{len(lanes)} x i32> <{places}>")

@@ -16,18 +16,18 @@ from spmd.backends.llvm.emit.writer import llvm_type
 from spmd.backends.llvm.loops.element_emitter import PointWriter
 from spmd.backends.llvm.loops.stores import store_lanes
 from spmd.backends.llvm.loops.strides import shuffled
-from spmd.compiler.schedule.interior import turns_of
+from spmd.compiler.schedule.interior import specialized_iterations
 from spmd.compiler.schedule.nest import Stage
 
 
 def store_turns(point: PointWriter, stage: Stage, inner: Variable) -> None:
-    """Computes `stage` at all turns of the loop `inner` for the lanes, and writes it.
+    """Compute `stage` at all turns of the loop `inner` for the lanes, and writes it.
 
     All is read before anything is written: a result may stand on the memory of an operand.
     """
     extent, whole = point.nest.extents[inner], point.stage
     # A stage of its own for each turn: what was computed for one is not what another computes.
-    turns = turns_of(point.nest, stage, inner) or [replace(stage) for _ in range(extent)]
+    turns = specialized_iterations(point.nest, stage, inner) or [replace(stage) for _ in range(extent)]
     values: list[list[str]] = []
     for number, turn in enumerate(turns):
         point.stage = turn
@@ -42,7 +42,7 @@ def store_turns(point: PointWriter, stage: Stage, inner: Variable) -> None:
 
 
 def _store_woven(point: PointWriter, pointer: str, start: str, vectors: Sequence[str], type: MachineType) -> None:
-    """Writes the first lanes of all vectors, then the second, and so on, from `start` on."""
+    """Emit the first lanes of all vectors, then the second, and so on, from `start` on."""
     text, width, count = point.text, point.width, len(vectors)
     total = count * (width if point.valid is None else point.valid)
     for first in range(0, total, width):

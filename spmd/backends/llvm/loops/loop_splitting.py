@@ -14,14 +14,14 @@ from spmd.compiler.schedule.nest import Nest, Stage
 
 
 def inside_of(nest: Nest, stage: Stage, lanes: Lanes) -> Interior | None:
-    """The inside of `stage` for `lanes`; None where there is none."""
+    """Return the inside of `stage` for `lanes`; None where there is none."""
     lane = lanes.variable
-    if lane is None or lane not in stage.kept:
+    if lane is None or lane not in stage.parallel:
         return None
     inside = interior_of(nest, stage)
     if inside is None or lanes.inner in inside.spans:
         return None
-    for variable, turns in lanes.taken().items():
+    for variable, turns in lanes.tile_sizes().items():
         first, stop = inside.spans.get(variable, (0, 2 * turns))
         if stop - first < 2 * turns:
             return None
@@ -29,7 +29,7 @@ def inside_of(nest: Nest, stage: Stage, lanes: Lanes) -> Interior | None:
 
 
 def write_either(point: PointWriter, inside: Interior, write: Callable[[Stage], None]) -> None:
-    """Has `write` write what is computed inside, and what is computed at the ends, of the points of the lane loop."""
+    """Have `write` write what is computed inside, and what is computed at the ends, of the points of the lane loop."""
     lane, stage = point.lane, point.stage
     assert lane is not None
     name, depth = point.variables[lane]
@@ -48,12 +48,14 @@ def write_either(point: PointWriter, inside: Interior, write: Callable[[Stage], 
 
 
 def _is_inside(point: PointWriter, inside: Interior) -> str:
-    """The name of the i1 that tells whether all lanes lie inside; what is known outside of a loop is computed there."""
+    """Return the name of the i1 that tells whether all lanes lie inside; what is known outside of a loop is computed
+    there.
+    """
     spans = sorted(inside.spans.items(), key=lambda span: point.variables[span[0]][1])
     condition = ""
     for variable, (first, stop) in spans:
         name, depth = point.variables[variable]
-        turns = stop - first - (point.lanes.taken().get(variable, 1) - 1)
+        turns = stop - first - (point.lanes.tile_sizes().get(variable, 1) - 1)
         place = point.text.value(f"sub i64 {name}, {first}", depth)
         holds = point.text.value(f"icmp ult i64 {place}, {turns}", depth)
         condition = point.text.value(f"and i1 {condition}, {holds}", depth) if condition else holds

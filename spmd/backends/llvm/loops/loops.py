@@ -47,7 +47,7 @@ class LoopWriter:
         def inside() -> None:
             self.nested(rest, body, written_out)
 
-        if variable == self.point.lanes.around:
+        if variable == self.point.lanes.outer:
             self._woven_loop(variable, extent, body)
         elif variable == self.point.lane:
             self._lane_loop(variable, extent, inside)
@@ -73,7 +73,7 @@ class LoopWriter:
         self.point.text.close_loop(end, step, first)
 
     def bounds(self, variable: Variable, stop: int) -> tuple[str, str]:
-        """Where the loop begins and ends: at 0, or where the part begins; at `stop`, or where the part ends."""
+        """Return where the loop begins and ends: at 0, or where the part begins; at `stop`, or where the part ends."""
         part = self._part_of(variable)
         if part is None:
             return "0", str(stop)
@@ -100,10 +100,10 @@ class LoopWriter:
         assert lanes.variable is not None
         self.point.variables[lanes.variable] = ("0", self.point.base)
         self.point.valid = None if lanes.points == lanes.width else lanes.points
-        self.loop(variable, extent - extent % lanes.turns, lanes.turns, inside)
+        self.loop(variable, extent - extent % lanes.outer_width, lanes.outer_width, inside)
         self.point.valid = None
-        if extent % lanes.turns:
-            self.rest(variable, lanes.turns, inside)
+        if extent % lanes.outer_width:
+            self.rest(variable, lanes.outer_width, inside)
 
     def _lane_loop(self, variable: Variable, extent: int, inside: Callable[[], None]) -> None:
         width = self.point.width

@@ -20,7 +20,7 @@ from spmd.backends.llvm.loops.transposed import write_turned
 from spmd.backends.llvm.reductions.column_tiling import StripWriter, is_strip
 from spmd.backends.llvm.reductions.reductions import FoldWriter
 from spmd.backends.llvm.reductions.small_axis_reduction import write_short_rows
-from spmd.compiler.schedule.lanes import has_short_rows, is_written_out, lanes_of, points_of, turned_loop
+from spmd.compiler.schedule.lanes import has_small_axis, is_unrolled, lanes_of, points_of, transposed_loop
 from spmd.compiler.schedule.nest import Nest, Stage
 from spmd.ir import Value
 
@@ -46,7 +46,7 @@ class NestWriter:
         assert self.loops.is_part_run, "each part would run the whole of a nest that is cut"
 
     def write_blocks(self, memory: str, part: Range) -> None:
-        """Folds the blocks `part`, by number, and writes what they give to `memory`; the last part, what is left."""
+        """Fold the blocks `part`, by number, and writes what they give to `memory`; the last part, what is left."""
         self._set_lanes()
         FoldWriter(self.loops).write_blocks(self.nest.stages[0], memory, part)
 
@@ -56,7 +56,7 @@ class NestWriter:
         with self.point.text.part():
             (stage,) = self.nest.stages
             fold = FoldWriter(self.loops)
-            self.loops.nested(stage.kept, lambda: fold.write(stage, written_out=False, memory=memory), False)
+            self.loops.nested(stage.parallel, lambda: fold.write(stage, written_out=False, memory=memory), False)
 
     def _set_lanes(self) -> None:
         self.point.lanes = lanes_of(self.nest, self.nest.stages[0])
@@ -68,7 +68,7 @@ class NestWriter:
             return
         self.point.shared_depth = self.point.text.depth
         for stage in self.nest.stages:
-            if all(self.nest.extents[variable] for variable in stage.kept):
+            if all(self.nest.extents[variable] for variable in stage.parallel):
                 self.point.stage = stage
                 self._stage(stage)
 
@@ -77,8 +77,8 @@ class NestWriter:
         if not points and not stage.reductions:
             return
         self.point.lanes = lanes_of(self.nest, stage)
-        written_out = is_written_out(self.nest, stage)
-        turned = turned_loop(self.nest, stage, self.point.lanes)
+        written_out = is_unrolled(self.nest, stage)
+        turned = transposed_loop(self.nest, stage, self.point.lanes)
         has_inside = points >= _LEAST_INSIDE and turned is None and not stage.updates
         inside = inside_of(self.nest, stage, self.point.lanes) if has_inside else None
 
@@ -89,7 +89,7 @@ class NestWriter:
                 at_points_of(stage)
 
         def at_points_of(stage: Stage) -> None:
-            if has_short_rows(self.nest, stage, self.point.lane):
+            if has_small_axis(self.nest, stage, self.point.lane):
                 write_short_rows(FoldWriter(self.loops), stage)
             elif stage.reductions:
                 FoldWriter(self.loops).write(stage, written_out)
@@ -97,13 +97,13 @@ class NestWriter:
                 store_turns(self.point, stage, self.point.lanes.inner)
             else:
                 store_all(self.point, stage.stores, {})
-                in_order = self.point.lane is not None and self.point.lane not in stage.side_by_side
+                in_order = self.point.lane is not None and self.point.lane not in stage.independent
                 for update in stage.updates:
                     (write_in_order if in_order else write_update)(self.point, update)
 
         with self.point.text.part():
             aside = (*self.nest.outer, self.point.lanes.inner)
-            kept = [variable for variable in stage.kept if variable not in aside]
+            kept = [variable for variable in stage.parallel if variable not in aside]
             if turned is not None:
                 write_turned(self.loops, stage, turned, at_point)
             elif is_strip(self.nest, stage, self.point.lane, self.point.width):

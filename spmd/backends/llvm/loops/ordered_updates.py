@@ -21,7 +21,7 @@ _SHORT = 8
 
 
 def write_in_order(point: PointWriter, update: Update) -> None:
-    """Writes `update` for the points of the lane loop, from the first to the last."""
+    """Emit `update` for the points of the lane loop, from the first to the last."""
     text, width = point.text, point.width
     codes, inputs = _split([code for _, _, code in update.writes], len(update.old))
     is_short = len(walk(codes)) <= _SHORT
@@ -49,7 +49,7 @@ def _write_lane(
     slots: list[str],
     lane: str,
 ) -> None:
-    """Reads what stands at the place of one lane, combines it and writes it."""
+    """Read what stands at the place of one lane, combines it and writes it."""
     text = point.text
     types = [llvm_type(code.type, 1) for code in codes]
 
@@ -76,7 +76,7 @@ def _in_memory(type: MachineType) -> str:
 
 
 def _put_down(point: PointWriter, node: Expression) -> str:
-    """A slot with the value of `node` for each lane."""
+    """Return a slot with the value of `node` for each lane."""
     text, width = point.text, point.width
     name, vector = point.at_width(point.render(node), node.type, width, node), llvm_type(node.type, width)
     if node.type is I1:
@@ -87,7 +87,7 @@ def _put_down(point: PointWriter, node: Expression) -> str:
 
 
 def _places(point: PointWriter, update: Update, number: int, aside: int) -> str:
-    """A slot with the address of each lane's place, `aside` bytes before it for each lane before that."""
+    """Return a slot with the address of each lane's place, `aside` bytes before it for each lane before that."""
     text, width = point.text, point.width
     value, address, code = update.writes[number]
     type, pointer = llvm_type(code.type, 1), point.pointer(value)

@@ -41,7 +41,7 @@ class PointContext(Protocol):
         """How many lanes vectors have."""
 
     def render(self, expression: Expression) -> Rendered:
-        """Writes the value of `expression`, where that is not written yet."""
+        """Emit the value of `expression`, where that is not written yet."""
 
     def start_of(self, form: Affine) -> Rendered:
-        """The number that `form` is for the first lane, but for what is computed for each lane."""
+        """Return the number that `form` is for the first lane, but for what is computed for each lane."""

@@ -15,7 +15,7 @@ from spmd.compiler.schedule.nest import FOLDED, Load, Store, Update
 
 
 def store_all(point: PointWriter, stores: Sequence[Store], bindings: Mapping[int, Rendered]) -> None:
-    """Writes values; `bindings` are the parameters of what reductions give.
+    """Emit values; `bindings` are the parameters of what reductions give.
 
     All is read before anything is written: a result may stand on the memory of an operand.
     """
@@ -46,7 +46,7 @@ def store_all(point: PointWriter, stores: Sequence[Store], bindings: Mapping[int
 
 
 def store_lanes(text: FunctionText, type: MachineType, width: int, count: int, name: str, address: str) -> None:
-    """Writes the first `count` lanes of the vector `name` to neighbouring places from `address` on.
+    """Emit the first `count` lanes of the vector `name` to neighbouring places from `address` on.
 
     A single lane is written as such: of lanes that were narrowed, LLVM's masked store of one writes a wide one.
     """
@@ -64,7 +64,7 @@ def store_lanes(text: FunctionText, type: MachineType, width: int, count: int, n
 
 
 def _is_pair(point: PointWriter, first: Store, second: Store) -> bool:
-    """Whether two stores fill memory together, lane by lane in turn."""
+    """Return whether two stores fill memory together, lane by lane in turn."""
     if point.lane is None or first.value is not second.value or first.code.type is not second.code.type:
         return False
     if second.address != first.address.shifted(1) or point.lanes.step(first.address) != 2:
@@ -73,7 +73,7 @@ def _is_pair(point: PointWriter, first: Store, second: Store) -> bool:
 
 
 def write_update(point: PointWriter, update: Update) -> None:
-    """Reads what stands in memory now, and writes what takes its place."""
+    """Read what stands in memory now, and writes what takes its place."""
     mask = None if update.mask is None else point.render(update.mask)
     is_whole = point.lane is not None and point.nest.extents[point.lane] <= point.width
     if mask is not None and not mask.is_vector and is_whole:

@@ -16,7 +16,7 @@ from spmd.compiler.schedule.nest import Load
 
 
 def load_strided(point: PointContext, load: Load, pointer: str, step: int, depth: int) -> str:
-    """The vector of elements `step` apart that `load`, which has no mask, reads; written at `depth`."""
+    """Return the vector of elements `step` apart that `load`, which has no mask, reads; written at `depth`."""
     width, apart = point.width, abs(step)
     lanes = width if point.valid is None else point.valid
     first = load.address if step > 0 else load.address.shifted(step * (lanes - 1))
@@ -42,9 +42,9 @@ def load_strided(point: PointContext, load: Load, pointer: str, step: int, depth
 
 
 def load_pieces(point: PointContext, load: Load, pointer: str, depth: int) -> str:
-    """The vector of what `load`, which has no mask, reads where lanes do not lie evenly; written at `depth`."""
+    """Return the vector of what `load`, which has no mask, reads where lanes do not lie evenly; written at `depth`."""
     width = point.width
-    places = point.lanes.places(load.address)[: point.valid]
+    places = point.lanes.offsets(load.address)[: point.valid]
     start = point.start_of(load.address).name
     joined: str | None = None
     for first, count in pieces(places, width):
@@ -82,7 +82,7 @@ def _chunk(point: PointContext, load: Load, pointer: str, start: str, chunk: int
 
 
 def store_pairs(point: PointContext, pointer: str, start: str, parts: Sequence[str], type: MachineType) -> None:
-    """Writes two vectors lane by lane in turn from `start` on: of each as many lanes as stand for points."""
+    """Emit two vectors lane by lane in turn from `start` on: of each as many lanes as stand for points."""
     text, width = point.text, point.width
     scalar, vector, align = llvm_type(type, 1), llvm_type(type, 2 * width), type.bits // 8
     lanes = [lane for pair in zip(range(width), range(width, 2 * width), strict=True) for lane in pair]
@@ -99,7 +99,7 @@ def store_pairs(point: PointContext, pointer: str, start: str, parts: Sequence[s
 def shuffled(
     point: PointContext, first: str, second: str | None, type: MachineType, lanes: Sequence[int], depth: int
 ) -> str:
-    """The vector of `lanes` of one or two vectors."""
+    """Return the vector of `lanes` of one or two vectors."""
     vector = llvm_type(type, point.width)
     places = ", ".join(f"i32 {lane}" for lane in lanes)
     text = f"shufflevector {vector} {first}, {vector} {second or 'poison'}, <{len(lanes)} x i32> <{places}>"
@@ -107,5 +107,5 @@ def shuffled(
 
 
 def first_lanes(width: int, count: int) -> str:
-    """The mask of the first `count` of `width` lanes."""
+    """Return the mask of the first `count` of `width` lanes."""
     return "<" + ", ".join(f"i1 {'true' if lane < count else 'false'}" for lane in range(width)) + ">"

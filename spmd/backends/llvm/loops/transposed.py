@@ -18,7 +18,7 @@ from spmd.backends.llvm.emit.writer import Writer, llvm_type
 from spmd.backends.llvm.loops.element_emitter import PointWriter
 from spmd.backends.llvm.loops.loops import LoopWriter
 from spmd.backends.llvm.loops.strides import first_lanes
-from spmd.compiler.schedule.lanes import SIDE, along
+from spmd.compiler.schedule.lanes import SIDE, contiguous_loop
 from spmd.compiler.schedule.nest import Load, Stage
 
 
@@ -27,9 +27,9 @@ def write_turned(loops: LoopWriter, stage: Stage, turned: Variable, at_point: Ca
     point = loops.point
     lane = point.lane
     assert lane is not None
-    others = [variable for variable in stage.kept if variable not in (turned, lane)]
+    others = [variable for variable in stage.parallel if variable not in (turned, lane)]
     extent, lanes = point.nest.extents[turned], point.nest.extents[lane]
-    loads = [load for load in stage.loads() if along(point.nest, load, lane) == turned]
+    loads = [load for load in stage.loads() if contiguous_loop(point.nest, load, lane) == turned]
 
     def block() -> None:
         """All lanes of a block of the turned loop."""
@@ -75,13 +75,16 @@ def write_turned(loops: LoopWriter, stage: Stage, turned: Variable, at_point: Ca
 
 
 def _turn(point: PointWriter, load: Load, lane: Variable, turned: Variable) -> str:
-    """A slot with the block of `load` that begins where lane loop and turned loop are: a vector for each turn of the
-    latter."""
+    """Return a slot with the block of `load` that begins where lane loop and turned loop are: a vector for each turn of
+    the latter.
+    """
     return turned_block(point, load, lane, SIDE, SIDE)
 
 
 def turned_block(point: PointWriter, load: Load, lane: Variable, rows: int, columns: int) -> str:
-    """A slot with a vector for each of the `columns` of what `load` reads in `rows` rows, which are turns of `lane`."""
+    """Return a slot with a vector for each of the `columns` of what `load` reads in `rows` rows, which are turns of
+    `lane`.
+    """
     text, item = point.text, load.type.bits // 8
     start, pointer = point.start_of(load.address), point.pointer(load.value)
     address = text.value(f"getelementptr {llvm_type(load.type, 1)}, ptr {pointer}, i64 {start.name}")
@@ -93,7 +96,7 @@ def turned_block(point: PointWriter, load: Load, lane: Variable, rows: int, colu
 def turn_block(
     text: FunctionText, type: MachineType, source: tuple[str, int, int], target: str, columns: int = SIDE
 ) -> None:
-    """Writes the first `columns` of a block of `SIDE` rows to `target`, one after another.
+    """Emit the first `columns` of a block of `SIDE` rows to `target`, one after another.
 
     `source`: the address of the first row, the bytes from one to the next, and how many there are; the last stands for
     those that are not. Both may be the same memory.
@@ -125,7 +128,7 @@ class TurnedBlock(OutOfLine):
         return f"spmd.turn.i{self.bits}.x{self.columns}"
 
     def body(self) -> str:
-        """All rows are read, and shuffled until lanes are rows."""
+        """Return all rows are read, and shuffled until lanes are rows."""
         writer, vector, align = Writer(), f"<{SIDE} x i{self.bits}>", self.bits // 8
         name = f"llvm.masked.load.v{SIDE}i{self.bits}.p0"
         among = f"<{SIDE} x i1> {first_lanes(SIDE, self.columns)}, {vector} zeroinitializer"

@@ -16,7 +16,7 @@ from spmd.ir import Value
 
 
 def write_batches(writer: FunctionWriter, run: BatchRun) -> None:
-    """Writes a run."""
+    """Emit a run."""
     memory = writer.address(run.memory)
 
     def write(part: PartFunction) -> None:

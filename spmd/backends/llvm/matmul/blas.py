@@ -37,7 +37,7 @@ class Routine:
 
 @cache
 def routine(name: str) -> Routine:
-    """The routine called `name` in BLAS or LAPACK: "sgemm", "dpotrf", ..."""
+    """Return the routine called `name` in BLAS or LAPACK: "sgemm", "dpotrf", ..."""
     numpys = _numpy_library()
     symbol = getattr(numpys, _IN_NUMPY.format(name=name), None) if numpys is not None else None
     if symbol is not None:
@@ -46,7 +46,7 @@ def routine(name: str) -> Routine:
 
 
 def linked(name: str) -> Routine:
-    """The routine called `name` as any BLAS of 32-bit integers exports it, for a linker to find."""
+    """Return the routine called `name` as any BLAS of 32-bit integers exports it, for a linker to find."""
     return Routine(f"{name}_", "i32")
 
 
@@ -77,7 +77,9 @@ def thread_count() -> ThreadCount | None:
 
 
 def library() -> Path | None:
-    """The file of the OpenBLAS that lies beside or in NumPy's package, as its wheels have it; None where none does."""
+    """Return the file of the OpenBLAS that lies beside or in NumPy's package, as its wheels have it; None where none
+    does.
+    """
     package = Path(np.__file__).parent
     homes = (package.with_name("numpy.libs"), package / ".dylibs")
     return next((file for home in homes for file in home.glob("*openblas*")), None)

@@ -50,7 +50,7 @@ def _is_plain_convolution(op: Op) -> bool:
 
 
 def _is_packed(product: Tiled) -> bool:
-    """Whether the kernel is put in the order in which it is read."""
+    """Return whether the kernel is put in the order in which it is read."""
     return product.columns > product.width
 
 
@@ -108,7 +108,7 @@ def _write_group(
     pointers: tuple[str, str, str],
     packed: str | None,
 ) -> None:
-    """Writes the products of one group of features; `packed` is memory for its part of the kernel, if that is used."""
+    """Emit the products of one group of features; `packed` is memory for its part of the kernel, if that is used."""
     left, right, result = pointers
     if packed is not None:
         pack(writer.text, product, right, packed)
@@ -139,7 +139,7 @@ def _write_by_image(
     pointers: tuple[str, str],
     packed: str | None,
 ) -> None:
-    """Writes the products of one image after another, each made before; `pointers` are those of kernel and result."""
+    """Emit the products of one image after another, each made before; `pointers` are those of kernel and result."""
     batch, *rest = outer
     if packed is not None:
         pack(writer.text, product, pointers[0], packed)
@@ -173,7 +173,7 @@ def _moved(text: FunctionText, pointer: str, turn: str, stride: int) -> str:
 
 
 def _as_product(op: Op, processor: Processor) -> tuple[Tiled, list[Outer]]:
-    """The product of one turn, and the loops around it."""
+    """Return the product of one turn, and the loops around it."""
     numbers: ConvDimensionNumbersAttr = op["dimension_numbers"]
     lhs, rhs = (operand.tensor.static_shape for operand in op.operands)
     shape = op.result.tensor.static_shape

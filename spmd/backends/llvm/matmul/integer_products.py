@@ -63,12 +63,12 @@ class IntegerProduct:
         return -(-self.depth // 2)
 
     def strides(self) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
-        """Bytes from one batch to the next: of the left operand, the right one, the result."""
+        """Return the bytes from one batch to the next: of the left operand, the right one, the result."""
         result = 4 * self.rows * self.columns
         return self.left.batch, self.right.batch, tuple(stride * result for stride in row_major(self.batch))
 
     def tile(self, rows: int, columns: int) -> Tiled:
-        """The product of some widened rows and columns.
+        """Return the product of some widened rows and columns.
 
         Rows of numbers that lie side by side are laid out as such, others pair by pair.
         """
@@ -105,7 +105,7 @@ def pair_bytes(product: IntegerProduct) -> int:
 def write_integer_product(
     text: FunctionText, product: IntegerProduct, pointers: Sequence[str], memory: str, rows: int
 ) -> None:
-    """Writes the first `rows` rows of one product of the addresses `pointers` (left, right, result).
+    """Emit the first `rows` rows of one product of the addresses `pointers` (left, right, result).
 
     `memory` has `pair_bytes`.
     """
@@ -218,7 +218,7 @@ def _side_by_side(
 def _apart(
     text: FunctionText, operand: Bytes, source: str, number: str, codes: int, lanes: int, valid: int
 ) -> list[str]:
-    """The same where the contracted numbers are neighbours in memory: four of each lane are read at a time."""
+    """Return the same where the contracted numbers are neighbours in memory: four of each lane are read at a time."""
     start = _at(text, source, number)
     offsets = ", ".join(f"i64 {lane * operand.free}" for lane in range(lanes))
     places = text.value(f"getelementptr i8, ptr {start}, <{lanes} x i64> <{offsets}>")
@@ -238,7 +238,7 @@ def _apart(
 
 
 def _joined(text: FunctionText, lanes: int, vectors: Sequence[str]) -> str:
-    """One or two vectors of numbers as pairs."""
+    """Return one or two vectors of numbers as pairs."""
     pairs = text.value(f"and <{lanes} x i32> {vectors[0]}, {_splat(0xFFFF, lanes)}")
     if len(vectors) == 1:
         return pairs
@@ -262,7 +262,7 @@ def interleaved(text: FunctionText, first: str, second: str, type: str, lanes: i
 
 
 def neighbours(text: FunctionText, source: str, at: str, width: int, count: int) -> str:
-    """A vector of `width` bytes, of which `count` are read."""
+    """Return a vector of `width` bytes, of which `count` are read."""
     address = _at(text, source, at)
     if count == width:
         return text.value(f"load <{width} x i8>, ptr {address}, align 1")

@@ -57,7 +57,7 @@ class Product:
         return self.is_tiled or thread_count() is not None
 
     def strides(self) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
-        """Bytes from one batch to the next: of the left operand, the right one, the result."""
+        """Return the bytes from one batch to the next: of the left operand, the right one, the result."""
         result = self.lhs.rows * self.rhs.columns
         in_result = tuple(stride * result for stride in row_major(self.batch))
         left, right, target = (
@@ -81,7 +81,7 @@ def product_of(op: Op, *, in_fixed_order: bool = False) -> Product | None:
 
 
 def integer_matrices_of(op: Op) -> Product | None:
-    """The matrices of `op`, a product of 8-bit integers with sums of 32 bits; None of anything else."""
+    """Return the matrices of `op`, a product of 8-bit integers with sums of 32 bits; None of anything else."""
     elements = [str(value.tensor.element_type) for value in op.operands]
     if not set(elements) <= {"i8", "ui8"} or str(op.result.tensor.element_type) not in ("i32", "ui32"):
         return None
@@ -128,7 +128,7 @@ def _matrices_of(op: Op) -> Product | None:
 
 
 def _in_few_loops(sizes: Sequence[int], lhs: Matrix, rhs: Matrix) -> tuple[tuple[int, ...], Matrix, Matrix]:
-    """The batching dimensions, neighbours taken as one where both operands' matrices go on at one step."""
+    """Return the batching dimensions, neighbours taken as one where both operands' matrices go on at one step."""
     merged: list[tuple[int, int, int]] = []
     for size, *strides in zip(sizes, lhs.batch, rhs.batch, strict=True):
         if merged and list(merged[-1][1:]) == [stride * size for stride in strides]:
@@ -139,7 +139,9 @@ def _in_few_loops(sizes: Sequence[int], lhs: Matrix, rhs: Matrix) -> tuple[tuple
 
 
 def _suits_tiles(left: Matrix, right: Matrix) -> bool:
-    """Whether a product is small, or so narrow that BLAS would pack a left operand of which it reads no row again."""
+    """Return whether a product is small, or so narrow that BLAS would pack a left operand of which it reads no row
+    again.
+    """
     size = left.rows * left.columns * right.columns
     narrow = right.columns <= _NARROW and left.columns <= _SHORT_ROW
     return size <= (LARGEST * _NARROW if narrow else LARGEST)

@@ -53,7 +53,7 @@ class MicroKernel(OutOfLine, Numbers):
         return (*operands, Parameter("ptr", "%result"), Parameter("ptr", "%sizes", "noalias readonly"))
 
     def call(self, text: FunctionText, addresses: Sequence[str], sizes: Sizes) -> None:
-        """Writes a call for the tiles that begin at `addresses`: of left operand, right operand and result."""
+        """Emit a call for the tiles that begin at `addresses`: of left operand, right operand and result."""
         self.write_call(text, [*addresses, sizes.constant(text)])
 
     def body(self) -> str:
@@ -116,7 +116,7 @@ class Sizes:
     blocks: tuple[Block, ...]
 
     def constant(self, text: FunctionText) -> str:
-        """The name of a constant of the module that has them all."""
+        """Return the name of a constant of the module that has them all."""
         loops = (number for loop in self.loops for number in loop)
         return text.numbers([self.tiles, self.left_row, self.result_row, *loops, *(each.turns for each in self.blocks)])
 
@@ -167,7 +167,7 @@ class _Kernel:
         return Turns(f"%turns{loop}", tuple(f"%block{level}" for level in reversed(levels)))
 
     def _column(self, first: str) -> list[str]:
-        """The addresses of one number of each row of the left operand."""
+        """Return the addresses of one number of each row of the left operand."""
         addresses = [first]
         while len(addresses) < self.kernel.rows:
             near = len(addresses) % _NEAR

@@ -85,8 +85,9 @@ def _(writer: FunctionWriter, step: LibraryCall) -> None:
 def write_one_product(
     writer: FunctionWriter, text: FunctionText, product: Product, number: str, places: Sequence[tuple[str, bool]]
 ) -> None:
-    """Writes product `number` alone; `places` are the addresses of the operands and the result, and whether what lies
-    there is this product's alone."""
+    """Emit product `number` alone; `places` are the addresses of the operands and the result, and whether what lies
+    there is this product's alone.
+    """
     index = _unraveled(text, product, number)
     moved = _moved(text, product, [pointer for pointer, _ in places], index)
     _multiply(writer, text, product, [at if own else to for (at, own), to in zip(places, moved, strict=True)])
@@ -95,7 +96,7 @@ def write_one_product(
 def _moved(
     text: FunctionText, product: Product | IntegerProduct, pointers: Sequence[str], index: Sequence[str]
 ) -> list[str]:
-    """The addresses of one product's matrices; `index` are names or numbers, one a batching dimension."""
+    """Return the addresses of one product's matrices; `index` are names or numbers, one a batching dimension."""
     moved = []
     for pointer, strides in zip(pointers, product.strides(), strict=True):
         offset = "0"
@@ -144,7 +145,7 @@ def _in_batches(writer: FunctionWriter, product: Product, pointers: Sequence[str
 
 
 def _unraveled(text: FunctionText, product: Product | IntegerProduct, number: str) -> list[str]:
-    """The index of product `number` in the batching dimensions."""
+    """Return the index of product `number` in the batching dimensions."""
     index = []
     for size, stride in zip(product.batch, row_major(product.batch), strict=True):
         quotient = text.value(f"udiv i64 {number}, {stride}")
@@ -166,7 +167,7 @@ class _Cut:
 
 
 def _cut(product: Product, num_parts: int) -> _Cut | None:
-    """How each product is cut in about `num_parts` stretches; None where it is too small."""
+    """Return how each product is cut in about `num_parts` stretches; None where it is too small."""
     by_rows = product.is_tiled or product.lhs.rows >= product.rhs.columns
     extent = product.lhs.rows if by_rows else product.rhs.columns
     cut = _Cut(by_rows, extent, -(-extent // (num_parts * _TURN)) * _TURN)
@@ -199,7 +200,7 @@ def _in_stretches(writer: FunctionWriter, product: Product, pointers: Sequence[s
 
 
 def _stretch_of(product: Product, cut: _Cut, size: int) -> Product:
-    """The product of so many rows, or columns."""
+    """Return the product of so many rows, or columns."""
     if cut.by_rows:
         return replace(product, lhs=replace(product.lhs, rows=size))
     return replace(product, rhs=replace(product.rhs, columns=size))

@@ -28,7 +28,7 @@ _FEWEST = 12
 
 
 def suits_tiles(product: IntegerProduct) -> bool:
-    """Whether its processor has tile registers for `product`, whose left operand's rows lie as they are read."""
+    """Return whether its processor has tile registers for `product`, whose left operand's rows lie as they are read."""
     sizes = min(product.rows, product.columns)
     return product.processor.has_tiles and product.left.contracted == 1 and sizes >= _FEWEST and product.depth >= _ROWS
 
@@ -51,7 +51,7 @@ def _panel_bytes(product: IntegerProduct) -> int:
 def write_tile_product(
     text: FunctionText, product: IntegerProduct, pointers: Sequence[str], memory: str, rows: int
 ) -> None:
-    """Writes the first `rows` rows of one product of the addresses `pointers` (left, right, result).
+    """Emit the first `rows` rows of one product of the addresses `pointers` (left, right, result).
 
     `memory` has `tile_bytes`.
     """
@@ -105,7 +105,7 @@ def _lay_out(text: FunctionText, product: IntegerProduct, source: str, target: s
 
 
 def _four(text: FunctionText, product: IntegerProduct, source: str, number: str, codes: int, count: int) -> str:
-    """A row of a panel: from contracted number `number` on `codes` of each of `count` columns, as <64 x i8>."""
+    """Return a row of a panel: from contracted number `number` on `codes` of each of `count` columns, as <64 x i8>."""
     right = product.right
     if right.contracted == 1:
         start = _at(text, source, number)
@@ -178,7 +178,7 @@ class _Block:
         text.close_loop(count)
 
     def _add(self, left: str, stride: int, number: str, heights: int) -> None:
-        """Adds the products of the contracted numbers from `number` on."""
+        """Add the products of the contracted numbers from `number` on."""
         text, product = self.text, self.product
         for down in range(heights):
             place = _at(text, left, str(down * _ROWS * stride))

@@ -33,7 +33,7 @@ class Block(NamedTuple):
 
 
 def blocks_of(sizes: Sequence[int]) -> tuple[Block, ...]:
-    """The blocks of sums over loops of these sizes, the innermost last, level by level."""
+    """Return the blocks of sums over loops of these sizes, the innermost last, level by level."""
     blocks: list[Block] = []
     for block in _BLOCKS:
         if prod(sizes) >= _LEAST * block:
@@ -76,7 +76,7 @@ class Numbers:
         return f"<{self.lanes} x {self.type}>"
 
     def load(self, text: FunctionText, address: str, count: int) -> str:
-        """The first `count` numbers from `address` on, and zeros."""
+        """Return the first `count` numbers from `address` on, and zeros."""
         align = self.bits // 8
         if count == self.lanes:
             return text.value(f"load {self.vector}, ptr {address}, align {align}")
@@ -87,7 +87,7 @@ class Numbers:
         )
 
     def store(self, text: FunctionText, value: str, address: str, count: int) -> None:
-        """Writes the first `count` numbers of a vector from `address` on."""
+        """Emit the first `count` numbers of a vector from `address` on."""
         align = self.bits // 8
         if count == self.lanes:
             text.line(f"store {self.vector} {value}, ptr {address}, align {align}")
@@ -118,7 +118,7 @@ class TileSums:
         return slots
 
     def write_loops(self, left: str, right: str, move: Move, step: Callable[[str, str], None]) -> None:
-        """Writes the loops, which begin at the places `left` and `right` of the operands.
+        """Emit the loops, which begin at the places `left` and `right` of the operands.
 
         `move` gives both places at a turn of the loop of a number, `step` writes what is added in the innermost one.
         """
@@ -147,7 +147,7 @@ class TileSums:
         write("0", last, blocks, level)
 
     def _carry(self, level: int) -> None:
-        """Adds what the level before holds to the total of `level`, and begins that anew."""
+        """Add what the level before holds to the total of `level`, and begins that anew."""
         text, vector = self.text, self.numbers.vector
         parts = self._totals[level - 2] if level > 1 else self._slots
         for part, total in zip(chain(*parts), chain(*self._totals[level - 1]), strict=True):
@@ -156,7 +156,7 @@ class TileSums:
             text.line(f"store {vector} zeroinitializer, ptr {part}")
 
     def add(self, left: Sequence[str], right: str, *, whole: bool) -> None:
-        """Adds the products of the numbers at the addresses `left`, one a row, and the neighbours from `right` on.
+        """Add the products of the numbers at the addresses `left`, one a row, and the neighbours from `right` on.
 
         `whole`: there are numbers for all lanes.
         """
@@ -176,7 +176,7 @@ class TileSums:
                 text.line(f"store {vector} {self._multiplied(all_lanes, stretch, before)}, ptr {slot}")
 
     def put(self, rows: Sequence[str]) -> None:
-        """Writes the sums to the addresses `rows`, one a row."""
+        """Emit the sums to the addresses `rows`, one a row."""
         totals = self._totals[-1] if self._totals else self._slots
         for slots, row in zip(totals, rows, strict=True):
             for place, (slot, count) in enumerate(zip(slots, self.valid, strict=True)):
@@ -190,7 +190,7 @@ class TileSums:
         return self.text.value(f"getelementptr {self.numbers.type}, ptr {address}, i64 {count}")
 
     def _multiplied(self, left: str, right: str, total: str) -> str:
-        """The vector of products added to `total`: of floats in one rounding, of pairs the sum of both."""
+        """Return the vector of products added to `total`: of floats in one rounding, of pairs the sum of both."""
         text, lanes, vector = self.text, self.numbers.lanes, self.numbers.vector
         if self.numbers.kind == "f":
             name = f"@llvm.fma.v{lanes}f{self.numbers.bits}"
@@ -202,7 +202,7 @@ class TileSums:
         return text.value(f"add {vector} {total}, {self._sums_of_pairs(pairs, one, other)}")
 
     def _sums_of_pairs(self, pairs: str, one: str, other: str) -> str:
-        """The vector of sums of two neighbouring products each."""
+        """Return the vector of sums of two neighbouring products each."""
         text, lanes, vector = self.text, self.numbers.lanes, self.numbers.vector
         if self.numbers.processor.architecture == "x86_64":
             return text.value(f"call {vector} @{_PAIRS[lanes]}({pairs} {one}, {pairs} {other})")

@@ -96,7 +96,7 @@ def write_tiled(
     outer: Sequence[Outer] = (),
     packed: str | None = None,
 ) -> None:
-    """Writes `result = left * right`, the names of three addresses, for each turn of the loops `outer`.
+    """Emit `result = left * right`, the names of three addresses, for each turn of the loops `outer`.
 
     `packed` is where `pack` has laid out the right operand, if it has.
     """
@@ -105,7 +105,7 @@ def write_tiled(
 
 
 def pack(text: FunctionText, product: Tiled, right: str, target: str) -> None:
-    """Writes what puts together what each block of columns reads of the right operand: blocks of all rows.
+    """Emit what puts together what each block of columns reads of the right operand: blocks of all rows.
 
     `target` is memory for `packed_elements` numbers; the rows of the right operand have one stride.
     """
@@ -131,7 +131,7 @@ def column_blocks(text: FunctionText, product: Tiled) -> Iterator[tuple[str, lis
 
 
 def _valid(product: Tiled, columns: int) -> tuple[int, ...]:
-    """How many lanes of each vector of a block of so many columns stand for columns."""
+    """Return how many lanes of each vector of a block of so many columns stand for columns."""
     return tuple(min(product.lanes, columns - first) for first in range(0, columns, product.lanes))
 
 
@@ -241,7 +241,7 @@ class _Columns:
     # --- places ---
 
     def _first_of_right(self) -> str:
-        """Where the block begins in the right operand."""
+        """Return where the block begins in the right operand."""
         if self.packed is None:
             return self.column
         return self.text.value(f"mul i64 {self.column}, {self.product.depth_rows}")

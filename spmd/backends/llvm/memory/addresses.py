@@ -24,7 +24,7 @@ class Addresses:
     _framed: list[str] = field(default_factory=list)
 
     def argument(self, place: int) -> str:
-        """The name of the address that the caller gives as number `place`."""
+        """Return the name of the address that the caller gives as number `place`."""
         name = f"%argument{place}"
         self._places[name] = place
         return name
@@ -40,7 +40,7 @@ class Addresses:
         return f"getelementptr ptr, ptr %frames, i64 {begin}", open_places
 
     def tables(self, function: str, placement: Placement, arena: str) -> list[str]:
-        """The constants that frames are filled from; `arena` is the argument that is the arena's address."""
+        """Return the constants that frames are filled from; `arena` is the argument that is the arena's address."""
         if not self._framed:
             return []
         sources = [self._source(name, placement, arena) for name in self._framed]
@@ -66,7 +66,9 @@ class Addresses:
         return [*text, *self._filling(function)]
 
     def _source(self, name: str, placement: Placement, arena: str) -> tuple[int, int]:
-        """The argument, by its number, and the bytes behind it, where the address `name` is; any for other names."""
+        """Return the argument, by its number, and the bytes behind it, where the address `name` is; any for other
+        names.
+        """
         if not _NAME.fullmatch(name):
             return 0, 0
         if name in self._places:
@@ -76,7 +78,7 @@ class Addresses:
         return self._places[arena] if block is None else block, placement.offsets[number]
 
     def _filling(self, function: str) -> list[str]:
-        """The way to the first line: the loop that fills all frames, if there are any."""
+        """Return the way to the first line: the loop that fills all frames, if there are any."""
         if not self._framed:
             return ["  %frames = getelementptr i8, ptr %arguments, i64 0", "  br label %entry"]
         return [

@@ -10,7 +10,7 @@ _LINE = 64
 
 
 def fill(text: FunctionText, target: str, array: Array) -> None:
-    """Writes to `target` the element that `array` has everywhere, as often as it has it."""
+    """Emit to `target` the element that `array` has everywhere, as often as it has it."""
     element = array.reshape(-1)[:1].tobytes()
     if len(set(element)) == 1:
         text.line(f"call void @llvm.memset.p0.i64(ptr {target}, i8 {element[0]}, i64 {array.nbytes}, i1 false)")

@@ -73,7 +73,7 @@ class Callbacks:
         self._calls[number].run(self._thread.process, address)
 
     def symbols(self) -> dict[str, int]:
-        """The addresses that `CALL_TEXT` refers to beyond those of loops that ask."""
+        """Return the addresses that `CALL_TEXT` refers to beyond those of loops that ask."""
         names = ("PyLong_FromLong", "PyLong_FromVoidPtr", "PyObject_Vectorcall")
         return {"spmd.python": id(self), **interpreter_symbols(*names)}
 

@@ -14,7 +14,9 @@ from spmd.ir import Block, Op
 
 
 def regions_are_native(op: Op) -> bool:
-    """Whether all that the regions of `op` hold and hand on can be written; what has no native form calls Python."""
+    """Return whether all that the regions of `op` hold and hand on can be written; what has no native form calls
+    Python.
+    """
     return all(lies_in_buffers(value.type) for value in (*op.operands, *op.results)) and all(
         _block_is_native(block) for region in op.regions for block in region.blocks
     )
@@ -90,7 +92,7 @@ def _(writer: FunctionWriter, step: Loop) -> None:
 
 
 def _begin(writer: FunctionWriter, state: Carried) -> tuple[str, str]:
-    """Puts a carried value where the loop begins with it; the slots of addresses that change places, if they do."""
+    """Put a carried value where the loop begins with it; the slots of addresses that change places, if they do."""
     home = writer.address(state.home)
     if state.begin is not None:
         writer.copy(home, writer.address(state.begin), state.begin.nbytes)
@@ -101,7 +103,7 @@ def _begin(writer: FunctionWriter, state: Carried) -> tuple[str, str]:
 
 
 def _slot(writer: FunctionWriter, pointer: str) -> str:
-    """A stack slot that holds an address."""
+    """Return a stack slot that holds an address."""
     slot = writer.text.allocate("ptr", 8)
     writer.text.line(f"store ptr {pointer}, ptr {slot}")
     return slot
@@ -128,7 +130,7 @@ def _poll(writer: FunctionWriter, step: Loop) -> None:
 
 
 def _carry(writer: FunctionWriter, carried: Sequence[Carried], slots: Sequence[tuple[str, str]]) -> None:
-    """Hands what an iteration has made to the next one."""
+    """Hand what an iteration has made to the next one."""
     changing = [
         (state, writer.address(state.buffer), writer.address(state.successor), slot, spare)
         for state, (slot, spare) in zip(carried, slots, strict=True)

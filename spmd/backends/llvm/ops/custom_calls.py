@@ -53,14 +53,14 @@ def _write_c_call(writer: FunctionWriter, step: LibraryCall) -> None:
 
 
 def _address(writer: FunctionWriter, type: Type, leaves: Iterator[str]) -> str:
-    """The address of a value of `type`, whose arrays are at `leaves`."""
+    """Return the address of a value of `type`, whose arrays are at `leaves`."""
     if not isinstance(type, TupleType):
         return next(leaves)
     return _table(writer, [_address(writer, part, leaves) for part in type.types])
 
 
 def _table(writer: FunctionWriter, pointers: Sequence[str]) -> str:
-    """The address of an array of `pointers`."""
+    """Return the address of an array of `pointers`."""
     text = writer.text
     table = text.allocate(f"[{max(len(pointers), 1)} x ptr]", 8)
     for place, pointer in enumerate(pointers):

@@ -30,7 +30,7 @@ _BLOCK = 64
 
 
 def _are_matrices(values: Sequence[Value]) -> bool:
-    """Whether all `values` are f32, or all f64, of known shape, with rows and columns, and not empty."""
+    """Return whether all `values` are f32, or all f64, of known shape, with rows and columns, and not empty."""
     if not all(is_plain(value.type) and value.tensor.rank >= 2 and all(value.tensor.static_shape) for value in values):
         return False
     elements = {value.tensor.element_type for value in values}
@@ -70,28 +70,28 @@ class _Caller:
         self.text.close_loop(self.batch)
 
     def at(self, pointer: str, offset: str) -> str:
-        """The address so many bytes after `pointer`."""
+        """Return the address so many bytes after `pointer`."""
         return self.text.value(f"getelementptr i8, ptr {pointer}, i64 {offset}")
 
     def in_place_of(self, operand: Value, result: Value) -> None:
-        """Copies `operand` to the memory of `result`."""
+        """Copy `operand` to the memory of `result`."""
         self.writer.copy(self.writer.pointer(result), self.writer.pointer(operand), nbytes(result))
 
     def number(self, value: int) -> str:
-        """The address of an integer; CompileError where the library's are too narrow."""
+        """Return the address of an integer; CompileError if the library's integers are too narrow."""
         check_sizes(self.known, [value], self.op)
         return self.writer.global_(self.integer, str(value))
 
     def flag(self, letter: str) -> str:
-        """The address of an option."""
+        """Return the address of an option."""
         return self.writer.global_("i8", str(ord(letter)))
 
     def one(self) -> str:
-        """The address of 1.0."""
+        """Return the address of 1.0."""
         return self.writer.global_(self.type, "1.0")
 
     def call(self, name: str, *arguments: str) -> None:
-        """Calls the routine `name`, without its first letter."""
+        """Call the routine `name`, without its first letter."""
         known = self.writer.routine(self.letter + name)
         self.writer.symbols[known.symbol] = known.address
         self.text.declarations[f"declare void @{known.symbol}({', '.join(['ptr'] * len(arguments))})"] = None
@@ -102,14 +102,14 @@ class _Caller:
         return self.text.allocate(self.integer, 8)
 
     def as_i32(self, source: str, target: str) -> None:
-        """Copies one of LAPACK's integers to an i32."""
+        """Copy one of LAPACK's integers to an i32."""
         value = self.text.value(f"load {self.integer}, ptr {source}")
         if self.integer != "i32":
             value = self.text.value(f"trunc {self.integer} {value} to i32")
         self.text.line(f"store i32 {value}, ptr {target}")
 
     def transpose(self, source: str, target: str, rows: int, columns: int) -> None:
-        """Writes the transpose of a dense matrix of so many rows and columns."""
+        """Emit the transpose of a dense matrix of so many rows and columns."""
         text = self.text
         row, _ = text.open_loop()
         column, _ = text.open_loop()
@@ -189,7 +189,7 @@ def _target(
 
 
 def is_lapack_call(op: Op) -> bool:
-    """Whether `op`, a custom call, is one of a routine of LAPACK that is written here."""
+    """Return whether `op`, a custom call, is one of a routine of LAPACK that is written here."""
     known = _TARGETS.get(op["call_target_name"])
     if known is None or is_registered(op["call_target_name"]) or not op.operands:
         return False
@@ -201,23 +201,23 @@ def is_lapack_call(op: Op) -> bool:
 
 
 def plan_lapack_call(op: Op) -> LibraryPlan:
-    """The memory that a call of LAPACK works in."""
+    """Return the memory that a call of LAPACK works in."""
     return LibraryPlan(scratch=_TARGETS[op["call_target_name"]].scratch(op))
 
 
 def write_lapack_call(writer: FunctionWriter, step: LibraryCall) -> None:
-    """Writes a call of LAPACK."""
+    """Emit a call of LAPACK."""
     _TARGETS[step.op["call_target_name"]].write(_Caller(writer, step))
 
 
 def _block_bytes(op: Op) -> tuple[int, ...]:
-    """A block of columns, or rows, of the first operand."""
+    """Return a block of columns, or rows, of the first operand."""
     matrix = op.operands[0].tensor
     return (_BLOCK * max(matrix.static_shape[-2:]) * matrix.dtype.itemsize,)
 
 
 def _option(op: Op, name: str, letters: str) -> str:
-    """The option `name` of a call, one of `letters`; "" of a call that gives none of them."""
+    """Return the option `name` of a call, one of `letters`; "" of a call that gives none of them."""
     config = call_attributes(op).get("backend_config")
     code = config.get(name) if isinstance(config, Mapping) else None
     letter = chr(code) if isinstance(code, int) and 0 < code < 128 else ""
@@ -225,7 +225,9 @@ def _option(op: Op, name: str, letters: str) -> str:
 
 
 def _are_of(op: Op, operands: Sequence[tuple[int, ...]], results: Sequence[tuple[int, ...]], integers: int) -> bool:
-    """Whether a call has operands and results of these shapes after its batch; the last `integers` results are i32."""
+    """Return whether a call has operands and results of these shapes after its batch; the last `integers` results are
+    i32.
+    """
     matrix = op.operands[0].tensor
     batch = matrix.static_shape[:-2]
     floats = [matrix.element_type] * (len(results) - integers)
@@ -263,7 +265,7 @@ def _is_getrf(op: Op) -> bool:
 
 
 def _lu_bytes(op: Op) -> tuple[int, ...]:
-    """A matrix, and pivots of 64 bits."""
+    """Return a matrix, and pivots of 64 bits."""
     matrix = op.operands[0].tensor
     rows, columns = matrix.static_shape[-2:]
     return rows * columns * matrix.dtype.itemsize, 8 * min(rows, columns)

@@ -110,7 +110,7 @@ class _TotalsWriter:
         self.origin = self._origin(row)
 
     def _origin(self, row: str) -> str:
-        """The number of the row's first element."""
+        """Return the number of the row's first element."""
         text, running = self.text, self.running
         strips = -(-running.inner // _LANES)
         whole = running.length * running.inner
@@ -125,7 +125,7 @@ class _TotalsWriter:
     # --- expressions on vectors ---
 
     def _render(self, root: Expression, names: list[str], width: int) -> str:
-        """The value of `root`, whose parameters are `names`, on `width` lanes."""
+        """Return the value of `root`, whose parameters are `names`, on `width` lanes."""
         values: dict[Expression, str] = {}
         for node in walk([root]):
             if node.primitive is Primitive.CONSTANT:
@@ -233,7 +233,7 @@ class _TotalsWriter:
         self._store(total, place, valid)
 
     def _place(self, start: str, valid: int) -> str:
-        """The number of the first element of a vector that is `start` elements along the length."""
+        """Return the number of the first element of a vector that is `start` elements along the length."""
         text, inner = self.text, self.running.inner
         if self.running.backwards:
             last = self.running.length - (valid if self.across else 1)
@@ -241,13 +241,13 @@ class _TotalsWriter:
         return text.value(f"add i64 {text.value(f'mul i64 {start}, {inner}')}, {self.origin}")
 
     def _ordered(self, values: str, valid: int) -> str:
-        """The valid lanes in the order of the totals, or from that back in that of memory."""
+        """Return the valid lanes in the order of the totals, or from that back in that of memory."""
         if not self.running.backwards:
             return values
         return self._shuffled(values, [*reversed(range(valid)), *range(valid, self.width)])
 
     def _prefixes(self, values: str) -> str:
-        """Each lane combined with all before it."""
+        """Return each lane combined with all before it."""
         distance = 1
         while distance < self.width:
             lanes = [self.width + lane - distance if lane >= distance else lane for lane in range(self.width)]

@@ -150,7 +150,7 @@ class _TopKWriter:
         self._put_out()
 
     def _look(self, start: str, lanes: int) -> None:
-        """Takes in `lanes` elements from `start` on, if any of them is among the largest."""
+        """Take in `lanes` elements from `start` on, if any of them is among the largest."""
         text = self.text
         address = text.value(f"getelementptr i{self.bits}, ptr {self.operand}, i64 {start}")
         vector = f"<{_LANES} x i{self.bits}>"
@@ -181,7 +181,7 @@ class _TopKWriter:
             text.close_loop(lanes)
 
     def _smallest(self) -> str:
-        """The key of the smallest element that is kept: no other of the same key comes before it."""
+        """Return the key of the smallest element that is kept: no other of the same key comes before it."""
         text = self.text
         last = text.value(f"getelementptr i64, ptr {self.slot}, i64 {self.count - 1}")
         smallest = text.value(f"load i64, ptr {last}")
@@ -208,7 +208,7 @@ class _TopKWriter:
         return text.value(f"{way} {type} {codes} to {wide}")
 
     def _insert(self, key: str, place: str) -> None:
-        """Puts an element among those that are kept: what is smaller moves on by one."""
+        """Put an element among those that are kept: what is smaller moves on by one."""
         text, type = self.text, f"<{_REGISTER} x i64>"
         high = text.value(f"shl i64 {text.value(f'sext i32 {key} to i64')}, 32")
         number = text.value(f"or i64 {high}, {text.value(f'sub i64 {2**32 - 1}, {place}')}")

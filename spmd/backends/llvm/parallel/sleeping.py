@@ -75,7 +75,7 @@ declare i32 @pthread_cond_broadcast(ptr)
 
 
 def text(architecture: str) -> str:
-    """The functions in LLVM's text for this system, on a processor of `architecture`."""
+    """Return the functions in LLVM's text for this system, on a processor of `architecture`."""
     number = _NUMBERS.get(architecture)
     if not IS_LINUX or number is None:
         return _CONDITION

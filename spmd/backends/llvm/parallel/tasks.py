@@ -25,7 +25,7 @@ _LEAST_APART, _LEAST_APART_OUTSIDE = 1 << 9, 1 << 3
 def call_in_parts(
     writer: FunctionWriter, count: int, write: Callable[[PartFunction], None], *, products: bool = False
 ) -> None:
-    """Writes a call of the function that `write` writes, for `count` parts; `products`: each of which calls BLAS."""
+    """Emit a call of the function that `write` writes, for `count` parts; `products`: each of which calls BLAS."""
     name, frame = _written(writer, write)
     writer.uses_workers = True
     writer.text.declarations[f"declare void @{RUN}(ptr, ptr, i64, i64, i1)"] = None
@@ -41,7 +41,7 @@ def call_by_iterations(
     *,
     products: bool = False,
 ) -> None:
-    """Writes a loop of `total` iterations, in `parts` that each run some of them; see `call_in_parts`.
+    """Emit a loop of `total` iterations, in `parts` that each run some of them; see `call_in_parts`.
 
     `write` writes one iteration: it is given the text, the name there of an address that has one here, and the number
     of the iteration.
@@ -64,13 +64,13 @@ def call_by_iterations(
 
 
 def call_apart(writer: FunctionWriter, write: Callable[[PartFunction], None]) -> None:
-    """Writes a call of the function that `write` writes, as its part 0."""
+    """Emit a call of the function that `write` writes, as its part 0."""
     name, frame = _written(writer, write)
     writer.text.call(f"call void @{name}(ptr {frame}, i64 0)")
 
 
 def _written(writer: FunctionWriter, write: Callable[[PartFunction], None]) -> tuple[str, str]:
-    """The names of the function that `write` writes, and of a frame that holds what it needs.
+    """Return the names of the function that `write` writes, and of a frame that holds what it needs.
 
     What is computed alike is one function: a layer of a network is compiled once, however many there are.
     """
@@ -83,7 +83,7 @@ def _written(writer: FunctionWriter, write: Callable[[PartFunction], None]) -> t
 
 
 def _write_outlined(writer: FunctionWriter, nest: Nest) -> None:
-    """Writes `nest` as a function and a call of it, or where the call stands if it has few points, or stands alone.
+    """Emit `nest` as a function and a call of it, or where the call stands if it has few points, or stands alone.
 
     Updates stand apart nevertheless: among registers that live across the copy of what is updated, the processor did
     not foresee where they write, and a histogram took 2.7 times as long.
@@ -101,7 +101,7 @@ def _write_outlined(writer: FunctionWriter, nest: Nest) -> None:
 
 
 def write_nest(writer: FunctionWriter, tasked: TaskedNest, rows: Mapping[Value, int] = MappingProxyType({})) -> None:
-    """Writes a nest, cut as it is planned; each task has memory of its own for the values `rows`, of so many bytes."""
+    """Emit a nest, cut as it is planned; each task has memory of its own for the values `rows`, of so many bytes."""
     match tasked.cut:
         case Cut() as cut:
             _write_in_tasks(writer, tasked.nest, cut, rows)
@@ -112,7 +112,7 @@ def write_nest(writer: FunctionWriter, tasked: TaskedNest, rows: Mapping[Value, 
 
 
 def _write_in_tasks(writer: FunctionWriter, nest: Nest, cut: Cut, rows: Mapping[Value, int]) -> None:
-    """Writes `nest`; each part has memory of its own for the values `rows`, of so many bytes."""
+    """Emit `nest`; each part has memory of its own for the values `rows`, of so many bytes."""
 
     def write(part: PartFunction) -> None:
         text = part.text
@@ -132,7 +132,7 @@ def _write_in_tasks(writer: FunctionWriter, nest: Nest, cut: Cut, rows: Mapping[
 
 
 def _write_in_blocks(writer: FunctionWriter, nest: Nest, cut: FoldCut) -> None:
-    """Writes folds: blocks in tasks, then what they gave."""
+    """Emit folds: blocks in tasks, then what they gave."""
     blocks = shared_blocks(nest)
     assert blocks is not None
     memory = writer.address(cut.memory)

@@ -30,13 +30,13 @@ _PATIENCE = 1000
 
 
 def symbols() -> dict[str, int]:
-    """The address that `RUN` stands for."""
+    """Return the address that `RUN` stands for."""
     return {RUN: pool().address(RUN)}
 
 
 @one_a_process
 def pool() -> Library:
-    """The code of the pool, of which there is one a process."""
+    """Return the code of the pool, of which there is one a process."""
     library = compile_ir(_text(), {})
     reset = ctypes.CFUNCTYPE(None)(library.address("spmd.workers.reset"))
     stop = ctypes.CFUNCTYPE(None)(library.address("spmd.workers.stop"))

@@ -31,10 +31,16 @@ _Slots = Sequence[list[str]]
 
 
 def is_strip(nest: Nest, stage: Stage, lane: Variable | None, width: int) -> bool:
-    """Whether the columns `lane` of a large array, `width` at a time, are folded over one loop around them."""
-    if lane is None or not stage.reductions or not stage.kept or len(stage.reduced) != 1 or lane != max(stage.loops):
+    """Return whether the columns `lane` of a large array, `width` at a time, are folded over one loop around them."""
+    if (
+        lane is None
+        or not stage.reductions
+        or not stage.parallel
+        or len(stage.reduced) != 1
+        or lane != max(stage.loops)
+    ):
         return False
-    if lane != stage.kept[-1] or lane in nest.outer or any(r.neutral is None for r in stage.reductions):
+    if lane != stage.parallel[-1] or lane in nest.outer or any(r.neutral is None for r in stage.reductions):
         return False
     size = prod(nest.extents[variable] for variable in stage.loops)
     return size >= _LARGE and nest.extents[lane] >= 2 * width and nest.extents[stage.reduced[0]] >= _FEWEST_ROWS
@@ -71,7 +77,7 @@ class StripWriter(FoldWriter):
             self.loops.rest(self.lane, width, rest)
 
     def _columns(self, arrays: int) -> int:
-        """The columns of a strip, so many that `arrays` of what is folded of them fit the nearest cache."""
+        """Return the columns of a strip, so many that `arrays` of what is folded of them fit the nearest cache."""
         bits = sum(max(8, first.type.bits) for reduction in self.stage.reductions for first in reduction.initial)
         most = min(_COLUMNS, 8 * _BYTES // (arrays * bits))
         return max(self.point.width, most - most % self.point.width)
@@ -104,7 +110,7 @@ class StripWriter(FoldWriter):
         text.close_loop(self._turns)
 
     def _fold_rows(self, start: str, length: int | str, levels: Sequence[int], totals: _Slots, turns: int) -> None:
-        """Folds `length` rows from `start` on into `totals`: through blocks of the last of `levels`, if any."""
+        """Fold `length` rows from `start` on into `totals`: through blocks of the last of `levels`, if any."""
         text = self.point.text
         if not levels:
             name, depth = text.open_loop()

@@ -15,7 +15,7 @@ Combine = Callable[[Sequence[str], Sequence[str], int], list[str]]
 def fold_lanes(
     types: Sequence[MachineType], names: Sequence[str], width: int, combine: Combine, emit: Callable[[str], str]
 ) -> list[str]:
-    """One value of all `width` lanes of each of the vectors `names`."""
+    """Return one value of all `width` lanes of each of the vectors `names`."""
     totals = list(names)
     while width > 1:
         half = width // 2

@@ -102,7 +102,7 @@ class FoldWriter:
         )
 
     def levels(self, last: Variable) -> list[int]:
-        """The lengths of blocks, of blocks of blocks, and so on."""
+        """Return the lengths of blocks, of blocks of blocks, and so on."""
         return block_levels(self.point.nest, last, self.point.lanes)
 
     # --- blocks apart from each other ---
@@ -111,18 +111,18 @@ class FoldWriter:
         return room_of(stage, self.point.lanes)
 
     def blocks(self, stage: Stage) -> Blocks:
-        """The blocks of the folds of `stage`, which folds one long loop."""
+        """Return the blocks of the folds of `stage`, which folds one long loop."""
         blocks = blocks_of(self.point.nest, stage, self.point.lanes)
         assert blocks is not None
         return blocks
 
     def _places(self, stage: Stage, memory: str, number: str) -> list[list[str]]:
-        """The addresses of what block `number` gives at the point that is being written."""
+        """Return the addresses of what block `number` gives at the point that is being written."""
         room = self._room(stage)
-        for variable in stage.kept:
+        for variable in stage.parallel:
             place = self.point.variables[variable][0]
-            if variable in self.point.lanes.taken():
-                place = self.point.text.value(f"udiv i64 {place}, {self.point.lanes.taken()[variable]}")
+            if variable in self.point.lanes.tile_sizes():
+                place = self.point.text.value(f"udiv i64 {place}, {self.point.lanes.tile_sizes()[variable]}")
             points = points_of_loop(self.point.nest, variable, self.point.lanes)
             row = self.point.text.value(f"mul nuw nsw i64 {number}, {points}")
             number = self.point.text.value(f"add nuw nsw i64 {row}, {place}")
@@ -135,7 +135,7 @@ class FoldWriter:
         ]
 
     def write_blocks(self, stage: Stage, memory: str, part: Range) -> None:
-        """Folds the blocks `part`, each by itself; who has the last of them, what is left over, too."""
+        """Fold the blocks `part`, each by itself; who has the last of them, what is left over, too."""
         blocks = self.blocks(stage)
         assert part.stop is not None
         (last,) = stage.reduced
@@ -155,11 +155,11 @@ class FoldWriter:
 
         with text.part():
             name, _ = text.open_loop()
-            self.loops.nested(stage.kept, lambda: block(name, size), written_out=False)
+            self.loops.nested(stage.parallel, lambda: block(name, size), written_out=False)
             text.close_loop(part.stop, 1, part.first)
         if blocks.rest:
             with text.where(part.is_last):
-                self.loops.nested(stage.kept, lambda: block(str(blocks.count), blocks.rest), written_out=False)
+                self.loops.nested(stage.parallel, lambda: block(str(blocks.count), blocks.rest), written_out=False)
 
     def _fold_blocks(self, stage: Stage, memory: str, totals: Sequence[list[str]], width: int) -> None:
         """What blocks gave, in their order."""
@@ -181,7 +181,7 @@ class FoldWriter:
         totals: Sequence[list[str]],
         width: int,
     ) -> None:
-        """Folds `length` places from `start` on into `totals`: through blocks of the last of `levels`, if any."""
+        """Fold `length` places from `start` on into `totals`: through blocks of the last of `levels`, if any."""
         if not levels:
             self._fold_turns(stage, last, start, length, totals, width)
             return
@@ -222,7 +222,9 @@ class FoldWriter:
         return slots
 
     def _side(self, stage: Stage, last: Variable, width: int) -> int:
-        """How many blocks are folded side by side: several of few lanes, where little is computed at each turn."""
+        """Return how many blocks are folded side by side: several of few lanes, where little is computed at
+        each turn.
+        """
         bits = sum(first.type.bits * width for reduction in stage.reductions for first in reduction.initial)
         codes = [code for reduction in stage.reductions for code in (*reduction.inputs, *reduction.combine)]
         is_light = (
@@ -233,7 +235,7 @@ class FoldWriter:
     def _fold_side_by_side(
         self, stage: Stage, last: Variable, start: str, size: int, parts: Sequence[Sequence[list[str]]], width: int
     ) -> None:
-        """Folds blocks of `size` places, of which the first begins at `start`: a place of each at each turn."""
+        """Fold blocks of `size` places, of which the first begins at `start`: a place of each at each turn."""
         name, _ = self.point.text.open_loop()
         for number, slots in enumerate(parts):
             place = self._plus(self._plus(start, str(number * size)), name)
@@ -243,7 +245,7 @@ class FoldWriter:
     def _fold_turns(
         self, stage: Stage, last: Variable, start: str, length: int | str, slots: Sequence[list[str]], width: int
     ) -> None:
-        """Folds `length` places from `start` on; where that is no number, it is one of whole turns."""
+        """Fold `length` places from `start` on; where that is no number, it is one of whole turns."""
         across = last == self.point.lane
         turn = self.point.width if across else 1
 
@@ -264,7 +266,7 @@ class FoldWriter:
             self.point.valid = None
 
     def _plus(self, first: str, second: str) -> str:
-        """The sum of two places, names or numbers."""
+        """Return the sum of two places, names or numbers."""
         if "%" not in first + second:
             return str(int(first) + int(second))
         if first == "0":
@@ -274,7 +276,7 @@ class FoldWriter:
     def _merge(
         self, reduction: LoopReduction, total: Sequence[str], slots: Sequence[str], width: int, align: int = 64
     ) -> None:
-        """Folds what is in `slots`, memory of so many bytes' alignment, into `total`."""
+        """Fold what is in `slots`, memory of so many bytes' alignment, into `total`."""
         types = [llvm_type(first.type, width) for first in reduction.initial]
         load = self.point.text.value
         names = [load(f"load {type}, ptr {slot}") for slot, type in zip(total, types, strict=True)]
@@ -287,7 +289,7 @@ class FoldWriter:
         inputs = [self.point.at_width(self.point.render(part), part.type, width) for part in reduction.inputs]
         types = [llvm_type(part.type, width) for part in reduction.inputs]
         before = [self.point.text.value(f"load {type}, ptr {slot}") for type, slot in zip(types, slots, strict=True)]
-        after = self.combined(reduction, before, inputs, width, reduction.later)
+        after = self.combined(reduction, before, inputs, width, reduction.ordered_combine)
         for slot, type, old, new in zip(slots, types, before, after, strict=True):
             if across and self.point.valid is not None:
                 new = self.point.text.value(
@@ -303,7 +305,7 @@ class FoldWriter:
         width: int,
         codes: Sequence[Expression] | None = None,
     ) -> list[str]:
-        """The region, or what stands for it in `codes`, applied to folded values of `width` lanes."""
+        """Return the region, or what stands for it in `codes`, applied to folded values of `width` lanes."""
         bindings = self.bindings([*first, *second], vector=width > 1)
         writer = Bound(self.point, bindings, width)
         return [writer.render(part) for part in codes or reduction.combine]

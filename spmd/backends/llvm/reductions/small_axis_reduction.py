@@ -13,15 +13,15 @@ from spmd.backends.llvm.emit.writer import llvm_type
 from spmd.backends.llvm.loops.stores import store_all
 from spmd.backends.llvm.loops.transposed import turn_block, turned_block
 from spmd.backends.llvm.reductions.reductions import FoldWriter
-from spmd.compiler.schedule.lanes import SIDE, Lanes, is_apart
+from spmd.compiler.schedule.lanes import SIDE, Lanes, has_large_stride
 from spmd.compiler.schedule.nest import Stage
 
 
 def write_short_rows(fold: FoldWriter, stage: Stage) -> None:
-    """Writes the folds of `stage` for as many rows as there are lanes."""
+    """Emit the folds of `stage` for as many rows as there are lanes."""
     point, lane = fold.point, fold.point.lane
     assert lane is not None
-    apart = [load for load in stage.loads() if is_apart(load, lane)]
+    apart = [load for load in stage.loads() if has_large_stride(load, lane)]
     known = all(load.mask is None and not load.address.dynamic for load in apart)
     inputs = sum(len(reduction.inputs) for reduction in stage.reductions)
     if stage.stores or not known or len(apart) > inputs:
@@ -36,7 +36,7 @@ def write_short_rows(fold: FoldWriter, stage: Stage) -> None:
 
 
 def _write_rows(fold: FoldWriter, stage: Stage) -> None:
-    """Computes row after row, and folds what is turned of that."""
+    """Compute row after row, and folds what is turned of that."""
     point, text = fold.point, fold.point.text
     extent = point.nest.extents[stage.reduced[0]]
     places = _put_down(fold, stage)
