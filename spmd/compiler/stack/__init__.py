@@ -1,10 +1,10 @@
 """Stacking: the programs of all processes of a grid as one program without collectives.
 
-A value that differs between processes has a leading axis of all of them there, in rank order (rank =
-replica_id * num_partitions + partition_id); one that is the same everywhere stands once. Collectives are operations
-on the leading axis. The outcome is an ordinary program, to be verified, printed, compiled and run like any other.
+A value that differs between processes has a leading axis over all of them, in rank order (rank = replica_id *
+num_partitions + partition_id); a value that is the same everywhere is stored once. Collectives become operations on the
+leading axis. The result is an ordinary program that can be verified, printed, compiled and run.
 
-Rules stand by family, as the declarations do. What no rule serves is run process by process, in a loop.
+Rules are grouped by op family, as the declarations are. An op without a rule is run process by process, in a loop.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""CHLO: elementwise ops that broadcast, and the largest along the last dimension."""
+"""CHLO: elementwise ops with broadcasting, and top_k."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _BROADCASTING = [name for name in OPS if name.startswith("chlo.broadcast_")]
 
 @rule(*_BROADCASTING)
 def broadcasting(stacker: Stacker, op: Op) -> Sequence[Tree]:
-    """Operands get their dimensions of size 1, so that none stands where the processes are."""
+    """Pad operands with dimensions of size 1, so that none is aligned with the leading axis."""
     rank = op.result.tensor.rank
     dimensions = op.attributes.get("broadcast_dimensions")
     operands = [_widened(stacker, stacker.leaf(value), rank, dimensions) for value in op.operands]

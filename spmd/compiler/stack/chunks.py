@@ -1,8 +1,8 @@
-"""Chunks: where the stacked values of all processes take more memory than there is, some processes at a time.
+"""Chunking: if the stacked values of all processes exceed memory, processes are computed some at a time.
 
-Between communications processes know nothing of each other. What lies between is then a loop over chunks of
-processes: it reads their rows of what the processes have, computes with these alone, and writes their rows of what is
-needed afterwards, so that what is needed meanwhile exists for one chunk only.
+Between communications processes are independent. The ops in between become a loop over chunks of processes: it slices
+the chunk's rows of the live-in values, computes on them, and updates its rows of the live-out values, so that
+intermediates exist for one chunk only.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from spmd.dialects.core import is_pure
 from spmd.ir import Block, Op, Region, Value, captured_values
 from spmd.types import TensorType
 
-#: Pure ops that tell processes apart.
+#: Pure ops whose results differ between processes.
 _POSITIONS = ("stablehlo.replica_id", "stablehlo.partition_id")
-#: Chunks that are written each for itself, at most.
+#: Most chunks in an unrolled loop.
 _MOST_WATCHED = 64
-#: What a sum over all processes takes in (spmd.compiler.stack.products): it is never stored for each of them.
+#: Ops fused into a sum over all processes (spmd.compiler.stack.products): their results are never stored per process.
 _SUMMED = ("stablehlo.dot_general", "stablehlo.transpose")
 _SUMS = ("stablehlo.all_reduce", "stablehlo.reduce_scatter")
 
 
 def write_in_chunks(memory: int, stacker: Stacker, block: Block) -> None:
-    """Writes the ops of `block`, those between communications in chunks of processes that fit into `memory` bytes."""
+    """Emit the ops of `block`; those between communications in chunks of processes that fit into `memory` bytes."""
     ops = block.ops[:-1]
-    for op in ops:  # a loop's body is written more than once: what was found of it before is no more
+    for op in ops:  # a loop body is emitted repeatedly: forget earlier results
         for value in op.results:
             stacker.trees.pop(value, None)
     last = _last_uses(block)
@@ -52,27 +52,27 @@ def write_in_chunks(memory: int, stacker: Stacker, block: Block) -> None:
             after = differing
         else:
             chunks = _Chunks(stacker, rest, outputs, size)
-            chunks.write_loop() if stacker.after_op is None else chunks.write_one_by_one()
+            chunks.write_loop() if stacker.after_op is None else chunks.write_unrolled()
         for op in after:
             stacker.apply(op)
 
 
 def _summed(block: Block) -> set[Op]:
-    """Products, with their transposes, that sums over processes alone read."""
-    readers: dict[Value, list[Op]] = {}
+    """Return the products, and transposes of them, whose users are all sums over processes."""
+    users: dict[Value, list[Op]] = {}
     for op in block.ops:
         for value in (*op.operands, *(captured_values(op) if op.regions else ())):
-            readers.setdefault(value, []).append(op)
+            users.setdefault(value, []).append(op)
     ops: set[Op] = set()
     for op in reversed(block.ops[:-1]):
-        users = [reader for value in op.results for reader in readers.get(value, ())]
-        if op.name in _SUMMED and users and all(u.name in _SUMS or u in ops for u in users):
+        own_users = [user for value in op.results for user in users.get(value, ())]
+        if op.name in _SUMMED and own_users and all(u.name in _SUMS or u in ops for u in own_users):
             ops.add(op)
     return ops
 
 
 def _is_local(op: Op) -> bool:
-    """Whether `op` has to do with tensors of its own process alone."""
+    """Return whether `op` depends on tensors of its own process only."""
     if op.name in _POSITIONS or any(inner.name in COMMUNICATING or not is_pure(inner) for inner in op.walk()):
         return False
     types = [value.type for value in (*op.operands, *op.results, *(captured_values(op) if op.regions else ()))]
@@ -80,7 +80,7 @@ def _is_local(op: Op) -> bool:
 
 
 def _written_once(stacker: Stacker, op: Op) -> bool:
-    """Writes `op` where it is the same for all processes; whether it is. What it reads may be yet to be written."""
+    """Emit `op` if it is the same for all processes; return whether it was. Its operands may not be emitted yet."""
     read = [*op.operands, *(captured_values(op) if op.regions else ())]
     if any(value not in stacker.trees for value in read) or stacker.differs(op):
         return False
@@ -91,7 +91,7 @@ def _written_once(stacker: Stacker, op: Op) -> bool:
 
 
 def _last_uses(block: Block) -> dict[Value, int]:
-    """The last op of a block, by number, that reads each value; one past the end for what it returns."""
+    """Return the number of the last op in a block that reads each value; one past the end for results."""
     last: dict[Value, int] = {}
     for number, op in enumerate(block.ops[:-1]):
         last |= dict.fromkeys([*op.operands, *(captured_values(op) if op.regions else ())], number)
@@ -99,7 +99,7 @@ def _last_uses(block: Block) -> dict[Value, int]:
 
 
 def _peak(ops: Sequence[Op], kept: set[Value]) -> int:
-    """The most bytes that values between `ops` take of one process at any time; those in `kept` are not counted."""
+    """Return the peak bytes per process of values between `ops`, without those in `kept`."""
     last: dict[Value, int] = {}
     for number, op in enumerate(ops):
         last |= dict.fromkeys([*op.operands, *(captured_values(op) if op.regions else ())], number)
@@ -118,7 +118,7 @@ def _peak(ops: Sequence[Op], kept: set[Value]) -> int:
 
 
 def _least(stacker: Stacker) -> int:
-    """Processes of a chunk at least: watched ones are written each for itself, so that there are not too many."""
+    """Return the least processes per chunk: chunks of watched programs are unrolled, so their number is limited."""
     return 1 if stacker.after_op is None else -(-stacker.size // _MOST_WATCHED)
 
 
@@ -129,7 +129,7 @@ class _Chunks:
         self.stacker, self.ops, self.outputs, self.size = stacker, ops, outputs, size
 
     def write_loop(self) -> None:
-        """A loop over the chunks; the last one begins early enough to be whole."""
+        """Emit a loop over the chunks; the last one overlaps the previous one to be complete."""
         stacker = self.stacker
         totals = [stacker.splat(0, stacker.tensor_of(value.type)) for value in self.outputs]
         init = [stacker.index(0), *totals]
@@ -138,17 +138,17 @@ class _Chunks:
             end = stacker.index(-(-stacker.size // self.size))
             stacker.finish([stacker.compare(condition.arguments[0], end, "LT")])
         with stacker.block(types) as body:
-            turn, *rows = body.arguments
-            start = stacker.binary("multiply", turn, stacker.index(self.size))
+            chunk, *rows = body.arguments
+            start = stacker.binary("multiply", chunk, stacker.index(self.size))
             parts = self._chunk(lambda value: stacker.dynamic_slice(value, 0, start, self.size), 0, self.size)
             new = [stacker.dynamic_update(total, part, 0, start) for total, part in zip(rows, parts, strict=True)]
-            stacker.finish([stacker.binary("add", turn, stacker.index(1)), *new])
+            stacker.finish([stacker.binary("add", chunk, stacker.index(1)), *new])
         loop = stacker.op("stablehlo.while", init, types, regions=[Region([condition]), Region([body])])
         for value, result in zip(self.outputs, loop.results[1:], strict=True):
             stacker.trees[value] = StackedValue(result, True)
 
-    def write_one_by_one(self) -> None:
-        """One chunk after another: of each it is known whose rows it has."""
+    def write_unrolled(self) -> None:
+        """Emit one chunk after another, so that the rows of each are static."""
         stacker = self.stacker
         parts = []
         for start in range(0, stacker.size, self.size):
@@ -158,22 +158,24 @@ class _Chunks:
             stacker.trees[value] = StackedValue(stacker.concatenate(rows, 0), True)
 
     def _chunk(self, rows_of: Callable[[Value], Value], start: int, stop: int) -> list[Value]:
-        """The ops on the rows of processes `start` to `stop`, which `rows_of` takes; the rows of the outputs."""
-        stacker, trees, everyone = self.stacker, dict(self.stacker.trees), self.stacker.everyone
+        """Emit the ops for processes `start` to `stop`, whose rows `rows_of` slices; return their rows of
+        the outputs.
+        """
+        stacker, trees, row_ranks = self.stacker, dict(self.stacker.trees), self.stacker.row_ranks
         try:
             for value in self._inputs():
                 leaf = stacker.leaf(value)
                 if leaf.stacked:
                     stacker.trees[value] = StackedValue(rows_of(leaf.value), True)
-            stacker.everyone = range(start, stop)
+            stacker.row_ranks = range(start, stop)
             for op in self.ops:
                 stacker.apply(op)
             return [stacker.stack(stacker.leaf(value)) for value in self.outputs]
         finally:
-            stacker.trees, stacker.everyone = trees, everyone
+            stacker.trees, stacker.row_ranks = trees, row_ranks
 
     def _inputs(self) -> Iterator[Value]:
-        """What the ops read that others make."""
+        """Return the live-in values of the ops."""
         defined = {value for op in self.ops for value in op.results}
         read = (v for op in self.ops for v in (*op.operands, *(captured_values(op) if op.regions else ())))
         return iter(dict.fromkeys(value for value in read if value not in defined))

@@ -1,7 +1,7 @@
-"""Collectives as operations on the leading axis, and who a process is.
+"""Collectives as operations on the leading axis, and process ids.
 
-What a collective means on stacked operands is its Operation's matter (collectives/operations.py); here is how groups
-become dimensions. Groups that are a dimension of the grid are a reshape; others are rows taken at constant places.
+The meaning of a collective on stacked operands is defined by its Operation (collectives/operations.py); this module
+maps groups to dimensions: by a reshape if the groups are a dimension of the grid, else by a gather at constant indices.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from spmd.types import I1, I64, ElementType, TensorType
 
 Extent = tuple[int, int, int]
 _MOST_SHOWN = 8
-#: The call that compares what the processes of a group bring along.
+#: The call that checks that the processes of a group have equal values.
 AGREE = "spmd.expect_agreement"
 
 
@@ -46,14 +46,14 @@ def partition_id(stacker: Stacker, op: Op) -> Sequence[Tree]:
 
 @rule(*(DESCRIPTIONS.keys() - ROOTED.keys()), always=True)
 def collective(stacker: Stacker, op: Op) -> Sequence[Tree]:
-    return _carried_out(stacker, DESCRIPTIONS[op.name](op, StackSettings(stacker)))
+    return _emitted(stacker, DESCRIPTIONS[op.name](op, StackSettings(stacker)))
 
 
 @rule(*ROOTED, always=True)
 def rooted(stacker: Stacker, op: Op) -> Sequence[Tree]:
-    """A root told while running is looked up in a table of the groups."""
+    """Look up a dynamic root in a table of the groups."""
     if not op["has_dynamic_root"]:
-        return _carried_out(stacker, DESCRIPTIONS[op.name](op, StackSettings(stacker)))
+        return _emitted(stacker, DESCRIPTIONS[op.name](op, StackSettings(stacker)))
     described = ROOTED[op.name](op, StackSettings(stacker), 0)
     meet(stacker, op, _members(stacker, described))
     roots = stacker.leaf(op.operands[-1])
@@ -62,7 +62,7 @@ def rooted(stacker: Stacker, op: Op) -> Sequence[Tree]:
 
 @rule("stablehlo.async_start", always=True)
 def async_start(stacker: Stacker, op: Op) -> Sequence[Tree]:
-    """Carried out where it starts: the future holds the results."""
+    """Emit the collective at its start: the future holds the results."""
     return [tuple(stacker.run(op.regions[0].block, [stacker.trees[value] for value in op.operands]))]
 
 
@@ -74,13 +74,13 @@ def async_done(stacker: Stacker, op: Op) -> Sequence[Tree]:
 
 
 class StackSettings:
-    """What the description of a collective asks of the compiler."""
+    """The settings that descriptions of collectives read."""
 
     def __init__(self, stacker: Stacker) -> None:
         self.module, self.options = stacker.module, stacker.options
 
     def vectorized(self, op: Op, index: int) -> Callable[..., tuple[Array, ...]]:
-        """A region that is no monoid: it is written into the program, and never called here."""
+        """Return a placeholder: regions that are no monoid are emitted into the program, and never called."""
 
         def call(*arrays: Array) -> tuple[Array, ...]:
             raise AssertionError(f"region {index} of {op.name} is part of the stacked program")
@@ -91,7 +91,7 @@ class StackSettings:
 # --- groups ----------------------------------------------------------------------------------------------------------
 
 
-def _carried_out(stacker: Stacker, described: Collective) -> list[Tree]:
+def _emitted(stacker: Stacker, described: Collective) -> list[Tree]:
     op, first = described.op, described.operations[0]
     members = _members(stacker, described)
     check_members(stacker, described, members)
@@ -108,7 +108,7 @@ def _carried_out(stacker: Stacker, described: Collective) -> list[Tree]:
 
 
 def _members(stacker: Stacker, described: Collective) -> Members:
-    """The groups of a collective; without any, all processes are one."""
+    """Return the groups of a collective; by default one of all processes."""
     groups = described.groups
     kept = stacker.members.get(id(groups))
     if kept is None:
@@ -125,7 +125,7 @@ def _promoted(stacker: Stacker, leaf: StackedValue, described: Collective, index
 
 
 def check_members(stacker: Stacker, described: Collective, members: Members) -> None:
-    """CollectiveError where a process is in no group and has nothing to get there."""
+    """Raise CollectiveError if a process is in no group and its result is undefined."""
     missing = next((rank for rank in members.missing if rank not in stacker.absent), None)
     if missing is not None and described.outsider is None:
         who, shown = stacker.grid.process_id(missing), short_list([row.tolist() for row in members.rows], _MOST_SHOWN)
@@ -133,41 +133,41 @@ def check_members(stacker: Stacker, described: Collective, members: Members) -> 
 
 
 def meet(stacker: Stacker, op: Op, members: Members) -> None:
-    """Has the program check that of each group all processes are here, or none, where not all of them are."""
+    """Emit a check that of each group all processes are active or none, if there is a mask."""
     if stacker.mask is not None and members.rows:
         expect_agreement(stacker, op, StackedValue(stacker.mask, True), members, "here")
 
 
 def expect_agreement(stacker: Stacker, op: Op, leaf: StackedValue, members: Members, what: str) -> None:
-    """Has the program check that the processes of each group have the same value of `leaf`."""
+    """Emit a check that the processes of each group have equal values of `leaf`, called `what` in messages."""
     table = members.padded
     entries = {
         "groups": DenseAttr(table, TensorType(table.shape, I64)),
         "op": StringAttr(op.name.encode()),
         "what": StringAttr(what.encode()),
     }
-    here = stacker.mask if stacker.mask is not None else stacker.splat(True, TensorType((stacker.size,), I1))
+    active = stacker.mask if stacker.mask is not None else stacker.splat(True, TensorType((stacker.size,), I1))
     attributes = {
         "call_target_name": AGREE,
         "has_side_effect": True,
         "backend_config": DictAttr(entries),
         "api_version": 4,
     }
-    stacker.op("stablehlo.custom_call", [stacker.stack(leaf), here], (), attributes)
+    stacker.op("stablehlo.custom_call", [stacker.stack(leaf), active], (), attributes)
 
 
 def _in_groups(
     stacker: Stacker, described: Collective, operation: Operation, leaf: StackedValue, members: Members
 ) -> StackedValue:
     if members.table is not None:
-        return _alike(stacker, described, operation, leaf, members)
-    return _uneven(stacker, described, operation, leaf, members)
+        return _equal_groups(stacker, described, operation, leaf, members)
+    return _unequal_groups(stacker, described, operation, leaf, members)
 
 
-def _alike(
+def _equal_groups(
     stacker: Stacker, described: Collective, operation: Operation, leaf: StackedValue, members: Members
 ) -> StackedValue:
-    """Groups of one size that hold all processes."""
+    """Return the result for groups of equal size that cover all processes."""
     writer, table = Written(stacker, described.op), members.table
     assert table is not None
     count, size = table.shape
@@ -190,10 +190,10 @@ def _alike(
     return StackedValue(spread if regular else take_rows(stacker, spread, inverse(table.ravel(), stacker.size)), True)
 
 
-def _uneven(
+def _unequal_groups(
     stacker: Stacker, described: Collective, operation: Operation, leaf: StackedValue, members: Members
 ) -> StackedValue:
-    """Groups of several sizes, one size at a time; then the processes that are in none."""
+    """Return the result for groups of several sizes, emitted size by size, then the processes in no group."""
     writer = Written(stacker, described.op)
     rows = stacker.stack(leaf)
     parts, order = [], []
@@ -212,7 +212,7 @@ def _uneven(
 
 
 def _fill(described: Collective, index: int) -> int:
-    """What a process gets everywhere that is in no group."""
+    """Return the fill value of results on processes in no group."""
     if described.outsider is None:
         return 0
     element = described.op.results[index].tensor.element_type
@@ -220,7 +220,7 @@ def _fill(described: Collective, index: int) -> int:
     return int(points[0])
 
 
-# --- roots told while running ----------------------------------------------------------------------------------------
+# --- dynamic roots ---------------------------------------------------------------------------------------------------
 
 
 def _rooted(stacker: Stacker, described: Collective, index: int, roots: StackedValue) -> StackedValue:
@@ -249,7 +249,7 @@ def _rooted(stacker: Stacker, described: Collective, index: int, roots: StackedV
 
 
 def _reduced(described: Collective) -> Collective:
-    """The all_reduces whose results the roots get."""
+    """Return the all_reduces whose results the roots receive."""
     operations = []
     for operation in described.operations:
         assert isinstance(operation, CollectiveReduce)
@@ -258,17 +258,17 @@ def _reduced(described: Collective) -> Collective:
 
 
 def _entry(stacker: Stacker, roots: StackedValue, index: int) -> StackedValue:
-    """Entry `index` of each process's roots."""
+    """Return entry `index` of each process's roots."""
     if not roots.stacked:
         return StackedValue(stacker.reshape(stacker.slice(roots.value, 0, index, index + 1), ()))
     return StackedValue(stacker.reshape(stacker.slice(roots.value, 1, index, index + 1), (stacker.size,)), True)
 
 
-# --- what stands for stacks ------------------------------------------------------------------------------------------
+# --- stacks as values ------------------------------------------------------------------------------------------------
 
 
 class Written(Stacks[Value]):
-    """Stacks as values of the program being written, for the collective `op`."""
+    """Stacks as values of the emitted program, for the collective `op`."""
 
     def __init__(self, stacker: Stacker, op: Op) -> None:
         self._stacker, self._op = stacker, op
@@ -305,8 +305,9 @@ class Written(Stacks[Value]):
         return self._by_monoid(x, monoid)
 
     def _by_monoid(self, x: Value, monoid: Monoid) -> Value:
-        """One reduce in the accumulator's type, rounded once whatever the options say of other reductions: transports
-        have one way to fold (collectives.reduction)."""
+        """Return a reduce in the accumulator's type, rounded once whatever the options: transports reduce in one way
+        only (collectives.reduction).
+        """
         stacker, narrow = self._stacker, x.tensor
         if monoid.accumulator is not monoid.element:
             wide = self._by_monoid(
@@ -324,8 +325,9 @@ class Written(Stacks[Value]):
         return stacker.reshape(folded.result, (shape[0], 1, *shape[2:]))
 
     def _complex_product(self, scalar: TensorType, part: ElementType) -> Region:
-        """Of two complex numbers, by parts, as ranks multiply them (`collectives.steps`). There is no neutral element:
-        one times a complex number is another where a part of it is infinite, or a zero has a sign."""
+        """Return a region that multiplies complex numbers by parts, as ranks do (`collectives.steps`). It has no
+        identity: multiplication by one changes infinities and signed zeros.
+        """
         stacker = self._stacker
         real = TensorType((), part)
         with stacker.block([scalar, scalar]) as block:
@@ -341,7 +343,7 @@ class Written(Stacks[Value]):
         return Region([block])
 
     def _by_region(self, x: Value, region: Region) -> Value:
-        """One process after another, by the region on whole arrays."""
+        """Return a reduction process by process, with the region mapped over whole arrays."""
         stacker, shape = self._stacker, x.tensor.static_shape
         slab = x.tensor.with_shape((shape[0], 1, *shape[2:]))
         types = [stacker.index(0).type, slab]

@@ -1,4 +1,4 @@
-"""Transfers between two processes, and tokens."""
+"""Point-to-point transfers and tokens."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from spmd.ir import Op
 from spmd.ir.attributes import DenseAttr, DictAttr, IntegerAttr, StringAttr
 from spmd.types import I1, I64, TensorType
 
-#: The call that compares who has come to the two ends of a transfer.
+#: The call that checks that both ends of a transfer are active.
 TRANSFER = "spmd.expect_transfer"
 
 
 @rule("stablehlo.send", always=True)
 def send(stacker: Stacker, op: Op) -> Sequence[Tree]:
-    """What is sent waits for the recv of its channel."""
+    """Queue the sent values for the recv of the channel."""
     _check_order(stacker, op)
     *values, token = (stacker.leaf(value) for value in op.operands)
     stacker.channels.setdefault(channel_id(op), []).append(Sent(op, tuple(values), stacker.mask))
@@ -31,7 +31,7 @@ def send(stacker: Stacker, op: Op) -> Sequence[Tree]:
 
 @rule("stablehlo.recv", always=True)
 def recv(stacker: Stacker, op: Op) -> Sequence[Tree]:
-    """Who is no target gets zeros."""
+    """Return the received values; zeros for processes that are no target."""
     _check_order(stacker, op)
     queue = stacker.channels.get(channel_id(op))
     if not queue:
@@ -55,10 +55,10 @@ def recv(stacker: Stacker, op: Op) -> Sequence[Tree]:
 
 
 def _expect_both(stacker: Stacker, op: Op, sent: Sent, pairs: Sequence[tuple[int, int]]) -> None:
-    """Has the program check, where not all processes come to both ends, that of each pair both come, or neither."""
+    """Emit a check that of each pair both ends are active or neither, if there are masks."""
     if (sent.mask is None and stacker.mask is None) or not pairs:
         return
-    everyone = stacker.splat(True, TensorType((stacker.size,), I1))
+    row_ranks = stacker.splat(True, TensorType((stacker.size,), I1))
     table = np.array(pairs, np.int64)
     entries = {
         "pairs": DenseAttr(table, TensorType(table.shape, I64)),
@@ -71,18 +71,18 @@ def _expect_both(stacker: Stacker, op: Op, sent: Sent, pairs: Sequence[tuple[int
         "backend_config": DictAttr(entries),
         "api_version": 4,
     }
-    masks = [everyone if mask is None else mask for mask in (sent.mask, stacker.mask)]
+    masks = [row_ranks if mask is None else mask for mask in (sent.mask, stacker.mask)]
     stacker.op("stablehlo.custom_call", masks, (), attributes)
 
 
 def _check_order(stacker: Stacker, op: Op) -> None:
-    """CompileError where predicates decide which of several sends a recv gets, turns of a loop counted in."""
+    """Raise CompileError if predicates, or iterations of a loop, decide which of several sends a recv matches."""
     key = channel_id(op), op.name
     seen = stacker.transfers.get(key, {})
     seen = stacker.transfers[key] = {**seen, op: stacker.mask is not None or seen.get(op, False)}
     if not any(seen.values()):
         return
-    once = not stacker.turns or (len(stacker.turns) == 1 and stacker.turns[0] is stacker.mask)
+    once = not stacker.loop_masks or (len(stacker.loop_masks) == 1 and stacker.loop_masks[0] is stacker.mask)
     if len(seen) > 1 or not once:
         raise refuse(op, f"predicates that differ decide what is sent and received first on channel {channel_id(op)}")
 
@@ -94,7 +94,7 @@ def _arrived(stacker: Stacker, leaf: StackedValue, order: np.ndarray) -> Stacked
 
 
 def _pairs(stacker: Stacker, op: Op) -> Sequence[tuple[int, int]]:
-    """The ends of a transfer; without pairs, whoever runs the program sends to itself."""
+    """Return the (source, target) pairs of a transfer; by default each process sends to itself."""
     pairs = op.attributes.get("source_target_pairs")
     if pairs is None or not pairs.size:
         return [(rank, rank) for rank in range(stacker.size)]

@@ -1,6 +1,6 @@
-"""Products. What differs on one side only is one more free dimension: one large product, not many small ones.
+"""Products. An operand that alone differs has one more free dimension: one large product instead of many small ones.
 
-How large a product is may decide in which order it sums. `reproducible` compilations multiply as each process does.
+The size of a product may change its order of summation, so `reproducible` compilations keep separate products.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ def dot_general(stacker: Stacker, op: Op) -> Sequence[Tree]:
     if both:
         return stacker.lifted(op, [lhs.value, rhs.value], attributes)
     batches = len(numbers.lhs_batching_dimensions)
-    place = batches if lhs.stacked else batches + lhs.rank - batches - len(numbers.lhs_contracting_dimensions)
-    return [_product(stacker, op, [lhs.value, rhs.value], {**op.attributes, **attributes}, place)]
+    position = batches if lhs.stacked else batches + lhs.rank - batches - len(numbers.lhs_contracting_dimensions)
+    return [_product(stacker, op, [lhs.value, rhs.value], {**op.attributes, **attributes}, position)]
 
 
 def _batching(dimensions: Sequence[int], side: StackedValue, both: bool) -> tuple[int, ...]:
@@ -47,33 +47,33 @@ def _behind(dimensions: Sequence[int], side: StackedValue) -> tuple[int, ...]:
 
 
 def _product(
-    stacker: Stacker, op: Op, operands: Sequence[Value], attributes: Mapping[str, AttributeValue], place: int
+    stacker: Stacker, op: Op, operands: Sequence[Value], attributes: Mapping[str, AttributeValue], position: int
 ) -> StackedValue:
-    """A product whose result has the processes at dimension `place`, whence they are brought to the front."""
+    """Return a product whose result has the leading axis at dimension `position`, moved to the front."""
     final = stacker.tensor_of(op.result.type)
     rank = final.rank
-    order = [*range(1, place + 1), 0, *range(place + 1, rank)]
-    type = TensorType(tuple(final.shape[d] for d in order), _turned(op.result.tensor, place))
+    order = [*range(1, position + 1), 0, *range(position + 1, rank)]
+    type = TensorType(tuple(final.shape[d] for d in order), _shifted_element(op.result.tensor, position))
     product = op.clone(operands, [type], attributes=attributes)
     stacker.ops.append(product)
-    if place == 0:
+    if position == 0:
         return StackedValue(product.result, True)
-    back = (place, *range(place), *range(place + 1, rank))
+    back = (position, *range(position), *range(position + 1, rank))
     return StackedValue(stacker.one("transpose", [product.result], final, permutation=back), True)
 
 
-def _turned(type: TensorType, place: int) -> Type:
-    """The element type, its quantized dimension counted with the processes at `place`."""
+def _shifted_element(type: TensorType, position: int) -> Type:
+    """Return the element type with its quantized dimension shifted by an axis at `position`."""
     element = type.element_type
     if not isinstance(element, QuantizedType):
         return element
     axis = element.quantization_dimension
-    return replace(element, quantization_dimension=axis + 1) if axis is not None and axis >= place else element
+    return replace(element, quantization_dimension=axis + 1) if axis is not None and axis >= position else element
 
 
 @rule("stablehlo.dot")
 def dot(stacker: Stacker, op: Op) -> Sequence[Tree]:
-    """The last dimension of the left side and the first of the right one."""
+    """Rewrite as dot_general: contract the last dimension of the left operand with the first of the right one."""
     rank = op.operands[0].tensor.rank
     numbers = DotDimensionNumbersAttr((), (), (rank - 1,), (0,))
     attributes = {"dot_dimension_numbers": numbers, "precision_config": op["precision_config"]}
@@ -83,7 +83,7 @@ def dot(stacker: Stacker, op: Op) -> Sequence[Tree]:
 
 @rule("stablehlo.einsum", "stablehlo.unary_einsum")
 def einsum(stacker: Stacker, op: Op) -> Sequence[Tree]:
-    """The processes are one more letter of what differs and of the result."""
+    """Add a letter for the leading axis to the operands that differ and to the result."""
     operands = [stacker.leaf(value) for value in op.operands]
     inputs, _, result = op["einsum_config"].partition("->")
     letter = next(letter for letter in "PQRSTUVWXYZabcdefghijklmnopqrstuvwxyz" if letter not in op["einsum_config"])
@@ -94,7 +94,7 @@ def einsum(stacker: Stacker, op: Op) -> Sequence[Tree]:
 
 @rule("stablehlo.convolution")
 def convolution(stacker: Stacker, op: Op) -> Sequence[Tree]:
-    """Processes join the batch, the output features, or both features as groups of their own."""
+    """Merge the leading axis with the batch, the output features, or feature groups."""
     lhs, rhs = (stacker.leaf(value) for value in op.operands)
     groups = op["batch_group_count"]
     quantized = any(value.tensor.is_quantized for value in (*op.operands, op.result))
@@ -104,25 +104,25 @@ def convolution(stacker: Stacker, op: Op) -> Sequence[Tree]:
     numbers: ConvDimensionNumbersAttr = op["dimension_numbers"]
     inputs, kernel = numbers.input_batch_dimension, numbers.kernel_output_feature_dimension
     attributes = dict(op.attributes)
-    place = numbers.output_feature_dimension
+    position = numbers.output_feature_dimension
     if lhs.stacked and rhs.stacked:
         inputs = numbers.input_feature_dimension
         attributes["feature_group_count"] = op["feature_group_count"] * stacker.size
     elif lhs.stacked:
-        place = numbers.output_batch_dimension
+        position = numbers.output_batch_dimension
     operands = [
         merge(stacker, lhs.value, inputs) if lhs.stacked else lhs.value,
         merge(stacker, rhs.value, kernel) if rhs.stacked else rhs.value,
     ]
     shape = list(op.result.tensor.static_shape)
-    shape[place] *= stacker.size
+    shape[position] *= stacker.size
     convolved = op.clone(operands, [op.result.tensor.with_shape(tuple(shape))], attributes=attributes)
     stacker.ops.append(convolved)
-    return [StackedValue(part(stacker, convolved.result, place), True)]
+    return [StackedValue(part(stacker, convolved.result, position), True)]
 
 
 def merge(stacker: Stacker, value: Value, dimension: int) -> Value:
-    """The leading axis moved before `dimension` (of one process's value) and joined with it."""
+    """Return `value` with the leading axis moved before `dimension` (of one process's value) and merged with it."""
     shape = value.tensor.static_shape
     order = [*range(1, dimension + 1), 0, *range(dimension + 1, len(shape))]
     moved = value if dimension == 0 else stacker.transpose(value, order)
@@ -131,7 +131,7 @@ def merge(stacker: Stacker, value: Value, dimension: int) -> Value:
 
 
 def part(stacker: Stacker, value: Value, dimension: int) -> Value:
-    """Undoes `merge`."""
+    """Undo `merge`."""
     shape, size = value.tensor.static_shape, stacker.size
     split = (*shape[:dimension], size, shape[dimension] // size, *shape[dimension + 1 :])
     parted = stacker.reshape(value, split)

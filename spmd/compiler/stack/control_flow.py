@@ -1,7 +1,7 @@
-"""Branches and loops. Where predicates agree they stay what they are; where they differ, values are selected.
+"""Branches and loops: unchanged if predicates are uniform, else masked.
 
-Processes whose predicates differ all go through each branch, and through a loop until the last of them is done:
-what one computes that is not there is dropped.
+With divergent predicates all processes execute each branch, and a loop until the last of them is done; results of
+inactive processes are discarded.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from spmd.types import I1, I32, TensorType, TokenType, Type
 @rule("stablehlo.if", "stablehlo.case", always=True)
 def branches(stacker: Stacker, op: Op) -> Sequence[Tree]:
     chosen = stacker.leaf(op.operands[0])
-    if (together := _together(stacker, op, chosen)) is not None:
+    if (together := _uniform(stacker, op, chosen)) is not None:
         return together
     masks = _of_predicate if op.name == "stablehlo.if" else _of_index
     return _selected(stacker, op, masks(stacker, stacker.stack(chosen), len(op.regions)))
 
 
 def _of_predicate(stacker: Stacker, predicate: Value, _: int) -> list[Value]:
-    """Which processes take the first branch of an `if`, and which the second."""
+    """Return the masks of the branches of an `if`."""
     return [predicate, stacker.one("not", [predicate], predicate.type)]
 
 
 def _of_index(stacker: Stacker, index: Value, count: int) -> list[Value]:
-    """Which processes take each branch of a `case`; an index outside of the branches takes the last one."""
+    """Return the masks of the branches of a `case`; an index out of range selects the last one."""
     last = count - 1
     limits = [stacker.stack(StackedValue(stacker.index(limit))) for limit in (0, last)]
     is_inside = stacker.binary("and", stacker.compare(index, limits[0], "GE"), stacker.compare(index, limits[1], "LE"))
@@ -38,10 +38,10 @@ def _of_index(stacker: Stacker, index: Value, count: int) -> list[Value]:
     return [stacker.compare(taken, stacker.splat(number, type), "EQ") for number in range(count)]
 
 
-def _together(stacker: Stacker, op: Op, chosen: StackedValue) -> Sequence[Tree] | None:
-    """All processes take one branch, that of `chosen`; what differs after one of the branches is stacked after all.
+def _uniform(stacker: Stacker, op: Op, chosen: StackedValue) -> Sequence[Tree] | None:
+    """Return the results of a branch with uniform predicate `chosen`; a result stacked in one branch is stacked in all.
 
-    None where they may differ, or where a branch sends what is received elsewhere, or receives what is sent elsewhere.
+    None if predicates diverge, or a branch contains one end of a transfer only.
     """
     if chosen.stacked:
         return None
@@ -68,12 +68,12 @@ def _together(stacker: Stacker, op: Op, chosen: StackedValue) -> Sequence[Tree] 
 
 
 def _selected(stacker: Stacker, op: Op, masks: Sequence[Value]) -> Sequence[Tree]:
-    """Every branch, each for the processes in its mask."""
+    """Return the results of all branches, each emitted for the processes in its mask, merged by selects."""
     outer = stacker.mask
     chosen: list[tuple[Value, list[Tree]]] = []
     for region, mask in zip(op.regions, masks, strict=True):
-        here = mask if outer is None else stacker.binary("and", mask, outer)
-        with stacker.masked(here):
+        active = mask if outer is None else stacker.binary("and", mask, outer)
+        with stacker.masked(active):
             chosen.append((mask, stacker.run(region.block, ())))
         stacker.location = op.location
     merged = chosen[-1][1]
@@ -90,7 +90,9 @@ def _selected(stacker: Stacker, op: Op, masks: Sequence[Value]) -> Sequence[Tree
 
 @rule("stablehlo.while", always=True)
 def while_(stacker: Stacker, op: Op) -> Sequence[Tree]:
-    """What a loop carries is stacked if it differs at first or after a step; found by trying until it holds."""
+    """Emit a loop. Carried values are stacked if they differ initially or after an iteration; found by iterating to a
+    fixed point.
+    """
     trees = [stacker.trees[value] for value in op.operands]
     initial = [leaf for tree in trees for leaf in leaves(tree)]
     stacked = [leaf.stacked for leaf in initial]
@@ -107,7 +109,7 @@ def while_(stacker: Stacker, op: Op) -> Sequence[Tree]:
 
 
 def _invariants(op: Op, trees: Sequence[Tree]) -> list[bool]:
-    """For each leaf that is carried, whether the body hands it on as it is."""
+    """Return for each carried leaf whether the body returns it unchanged."""
     body = op.regions[1].block
     unchanged = []
     for argument, returned, tree in zip(body.arguments, body.terminator.operands, trees, strict=True):
@@ -116,7 +118,7 @@ def _invariants(op: Op, trees: Sequence[Tree]) -> list[bool]:
 
 
 class _Loop:
-    """One attempt at a loop, some of whose carried values are stacked."""
+    """One attempt at a loop, with some carried values stacked."""
 
     def __init__(
         self, stacker: Stacker, op: Op, trees: Sequence[Tree], stacked: Sequence[bool], fixed: Sequence[bool]
@@ -127,19 +129,23 @@ class _Loop:
         self.active: Value | None = None
 
     def write(self) -> list[bool]:
-        """Writes condition and body; which carried values turn out to be stacked."""
+        """Emit condition and body; return which carried values must be stacked."""
         stacker = self.stacker
         types = self._types()
-        anyone = None
+        any_active_process = None
         with stacker.block() as before:
-            anyone = stacker.is_anyone(stacker.mask) if stacker.mask is not None else None
+            any_active_process = stacker.any_active(stacker.mask) if stacker.mask is not None else None
         self.start = before.ops
         with stacker.block(types) as self.condition:
             predicate = self._holds(self._carried(self.condition.arguments))
             if predicate.stacked:
                 return self._write_masked()
-            here = predicate.value if anyone is None else stacker.binary("and", predicate.value, anyone)
-            stacker.finish([here])
+            active = (
+                predicate.value
+                if any_active_process is None
+                else stacker.binary("and", predicate.value, any_active_process)
+            )
+            stacker.finish([active])
         with stacker.block(types) as self.body:
             results = self._step(self._carried(self.body.arguments))
             needed = [up or leaf.stacked for up, leaf in zip(self.stacked, results, strict=True)]
@@ -147,9 +153,11 @@ class _Loop:
         return needed
 
     def _write_masked(self) -> list[bool]:
-        """A loop whose predicates differ: it also carries who is still in it."""
+        """Emit a loop with divergent predicates, which also carries the mask of active processes; return which values
+        must be stacked.
+        """
         stacker = self.stacker
-        needed = [up or not self._stays(index) for index, up in enumerate(self.stacked)]
+        needed = [up or not self._is_invariant(index) for index, up in enumerate(self.stacked)]
         if needed != self.stacked:
             return needed
         types = [TensorType((stacker.size,), I1), *self._types()]
@@ -162,7 +170,7 @@ class _Loop:
         self.start = before.ops
         self.carried = carried_leaves
         with stacker.block(types) as self.condition:
-            stacker.finish([stacker.is_anyone(self.condition.arguments[0])])
+            stacker.finish([stacker.any_active(self.condition.arguments[0])])
         with stacker.block(types) as self.body:
             active, *values = self.body.arguments
             carried = self._carried(values)
@@ -170,14 +178,14 @@ class _Loop:
                 results = self._step(carried)
             needed = [up or leaf.stacked for up, leaf in zip(self.stacked, results, strict=True)]
             merged = [
-                old if self._stays(index) else stacker.chosen(active, new, old)
+                old if self._is_invariant(index) else stacker.chosen(active, new, old)
                 for index, (new, old) in enumerate(zip(results, carried, strict=True))
             ]
             stacker.finish([self._active(merged, active), *(leaf.value for leaf in merged)])
         return needed
 
-    def _stays(self, index: int) -> bool:
-        """Whether a carried value is the same after every step."""
+    def _is_invariant(self, index: int) -> bool:
+        """Return whether a carried value is loop-invariant."""
         return self.fixed[index] or isinstance(self._leaf_types()[index], TokenType)
 
     def _leaf_types(self) -> list[Type]:
@@ -207,23 +215,23 @@ class _Loop:
         return predicate
 
     def _active(self, carried: Sequence[StackedValue], mask: Value | None) -> Value:
-        """Of the processes in `mask`, those whose predicate holds."""
+        """Return the mask of processes in `mask` whose predicate holds."""
         with self.stacker.masked(mask):
             holds = self.stacker.stack(self._holds(carried))
         return holds if mask is None else self.stacker.binary("and", holds, mask)
 
     def _step(self, carried: Sequence[StackedValue]) -> list[StackedValue]:
         sent = self.stacker.sent()
-        self.stacker.turns.append(self.stacker.mask)
+        self.stacker.loop_masks.append(self.stacker.mask)
         results = self.stacker.run(self.op.regions[1].block, self._as_trees(carried))
-        self.stacker.turns.pop()
+        self.stacker.loop_masks.pop()
         self.stacker.location = self.op.location
         if self.stacker.sent() != sent:
-            raise refuse(self.op, "a step sends or receives what the other end does not receive or send there")
+            raise refuse(self.op, "an iteration has one end of a transfer without the other")
         return [leaf for tree in results for leaf in leaves(tree)]
 
     def results(self, initial: Sequence[StackedValue]) -> list[Tree]:
-        """Appends the loop; what it gives."""
+        """Append the loop; return its results."""
         stacker = self.stacker
         stacker.ops += self.start
         if self.active is None:

@@ -1,4 +1,4 @@
-"""What stacking knows of a value, how rules are filed, and the writer of the stacked program."""
+"""Stacked values, the registry of rules, and the builder of the stacked program."""
 
 from __future__ import annotations
 
@@ -34,22 +34,22 @@ class StackedValue:
 
     @property
     def rank(self) -> int:
-        """The rank that the value has for one process."""
+        """Rank of the value on one process."""
         return self.value.tensor.rank - self.stacked
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape that the value has for one process."""
+        """Shape of the value on one process."""
         return self.value.tensor.static_shape[self.stacked :]
 
 
-#: What a value of the program is in the stacked one. Tuples and futures are what they hold.
+#: The stacked form of a value; tuples and futures are trees of their contents.
 Tree = StackedValue | tuple["Tree", ...]
 
 
 @dataclass(frozen=True)
 class Sent:
-    """What a send gives, and who sends: the processes in `mask`, or all."""
+    """A send that awaits its recv: values, and the mask of the senders (None: all)."""
 
     op: Op
     values: tuple[StackedValue, ...]
@@ -59,7 +59,7 @@ class Sent:
 Rule = Callable[["Stacker", Op], Sequence[Tree]]
 
 _RULES: dict[str, Rule] = {}
-#: Ops whose rules serve where nothing differs, too.
+#: Ops whose rules also apply if no operand differs.
 _ALWAYS: set[str] = set()
 _FAMILIES = (
     "chlo",
@@ -80,10 +80,10 @@ _FAMILIES = (
 
 
 def rule(*names: str, always: bool = False) -> Callable[[Rule], Rule]:
-    """Decorator: files a rule under the names of the ops it serves.
+    """Register a rule for the ops `names`; return a decorator.
 
-    A rule is asked where an operand, or what a region captures, differs between processes; with `always` in any case.
-    It writes ops and returns what each result has become.
+    A rule is called if an operand or captured value differs between processes; with `always` in any case. It emits ops
+    and returns the stacked form of each result.
     """
 
     def add(stacking: Rule) -> Rule:
@@ -100,84 +100,83 @@ def rule(*names: str, always: bool = False) -> Callable[[Rule], Rule]:
 
 @cache
 def rules() -> Mapping[str, Rule]:
-    """All rules by op name."""
+    """Return all rules by op name."""
     for family in _FAMILIES:
         import_module(f"spmd.compiler.stack.{family}")
     return _RULES
 
 
 def leaves(tree: Tree) -> list[StackedValue]:
-    """The leaves of a tree from left to right."""
+    """Return the leaves of a tree from left to right."""
     return [tree] if isinstance(tree, StackedValue) else [leaf for part in tree for leaf in leaves(part)]
 
 
 def rebuilt(tree: Tree, values: Iterator[StackedValue]) -> Tree:
-    """A tree of the form of `tree`, with the leaves that `values` has next."""
+    """Return a tree of the structure of `tree` with leaves taken from `values`."""
     return next(values) if isinstance(tree, StackedValue) else tuple([rebuilt(part, values) for part in tree])
 
 
 def refuse(op: Op, why: str) -> CompileError:
-    """The error of an op that cannot be stacked."""
+    """Return the error for an op that cannot be stacked."""
     return CompileError(Diagnostic(op.location, f"cannot be stacked: {why}", op.name))
 
 
 class Stacker(OpBuilder):
-    """Writes the stacked program: `trees` holds what each value of the program has become.
+    """Builder of the stacked program: `trees` maps values of the program to their stacked form.
 
-    `mask`, where there is one, tells for each process whether it is here (tensor<Pxi1>): processes whose predicates
-    differ go through both branches of an `if`, and what a process computes that is not here is not looked at.
-    `write_block` is how the ops of a block are written where all processes are here; `prefix` begins the names of
-    functions that it adds.
+    `mask`, if set, is the mask of active processes (tensor<Pxi1>): with divergent predicates processes execute both
+    branches of an `if`, and results of inactive ones are ignored. `write_block` emits the ops of a block while all are
+    active; `prefix` is that of the names of added functions.
     """
 
     def __init__(self, module: Module, options: Options, prefix: str = "each.") -> None:
         super().__init__()
         self.prefix = prefix
-        self.write_block: Callable[[Stacker, Block], None] = one_after_another
-        #: What is done with the results of each op, for which the ops from a number on were written.
+        self.write_block: Callable[[Stacker, Block], None] = write_in_order
+        #: Post-processes the results of each op, given the number of its first emitted op.
         self.after_op: Callable[[Stacker, Op, int, Sequence[Tree]], Sequence[Tree]] | None = None
         self.module = module
         self.options = options
         self.grid: ProcessGrid = options.grid
         #: The ranks of the rows of stacked values.
-        self.everyone: Sequence[int] = range(options.grid.size)
+        self.row_ranks: Sequence[int] = range(options.grid.size)
         self.trees: dict[Value, Tree] = {}
         self.mask: Value | None = None
-        #: Processes of programs that do not take part in what is written.
+        #: Processes of other programs, which do not take part.
         self.absent: frozenset[int] = frozenset()
-        #: Values on their way from a send to its receive, by channel.
+        #: Unmatched sends, by channel.
         self.channels: dict[int, list[Sent]] = {}
-        #: The sends and the recvs of each channel so far, and whether some processes alone come to them.
+        #: Sends and recvs of each channel so far, and whether they were masked.
         self.transfers: dict[tuple[int, str], dict[Op, bool]] = {}
-        #: Who takes the turn of each loop that is being written, from the outermost on; None: all who are here.
-        self.turns: list[Value | None] = []
-        #: Process groups by the id of the object that holds them, which is kept here.
+        #: Masks of the enclosing loops, outermost first; None: all processes.
+        self.loop_masks: list[Value | None] = []
+        #: Process groups by the id of the object that holds them, which is kept alive here.
         self.members: dict[int, tuple[Any, Members]] = {}
-        #: Functions that the program may call as each process.
+        #: Functions that the program calls for single processes.
         self.functions: list[Function] = []
-        #: Ops that are run process by process, each once.
+        #: Ops run process by process, as an ordered set.
         self.serial: dict[Op, None] = {}
         self._rules = rules()
-        #: The name of the op that is written.
+        #: The name of the op being emitted.
         self.name = ""
 
     @property
     def size(self) -> int:
-        """The rows of stacked values."""
-        return len(self.everyone)
+        """Rows of stacked values."""
+        return len(self.row_ranks)
 
     def new_symbol(self, op: Op) -> str:
-        """The name of one more function, which holds `op`."""
+        """Return a new function name, derived from `op`."""
         return f"{self.prefix}{op.name.rpartition('.')[2]}.{len(self.functions)}"
 
     def sent(self) -> dict[int, tuple[Sent, ...]]:
-        """What is on its way now, by channel."""
+        """Return the unmatched sends, by channel."""
         return {channel: tuple(queue) for channel, queue in self.channels.items() if queue}
 
-    # --- what has become of values
+    # --- stacked forms of values
 
     def leaf(self, value: Value) -> StackedValue:
-        """What has become of a value that is no tuple and no future."""
+        """Return the stacked form of a value that is no tuple or future."""
         tree = self.trees[value]
         assert isinstance(tree, StackedValue)
         return tree
@@ -186,14 +185,14 @@ class Stacker(OpBuilder):
         return [leaf for value in values for leaf in leaves(self.trees[value])]
 
     def differs(self, op: Op) -> bool:
-        """Whether an operand, or what a region captures, is not the same for all processes."""
+        """Return whether an operand or captured value differs between processes."""
         return any(leaf.stacked for leaf in self.all_leaves(read_by(op)))
 
     def captures_differ(self, op: Op) -> bool:
         return any(leaf.stacked for leaf in self.all_leaves(captured_values(op)))
 
     def type_of(self, type: Type, *, stacked: bool = True) -> Type:
-        """The type of a value that differs between processes: with the leading axis."""
+        """Return the stacked type: with the leading axis. CompileError for types that cannot be stacked."""
         if not stacked or isinstance(type, TokenType):
             return type
         if isinstance(type, TupleType):
@@ -213,7 +212,7 @@ class Stacker(OpBuilder):
         return tensor_type
 
     def stack(self, leaf: StackedValue) -> Value:
-        """The value with the leading axis, repeated where it is the same for all processes."""
+        """Return the value with the leading axis, broadcast if it is the same for all processes."""
         if leaf.stacked or isinstance(leaf.value.type, TokenType):
             return leaf.value
         stacked_type = self.tensor_of(leaf.value.type)
@@ -222,7 +221,7 @@ class Stacker(OpBuilder):
         )
 
     def reshape(self, value: Value, shape: Sequence[int]) -> Value:
-        """The same elements in another shape; what was only reshaped is read where it comes from."""
+        """Return `value` reshaped; reshapes of it are skipped."""
         op = value.defining_op
         while op is not None and op.name == "stablehlo.reshape":
             value = op.operands[0]
@@ -230,14 +229,14 @@ class Stacker(OpBuilder):
         return super().reshape(value, shape)
 
     def insert_behind(self, op: Op, new: Op) -> None:
-        """Writes `new` behind an op of the block being written; at its end where `op` is of another, or is watched."""
+        """Insert `new` after `op` in the current block; append it if `op` is in another one, or watched."""
         if self.after_op is None and op in self.ops:
             self.ops.insert(self.ops.index(op) + 1, new)
         else:
             self.ops.append(new)
 
     def along(self, leaf: StackedValue, shape: Sequence[int]) -> Value:
-        """A scalar of each process everywhere in a tensor of `shape`; of all processes where it differs."""
+        """Return a scalar broadcast to `shape`, per process if it differs."""
         if not shape:
             return leaf.value
         if not leaf.stacked:
@@ -245,15 +244,15 @@ class Stacker(OpBuilder):
         type = leaf.value.tensor.with_shape((self.size, *shape))
         return self.one("broadcast_in_dim", [leaf.value], type, broadcast_dimensions=(0,))
 
-    # --- walking through the program
+    # --- traversal
 
     def run(self, block: Block, arguments: Sequence[Tree]) -> list[Tree]:
-        """Writes `block`, whose arguments are `arguments`; what it returns."""
+        """Emit `block` on `arguments`; return its results."""
         self.trees.update(zip(block.arguments, arguments, strict=True))
         if self.mask is None:
             self.write_block(self, block)
         else:
-            one_after_another(self, block)
+            write_in_order(self, block)
         return [self.trees[value] for value in block.terminator.operands]
 
     def apply(self, op: Op) -> None:
@@ -275,7 +274,7 @@ class Stacker(OpBuilder):
         return (stacking or self._rules["otherwise"])(self, op)
 
     def copied(self, op: Op) -> list[Tree]:
-        """The op as it is: what it gives is the same for all processes."""
+        """Emit the op unchanged: its results are the same for all processes."""
         copy = copy_op(op, {value: self.packed(self.trees[value]) for value in read_by(op)})
         self.ops.append(copy)
         return [self.unpacked(value) for value in copy.results]
@@ -283,7 +282,7 @@ class Stacker(OpBuilder):
     def lifted(
         self, op: Op, operands: Sequence[Value], attributes: Mapping[str, AttributeValue] | None = None
     ) -> list[Tree]:
-        """The op with the leading axis in all its results; its regions must capture nothing that differs."""
+        """Emit the op with the leading axis in all results; values captured by regions must be uniform."""
         types = [self.type_of(type) for type in op.result_types]
         op_attributes = dict(op.attributes) if attributes is None else {**op.attributes, **attributes}
         lifted_op = op.clone(operands, types, self.regions_of(op), op_attributes)
@@ -291,28 +290,28 @@ class Stacker(OpBuilder):
         return [StackedValue(value, True) for value in lifted_op.results]
 
     def regions_of(self, op: Op) -> list[Region]:
-        """Copies of the op's regions, in which what they capture is what has become of it."""
+        """Return copies of the op's regions with captured values replaced by their stacked forms."""
         values = {value: self.packed(self.trees[value]) for value in captured_values(op)}
         return [Region(copy_block(block, dict(values)) for block in region.blocks) for region in op.regions]
 
     def packed(self, tree: Tree) -> Value:
-        """A tree as one value."""
+        """Return a tree as one value."""
         if isinstance(tree, StackedValue):
             return tree.value
         parts = [self.packed(part) for part in tree]
         return self.op("stablehlo.tuple", parts, [TupleType(tuple([part.type for part in parts]))]).results[0]
 
     def unpacked(self, value: Value, *, stacked: bool = False) -> Tree:
-        """A value as a tree."""
+        """Return a value as a tree."""
         if isinstance(value.type, FutureType):
-            raise self._refusal("a future that nobody started")
+            raise self._refusal("a future without a start")
         if not isinstance(value.type, TupleType):
             return StackedValue(value, stacked and isinstance(value.type, TensorType))
         parts = [self.one("get_tuple_element", [value], type, index=i) for i, type in enumerate(value.type.types)]
         return tuple([self.unpacked(part, stacked=stacked) for part in parts])
 
     def position(self, dimension: int) -> StackedValue:
-        """The position of each process along a dimension of the grid, ui32."""
+        """Return the coordinate of each process along a dimension of the grid, ui32."""
         shape = (self.grid.num_replicas, self.grid.num_partitions)
         if shape[dimension] == 1:
             return StackedValue(self.splat(0, TensorType((), UI32)))
@@ -323,7 +322,7 @@ class Stacker(OpBuilder):
 
     @contextmanager
     def block(self, types: Sequence[Type] = ()) -> Iterator[Block]:
-        """A block being written: ops go into it."""
+        """Emit ops into a new block within the `with`."""
         inner = Block(types)
         ops, self.ops = self.ops, inner.ops
         try:
@@ -332,24 +331,24 @@ class Stacker(OpBuilder):
             self.ops = ops
 
     def finish(self, values: Sequence[Value]) -> None:
-        """Ends the block being written."""
+        """Terminate the current block."""
         self.ops.append(make_op("stablehlo.return", values, location=self.location))
 
     @contextmanager
     def masked(self, mask: Value | None) -> Iterator[None]:
-        """While only the processes in `mask` are here."""
+        """Set the mask of active processes within the `with`."""
         before, self.mask = self.mask, mask
         try:
             yield
         finally:
             self.mask = before
 
-    def is_anyone(self, mask: Value) -> Value:
-        """Whether a process is in `mask`: a scalar of type i1."""
+    def any_active(self, mask: Value) -> Value:
+        """Return whether any process is in `mask`, as a scalar i1."""
         return self.reduce("stablehlo.or", mask, self.splat(False, mask.tensor.with_shape(())), (0,))
 
     def chosen(self, mask: Value, on_true: StackedValue, on_false: StackedValue) -> StackedValue:
-        """For each process, one of two values."""
+        """Return `on_true` for processes in `mask`, `on_false` for others."""
         if on_true == on_false or isinstance(on_true.value.type, TokenType):
             return on_true
         on = [self.stack(on_true), self.stack(on_false)]
@@ -357,31 +356,31 @@ class Stacker(OpBuilder):
         return StackedValue(self.select(predicate, on[0], on[1]), True)
 
     def type_of_one(self, type: TensorType) -> TensorType:
-        """The type that one process has of a value that differs."""
+        """Return the type on one process of a value that differs."""
         return TensorType(type.shape[1:], _moved(type.element_type, -1))
 
     def in_order(self, op: Op) -> None:
-        """Says of a reduction that it keeps the order of the elements."""
+        """Mark a reduction as ordered."""
         op.discardable = {**op.discardable, IN_ORDER: UNIT}
 
     def ranks(self, values: ArrayLike, dtype: DTypeLike = np.int64) -> Value:
-        """A constant with one entry a process."""
+        """Return a constant with one entry per process."""
         return self.constant(np.asarray(values, dtype))
 
 
-def one_after_another(stacker: Stacker, block: Block) -> None:
-    """Writes the ops of a block as they come."""
+def write_in_order(stacker: Stacker, block: Block) -> None:
+    """Emit the ops of a block in order."""
     for op in block.ops[:-1]:
         stacker.apply(op)
 
 
 def read_by(op: Op) -> list[Value]:
-    """Operands and what regions capture."""
+    """Return the distinct operands and captured values of `op`."""
     return [*dict.fromkeys((*op.operands, *(captured_values(op) if op.regions else ())))]
 
 
 def _moved(element: Type, by: int = 1) -> Type:
-    """A quantized element type whose dimensions have moved."""
+    """Return a quantized element type with its dimensions shifted."""
     if not isinstance(element, QuantizedType):
         return element
     axis, blocks = element.quantization_dimension, element.block_sizes

@@ -1,4 +1,4 @@
-"""Calls of what the implementation provides: as a batch where the target takes one, else process by process."""
+"""Custom calls: batched if the target supports it, else process by process."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def custom_call(stacker: Stacker, op: Op) -> Sequence[Tree]:
     if op["has_side_effect"]:
         return each_process(stacker, op)
     if stacker.mask is not None and is_registered(target) and not takes_batch(target):
-        return each_process(stacker, op)  # users' code is not called with the values of processes that are not here
+        return each_process(stacker, op)  # users' code is not called with values of inactive processes
     differs = stacker.differs(op)
     if takes_batch(target) and differs and _is_plain(op):
         leaves_of = [StackedValue(stacker.stack(leaf), True) for leaf in stacker.all_leaves(op.operands)]

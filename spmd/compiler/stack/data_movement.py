@@ -1,4 +1,4 @@
-"""Ops that make, place and rearrange elements: dimensions are counted from one further."""
+"""Ops that create and rearrange elements: dimension numbers are shifted by one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from spmd.types import I1
 
 
 def after(dimensions: Sequence[int]) -> tuple[int, ...]:
-    """The same dimensions behind the leading axis."""
+    """Return the dimensions shifted by the leading axis."""
     return tuple([dimension + 1 for dimension in dimensions])
 
 
@@ -22,20 +22,20 @@ def reshape(stacker: Stacker, op: Op) -> Sequence[Tree]:
     return stacker.lifted(op, [stacker.leaf(op.operands[0]).value])
 
 
-#: Attributes that say of each dimension where it goes, or comes from.
+#: Attributes with a dimension mapping.
 _PLACES = {"stablehlo.broadcast_in_dim": "broadcast_dimensions", "stablehlo.transpose": "permutation"}
 
 
 @rule(*_PLACES)
 def placed(stacker: Stacker, op: Op) -> Sequence[Tree]:
-    """The leading axis stays in front."""
+    """Shift the dimension mapping; the leading axis stays in front."""
     name = _PLACES[op.name]
     return stacker.lifted(op, [stacker.leaf(op.operands[0]).value], {name: (0, *after(op[name]))})
 
 
 @rule("stablehlo.broadcast")
 def broadcast(stacker: Stacker, op: Op) -> Sequence[Tree]:
-    """New dimensions stand between the leading axis and the others."""
+    """Insert new dimensions after the leading axis."""
     value, new = stacker.leaf(op.operands[0]).value, len(op["broadcast_sizes"])
     dimensions = (0, *range(new + 1, new + value.tensor.rank))
     type = stacker.tensor_of(op.result.type)
@@ -65,7 +65,7 @@ def concatenate(stacker: Stacker, op: Op) -> Sequence[Tree]:
 
 @rule("stablehlo.pad")
 def pad(stacker: Stacker, op: Op) -> Sequence[Tree]:
-    """Where what is padded with differs, it is put in afterwards, where nothing else is."""
+    """Pad; a padding value that differs is selected afterwards, by a padded mask."""
     operand, fill = (stacker.leaf(value) for value in op.operands)
     names = ("edge_padding_low", "edge_padding_high", "interior_padding")
     if not fill.stacked:
@@ -92,7 +92,7 @@ def pad(stacker: Stacker, op: Op) -> Sequence[Tree]:
 
 @rule("stablehlo.get_dimension_size")
 def get_dimension_size(stacker: Stacker, op: Op) -> Sequence[Tree]:
-    """The same everywhere: shapes do not differ."""
+    """Return a constant: shapes do not differ."""
     return [StackedValue(stacker.constant(np.array(op.operands[0].tensor.static_shape[op["dimension"]], np.int32)))]
 
 
@@ -110,7 +110,7 @@ def get_tuple_element(stacker: Stacker, op: Op) -> Sequence[Tree]:
 
 @rule("stablehlo.optimization_barrier", always=True)
 def optimization_barrier(stacker: Stacker, op: Op) -> Sequence[Tree]:
-    """Every value goes through as it is."""
+    """Return all values unchanged through one barrier."""
     leaves_of = stacker.all_leaves(op.operands)
     values = [leaf.value for leaf in leaves_of]
     barrier = stacker.op(op.name, values, [value.type for value in values])

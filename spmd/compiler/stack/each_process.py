@@ -1,7 +1,7 @@
-"""Ops with effects of their own: each process that is here runs them for itself, in the order of ranks.
+"""Ops with effects: each active process runs them itself, in rank order.
 
 Streams, probes, prints, checks and calls with side effects belong to a process. The stacked program calls a function
-that holds the op as one process runs it, once for each process that has come to it.
+that contains the op as for one process, once for each active process.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from spmd.ir import Block, Op, Value, copy_op
 from spmd.ir.attributes import Attribute, DenseAttr, DictAttr
 from spmd.types import I1, I64, FutureType, TensorType, Type
 
-#: The call that runs a function as each process: it takes what the function takes, then who is here.
+#: The call that runs a function for each process, on its arguments and the mask of active processes.
 EACH = "spmd.each_process"
 
 
 @rule("effects")
 def each_process(stacker: Stacker, op: Op) -> Sequence[Tree]:
-    """Results have the leading axis; those of processes that are not here are zeros."""
+    """Return results with the leading axis; zeros for inactive processes."""
     if any(isinstance(type, FutureType) for type in (*op.operand_types, *op.result_types)):
         raise refuse(op, "it takes or gives a future")
     stacker.serial[op] = None
@@ -31,7 +31,7 @@ def each_process(stacker: Stacker, op: Op) -> Sequence[Tree]:
     body, results = _of_one(stacker, op, read, operands)
     symbol = stacker.new_symbol(op)
     stacker.functions.append(make_function(symbol, body, location=op.location))
-    here = stacker.mask if stacker.mask is not None else stacker.splat(True, TensorType((stacker.size,), I1))
+    active = stacker.mask if stacker.mask is not None else stacker.splat(True, TensorType((stacker.size,), I1))
     types = [stacker.type_of(leaf.value.type) for result in results for leaf in leaves(result)]
     attributes = {
         "call_target_name": EACH,
@@ -40,7 +40,7 @@ def each_process(stacker: Stacker, op: Op) -> Sequence[Tree]:
         "backend_config": _processes(stacker, operands),
         "api_version": 4,
     }
-    call = stacker.op("stablehlo.custom_call", [*(leaf.value for leaf in operands), here], types, attributes)
+    call = stacker.op("stablehlo.custom_call", [*(leaf.value for leaf in operands), active], types, attributes)
     rows = iter([StackedValue(value, isinstance(value.type, TensorType)) for value in call.results])
     return [rebuilt(result, rows) for result in results]
 
@@ -48,7 +48,7 @@ def each_process(stacker: Stacker, op: Op) -> Sequence[Tree]:
 def _of_one(
     stacker: Stacker, op: Op, read: Sequence[Value], operands: Sequence[StackedValue]
 ) -> tuple[Block, list[Tree]]:
-    """The body of a function that is `op` as one process runs it, and its results there."""
+    """Return the body of a function with `op` for one process, and its results there."""
     with stacker.block([_type_of_one(stacker, leaf) for leaf in operands]) as body:
         arguments = iter([StackedValue(value) for value in body.arguments])
         values = {value: stacker.packed(rebuilt(stacker.trees[value], arguments)) for value in read}
@@ -67,10 +67,10 @@ def _type_of_one(stacker: Stacker, leaf: StackedValue) -> Type:
 
 
 def _processes(stacker: Stacker, operands: Sequence[StackedValue]) -> Attribute:
-    """The grid, the ranks of the rows, and which operands have a row for each."""
+    """Return the grid, the ranks of the rows, and which operands are stacked."""
     entries = {
         "grid": (stacker.grid.num_replicas, stacker.grid.num_partitions),
-        "ranks": stacker.everyone,
+        "ranks": stacker.row_ranks,
         "stacked": [leaf.stacked for leaf in operands],
     }
     arrays = {name: np.asarray(values, np.int64) for name, values in entries.items()}

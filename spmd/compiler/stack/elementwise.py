@@ -1,4 +1,4 @@
-"""Ops that act element by element: the same ops on one more dimension. So are regions of scalars on whole arrays."""
+"""Elementwise ops, and scalar regions on whole arrays: the same op with one more dimension."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from spmd.ir import Op, Value
 
 @rule("elementwise", "stablehlo.bitcast_convert")
 def elementwise(stacker: Stacker, op: Op) -> Sequence[Tree]:
-    """A scalar that stands for all elements stays one where it is the same everywhere."""
+    """Lift the op; a uniform scalar operand stays a scalar."""
     return stacker.lifted(op, aligned(stacker, op))
 
 
 def aligned(stacker: Stacker, op: Op) -> list[Value]:
-    """The operands with the leading axis."""
+    """Return the operands with the leading axis."""
     operands = [stacker.leaf(value) for value in op.operands]
     shape = max((leaf.shape for leaf in operands), key=len)
     return [_operand(stacker, leaf, shape) for leaf in operands]

@@ -1,4 +1,4 @@
-"""Slices and gathers at run-time places: a batch dimension where the places differ, else a dimension taken whole."""
+"""Dynamic slices, gathers and scatters: the leading axis is a batch dimension if indices differ, else a full window."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ def dynamic_slice(stacker: Stacker, op: Op) -> Sequence[Tree]:
 
 
 def _zero(stacker: Stacker, places: Sequence[Value]) -> Value:
-    """The place of the first process, of the type that the other places have."""
+    """Return index 0 of the leading axis, of the type of the other indices."""
     return stacker.splat(0, places[0].tensor if places else TensorType((), I64))
 
 
 def _places(stacker: Stacker, starts: Sequence[StackedValue], operand: StackedValue, sizes: Sequence[int]) -> Value:
-    """The start of each process, as a row of indices that are inside as the specification clamps them."""
+    """Return the start indices of each process as rows, clamped as in the specification."""
     rows = []
     for start, extent, size in zip(starts, operand.shape, sizes, strict=True):
         inside = _clamped(stacker, start, extent - size)
@@ -57,7 +57,7 @@ def _places(stacker: Stacker, starts: Sequence[StackedValue], operand: StackedVa
 
 
 def _clamped(stacker: Stacker, start: StackedValue, last: int) -> Value:
-    """A start within 0 and `last`, as an i64."""
+    """Return a start index clamped to 0 ... `last`, as an i64."""
     element = start.value.tensor.element_type
     assert isinstance(element, ElementType)
     shape = start.value.tensor.static_shape
@@ -121,7 +121,7 @@ def _behind(dimensions: Sequence[int], stacked: bool) -> tuple[int, ...]:
 
 @rule("stablehlo.scatter")
 def scatter(stacker: Stacker, op: Op) -> Sequence[Tree]:
-    """Where the indices are the same everywhere, processes are one more dimension of the windows."""
+    """Scatter; if indices are uniform, the leading axis is a window dimension."""
     if stacker.captures_differ(op):
         return one_by_one(stacker, op)
     numbers: ScatterDimensionNumbersAttr = op["scatter_dimension_numbers"]

@@ -1,4 +1,4 @@
-"""Decompositions, transforms and normalizations: processes are one more batch dimension."""
+"""Decompositions, transforms and normalizations: the leading axis is a batch dimension."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def batched(stacker: Stacker, op: Op) -> Sequence[Tree]:
 
 @rule("stablehlo.batch_norm_inference", "stablehlo.batch_norm_training", "stablehlo.batch_norm_grad")
 def batch_norm(stacker: Stacker, op: Op) -> Sequence[Tree]:
-    """The features of all processes stand side by side: (P, ..., F, ...) becomes (..., P * F, ...)."""
+    """Merge the leading axis with the features: (P, ..., F, ...) becomes (..., P * F, ...)."""
     feature = op["feature_index"]
     leaves_of = [stacker.leaf(value) for value in op.operands]
     operands = [merge(stacker, stacker.stack(leaf), feature if leaf.rank > 1 else 0) for leaf in leaves_of]

@@ -1,8 +1,8 @@
-"""Different programs in lockstep: each is written up to where it communicates, then what they do together.
+"""Different programs in lockstep: each is emitted up to its next communication, which is then emitted for all.
 
-They come to one collective, or to control flow with communication inside, where all of them must go the same way: their
-predicates are one value, or computed alike from what is. Programs whose processes communicate with each other alone
-meet without the others, which may be elsewhere, or have ended.
+They meet at a collective, or at control flow that contains communication, which all must execute alike: their
+predicates are one value, or equal pure computations. Programs whose processes communicate only with each other meet
+without the others, which may be elsewhere or have ended.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _BRANCHES, _LOOP = ("stablehlo.if", "stablehlo.case"), "stablehlo.while"
 
 @dataclass
 class _Cursor:
-    """One program on its way through a block: `at` is what it has come to that concerns the others."""
+    """A program's position in a block: `at` is the next op that involves other programs."""
 
     number: int
     part: Stacker
@@ -46,7 +46,7 @@ class _Cursor:
         return self.at
 
     def advance(self, mailboxes: Mailboxes) -> bool:
-        """Writes what the program computes up to where it meets others; whether that was anything."""
+        """Emit ops up to the next one that involves other programs; return whether there were any."""
         moved = False
         while self.at is None or self.at.name == RECV:
             op = self.at or next(self.ops, None)
@@ -75,9 +75,9 @@ def _communicates(op: Op) -> bool:
 
 
 class Lockstep:
-    """The programs of `parts`, each a stacker of its processes, as `whole` has the values of all processes.
+    """The programs of `parts`, each a stacker of its processes; `whole` has the values of all processes.
 
-    `numbers` are those of the programs among all that are stacked, where these are but some.
+    `numbers` are the indices of the programs, if these are a subset.
     """
 
     def __init__(
@@ -85,11 +85,11 @@ class Lockstep:
     ) -> None:
         self.whole, self.parts, self.mailboxes = whole, parts, mailboxes
         self.numbers = range(len(parts)) if numbers is None else numbers
-        present = {rank for part in parts for rank in part.everyone}
+        present = {rank for part in parts for rank in part.row_ranks}
         self.absent = [rank for rank in range(whole.size) if rank not in present]
 
     def run(self, blocks: Sequence[Block]) -> list[list[Tree]]:
-        """Writes a block of each program where `whole` writes; what each returns."""
+        """Emit a block of each program into the current block of `whole`; return the results of each."""
         for part in self.parts:
             part.ops = self.whole.ops
         cursors = [_Cursor(*each) for each in zip(self.numbers, self.parts, blocks, strict=True)]
@@ -98,7 +98,7 @@ class Lockstep:
                 pass
             if all(cursor.at is None for cursor in cursors):
                 break
-            together = _who_meets(cursors, self.mailboxes)
+            together = _next_meeting(cursors, self.mailboxes)
             numbers = [cursor.number for cursor in together]
             meeting = Lockstep(self.whole, [cursor.part for cursor in together], self.mailboxes, numbers)
             meeting._meet(together)
@@ -115,23 +115,23 @@ class Lockstep:
         elif names == {_LOOP}:
             self._loop(cursors)
         elif any(cursor.op.regions and cursor.op.name in (*_BRANCHES, _LOOP) for cursor in cursors):
-            raise _elsewhere(cursors, "different programs communicate in control flow that is not the same")
+            raise _mismatch(cursors, "different programs communicate in different control flow")
         else:
             self._collective(cursors)
 
     # --- collectives
 
     def _collective(self, cursors: Sequence[_Cursor]) -> None:
-        """Carries out the collective that all have come to, on values in rank order."""
+        """Emit the collective that all have reached, on values in rank order."""
         whole, first = self.whole, _same_collective(cursors)
         whole.location = first.location
         order = np.concatenate(
-            [np.array(ranks, np.int64) for ranks in (*(p.everyone for p in self.parts), self.absent)]
+            [np.array(ranks, np.int64) for ranks in (*(p.row_ranks for p in self.parts), self.absent)]
         )
-        places = inverse(order, whole.size)
+        positions = inverse(order, whole.size)
         for index, operand in enumerate(first.operands):
             columns = [leaves(cursor.part.trees[cursor.op.operands[index]]) for cursor in cursors]
-            joined = [self._joined(places, column) for column in zip(*columns, strict=True)]
+            joined = [self._joined(positions, column) for column in zip(*columns, strict=True)]
             whole.trees[operand] = rebuilt(self.parts[0].trees[operand], iter(joined))
         absent, whole.absent = whole.absent, frozenset(self.absent)
         whole.apply(first)
@@ -141,22 +141,22 @@ class Lockstep:
                 tree = whole.trees[result]
                 cursor.part.trees[mine] = rebuilt(tree, iter([_own(cursor.part, leaf) for leaf in leaves(tree)]))
 
-    def _joined(self, places: np.ndarray, column: Sequence[StackedValue]) -> StackedValue:
-        """What each part has, in rank order; zeros for processes of other programs."""
+    def _joined(self, positions: np.ndarray, column: Sequence[StackedValue]) -> StackedValue:
+        """Return the values of all parts in rank order; zeros for processes of other programs."""
         if not any(leaf.stacked for leaf in column) and all(same(leaf.value, column[0].value) for leaf in column):
             return column[0]
         rows = [part.stack(leaf) for part, leaf in zip(self.parts, column, strict=True)]
         if self.absent:
             shape = (len(self.absent), *rows[0].tensor.static_shape[1:])
             rows.append(self.whole.splat(0, rows[0].tensor.with_shape(shape)))
-        return StackedValue(take_rows(self.whole, self.whole.concatenate(rows, 0), places), True)
+        return StackedValue(take_rows(self.whole, self.whole.concatenate(rows, 0), positions), True)
 
     # --- control flow
 
     def _branch(self, cursors: Sequence[_Cursor]) -> None:
         chosen = _same_predicate(cursors, [cursor.part.leaf(cursor.op.operands[0]) for cursor in cursors])
         if len({len(cursor.op.regions) for cursor in cursors}) > 1:
-            raise _elsewhere(cursors, "different programs have other numbers of branches")
+            raise _mismatch(cursors, "different programs have different numbers of branches")
         written, results = [], []
         for number in range(len(cursors[0].op.regions)):
             with self._inside(cursors[0].op) as block:
@@ -175,7 +175,9 @@ class Lockstep:
         self._hand_out(cursors, results[0], iter(map(StackedValue, op.results, stacked)))
 
     def _loop(self, cursors: Sequence[_Cursor]) -> None:
-        """What differs after a step, or is not the same in all programs that begin with it, is found by trying."""
+        """Emit a loop. Which values must be stacked, or are shared between programs, is found by iterating to a fixed
+        point.
+        """
         trees = [[cursor.part.trees[value] for value in cursor.op.operands] for cursor in cursors]
         initial = [leaf for column in trees for tree in column for leaf in leaves(tree)]
         owners = self._owners(trees)
@@ -185,45 +187,45 @@ class Lockstep:
         while True:
             for part, ops in zip(self.parts, serial, strict=True):
                 part.serial = dict(ops)
-            places = list(dict.fromkeys(shared))
+            distinct = list(dict.fromkeys(shared))
             init = _values(owners, initial, stacked)
-            types = [init[place].type for place in places]
+            types = [init[index].type for index in distinct]
             with self._inside(cursors[0].op, types) as condition:
-                self._begin(cursors, 0, trees, condition, shared, places, stacked)
-                told = self.run([cursor.op.regions[0].block for cursor in cursors])
-                predicates = [leaf for (tree,) in told for leaf in leaves(tree)]
+                self._begin(cursors, 0, trees, condition, shared, distinct, stacked)
+                results_of = self.run([cursor.op.regions[0].block for cursor in cursors])
+                predicates = [leaf for (tree,) in results_of for leaf in leaves(tree)]
                 self.whole.finish([_same_predicate(cursors, predicates)])
             with self._inside(cursors[0].op, types) as body:
-                self._begin(cursors, 1, trees, body, shared, places, stacked)
+                self._begin(cursors, 1, trees, body, shared, distinct, stacked)
                 column = self.run([cursor.op.regions[1].block for cursor in cursors])
                 returned = [leaf for each in column for tree in each for leaf in leaves(tree)]
                 needed = [up or leaf.stacked for up, leaf in zip(stacked, returned, strict=True)]
-                apart = [
-                    index if up or not same(returned[index].value, returned[place].value) else place
-                    for index, (place, up) in enumerate(zip(shared, needed, strict=True))
+                regrouped = [
+                    index if up or not same(returned[index].value, returned[leader].value) else leader
+                    for index, (leader, up) in enumerate(zip(shared, needed, strict=True))
                 ]
-                if (needed, apart) == (stacked, shared):
+                if (needed, regrouped) == (stacked, shared):
                     values = _values(owners, returned, stacked)
-                    self.whole.finish([values[place] for place in places])
+                    self.whole.finish([values[index] for index in distinct])
                     break
-            stacked, shared = needed, apart
+            stacked, shared = needed, regrouped
         regions = [Region([condition]), Region([body])]
-        loop = self.whole.op(_LOOP, [init[place] for place in places], types, regions=regions)
-        results = dict(zip(places, loop.results, strict=True))
-        carried = (StackedValue(results[place], up) for place, up in zip(shared, stacked, strict=True))
+        loop = self.whole.op(_LOOP, [init[index] for index in distinct], types, regions=regions)
+        results = dict(zip(distinct, loop.results, strict=True))
+        carried = (StackedValue(results[index], up) for index, up in zip(shared, stacked, strict=True))
         self._hand_out(cursors, trees, carried)
 
     def _owners(self, trees: Sequence[Sequence[Tree]]) -> list[Stacker]:
-        """Whose each leaf is of what all programs have."""
+        """Return the part that owns each leaf."""
         return [part for part, column in zip(self.parts, trees, strict=True) for tree in column for _ in leaves(tree)]
 
     def _begin(
         self, cursors: Sequence[_Cursor], region: int, trees: Sequence[Sequence[Tree]], block: Block,
-        shared: Sequence[int], places: Sequence[int], stacked: Sequence[bool],
+        shared: Sequence[int], distinct: Sequence[int], stacked: Sequence[bool],
     ) -> None:  # fmt: skip
-        """Tells each part what the arguments of its region have become: arguments of `block`."""
-        arguments = dict(zip(places, block.arguments, strict=True))
-        carried = (StackedValue(arguments[place], up) for place, up in zip(shared, stacked, strict=True))
+        """Map the region arguments of each part to arguments of `block`."""
+        arguments = dict(zip(distinct, block.arguments, strict=True))
+        carried = (StackedValue(arguments[index], up) for index, up in zip(shared, stacked, strict=True))
         for cursor, column in zip(cursors, trees, strict=True):
             for argument, tree in zip(cursor.op.regions[region].block.arguments, column, strict=True):
                 cursor.part.trees[argument] = rebuilt(tree, carried)
@@ -237,18 +239,18 @@ class Lockstep:
 
     @contextmanager
     def _inside(self, op: Op, types: Sequence[Type] = ()) -> Iterator[Block]:
-        """A region of the control flow `op` being written; what is sent in it must be received in it."""
+        """Emit a region of the control flow `op` within the `with`; transfers must match inside it."""
         outer, waiting = self.whole.ops, list(self.mailboxes.waiting())
         with self.whole.block(types) as block:
             yield block
         for part in self.parts:
             part.ops = outer
         if list(self.mailboxes.waiting()) != waiting:
-            raise refuse(op, "a branch or step sends or receives what the other end does not receive or send there")
+            raise refuse(op, "a branch or iteration has one end of a transfer without the other")
 
     @contextmanager
     def _continued(self, block: Block) -> Iterator[None]:
-        """`block` written on."""
+        """Append to `block` within the `with`."""
         outer, self.whole.ops = self.whole.ops, block.ops
         for part in self.parts:
             part.ops = block.ops
@@ -265,15 +267,15 @@ def _values(owners: Sequence[Stacker], column: Sequence[StackedValue], stacked: 
 
 
 def _own(part: Stacker, leaf: StackedValue) -> StackedValue:
-    """The rows of a part of what all processes have."""
-    return StackedValue(take_rows(part, leaf.value, np.array(part.everyone)), True) if leaf.stacked else leaf
+    """Return the rows of a part from a value of all processes."""
+    return StackedValue(take_rows(part, leaf.value, np.array(part.row_ranks)), True) if leaf.stacked else leaf
 
 
-# --- what agrees
+# --- equality
 
 
 def same(left: Value, right: Value) -> bool:
-    """Whether two values of the stacked program are one, or computed alike from what is."""
+    """Return whether two values of the stacked program are equal: one value, or equal pure computations."""
     known: dict[tuple[Value, Value], bool] = {}
     pending = [(left, right)]
     while pending:
@@ -294,17 +296,19 @@ def same(left: Value, right: Value) -> bool:
 
 
 def _shared(initial: Sequence[StackedValue]) -> list[int]:
-    """For each value that loops carry, the first one that begins alike: itself where it differs between processes."""
+    """Return for each carried value the index of the first one with an equal initial value: its own if it
+    is stacked.
+    """
     shared: list[int] = []
     for index, leaf in enumerate(initial):
-        alike = (place for place in dict.fromkeys(shared) if not initial[place].stacked)
-        place = None if leaf.stacked else next((p for p in alike if same(initial[p].value, leaf.value)), None)
-        shared.append(index if place is None else place)
+        alike = (leader for leader in dict.fromkeys(shared) if not initial[leader].stacked)
+        leader = None if leaf.stacked else next((p for p in alike if same(initial[p].value, leaf.value)), None)
+        shared.append(index if leader is None else leader)
     return shared
 
 
 def _same_predicate(cursors: Sequence[_Cursor], predicates: Sequence[StackedValue]) -> Value:
-    """The one value by which all programs go on."""
+    """Return the predicate common to all programs; CompileError if predicates may differ."""
     first = predicates[0]
     for cursor, predicate in zip(cursors, predicates, strict=True):
         if predicate.stacked:
@@ -315,22 +319,23 @@ def _same_predicate(cursors: Sequence[_Cursor], predicates: Sequence[StackedValu
     return first.value
 
 
-def _elsewhere(cursors: Sequence[_Cursor], why: str) -> CompileError:
-    here, *others = cursors
-    there = next((each for each in others if each.op.name != here.op.name), others[0])
-    return refuse(here.op, f"{why}: process {there.part.everyone[0]} is at {there.op.name} at {there.op.location}")
+def _mismatch(cursors: Sequence[_Cursor], why: str) -> CompileError:
+    active, *others = cursors
+    there = next((each for each in others if each.op.name != active.op.name), others[0])
+    return refuse(active.op, f"{why}: process {there.part.row_ranks[0]} is at {there.op.name} at {there.op.location}")
 
 
-def _who_meets(cursors: Sequence[_Cursor], mailboxes: Mailboxes) -> list[_Cursor]:
-    """The programs that go on together, with what they are at: all that are there, or some that have no need of others.
+def _next_meeting(cursors: Sequence[_Cursor], mailboxes: Mailboxes) -> list[_Cursor]:
+    """Return the programs that continue together, with their ops: all at one collective, or a subset closed under
+    dependence.
 
-    CompileError where none can, CollectiveError where one waits for a program that has ended.
+    CompileError if there is none, CollectiveError if one waits for a program that has ended.
     """
     waiting = [cursor for cursor in cursors if cursor.at is not None and cursor.at.name != RECV]
     if len(waiting) == len(cursors) and _are_at_one_collective(waiting):
         return waiting
     needed = {cursor.number: _needed(cursor, cursors, mailboxes) for cursor in waiting}
-    # Of programs that need others, those that are needed go first: they are in the smaller sets.
+    # The smallest closed subset is needed by others and goes first.
     closed = [_closure(cursor.number, needed) for cursor in waiting]
     able = [numbers for numbers in closed if numbers <= needed.keys()]
     if able:
@@ -339,11 +344,11 @@ def _who_meets(cursors: Sequence[_Cursor], mailboxes: Mailboxes) -> list[_Cursor
     for cursor in cursors:
         if cursor.at is not None and cursor.at.name == RECV:
             raise refuse(cursor.at, "nothing has been sent to it when all programs wait")
-    raise _without_the_ended(cursors, needed)
+    raise _ended_error(cursors, needed)
 
 
 def _closure(number: int, needed: Mapping[int, frozenset[int]]) -> frozenset[int]:
-    """A program, those that it needs, those that they need, and so on."""
+    """Return a program with all that it depends on, transitively."""
     together, pending = {number}, [number]
     while pending:
         new = needed.get(pending.pop(), frozenset()) - together
@@ -360,19 +365,19 @@ def _are_at_one_collective(cursors: Sequence[_Cursor]) -> bool:
 
 
 def _needed(cursor: _Cursor, cursors: Sequence[_Cursor], mailboxes: Mailboxes) -> frozenset[int]:
-    """The programs whose processes those of `cursor` communicate with in the op that it is at."""
+    """Return the programs whose processes those of `cursor` communicate with in its current op."""
     ranks: set[int] = set()
     for op in cursor.op.walk():
         if op.name in (SEND, RECV):
             ranks.update(mailboxes.ends(cursor.part, op))
         elif op.name in DESCRIPTIONS:
             ranks.update(_members_met(DESCRIPTIONS[op.name](op, StackSettings(cursor.part)), cursor.part))
-    return frozenset(each.number for each in cursors if not ranks.isdisjoint(each.part.everyone))
+    return frozenset(each.number for each in cursors if not ranks.isdisjoint(each.part.row_ranks))
 
 
 def _members_met(collective: Collective, part: Stacker) -> Iterator[int]:
-    """The processes that those of `part` meet in a collective."""
-    own = frozenset(part.everyone)
+    """Yield the members of the groups that contain processes of `part`."""
+    own = frozenset(part.row_ranks)
     groups: list[Sequence[int]] = [
         pair for each in collective.operations if isinstance(each, CollectivePermute) for pair in each.pairs
     ]
@@ -383,39 +388,39 @@ def _members_met(collective: Collective, part: Stacker) -> Iterator[int]:
             yield from group
 
 
-def _without_the_ended(cursors: Sequence[_Cursor], needed: Mapping[int, frozenset[int]]) -> SpmdError:
-    """The error of programs that wait for others that have ended."""
+def _ended_error(cursors: Sequence[_Cursor], needed: Mapping[int, frozenset[int]]) -> SpmdError:
+    """Return the error for programs that wait for others that have ended."""
     ended = {cursor.number: cursor for cursor in cursors if cursor.at is None}
-    here, there = next(
+    active, there = next(
         (cursor, ended[number])
         for cursor in cursors
         if cursor.at is not None
         for number in sorted(needed[cursor.number])
         if number in ended
     )
-    first, other = here.part.everyone[0], there.part.everyone[0]
-    if here.op.name in (*_BRANCHES, _LOOP):
-        return refuse(here.op, f"it communicates with process {other}, whose program has ended, if it does at all")
+    first, other = active.part.row_ranks[0], there.part.row_ranks[0]
+    if active.op.name in (*_BRANCHES, _LOOP):
+        return refuse(active.op, f"it communicates with process {other}, whose program has ended, if it does at all")
     text = f"process {first} waits here for process {other}, whose program has ended"
-    return CollectiveError(Diagnostic(here.op.location, text, here.op.name))
+    return CollectiveError(Diagnostic(active.op.location, text, active.op.name))
 
 
 def _same_collective(cursors: Sequence[_Cursor]) -> Op:
-    """The first program's collective; CollectiveError where another one is at another."""
+    """Return the first program's collective; CollectiveError if another program is at a different one."""
     first = cursors[0]
-    told = _described(first)
+    description = _described(first)
     for cursor in cursors[1:]:
         other = _described(cursor)
-        if told != other:
-            what = other[0] if other[0] != told[0] else "the same in other process groups, or in another way"
-            theirs = f"process {cursor.part.everyone[0]} at {cursor.op.location} {what}"
-            text = f"process {first.part.everyone[0]} does {told[0]}, {theirs}"
+        if description != other:
+            what = other[0] if other[0] != description[0] else "the same with different process groups or attributes"
+            theirs = f"process {cursor.part.row_ranks[0]} at {cursor.op.location} {what}"
+            text = f"process {first.part.row_ranks[0]} does {description[0]}, {theirs}"
             raise CollectiveError(Diagnostic(first.op.location, text, first.op.name))
     return first.op
 
 
 def _described(cursor: _Cursor) -> tuple[object, ...]:
-    """All that must be equal for processes to meet."""
+    """Return the properties of a collective that must be equal for processes to meet."""
     op = cursor.op
     inner = op.regions[0].block.ops[0] if op.name == "stablehlo.async_start" else op
     if inner.name not in DESCRIPTIONS or any(isinstance(type, FutureType) for type in op.operand_types):

@@ -1,4 +1,4 @@
-"""Transfers between processes that run different programs: what is sent lies here until its receiver comes."""
+"""Transfers between processes of different programs: sent values are queued for their receiver."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Pairs = tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True)
 class PendingSend:
-    """What the processes of one program send to those of another: values with a row for each sender."""
+    """Values sent by the processes of one program to those of another, one row per sender."""
 
     op: Op
     ranks: Sequence[int]
@@ -32,7 +32,7 @@ class PendingSend:
 
 
 class Mailboxes:
-    """What is on its way between programs, whose processes are `ranks`."""
+    """Queues between programs, whose processes are `ranks`. CollectiveError for channels with unmatched ends."""
 
     def __init__(self, functions: Sequence[Function], ranks: Sequence[Sequence[int]]) -> None:
         self._ranks = [frozenset(each) for each in ranks]
@@ -51,17 +51,19 @@ class Mailboxes:
             raise CollectiveError("\n".join(faults))
 
     def send(self, stacker: Stacker, program: int, op: Op) -> None:
-        """Puts down what the processes of `program` send."""
+        """Queue the values that the processes of `program` send."""
         values = tuple(stacker.stack(stacker.leaf(value)) for value in op.operands[:-1])
         pairs = self._pairs(stacker, op)
         for receiver, theirs in enumerate(self._ranks):
             own = _between(pairs, self._ranks[program], theirs)
             if own:
-                send = PendingSend(op, stacker.everyone, values, own)
+                send = PendingSend(op, stacker.row_ranks, values, own)
                 self._queues.setdefault((program, receiver, channel_id(op)), []).append(send)
 
     def receive(self, stacker: Stacker, program: int, op: Op) -> list[StackedValue] | None:
-        """What the processes of `program` receive, zeros for who is no target; None if not all is sent yet."""
+        """Return what the processes of `program` receive, zeros for those that are no target; None if a send is
+        missing.
+        """
         pairs = self._pairs(stacker, op)
         awaited = {
             (sender, program, channel_id(op)): own
@@ -77,12 +79,12 @@ class Mailboxes:
         return list(_delivered(stacker, sends, types))
 
     def ends(self, stacker: Stacker, op: Op) -> frozenset[int]:
-        """The processes that those of `stacker` send to, or receive from, by the send or recv `op`."""
-        own = frozenset(stacker.everyone)
+        """Return the processes that those of `stacker` communicate with in the send or recv `op`."""
+        own = frozenset(stacker.row_ranks)
         return frozenset(end for pair in self._pairs(stacker, op) if not own.isdisjoint(pair) for end in pair)
 
     def waiting(self) -> Iterator[PendingSend]:
-        """What nobody has received."""
+        """Return the unmatched sends."""
         return (send for queue in self._queues.values() for send in queue)
 
     def _pairs(self, stacker: Stacker, op: Op) -> Pairs:
@@ -117,8 +119,8 @@ def _check(op: Op, send: PendingSend, types: Sequence[TensorType], pairs: Pairs)
 
 
 def _delivered(stacker: Stacker, sends: Sequence[PendingSend], types: Sequence[TensorType]) -> Iterator[StackedValue]:
-    """The rows of all sends, each where its receiver is."""
-    order, row_of, first = np.full(stacker.size, -1, np.int64), {rank: i for i, rank in enumerate(stacker.everyone)}, 0
+    """Yield the rows of all sends, reordered to their receivers."""
+    order, row_of, first = np.full(stacker.size, -1, np.int64), {rank: i for i, rank in enumerate(stacker.row_ranks)}, 0
     for send in sends:
         rows = {rank: first + row for row, rank in enumerate(send.ranks)}
         for source, target in send.pairs:

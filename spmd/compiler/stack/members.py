@@ -1,4 +1,4 @@
-"""The process groups of a collective as arrays, worked out once for all ops that have the same."""
+"""Process groups of a collective as arrays, computed once for all ops with equal groups."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Ranks = NDArray[np.int64]
 
 
 class Members:
-    """Groups of ranks among `processes`; a group's order is its own."""
+    """Groups of ranks among `processes`; the order within a group matters."""
 
     def __init__(self, groups: Sequence[Sequence[int]], processes: int) -> None:
         self.rows: list[Ranks] = [np.array(group, np.int64) for group in groups]
@@ -20,28 +20,28 @@ class Members:
 
     @cached_property
     def sizes(self) -> tuple[int, ...]:
-        """The sizes that groups have, each once."""
+        """The distinct sizes of groups."""
         return tuple(sorted({len(row) for row in self.rows}))
 
     @cached_property
     def joined(self) -> Ranks:
-        """The ranks of all groups, one group after another."""
+        """The ranks of all groups, concatenated."""
         return np.concatenate(self.rows) if self.rows else np.zeros(0, np.int64)
 
     @cached_property
     def missing(self) -> tuple[int, ...]:
-        """The processes that are in no group."""
+        """The processes in no group."""
         return tuple(np.flatnonzero(np.bincount(self.joined, minlength=self.processes) == 0).tolist())
 
     @cached_property
     def table(self) -> Ranks | None:
-        """A row for each group, where all have one size and hold all processes; else None."""
+        """One row per group if groups have equal size and cover all processes; else None."""
         alike = len(self.sizes) == 1 and len(self.joined) == self.processes
         return self.joined.reshape(len(self.rows), -1) if alike else None
 
     @cached_property
     def extent(self) -> tuple[int, int, int] | None:
-        """(A, G, B) where the groups are the middle dimension of all ranks in that shape; else None."""
+        """(A, G, B) if groups are the middle dimension of all ranks in that shape; else None."""
         table = self.table
         if table is None:
             return None
@@ -57,12 +57,12 @@ class Members:
 
     @cached_property
     def by_size(self) -> list[Ranks]:
-        """A table for each size."""
+        """One table per size."""
         return [np.array([row for row in self.rows if len(row) == size]) for size in self.sizes]
 
     @cached_property
     def padded(self) -> Ranks:
-        """A row for each group, filled up with -1."""
+        """One row per group, padded with -1."""
         ranks = np.full((len(self.rows), max(self.sizes, default=0)), -1, np.int64)
         for row, group in zip(ranks, self.rows, strict=True):
             row[: len(group)] = group

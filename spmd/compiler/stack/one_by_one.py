@@ -1,4 +1,4 @@
-"""Ops that take no batch: a loop over the processes, each of which computes on its own part of what differs."""
+"""Ops that cannot be batched: a loop over the processes, each on its own rows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from spmd.types import TOKEN, FutureType, TensorType, TokenType, TupleType, Type
 
 @rule("otherwise")
 def one_by_one(stacker: Stacker, op: Op) -> Sequence[Tree]:
-    """The op, which has no effects, in turn on the values of each process."""
+    """Emit a loop that runs the op, which has no effects, for each process."""
     if any(isinstance(type, FutureType) for type in (*op.operand_types, *op.result_types)):
         raise refuse(op, "it takes or gives a future")
     stacker.serial[op] = None
@@ -32,7 +32,7 @@ def one_by_one(stacker: Stacker, op: Op) -> Sequence[Tree]:
 
 
 def _of_one(stacker: Stacker, op: Op, row: Value) -> list[StackedValue]:
-    """What the op gives for the process whose values are in `row`, a scalar of type i32."""
+    """Return the results of the op for the process in `row`, an i32 scalar."""
     values = {}
     for value in read_by(op):
         tree = stacker.trees[value]
@@ -64,7 +64,7 @@ def _gathered(stacker: Stacker, type: Type, rows: Iterator[Value]) -> Tree:
 
 
 def _tensors(type: Type) -> list[TensorType]:
-    """The tensor types inside a type."""
+    """Return the tensor types within a type."""
     if isinstance(type, TupleType):
         return [inner for part in type.types for inner in _tensors(part)]
     return [type] if isinstance(type, TensorType) else []

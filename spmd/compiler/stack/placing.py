@@ -1,6 +1,7 @@
-"""Rows of a stacked value in another order: who gets whose.
+"""Row permutations of stacked values.
 
-Orders that a reshape, a transpose, slices or a broadcast give are found; any other is a gather at constant indices.
+Permutations that a reshape, transpose, slices or broadcast express are recognized; others become gathers at constant
+indices.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ Order = NDArray[np.int64]
 
 
 def take_rows(stacker: Stacker, value: Value, order: Order, fill: int = 0) -> Value:
-    """Row i of the result is row `order[i]` of `value`, or `fill` everywhere where that is negative."""
+    """Return the rows `order` of `value`; rows of `fill` for negative entries."""
     count = value.tensor.static_shape[0]
     if len(order) == count and (order == np.arange(count)).all():
         return value
@@ -36,7 +37,7 @@ def take_rows(stacker: Stacker, value: Value, order: Order, fill: int = 0) -> Va
 
 
 def gather_rows(stacker: Stacker, value: Value, indices: Value) -> Value:
-    """The rows of `value` at `indices` (N x 1)."""
+    """Return the rows of `value` at `indices` (N x 1)."""
     shape = value.tensor.static_shape
     numbers = GatherDimensionNumbersAttr(
         offset_dims=tuple(range(1, len(shape))),
@@ -50,7 +51,7 @@ def gather_rows(stacker: Stacker, value: Value, indices: Value) -> Value:
 
 
 def filled(stacker: Stacker, value: Value, present: NDArray[np.bool_], fill: int) -> Value:
-    """`value` in the rows that are `present`, `fill` in the others."""
+    """Return `value` in rows that are `present`, `fill` in others."""
     if present.all():
         return value
     shape = value.tensor.static_shape
@@ -61,7 +62,7 @@ def filled(stacker: Stacker, value: Value, present: NDArray[np.bool_], fill: int
 
 
 def repeat(stacker: Stacker, value: Value, dimension: int, count: int) -> Value:
-    """A dimension of size 1, `count` times."""
+    """Return `value` with a dimension of size 1 repeated `count` times."""
     shape = list(value.tensor.static_shape)
     if shape[dimension] == count:
         return value
@@ -72,26 +73,26 @@ def repeat(stacker: Stacker, value: Value, dimension: int, count: int) -> Value:
 
 
 def _rotated(stacker: Stacker, value: Value, order: Order, fill: int) -> Value | None:
-    """Blocks of rows turned round by a number of places, or moved by it, with `fill` where nothing arrives."""
-    turning = _rotation_of(order.tobytes()) if len(order) == value.tensor.static_shape[0] else None
-    if turning is None:
+    """Return blocks of rows rotated, or shifted in `fill`; None if `order` is neither."""
+    rotation_by = _rotation_of(order.tobytes()) if len(order) == value.tensor.static_shape[0] else None
+    if rotation_by is None:
         return None
-    block, by, wraps = turning
+    block, by, wraps = rotation_by
     shape = value.tensor.static_shape
     parts = stacker.reshape(value, (shape[0] // block, block, *shape[1:]))
     if wraps:
         ends = [stacker.slice(parts, 1, block - by, block), stacker.slice(parts, 1, 0, block - by)]
-        turned = stacker.concatenate(ends, 1)
+        moved_rows = stacker.concatenate(ends, 1)
     else:
         kept = stacker.slice(parts, 1, max(0, -by), min(block, block - by))
         zero = stacker.splat(fill, value.tensor.with_shape(()))
-        turned = stacker.pad(kept, 1, max(0, by), max(0, -by), zero)
-    return stacker.reshape(turned, shape)
+        moved_rows = stacker.pad(kept, 1, max(0, by), max(0, -by), zero)
+    return stacker.reshape(moved_rows, shape)
 
 
 @lru_cache(maxsize=64)
 def _rotation_of(order: bytes) -> tuple[int, int, bool] | None:
-    """What is found of an order is kept: programs have the same again and again."""
+    """Return `rotation`, cached: programs repeat few orders."""
     return rotation(np.frombuffer(order, np.int64))
 
 
@@ -101,21 +102,21 @@ def _digits_of(order: bytes) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
 
 
 def rotation(order: Order) -> tuple[int, int, bool] | None:
-    """(block, by, wraps): row i of each block of rows comes from row i - by of it; None where that is not so."""
+    """Return (block, by, wraps) if row i of each block of rows comes from its row i - by; else None."""
     count = len(order)
-    place = np.arange(count)
+    row = np.arange(count)
     present = order >= 0
-    distances = np.unique((place - order)[present])
+    distances = np.unique((row - order)[present])
     if present.all() and len(distances) == 2 and distances[0] < 0 < distances[1]:
         by = int(distances[1])
         block = by - int(distances[0])
-        if count % block == 0 and (order == place // block * block + (place - by) % block).all():
+        if count % block == 0 and (order == row // block * block + (row - by) % block).all():
             return block, by, True
     if len(distances) == 1 and distances[0] and not present.all():
         by = int(distances[0])
         block, rest = divmod(abs(by) * count, int((~present).sum()))
         if not rest and block > abs(by) and count % block == 0:
-            source = place % block - by
+            source = row % block - by
             if (present == ((source >= 0) & (source < block))).all():
                 return block, by, False
     return None
@@ -128,12 +129,14 @@ def _transposed(stacker: Stacker, value: Value, order: Order, fill: int) -> Valu
     shape, permutation = factors
     rest = value.tensor.static_shape[1:]
     parts = stacker.reshape(value, (*shape, *rest))
-    turned = stacker.transpose(parts, [*permutation, *range(len(shape), len(shape) + len(rest))])
-    return stacker.reshape(turned, value.tensor.static_shape)
+    moved_rows = stacker.transpose(parts, [*permutation, *range(len(shape), len(shape) + len(rest))])
+    return stacker.reshape(moved_rows, value.tensor.static_shape)
 
 
 def digits(order: Order) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-    """(shape, permutation) such that `order` is `arange(...).reshape(shape).transpose(permutation)`, if there are."""
+    """Return (shape, permutation) such that `order` is `arange(...).reshape(shape).transpose(permutation)`;
+    else None.
+    """
     runs: list[tuple[int, int]] = []  # (size, stride), the last dimension of the result first
     heads = order
     while len(heads) > 1:
@@ -154,7 +157,7 @@ def digits(order: Order) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
 
 
 def inverse(order: Sequence[int] | Order, count: int) -> Order:
-    """Where each of `count` rows stands in `order`; -1 for one that is not in it."""
-    places = np.full(count, -1, np.int64)
-    places[np.asarray(order)] = np.arange(len(order))
-    return places
+    """Return the position of each of `count` rows in `order`; -1 if absent."""
+    positions = np.full(count, -1, np.int64)
+    positions[np.asarray(order)] = np.arange(len(order))
+    return positions

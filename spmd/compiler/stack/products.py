@@ -1,9 +1,10 @@
-"""Sums over all processes of products of what differs: one product that sums over the processes as well.
+"""Sums over all processes of products: one product that also contracts the leading axis.
 
-A data-parallel step sums the gradients of all processes, each the product of the process's own arrays. Stacked, that
-is a batch of products that are then added up; as one product whose processes are one more contracted dimension the
-batch is never stored. It stands where the batch's product did: what it multiplies is then needed no longer than there.
-Like any product it has an order of its own: `reproducible` compilations leave it out.
+A data-parallel step sums the gradients of all processes, each a product of the process's own arrays. Stacked, that is a
+batch of products that is then summed; contracting the leading axis instead, the batch is never stored. The product is
+emitted where the batch's was, so live ranges of its operands do not grow.
+
+Its order of summation differs: `reproducible` compilations do without.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ from spmd.types import TensorType
 
 
 def summed_product(stacker: Stacker, arithmetic: Arithmetic, x: Value) -> Value | None:
-    """The sum of `x`, (1, processes, 1, ...), over all processes, where it is a product of what differs; else None."""
+    """Return the sum of `x`, (1, processes, 1, ...), over all processes if it is a product of stacked operands; else
+    None.
+    """
     shape, op = x.tensor.static_shape, x.defining_op
     if stacker.options.reproducible or arithmetic.reduction.name != "add" or arithmetic.dtype.kind != "f":
         return None
@@ -43,13 +46,13 @@ def _summed(stacker: Stacker, value: Value) -> Value | None:
 
 def _transposed(stacker: Stacker, op: Op, product: Value) -> Value:
     permutation = tuple([d - 1 for d in op["permutation"][1:]])
-    turned = op.clone(
+    transposed = op.clone(
         [product],
         [TensorType(op.result.tensor.shape[1:], op.result.tensor.element_type)],
         attributes={**op.attributes, "permutation": permutation},
     )
-    stacker.insert_behind(op, turned)
-    return turned.result
+    stacker.insert_behind(op, transposed)
+    return transposed.result
 
 
 def _contracted(stacker: Stacker, op: Op) -> Value | None:

@@ -1,4 +1,4 @@
-"""The pass: a program of one process and a grid -> the program of all its processes."""
+"""Stacking as a pass: from the program of one process and a grid to the program of all processes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from spmd.compiler.pipeline.options import Options
 from spmd.compiler.pipeline.passes import expanded
 from spmd.compiler.stack.chunks import write_in_chunks
 from spmd.compiler.stack.core import StackedValue, Stacker, leaves, rebuilt
-from spmd.compiler.stack.watched import tell_rows
+from spmd.compiler.stack.watched import mark_rows
 from spmd.compiler.transforms.simplify import remove_dead
 from spmd.dialects.make import make_function, make_op
 from spmd.errors import CompileError, Diagnostic
@@ -21,7 +21,7 @@ from spmd.types import FunctionType, TensorType
 
 @dataclass(frozen=True)
 class Stacked:
-    """The program of all processes. `results`: which results have the leading axis; the others stand once.
+    """The program of all processes. `results`: which results have the leading axis.
 
     `serial`: the ops that it runs process by process.
     """
@@ -40,19 +40,19 @@ def stack(
     memory: int | None = None,
     prefix: str = "each.",
 ) -> Stacked:
-    """The program of all processes of the grid of `options`, from `function` of `module`, the program of one.
+    """Return the program of all processes of the grid of `options`, from `function` of `module`, the program of one.
 
-    `stacked` tells for each argument whether it has the leading axis (all, unless given). What lies between
-    communications runs in chunks of processes where all would take more than `memory` bytes, arguments and results
-    counted in. `prefix` begins the names of functions that are added. Raises CompileError for what cannot be stacked,
-    CollectiveError for processes that would not meet.
+    `stacked` says for each argument whether it has the leading axis (default: all). Ops between communications run in
+    chunks of processes if all would exceed `memory` bytes, including arguments and results. `prefix` is that of the
+    names of added functions. CompileError for ops that cannot be stacked, CollectiveError for processes that would not
+    meet.
     """
     entry = module.function(function)
     flat = expanded(module, entry, options)
     stacker = Stacker(module, options, prefix)
     stacker.location, stacker.name = flat.location, flat.name
     if options.watch is not None:
-        stacker.after_op = tell_rows
+        stacker.after_op = mark_rows
     if memory is not None:
         stacker.write_block = partial(write_in_chunks, _left(memory, options.grid.size, flat))
     flags = [True] * len(flat.arguments) if stacked is None else list(stacked)
@@ -68,7 +68,7 @@ def stack(
         body.ops.append(make_op("func.return", results, location=flat.location))
     for channel, queue in stacker.channels.items():
         for sent in queue:
-            text = f"nobody receives what is sent on channel {channel}"
+            text = f"no process receives from channel {channel}"
             raise CompileError(Diagnostic(sent.op.location, text, sent.op.name))
     remove_dead(body)
     stacked_function = function_of(flat, body)
@@ -78,17 +78,17 @@ def stack(
 
 
 def _left(memory: int, size: int, flat: Function) -> int:
-    """What arguments and results leave of `memory`, but an eighth of it at least."""
+    """Return `memory` without arguments and results, but at least an eighth of it."""
     types = (*flat.type.inputs, *flat.type.results)
     held = size * sum(type.nbytes for type in types if isinstance(type, TensorType) and type.is_static)
     return max(memory - held, memory // 8)
 
 
 def stack_region(module: Module, options: Options, op: Op, index: int, count: int) -> tuple[Module, Function]:
-    """Region `index` of `op`, whose arguments are scalars, for `count` elements at once: a function, and its module.
+    """Return region `index` of `op`, on scalars, as a function of `count` elements at once, and its module.
 
-    Takes the region's arguments, each tensor<count x ...>, then what the regions of `op` capture, as it is; gives the
-    region's results, each tensor<count x ...>.
+    It takes the region's arguments, each tensor<count x ...>, then the captured values of `op`, unstacked; it returns
+    the region's results, each tensor<count x ...>.
     """
     prefix = "element."
     while any(symbol.startswith(prefix) for symbol in module.symbols):
@@ -109,7 +109,7 @@ def stack_region(module: Module, options: Options, op: Op, index: int, count: in
 
 
 def function_of(flat: Function, body: Block) -> Function:
-    """`flat` with another body, whose arguments and results are its own."""
+    """Return `flat` with another body, whose signature it takes over."""
     inputs = tuple(value.type for value in body.arguments)
     results = tuple(value.type for value in body.terminator.operands)
     attributes = {name: value for name, value in flat.attributes.items() if name not in ("arg_attrs", "res_attrs")} | {
@@ -123,7 +123,7 @@ def function_of(flat: Function, body: Block) -> Function:
 
 
 def module_of(module: Module, function: Function, added: Sequence[Function]) -> Module:
-    """The stacked function, and what it names, of those `added` or of the module: functions that calls are given."""
+    """Return the module of the stacked function with all functions it references, from `added` or `module`."""
     named = _named({**module.symbols, **{each.symbol: each for each in added}}, function)
     kept = {
         name: value

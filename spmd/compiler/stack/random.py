@@ -1,4 +1,4 @@
-"""Random numbers. A generator's state that differs is advanced process by process."""
+"""Random numbers. Generators whose state differs run process by process."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from spmd.ir import Op
 
 @rule("stablehlo.rng", always=True)
 def rng(stacker: Stacker, op: Op) -> Sequence[Tree]:
-    """Every process draws for itself."""
+    """Draw separate numbers for each process."""
     limits = [stacker.leaf(value) for value in op.operands[:2]]
     if any(limit.stacked for limit in limits):
         return one_by_one(stacker, op)

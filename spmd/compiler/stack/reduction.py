@@ -1,4 +1,4 @@
-"""Ops that fold elements with a region, and sorts: the leading axis is one more that is kept."""
+"""Reductions with a region, and sorts: the leading axis is a parallel dimension."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def reduce_window(stacker: Stacker, op: Op) -> Sequence[Tree]:
 
 
 def _folded(stacker: Stacker, op: Op, attributes: dict[str, AttributeValue]) -> Sequence[Tree]:
-    """Initial values stay scalars; where they differ, processes take turns."""
+    """Lift a reduction; initial values must be uniform scalars, else processes run one by one."""
     count = len(op.results)
     inits = [stacker.leaf(value) for value in op.operands[count:]]
     if stacker.captures_differ(op) or any(init.stacked for init in inits):
@@ -35,7 +35,7 @@ def _folded(stacker: Stacker, op: Op, attributes: dict[str, AttributeValue]) -> 
 
 
 def _window(op: Op, names: Sequence[str]) -> dict[str, AttributeValue]:
-    """A window that is one process wide."""
+    """Return window attributes with a window of size 1 along the leading axis."""
     attributes: dict[str, AttributeValue] = {name: (1, *op[name]) for name in names if op[name]}
     if op["padding"] is not None:
         attributes["padding"] = np.concatenate([[[0, 0]], op["padding"]])

@@ -16,12 +16,12 @@ from spmd.ir import AttributeValue, Function, Module, Op, Value
 from spmd.types import TensorType, Type
 
 RUN = "interpreter.run_parallel"
-#: The call that runs a stacked function whose processes read one infeed: its function, then those of the infeed.
+#: The call of a stacked function whose processes read one infeed: its function, then those of the infeed.
 FED = "spmd.run_fed"
 
 
 def stack_runs(module: Module, options: Options) -> tuple[Module, list[SpmdError]]:
-    """`module` with each grid run as one stacked function; and why some were left as they are."""
+    """Return `module` with each grid run as one stacked function, and the errors for those that cannot be."""
     refused: list[SpmdError] = []
     ops: list[Op] = []
     for op in module.body.ops:
@@ -67,10 +67,10 @@ def _stacked(module: Module, options: Options, op: Op, prefix: str) -> StackedPr
 
 
 def _called(writer: OpBuilder, module: Module, op: Op, stacked: StackedPrograms, symbol: str) -> list[Value]:
-    """The results of all processes in order of rank, from a call of the stacked function.
+    """Emit a call of the stacked function; return the results of all processes in rank order.
 
-    What processes read from one infeed is in the order of the stacked program: ops in the order of its text, and of one
-    op the processes in order of rank.
+    Reads of a shared infeed are ordered as in the stacked program: ops in text order, and for one op processes in rank
+    order.
     """
     writer.location = op.location
     functions = [module.function(str(getattr(each, "root", each))) for row in op["programs"] for each in row]
@@ -96,7 +96,7 @@ def _called(writer: OpBuilder, module: Module, op: Op, stacked: StackedPrograms,
 
 
 def _call(op: Op, symbol: str, columns: Sequence[Value], types: Sequence[Type]) -> Op:
-    """The call of the stacked function, to which the functions of an infeed are named behind it."""
+    """Return the call of the stacked function, with the functions of its infeed, if any."""
     if not op["infeed"]:
         return make_op("func.call", columns, types, {"callee": symbol}, location=op.location)
     feeds = [str(getattr(each, "root", each)) for each in op["infeed"]]
@@ -111,6 +111,6 @@ def _call(op: Op, symbol: str, columns: Sequence[Value], types: Sequence[Type]) 
 
 def _joined(writer: OpBuilder, values: Sequence[Value]) -> Value:
     if not isinstance(values[0].type, TensorType):
-        return values[0]  # a token orders what one program does
+        return values[0]  # a token orders the ops of one program
     rows = [writer.reshape(value, (1, *value.tensor.static_shape)) for value in values]
     return writer.concatenate(rows, 0)

@@ -1,8 +1,8 @@
 """Different programs of a grid's processes as one program without collectives.
 
-The processes of each program are stacked by themselves; where they communicate, all programs come to the same
-collective, whose operands are put together in rank order, and whose results each program's processes take theirs of
-(spmd.compiler.stack.lockstep), or send each other what they have (spmd.compiler.stack.mailboxes).
+The processes of each program are stacked separately. Programs meet at collectives, whose operands are concatenated in
+rank order and whose results are split again (spmd.compiler.stack.lockstep), or exchange values by transfers
+(spmd.compiler.stack.mailboxes).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from spmd.compiler.stack.core import StackedValue, Stacker, Tree, leaves, refuse
 from spmd.compiler.stack.lockstep import Lockstep
 from spmd.compiler.stack.mailboxes import Mailboxes
 from spmd.compiler.stack.program import function_of, module_of
-from spmd.compiler.stack.watched import tell_rows
+from spmd.compiler.stack.watched import mark_rows
 from spmd.compiler.transforms.simplify import remove_dead
 from spmd.dialects.make import make_op
 from spmd.errors import CompileError, Diagnostic
@@ -29,10 +29,10 @@ from spmd.types import TensorType, TokenType
 
 @dataclass(frozen=True)
 class StackedPrograms:
-    """The program of all processes. Its arguments and results are those of each program, one program after another.
+    """The program of all processes. Its arguments and results are those of each program, concatenated.
 
-    `ranks` are the processes of each program; a stacked argument or result has a row for each of them, in this order.
-    `arguments` and `results` tell, program by program, which are stacked: all arguments are.
+    `ranks` are the processes of each program; stacked arguments or results have a row for each, in this order. All
+    arguments are stacked; `results` says which results are, by program.
     """
 
     module: Module
@@ -45,17 +45,18 @@ class StackedPrograms:
 def stack_several(
     programs: Sequence[tuple[Module, str]], program_of: Sequence[int], options: Options, prefix: str = "each."
 ) -> StackedPrograms:
-    """`programs` are modules and the names of their functions; `program_of` tells which one each process runs.
+    """Return the program of all processes from `programs`, (module, function name) pairs; `program_of` maps ranks to
+    them.
 
-    `prefix` begins the names of functions that are added. Raises CompileError for what cannot be stacked,
-    CollectiveError for programs that do not meet.
+    `prefix` is that of the names of added functions. CompileError for ops that cannot be stacked, CollectiveError for
+    programs that do not meet.
     """
     whole = Stacker(programs[0][0], options)
     parts = [
         _Part(module, name, options, np.flatnonzero(np.array(program_of) == number).tolist(), f"{prefix}{number}.")
         for number, (module, name) in enumerate(programs)
     ]
-    mailboxes = Mailboxes([part.flat for part in parts], [part.everyone for part in parts])
+    mailboxes = Mailboxes([part.flat for part in parts], [part.row_ranks for part in parts])
     types = [part.type_of(value.type) for part in parts for value in part.flat.arguments]
     with whole.block(types) as body:
         arguments = iter(body.arguments)
@@ -66,14 +67,14 @@ def stack_several(
         flat = [leaf.value for column in results for leaf in column]
         body.ops.append(make_op("func.return", flat, location=whole.location))
     for send in mailboxes.waiting():
-        text = f"nobody receives what is sent on channel {channel_id(send.op)}"
+        text = f"no process receives from channel {channel_id(send.op)}"
         raise CompileError(Diagnostic(send.op.location, text, send.op.name))
     remove_dead(body)
     stacked_function = function_of(parts[0].flat, body)
     return StackedPrograms(
         module_of(programs[0][0], stacked_function, [function for part in parts for function in part.functions]),
         stacked_function,
-        tuple([tuple(part.everyone) for part in parts]),
+        tuple([tuple(part.row_ranks) for part in parts]),
         tuple([tuple([leaf.stacked for leaf in column]) for column in results]),
         tuple([op for part in parts for op in part.serial]),
     )
@@ -84,25 +85,25 @@ class _Part(Stacker):
 
     def __init__(self, module: Module, name: str, options: Options, ranks: Sequence[int], prefix: str) -> None:
         super().__init__(module, options, prefix)
-        self.after_op = tell_rows if options.watch is not None else None
-        self.everyone = ranks
+        self.after_op = mark_rows if options.watch is not None else None
+        self.row_ranks = ranks
         self.flat = expanded(module, module.function(name), options)
         self.location, self.name = self.flat.location, self.flat.name
 
     def begin(self, arguments: Iterator[Value]) -> None:
-        """Takes the program's arguments."""
+        """Map the program's arguments to the next of `arguments`."""
         for argument in self.flat.arguments:
             if not isinstance(argument.type, TensorType | TokenType):
                 raise refuse(self.flat, f"an argument of type {argument.type}")
             self.trees[argument] = StackedValue(next(arguments), isinstance(argument.type, TensorType))
 
     def position(self, dimension: int) -> StackedValue:
-        ids = np.stack(np.divmod(self.everyone, self.grid.num_partitions))[dimension]
+        ids = np.stack(np.divmod(self.row_ranks, self.grid.num_partitions))[dimension]
         return StackedValue(self.ranks(ids, np.uint32), True)
 
 
 def _leaves(part: _Part, trees: Sequence[Tree]) -> list[StackedValue]:
-    """The results of a program."""
+    """Return the result leaves of a program."""
     for value, tree in zip(part.flat.body.terminator.operands, trees, strict=True):
         if not isinstance(tree, StackedValue) or not isinstance(value.type, TensorType | TokenType):
             raise refuse(part.flat, f"a result of type {value.type}")

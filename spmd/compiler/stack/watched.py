@@ -1,7 +1,7 @@
-"""Programs that are watched: each op says which rows are whose, and what nobody looks at.
+"""Watched programs: ops are annotated with the processes of their rows, and inactive rows are masked.
 
-Where not all processes are here, the others compute as well, and what they get is dropped. A watcher that looks for NaN
-must not see it: it sees zeros in its place.
+Inactive processes compute as well, and their results are dropped. A watcher that looks for NaN must not see them: it
+sees zeros instead.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from spmd.types import TensorType
 _CONTROL_FLOW = ("stablehlo.while", "stablehlo.if", "stablehlo.case")
 
 
-def tell_rows(stacker: Stacker, op: Op, start: int, results: Sequence[Tree]) -> Sequence[Tree]:
-    """The results of `op`, for which the ops from number `start` on were written."""
+def mark_rows(stacker: Stacker, op: Op, start: int, results: Sequence[Tree]) -> Sequence[Tree]:
+    """Annotate the ops from number `start` on, emitted for `op`; return its results with inactive rows masked."""
     if op.name in _CONTROL_FLOW:
         return results
     if stacker.mask is not None:
         for inner in (inner for each in stacker.ops[start:] for inner in each.walk()):
             inner.discardable = {**inner.discardable, UNSEEN: UNIT}
-        results = [rebuilt(tree, iter([_seen(stacker, leaf) for leaf in leaves(tree)])) for tree in results]
+        results = [rebuilt(tree, iter([_masked(stacker, leaf) for leaf in leaves(tree)])) for tree in results]
     written = set(stacker.ops[start:])
     for leaf in (leaf for tree in results for leaf in leaves(tree)):
         if leaf.stacked:
@@ -33,22 +33,22 @@ def tell_rows(stacker: Stacker, op: Op, start: int, results: Sequence[Tree]) -> 
     return results
 
 
-def _seen(stacker: Stacker, leaf: StackedValue) -> StackedValue:
-    """A value, with zeros for the processes that are not here; one that is the same for all, if nobody is."""
+def _masked(stacker: Stacker, leaf: StackedValue) -> StackedValue:
+    """Return a value with zeros for inactive processes; a uniform value is zero if none is active."""
     if stacker.mask is None or not isinstance(leaf.value.type, TensorType) or leaf.value.type.dtype.kind not in "fcV":
         return leaf
     zeros = StackedValue(stacker.splat(0, leaf.value.tensor), leaf.stacked)
     if leaf.stacked:
         return stacker.chosen(stacker.mask, leaf, zeros)
-    return StackedValue(stacker.select(stacker.is_anyone(stacker.mask), leaf.value, zeros.value))
+    return StackedValue(stacker.select(stacker.any_active(stacker.mask), leaf.value, zeros.value))
 
 
 def _mark(stacker: Stacker, op: Op, value: Value, written: set[Op]) -> None:
-    """Says of the op that gives `value`, and of those before it that only lie otherwise, whose rows are whose."""
+    """Annotate the producer of `value`, and those that it rearranges, with the processes of rows."""
     dimension, block = 0, 1
     maker = value.defining_op
     while maker is not None and maker in written and ROWS not in maker.discardable:
-        rows = ProcessRows(op.name, dimension, block, stacker.grid, stacker.everyone)
+        rows = ProcessRows(op.name, dimension, block, stacker.grid, stacker.row_ranks)
         maker.discardable = {**maker.discardable, ROWS: rows.attribute()}
         if maker.name == "stablehlo.transpose":
             dimension = maker["permutation"][dimension]
@@ -63,7 +63,9 @@ def _mark(stacker: Stacker, op: Op, value: Value, written: set[Op]) -> None:
 
 
 def _joined(reshape: Op, dimension: int, count: int) -> tuple[int, int] | None:
-    """Where a reshape's operand has the processes that are `dimension` of its result, and in rows of how many."""
+    """Return the dimension of a reshape's operand that holds the processes in `dimension` of its result, and rows per
+    process.
+    """
     shape, whole = reshape.operands[0].tensor.static_shape, reshape.result.tensor.static_shape
     before = prod(whole[:dimension])
     for place, size in enumerate(shape):
