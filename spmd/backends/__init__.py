@@ -1,4 +1,4 @@
-"""What runs a schedule: a back end a folder, and in native.py the table of those that compile, with what they offer.
+"""Back ends, one folder each; native.py has the table of those that compile, and their protocol.
 
-Nothing outside imports the inside of a folder of native code.
+Nothing outside imports the internals of a native back end.
 """

@@ -1,4 +1,4 @@
-"""The header of C for an object file: the function, and what each of its parameters holds."""
+"""The C header of an object file: the function, and the contents of its parameters."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from spmd.backends.native import ObjectFile
 from spmd.types import TensorType
 
-#: NumPy's kind and bytes of an element: C's type of it. What C has no type for is its bits.
+#: C types by NumPy kind and item size. Elements without a C type are declared as unsigned integers of their width.
 _C_TYPES = {
     ("b", 1): "bool",
     **{("i", size): f"int{8 * size}_t" for size in (1, 2, 4, 8)},
     **{("u", size): f"uint{8 * size}_t" for size in (1, 2, 4, 8)},
     ("f", 4): "float",
     ("f", 8): "double",
-    ("c", 8): "float",  # the real part, then the imaginary one
+    ("c", 8): "float",  # interleaved real and imaginary parts
     ("c", 16): "double",
 }
 
@@ -28,7 +28,7 @@ def header(
 ) -> str:
     """Return the text of a header that declares the function `name` of `code`.
 
-    `arguments`: each one's type, and its name in the program where it has one. `source` is what was compiled.
+    `arguments`: type of each, and its name in the program, if any. `source` names what was compiled.
     """
     guard, size = f"{name.upper()}_H", f"{name.upper()}_SCRATCH_BYTES"
     return "\n".join(

@@ -1,8 +1,8 @@
-"""Targets of custom calls that are functions of C, `void target(void* out, void** in)`.
+"""Custom-call targets that are C functions, `void target(void* out, void** in)`.
 
-`in` has the address of each operand. `out` is the address of the result, or, where there are several or none, of a
-`void*` for each. A tuple among them is again the address of a `void*` for each part. Arrays lie dense, in the layout
-that the call says, else with the last dimension contiguous. Source: XLA operation semantics, "CustomCall".
+`in` holds the address of each operand. `out` is the address of the result, or, for several results or none, of an array
+of their addresses. A tuple is likewise the address of an array of pointers. Arrays are dense, in the layout of the
+call, or row-major by default. Source: XLA operation semantics, "CustomCall".
 """
 
 from __future__ import annotations
@@ -29,27 +29,27 @@ from spmd.types import BufferType, TensorType, TupleType, Type
 
 @dataclass(frozen=True)
 class CFunction:
-    """A function of C at `address`; `keep` holds the library, or the closure, that it is part of."""
+    """A C function at `address`; `keep` keeps its library, or closure, alive."""
 
     address: int
     keep: object
 
 
-#: Functions of C by target name.
+#: C functions by target name.
 C_TARGETS: dict[str, CFunction] = {}
 
-#: The API versions whose targets take (out, in) alone: API_VERSION_UNSPECIFIED and API_VERSION_ORIGINAL.
+#: API versions whose targets take (out, in) only: API_VERSION_UNSPECIFIED and API_VERSION_ORIGINAL.
 _PLAIN_VERSIONS = (0, 1)
-#: Set on functions that ctypes calls with the interpreter's lock, as it does those of ctypes.PyDLL.
+#: Flag of ctypes functions that are called with the GIL, as of ctypes.PyDLL.
 _PYTHON_API = 0x4
 _PARAMETERS = 2
 _PROTOTYPE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
 
 
 def c_function(name: str, function: object) -> CFunction | None:
-    """Return `function` as a target of C: a function of ctypes, or the one called `name` of a library of ctypes.
+    """Return `function` as a C target: a ctypes function, or the symbol `name` of a ctypes library.
 
-    None for anything else. UsageError for a library without that name, and for a function of another signature.
+    None for anything else. UsageError for a library without that symbol, and for a function of another signature.
     """
     if isinstance(function, ctypes.PyDLL) or getattr(function, "_flags_", 0) & _PYTHON_API:
         raise UsageError(
@@ -64,7 +64,7 @@ def c_function(name: str, function: object) -> CFunction | None:
                 f"{library._name or 'what this process has loaded'} has no symbol {name!r}: a target is declared "
                 f'extern "C" void {name}(void* out, void** in), or its ctypes function is given'
             ) from None
-    if not isinstance(function, ctypes._CFuncPtr):  # type: ignore[attr-defined]  # the class of all ctypes functions
+    if not isinstance(function, ctypes._CFuncPtr):  # type: ignore[attr-defined]  # the base class of ctypes functions
         return None
     taken = getattr(function, "argtypes", None)
     if taken is not None and len(taken) != _PARAMETERS:
@@ -76,7 +76,7 @@ def c_function(name: str, function: object) -> CFunction | None:
 
 
 def check_version(op: Op) -> None:
-    """CompileError for a call whose target of C would take more than (out, in)."""
+    """Raise CompileError for a call whose API version passes more than (out, in)."""
     version = op["api_version"]
     if version not in _PLAIN_VERSIONS:
         text = (
@@ -87,19 +87,19 @@ def check_version(op: Op) -> None:
 
 
 def can_be_linked(op: Op) -> bool:
-    """Return whether an object file can call the target of `op` by its name: code of C that it is linked with has it.
+    """Return whether an object file can call the target of `op` by name, as a C symbol.
 
-    So it is unless Python runs the target, or it is built in.
+    That is so unless Python runs the target, or it is built in.
     """
     if op.name != "stablehlo.custom_call" or not is_plain_call(op):
         return False
-    load_kernels()  # the built-in targets
+    load_kernels()  # registers built-in targets
     target = op["call_target_name"]
     return is_of_c(target) or target not in TARGETS
 
 
 def is_plain_call(op: Op) -> bool:
-    """Return whether all that goes in and out are arrays, the last dimension contiguous."""
+    """Return whether all operands and results are row-major arrays."""
     if not all(is_plain(value.type) for value in (*op.operands, *op.results)):
         return False
     layouts = (*(op["operand_layouts"] or ()), *(op["result_layouts"] or ()))
@@ -107,7 +107,7 @@ def is_plain_call(op: Op) -> bool:
 
 
 def check_linked(op: Op, name: str) -> None:
-    """CompileError where the function `name` of an object file cannot call the target of `op` by its name."""
+    """Raise CompileError if the object-file function `name` cannot call the target of `op` by name."""
     target = op["call_target_name"]
     check_version(op)
     reason = "is the function's own name" if target == name else why_taken(target)
@@ -117,7 +117,7 @@ def check_linked(op: Op, name: str) -> None:
 
 
 def aliased(op: Op) -> dict[tuple[int, ...], tuple[int, tuple[int, ...]]]:
-    """By a place in what the call gives, the operand, and the place in it, that has the same memory."""
+    """Return, by result path, the operand number and path that share its memory."""
     return {
         tuple(alias.output_tuple_indices): (alias.operand_index, tuple(alias.operand_tuple_indices))
         for alias in op["output_operand_aliases"]
@@ -125,7 +125,7 @@ def aliased(op: Op) -> dict[tuple[int, ...], tuple[int, tuple[int, ...]]]:
 
 
 def result_of(op: Op, place: Sequence[int]) -> int:
-    """Return the number of the result that is at `place` in what the call gives."""
+    """Return the number of the result at path `place`."""
     return list(_leaf_places(output_type(op))).index(tuple(place))
 
 
@@ -138,7 +138,7 @@ def _leaf_places(type: Type, place: tuple[int, ...] = ()) -> Iterator[tuple[int,
 
 
 def c_kernel(op: Op, context: Context) -> Kernel:
-    """Return the kernel that calls the function of C which is registered for the target of `op`."""
+    """Return the kernel that calls the C function registered for the target of `op`."""
     check_version(op)
     name, shared = op["call_target_name"], aliased(op)
     function = C_TARGETS[name]
@@ -172,19 +172,19 @@ def c_kernel(op: Op, context: Context) -> Kernel:
 
 
 def _layouts(layouts: Sequence[Array] | None) -> Iterator[tuple[int, ...] | None]:
-    """Return the dimensions of each array from the major to the minor; None: as they stand."""
+    """Yield the dimension order of each array, major to minor; None: row-major."""
     return repeat(None) if layouts is None else (tuple(layout.tolist()[::-1]) for layout in layouts)
 
 
 class _Leaf:
-    """An array in memory, whose dimensions lie in `order`, the major first (None: as they stand); or a token."""
+    """An array in memory with dimensions in `order`, major first (None: row-major); or a token."""
 
     def __init__(self, array: Array | None, order: Sequence[int] | None = None) -> None:
         self.array: Any = array
         self._order = order
 
     def address(self, kept: list[object]) -> int | None:
-        """Return the address of its elements; None of a token. `kept` must live as long as the address is used."""
+        """Return the address of its elements; None for a token. `kept` must outlive the address."""
         return None if self.array is None else int(self.array.ctypes.data)
 
     def value(self) -> Any:
@@ -195,7 +195,7 @@ class _Leaf:
 
 
 class _Node:
-    """The parts of a tuple in memory."""
+    """The elements of a tuple in memory."""
 
     def __init__(self, parts: Sequence[_Leaf | _Node]) -> None:
         self.parts = parts
@@ -214,7 +214,7 @@ class _Node:
 
 @dataclass(frozen=True)
 class _ArrayMemory:
-    """Makes the memory of arrays of `type`, whose dimensions lie in `order`."""
+    """Allocates arrays of `type` with dimensions in `order`."""
 
     type: TensorType
     order: tuple[int, ...] | None
@@ -232,7 +232,7 @@ class _ArrayMemory:
 
 @dataclass(frozen=True)
 class _TokenMemory:
-    """A token takes no memory: its address is null."""
+    """Tokens have no memory: their address is null."""
 
     def filled(self, value: Any) -> _Leaf:
         return _Leaf(None)
@@ -243,7 +243,7 @@ class _TokenMemory:
 
 @dataclass(frozen=True)
 class _TupleMemory:
-    """Makes the memory of tuples of `parts`."""
+    """Allocates tuples of `parts`."""
 
     parts: Sequence[_ArrayMemory | _TokenMemory | _TupleMemory]
 

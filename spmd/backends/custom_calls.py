@@ -1,4 +1,4 @@
-"""The targets of custom calls: those that kernels are filed under, and those that a user registers.
+"""Custom-call targets: built-in ones, and those registered by users.
 
 Source: StableHLO specification, "custom_call", whose meaning is its target's own.
 """
@@ -23,28 +23,28 @@ from spmd.types import TensorType
 
 
 def target(*names: str) -> Callable[[Maker], Maker]:
-    """Decorator: files the maker of a built-in target under its names."""
+    """Register the maker of a built-in target under its names; return a decorator."""
     return filed(TARGETS, names, "maker")
 
 
 def register_custom_call(name: str, function: UserFunction | ctypes.CDLL, *, takes_batch: bool = False) -> None:
     """Make `stablehlo.custom_call @name` run `function` in programs compiled from now on.
 
-    A function of Python is called as `function(*arrays, attributes=...)`. It gets one array an operand (read-only by
-    agreement: it must not write into them) and a dictionary `attributes`: the call's attributes as plain Python values
-    by name (strings, numbers, tuples, arrays, dictionaries), among them `backend_config` (a string, or a dictionary for
-    a typed call) and `result_types`, the tensor types of the results. It returns one array for one result, a tuple for
-    several, None or () for none. What it returns must have the declared shapes and dtypes; ExecutionError at the call
-    otherwise. Registering a name again replaces it.
+    A Python function is called as `function(*arrays, attributes=...)`, with one array per operand (which it must not
+    write to) and a dictionary `attributes`: the call's attributes as plain Python values by name (strings, numbers,
+    tuples, arrays, dictionaries), including `backend_config` (a string, or a dictionary for a typed call) and
+    `result_types`, the tensor types of the results. It returns one array for one result, a tuple for several, None or
+    () for none, of the declared shapes and dtypes; else the call raises ExecutionError. Registering a name again
+    replaces the function.
 
-    A function of ctypes, or the function `name` of a library of ctypes, is called without Python, by native code, as
-    `void name(void* out, void** in)`: `in` has the addresses of the operands, `out` is the address of the result, or,
-    of several results, of their addresses (XLA operation semantics, "CustomCall"). It must write nothing but results,
-    and all of them. It is called for programs whose api_version is 1, as XlaBuilder's and HLO text's is.
+    A ctypes function, or the function `name` of a ctypes library, is called by native code, without Python, as `void
+    name(void* out, void** in)`: `in` holds the addresses of the operands, `out` is the address of the result, or, for
+    several results, of their addresses (XLA operation semantics, "CustomCall"). It must write all results, and nothing
+    else. The program's api_version must be 1, as XlaBuilder's and HLO text's is.
 
-    `takes_batch` says that a function of Python may as well be given operands that all have one more leading dimension,
-    as its results then have: a simulation calls it once for all processes, and else once for each. UsageError for a
-    name that is no string, a function that is none, and a library that has no function `name`.
+    With `takes_batch` a Python function also accepts operands that all have an additional leading dimension, and then
+    returns results with it: a simulation calls it once for all processes instead of once for each. UsageError if `name`
+    is no string, `function` is no function, or a library has no function `name`.
     """
     if not isinstance(name, str):
         raise UsageError(f"spmd.register_custom_call takes a name, a string, got {type(name).__name__}")
@@ -52,9 +52,9 @@ def register_custom_call(name: str, function: UserFunction | ctypes.CDLL, *, tak
     if of_c is None and not callable(function):
         raise UsageError(f"spmd.register_custom_call takes a function, got {type(function).__name__}")
     if of_c is not None and takes_batch:
-        raise UsageError(f"target {name!r} is a function of C, which is given no shapes: takes_batch is for Python's")
+        raise UsageError(f"takes_batch requires a Python function, got the C function {name!r}")
 
-    load_kernels()  # the built-in targets, which a user's may replace
+    load_kernels()  # registers built-in targets, which a user's may replace
     if of_c is None:
         C_TARGETS.pop(name, None)
         TARGETS[name] = _python_maker(cast(UserFunction, function))
@@ -65,14 +65,14 @@ def register_custom_call(name: str, function: UserFunction | ctypes.CDLL, *, tak
 
 
 def forget_custom_call(name: str) -> None:
-    """Takes back `register_custom_call` of a name that nothing built in has; programs keep what they run."""
+    """Undo `register_custom_call` of a name without a built-in target; compiled programs are unaffected."""
     TARGETS.pop(name, None)
     C_TARGETS.pop(name, None)
     declare_unregistered(name)
 
 
 def _python_maker(function: UserFunction) -> Maker:
-    """Return the maker of a target that is a function of Python."""
+    """Return the maker of a target that is a Python function."""
 
     def maker(op: Op, context: Context) -> Kernel:
         attributes = call_attributes(op)
@@ -89,7 +89,7 @@ def _python_maker(function: UserFunction) -> Maker:
 
 
 def _checked(op: Op, results: Results) -> Results:
-    """What a registered function returned, known to be what the call declares."""
+    """Return the results of a registered function; ExecutionError if they are not as declared."""
     returned = () if results is None else results if isinstance(results, tuple) else (results,)
     if len(returned) != len(op.results):
         message = (

@@ -69,19 +69,19 @@ class Kernel:
     owned: bool = True
 
     def run(self, process: object, *values: object) -> Any:
-        """Return the op on `values`, as `process` where it has to know."""
+        """Run the op on `values`, passing `process` if needed."""
         return self.call(process, *values) if self.needs_process else self.call(*values)
 
 
 class KernelOptions(CollectiveOptions, Protocol):
-    """What makers ask of the options of a compilation (spmd.compiler.pipeline.options)."""
+    """The options of a compilation that makers read (spmd.compiler.pipeline.options)."""
 
     @property
     def check_collectives(self) -> bool: ...
 
 
 class Context(Protocol):
-    """What a maker may ask of the compiler."""
+    """The interface of the compiler to makers."""
 
     @property
     def module(self) -> Module:
@@ -89,39 +89,39 @@ class Context(Protocol):
 
     @property
     def options(self) -> KernelOptions:
-        """Choices of the compilation."""
+        """Options of the compilation."""
 
     def region(self, op: Op, index: int) -> Program:
-        """Region `index` of `op`, compiled. Its program takes (process, *block arguments, *captured_values(op))."""
+        """Return region `index` of `op`, compiled: its program takes (process, *block
+        arguments, *captured_values(op)).
+        """
 
     def loop_body(self, op: Op, index: int) -> tuple[Program, tuple[int, ...]]:
-        """Region `index` of `op`, compiled as a loop's body, and the carried positions whose arrays it overwrites.
+        """Return region `index` of `op` compiled as a loop body, and the carried positions whose arrays it overwrites.
 
-        The loop has to give it arrays of its own there, at first a copy.
+        The loop must own those arrays: it copies the initial ones.
         """
 
     def function(self, symbol: str, op: Op) -> Program:
-        """Return the function `symbol`, compiled once: (process, *arguments). CompileError at `op` when there
-        is none.
-        """
+        """Return the program of function `symbol`: (process, *arguments). CompileError at `op` if it has no body."""
 
     def lookup(self, symbol: str, op: Op) -> Function:
-        """Return the function `symbol` itself."""
+        """Return the function `symbol`; CompileError at `op` if it has no body."""
 
     def on_grid(self, grid: ProcessGrid) -> Context:
-        """Return the same module compiled for the processes of another grid."""
+        """Return a context of the same module for the processes of another grid."""
 
     def vectorized(self, op: Op, index: int) -> Callable[..., tuple[Array, ...]]:
-        """Region `index` of `op`, whose arguments are scalars, as a function on whole arrays.
+        """Return region `index` of `op`, on scalars, as a function on whole arrays.
 
-        Takes one array a block argument (all of one shape, or shapes that broadcast), then the captured values, and
-        returns a tuple of arrays of the broadcast shape: the region applied at every element.
+        It takes one array per block argument (of shapes that broadcast), then the captured values, and returns a tuple
+        of arrays of the broadcast shape: the region applied to every element.
         """
 
 
 Maker = Callable[[Op, Context], "Kernel | Callable[..., Results]"]
 
-#: Ops whose results are views of what is there: as large as one likes.
+#: Ops whose results are views of existing memory, and may be of any size.
 _VIEWS = frozenset(
     (
         *("stablehlo.constant", "stablehlo.broadcast_in_dim", "stablehlo.broadcast", "stablehlo.reshape"),
@@ -129,31 +129,31 @@ _VIEWS = frozenset(
     )
 )
 
-#: The package that files a kernel for every op.
+#: The package that registers a kernel for every op.
 _KERNELS_OF = "spmd.backends.numpy"
 
 #: Makers by op name.
 KERNELS: dict[str, Maker] = {}
-#: Makers of custom calls by the name of their target.
+#: Makers of custom calls by target name.
 TARGETS: dict[str, Maker] = {}
 
-#: Makers asked before an op's own, for what cuts across ops: each returns None for an op that is not its matter.
+#: Makers called before an op's own; each returns None for ops that it does not handle.
 WRAPPERS: list[Callable[[Op, Context], Kernel | None]] = []
 
 
 def kernel(*names: str) -> Callable[[Maker], Maker]:
-    """Decorator: files a maker under the names of the ops it serves."""
+    """Register a maker under the names of ops; return a decorator."""
     return filed(KERNELS, names, "kernel")
 
 
 @cache
 def load_kernels() -> None:
-    """Load the modules that file kernels and targets of custom calls."""
+    """Import the modules that register kernels and custom-call targets."""
     import_module(_KERNELS_OF)
 
 
 def make_kernel(op: Op, context: Context) -> Kernel:
-    """Return the kernel of `op`; CompileError for an op that nothing here runs."""
+    """Return the kernel of `op`; CompileError for an op without one."""
     load_kernels()
     for wrapper in WRAPPERS:
         wrapped = wrapper(op, context)
@@ -165,11 +165,11 @@ def make_kernel(op: Op, context: Context) -> Kernel:
     if op.name not in _VIEWS and (fault := too_large(op.result_types)) is not None:
         raise CompileError(Diagnostic(op.location, fault, op.name))
     try:
-        with np.errstate(all="ignore"):  # a maker may compute with constants, NaN and infinity among them
+        with np.errstate(all="ignore"):  # makers may compute with NaN and infinity
             product = maker(op, context)
     except (SpmdError, RecursionError):
         raise
-    except Exception as error:  # of an op that is sound, and yet not what its maker can read
+    except Exception as error:  # a valid op that its maker cannot handle
         if raised_in_handler(error):
             raise
         text = f"cannot be compiled: {type(error).__name__}: {error}"

@@ -1,4 +1,4 @@
-"""Machine code for packages that are no back end: LLVM's text becomes functions of this process."""
+"""Compilation of LLVM IR to functions of this process, for packages that are no back ends."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""What a back end that compiles regions of a schedule offers, and the table of those there are.
+"""The protocol of back ends that compile regions of a schedule, and their table.
 
-Who compiles programs reads this module alone: nothing outside of spmd.backends imports the inside of a back end. One is
-added by a module that has its `BACKEND`, and a line in the table. A back end's libraries are loaded when it is first
-used.
+The compiler uses this module only: nothing outside of spmd.backends imports the internals of a back end. To add one,
+write a module with a `BACKEND` and add a line to the table. A back end's libraries are loaded on first use.
 """
 
 from __future__ import annotations
@@ -24,9 +23,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Callback:
-    """An op that Python runs: `program` takes the process and arrays of `inputs`, and gives those of `outputs`.
+    """An op that Python runs: `program` takes the process and arrays of `inputs`, and returns those of `outputs`.
 
-    `keeps_operands`: it may hold on to the arrays that it is given, whose memory is used for other values after.
+    `keeps_operands`: it may retain its arguments, whose memory is reused afterwards.
     """
 
     program: Callable[..., tuple[Array, ...]]
@@ -40,16 +39,16 @@ MakeCallback: TypeAlias = "Callable[[Op], Callback]"
 
 
 class NativeCode(Protocol):
-    """A compiled region as it is kept between runs: it can be pickled."""
+    """A compiled region that can be pickled, for the cache."""
 
     @property
     def arena(self) -> int:
-        """Bytes of the memory that it works in."""
+        """Bytes of scratch memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class CompiledRegion:
-    """The code of a region, what Python runs for it, by number, and what times its steps."""
+    """The code of a region, its callbacks by number, and its timers."""
 
     code: NativeCode
     callbacks: Sequence[Callback] = ()
@@ -58,12 +57,11 @@ class CompiledRegion:
 
 @dataclass(frozen=True, slots=True)
 class NativeFunction:
-    """Machine code in this process, for callers that have addresses in place of arrays; it needs no GIL.
+    """Machine code in this process, for callers with addresses instead of arrays; it does not need the GIL.
 
-    The function at `address` takes the address of an array of addresses: those of its inputs, of its results, of
-    `arena` bytes to work in, and of `constants`. Arrays are in C order. A result in `over` is written over the input of
-    that number, at its address. `may_raise`: it may leave an exception behind, in place of results. The code is there
-    as long as this object.
+    The function at `address` takes the address of an array of addresses: of its inputs, its results, `arena` bytes of
+    scratch memory, and `constants`. Arrays are in C order. `over` maps results to the inputs that they overwrite.
+    `may_raise`: it may set an exception instead of computing results. The code lives as long as this object.
     """
 
     address: int
@@ -78,8 +76,8 @@ class NativeFunction:
 class LoadedRegion:
     """A region's function in this process. `needs_process`: it takes the process before the arrays.
 
-    `is_plain`: it takes and gives arrays, no tokens, and does not call Python. `overwrites` has pairs (output, input):
-    the output is the input's array. `function`: what `call` calls, where that is all it does.
+    `is_plain`: it takes and returns arrays, no tokens, and does not call Python. `overwrites` are pairs (output, input)
+    of the same array. `function`: the function called, if `call` does nothing else.
     """
 
     call: Callable[..., Results]
@@ -91,10 +89,10 @@ class LoadedRegion:
 
 @dataclass(frozen=True)
 class ObjectFile:
-    """`image` defines a function of C that takes the addresses of arguments, of results and of memory to work in.
+    """`image` defines a C function that takes the addresses of arguments, results and scratch memory.
 
-    `scratch`: bytes of that memory. `needs`: routines of BLAS that it calls. `target`: what it was compiled for.
-    `c_targets`: targets of custom calls, which it calls as functions of C by these names.
+    `scratch`: bytes of scratch memory. `needs`: BLAS routines that it calls. `target`: what it was compiled for.
+    `c_targets`: custom-call targets that it calls by name.
     """
 
     image: bytes
@@ -106,7 +104,7 @@ class ObjectFile:
 
 @dataclass(frozen=True)
 class Source:
-    """A function as text: `text` takes the declarations of its parameters; it works in `scratch` bytes."""
+    """A function as source text: `text` takes the declarations of its parameters; it needs `scratch` bytes."""
 
     text: Callable[[Sequence[str]], str]
     scratch: int
@@ -119,63 +117,60 @@ class NativeBackend(Protocol):
     def name(self) -> str: ...
 
     def processor(self, name: str | None = None) -> Processor:
-        """What this process's code is made for: the processor called `name`, or what is chosen for all of it.
+        """Return the processor `name`, or the default target of this process.
 
-        UsageError for one whose code does not run here.
+        UsageError if its code does not run here.
         """
 
     def agree_on(self, processor: Processor) -> None:
-        """From now on what is chosen for all code of this process is `processor`."""
+        """Set the default target of this process to `processor`."""
 
     def target(self, threads: int, processor: Processor, *, in_fixed_order: bool = False) -> Target:
-        """What its code for `processor` can do in this process, where up to `threads` share the work.
+        """Return the schedule's view of code for `processor`, run by up to `threads`.
 
-        `in_fixed_order`: sums have one order, whatever the processor.
+        `in_fixed_order`: sums have one order on every processor.
         """
 
     def compile(self, region: NativeRegion, make_callback: MakeCallback, *, clocked: bool) -> CompiledRegion:
-        """`region` as code; `make_callback` gives what Python runs in it. `clocked`: it times its steps."""
+        """Return compiled `region`; `make_callback` makes its callbacks. `clocked`: it times its steps."""
 
     def load(self, compiled: CompiledRegion) -> LoadedRegion:
-        """Return the function of `compiled` in this process."""
+        """Return the function of `compiled`, loaded into this process."""
 
     def object_file(self, block: Block, name: str, processor: str | None) -> ObjectFile:
-        """`block` as the function `name` of an object file for the processor of that name (None: this process's).
+        """Return `block` as function `name` of an object file for `processor` (None: this process's).
 
-        CompileError for what only Python runs.
+        CompileError for ops that only Python runs.
         """
 
     def made_by(self, processor: Processor) -> str:
-        """What its code for `processor` depends on beside the schedule: versions, and the processor."""
+        """Return a key of what code for `processor` depends on besides the schedule: versions, and the processor."""
 
 
 class SourceBackend(NativeBackend, Protocol):
-    """A back end whose code people read, and other compilers."""
+    """A back end that emits readable source code."""
 
     def source(self, block: Block, name: str) -> Source:
-        """`block` as the function `name`. CompileError for what it does not write."""
+        """Return `block` as source of function `name`. CompileError for unsupported ops."""
 
 
-#: What runs all ops, one by one.
+#: The back end that runs all ops one by one.
 NUMPY = "numpy"
-#: The modules of back ends that compile regions, by name.
+#: Modules of back ends that compile regions, by name.
 _MODULES = {"llvm": "spmd.backends.llvm.backend", "c": "spmd.backends.c.backend"}
-#: The back ends there are, and those that are used where none are named, the preferred one first.
+#: All back ends, and the default ones by preference.
 BACKENDS = (*_MODULES, NUMPY)
 DEFAULT = ("llvm", NUMPY)
-#: Those whose code people read.
+#: Back ends that emit source code.
 SOURCES = ("c",)
 
 
 def native_backend(names: Sequence[str]) -> NativeBackend | None:
-    """Return the back end of `names`, the preferred one first, that compiles regions.
-
-    None where NumPy's comes first, which runs all there is.
-    """
+    """Return the preferred back end of `names` if it compiles regions; None if it is NumPy's, which runs everything."""
     return None if names[0] == NUMPY else cast(NativeBackend, cast(Any, import_module(_MODULES[names[0]])).BACKEND)
 
 
 def source_backend(name: str) -> SourceBackend:
-    """Return the back end called `name`, one of SOURCES."""
+    """Return the back end `name`, one of SOURCES."""
     assert name in SOURCES, name
     return cast(SourceBackend, native_backend([name]))

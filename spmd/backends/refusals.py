@@ -1,4 +1,4 @@
-"""Why a program is refused as code that runs without this package."""
+"""Errors for programs that cannot be compiled without this package."""
 
 from __future__ import annotations
 
@@ -12,35 +12,35 @@ from spmd.errors import CompileError, Diagnostic, NativeCodeError
 from spmd.ir import Block, Op, Value
 from spmd.types import TensorType, TupleType, Type
 
-#: Ops that an error of their native code names, beside the first.
+#: Most further ops named in an error of native code.
 _MOST_NAMED = 7
 
 
 def check_types(inputs: Sequence[Value], outputs: Sequence[Value], block: Block) -> None:
-    """CompileError for an argument or a result that is no array as C has them."""
+    """Raise CompileError for an argument or a result that is no C array."""
     for kind, values in (("argument", inputs), ("result", outputs)):
         for index, value in enumerate(values):
             if not is_plain(value.type):
                 location = block.terminator.location if value.defining_op is None else value.defining_op.location
-                text = f"{kind} {index} is {_unlike_c(value.type)}, and a function of C takes arrays of known sizes"
+                text = f"{kind} {index} must be an array of static shape, but is {_unlike_c(value.type)}"
                 raise CompileError(Diagnostic(location, text))
 
 
 def _unlike_c(type: Type) -> str:
-    """What is not C's about a type, with the type."""
+    """Return a description of a type that C does not have."""
     if isinstance(type, TensorType):
         return f"of dynamic shape, {type}" if not type.is_static else f"quantized, {type}"
     return f"a tuple, {type}" if isinstance(type, TupleType) else f"no array, {type}"
 
 
-def refuse(op: Op, alone: str = "an object file holds native code alone") -> NoReturn:
-    """CompileError that says why `op` has no native form; `alone`: what holds what has one."""
+def refuse(op: Op, alone: str = "an object file contains native code only") -> NoReturn:
+    """Raise CompileError that says why `op` cannot be compiled; `alone` is the constraint of the output."""
     raise CompileError(Diagnostic(op.location, f"{_why_not_native(op)}; {alone}", op.name))
 
 
 @contextmanager
 def naming(ops: Sequence[Op]) -> Iterator[None]:
-    """Have a NativeCodeError of the code of `ops` say which ops these are, and where, and what to do."""
+    """Add the names and locations of `ops`, and advice, to a NativeCodeError raised within the `with`."""
     try:
         yield
     except NativeCodeError as error:
@@ -54,19 +54,19 @@ def naming(ops: Sequence[Op]) -> Iterator[None]:
 
 
 def _why_not_native(op: Op) -> str:
-    """What of an op keeps it from being native code that runs without this package."""
+    """Return why an op cannot be compiled to run without this package."""
     types = [value.type for value in (*op.operands, *op.results)]
     unlike = next((type for type in types if not is_plain(type)), None)
     if op.name in COMMUNICATING or op.name in ("stablehlo.infeed", "stablehlo.outfeed"):
         reason = "it communicates with other processes"
     elif op.name == "stablehlo.custom_call":
-        reason = "its target is built in, or a function of Python; one of C, void (void* out, void** in), can be called"
+        reason = "its target must be a C function, void (void* out, void** in), not a built-in or Python function"
     elif unlike is not None:
         reason = f"a value of it is {_unlike_c(unlike)}"
     elif op.name == "stablehlo.fft":
-        reason = "a transform of this length has no native form"
+        reason = "a transform of this length has no native code"
     elif any(isinstance(type, TensorType) and type.dtype.kind == "c" for type in types):
-        reason = "for complex numbers it has no native form"
+        reason = "it has no native code for complex numbers"
     else:
-        reason = "it has no native form"
+        reason = "it has no native code"
     return reason

@@ -13,7 +13,7 @@ from spmd.compiler.schedule.costs import Work, bytes_of, ready_time
 from spmd.compiler.schedule.fusion import Unit
 from spmd.compiler.schedule.show import title
 from spmd.compiler.schedule.step_costs import UnitFacts, cost_of_step, temporaries
-from spmd.compiler.schedule.steps import Callback, KernelCall, Step
+from spmd.compiler.schedule.steps import CallbackStep, KernelCall, Step
 from spmd.compiler.schedule.watching import name_of, place_of
 from spmd.ir import Function, Op, Value, captured_values
 from spmd.predict.machine import Machine
@@ -155,7 +155,7 @@ class _SchedulePricer:
             yield from self._branches(step, op, turns, native, overhead)
         elif op.name == "func.call":
             yield from self._call(op, turns)
-        elif isinstance(step, KernelCall | Callback) and (described := self._communication(op, turns)) is not None:
+        elif isinstance(step, KernelCall | CallbackStep) and (described := self._communication(op, turns)) is not None:
             yield described
         else:
             seconds = sum(self._seconds(unit, native, step, before) for unit in step.all_units) + overhead

@@ -18,7 +18,7 @@ RESOURCE = """func.func @main(%0: tensor<4xf32>) -> tensor<4xf32> {
 def test_a_constant_whose_data_is_missing_is_none_and_refused_at_its_line(backends: tuple[str, ...]) -> None:
     module = spmd.parse(RESOURCE, name="res.mlir")
     assert constant_array(module.function("main").body.ops[0]) is None
-    with pytest.raises(spmd.CompileError, match=r"res.mlir:2:8: stablehlo.constant: the file holds no resource blob"):
+    with pytest.raises(spmd.CompileError, match=r"res.mlir:2:8: stablehlo.constant: the file has no resource blob"):
         spmd.compile(module, backends=backends)
 
 

@@ -117,8 +117,8 @@ def test_rows_and_columns_that_a_sparse_matrix_does_not_have() -> None:
     good = np.array([0, 1, 3], np.int32), np.array([1, 2, 3], np.int32)
     assert run(values, *good, dense)[0].tolist() == [1, 5]
     for starts in ([0, 1, 900], [0, 1, -1], [0, 5, 3], [2, 1, 3], [-9, 1, 3], [0, -2, 3]):
-        with pytest.raises(spmd.ExecutionError, match=r":2:\d+: stablehlo.custom_call: rows start at 0"):
+        with pytest.raises(spmd.ExecutionError, match=r":2:\d+: stablehlo.custom_call: row starts must be 0"):
             run(values, np.array(starts, np.int32), good[1], dense)
     for columns in ([0, 1, 4], [-1, 0, 1], [2**31 - 1, -(2**31), 0]):
-        with pytest.raises(spmd.ExecutionError, match=r":2:\d+: stablehlo.custom_call: columns are 0 to 3"):
+        with pytest.raises(spmd.ExecutionError, match=r":2:\d+: stablehlo.custom_call: columns must be 0 to 3"):
             run(values, good[0], np.array(columns, np.int32), dense)

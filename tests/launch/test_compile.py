@@ -137,11 +137,11 @@ def test_large_products_ask_for_a_blas(tmp_path: Path) -> None:
             '%r = "stablehlo.all_reduce"(%x) ({ ^bb0(%a: tensor<f32>, %b: tensor<f32>): '
             "%s = stablehlo.add %a, %b : tensor<f32> stablehlo.return %s : tensor<f32> }) "
             "{replica_groups = dense<[[0]]> : tensor<1x1xi64>} : (tensor<4xf32>) -> tensor<4xf32>",
-            "stablehlo.all_reduce: it communicates with other processes; an object file holds native code alone",
+            "stablehlo.all_reduce: it communicates with other processes; an object file contains native code only",
         ),
         (
             "%r = stablehlo.custom_call @MoveToHost(%x) {has_side_effect = true} : (tensor<4xf32>) -> tensor<4xf32>",
-            "stablehlo.custom_call: its target is built in, or a function of Python; one of C",
+            "stablehlo.custom_call: its target must be a C function",
         ),
     ],
 )
@@ -200,10 +200,13 @@ def test_a_name_that_no_function_can_have_is_refused(
 @pytest.mark.parametrize(
     ("type", "words"),
     [
-        ("tuple<tensor<2xf32>>", "argument 0 is a tuple, tuple<tensor<2xf32>>"),
-        ("tensor<?xf32>", r"argument 0 is of dynamic shape, tensor<\?xf32>"),
-        ("tensor<2x!quant.uniform<i8:f32, 0.5>>", "argument 0 is quantized, tensor<2x!quant"),
-        ("!stablehlo.token", "argument 0 is no array, !stablehlo.token"),
+        ("tuple<tensor<2xf32>>", "argument 0 must be an array of static shape, but is a tuple, tuple<tensor<2xf32>>"),
+        ("tensor<?xf32>", r"argument 0 must be an array of static shape, but is of dynamic shape, tensor<\?xf32>"),
+        (
+            "tensor<2x!quant.uniform<i8:f32, 0.5>>",
+            "argument 0 must be an array of static shape, but is quantized, tensor<2x!quant",
+        ),
+        ("!stablehlo.token", "argument 0 must be an array of static shape, but is no array, !stablehlo.token"),
     ],
 )
 def test_types_that_c_does_not_have_are_named(type: str, words: str) -> None:

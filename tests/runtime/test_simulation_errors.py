@@ -132,7 +132,7 @@ def test_every_process_has_its_streams() -> None:
 
 
 def test_an_infeed_that_ends_too_early_names_its_process() -> None:
-    with pytest.raises(spmd.ExecutionError, match="the infeed of process 2 is at its end"):
+    with pytest.raises(spmd.ExecutionError, match="the infeed of process 2 is exhausted"):
         simulated(FEEDS)(infeed=[[X[0]], [X[1]], [], [X[3]]])
 
 

@@ -116,7 +116,7 @@ def test_each_process_reads_and_writes_as_often_as_it_comes_to_it() -> None:
 @pytest.mark.parametrize(
     ("entry", "said"),
     [
-        ([], "the infeed of process 3 is at its end"),
+        ([], "the infeed of process 3 is exhausted"),
         ([np.zeros(3, np.float32)], "the infeed of process 3 gives float32 of shape (3,) where tensor<2xf32> is read"),
     ],
 )

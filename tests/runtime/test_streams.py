@@ -74,7 +74,7 @@ def test_a_process_alone_takes_its_streams_with_the_call() -> None:
 @pytest.mark.parametrize(
     ("entries", "words"),
     [
-        (feed(0)[:2], "infeed: the infeed of process 0 is at its end"),
+        (feed(0)[:2], "infeed: the infeed of process 0 is exhausted"),
         ([np.float32(1)], "the infeed of process 0 gives float32 of shape .* where tensor<i32> is read"),
         (None, "process 0 has no infeed"),
     ],

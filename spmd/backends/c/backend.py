@@ -1,4 +1,4 @@
-"""The back end that writes C, and runs it by the system's compiler."""
+"""The back end that emits C, and compiles it with the system's compiler."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ _GENERIC = Processor("generic", "", "C99")
 
 @dataclass(frozen=True)
 class CTarget:
-    """C of one thread: loop nests and what is seen in another shape.
+    """Single-threaded C: loop nests and views.
 
-    `is_linked`: it is a file's, where custom calls of targets of C call functions of their names.
+    `is_linked`: it is a file's, in which C custom-call targets are called by name.
     """
 
     threads: int = 1
@@ -52,7 +52,7 @@ class CTarget:
 
 @dataclass(frozen=True, slots=True)
 class CCode:
-    """The source of the function `region`, with shapes and dtypes of its arrays, and by result the input it takes."""
+    """The source of the function `region`, its array types, and by result the input that it overwrites."""
 
     source: str
     inputs: Sequence[tuple[tuple[int, ...], DType]]
@@ -62,7 +62,7 @@ class CCode:
 
 
 class CBackend:
-    """Regions as C."""
+    """Native regions as C."""
 
     name = "c"
 
@@ -70,7 +70,7 @@ class CBackend:
         return _GENERIC
 
     def agree_on(self, processor: Processor) -> None:
-        """Its code is for what all processors of a family have."""
+        """Do nothing: the code is generic."""
 
     def target(self, threads: int, processor: Processor, *, in_fixed_order: bool = False) -> CTarget:
         return CTarget()
@@ -91,7 +91,7 @@ class CBackend:
 
     def object_file(self, block: Block, name: str, processor: str | None) -> ObjectFile:
         if processor not in (None, HOST):
-            raise UsageError(f"the system's compiler makes no code for {processor}: its C can be compiled there")
+            raise UsageError(f"cannot compile C for {processor} here: emit C and compile it there")
         source = RegionSource(_whole(block), name)
         return ObjectFile(compiled(_text(source), "-c"), source.scratch, (), version(), tuple(source.c_targets))
 
@@ -110,7 +110,7 @@ def _text(source: RegionSource) -> str:
 
 
 def _whole(block: Block) -> NativeRegion:
-    """`block` as one region; CompileError for what is no loop nest."""
+    """Return `block` as one region; CompileError for ops that are no loop nests."""
     inputs, outputs = list(block.arguments), list(block.terminator.operands)
     check_types(inputs, outputs, block)
     target, units = CTarget(is_linked=True), fuse(block, outputs)
@@ -122,7 +122,7 @@ def _whole(block: Block) -> NativeRegion:
 
 @cache
 def _library(source: str) -> Callable[..., None]:
-    """Return the function of `source`, loaded."""
+    """Return the compiled and loaded function of `source`."""
     with tempfile.NamedTemporaryFile(suffix=".so") as file:
         file.write(compiled(source, "-shared"))
         file.flush()
@@ -130,7 +130,9 @@ def _library(source: str) -> Callable[..., None]:
 
 
 def _call(code: CCode, function: Callable[..., None]) -> Callable[..., Results]:
-    """`function` on arrays. An array that a result takes over is copied: nobody else's memory is written to."""
+    """Return `function` as a function on arrays. Overwritten inputs are copied, so that the caller's memory is not
+    modified.
+    """
 
     def call(*arrays: Array) -> Results:
         inputs = [

@@ -1,4 +1,4 @@
-"""Functions of C that sources have themselves, where C99's library has none."""
+"""C helper functions that sources include, where C99's library has none."""
 
 from __future__ import annotations
 
@@ -62,12 +62,12 @@ static uint16_t float_to_half(float x) {
 """
 _DOUBLE = _EXTREMA.replace("float", "double").replace("f32", "f64").replace("uint32", "uint64")
 
-#: The text of each function by its name, what it calls before it.
+#: Definitions by name; callees come first.
 HELPERS: dict[str, str] = {}
 for _text in (_EXTREMA + _DOUBLE + _OTHERS).strip().split("\n\n"):
     HELPERS[_text.partition("(")[0].split()[-1]] = _text
 
 
 def needs(name: str) -> list[str]:
-    """Return the other functions that a helper calls."""
+    """Return the other helpers that a helper calls."""
     return [other for other in re.findall(r"\w+", HELPERS[name]) if other in HELPERS and other != name]

@@ -1,4 +1,4 @@
-"""Loop nests as lines of C: one point at a time, in the order of the loops."""
+"""Loop nests as C: scalar loops, in loop order."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from itertools import count
 
 from spmd.analysis.affine import Affine, Variable
 from spmd.analysis.scalar.expression import Expression, MachineType
-from spmd.backends.c.scalars import Library, Scope, c_type
+from spmd.backends.c.scalars import ExpressionScope, FunctionLibrary, c_type
 from spmd.compiler.schedule.nest import FOLDED, Load, LoopReduction, Nest, Stage, Store, Update
 from spmd.ir import Value
 
-#: Elements of a long fold that are folded by themselves where that may be, which keeps the rounding of sums small.
+#: Elements per block of long reductions that may be reassociated, to limit rounding errors.
 _BLOCK = 256
 
 
 class NestWriter:
-    """Writes the loops of `nest`; `pointer` gives the name of a value's memory as one of a type."""
+    """Emits the loops of `nest`; `pointer` returns the C name of a value's memory, as a pointer to a type."""
 
-    def __init__(self, nest: Nest, library: Library, pointer: Callable[[Value, MachineType], str]) -> None:
+    def __init__(self, nest: Nest, library: FunctionLibrary, pointer: Callable[[Value, MachineType], str]) -> None:
         self.nest, self.library, self.pointer = nest, library, pointer
         self.numbers = count()
 
@@ -42,7 +42,7 @@ class NestWriter:
         return scope.lines
 
     def _folds(self, stage: Stage) -> list[str]:
-        """Return the folds at one point of the loops that are kept."""
+        """Return the reductions at one point of the parallel loops."""
         before, after, loops = StageScope(self, stage), StageScope(self, stage), stage.reduced
         totals = [before.start("total", reduction.initial) for reduction in stage.reductions]
         is_long = bool(loops) and self.nest.extents[loops[-1]] > 2 * _BLOCK
@@ -56,7 +56,7 @@ class NestWriter:
         return [*before.lines, *inner, *after.lines]
 
     def _blocks(self, stage: Stage, last: Variable, totals: Sequence[Sequence[str]]) -> list[str]:
-        """Return the last loop of a fold in blocks, whose results are folded into `totals`."""
+        """Return the innermost loop of reductions in blocks, whose results are combined into `totals`."""
         before, after, extent = StageScope(self, stage), StageScope(self, stage), self.nest.extents[last]
         parts = [before.start("part", reduction.neutral or ()) for reduction in stage.reductions]
         for reduction, names, part in zip(stage.reductions, totals, parts, strict=True):
@@ -73,7 +73,7 @@ class NestWriter:
         ]
 
     def _fold(self, stage: Stage, totals: Sequence[Sequence[str]]) -> list[str]:
-        """What is done at one point of the loops that are folded."""
+        """Return the code at one point of the reduced loops."""
         scope = StageScope(self, stage)
         for reduction, names in zip(stage.reductions, totals, strict=True):
             scope.combine(reduction, names, scope.variables(reduction.inputs))
@@ -81,8 +81,8 @@ class NestWriter:
         return scope.lines
 
 
-class StageScope(Scope):
-    """Expressions of a stage: parameters are what it loads, loop variables, or values that are `folded`."""
+class StageScope(ExpressionScope):
+    """Expressions of a stage: parameters are loads, affine forms, or accumulators (`folded`)."""
 
     def __init__(self, nests: NestWriter, stage: Stage) -> None:
         super().__init__(nests.library, self._parameter, nests.numbers)
@@ -103,7 +103,7 @@ class StageScope(Scope):
         return f"{self._nests.pointer(value, type)}[{self._number(address)}]"
 
     def _number(self, form: Affine) -> str:
-        """Return the number that `form` is, signed."""
+        """Return the value of `form`, signed."""
         computed = self.render([part for part, _ in form.dynamic])
         terms = [(f"i{variable}", factor) for variable, factor in form.terms]
         terms += [(f"(int64_t){text}", factor) for text, (_, factor) in zip(computed, form.dynamic, strict=True)]
@@ -111,18 +111,18 @@ class StageScope(Scope):
         return " + ".join(texts + [str(form.offset)] * (form.offset != 0 or not texts)).replace("+ -", "- ")
 
     def variables(self, codes: Sequence[Expression]) -> list[str]:
-        """Variables that hold `codes`."""
+        """Return variables with the values of `codes`."""
         return [self.variable(code.type, text) for code, text in zip(codes, self.render(codes), strict=True)]
 
     def start(self, stem: str, first: Sequence[Expression]) -> list[str]:
-        """Variables that a fold changes, with what it starts from."""
+        """Declare accumulators with their initial values."""
         names = [f"{stem}{next(self._nests.numbers)}" for _ in first]
         for name, code, text in zip(names, first, self.render(first), strict=True):
             self.lines.append(f"{c_type(code.type)} {name} = {text};")
         return names
 
     def assign(self, places: Sequence[str], codes: Sequence[Expression]) -> None:
-        """Emit `codes`, all of which are computed before."""
+        """Assign `codes`, all evaluated before."""
         texts = self.variables(codes) if len(codes) > 1 else self.render(codes)
         self.lines += [f"{place} = {text};" for place, text in zip(places, texts, strict=True)]
 
@@ -130,13 +130,13 @@ class StageScope(Scope):
         self.assign([self._element(s.value, s.address, s.code.type) for s in stores], [s.code for s in stores])
 
     def combine(self, reduction: LoopReduction, totals: Sequence[str], new: Sequence[str]) -> None:
-        """Fold `new` into `totals`."""
+        """Combine `new` into the accumulators `totals`."""
         outside, self.names, self.folded = self.names, {}, [*totals, *new]
         self.assign(totals, reduction.combine)
         self.names = outside
 
     def update(self, update: Update) -> None:
-        """What stands in memory is read, combined and written."""
+        """Emit a read-modify-write."""
         outside = dict(self.names)
         self.lines.append(f"if ({self.render([update.mask])[0]}) {{" if update.mask is not None else "{")
         places = [self._element(value, address, code.type) for value, address, code in update.writes]

@@ -1,8 +1,8 @@
-"""Scalar expressions as C99: integers are unsigned, and signed where a primitive reads them so.
+"""Scalar expressions as C99: integers are unsigned, and cast to signed where a primitive requires it.
 
-What is read several times, or long, becomes a variable. Functions of floats are written from their definitions
-(spmd.analysis.scalar.functions), so that they give the bits that other back ends give; a compiler must not contract
-products and sums.
+Values that are long, or used repeatedly, become variables. Math functions are expanded from their definitions
+(spmd.analysis.scalar.functions), so that all back ends give the same bits; the compiler must not contract products and
+sums.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from spmd.analysis.scalar.functions import definition
 from spmd.backends.c.helpers import HELPERS, needs
 
 P = Primitive
-#: Characters of a text from which on it becomes a variable.
+#: Length of an expression, in characters, from which it becomes a variable.
 _LONG = 60
-#: By primitive: operands as they are {0}, of 32 bits at least {w0}, or signed {s0}; {n1} is less than the width of what
-#: is shifted, {f} ends the names of C's functions of the type.
+#: By primitive: operands as they are {0}, promoted to 32 bits {w0}, or signed {s0}; {n1} is a shift amount less than
+#: the width, {f} the type suffix of C's math functions.
 _INSTRUCTIONS = {
     P.ADD: "{w0} + {w1}", P.SUB: "{w0} - {w1}", P.MUL: "{w0} * {w1}", P.DIV: "{0} / {1}",
     P.SDIV: "{s0} / {s1}", P.UDIV: "{0} / {1}", P.SREM: "{s0} % {s1}", P.UREM: "{0} % {1}",
@@ -38,7 +38,7 @@ _INSTRUCTIONS = {
     P.MAXIMUM: "maximum_{type}({0}, {1})", P.MINIMUM: "minimum_{type}({0}, {1})",
     P.FLOAT_TO_HALF: "float_to_half({0})", P.HALF_TO_FLOAT: "half_to_float({0})",
 }  # fmt: skip
-#: The operand of a cast.
+#: Operands of casts.
 _CASTS = {
     P.TRUNCATE: "{0}", P.ZERO_EXTEND: "{0}", P.SIGN_EXTEND: "{s0}", P.FLOAT_TRUNCATE: "{0}", P.FLOAT_EXTEND: "{0}",
     P.SIGNED_TO_FLOAT: "{s0}", P.UNSIGNED_TO_FLOAT: "{0}",
@@ -58,14 +58,14 @@ _OF_FLOATS = {
 
 
 def c_type(type: MachineType) -> str:
-    """Return the type of a variable, and of memory."""
+    """Return the C type of variables and memory."""
     if type is I1:
         return "bool"
     return ("float" if type is F32 else "double") if type.is_float else f"uint{type.bits}_t"
 
 
 def number(value: float, type: MachineType) -> str:
-    """Return a constant that C reads as the same."""
+    """Return a C literal of exactly this value."""
     if type is I1:
         return "true" if value else "false"
     if not type.is_float:
@@ -78,7 +78,7 @@ def number(value: float, type: MachineType) -> str:
 
 
 def indented(lines: Sequence[str]) -> str:
-    """`lines` as text, those in braces indented."""
+    """Return `lines` as text, indented by braces."""
     depth, texts = 0, []
     for line in lines:
         depth -= line == "}"
@@ -87,23 +87,23 @@ def indented(lines: Sequence[str]) -> str:
     return "\n".join(texts)
 
 
-class Library:
-    """The functions that a source calls and has itself, in the order of their use."""
+class FunctionLibrary:
+    """The helper and math functions that a source includes, in order of use."""
 
     def __init__(self) -> None:
         self.functions: dict[str, str] = {}
 
     def helper(self, name: str) -> None:
-        """Make a function of HELPERS part of the source."""
+        """Include a function of HELPERS."""
         for needed in needs(name):
             self.helper(needed)
         self.functions.setdefault(name, HELPERS[name])
 
     def function(self, primitive: Primitive, type: MachineType, arity: int) -> str:
-        """Return the name of the function that computes `primitive`, which is made part of the source."""
+        """Include the function that computes `primitive`; return its name."""
         name, of = f"{primitive.value}_{type.value}", c_type(type)
         if name not in self.functions:
-            scope = Scope(self, lambda node: f"p{node.attribute}", count())
+            scope = ExpressionScope(self, lambda node: f"p{node.attribute}", count())
             (result,) = scope.render([definition(primitive, type)])
             parameters = ", ".join(f"{of} p{index}" for index in range(arity))
             lines = [f"static {of} {name}({parameters}) {{", *scope.lines, f"return {result};", "}"]
@@ -111,16 +111,16 @@ class Library:
         return name
 
 
-class Scope:
-    """Writes expressions at one place, each once; `leaf` gives the text of a parameter."""
+class ExpressionScope:
+    """Emits expressions at one place, each once; `leaf` returns the text of a parameter."""
 
-    def __init__(self, library: Library, leaf: Callable[[Expression], str], numbers: Iterator[int]) -> None:
+    def __init__(self, library: FunctionLibrary, leaf: Callable[[Expression], str], numbers: Iterator[int]) -> None:
         self.library, self._leaf, self._numbers = library, leaf, numbers
         self.lines: list[str] = []
         self.names: dict[Expression, str] = {}
 
     def render(self, roots: Sequence[Expression]) -> list[str]:
-        """Return the texts of `roots`, operands as they stand."""
+        """Return the texts of `roots` as operands."""
         order = [node for node in walk(roots, _needed) if node not in self.names]
         reads = Counter(operand for node in order for operand in node.operands)
         for node in order:
@@ -135,13 +135,13 @@ class Scope:
         return [self.names[root] for root in roots]
 
     def variable(self, type: MachineType, text: str) -> str:
-        """Return the name of a variable that holds `text`."""
+        """Declare a variable with value `text`; return its name."""
         name = f"x{next(self._numbers)}"
         self.lines.append(f"const {c_type(type)} {name} = {text};")
         return name
 
     def _write(self, node: Expression) -> tuple[str, bool]:
-        """Return the text of a node, and whether it is an operand as it stands."""
+        """Return the text of a node, and whether it needs no parentheses as an operand."""
         primitive, type = node.primitive, node.type
         if primitive is P.CONSTANT:
             return number(constant_value(node), type), True
@@ -167,7 +167,7 @@ class Scope:
         return text, is_operand
 
     def _rarely(self, node: Expression) -> str:
-        """Return a choice whose first part is computed where it is taken alone."""
+        """Emit a conditional value whose rare operand is evaluated only if selected; return its name."""
         condition, rare, usual = node.operands
         name, outside = f"x{next(self._numbers)}", dict(self.names)
         self.lines.append(f"{c_type(node.type)} {name} = {self.names[usual]};")
@@ -178,7 +178,7 @@ class Scope:
         return name
 
     def _table(self, node: Expression, index: str) -> str:
-        """Return an entry's bits."""
+        """Return the bits of a table entry."""
         assert isinstance(node.attribute, tuple)
         bits, name = node.type.integer, f"x{next(self._numbers)}"
         entries = ", ".join(number(int(str(entry)), bits) for entry in node.attribute)
@@ -191,7 +191,7 @@ def _needed(node: Expression) -> Sequence[Expression]:
 
 
 def _template(node: Expression) -> tuple[str, bool]:
-    """What computes a node of its operands, and whether C computes it in another type, from which it is cast."""
+    """Return the format of a node's text, and whether its C type differs and must be cast."""
     primitive, type = node.primitive, node.type
     if primitive in (P.COMPARE_INTEGER, P.COMPARE_FLOAT):
         return (_OF_FLOATS if primitive is P.COMPARE_FLOAT else _OF_INTEGERS)[str(node.attribute)], False
@@ -210,7 +210,7 @@ def _template(node: Expression) -> tuple[str, bool]:
 
 
 def _fields(node: Expression, operands: Sequence[str]) -> dict[str, object]:
-    """What templates hold beside operands."""
+    """Return the format fields other than operands."""
     fields: dict[str, object] = {"f": "f" if node.type is F32 else "", "type": node.type.value}
     fields["spare"] = 64 - node.type.bits
     for place, (operand, text) in enumerate(zip(node.operands, operands, strict=True)):

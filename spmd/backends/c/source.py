@@ -1,4 +1,4 @@
-"""A native region as a function of C: its steps in order, in memory that the caller gives."""
+"""A native region as a C function: its steps in order, in memory of the caller."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from spmd.analysis.scalar.expression import I8, MachineType
 from spmd.backends.c.nests import NestWriter
-from spmd.backends.c.scalars import Library, c_type, indented, number
+from spmd.backends.c.scalars import FunctionLibrary, c_type, indented, number
 from spmd.backends.c_targets import aliased, check_linked, result_of
 from spmd.backends.refusals import refuse
 from spmd.compiler.schedule.buffers import Buffer, Home, nbytes
@@ -20,25 +20,25 @@ from spmd.ir import Op, Value
 from spmd.support.arrays import Array
 from spmd.types import TupleType, Type
 
-#: What is said of an op that is refused.
-ALONE = "C is written of loop nests alone"
+#: The reason given for refused ops.
+ALONE = "the C back end supports loop nests only"
 _INCLUDES = "\n".join(f"#include <{name}.h>" for name in ("math", "stdbool", "stdint", "string"))
-#: Bytes between which values that are not in the arena lie.
+#: Alignment of values outside the arena, in bytes.
 _ALIGNMENT = 64
 
 
 class RegionSource:
-    """The text of the function `name` that computes `region`, and `scratch`: the bytes of memory that it works in."""
+    """The source of function `name` for `region`, and `scratch`: the bytes of scratch memory that it needs."""
 
     def __init__(self, region: NativeRegion, name: str) -> None:
         self.region, self.name, self.scratch = region, name, region.placement.size
-        self._library = Library()
+        self._library = FunctionLibrary()
         self._constants: list[str] = []
-        #: Declarations of pointers by their names.
+        #: Pointer declarations by name.
         self._pointers: dict[str, str] = {}
         self._slots: dict[Buffer, int] = {}
         self._lines: list[str] = []
-        #: Targets of custom calls, which it calls by their names.
+        #: Custom-call targets that it calls, in order.
         self.c_targets: dict[str, None] = {}
         body, of = region.body, region.memory.of
         for step in body.steps:
@@ -49,9 +49,7 @@ class RegionSource:
             self._copy(target, body.placed[result], target.nbytes)
 
     def text(self, parameters: Sequence[str]) -> str:
-        """Return the whole source; `parameters` declare the arguments arg0, arg1, ..., and results result0, result1,
-        ...
-        """
+        """Return the source; `parameters` declare the arguments arg0, arg1, ..., and results result0, result1, ..."""
         head = f"void {self.name}(\n" + "".join(f"    {each}\n" for each in parameters) + "    void *scratch)"
         targets = [f"void {target}(void *out, void **in);" for target in self.c_targets]
         parts = [_INCLUDES, *targets, *self._library.functions.values(), *self._constants, f"{head};"]
@@ -77,7 +75,9 @@ class RegionSource:
             self._lines += [f"/* {name_of(step.ops)} */ {{", *lines, "}"]
 
     def _call(self, op: Op) -> None:
-        """A custom call of a function of C; a result that is aliased has the operand's elements, and stands for it."""
+        """Emit a custom call of a C function; aliased results are initialized with the operand's elements and passed
+        instead.
+        """
         check_linked(op, self.name)
         of = self.region.memory.of
         inputs, outputs = ([f"(void *){self.pointer(v, I8)}" for v in values] for values in (op.operands, op.results))
@@ -91,7 +91,7 @@ class RegionSource:
         self._lines += [f"/* {name_of([op])} */ {{", *lines, f"{op['call_target_name']}({out}, in);", "}"]
 
     def _begin(self, initial: Initial) -> None:
-        """What the buffer of an update's result holds before."""
+        """Emit the initialization of an update's result."""
         target, element = self.region.memory.of(initial.result), initial.element
         if element is None:
             self._copy(target, self.region.memory.of(initial.operand), nbytes(initial.operand))
@@ -107,7 +107,7 @@ class RegionSource:
     # --- memory ---
 
     def pointer(self, value: Value, type: MachineType) -> str:
-        """Return the name of the memory of `value`, read or written as values of `type`."""
+        """Return the name of the memory of `value`, as a pointer to `type`."""
         return self._named(self.region.memory.of(value), type)
 
     def _named(self, buffer: Buffer, type: MachineType) -> str:
@@ -119,7 +119,7 @@ class RegionSource:
         return name
 
     def _place(self, buffer: Buffer) -> tuple[str, str, str]:
-        """Return a name for a buffer, `const` where it is not written to, and its address."""
+        """Return a name for a buffer, `const` if it is read-only, and its address."""
         while buffer.alias is not None:
             buffer = buffer.alias
         block: int | None = buffer.number
@@ -140,7 +140,7 @@ class RegionSource:
         return (f"{base}_at{offset}", const, f"((uint8_t *){base} + {offset})") if offset else (base, const, base)
 
     def _constant(self, array: Array, type: MachineType) -> str:
-        """Return the name of the elements of a constant."""
+        """Return the name of a constant array."""
         kind = {True: "float", False: "uint"}[type.is_float]
         values = np.ascontiguousarray(array).reshape(-1).view(f"{kind}{type.bits}").tolist()
         texts = [number(value, type) for value in values] or ["0"]
@@ -154,9 +154,7 @@ class RegionSource:
 
 
 def _address(type: Type, leaves: Iterator[str], lines: list[str]) -> str:
-    """Return the address of a value of `type`, whose arrays are at `leaves`; `lines` declare what tuples are
-    made of.
-    """
+    """Return the address of a value of `type` with arrays at `leaves`; declarations of tuples are added to `lines`."""
     if not isinstance(type, TupleType):
         return next(leaves)
     parts = [_address(part, leaves, lines) for part in type.types]

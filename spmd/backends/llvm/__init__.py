@@ -1,1 +1,1 @@
-"""Native code from the schedule, through LLVM."""
+"""The LLVM back end: native code from the schedule."""

@@ -1,6 +1,6 @@
-"""The back end of native code by LLVM.
+"""Entry points of the LLVM back end.
 
-What writes code is loaded when code is first written: a program that is found in the cache is only loaded and run.
+The code generator is imported on first use: programs found in the cache are only loaded.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class LlvmBackend:
-    """Regions as functions of LLVM's, which call BLAS and LAPACK."""
+    """Native regions as LLVM functions, which call BLAS and LAPACK."""
 
     name = "llvm"
 
@@ -57,7 +57,9 @@ class LlvmBackend:
 
 @cache
 def blas_file() -> str:
-    """Return the BLAS whose routines code calls with its width of integers: its file, with size and time of change."""
+    """Return the path, size and modification time of the BLAS library, a key of its integer width; "" if there
+    is none.
+    """
     file = library()
     return "" if file is None else f"{file} {file.stat().st_size} {file.stat().st_mtime_ns}"
 

@@ -1,15 +1,15 @@
-"""Native regions of a schedule as compiled functions."""
+"""Compilation of the native regions of a schedule."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from spmd.backends.llvm.emit.region_writer import RegionWriter
+from spmd.backends.llvm.emit.region_writer import RegionEmitter
 from spmd.backends.llvm.jit.clocks import NativeClock
 from spmd.backends.llvm.jit.entry import ArrayType
 from spmd.backends.llvm.jit.interrupts import POLL_TEXT
 from spmd.backends.llvm.jit.jit import compile_object
-from spmd.backends.llvm.jit.loading import StretchCode
+from spmd.backends.llvm.jit.loading import RegionCode
 from spmd.backends.llvm.ops.callbacks import CALL_TEXT
 from spmd.backends.native import CompiledRegion, MakeCallback
 from spmd.compiler.schedule.schedule import NativeRegion
@@ -18,14 +18,14 @@ from spmd.types import TokenType
 
 
 def compile_region(region: NativeRegion, make_callback: MakeCallback, *, clocked: bool) -> CompiledRegion:
-    """`region` as one function: arrays of its inputs in; out one, or a tuple, of its outputs.
+    """Return `region` compiled to one function from arrays of its inputs to an array, or a tuple of arrays, of its
+    outputs.
 
-    `make_callback` gives what Python runs in place of an op without a native form. `clocked`: the function times its
-    steps.
+    `make_callback` returns the callback of an op that Python runs. `clocked`: the function times its steps.
     """
     writer, text = write_region(region, make_callback, clocked=clocked)
     inputs, outputs, over = region.inputs, region.outputs, region.overwrites
-    code = StretchCode(
+    code = RegionCode(
         compile_object(text, region.target.processor),
         region.target.processor,
         tuple(writer.text.callees.values()),
@@ -43,9 +43,9 @@ def compile_region(region: NativeRegion, make_callback: MakeCallback, *, clocked
     return CompiledRegion(code, writer.callbacks, writer.clock)
 
 
-def write_region(region: NativeRegion, make_callback: MakeCallback, *, clocked: bool) -> tuple[RegionWriter, str]:
-    """Return `region` as a module of LLVM's text, and the writer, which has what the text needs from outside."""
-    writer = RegionWriter("stretch", region, make_callback, clock=NativeClock() if clocked else None)
+def write_region(region: NativeRegion, make_callback: MakeCallback, *, clocked: bool) -> tuple[RegionEmitter, str]:
+    """Return `region` as a module of LLVM IR, and the emitter, which records its external references."""
+    writer = RegionEmitter("stretch", region, make_callback, clock=NativeClock() if clocked else None)
     writer.write(region.body)
     text = writer.finish()
     if writer.may_raise:
@@ -56,5 +56,5 @@ def write_region(region: NativeRegion, make_callback: MakeCallback, *, clocked: 
 
 
 def _array_type(value: Value) -> ArrayType | None:
-    """Shape and dtype of the array of `value`; None of a token."""
+    """Return shape and dtype of the array of `value`; None for a token."""
     return None if isinstance(value.type, TokenType) else (value.tensor.static_shape, value.tensor.dtype)

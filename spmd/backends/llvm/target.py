@@ -1,4 +1,4 @@
-"""What the schedule is told of native code: which ops it has, and in how many tasks and with what memory they run."""
+"""The schedule's view of native code: supported ops, their tasks and scratch memory."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from spmd.compiler.schedule.target import LibraryPlan
 from spmd.ir import Op
 from spmd.support.processor import Processor
 
-#: Modules that file their ops in native_ops.NATIVE.
+#: Modules that register ops in native_ops.NATIVE.
 FORMS = (_control_flow, _convolutions, _custom_calls, _fft, _lapack, _products, _scan, _top_k)
 
 
 @dataclass(frozen=True)
 class LlvmTarget:
-    """Native code for `processor`, whose functions up to `threads` share.
+    """Native code for `processor`, run by up to `threads`.
 
-    `in_fixed_order`: it adds up products itself, in one order on every processor, and leaves none to BLAS. `is_linked`:
-    it is an object file's, where custom calls of targets that are not known here call symbols of their names.
+    `in_fixed_order`: products are summed in one order on every processor, without BLAS. `is_linked`: it is an object
+    file's, where unknown custom-call targets become external symbols.
     """
 
     threads: int = 1

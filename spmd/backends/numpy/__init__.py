@@ -1,4 +1,4 @@
-"""What every op does: one family of kernels a module, each filing its makers in `spmd.backends.kernels.KERNELS`."""
+"""NumPy kernels: one family of ops per module, registered in `spmd.backends.kernels.KERNELS`."""
 
 from importlib import import_module
 from pkgutil import iter_modules

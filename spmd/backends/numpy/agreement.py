@@ -1,6 +1,6 @@
-"""What a stacked program checks while it runs: that the processes of a group, and the ends of a transfer, agree.
+"""Run-time checks of stacked programs: processes of a group, and both ends of a transfer, must agree.
 
-On ranks of their own they would wait for one another in vain.
+Separate ranks would deadlock instead.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ from spmd.support.arrays import Array
 
 @target("spmd.expect_agreement")
 def expect_agreement(op: Op, context: Context) -> Kernel:
-    """Take one value a process, and who is here; CollectiveError names two processes of a group that differ."""
+    """Check one value per process, given the mask of active ones; CollectiveError names two processes of a group that
+    differ.
+    """
     config = call_attributes(op)["backend_config"]
     groups, name = np.asarray(config["groups"]), str(config["op"])
     what = str(config["what"])
@@ -45,7 +47,7 @@ def expect_agreement(op: Op, context: Context) -> Kernel:
 
 @target("spmd.expect_transfer")
 def expect_transfer(op: Op, context: Context) -> Kernel:
-    """Take who comes to the send, and who to the recv; CollectiveError names a process that does without its other."""
+    """Check the masks at send and recv; CollectiveError names a process whose peer is missing."""
     config = call_attributes(op)["backend_config"]
     sending, receiving = np.asarray(config["pairs"]).T
     channel, sent_at = config["channel"], str(config["sent_at"])

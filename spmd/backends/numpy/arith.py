@@ -1,7 +1,7 @@
-"""Arithmetic of builtin scalars, which dynamic programs compute shapes with: MLIR's arith dialect.
+"""Arithmetic of builtin scalars in shape computations: MLIR's arith dialect.
 
 A scalar is a NumPy scalar or a 0-d array of its type's dtype; index is 64 bits wide. Integers wrap; signless ones are
-held as signed, and the ops of unsigned numbers read the same bits.
+held as signed, and unsigned ops reinterpret the bits.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Binary = Callable[[Array, Array], Array]
 
 
 def element_of(value: Value) -> ElementType:
-    """Element type of a builtin scalar or a tensor."""
+    """Return the element type of a builtin scalar or a tensor."""
     type = value.type.element_type if isinstance(value.type, TensorType) else value.type
     assert isinstance(type, ElementType)
     return type
@@ -35,7 +35,7 @@ def constant(op: Op, context: Context) -> Kernel:
     elif isinstance(value, (BoolAttr, IntegerAttr, FloatAttr)):
         array = np.asarray(value.value, dtype)
     else:
-        raise CompileError(Diagnostic(op.location, "the constant is no number and no tensor", op.name))
+        raise CompileError(Diagnostic(op.location, "the constant must be a number or a tensor", op.name))
     return Kernel(lambda: array, owned=False)
 
 
@@ -138,7 +138,7 @@ def convert(op: Op, context: Context) -> Kernel:
 
     def call(value: Array) -> Array:
         array = np.asarray(value)
-        # A signed number of one bit is 0 or -1.
+        # A signed 1-bit integer is 0 or -1.
         return (-array.astype(np.int8)).astype(dtype) if signed_bit else array.astype(dtype)
 
     return Kernel(call)

@@ -1,6 +1,6 @@
-"""Checks of results, and looks at them while a program runs: the check and interpreter dialects.
+"""The check and interpreter dialects: checks of results, prints and probes.
 
-A check that fails raises ExecutionError with the elements that differ first.
+A failing check raises ExecutionError with the first elements that differ.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from spmd.ir.attributes import DenseAttr
 from spmd.runtime.process import Process
 from spmd.support.arrays import Array, DType, Results, bits_dtype
 
-#: Where two arrays agree, element by element.
+#: Elementwise agreement of two arrays.
 Agree = Callable[[Array, Array], Array]
 
 _SHOWN = 4
@@ -49,8 +49,8 @@ def expect_almost_eq_const(op: Op, context: Context) -> Kernel:
 
 @kernel("check.expect_close")
 def expect_close(op: Op, context: Context) -> Kernel:
-    """Return every element within max_ulp_difference, and the worst at least min_ulp_difference units in the last
-    place.
+    """Check that all elements are within max_ulp_difference, and the largest difference is at
+    least min_ulp_difference.
     """
     least, most = op["min_ulp_difference"], op["max_ulp_difference"]
     check = _check(op, _close(most))
@@ -85,7 +85,7 @@ def custom_expect_close(op: Op, context: Context) -> Kernel:
 
 @target("check.eq")
 def custom_eq(op: Op, context: Context) -> Kernel:
-    """Give true; exact for integers."""
+    """Check and return true; exact for integers."""
     check = _check(op, _within(_EQ_TOLERANCE))
 
     def call(actual: Array, expected: Array) -> Array:
@@ -129,17 +129,19 @@ def _difference(actual: Array, expected: Array, wrong: Array) -> str:
     return f"{count} of {wrong.size} elements differ: {shown}{'; ...' if count > _SHOWN else ''}"
 
 
-# --- when two elements agree -----------------------------------------------------------------------------------------
+# --- agreement of elements -------------------------------------------------------------------------------------------
 
 
 def _equal(actual: Array, expected: Array) -> Array:
-    """Equal, or both NaN."""
+    """Return where elements are equal, or both NaN."""
     agreed: Array = (actual == expected) | ((actual != actual) & (expected != expected))
     return agreed
 
 
 def _within(tolerance: float) -> Agree:
-    """Floats no further apart than `tolerance`, real and imaginary parts each; infinities and NaNs the same."""
+    """Return agreement within `tolerance` for floats, of real and imaginary parts each; infinities and NaNs must be
+    equal.
+    """
 
     def agree(actual: Array, expected: Array) -> Array:
         if actual.dtype.kind in "biu" or _is_small_integer(actual.dtype):
@@ -155,7 +157,7 @@ def _within(tolerance: float) -> Agree:
 
 
 def _close(most: int) -> Agree:
-    """No more than `most` representable values apart; integers equal."""
+    """Return agreement within `most` ULP; integers must be equal."""
 
     def agree(actual: Array, expected: Array) -> Array:
         parts = _ulps(actual, expected)
@@ -172,9 +174,9 @@ def _is_small_integer(dtype: DType) -> bool:
 
 
 def _ulps(actual: Array, expected: Array) -> list[Array]:
-    """Return how many representable values apart, as uint64; of a complex array, its two parts. Empty for integers.
+    """Return the distances in ULP, as uint64; for complex arrays, of both parts. Empty for integers.
 
-    An infinity or NaN is as far as can be from anything that is not the same.
+    The distance of an infinity or NaN from anything else is 2^63.
     """
     if actual.dtype.kind == "c":
         return [*_ulps(actual.real, expected.real), *_ulps(actual.imag, expected.imag)]
@@ -193,7 +195,7 @@ def _is_finite(array: Array) -> Array:
 
 
 def _ordered(array: Array) -> Array:
-    """Floats as uint64 in their own order, neighbours one apart and both zeros the same."""
+    """Return floats as uint64 in numerical order: neighbours differ by one, and both zeros are equal."""
     width = array.dtype.itemsize
     bits = np.asarray(array, order="C").view(bits_dtype(array.dtype)).astype(np.uint64)
     sign = np.uint64(1 << (8 * width - 1))
@@ -203,12 +205,12 @@ def _ordered(array: Array) -> Array:
     return ordered
 
 
-# --- looking at values -----------------------------------------------------------------------------------------------
+# --- prints and probes -----------------------------------------------------------------------------------------------
 
 
 @kernel("interpreter.print")
 def print_value(op: Op, context: Context) -> Kernel:
-    """Tell which process prints where there are several; a line is written whole, since processes may be threads."""
+    """Print a value, with the process if there are several; each line is one write, since processes may be threads."""
     name = f"%{op.operands[0].name_hint}" if op.operands[0].name_hint else str(op.operands[0].type)
 
     def call(process: Process, operand: Array) -> tuple[()]:
@@ -220,13 +222,13 @@ def print_value(op: Op, context: Context) -> Kernel:
 
 
 def _no_values(process: Process) -> dict[str, list[Array]]:
-    """What a process's probes have seen before they have run, by their ids."""
+    """Return the initial state of a process's probes: values by probe id."""
     return {}
 
 
 @kernel("interpreter.probe")
 def probe(op: Op, context: Context) -> Kernel:
-    """Give its operand, and keeps a copy with the process under the probe's id, once for each time it runs."""
+    """Return the operand, and append a copy to the values of the probe's id."""
     name = op["probe_id"]
 
     def call(process: Process, operand: Array) -> Array:
@@ -238,7 +240,7 @@ def probe(op: Op, context: Context) -> Kernel:
 
 @kernel("check.expect_serialized_eq")
 def expect_serialized_eq(op: Op, context: Context) -> Kernel:
-    """Return the value that the probe saw at its time number `iteration`, counted from 0, is the expected one."""
+    """Check the value that the probe recorded at its `iteration`, counted from 0."""
     name, iteration = op["probe_id"], op["iteration"]
     check = _check(op, _equal)
 

@@ -85,8 +85,8 @@ def predicate(op: Op, context: Context) -> Kernel:
 
 @kernel("chlo.next_after")
 def next_after(op: Op, context: Context) -> Kernel:
-    """Return the next number after x towards y; y where they are equal, NaN where either is."""
-    if element_of(op.operands[0]) is t.F16:  # whose loop gives x where they are equal: the other zero
+    """Return the next number after x towards y; y if they are equal, NaN if either is."""
+    if element_of(op.operands[0]) is t.F16:  # np.nextafter on f16 returns x, the other zero, for equal zeros
         return pointwise(op, _next_after_half)
     return pointwise(op, np.nextafter)
 
@@ -133,4 +133,4 @@ def _number(attribute: Attribute, op: Op) -> complex:
         return complex(attribute.array.item())
     if isinstance(attribute, ArrayAttr) and len(attribute.elements) == 2:
         return complex(*(_number(element, op) for element in attribute.elements))
-    raise CompileError(Diagnostic(op.location, "value is no number", op.name))
+    raise CompileError(Diagnostic(op.location, "value must be a number", op.name))

@@ -1,4 +1,4 @@
-"""Kernels of CHLO's ops with implicit broadcasting: the plain op's own kernel on operands brought to one rank."""
+"""CHLO ops with implicit broadcasting: the plain op's kernel on operands of equal rank."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from spmd.ir import AttributeValue, Op
 from spmd.support.arrays import Array
 
 _PREFIX = "chlo.broadcast_"
-#: Ops that have no counterpart in StableHLO.
+#: Ops without a StableHLO counterpart.
 _CHLO_ONLY = frozenset({"next_after", "polygamma", "zeta"})
 _BINARY = (
     "add", "and", "atan2", "complex", "divide", "maximum", "minimum", "multiply", "next_after", "or", "polygamma",
@@ -58,7 +58,7 @@ def _broadcasting(op: Op, context: Context, attributes: dict[str, AttributeValue
 
 
 def _lifting(shape: tuple[int, ...], rank: int, op: Op) -> Callable[[Array], Array]:
-    """Views an operand with dimensions of size 1 added, so that NumPy broadcasts it.
+    """Return a function that views an operand with dimensions of size 1 added, for NumPy's broadcasting.
 
     Its dimensions are the result's `broadcast_dimensions`, by default the last ones.
     """

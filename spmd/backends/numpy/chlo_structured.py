@@ -1,4 +1,4 @@
-"""Kernels of CHLO's ops that are small programs of their own: top_k, ragged_dot and scan."""
+"""CHLO's structured ops: top_k, ragged_dot and scan."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from spmd.support.arrays import Array, DType, Results, bits_dtype
 
 @kernel("chlo.top_k")
 def top_k(op: Op, context: Context) -> Kernel:
-    """Return the k largest entries along the last dimension and their indices; of equal ones the first comes first.
+    """Return the k largest entries along the last dimension and their indices; the first of equal ones comes first.
 
     Floats are in total order: NaN above infinity, +0 above -0.
     """
@@ -39,7 +39,7 @@ def top_k(op: Op, context: Context) -> Kernel:
 
 
 def _descending_key(dtype: DType, *, floating: bool) -> Callable[[Array], Array]:
-    """Unsigned integers that ascend where the elements descend."""
+    """Return a function to unsigned integers in descending order of the elements."""
     if dtype.itemsize == 1 and dtype.kind not in "iub":
         wide = np.dtype(np.float32 if floating else np.int8)
         inner = _descending_key(wide, floating=floating)
@@ -55,9 +55,7 @@ def _descending_key(dtype: DType, *, floating: bool) -> Callable[[Array], Array]
     last = 8 * dtype.itemsize - 1
 
     def key(x: Array) -> Array:
-        below: Array = np.invert(x.view(signed) >> signed.type(last)).view(
-            unsigned
-        )  # of negative numbers nothing is turned
+        below: Array = np.invert(x.view(signed) >> signed.type(last)).view(unsigned)  # negative numbers keep their bits
         below &= ~top
         below ^= x.view(unsigned)
         return below
@@ -70,10 +68,10 @@ def _descending_key(dtype: DType, *, floating: bool) -> Callable[[Array], Array]
 
 @kernel("chlo.ragged_dot")
 def ragged_dot(op: Op, context: Context) -> Kernel:
-    """Return a dot whose ragged dimension is cut into groups of `group_sizes`.
+    """Return a dot product whose ragged dimension is split into groups of `group_sizes`.
 
-    Ragged in a free dimension of lhs: each group of rows meets its own slice of rhs, rows of no group give zero. In a
-    contracting dimension: one product a group. In a batching dimension: as dot_general.
+    Ragged in a free dimension of lhs: each group of rows is multiplied by its own slice of rhs; rows of no group give
+    zero. In a contracting dimension: one product per group. In a batching dimension: dot_general.
     """
     numbers: RaggedDotDimensionNumbersAttr = op["ragged_dot_dimension_numbers"]
     ragged = numbers.lhs_ragged_dimensions[0]
@@ -96,7 +94,7 @@ def ragged_dot(op: Op, context: Context) -> Kernel:
 
 
 def _dense(numbers: RaggedDotDimensionNumbersAttr) -> DotDimensionNumbersAttr:
-    """Return the dimensions of the products that a ragged one is made of."""
+    """Return the dimension numbers of the group products."""
     return DotDimensionNumbersAttr(
         numbers.lhs_batching_dimensions,
         numbers.rhs_batching_dimensions,
@@ -136,10 +134,10 @@ def _rows(lhs: Array, rhs: Array, sizes: Array, numbers: RaggedDotDimensionNumbe
 
 
 def _groups(lhs: Array, axis: int, sizes: Array) -> Iterator[tuple[Array, slice | None]]:
-    """lhs cut along `axis`: each group's part and where it lies.
+    """Yield the groups of lhs along `axis`: their elements, and their slice.
 
-    Sizes that differ along leading dimensions of lhs cannot be slices: the part is then lhs with everything outside
-    of the group zeroed, and None stands for its place.
+    If sizes vary along leading dimensions of lhs, groups are no slices: then lhs is masked with zeros, and the slice is
+    None.
     """
     ends = np.cumsum(sizes, axis=-1)
     extent = lhs.shape[axis]
@@ -160,7 +158,7 @@ def _along(axis: int, chosen: slice) -> tuple[slice, ...]:
 
 
 def _dot(lhs: Array, rhs: Array, numbers: DotDimensionNumbersAttr) -> Array:
-    """dot_general of arrays of one dtype."""
+    """Return the dot_general of arrays of one dtype."""
     left, left_free = _grouped(lhs, numbers.lhs_batching_dimensions, numbers.lhs_contracting_dimensions)
     right, right_free = _grouped(rhs, numbers.rhs_batching_dimensions, numbers.rhs_contracting_dimensions)
     batch = [lhs.shape[axis] for axis in numbers.lhs_batching_dimensions]
@@ -180,10 +178,9 @@ def _grouped(array: Array, batching: Sequence[int], contracting: Sequence[int]) 
 
 @kernel("chlo.scan")
 def scan(op: Op, context: Context) -> Kernel:
-    """Return the body applied along `dimension`: slices of the inputs and the carries in, outputs and carries out.
+    """Scan `dimension`: the body maps slices of the inputs and carries to slices of the outputs and carries.
 
-    A running sum, product, maximum and the like is NumPy's accumulate; any other body runs once a slice, since each
-    step needs the one before.
+    Running sums, products, extrema and the like use NumPy's accumulate; any other body runs slice by slice.
     """
     inputs = len(op.operand_group("inputs"))
     inits = len(op.operand_group("inits"))

@@ -1,4 +1,4 @@
-"""Collectives: each op becomes one bound call a process, made when the process first comes to it and kept.
+"""Collectives: each op is bound once per process, at its first call.
 
 Source: StableHLO specification, "Collective ops" and each op's section.
 """
@@ -31,7 +31,7 @@ def partition_id(op: Op, context: Context) -> Kernel:
 
 @kernel(*(DESCRIPTIONS.keys() - ROOTED.keys()))
 def collective(op: Op, context: Context) -> Kernel:
-    """Return a collective whose every operand is an operation by itself."""
+    """Return a collective with one operation per operand."""
     return _blocking(_described(op, context), context)
 
 
@@ -43,7 +43,7 @@ def rooted(op: Op, context: Context) -> Kernel:
 
 
 def _described(op: Op, context: Context) -> Collective:
-    """What `op` asks of the communicator, its results' shapes those that groups of their sizes give."""
+    """Return the description of `op`; its result shapes are checked against the group sizes."""
     collective = DESCRIPTIONS[op.name](op, context)
     if collective.groups is not None:
         check_shapes(op, collective.groups.sizes)
@@ -51,13 +51,13 @@ def _described(op: Op, context: Context) -> Collective:
 
 
 def _end(collective: Collective, process: Process, context: Context) -> Communicator | None:
-    """Return the process's end of its group; None for a process in no group."""
+    """Return the communicator of the process's group; None for a process in no group."""
     world = process.communicator
     return collective.communicator(world.checked() if context.options.check_collectives else world, process.rank)
 
 
 def _compare(collective: Collective, operation: Operation, process: Process) -> None:
-    """Compare a first call with those of the others of its group, which is not made before."""
+    """Compare a first call with those of other members, before it is bound."""
     groups, world = collective.groups, process.communicator
     members = world.members if groups is None else groups.find(process.rank)
     if members is not None:
@@ -104,7 +104,7 @@ def _blocking(collective: Collective, context: Context) -> Kernel:
             _compare(collective, collective.operations[0], process)
             bound = process.bound[key] = bind(process)[0]
         if out is not None and not out.flags.c_contiguous:
-            out = None  # MPI writes elements in C order
+            out = None  # MPI needs C order
         return bound(np.asarray(array) if scalar else array, out)
 
     value, result = collective.op.operands[0].tensor, collective.op.results[0].tensor
@@ -113,7 +113,7 @@ def _blocking(collective: Collective, context: Context) -> Kernel:
 
 
 def _packed(collective: Collective, operation: AllReduce, context: Context) -> Kernel:
-    """Return one all_reduce of all operands end to end; the results are the parts of its result."""
+    """Return one all_reduce of all operands, concatenated and flattened; results are slices of its result."""
     shapes = [operation.shape for operation in collective.operations]
     ends = np.cumsum([0, *map(prod, shapes)]).tolist()
     parts = [(slice(a, b), shape) for a, b, shape in zip(ends, ends[1:], shapes, strict=False)]
@@ -153,7 +153,7 @@ def _promoting(call: BoundCollective, dtype: DType | None) -> BoundCollective:
 
 
 def _outside(collective: Collective, index: int, process: Process) -> BoundCollective:
-    """What `process` gets, which is in no group."""
+    """Return the constant result of `process`, which is in no group."""
     outsider = collective.outsider
     assert outsider is not None
 
@@ -169,7 +169,7 @@ def _outside(collective: Collective, index: int, process: Process) -> BoundColle
 
 
 def _dynamic_root(op: Op, context: Context) -> Kernel:
-    """Return the root of each operand's operation is a position in the group, told by the last operand."""
+    """Return a collective with dynamic roots: the last operand has a position in the group for each operand."""
     describe = ROOTED[op.name]
     key = object()
     single = len(op.results) == 1
@@ -195,11 +195,11 @@ def _dynamic_root(op: Op, context: Context) -> Kernel:
     return Kernel(call, needs_process=True)
 
 
-# --- asynchronously --------------------------------------------------------------------------------------------------
+# --- asynchronous ----------------------------------------------------------------------------------------------------
 
 
 class _Pending:
-    """A future of collectives under way."""
+    """A future of running collectives."""
 
     __slots__ = ("_requests",)
 
@@ -213,7 +213,7 @@ class _Pending:
 
 @kernel("stablehlo.async_start")
 def async_start(op: Op, context: Context) -> Kernel:
-    """Start the collective of the region. The operands belong to the future until it is done."""
+    """Start the collective of the region. The operands must not be modified until it is done."""
     body = op.regions[0].block
     inner = body.ops[0]
     everything = tuple(range(len(op.operands)))

@@ -21,7 +21,7 @@ from spmd.types import TensorType
 
 @kernel("stablehlo.send")
 def send(op: Op, context: Context) -> Kernel:
-    """Send its inputs one by one and goes on; the token is what orders it."""
+    """Send the inputs one by one, without blocking; the token orders them."""
     channel, target, where = channel_id(op), _other_end(op, context, sending=True), str(op.location)
 
     def call(process: Process, *values: Array) -> None:
@@ -35,7 +35,7 @@ def send(op: Op, context: Context) -> Kernel:
 
 @kernel("stablehlo.recv")
 def recv(op: Op, context: Context) -> Kernel:
-    """Wait for as many arrays as it has tensor results."""
+    """Receive one array per tensor result, blocking."""
     channel, source, where = channel_id(op), _other_end(op, context, sending=False), str(op.location)
     types = [result.type for result in op.results if isinstance(result.type, TensorType)]
     forms = [(type.static_shape, type.dtype) for type in types]
@@ -56,7 +56,7 @@ def _results(arrays: Sequence[Array]) -> Results:
 
 
 def _other_end(op: Op, context: Context, sending: bool) -> Callable[[Process], int | None]:
-    """Who is at the other end of the op's channel for a process; None for a process that is at neither end."""
+    """Return a function from a process to the peer of its transfer; None for a process at neither end."""
     ends = transfer_ends(op, context.options.grid)
     channel = channel_id(op)
     if ends is None:
@@ -70,7 +70,7 @@ def _found_end(process: Process, channel: int, sending: bool) -> int:
 
 
 def _one_program(process: Process) -> Channels:
-    """Return all processes run one program: whoever sends receives as well."""
+    """Return the channels of a single program, in which each process sends to itself."""
     size = process.communicator.size
     return _Everyone([()] * size, [()] * size)
 
@@ -85,7 +85,7 @@ class _Everyone(Channels):
 
 @kernel("stablehlo.infeed")
 def infeed(op: Op, context: Context) -> Kernel:
-    """Return the next entry of the process's infeed, which must have the types of the results."""
+    """Return the next entry of the process's infeed; ExecutionError if it is not of the result types."""
     types = [result.type for result in op.results if isinstance(result.type, TensorType)]
 
     def call(process: Process, token: Array) -> Results:
@@ -95,7 +95,7 @@ def infeed(op: Op, context: Context) -> Kernel:
             with process.communicator.outside():
                 arrays = process.infeed()
         except StopIteration:
-            text = f"the infeed of process {process.rank} is at its end"
+            text = f"the infeed of process {process.rank} is exhausted"
             raise ExecutionError(Diagnostic(op.location, text, op.name)) from None
         fed = [np.asarray(array) for array in (arrays if isinstance(arrays, tuple | list) else (arrays,))]
         if [(a.shape, a.dtype) for a in fed] != [(t.shape, t.dtype) for t in types]:
@@ -110,7 +110,7 @@ def infeed(op: Op, context: Context) -> Kernel:
 
 @kernel("stablehlo.outfeed")
 def outfeed(op: Op, context: Context) -> Kernel:
-    """Hand its inputs to the process's outfeed, which gets copies to keep."""
+    """Pass copies of the inputs to the process's outfeed."""
 
     def call(process: Process, *values: Array) -> None:
         if process.outfeed is not None:

@@ -1,7 +1,7 @@
-"""Sums of products: StableHLO specification, "dot_general", "dot", "einsum", "unary_einsum".
+"""Contractions: StableHLO specification, "dot_general", "dot", "einsum", "unary_einsum".
 
 Every contraction is one matrix multiplication of views: batching dimensions stay in front, free and contracting ones
-are grouped, and BLAS takes whatever strides come out. Low-precision floats are computed on in f32 and rounded once.
+are grouped, and BLAS accepts any strides. Low-precision floats are computed in f32 and rounded once.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from spmd.types import ElementType, TensorType
 
 Convert = Callable[[Array], Array]
 
-#: Complex multiply-adds below which BLAS wins nothing over a plain sum.
+#: Complex multiply-adds below which BLAS is no faster than a plain sum.
 _SMALL_COMPLEX_WORK = 1 << 12
 
 
@@ -65,7 +65,7 @@ def contraction(op: Op, numbers: DotDimensionNumbersAttr, algorithm: DotAlgorith
 
 
 def _plain(multiply: np.ufunc, left: Convert, right: Convert) -> Callable[..., Array]:
-    """Return the common case: the matrix product is the result."""
+    """Return the common case, in which the matrix product is the result."""
 
     def call(x: Array, y: Array, out: Array | None = None) -> Array:
         product: Array = multiply(left(x), right(y), out=out)
@@ -77,7 +77,9 @@ def _plain(multiply: np.ufunc, left: Convert, right: Convert) -> Callable[..., A
 def _grouping(
     shape: tuple[int, ...], batching: Sequence[int], contracting: Sequence[int], *, contract_last: bool
 ) -> tuple[Convert, tuple[int, ...]]:
-    """Function that views an operand as (*batching, free, contracting), or with the last two exchanged; free sizes."""
+    """Return a function that views an operand as (*batching, free, contracting), or with the last two exchanged; and
+    the free sizes.
+    """
     free = [axis for axis in range(len(shape)) if axis not in batching and axis not in contracting]
     order = [*batching, *free, *contracting] if contract_last else [*batching, *contracting, *free]
     free_sizes = tuple(shape[axis] for axis in free)
@@ -109,10 +111,7 @@ def _then(first: Convert, second: Convert | None) -> Convert:
 def arithmetic(
     lhs: TensorType, rhs: TensorType, result: TensorType, algorithm: DotAlgorithmAttr | None, depth: int, work: int
 ) -> tuple[Callable[..., Array], Convert | None, Convert | None, Convert | None]:
-    """(matrix product, what to do to lhs, to rhs, and to the product) for the element types.
-
-    A None stands for nothing to do.
-    """
+    """Return (matrix product, preparation of lhs, of rhs, conversion of the product); None for no-ops."""
     types = [_element(tensor) for tensor in (lhs, rhs, result)]
     target = types[2].dtype
     if types[2].is_boolean:
@@ -125,7 +124,7 @@ def arithmetic(
         if algorithm.accumulation_type.is_float and algorithm.accumulation_type.numpy is not None:
             computed = np.result_type(computed, compute_dtype(algorithm.accumulation_type))
         rounding = [
-            # Several products of parts of an operand keep all of its digits.
+            # Several component products keep all digits of an operand.
             precision
             if isinstance(precision, ElementType) and count * algorithm.num_primitive_operations == 1
             else None
@@ -140,18 +139,18 @@ def arithmetic(
 
 
 def _plain_product(x: Array, y: Array) -> Array:
-    """Return the matrix product term by term, each rounded: parts that cancel leave what any other plain sum leaves."""
+    """Return the matrix product summed term by term, each rounded, so that cancellation is exact."""
     product: Array = np.einsum("...ik,...kj->...ij", x, y)
     return product
 
 
 def _multiplied_by_parts(x: Array, y: Array) -> Array:
-    """Return the products of complex numbers as `multiply` has them: a sum of one product has that one's zeros."""
+    """Return the elementwise complex product with the zeros of `multiply`, not of a sum."""
     return join(x.real * y.real - x.imag * y.imag, x.real * y.imag + x.imag * y.real)
 
 
 def _element(tensor: TensorType) -> ElementType:
-    """Return the element type; a quantized one counts as its storage."""
+    """Return the element type; for a quantized one its storage type."""
     element = tensor.element_type
     storage = getattr(element, "storage", element)
     assert isinstance(storage, ElementType)
@@ -167,7 +166,7 @@ def _conversion(source: DType, target: DType) -> Convert | None:
 
 
 def _preparation(type: ElementType, computed: DType, precision: ElementType | None) -> Convert | None:
-    """Rounds an operand to the algorithm's precision where that is lower than its own, then widens it."""
+    """Return a function that rounds an operand to the algorithm's precision if that is lower, then widens it."""
     widen = _conversion(type.dtype, computed)
     if precision is None or not type.is_float or precision.bits >= type.bits:
         return widen
@@ -178,7 +177,7 @@ def _preparation(type: ElementType, computed: DType, precision: ElementType | No
 
 
 def _round_to_tf32(array: Array) -> Array:
-    """f32 rounded to 10 bits of mantissa, ties to even; infinities and NaNs stay."""
+    """Return f32 rounded to 10 mantissa bits, ties to even; infinities and NaNs are kept."""
     bits = np.ascontiguousarray(array, np.float32).view(np.uint32)
     rounded = (bits + np.uint32(0xFFF) + ((bits >> np.uint32(13)) & np.uint32(1))) & np.uint32(0xFFFFE000)
     special = (bits & np.uint32(0x7F800000)) == np.uint32(0x7F800000)
@@ -189,7 +188,7 @@ def _round_to_tf32(array: Array) -> Array:
 def _integer_arithmetic(
     types: list[ElementType],
 ) -> tuple[Callable[..., Array], Convert | None, Convert | None, Convert | None]:
-    """Integer products, exact modulo the width of the result's type."""
+    """Return integer arithmetic, exact modulo the width of the result's type."""
     left, right, result = types
     wide = compute_dtype(result)
     if left.bits > 8 * wide.itemsize or right.bits > 8 * wide.itemsize:
@@ -202,9 +201,7 @@ def _integer_arithmetic(
 
 @kernel("stablehlo.einsum", "stablehlo.unary_einsum")
 def einsum(op: Op, context: Context) -> Kernel:
-    """Return the deprecated ops; the equation is in Einstein's notation, `...` standing for dimensions
-    that broadcast.
-    """
+    """Return a deprecated einsum in Einstein notation; `...` are broadcast dimensions."""
     equation = op["einsum_config"].replace(" ", "")
     if op.name == "stablehlo.unary_einsum":
         equation = equation.removeprefix(",")

@@ -1,4 +1,4 @@
-"""Loops, branches and what groups values: StableHLO specification, "while", "if", "case", "composite", "tuple", ..."""
+"""Loops, branches, calls and tuples: StableHLO specification, "while", "if", "case", "composite", "tuple", ..."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def while_(op: Op, context: Context) -> Kernel:
     single = carried == 1
 
     def own(values: tuple[Array, ...]) -> tuple[Array, ...]:
-        """Return the first state, with copies of what the body writes over."""
+        """Return the initial state with copies of what the body overwrites."""
         state = list(values)
         for position in overwritten:
             state[position] = np.array(state[position])
@@ -118,8 +118,6 @@ def token(op: Op, context: Context) -> Kernel:
 
 
 def _through(op: Op, call: Callable[..., Results]) -> Kernel:
-    """Return a kernel that runs regions or functions: they may hand any of their operands on, and may need
-    the process.
-    """
+    """Return a kernel that runs regions or functions, whose results may alias any operand."""
     captured = len(captured_values(op)) if op.regions else 0
     return Kernel(call, needs_process=True, aliases=tuple(range(len(op.operands) + captured)))

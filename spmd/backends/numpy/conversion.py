@@ -1,4 +1,4 @@
-"""Kernels of the ops that change an element's representation: convert, bitcast_convert, reduce_precision."""
+"""Conversions of element types: convert, bitcast_convert, reduce_precision."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ def convert(op: Op, context: Context) -> Kernel:
 
 
 def conversion(source: t.ElementType, target: t.ElementType) -> Call:
-    """`call(x, out=None)`, the conversion of specification "convert".
+    """Return `call(x, out=None)`, the conversion of specification "convert".
 
-    Where it leaves the result open: a float out of an integer's range gives the nearest end of the range, NaN gives
-    0, integers wrap, and of a complex number going to a real type the real part counts (XLA's CPU backend).
+    Where it leaves the result open: floats out of an integer's range saturate, NaN becomes 0, integers wrap, and
+    complex numbers convert to their real part (XLA's CPU backend).
     """
     if source.is_complex and not target.is_complex:
         inner = conversion(source.real, target) if source.real is not target else keep
@@ -60,7 +60,7 @@ def _to_integer(source: t.ElementType, target: t.ElementType) -> Call:
     dtype = target.dtype
     lowest, highest = t.storage_range(target)
     below, above = source.dtype.type(lowest), source.dtype.type(float(highest + 1))
-    floor = source.dtype.type(float(lowest - 1))  # `below` itself where that rounds: exact on the slow path
+    floor = source.dtype.type(float(lowest - 1))  # equals `below` if rounded: exact on the slow path
 
     def call(x: Array, out: Array | None = None) -> Array:
         inside = (x > floor) & (x < above)
@@ -82,7 +82,7 @@ _SATURATIONS: dict[t.ElementType, Call] = {}
 
 
 def _saturation(source: t.ElementType, target: t.ElementType) -> Call:
-    """Return the f64 conversion, one object a target, so that the tables made of it are shared."""
+    """Return the conversion from f64, one object per target, so that tables made from it are shared."""
     if target not in _SATURATIONS:
         _SATURATIONS[target] = _to_integer(source, target)
     return _SATURATIONS[target]
@@ -93,7 +93,7 @@ def _saturation(source: t.ElementType, target: t.ElementType) -> Call:
 
 @kernel("stablehlo.bitcast_convert")
 def bitcast_convert(op: Op, context: Context) -> Kernel:
-    """Return the operand's bits as another type; a wider type takes the last dimension in, a narrower one adds it."""
+    """Return the bits reinterpreted; a wider type merges the last dimension, a narrower one adds it."""
     source, target = op.operands[0].tensor, op.result.tensor
     from_bits, to_bits = _bit_width(source.scalar_type), _bit_width(target.scalar_type)
     from_dtype, to_dtype = source.dtype, target.dtype
@@ -117,7 +117,7 @@ def _bit_width(element: t.ScalarType) -> int:
 
 
 def _bit_splitter(dtype: DType, bits: int) -> Callable[[Array], Array]:
-    """Return the array's bits, lowest first, flat."""
+    """Return a function to the array's bits, lowest first, flat."""
 
     def split(x: Array) -> Array:
         raw = np.ascontiguousarray(x).reshape(-1, 1).view(np.uint8)
@@ -127,7 +127,7 @@ def _bit_splitter(dtype: DType, bits: int) -> Callable[[Array], Array]:
 
 
 def _bit_joiner(dtype: DType, bits: int) -> Callable[[Array], Array]:
-    """Elements of `bits` bits each from flat bits, lowest first."""
+    """Return a function from flat bits, lowest first, to elements of `bits` bits."""
     width = 8 * dtype.itemsize
 
     def join(flat: Array) -> Array:
@@ -143,7 +143,9 @@ def _bit_joiner(dtype: DType, bits: int) -> Callable[[Array], Array]:
 
 @kernel("stablehlo.reduce_precision")
 def reduce_precision(op: Op, context: Context) -> Kernel:
-    """Rounds to `mantissa_bits` (ties to even) and `exponent_bits`, overflow is infinity, underflow zero; NaN stays."""
+    """Round to `mantissa_bits` (ties to even) and `exponent_bits`; overflow is infinity, underflow zero; NaN
+    is kept.
+    """
     element = element_of(op.operands[0])
     call = precision_reduction(element, op["exponent_bits"], op["mantissa_bits"])
     if call is None:
@@ -152,7 +154,7 @@ def reduce_precision(op: Op, context: Context) -> Kernel:
 
 
 def precision_reduction(element: t.ElementType, exponent_bits: int, mantissa_bits: int) -> Call | None:
-    """`call(x, out=None)`; None when every value of `element` already fits."""
+    """Return `call(x, out=None)`; None if every value of `element` already fits."""
     if element.name not in FLOAT_FORMATS:
         return _through_f32(element, exponent_bits, mantissa_bits)
     own_exponent, own_mantissa = FLOAT_FORMATS[element.name]
@@ -165,7 +167,7 @@ def precision_reduction(element: t.ElementType, exponent_bits: int, mantissa_bit
     infinity = word(((1 << own_exponent) - 1) << own_mantissa)
     bias, kept_bias = (1 << (own_exponent - 1)) - 1, (1 << (min(exponent_bits, own_exponent) - 1)) - 1
     largest, smallest = word((bias + kept_bias) << own_mantissa), word(max(0, bias - kept_bias) << own_mantissa)
-    no_nan = np.array(np.inf).astype(element.dtype)  # without a mantissa there is none
+    no_nan = np.array(np.inf).astype(element.dtype)  # without a mantissa there is no NaN
 
     def call(x: Array, out: Array | None = None) -> Array:
         raw = x.view(bits)

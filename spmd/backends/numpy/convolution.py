@@ -1,8 +1,8 @@
 """Convolution: StableHLO specification, "convolution", and "dynamic_conv".
 
-Windows of the padded lhs are a strided view. Copied into a matrix of patches, for some images at a time, they are
-multiplied with the kernel. The same way serves the gradients: a convolution over batches for the kernel's, over a
-dilated lhs for the input's.
+Windows of the padded lhs are a strided view, copied to a matrix of patches (im2col) for some images at a time, and
+multiplied with the kernel. Gradients are of the same form: a convolution over batches for the kernel's, over a dilated
+lhs for the input's.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def convolution(op: Op, context: Context) -> Kernel:
 
 @kernel("stablehlo.dynamic_conv")
 def dynamic_conv(op: Op, context: Context) -> Kernel:
-    """convolution with padding known when it runs; the kernels of the paddings met are kept."""
+    """Return a convolution with dynamic padding; kernels are cached by padding."""
     kernels: dict[tuple[int, ...], Kernel] = {}
 
     def call(lhs: Array, rhs: Array, padding: Array) -> Array:
@@ -58,7 +58,7 @@ def convolver(op: Op, geometry: Geometry) -> Kernel:
 
 
 def _product(geometry: Geometry, multiply: Callable[..., Array]) -> Callable[[Array, Array], Array]:
-    """Function of (lhs, rhs) in the dtype that is computed in: (g, rows, columns) @ (g, columns, n)."""
+    """Return a function of (lhs, rhs) in the compute dtype: (g, rows, columns) @ (g, columns, n)."""
     labels, sizes, strides_of = geometry.windows()
     size_of = {"g": 1, **dict(zip(labels, sizes, strict=True))}
     rows: list[Label] = ["b", *(("o", d) for d in geometry.spatial)]

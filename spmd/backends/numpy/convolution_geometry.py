@@ -1,4 +1,4 @@
-"""The static side of convolutions: sizes, strides and what each dimension is for."""
+"""Static geometry of convolutions: sizes, strides and dimension labels."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from spmd.dialects.structs import ConvDimensionNumbersAttr
 from spmd.ir import Op
 from spmd.support.arrays import Array
 
-#: What a dimension of windows, kernel or result is for: batch b, feature f, group g, output feature n, and for each
-#: spatial dimension d its place in the result ("o", d) and within the window ("k", d).
+#: Label of a dimension of windows, kernel or result: batch b, feature f, group g, output feature n, and for each
+#: spatial dimension d its index in the result ("o", d) and in the window ("k", d).
 Label = str | tuple[str, int]
 
-#: Elements of patches, or of products, made at a time.
+#: Elements of patches, or of products, per block.
 PATCHES = 1 << 19
 
 
 @dataclass(frozen=True)
 class Geometry:
-    """The static side of a convolution."""
+    """The static geometry of a convolution."""
 
     lhs_shape: tuple[int, ...]
     rhs_shape: tuple[int, ...]
@@ -51,11 +51,11 @@ class Geometry:
 
     @property
     def depth(self) -> int:
-        """Multiply-adds for one element of the result."""
+        """Multiply-adds per element of the result."""
         return prod(self.kernel_sizes) * self.rhs_shape[self.numbers.kernel_input_feature_dimension]
 
     def pad(self) -> Callable[[Array], Array]:
-        """Function that pads and dilates the lhs with zeros."""
+        """Return a function that pads and dilates the lhs with zeros."""
         rank = len(self.lhs_shape)
         low, high, interior = [0] * rank, [0] * rank, [0] * rank
         for d, axis in enumerate(self.numbers.input_spatial_dimensions):
@@ -66,11 +66,13 @@ class Geometry:
         return lambda lhs: padded(lhs, lhs.dtype.type(0))
 
     def windows(self) -> tuple[list[Label], list[int], Callable[[Array], list[int]]]:
-        """Labels and sizes of the dimensions of the view of windows, and function of the padded lhs to its strides."""
+        """Return labels and sizes of the dimensions of the view of windows, and a function from the padded lhs to its
+        strides.
+        """
         numbers = self.numbers
         labels: list[Label] = []
         sizes: list[int] = []
-        factors: list[tuple[int, int]] = []  # (dimension of the lhs, factor on its stride)
+        factors: list[tuple[int, int]] = []  # (dimension of the lhs, factor of its stride)
         for axis, size in enumerate(self.lhs_shape):
             if axis in (numbers.input_batch_dimension, numbers.input_feature_dimension):
                 label = "b" if axis == numbers.input_batch_dimension else "f"
@@ -91,7 +93,7 @@ class Geometry:
 
 
 def geometry_of(op: Op, padding: Array | None) -> Geometry:
-    """Return the geometry of `op` with the given padding ([spatial, 2] or None); the result's shape follows from it."""
+    """Return the geometry of `op` with the given padding ([spatial, 2] or None); it determines the result's shape."""
     numbers: ConvDimensionNumbersAttr = op["dimension_numbers"]
     lhs, rhs = op.operands[0].tensor.static_shape, op.operands[1].tensor.static_shape
     count = len(numbers.input_spatial_dimensions)
@@ -122,7 +124,7 @@ def geometry_of(op: Op, padding: Array | None) -> Geometry:
 
 
 def kernel_matrix(geometry: Geometry, order: Sequence[Label]) -> Callable[[Array], Array]:
-    """Function that brings the kernel into dimensions `order`, reversed where the windows are."""
+    """Return a function that transposes the kernel to dimensions `order`, and reverses it if windows are."""
     numbers, groups = geometry.numbers, geometry.groups
     labels: list[Label] = []
     shape: list[int] = []
@@ -146,7 +148,7 @@ def kernel_matrix(geometry: Geometry, order: Sequence[Label]) -> Callable[[Array
 
 
 def to_result(geometry: Geometry, order: Sequence[Label]) -> Callable[[Array], Array]:
-    """Function that brings an array of dimensions `order` into the result's; its feature is (g, n)."""
+    """Return a function from an array of dimensions `order` to the result's dimensions; its feature is (g, n)."""
     numbers = geometry.numbers
     labels: list[Label] = []
     for axis in range(len(geometry.result_shape)):

@@ -1,7 +1,6 @@
-"""Custom calls: targets that are built in, and those that a user registers.
+"""Custom calls: built-in and registered targets.
 
-Source: StableHLO specification, "custom_call", whose meaning is its target's own. A target that nobody knows is
-refused when the program is compiled.
+Source: StableHLO specification, "custom_call", whose meaning is its target's own. Unknown targets are compile errors.
 """
 
 from __future__ import annotations
@@ -51,10 +50,10 @@ def _kernel(maker: Maker, op: Op, context: Context) -> Kernel:
 
 
 def _of_shapes(op: Op, context: Context, maker: Maker, indices: list[int]) -> Kernel:
-    """Return a call whose operands at `indices` are its results' shapes: exports with symbolic shapes write these.
+    """Return a call whose operands at `indices` are its results' shapes, as in exports with symbolic shapes.
 
-    Its target gets the other operands, and one kernel is made for each combination of shapes. Source: JAX's
-    mlir.custom_call, `result_shapes`.
+    Its target receives the other operands; kernels are cached by shapes. Source: JAX's mlir.custom_call,
+    `result_shapes`.
     """
     if len(indices) != len(op.results) or not all(0 <= index < len(op.operands) for index in indices):
         message = f"indices_of_shape_operands = {indices} for {len(op.results)} results, {len(op.operands)} operands"
@@ -78,7 +77,7 @@ def _of_shapes(op: Op, context: Context, maker: Maker, indices: list[int]) -> Ke
 
 @target(*HINTS)
 def same(op: Op, context: Context) -> Kernel:
-    """Hints on placement: the value goes through as it is."""
+    """Return the operands of a placement hint unchanged."""
     for operand, result in zip(op.operands, op.results, strict=True):
         operand_type, result_type = operand.type, result.type
         if (
@@ -96,7 +95,7 @@ def same(op: Op, context: Context) -> Kernel:
 
 @target("CreateBuffer", "AllocateBuffer")
 def create_buffer(op: Op, context: Context) -> Kernel:
-    """Return a buffer whose contents nobody may count on: zeros."""
+    """Return an uninitialized buffer: zeros."""
     type = op.result.type
     assert isinstance(type, TensorType | BufferType)
     tensor = TensorType(type.shape, type.element_type)
@@ -105,7 +104,7 @@ def create_buffer(op: Op, context: Context) -> Kernel:
 
 
 def _as_op(op: Op, context: Context) -> Kernel:
-    """Return the kernel of the op that older frontends wrote as a call `mhlo.<op>`: of CHLO, or of StableHLO."""
+    """Return the kernel of the op that older frontends wrote as a call `mhlo.<op>`, of CHLO or StableHLO."""
     called = called_op(op)
     if isinstance(called, Op) and called.name in KERNELS:
         return make_kernel(called, context)

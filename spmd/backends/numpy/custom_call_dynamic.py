@@ -1,4 +1,4 @@
-"""Custom calls of programs exported with symbolic shapes: assertions on sizes, and ops whose parameters are values.
+"""Custom calls of programs exported with symbolic shapes: shape assertions, and ops with dynamic parameters.
 
 Source: JAX's export with shape polymorphism, StableHLO's experimental dynamic ops (which it writes as calls).
 """
@@ -23,7 +23,7 @@ from spmd.types import TensorType
 
 @target("shape_assertion")
 def shape_assertion(op: Op, context: Context) -> Kernel:
-    """Fail with `error_message`, in which {0}, {1}, ... stand for the operands after the asserted one."""
+    """Fail with `error_message`, in which {0}, {1}, ... are replaced by the operands after the asserted one."""
     message = str(call_attributes(op).get("error_message", "a shape assertion does not hold"))
 
     def call(holds: Array, *values: Array) -> tuple[()]:
@@ -39,7 +39,7 @@ def shape_assertion(op: Op, context: Context) -> Kernel:
 
 @target("stablehlo.dynamic_reduce_window")
 def dynamic_reduce_window(op: Op, context: Context) -> Kernel:
-    """reduce_window, its five parameters the last operands: dimensions, strides, both dilations, padding."""
+    """Return reduce_window; its parameters are the last five operands: dimensions, strides, both dilations, padding."""
     count = len(op.results)
     body = context.lookup(op["called_computations"][0], op).body
     names = ("window_dimensions", "window_strides", "base_dilations", "window_dilations")
@@ -68,7 +68,7 @@ def _computation(body: Block) -> Block:
 
 @target("stablehlo.dynamic_top_k")
 def dynamic_top_k(op: Op, context: Context) -> Kernel:
-    """chlo.top_k, its k the second operand."""
+    """Return chlo.top_k with k as the second operand."""
 
     def kernel_of(k: Array) -> Callable[..., Results]:
         types = [
@@ -84,13 +84,13 @@ def dynamic_top_k(op: Op, context: Context) -> Kernel:
 
 @target("stablehlo.dynamic_approx_top_k")
 def dynamic_approx_top_k(op: Op, context: Context) -> Kernel:
-    """ApproxTopK, its k the operand after the initial values."""
+    """Return ApproxTopK with k as the operand after the initial values."""
     return _by_parameters(lambda k: first_in_order(op, context, int(k)), 2 * len(op.results))
 
 
 @target("stablehlo.dynamic_rng_bit_generator")
 def dynamic_rng_bit_generator(op: Op, context: Context) -> Kernel:
-    """rng_bit_generator, the shape of its output the second operand."""
+    """Return rng_bit_generator with the output shape as the second operand."""
     algorithm = call_attributes(op)["rng_algorithm"]
 
     def kernel_of(shape: Array) -> Callable[..., Results]:
@@ -104,7 +104,7 @@ def dynamic_rng_bit_generator(op: Op, context: Context) -> Kernel:
 
 
 def _sound_kernel(static: Op, context: Context) -> Kernel:
-    """Return the kernel of `static`; ExecutionError where it breaks a constraint of its declaration."""
+    """Return the kernel of `static`; ExecutionError if it violates a constraint of its declaration."""
     assert static.definition is not None
     for label, fault in run_time_faults(static, static.definition):
         raise ExecutionError(Diagnostic(static.location, fault, static.name, label))
@@ -114,7 +114,7 @@ def _sound_kernel(static: Op, context: Context) -> Kernel:
 def _by_parameters(
     kernel_of: Callable[..., Callable[..., Results]], count: int, aliases: tuple[int, ...] = ()
 ) -> Kernel:
-    """Return a kernel whose operands after the first `count` are parameters; what is made for those met is kept."""
+    """Return a kernel whose operands after the first `count` are parameters; kernels are cached by them."""
     kept: dict[tuple[bytes, ...], Callable[..., Results]] = {}
 
     def call(*arrays: Array) -> Results:

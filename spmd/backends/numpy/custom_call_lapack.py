@@ -1,7 +1,8 @@
-"""LAPACK by the custom calls that JAX lowers `jnp.linalg` to on CPU (`lapack_<routine>_ffi`), through SciPy.
+"""LAPACK custom calls of JAX's `jnp.linalg` on CPU (`lapack_<routine>_ffi`), by SciPy.
 
-The calls' options are letters given by their codes. Batches go matrix by matrix.
-`info` is LAPACK's own; pivots count from 1 as LAPACK's do.
+Character options are given by their codes. Batches are processed matrix by matrix.
+
+`info` is LAPACK's own; pivots are 1-based as in LAPACK.
 """
 
 from __future__ import annotations
@@ -21,19 +22,19 @@ from spmd.ir import Op
 from spmd.support.arrays import Array, Results
 
 lapack = Late("scipy.linalg.lapack")
-#: The options of a call: letters and numbers by name.
+#: Options of a call: characters and numbers by name.
 Options = dict[str, Any]
-#: One matrix (and what goes with it) -> one array a result.
+#: One matrix (and its companions) -> one array per result.
 Routine = Callable[..., tuple[Array | int | None, ...]]
-#: What makes one of a prefix, which tells the element type, and options.
+#: Makes a routine from its prefix, which selects the element type, and options.
 RoutineMaker = Callable[[str, Options], Routine]
 
-#: info for a matrix that is not handed to LAPACK.
+#: info for a matrix that is not passed to LAPACK.
 _NOT_FINITE = -4
 _PREFIXES = {"s": np.float32, "d": np.float64, "c": np.complex64, "z": np.complex128}
 
 
-#: The letters that each option may be; the others are booleans or numbers.
+#: Values of character options; others are booleans or numbers.
 _LETTERS = {
     "uplo": "LU", "side": "LR", "diag": "NU", "trans_x": "NTC", "mode": "ANOSV", "compute_left": "NV",
     "compute_right": "NV",
@@ -41,19 +42,19 @@ _LETTERS = {
 
 
 class _CallAttributes(dict[str, Any]):
-    """The options of a call; CompileError at the call for one that is asked for and not there."""
+    """The options of a call; CompileError for invalid or missing ones."""
 
     def __init__(self, op: Op, attributes: Mapping[str, Any]) -> None:
         self._op = op
         super().__init__({name: self._value(name, value) for name, value in attributes.items()})
 
     def _value(self, name: str, value: object) -> str | int:
-        """Letters are given as the codes of characters; booleans and other numbers stay."""
+        """Return an option: characters are decoded; booleans and other numbers are kept."""
         if isinstance(value, bool) or (name not in _LETTERS and isinstance(value, int)):
             return value
         letter = chr(value) if isinstance(value, int) and 0 < value < 128 else ""
         if not letter or letter not in _LETTERS.get(name, ""):
-            self._fail(f"option {name} is the code of one of {', '.join(_LETTERS.get(name, '?'))}, got {value!r}")
+            self._fail(f"option {name} must be the code of one of {', '.join(_LETTERS.get(name, '?'))}, got {value!r}")
         return letter
 
     def __missing__(self, name: str) -> Array:
@@ -69,7 +70,7 @@ def _options(op: Op) -> Options:
 
 
 def routine(name: str, *, prefixes: str = "sdcz", core: int = 2) -> Callable[[RoutineMaker], RoutineMaker]:
-    """Decorator: files `make(prefix, options) -> Routine` as lapack_<prefix><name>_ffi for each prefix.
+    """Register `make(prefix, options) -> Routine` as lapack_<prefix><name>_ffi for each prefix; return a decorator.
 
     `core` is the rank of the first operand without batch dimensions.
     """
@@ -113,7 +114,7 @@ def _function(prefix: str, name: str) -> Callable[..., Any]:
 
 
 def _work(*sizes: int) -> int:
-    """Return a workspace that lets LAPACK work in blocks."""
+    """Return a workspace size for blocked algorithms."""
     return max(1, 64 * max(sizes))
 
 
@@ -224,7 +225,7 @@ def geev(prefix: str, options: Options) -> Routine:
     left, right = options["compute_left"] == "V", options["compute_right"] == "V"
 
     def run(a: Array) -> tuple[Array | int | None, ...]:
-        if not np.isfinite(a).all():  # LAPACK complains of these on the terminal
+        if not np.isfinite(a).all():  # LAPACK would print an error
             return (*(None,) * (3 if prefix in "cz" else 4), _NOT_FINITE)
         if prefix in "cz":
             values, vl, vr, info = decompose(a, compute_vl=left, compute_vr=right)
@@ -237,7 +238,7 @@ def geev(prefix: str, options: Options) -> Routine:
 
 
 def _from_pairs(packed: Array, imaginary: Array) -> Array:
-    """Complex eigenvectors of a real matrix: those of a conjugate pair lie side by side as real and imaginary part."""
+    """Return complex eigenvectors of a real matrix; columns of conjugate pairs hold the real and imaginary part."""
     vectors = packed.astype(np.result_type(packed, np.complex64))
     first = np.flatnonzero(imaginary > 0)
     vectors[:, first] = packed[:, first] + 1j * packed[:, first + 1]
@@ -269,11 +270,11 @@ def trsm(op: Op, context: Context) -> Kernel:
 
 @routine("gtsv", core=1)
 def gtsv(prefix: str, options: Options) -> Routine:
-    """Tridiagonal systems; the first entry of the lower diagonal and the last of the upper one are not used."""
+    """Solve tridiagonal systems; the first entry of the lower diagonal and the last of the upper one are ignored."""
     solve = _function(prefix, "gtsv")
 
     def run(below: Array, diagonal: Array, above: Array, b: Array) -> tuple[Array | int | None, ...]:
-        if len(diagonal) == 1:  # SciPy takes no empty diagonals
+        if len(diagonal) == 1:  # SciPy rejects empty diagonals
             return below, diagonal, above, b / diagonal[0] if diagonal[0] else b, int(not diagonal[0])
         x, info = solve(below[1:], diagonal, above[:-1], b)[-2:]
         return below, diagonal, above, x, info
@@ -283,7 +284,7 @@ def gtsv(prefix: str, options: Options) -> Routine:
 
 @target("tridiagonal_solve_perturbed_ffi")
 def perturbed(op: Op, context: Context) -> Kernel:
-    """Tridiagonal systems that may be singular: pivots of the LU decomposition are at least eps * max |U|, and normal.
+    """Solve tridiagonal systems that may be singular: pivots are raised to eps * max |U|, and to normal numbers.
 
     Source: jax.lax.linalg.tridiagonal_solve, `perturb_singular`.
     """
@@ -292,7 +293,7 @@ def perturbed(op: Op, context: Context) -> Kernel:
 
     def run(below: Array, diagonal: Array, above: Array, b: Array) -> tuple[Array | int | None, ...]:
         size = len(diagonal)
-        more = max(0, 3 - size)  # SciPy's gttrs takes no fewer equations: others follow, 0 x = 0
+        more = max(0, 3 - size)  # SciPy's gttrs needs three equations: append 0 x = 0
         diagonal, b = np.pad(diagonal, (0, more)), np.pad(b, ((0, more), (0, 0)))
         below, above = np.pad(below[1:], (0, more)), np.pad(above[:-1], (0, more))
         lower, pivots, *upper, swaps, _ = factor(below, diagonal, above)

@@ -1,4 +1,4 @@
-"""Sparse matrices by the custom calls that jax.experimental.sparse lowers to on CPU, through SciPy."""
+"""Sparse matrix custom calls of jax.experimental.sparse on CPU, by SciPy."""
 
 from __future__ import annotations
 
@@ -18,22 +18,20 @@ def _failure(op: Op, text: str) -> ExecutionError:
 
 @target("cpu_csr_sparse_dense_ffi")
 def csr_sparse_dense(op: Op, context: Context) -> Kernel:
-    """Return a matrix of compressed sparse rows (values, row starts, columns) by a vector or a matrix.
+    """Return the product of a CSR matrix (values, row starts, columns) and a vector or matrix.
 
-    What lies behind the last row's end is padding. ExecutionError for rows or columns that the matrix does not have:
-    SciPy reads where they say.
+    Entries after the end of the last row are padding. ExecutionError for rows or columns out of range, which SciPy does
+    not check.
     """
     shape = (*op.result.tensor.static_shape[:1], *op.operands[3].tensor.static_shape[:1])
 
     def call(values: Array, starts: Array, columns: Array, dense: Array) -> Array:
         count = int(starts[-1])
         if starts[0] != 0 or (starts[1:] < starts[:-1]).any() or count > len(values):
-            raise _failure(
-                op, f"rows start at 0, in order, and end at {len(values)} at most, got {starts.tolist()[:9]}"
-            )
+            raise _failure(op, f"row starts must be 0, in order, and at most {len(values)}, got {starts.tolist()[:9]}")
         if count and not 0 <= columns[:count].min() <= columns[:count].max() < shape[1]:
             raise _failure(
-                op, f"columns are 0 to {shape[1] - 1}, got {columns[:count].min()} to {columns[:count].max()}"
+                op, f"columns must be 0 to {shape[1] - 1}, got {columns[:count].min()} to {columns[:count].max()}"
             )
         matrix = sparse.csr_matrix((values[:count], columns[:count], starts), shape=shape)
         product: Array = matrix @ dense

@@ -1,6 +1,6 @@
-"""Ops that move elements and compute nothing: StableHLO specification, the section of each op.
+"""Data movement: StableHLO specification, the section of each op.
 
-What can be a view of the operand is one, and its kernel says so.
+Results are views of the operand where possible, and their kernels say so.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from spmd.support.arrays import Array
 from spmd.support.rounding import narrowed
 from spmd.types import TensorType
 
-#: Elements of an iota that are counted at a time, in 64 bits each: compiling one takes little more than it holds.
+#: Elements of an iota per block of 64-bit integers, which bounds the memory of compilation.
 _BLOCK = 1 << 16
 
 
 def view(call: Callable[..., Array]) -> Kernel:
-    """Return the kernel of an op whose result may share memory with its first operand."""
+    """Return the kernel of an op whose result may alias its first operand."""
     return Kernel(call, aliases=(0,))
 
 
 def constant_kernel(array: Array) -> Kernel:
-    """Return the kernel of an op whose result is known; nobody may write into it."""
+    """Return the kernel of a constant result, which is read-only."""
     array = array.view()
     array.flags.writeable = False
     return Kernel(lambda *_: array, owned=False)
@@ -38,7 +38,7 @@ def constant_kernel(array: Array) -> Kernel:
 def constant(op: Op, context: Context) -> Kernel:
     value = op["value"]
     if not isinstance(value, DenseAttr):
-        raise CompileError(Diagnostic(op.location, f"the file holds no resource {value.key}", op.name))
+        raise CompileError(Diagnostic(op.location, f"the file has no resource {value.key}", op.name))
     return constant_kernel(aligned(value.array))
 
 
@@ -48,7 +48,7 @@ def iota(op: Op, context: Context) -> Kernel:
 
 
 def iota_array(type: TensorType, dimension: int, shape: Sequence[int] | None = None) -> Array:
-    """Return each element its own index along `dimension`, wrapped or rounded to the element type; a broadcast view."""
+    """Return each element's index along `dimension`, wrapped or rounded to the element type; a broadcast view."""
     shape = type.static_shape if shape is None else tuple(shape)
     size = shape[dimension]
     steps = np.empty(size, type.dtype)
@@ -56,7 +56,7 @@ def iota_array(type: TensorType, dimension: int, shape: Sequence[int] | None = N
         block = slice(start, min(start + _BLOCK, size))
         numbers = np.arange(block.start, block.stop, dtype=np.int64)
         if type.dtype.isbuiltin != 1 and type.dtype.name.startswith(("int", "uint")):
-            numbers = numbers.astype(np.int8)  # from which ml_dtypes' small integers wrap
+            numbers = numbers.astype(np.int8)  # ml_dtypes' small integers wrap from int8
         steps[block] = narrowed(numbers, type.dtype)
     return np.broadcast_to(steps.reshape([-1] + [1] * (len(shape) - dimension - 1)), shape)
 
@@ -64,13 +64,13 @@ def iota_array(type: TensorType, dimension: int, shape: Sequence[int] | None = N
 @kernel("stablehlo.broadcast_in_dim")
 def broadcast_in_dim(op: Op, context: Context) -> Kernel:
     result, source, dimensions = op.result.tensor, op.operands[0].tensor.static_shape, op["broadcast_dimensions"]
-    shape = list(result.bounds or (None,) * result.rank)  # as large as the bounds allow
+    shape = list(result.bounds or (None,) * result.rank)  # unknown sizes are None
     for dimension, size in zip(dimensions, source, strict=True):
         shape[dimension] = shape[dimension] if size == 1 else size
     shape = [size if known is None else known for known, size in zip(result.shape, shape, strict=True)]
     sizes = tuple(size for size in shape if size is not None)
     if len(sizes) < len(shape):
-        raise CompileError(Diagnostic(op.location, f"the shape of {result} is not known", op.name))
+        raise CompileError(Diagnostic(op.location, f"the shape of {result} must be static or bounded", op.name))
     beyond = [(size, bound) for size, bound in zip(sizes, result.bounds or (), strict=False) if bound and size > bound]
     if beyond:
         raise CompileError(
@@ -80,7 +80,7 @@ def broadcast_in_dim(op: Op, context: Context) -> Kernel:
 
 
 def broadcaster(source: tuple[int, ...], dimensions: Sequence[int], shape: tuple[int, ...]) -> Callable[[Array], Array]:
-    """Function that views an array of shape `source` in `shape`, its dimension i becoming `dimensions[i]`."""
+    """Return a function that views an array of shape `source` as `shape`; its dimension i becomes `dimensions[i]`."""
     order = sorted(range(len(dimensions)), key=dimensions.__getitem__)
     permutation = None if order == list(range(len(order))) else order
     spread = [1] * len(shape)
@@ -110,7 +110,7 @@ def reshape(op: Op, context: Context) -> Kernel:
     shape = op.result.tensor.static_shape
     if not shape:
         only = (0,) * op.operands[0].tensor.rank
-        return Kernel(lambda operand: operand[only])  # a scalar, and no view
+        return Kernel(lambda operand: operand[only])  # a scalar, not a view
     return view(lambda operand: operand.reshape(shape))
 
 
@@ -154,7 +154,7 @@ def pad(op: Op, context: Context) -> Kernel:
 
 
 def padder(shape: tuple[int, ...], low: Sequence[int], high: Sequence[int], interior: Sequence[int]) -> Kernel:
-    """Return a kernel on (operand, padding value): specification, "pad"; negative low and high take elements away."""
+    """Return a kernel on (operand, padding value): specification, "pad"; negative low and high crop."""
     sources, targets, padded = [], [], []
     for axes in zip(shape, low, high, interior, strict=True):
         source, target, size = _pad_axis(*axes)
@@ -175,23 +175,23 @@ def padder(shape: tuple[int, ...], low: Sequence[int], high: Sequence[int], inte
 
 
 def _pad_axis(size: int, low: int, high: int, interior: int) -> tuple[slice, slice, int]:
-    """(which elements of the operand stay, where they go, the result's size) along one axis."""
+    """Return (source slice, destination slice, result size) along one axis."""
     step = interior + 1
     dilated = (size - 1) * step + 1 if size else 0
     result = max(0, low + dilated + high)
-    first = max(0, -(low // step))  # the first element whose place low + index * step is not before the start
-    last = min(size - 1, (result - 1 - low) // step)  # and the last one whose place is not past the end
+    first = max(0, -(low // step))  # first element with low + index * step >= 0
+    last = min(size - 1, (result - 1 - low) // step)  # last element with low + index * step < result
     if last < first:
         return slice(0, 0), slice(0, 0), result
     start = low + first * step
     return slice(first, last + 1), slice(start, start + (last - first) * step + 1, step), result
 
 
-# --- slices at places known when they run ----------------------------------------------------------------------------
+# --- dynamic slices --------------------------------------------------------------------------------------------------
 
 
 def clamped_index(limits: Sequence[int], sizes: Sequence[int]) -> Callable[..., tuple[slice, ...]]:
-    """Function of start indices: the slices of `sizes`, each start clamped into [0, its limit]."""
+    """Return a function from start indices to slices of `sizes`, with each start clamped to [0, its limit]."""
 
     def index(*starts: Array) -> tuple[slice, ...]:
         first = [min(max(int(start), 0), limit) for start, limit in zip(starts, limits, strict=True)]
@@ -251,9 +251,7 @@ def get_dimension_size(op: Op, context: Context) -> Kernel:
 
 @kernel("stablehlo.set_dimension_size")
 def set_dimension_size(op: Op, context: Context) -> Kernel:
-    """Return the first elements of a dimension; where there are fewer, zeros behind them up to the
-    dimension's bound.
-    """
+    """Return the first elements of a dimension, padded with zeros up to the dimension's bound."""
     dimension, location = op["dimension"], op.location
     types = op.operands[0].tensor, op.result.tensor
     bound = max(each[dimension] or 0 for type in types for each in (bounds_of(type), type.shape))
@@ -274,7 +272,7 @@ def set_dimension_size(op: Op, context: Context) -> Kernel:
 
 @kernel("stablehlo.torch_index_select")
 def torch_index_select(op: Op, context: Context) -> Kernel:
-    """result[..., index..., ...] along `dim`; the first `batch_dims` dimensions go together."""
+    """Return result[..., index..., ...] along `dim`, batched over the first `batch_dims` dimensions."""
     dim, batch = op["dim"], op["batch_dims"]
     shape, index_shape = op.operands[0].tensor.static_shape, op.operands[1].tensor.static_shape
     result = op.result.tensor.static_shape

@@ -1,6 +1,6 @@
-"""Ops whose result's shape is a value: StableHLO specification, "dynamic_broadcast_in_dim" and its kin.
+"""Ops whose result shape is an operand: StableHLO specification, "dynamic_broadcast_in_dim" and others.
 
-The kernels read shapes while running. Each is made once for all shapes.
+One kernel serves all shapes.
 """
 
 from __future__ import annotations

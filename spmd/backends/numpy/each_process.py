@@ -1,4 +1,4 @@
-"""What a stacked program does process by process: it runs a function as each of them that is here."""
+"""The part of a stacked program that runs process by process: calls of a function as each active process."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ from spmd.types import TensorType
 
 @target("spmd.each_process")
 def each_process(op: Op, context: Context) -> Kernel:
-    """Take what the function takes, stacked or once for all, then who is here; an error names its process."""
+    """Call the function as each active process, on its rows of stacked arguments; the last operand is the mask. Errors
+    name the process.
+    """
     config = call_attributes(op)["backend_config"]
     grid = ProcessGrid(*np.asarray(config["grid"]).tolist())
     ranks = np.asarray(config["ranks"]).tolist()

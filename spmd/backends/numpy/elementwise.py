@@ -1,7 +1,7 @@
-"""Kernels of the elementwise ops: which function each op is, on which element types.
+"""Elementwise ops: the function of each op by kind of element type.
 
-The tables below are the whole story: an op's name, and the function for each kind of element type. How a function of
-f32 and f64 serves the narrower types is spmd.backends.numpy.pointwise's matter. Source: StableHLO specification, "Ops".
+The tables map an op's name to its functions. How functions of f32 and f64 serve narrower types is defined in
+spmd.backends.numpy.pointwise. Source: StableHLO specification, "Ops".
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class ElementwiseKernels:
     approximate: bool = False
 
     def call(self, element: t.ElementType, arity: int) -> Call | None:
-        """Return the function on `element`; None where it is not defined."""
+        """Return the function on `element`; None if it is not defined."""
         if element.is_float:
             if self.real is None:
                 return None
@@ -81,7 +81,7 @@ class ElementwiseKernels:
 
 
 def _number(function: Call) -> ElementwiseKernels:
-    """Return a ufunc that serves every type as it is."""
+    """Return a ufunc that serves every type directly."""
     return ElementwiseKernels(function, function, function, function, function, function, native_half=True)
 
 
@@ -90,9 +90,9 @@ def _integer(function: Call, boolean: Call | None = None) -> ElementwiseKernels:
 
 
 def _single_in_double(function: Call) -> Call:
-    """Return a ufunc whose f32 loop is up to 3 ULP off, or no quicker than its f64 one.
+    """Return a function computed in f64 for f32, since NumPy's f32 loop is up to 3 ULP off, or no faster.
 
-    CHLO's inverse functions are built from log, log_plus_one and atan2: with these rounded once, programs that hold the
+    CHLO's inverse functions are built from log, log_plus_one and atan2: with these rounded once, programs with the
     expansions give the reference interpreter's bits.
     """
     return by_width(rounded(function), function)
@@ -185,7 +185,7 @@ def binary(op: Op, context: Context) -> Kernel:
 
 @kernel("stablehlo.shift_left", "stablehlo.shift_right_arithmetic", "stablehlo.shift_right_logical")
 def shift(op: Op, context: Context) -> Kernel:
-    """Shift amounts count as unsigned; past the width nothing is left but, arithmetically, the sign."""
+    """Shift by an unsigned amount; shifts past the width give zero, or the sign for an arithmetic one."""
     element = element_of(op.operands[0])
     if not element.is_integer:
         raise unsupported(op)
@@ -205,7 +205,7 @@ def _sub_byte_shift(function: Call, element: t.ElementType, *, signed: bool) -> 
 
     def call(x: Array, y: Array, out: Array | None = None) -> Array:
         amount = (y.astype(np.uint8) & amount_mask).astype(wide)
-        # the bits are moved to the top, so that those shifted in from the left are the sign's (or zeros)
+        # shift at the top of the byte, so that sign bits (or zeros) are shifted in
         top = np.left_shift(x.astype(wide), spare)
         shifted = function(top, amount) if function is np.left_shift else np.right_shift(top, amount)
         result = np.right_shift(shifted, spare).astype(element.dtype)
@@ -235,7 +235,7 @@ def count_leading_zeros(op: Op, context: Context) -> Kernel:
 
 
 def _bit_table(function: Call, element: t.ElementType) -> Call:
-    """`function` of the bit pattern of a 2- or 4-bit integer, as a table."""
+    """Return `function` of the bit pattern of a 2- or 4-bit integer, as a table."""
     mask = np.uint8(2**element.bits - 1)
     table = function(np.arange(2**element.bits, dtype=np.uint8)).astype(np.int8).astype(element.dtype).view(np.uint8)
     return lambda x, out=None: look_up(table, x.view(np.uint8) & mask, element.dtype, out)
@@ -251,7 +251,7 @@ def is_finite(op: Op, context: Context) -> Kernel:
 
 @kernel("stablehlo.compare")
 def compare(op: Op, context: Context) -> Kernel:
-    """FLOAT compares as IEEE-754 does, TOTALORDER by its total order; SIGNED and UNSIGNED follow the element type."""
+    """Compare: FLOAT as in IEEE 754, TOTALORDER in its total order; SIGNED and UNSIGNED follow the element type."""
     element = element_of(op.operands[0])
     function = COMPARISONS[op["comparison_direction"]]
     if element.is_float and op["compare_type"] == "TOTALORDER":
@@ -260,12 +260,12 @@ def compare(op: Op, context: Context) -> Kernel:
 
 
 def _is_narrow(element: t.ElementType) -> bool:
-    """Return whether a wider type compares quicker (f16's own loops branch)."""
+    """Return whether a wider type compares faster (f16's own loops branch)."""
     return is_narrow_float(element) or is_sub_byte(element) or element is t.F16
 
 
 def comparison(function: np.ufunc, element: t.ElementType) -> Call:
-    """`function` (np.less, ...) on operands of `element`."""
+    """Return `function` (np.less, ...) on operands of `element`."""
     if _is_narrow(element):
         return widened(function, element, 2, t.I1)
     return function
@@ -287,7 +287,7 @@ def _total_order(function: np.ufunc, element: t.ElementType) -> Call:
 
 @kernel("stablehlo.clamp")
 def clamp(op: Op, context: Context) -> Kernel:
-    """minimum(maximum(operand, min), max)."""
+    """Return minimum(maximum(operand, min), max)."""
     element = element_of(op.operands[1])
     function = on_float.clamp_floats if element.is_float else on_float.clamp
     return pointwise(op, widened(function, element, 3) if _is_narrow(element) else function)

@@ -1,8 +1,9 @@
 """Complex functions with C99's branch cuts, on complex128.
 
-NumPy's own loops call the C library's complex functions one element at a time: 25 to 110 ns an element, in return for
-right special values and cuts along signed zeros. complex64 computes in complex128 and rounds once
-(spmd.backends.numpy.pointwise.widened_complex), which is also quicker than the single-precision C functions.
+NumPy's own loops call the C library's complex functions element by element: 25 to 110 ns each, for correct special
+values and branch cuts along signed zeros. complex64 is computed in complex128 and rounded once
+(spmd.backends.numpy.pointwise.widened_complex), which is also faster than the single-precision C functions.
+
 Every function takes `out=`, which may be an operand.
 """
 
@@ -17,9 +18,7 @@ from spmd.support.arrays import Array
 
 
 def join(real: Array, imaginary: Array) -> Array:
-    """Return the complex array of two real ones of one dtype, without arithmetic (which would mix NaN and
-    infinity up).
-    """
+    """Return the complex array of two real ones of one dtype, without arithmetic, which would mix NaN and infinity."""
     shape = np.broadcast_shapes(np.shape(real), np.shape(imaginary))
     result = np.empty(shape, np.result_type(real, np.complex64))
     result.real = real
@@ -28,12 +27,12 @@ def join(real: Array, imaginary: Array) -> Array:
 
 
 def expm1(z: Array, out: Array | None = None) -> Array:
-    """exp(z) - 1, accurate near zero; real where z is, infinity included."""
+    """Return exp(z) - 1, accurate near zero; real for real z, including infinities."""
     x, y = z.real, z.imag
     half = np.sin(0.5 * y)
     far = x > EXPONENT_LIMIT
-    exponential = np.exp(z)  # which is finite where exp(x) alone is not
-    known = (np.isinf(x) & ~np.isfinite(y)) | (y == 0)  # the real part, whatever the angle
+    exponential = np.exp(z)  # finite even if exp(x) overflows
+    known = (np.isinf(x) & ~np.isfinite(y)) | (y == 0)  # the real part is independent of the angle
     near = np.where(far, exponential.real, np.expm1(x) * np.cos(y) - 2 * half * half)
     real = np.where(known, np.expm1(x), near)
     imaginary = np.where(y == 0, y, exponential.imag)
@@ -41,7 +40,7 @@ def expm1(z: Array, out: Array | None = None) -> Array:
 
 
 def log1p(z: Array, out: Array | None = None) -> Array:
-    """log(1 + z); the real part keeps its accuracy near z = 0 and on the circle |1 + z| = 1."""
+    """Return log(1 + z), accurate in the real part near z = 0 and on the circle |1 + z| = 1."""
     x, y = z.real, z.imag
     squares = x * (2 + x) + y * y
     real = np.where(np.abs(squares) < 0.5, 0.5 * np.log1p(squares), _log_hypot(1 + x, y))
@@ -49,7 +48,9 @@ def log1p(z: Array, out: Array | None = None) -> Array:
 
 
 def log(z: Array, out: Array | None = None) -> Array:
-    """log z, the real part by |z|^2 - 1 near |z| = 1, which is exact of complex64 values held in complex128."""
+    """Return log z, the real part from |z|^2 - 1 near |z| = 1, which is exact for complex64 values held
+    in complex128.
+    """
     x, y = z.real, z.imag
     magnitude = np.abs(x)
     excess = (magnitude - 1) * (magnitude + 1) + y * y
@@ -58,22 +59,22 @@ def log(z: Array, out: Array | None = None) -> Array:
 
 
 def _log_hypot(x: Array, y: Array) -> Array:
-    """log sqrt(x^2 + y^2), whatever the size."""
+    """Return log sqrt(x^2 + y^2) without overflow."""
     scale = _scale(x, y)
     result: Array = np.log(np.hypot(x * scale, y * scale)) - np.log(scale)
     return result
 
 
 def _scale(x: Array, y: Array) -> Array:
-    """What keeps sqrt(x^2 + y^2) a normal number: 1, or a power of two."""
+    """Return the scale that keeps sqrt(x^2 + y^2) normal: 1, or a power of two."""
     size = np.maximum(np.abs(x), np.abs(y))
     return np.where(size > HUGE, SHRINK, np.where(size < TINY, GROW, 1.0))
 
 
 def logistic(z: Array, out: Array | None = None) -> Array:
-    """1 / (1 + exp(-z)), from the side on which the exponential stays small.
+    """Return 1 / (1 + exp(-z)), computed so that the exponential is small.
 
-    Re(1 + exp(x + iy)) is the sum of 1 - exp(x) and 2 exp(x) cos(y/2)^2, neither of them negative.
+    Re(1 + exp(x + iy)) is the sum of 1 - exp(x) and 2 exp(x) cos(y/2)^2, both nonnegative.
     """
     left = z.real < 0
     w = np.where(left, z, -z)
@@ -84,7 +85,7 @@ def logistic(z: Array, out: Array | None = None) -> Array:
 
 
 def rsqrt(z: Array, out: Array | None = None) -> Array:
-    """1 / sqrt(z); a zero for all infinities."""
+    """Return 1 / sqrt(z); a zero for all infinities."""
     root = np.sqrt(z)
     infinite = np.isinf(root)
     if not infinite.any():
@@ -94,7 +95,7 @@ def rsqrt(z: Array, out: Array | None = None) -> Array:
 
 
 def cbrt(z: Array, out: Array | None = None) -> Array:
-    """Return the principal cube root; of huge and tiny numbers by an eighth, or by 2^60 times them."""
+    """Return the principal cube root; huge and tiny numbers are scaled by 1/8 or 2^60."""
     x, y, angle = z.real, z.imag, np.angle(z) / 3
     largest = np.abs(x) + np.abs(y)
     scale = np.where(largest > HUGE, 0.125, np.where(largest < TINY, 2.0**60, 1.0))
@@ -103,7 +104,7 @@ def cbrt(z: Array, out: Array | None = None) -> Array:
 
 
 def sign(z: Array, out: Array | None = None) -> Array:
-    """z / |z|; 0 for 0, NaN in both parts if either is NaN or infinite."""
+    """Return z / |z|; 0 for 0, NaN in both parts if either is NaN or infinite."""
     x, y = z.real, z.imag
     scale = _scale(x, y)
     p, q = x * scale, y * scale
@@ -114,7 +115,7 @@ def sign(z: Array, out: Array | None = None) -> Array:
 
 
 def divide(z: Array, w: Array, out: Array | None = None) -> Array:
-    """z / w, finite wherever it is, and with C99's infinities and zeros (spmd.analysis.scalar.complex_range)."""
+    """Return z / w without spurious overflow, with C99's infinities and zeros (spmd.analysis.scalar.complex_range)."""
     quotient = np.divide(z, w)
     scales = [_scale(each.real, each.imag) for each in (z, w)]
     odd = np.isnan(quotient.real) | np.isnan(quotient.imag) | (scales[0] != 1) | (scales[1] != 1) | (w == 0)
@@ -145,13 +146,13 @@ def _careful_quotient(z: Array, w: Array, scale: Array, other: Array) -> Array:
 
 
 def _corner(z: Array) -> tuple[Array, Array]:
-    """1 for infinite parts and 0 for others, with their signs."""
+    """Return 1 for infinite parts and 0 for others, with their signs."""
     x, y = (np.copysign(np.isinf(part).astype(part.dtype), part) for part in (z.real, z.imag))
     return x, y
 
 
 def power(z: Array, w: Array, out: Array | None = None) -> Array:
-    """exp(w log z), as C99 has it; 1 for w = 0, and 0 for z = 0 where Re w > 0."""
+    """Return exp(w log z), as in C99; 1 for w = 0, and 0 for z = 0 if Re w > 0."""
     logarithm = log(z)
     exponent = join(
         w.real * logarithm.real - w.imag * logarithm.imag, w.real * logarithm.imag + w.imag * logarithm.real
@@ -161,27 +162,29 @@ def power(z: Array, w: Array, out: Array | None = None) -> Array:
 
 
 def atan2(y: Array, x: Array, out: Array | None = None) -> Array:
-    """-i log((x + iy) / sqrt(x^2 + y^2)) (reference interpreter; the specification leaves complex atan2 open)."""
+    """Return -i log((x + iy) / sqrt(x^2 + y^2)) (reference interpreter; the specification leaves complex
+    atan2 open).
+    """
     turned = join(x.real - y.imag, x.imag + y.real)
     logarithm = log(turned / np.sqrt(x * x + y * y))
     return keep(join(logarithm.imag, -logarithm.real), out)
 
 
 def remainder(x: Array, y: Array, out: Array | None = None) -> Array:
-    """x - y q, where q is x / y with both parts rounded towards zero."""
+    """Return x - y q, where q is x / y with both parts rounded towards zero."""
     quotient = x / y
     rest: Array = np.subtract(x, y * join(np.trunc(quotient.real), np.trunc(quotient.imag)), out=out)
     return rest
 
 
 def square(z: Array, out: Array | None = None) -> Array:
-    """((x - y)(x + y), 2xy)."""
+    """Return ((x - y)(x + y), 2xy)."""
     x, y = z.real, z.imag
     return keep(join((x - y) * (x + y), 2 * (x * y)), out)
 
 
 def asin_acos_kernel(z: Array, out: Array | None = None) -> Array:
-    """w with asin(z) = complex(atan2(x, w.real), sign(y) w.imag) (chlo._asin_acos_kernel)."""
+    """Return w with asin(z) = complex(atan2(x, w.real), sign(y) w.imag) (chlo._asin_acos_kernel)."""
     arcsine = np.arcsin(z)
     height = np.abs(arcsine.imag)
     return keep(join(np.cosh(height) * np.cos(arcsine.real), height), out)

@@ -1,7 +1,6 @@
-"""Real functions where NumPy's ufunc alone is not what the specification says.
+"""Real functions for which NumPy's ufunc deviates from the specification.
 
-Each takes f32 or f64 arrays and `out=`, which may be an operand; narrower types go through
-spmd.backends.numpy.pointwise.
+Each takes f32 or f64 arrays and `out=`, which may be an operand; narrower types use spmd.backends.numpy.pointwise.
 """
 
 from __future__ import annotations
@@ -14,16 +13,16 @@ from spmd.support.arrays import Array, bits_dtype
 
 
 def maximum(x: Array, y: Array, out: Array | None = None) -> Array:
-    """IEEE-754 maximum: NaN propagates and +0 is above -0 (f32, f64).
+    """Return the IEEE 754 maximum: NaN propagates and +0 is above -0 (f32, f64).
 
-    np.maximum settles equal operands by their order; both orders give the same bits but for zeros of two signs,
-    where `and` of the bits is +0.
+    np.maximum returns the first of equal operands; both orders differ for zeros of two signs only, whose bitwise `and`
+    is +0.
     """
     return _combine(np.bitwise_and, np.maximum(x, y), np.maximum(y, x), out)
 
 
 def minimum(x: Array, y: Array, out: Array | None = None) -> Array:
-    """IEEE-754 minimum: NaN propagates and -0 is below +0 (f32, f64)."""
+    """Return the IEEE 754 minimum: NaN propagates and -0 is below +0 (f32, f64)."""
     return _combine(np.bitwise_or, np.minimum(x, y), np.minimum(y, x), out)
 
 
@@ -33,22 +32,22 @@ def _combine(function: np.ufunc, one: Array, other: Array, out: Array | None) ->
 
 
 def clamp(low: Array, x: Array, high: Array, out: Array | None = None) -> Array:
-    """minimum(maximum(x, low), high) for types without NaN or signed zero to settle."""
+    """Return minimum(maximum(x, low), high) for types without NaN or signed zeros."""
     return np.minimum(np.maximum(x, low), high, out=out)
 
 
 def clamp_floats(low: Array, x: Array, high: Array, out: Array | None = None) -> Array:
-    """minimum(maximum(x, low), high) of f32 or f64."""
+    """Return minimum(maximum(x, low), high) of f32 or f64."""
     return minimum(maximum(x, low), high, out)
 
 
 def sign(x: Array, out: Array | None = None) -> Array:
-    """-1, 1, the zero itself with its sign, or NaN."""
+    """Return -1, 1, the signed zero itself, or NaN."""
     return np.copysign(np.sign(x), x, out=out)
 
 
 def rsqrt(x: Array, out: Array | None = None) -> Array:
-    """1 / sqrt(x); -0 gives -infinity."""
+    """Return 1 / sqrt(x); -0 gives -infinity."""
     return np.reciprocal(np.sqrt(x, out=out), out=out)
 
 
@@ -57,14 +56,14 @@ _SPLITTER = 134217729.0
 
 
 def cbrt(x: Array, out: Array | None = None) -> Array:
-    """Return the cube root of f64 `x`, at most 0.51 ULP off; infinities, NaN and zeros stay as they are.
+    """Return the cube root of f64 `x`, at most 0.51 ULP off; infinities, NaN and zeros are unchanged.
 
-    np.cbrt is the C library's or SVML's, by the processor: 1 to 3 ULP off. One of Newton's steps from it, with a
-    residual of twice the digits, rounds once, so that the result does not depend on where it began.
+    np.cbrt is the C library's or SVML's, 1 to 3 ULP off. One Newton step with a residual in double-double rounds once,
+    so that the result is independent of the start value.
     """
     mantissa, exponent = np.frexp(x)
     third = np.floor_divide(exponent, 3)
-    number = np.ldexp(mantissa, exponent - 3 * third)  # in [1/2, 4), so that no product below overflows or vanishes
+    number = np.ldexp(mantissa, exponent - 3 * third)  # in [1/2, 4): no product below overflows or underflows
     root = np.cbrt(number)
     square, square_low = _exact_product(root, root)
     cube, cube_low = _exact_product(square, root)
@@ -84,22 +83,22 @@ def _exact_product(x: Array, y: Array) -> tuple[Array, Array]:
 
 
 def power(x: Array, y: Array, out: Array | None = None) -> Array:
-    """x to the y, of f64; squares, reciprocals and square roots rounded once.
+    """Return x to the y, of f64; squares, reciprocals and square roots are rounded once.
 
-    NumPy rounds these once where the exponent is one number for all elements, and not where it is an array.
+    NumPy rounds these once for a scalar exponent, but not for an array.
     """
     if y.size == 1 and y.ndim <= x.ndim and (exact := _EXACT_POWERS.get(float(y.reshape(())[()]))) is not None:
         return exact(x, out=out)
     x, y = np.broadcast_arrays(x, y)
     shape = x.shape
     x, y = (np.ascontiguousarray(operand).reshape(-1) for operand in (x, y))
-    # a single exponent counts as one for all
+    # a single exponent is a scalar to NumPy
     result = np.power(x, y) if x.size != 1 else np.power(np.repeat(x, 2), np.repeat(y, 2))[:1]
     for exponent, exact in _EXACT_POWERS.items():
         chosen = y == exponent
         if np.count_nonzero(chosen):
             result[chosen] = exact(x[chosen])
-    result[np.isnan(result)] = np.nan  # of no sign, which types without NaN would keep in their zero
+    result[np.isnan(result)] = np.nan  # unsigned NaN: types without NaN would keep its sign in their zero
     return keep(result.reshape(shape), out)
 
 
@@ -111,7 +110,7 @@ _EXACT_POWERS: dict[float, Call] = {
 
 
 def logistic(x: Array, out: Array | None = None) -> Array:
-    """1 / (1 + exp(-x)), and exp(x) where that is the same and exp(-x) may overflow."""
+    """Return 1 / (1 + exp(-x)); exp(x) where that is equal and exp(-x) may overflow."""
     tail = x < -700.0
     small = np.exp(x) if np.any(tail) else None  # before `out`, which may be x, is written
     result: Array = np.reciprocal(np.exp(np.negative(x)) + 1, out=out)

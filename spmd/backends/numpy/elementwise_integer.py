@@ -1,8 +1,9 @@
-"""Integer arithmetic as XLA gives it at the edges, on whole arrays.
+"""Integer arithmetic with XLA's edge cases, on whole arrays.
 
-Division by zero gives all ones, remainder by zero the dividend, the smallest integer divided by -1 itself; a shift
-past the width gives zero, or the sign for an arithmetic one; shift amounts are unsigned. Source: specification,
-"divide", "remainder", "power", "shift_*"; what it leaves open, as XLA's CPU backend does it.
+Division by zero gives all ones, remainder by zero the dividend, the least integer divided by -1 itself; a shift past
+the width gives zero, or the sign for an arithmetic one; shift amounts are unsigned. Source: specification, "divide",
+"remainder", "power", "shift_*"; what it leaves open, as XLA's CPU backend does it.
+
 Every function takes operands of one integer dtype of 8 to 64 bits and `out=`, which may be an operand.
 """
 
@@ -19,7 +20,7 @@ _UNSIGNED = {dtype.itemsize: dtype for dtype in map(np.dtype, (np.uint8, np.uint
 
 
 def divide_unsigned(x: Array, y: Array, out: Array | None = None) -> Array:
-    """x / y rounded down; all ones where y = 0."""
+    """Return x / y rounded down; all ones for y = 0."""
     if np.count_nonzero(y) == y.size:
         return np.floor_divide(x, y, out=out)
     quotient = np.floor_divide(x, y)
@@ -27,7 +28,7 @@ def divide_unsigned(x: Array, y: Array, out: Array | None = None) -> Array:
 
 
 def divide_signed(x: Array, y: Array, out: Array | None = None) -> Array:
-    """x / y rounded towards zero; -1 where y = 0; the smallest integer by -1 is itself."""
+    """Return x / y rounded towards zero; -1 for y = 0; the least integer by -1 is itself."""
     if np.count_nonzero(y) == y.size:
         return truncated_quotient(x, y, out)
     quotient = truncated_quotient(x, y)
@@ -35,7 +36,7 @@ def divide_signed(x: Array, y: Array, out: Array | None = None) -> Array:
 
 
 def truncated_quotient(x: Array, y: Array, out: Array | None = None) -> Array:
-    """x / y rounded towards zero, for y that holds no zero."""
+    """Return x / y rounded towards zero, for nonzero y."""
     quotient = np.floor_divide(x, y)
     inexact = np.multiply(quotient, y) != x
     inexact &= np.bitwise_xor(x, y) < 0
@@ -44,14 +45,14 @@ def truncated_quotient(x: Array, y: Array, out: Array | None = None) -> Array:
 
 
 def remainder(x: Array, y: Array, out: Array | None = None) -> Array:
-    """Return the remainder of division towards zero, with the sign of x; x where y = 0."""
+    """Return the remainder of division towards zero, with the sign of x; x for y = 0."""
     if np.count_nonzero(y) == y.size:
         return np.fmod(x, y, out=out)
     return keep(np.where(y == 0, x, np.fmod(x, y)), out)
 
 
 def power_signed(x: Array, y: Array, out: Array | None = None) -> Array:
-    """x to the power y, wrapped; for negative y: 1 and -1 keep their powers, any other x gives 0."""
+    """Return x to the power y, wrapped; for negative y: exact for 1 and -1, 0 for any other x."""
     negative = y < 0
     if not np.count_nonzero(negative):
         return np.power(x, y, out=out)
@@ -61,7 +62,7 @@ def power_signed(x: Array, y: Array, out: Array | None = None) -> Array:
 
 
 def shift_as(function: Call, dtype: DType, *, signed: bool) -> Call:
-    """Return a shift of `dtype` operands done on the integers of its width with (or without) sign."""
+    """Return a shift of `dtype` operands computed on signed or unsigned integers of its width."""
     other = (_SIGNED if signed else _UNSIGNED)[dtype.itemsize]
     if other == dtype:
         return function
@@ -76,7 +77,7 @@ def shift_as(function: Call, dtype: DType, *, signed: bool) -> Call:
 
 
 def population_count(dtype: DType) -> Call:
-    """Number of one bits, of two's complement for negative numbers."""
+    """Return a function to the number of one bits, in two's complement."""
     unsigned = _UNSIGNED[dtype.itemsize]
 
     def call(x: Array, out: Array | None = None) -> Array:
@@ -87,7 +88,7 @@ def population_count(dtype: DType) -> Call:
 
 
 def leading_zeros(dtype: DType) -> Call:
-    """Number of zero bits above the highest one bit; the width for zero."""
+    """Return a function to the number of leading zero bits; the width for zero."""
     unsigned = _UNSIGNED[dtype.itemsize]
     width = 8 * dtype.itemsize
     steps = [unsigned.type(1 << power) for power in range(width.bit_length() - 1)]

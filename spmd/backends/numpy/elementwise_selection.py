@@ -1,4 +1,4 @@
-"""Kernels of select: large arrays are blended by their bits, which takes no branch an element."""
+"""Select: large arrays are blended bitwise, without branches."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from spmd.support.arrays import Array, DType
 
 
 def where(chosen: Array, x: Array, y: Array, out: Array | None = None) -> Array:
-    """x where `chosen`, else y, of any dtype."""
+    """Return x where `chosen`, else y, of any dtype."""
     return keep(np.where(chosen, x, y), out)
 
 
@@ -21,8 +21,9 @@ def select(op: Op, context: Context) -> Kernel:
 
 
 def selection(dtype: DType) -> Call:
-    """`call(pred, on_true, on_false, out=None)`: np.where branches on every element, which an unpredictable predicate
-    makes six times slower than blending the bits."""
+    """Return `call(pred, on_true, on_false, out=None)`: np.where branches per element, which for an unpredictable
+    predicate is six times slower than blending bits.
+    """
     if dtype.itemsize > 8 or dtype.kind == "c":
         return where
     signed = np.dtype(f"i{dtype.itemsize}")
@@ -33,7 +34,7 @@ def selection(dtype: DType) -> Call:
         x, y = x.view(signed), y.view(signed)
         mask = np.negative(chosen.view(np.int8))
         blend = np.bitwise_xor(x, y)
-        own = blend if blend.shape == mask.shape else None  # large arrays are not written anew for every step
+        own = blend if blend.shape == mask.shape else None  # reuse the buffer of large arrays
         blend = np.bitwise_xor(np.bitwise_and(blend, mask, out=own), y, out=own)
         return keep(np.asarray(blend).view(dtype), out)
 

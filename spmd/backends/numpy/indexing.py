@@ -1,8 +1,8 @@
-"""Where gather and scatter read and write: StableHLO specification, "gather" and "scatter".
+"""Indexing of gather and scatter: StableHLO specification, "gather" and "scatter".
 
-Both move slices between an array and a table of updates, at places given by index vectors. `IndexPlacement` is that
-relation, worked out when compiled: the trailing dimensions that are moved whole are a row's payload, and every other
-element of a slice is a row with a number of its own. What remains while running is arithmetic on row numbers.
+Both move slices between an array and a table of updates, at index vectors. `IndexPlacement` is the static part:
+trailing dimensions that are moved whole are a row's payload, and all other elements of a slice are rows with numbers.
+What remains at run time is arithmetic on row numbers.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from spmd.support.arrays import Array
 class IndexPlacement:
     """Slices of `slice_sizes` of an array of `shape` at index vectors.
 
-    `mapped[k]` is the array's dimension that component k of an index vector is for; `batching` pairs dimensions of the
-    array with those of the indices, which go together. The batch shape is the indices' without the index vector's
-    dimension; a table of slices has it first, then the slice's dimensions. A slice of which any element is outside is
-    outside as a `whole`, or each of its elements is told apart.
+    `mapped[k]` is the array's dimension that component k of an index vector indexes; `batching` pairs batching
+    dimensions of array and indices. The batch shape is that of the indices without the index vector's dimension; a
+    table of slices has shape (*batch, *slice). With `whole` a slice that is partly out of bounds is dropped, else only
+    its elements out of bounds.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class IndexPlacement:
         self.limits = tuple(shape[axis] - self.slice_sizes[axis] for axis in mapped)
         placed = {*mapped, *(mine for mine, _ in batching)}
         rank = len(shape)
-        # The payload: trailing dimensions that nobody indexes and that are taken whole.
+        # The payload: trailing dimensions that are not indexed and taken whole.
         first = rank
         while first and first - 1 not in placed and self.slice_sizes[first - 1] == shape[first - 1]:
             first -= 1
@@ -62,7 +62,7 @@ class IndexPlacement:
         self._batch_rows = self._batching_rows()
 
     def _slice_rows(self, first: int) -> Array:
-        """Row numbers of a slice that starts at 0, in row-major order."""
+        """Return the row numbers of a slice that starts at 0, in row-major order."""
         rows = np.zeros((), np.int64)
         for axis in range(first):
             rows = np.add.outer(rows, np.arange(self.slice_sizes[axis], dtype=np.int64) * self._strides[axis])
@@ -91,7 +91,7 @@ class IndexPlacement:
         return columns
 
     def rows(self, starts: Sequence[Array]) -> Array:
-        """Row numbers: (slices, rows of a slice)."""
+        """Return row numbers, (slices, rows of a slice)."""
         parts = [self._batch_rows] if self._batching or not starts else []
         for start, axis in zip(starts, self.mapped, strict=True):
             stride = self._strides[axis]
@@ -100,7 +100,7 @@ class IndexPlacement:
         return first if len(self.rows_of_slice) == 1 else first + self.rows_of_slice
 
     def inside(self, starts: Sequence[Array]) -> Array | None:
-        """(slices, rows of a slice): which rows lie within the array; None when all do."""
+        """Return which rows are in bounds, (slices, rows of a slice); None if all are."""
         if all(
             limit >= 0 and int(start.view(np.uint64).max(initial=0)) <= limit
             for start, limit in zip(starts, self.limits, strict=True)
@@ -135,7 +135,7 @@ def gather(op: Op, context: Context) -> Kernel:
 
 @kernel("stablehlo.dynamic_gather")
 def dynamic_gather(op: Op, context: Context) -> Kernel:
-    """gather with slice sizes known when it runs; the kernels of the sizes met are kept."""
+    """Return a gather with dynamic slice sizes; kernels are cached by sizes."""
     shape, index_shape = op.operands[0].tensor.static_shape, op.operands[1].tensor.static_shape
     kernels: dict[tuple[int, ...], Kernel] = {}
 
@@ -151,7 +151,7 @@ def dynamic_gather(op: Op, context: Context) -> Kernel:
 
 
 def _check_sizes(op: Op, sizes: tuple[int, ...]) -> None:
-    """ExecutionError where the gather of slices of `sizes` breaks a constraint."""
+    """Raise ExecutionError if a gather of slices of `sizes` violates a constraint."""
     attributes = {**op.attributes, "slice_sizes": sizes}
     static = make_op("stablehlo.gather", op.operands[:2], op.result_types, attributes, location=op.location)
     for label, fault in run_time_faults(static, OPS["stablehlo.gather"]):
@@ -161,7 +161,7 @@ def _check_sizes(op: Op, sizes: tuple[int, ...]) -> None:
 def gatherer(
     shape: tuple[int, ...], index_shape: tuple[int, ...], sizes: Sequence[int], numbers: GatherDimensionNumbersAttr
 ) -> Kernel:
-    """Return the kernel of a gather on (operand, indices); starts are clamped so that slices lie within the operand."""
+    """Return the kernel of a gather on (operand, indices); starts are clamped so that slices are in bounds."""
     placement = IndexPlacement(
         shape,
         sizes,
@@ -191,14 +191,16 @@ def gatherer(
 
 
 def _clamped(start: Array, limit: int) -> Array:
-    """`start` within [0, limit]; one look, as unsigned numbers, tells whether anything is outside."""
+    """Return `start` clamped to [0, limit]; unchanged, after one unsigned comparison, if it is in range."""
     if start.size and int(start.view(np.uint64).max()) <= limit:
         return start
     return np.clip(start, 0, limit)
 
 
 def _arrangement(batch_rank: int, slice_rank: int, offset_dims: Sequence[int]) -> list[int] | None:
-    """From (batch..., slice...) to the result, whose dimensions `offset_dims` are the slice's; None when the same."""
+    """Return the permutation from (batch..., slice...) to the result, whose dimensions `offset_dims` are the slice's;
+    None if it is the identity.
+    """
     order = [-1] * (batch_rank + slice_rank)
     for number, position in enumerate(sorted(offset_dims)):
         order[position] = batch_rank + number

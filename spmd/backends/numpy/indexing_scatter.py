@@ -1,6 +1,6 @@
-"""Scatter: StableHLO specification, "scatter". Rows outside of the operand are skipped, duplicates taken in order.
+"""Scatter: StableHLO specification, "scatter". Rows out of bounds are skipped, duplicates applied in order.
 
-Windows are done one after another, as XLA does them; see spmd.dialects.scatters for those that lie partly outside.
+Windows are applied one after another, as in XLA; see spmd.dialects.scatters for windows partly out of bounds.
 """
 
 from __future__ import annotations
@@ -46,10 +46,9 @@ def scatter(op: Op, context: Context) -> Kernel:
 
 
 def _placement(op: Op) -> tuple[IndexPlacement, list[int]]:
-    """Return the placement, and the order that brings updates into (scatter dimensions..., the operand's
-    dimensions...).
+    """Return the placement, and the permutation of updates to (scatter dimensions..., the operand's dimensions...).
 
-    Inserted and batching dimensions are missing from the updates; they have size 1 in a slice and change no shape.
+    Inserted and batching dimensions are missing from the updates; their slice size is 1.
     """
     numbers = op["scatter_dimension_numbers"]
     shape = op.operand_group("inputs")[0].tensor.static_shape
@@ -71,7 +70,7 @@ def _placement(op: Op) -> tuple[IndexPlacement, list[int]]:
 
 
 def _in_place(op: Op, placement: IndexPlacement, arrange: list[int], apply: Apply, monoid: Loop | None) -> Kernel:
-    """Return one operand: the updates are applied to a copy of it, or to itself when it is dead."""
+    """Return the kernel of one operand: updates are applied to a copy of it, or in place if it is dead."""
     dtype = op.result.tensor.dtype
     compute = dtype if monoid is None else monoid.compute
     table = (placement.row_count, placement.payload)
@@ -95,7 +94,7 @@ def _in_place(op: Op, placement: IndexPlacement, arrange: list[int], apply: Appl
 def _selected(
     placement: IndexPlacement, arrange: list[int], starts: Sequence[Array], updates: Array
 ) -> tuple[Array, Array]:
-    """Row numbers and updates (rows, payload) of what lies within the operand, slice after slice."""
+    """Return row numbers and updates (rows, payload) that are in bounds, slice after slice."""
     rows = placement.rows(starts).reshape(-1)
     values = updates.transpose(arrange).reshape(len(rows), placement.payload)
     inside = placement.inside(starts)
@@ -109,11 +108,13 @@ def _selected(
 
 
 def _assign(table: Array, rows: Array, values: Array) -> None:
-    table[np.ascontiguousarray(rows)] = values  # NumPy stores in the order of memory; of duplicates the last must win
+    table[np.ascontiguousarray(rows)] = values  # NumPy stores in memory order; the last duplicate must win
 
 
 def _combining(loop: Loop) -> Apply:
-    """Updates combined in their order; the maximum and minimum of floats by keys where zeros of two signs may meet."""
+    """Return a function that combines updates in order; maximum and minimum of floats use keys if zeros of both signs
+    may meet.
+    """
 
     def plain(table: Array, rows: Array, values: Array) -> None:
         places = (rows[:, None] * table.shape[1] + np.arange(table.shape[1])).reshape(-1)
@@ -137,7 +138,7 @@ def _combining(loop: Loop) -> Apply:
 
 
 def _general(op: Op, context: Context, placement: IndexPlacement, arrange: list[int]) -> Kernel:
-    """Updates of one place are applied one after another, those of different places at once."""
+    """Return the kernel of any region: updates of one row are applied in order, those of different rows at once."""
     count, combine = len(op.results), context.vectorized(op, 0)
     dtypes = [value.tensor.dtype for value in op.results]
     table = (placement.row_count, placement.payload)
@@ -162,7 +163,7 @@ def _general(op: Op, context: Context, placement: IndexPlacement, arrange: list[
 
 
 def _turns(rows: Array) -> list[Array]:
-    """Positions in `rows`, split so that no row is twice in one part and each row's keep their order."""
+    """Return positions in `rows`, split so that no row is repeated in a part and the order of each row is kept."""
     if not len(rows):
         return []
     order = np.argsort(rows, kind="stable")

@@ -1,4 +1,4 @@
-"""Modules loaded when a program first needs them: SciPy's take longer to load than everything else together."""
+"""Lazily imported modules: SciPy's take longer to import than everything else together."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 class Late:
-    """A module by its name, loaded at the first use of one of its attributes."""
+    """A module imported at the first access of an attribute."""
 
     def __init__(self, name: str) -> None:
         self.__name__ = name

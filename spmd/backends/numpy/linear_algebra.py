@@ -1,6 +1,7 @@
 """Decompositions, transforms and normalizations: StableHLO specification, the op of each name.
 
-f32 and f64, real and complex, go to LAPACK and to SciPy's FFT as they are; narrower floats as f32, rounded once.
+f32 and f64, real and complex, use LAPACK and SciPy's FFT directly; narrower floats are computed in f32 and rounded
+once.
 """
 
 from __future__ import annotations
@@ -51,15 +52,13 @@ def fft(op: Op, context: Context) -> Kernel:
 
 @kernel("stablehlo.cholesky")
 def cholesky(op: Op, context: Context) -> Kernel:
-    """Return a matrix that is not positive definite gives NaN."""
+    """Return the Cholesky factor; NaN for a matrix that is not positive definite."""
     upper, dtype, computed = not op["lower"], op.result.tensor.dtype, _computed(op.operands[0])
     return Kernel(lambda a: factor(a.astype(computed, copy=False), upper).astype(dtype, copy=False))
 
 
 def factor(a: Array, upper: bool) -> Array:
-    """Return the Cholesky factor of a batch of matrices, of which only one triangle is read; NaN where there
-    is none.
-    """
+    """Return the Cholesky factors of a batch of matrices, of which one triangle is read; NaN where there is none."""
     try:
         return np.linalg.cholesky(a, upper=upper)
     except np.linalg.LinAlgError:
@@ -94,7 +93,7 @@ def triangular_solve(op: Op, context: Context) -> Kernel:
 
 
 def solve_triangular(a: Array, b: Array, *, left: bool, lower: bool, unit: bool, transpose: str) -> Array:
-    """x with op(a) x = b, or x op(a) = b; only one triangle of each matrix of `a` is read."""
+    """Return x with op(a) x = b, or x op(a) = b; only one triangle of each matrix of `a` is read."""
     if transpose == "ADJOINT":
         a = a.conj()
     if transpose in ("TRANSPOSE", "ADJOINT"):
@@ -117,7 +116,7 @@ def solve_triangular(a: Array, b: Array, *, left: bool, lower: bool, unit: bool,
 
 
 class _Normalization:
-    """What the three batch_norm ops share: sums over all dimensions but the feature's, in a wide dtype."""
+    """Shared by the batch_norm ops: sums over all dimensions except the feature's, in a wide dtype."""
 
     def __init__(self, op: Op) -> None:
         operand = op.operands[0]
@@ -130,7 +129,7 @@ class _Normalization:
         self._summed = tuple(axis for axis in range(len(shape)) if axis != feature)
 
     def sum(self, array: Array) -> Array:
-        """Return one sum a feature, dimension after dimension, which keeps rounding small."""
+        """Return one sum per feature, dimension by dimension, to limit rounding errors."""
         for axis in reversed(self._summed):
             array = np.add.reduce(array, axis=axis)
         return array
@@ -139,7 +138,7 @@ class _Normalization:
         return [array.astype(self.dtype, copy=False) for array in arrays]
 
     def spread(self, features: Array) -> Array:
-        """Return an array of one number a feature, to broadcast against the operand."""
+        """Return one number per feature, shaped to broadcast against the operand."""
         return features.reshape(self.along)
 
     def narrow(self, *arrays: Array) -> tuple[Array, ...]:

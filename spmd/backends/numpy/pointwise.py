@@ -1,18 +1,18 @@
-"""What pointwise kernels are built from.
+"""Building blocks of pointwise kernels.
 
-A pointwise call acts element by element on arrays of any shapes that broadcast together and takes `out=`. Wherever
-NumPy has the function, the call is the bare ufunc. Every call here reads its operands before it writes `out`, so an
-operand of the result's type may itself be `out`.
+A pointwise call acts elementwise on arrays of shapes that broadcast and takes `out=`. If NumPy has the function, the
+call is the bare ufunc. Every call reads its operands before it writes `out`, so an operand of the result's type may be
+`out`.
 
-Narrow types compute wide and round once (specification, "Floating-point types"; DESIGN, "Element types in NumPy"):
+Narrow types are computed wide and rounded once (specification, "Floating-point types"; DESIGN, "Element types in
+NumPy"):
+- a function of one operand of at most 16 bits is a table of all values, computed in f64;
+- a function of two operands of at most 8 bits each is a table of all pairs;
+- bf16 and, where NumPy has no loop, f16 are computed in f32; 2- and 4-bit integers in 8 bits, wrapped.
 
-- a function of one operand of at most 16 bits is a table over all its values, worked out in f64;
-- a function of two operands of at most 8 bits each is a table over all pairs;
-- bf16 and, where NumPy has no loop, f16 compute in f32; 2- and 4-bit integers in 8 bits, wrapped.
-
-An element's result follows from its operands' values alone, whatever the array's size, layout and place in it
-(DESIGN, "The same bits"): no function is chosen by how many elements there are, and where NumPy has several loops that
-give different bits (`forward`, elementwise_float.power) only one of them is used.
+An element's result depends on its operands' values only, not on size, layout or position (DESIGN, "The same bits"): no
+function is selected by the number of elements, and of NumPy loops that give different bits (`forward`,
+elementwise_float.power) only one is used.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from spmd.support.rounding import narrowed, round_to, rounds_twice
 
 
 def pointwise(op: Op, call: Call) -> Kernel:
-    """Return the kernel of `op` that runs `call`; operands of the result's dtype and shape may be written in place."""
+    """Return the kernel of `op` that runs `call`; operands of the result's dtype and shape may be overwritten."""
     result = op.result.tensor
     reuses = tuple(
         index
@@ -43,7 +43,7 @@ def pointwise(op: Op, call: Call) -> Kernel:
     return Kernel(call, accepts_out=True, reuses=reuses, pointwise=True)
 
 
-#: NumPy's functions of real numbers whose every loop gives the exact result, rounded.
+#: NumPy's real functions whose loops all round correctly.
 _CORRECTLY_ROUNDED: frozenset[Call] = frozenset(
     (
         *(np.absolute, np.add, np.ceil, np.divide, np.floor, np.fmod, np.multiply, np.negative, np.rint, np.sqrt),
@@ -62,11 +62,10 @@ def _may_differ(op: Op, call: Call) -> bool:
 
 
 def forward(call: Call) -> Call:
-    """`call` on arrays that are walked from their first element to their last.
+    """Return `call` on arrays with nonnegative strides only.
 
-    NumPy runs its vector loops over strides of any length, but not backwards: there the C library's functions take
-    over, which give other bits (complex products, exp, pow, ...). Complex scalars are multiplied by other loops again:
-    they go as arrays of one element.
+    NumPy's vector loops support any stride except negative ones, for which it calls the C library, with different bits
+    (complex products, exp, pow, ...). Complex scalars use yet other loops: they are passed as arrays of one element.
     """
 
     def run(*operands: Array, out: Array | None = None) -> Array:
@@ -85,20 +84,20 @@ def forward(call: Call) -> Call:
 
 
 def element_of(value: Value) -> t.ElementType:
-    """Element type of a tensor that is not quantized."""
+    """Return the element type of a tensor that is not quantized."""
     element = value.tensor.element_type
     assert isinstance(element, t.ElementType)
     return element
 
 
 def unsupported(op: Op) -> CompileError:
-    """Return the error for an op on an element type it is not defined for."""
+    """Return the error for an op on an unsupported element type."""
     types = ", ".join(str(operand.type) for operand in op.operands)
     return CompileError(Diagnostic(op.location, f"is not defined on {types}", op.name))
 
 
 def is_narrow_float(element: t.ElementType) -> bool:
-    """Return whether arithmetic on the type has no NumPy loop of its own (all floats but f16, f32, f64)."""
+    """Return whether the type has no NumPy arithmetic (all floats except f16, f32, f64)."""
     return element.is_float and element not in (t.F16, t.F32, t.F64)
 
 
@@ -107,21 +106,23 @@ def is_sub_byte(element: t.ElementType) -> bool:
 
 
 def is_sign_and_magnitude(element: t.ElementType) -> bool:
-    """Return whether a float's bytes are its sign in the top bit and its magnitude below, NaNs largest: total order is
-    then the order of bits. Types of less than 8 bits, f8E8M0FNU (no sign) and FNUZ (-0 is the NaN) are not.
+    """Return whether a float's bits are sign and magnitude, with NaNs largest, so that total order is the order of
+    bits.
+
+    Types of less than 8 bits, f8E8M0FNU (no sign) and FNUZ (-0 is the NaN) are not.
     """
     return element.bits >= 8 and not element.name.endswith(("FNU", "FNUZ"))
 
 
 def wide_dtype(element: t.ElementType) -> DType:
-    """Return the dtype that arithmetic on a narrow type computes in."""
+    """Return the dtype in which a narrow type is computed."""
     if is_sub_byte(element):
         return np.dtype(np.int8 if element.is_signed else np.uint8)
     return np.dtype(np.float32)
 
 
 def compute_dtype(element: t.ElementType) -> DType:
-    """Return the dtype in which to compute on `element`: its own where NumPy is fast and exact, else a wider one."""
+    """Return the dtype in which to compute on `element`: its own if NumPy is fast and exact, else a wider one."""
     narrow = (element.is_float and element.bits < 32) or is_sub_byte(element)
     return wide_dtype(element) if narrow else element.dtype
 
@@ -134,12 +135,12 @@ def all_values(dtype: DType) -> Array:
 
 
 def look_up(table: Array, index: Array, dtype: DType, out: Array | None = None) -> Array:
-    """Return the entries of `table`, bits of `dtype`, at `index`, all of which lie within."""
+    """Return the entries of `table`, bits of `dtype`, at `index`, which must be in range."""
     return keep(table.take(index, mode="clip").view(dtype), out)
 
 
 def pair_index(x: Array, y: Array) -> Array:
-    """Return where the pair of two bytes stands in a table of all pairs."""
+    """Return the index of pairs of bytes in a table of all pairs."""
     return (x.view(np.uint8).astype(np.uint16) << 8) | y.view(np.uint8)
 
 
@@ -158,7 +159,7 @@ def widen(element: t.ElementType) -> Callable[[Array], Array]:
 
 
 def write(result: Array, dtype: DType, out: Array | None) -> Array:
-    """`result` rounded to `dtype`, into `out` when there is one."""
+    """Return `result` rounded to `dtype`, in `out` if given."""
     if rounds_twice(result.dtype, dtype):
         return keep(round_to(result, dtype), out)
     if out is None:
@@ -168,7 +169,7 @@ def write(result: Array, dtype: DType, out: Array | None) -> Array:
 
 
 def keep(result: Array, out: Array | None = None) -> Array:
-    """`result`, which has the right dtype, into `out` when there is one."""
+    """Return `result`, of the right dtype, in `out` if given."""
     if out is None:
         return result
     np.copyto(out, result)
@@ -176,7 +177,7 @@ def keep(result: Array, out: Array | None = None) -> Array:
 
 
 def widened(function: Call, element: t.ElementType, arity: int, result: t.ElementType | None = None) -> Call:
-    """`function` on operands of a narrow type, computed in its wide type and rounded once to `result`.
+    """Return `function` on operands of a narrow type, computed in its wide type and rounded once to `result`.
 
     A boolean result needs no rounding: `function` writes it itself.
     """
@@ -192,7 +193,7 @@ def widened(function: Call, element: t.ElementType, arity: int, result: t.Elemen
 
 
 def widened_complex(function: Call) -> Call:
-    """`function` of complex128 operands on complex64 ones: one rounding, and no overflow on the way."""
+    """Return `function` of complex128 operands for complex64 ones: rounded once, without intermediate overflow."""
 
     def call(*operands: Array, out: Array | None = None) -> Array:
         return write(function(*[x.astype(np.complex128) for x in operands]), np.dtype(np.complex64), out)
@@ -214,7 +215,7 @@ def _pair_table(function: Call, operand: DType, result: DType) -> Array:
 
 
 def tabulated(function: Call, element: t.ElementType, result: t.ElementType | None = None) -> Call:
-    """`function` of one operand of at most 16 bits by looking its values up; `function` takes f64."""
+    """Return `function` of one operand of at most 16 bits as a table lookup; `function` takes f64."""
     dtype = (result or element).dtype
     view = bits_dtype(element.dtype)
     table = _table(function, element.dtype, dtype).view(bits_dtype(dtype))
@@ -222,23 +223,23 @@ def tabulated(function: Call, element: t.ElementType, result: t.ElementType | No
 
 
 def tabulated_pairs(function: Call, element: t.ElementType) -> Call:
-    """`function` of two operands of at most 8 bits by looking the pair up; `function` takes f64."""
+    """Return `function` of two operands of at most 8 bits as a lookup of pairs; `function` takes f64."""
     dtype = element.dtype
     table = _pair_table(function, dtype, dtype).view(np.uint8)
     return lambda x, y, out=None: look_up(table, pair_index(x, y), dtype, out)
 
 
 def real_unary(function: Call, element: t.ElementType) -> Call:
-    """`function` of one float operand, in whichever way its type is best computed."""
+    """Return `function` of one float operand, computed in the best way for its type."""
     return tabulated(function, element) if element.bits <= 16 else function
 
 
 def real_binary(
     function: Call, element: t.ElementType, *, native_half: bool = False, approximate: bool = False
 ) -> Call:
-    """`function` of two float operands; `native_half` when NumPy's own f16 loop of it rounds once.
+    """Return `function` of two float operands; `native_half` if NumPy's own f16 loop rounds once.
 
-    What is `approximate` in f32 would be rounded twice on its way to 16 bits.
+    Functions that are `approximate` in f32 would be rounded twice to 16 bits.
     """
     if element.bits <= 8:
         return tabulated_pairs(function, element)
@@ -250,7 +251,7 @@ def real_binary(
 
 
 def _in_double(function: Call, element: t.ElementType) -> Call:
-    """`function` of two operands of 16 bits, computed in f64 and rounded once."""
+    """Return `function` of two 16-bit operands, computed in f64 and rounded once."""
     dtype = element.dtype
 
     def call(x: Array, y: Array, out: Array | None = None) -> Array:

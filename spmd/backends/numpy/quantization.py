@@ -1,10 +1,9 @@
-"""Quantized tensors: to and from floats, and every op that computes on them.
+"""Quantized tensors: conversions, and ops that compute on them.
 
-A quantized tensor is its storage array. Ops that move data run on it as they are; ops that compute do what the
-specification's `dequantize_op_quantize` (and `hybrid_dequantize_then_op`, `dequantize_compare`, ...) says: this
-module makes the op's kernel on the expressed type and puts the conversions around it. Per-tensor functions of one or
-two operands of at most 8 bits become tables over all their values. Source: StableHLO specification,
-"Quantized tensors" and "Quantization computations".
+A quantized tensor is its storage array. Data movement runs on it directly; computation follows the specification's
+`dequantize_op_quantize` (and `hybrid_dequantize_then_op`, `dequantize_compare`, ...): the op's kernel on the expressed
+type, with conversions around it. Per-tensor functions of one or two operands of at most 8 bits become tables. Source:
+StableHLO specification, "Quantized tensors" and "Quantization computations".
 """
 
 from __future__ import annotations
@@ -21,10 +20,10 @@ from spmd.backends.numpy.pointwise import all_values, keep, look_up, pair_index,
 from spmd.ir import Op, Value
 from spmd.support.arrays import Array, DType, bits_dtype
 
-#: Sums of products: computed in f64, where the products of integers and their sums are exact.
+#: Contractions: computed in f64, where products of integers and their sums are exact.
 _CONTRACTIONS = frozenset({"stablehlo.convolution", "stablehlo.dot", "stablehlo.dot_general", "stablehlo.dynamic_conv"})
 _ELEMENTWISE = frozenset({*UNARY, *BINARY, "stablehlo.compare", "stablehlo.is_finite", "stablehlo.reduce_precision"})
-#: Ops whose kernels compute with values; all others move storage about.
+#: Ops that compute with values; all others move storage.
 _COMPUTED = (
     _CONTRACTIONS
     | _ELEMENTWISE
@@ -49,7 +48,7 @@ def uniform_dequantize(op: Op, context: Context) -> Kernel:
 
 @kernel("stablehlo.uniform_quantize")
 def uniform_quantize(op: Op, context: Context) -> Kernel:
-    """From a float, or from another quantized type by way of its floats."""
+    """Quantize a float, or another quantized type through its floats."""
     source, target = op.operands[0].tensor, op.result.tensor
     quantize = quantizer(target)
     if not source.is_quantized:
@@ -59,9 +58,7 @@ def uniform_quantize(op: Op, context: Context) -> Kernel:
 
 
 def quantized_kernel(op: Op, context: Context) -> Kernel | None:
-    """Return the kernel of an op that computes on quantized operands or gives quantized results; None for any
-    other op.
-    """
+    """Return the kernel of an op that computes on quantized operands or results; None for any other op."""
     if op.name not in _COMPUTED or not any(_is_quantized(value) for value in (*op.operands, *op.results)):
         return None
     if op.name == "stablehlo.select" and op.operands[1].type is op.operands[2].type is op.results[0].type:
@@ -101,7 +98,7 @@ def _quantized(type: t.TensorType) -> t.QuantizedType:
     return type.element_type
 
 
-# --- putting conversions around a function ---------------------------------------------------------------------------
+# --- conversions around a function -----------------------------------------------------------------------------------
 
 
 def _converted(values: Sequence[Array], before: Sequence[Call | None]) -> list[Array]:
@@ -127,7 +124,7 @@ def _several(
 
 
 def _single(op: Op, call: Call) -> Kernel:
-    """Return the kernel of one result, as a table where the operands have few values."""
+    """Return the kernel of one result, as a table if the operands have few values."""
     types = [value.tensor for value in (*op.operands, *op.results)]
     if op.name not in _ELEMENTWISE or not all(_is_uniform(type) for type in types):
         return Kernel(call, accepts_out=True)
@@ -148,7 +145,7 @@ def _unary_kernel(op: Op, call: Call) -> Kernel:
 
 
 def _is_uniform(type: t.TensorType) -> bool:
-    """Return whether every element is read in the same way."""
+    """Return whether all elements have the same quantization."""
     return not type.is_quantized or not _quantized(type).is_per_axis
 
 
@@ -165,11 +162,11 @@ def _pair_lookup(function: Call, first: DType, second: DType, target: DType) -> 
     return lambda x, y, out=None: look_up(table, pair_index(x, y), target, out)
 
 
-# --- the conversions themselves --------------------------------------------------------------------------------------
+# --- conversions -----------------------------------------------------------------------------------------------------
 
 
 def dequantizer(type: t.TensorType, compute: t.ElementType | None = None) -> Call:
-    """`call(storage, out=None)`: (storage - zero point) * scale in the expressed type, or in `compute`."""
+    """Return `call(storage, out=None)`: (storage - zero point) * scale in the expressed type, or in `compute`."""
     quantized = _quantized(type)
     dtype = (compute or quantized.expressed).dtype
     scales, zero_points = _parameters(type, quantized.expressed.dtype)
@@ -184,10 +181,10 @@ def dequantizer(type: t.TensorType, compute: t.ElementType | None = None) -> Cal
 
 
 def quantizer(type: t.TensorType, compute: t.ElementType | None = None) -> Call:
-    """`call(floats, out=None)`: round_nearest_even(floats / scale) + zero point, clamped, in the storage type.
+    """Return `call(floats, out=None)`: round_nearest_even(floats / scale) + zero point, clamped, in the storage type.
 
-    Quotient and rounding are of the floats' type, the expressed one or `compute`; NaN is stored as 0. The sum is
-    clamped as one of integers, of which no bit is lost: an f32 has room for storage of 16 bits and its zero point.
+    Division and rounding are in the expressed type or `compute`; NaN is stored as 0. The sum is clamped as an exact
+    integer: f32 represents 16-bit storage plus zero point.
     """
     quantized = _quantized(type)
     dtype = (compute or quantized.expressed).dtype
@@ -207,7 +204,7 @@ def quantizer(type: t.TensorType, compute: t.ElementType | None = None) -> Call:
 
 
 def _parameters(type: t.TensorType, expressed: DType) -> tuple[Array, Array]:
-    """(scales in the expressed type, zero points) in shapes that broadcast against the tensor."""
+    """Return (scales in the expressed type, zero points) in shapes that broadcast against the tensor."""
     quantized = _quantized(type)
     scales = np.array(quantized.scales, np.float64).astype(expressed)
     zero_points = np.array(quantized.zero_points, np.int64)

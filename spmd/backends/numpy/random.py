@@ -29,7 +29,7 @@ from spmd.support.arrays import Array, DType, bits_dtype
 _LOW = np.uint64(0xFFFFFFFF)
 _HALF = np.uint64(32)
 
-#: A generator: (state words, shape, whether 64 bits an element) -> (new state words, bits of 32 or 64 an element).
+#: A generator: (state words, shape, whether elements have 64 bits) -> (new state words, 32 or 64 bits per element).
 Generator = Callable[[Array, tuple[int, ...], bool], tuple[Array, Array]]
 
 
@@ -53,7 +53,7 @@ def rng_bit_generator(op: Op, context: Context) -> Kernel:
 
 
 def _finisher(element: t.ElementType) -> Callable[[Array], Array]:
-    """Random bits, 32 or 64 an element, as elements of a type: their low bits."""
+    """Return a function from random bits, 32 or 64 per element, to elements of a type: their low bits."""
     dtype = element.dtype
     if element.is_boolean:
         return lambda bits: (bits & 1).astype(np.bool_)
@@ -70,7 +70,7 @@ _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 
 
 def threefry2x32(key: tuple[np.uint32, np.uint32], x: Array, y: Array) -> tuple[Array, Array]:
-    """Threefry-2x32 with 20 rounds: the hash of each pair (x, y), uint32 arrays that are overwritten."""
+    """Return Threefry-2x32 with 20 rounds of each pair (x, y), uint32 arrays that are overwritten."""
     keys = (key[0], key[1], key[0] ^ key[1] ^ np.uint32(0x1BD11BDA))
     spare = np.empty_like(y)
     x += keys[0]
@@ -88,10 +88,10 @@ def threefry2x32(key: tuple[np.uint32, np.uint32], x: Array, y: Array) -> tuple[
 
 
 def threefry(state: Array, shape: tuple[int, ...], wide: bool) -> tuple[Array, Array]:
-    """Output of THREE_FRY, 64 bits an element when `wide`, else 32.
+    """Return the output of THREE_FRY, with 64 bits per element if `wide`, else 32.
 
-    A counter gives one wide element, or two of 32 bits, which stand side by side along the first dimension of even
-    size (the largest one when there is none).
+    A counter gives one wide element, or two of 32 bits, adjacent along the first dimension of even size (or the largest
+    one).
     """
     split = _split_dimension(shape)
     half = shape if wide or not shape else (*shape[:split], -(-shape[split] // 2), *shape[split + 1 :])
@@ -124,7 +124,7 @@ _WORD = 0xFFFFFFFF
 
 
 def philox4x32(key: tuple[int, int], words: list[Array]) -> list[Array]:
-    """Philox-4x32 with 10 rounds: the hash of each counter, given and returned as four 32-bit words.
+    """Return Philox-4x32 with 10 rounds of each counter, given and returned as four 32-bit words.
 
     The words are arrays of uint64, which are overwritten.
     """
@@ -144,7 +144,7 @@ def philox4x32(key: tuple[int, int], words: list[Array]) -> list[Array]:
 
 
 def philox(state: Array, shape: tuple[int, ...], wide: bool) -> tuple[Array, Array]:
-    """Output of PHILOX in row-major order: a counter gives four elements of 32 bits, or two of 64."""
+    """Return the output of PHILOX in row-major order: a counter gives four elements of 32 bits, or two of 64."""
     size = prod(shape)
     count = -(-size // (2 if wide else 4))
     key, start, high = state[0], state[1], state[2] if state.size == 3 else state[0]
@@ -166,7 +166,7 @@ def philox(state: Array, shape: tuple[int, ...], wide: bool) -> tuple[Array, Arr
 
 @kernel("stablehlo.rng")
 def rng(op: Op, context: Context) -> Kernel:
-    """Fresh numbers at every run: UNIFORM in [a, b), NORMAL with mean a and standard deviation b.
+    """Return fresh numbers at every run: UNIFORM in [a, b), NORMAL with mean a and standard deviation b.
 
     The specification leaves the generator open; this is NumPy's, seeded by the operating system.
     """

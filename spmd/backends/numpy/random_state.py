@@ -1,6 +1,6 @@
-"""The state that XLA's own expansion of random numbers draws from: rng-get-and-update-state in HLO text.
+"""The state of XLA's own random number expansion: rng-get-and-update-state in HLO text.
 
-Source: XLA's CPU runtime, rng_state_lib: 128 bits, which begin at a fixed number and move on by `delta` at each call.
+Source: XLA's CPU runtime, rng_state_lib: 128 bits with a fixed start, incremented by `delta` at each call.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ _WORD = 2**64
 
 @target(RNG_STATE)
 def rng_state(op: Op, context: Context) -> Kernel:
-    """Return each process of an executable has a state of its own."""
+    """Return the state before the update; each process of an executable has its own."""
     try:
         delta = int(op["backend_config"])
     except ValueError:
-        text = f"backend_config is the number that the state moves on by, got {op['backend_config']!r}"
+        text = f"backend_config must be an integer, the increment of the state, got {op['backend_config']!r}"
         raise CompileError(Diagnostic(op.location, text, op.name)) from None
     states: dict[int, int] = {}
 

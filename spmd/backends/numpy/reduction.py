@@ -1,14 +1,13 @@
 """Reductions over whole dimensions: StableHLO specification, "reduce".
 
-A region that is a monoid on each of its operands becomes NumPy's own reduction. Any other is applied to whole slabs:
-one slab after another in the order of the specification's own example where there are few, in a tree of neighbours
-where there are many.
+A region that is a monoid on each operand becomes NumPy's own reduction. Any other is applied to whole slabs: in the
+order of the specification's example if there are few, as a tree of neighbours if many.
 
-Sums and products of floats have one association, whatever the array's layout and its other dimensions. Up to 16
-elements are taken in row-major order, from the initial value on. Of more, products are taken in that order, and sums
-are NumPy's pairwise ones: up to 128 elements in eight accumulators, element k to accumulator k mod 8, which are then
-added as ((0 + 1) + (2 + 3)) + ((4 + 5) + (6 + 7)), and what is left after the last eight in order; more than 128 as the
-sum of the two halves, the first rounded down to a multiple of eight. The initial value comes first.
+Sums and products of floats have one association, independent of layout and other dimensions. Up to 16 elements are
+combined in row-major order, starting from the initial value. More are combined in order for products; sums are NumPy's
+pairwise ones: up to 128 elements in eight accumulators, element k in accumulator k mod 8, combined as ((0 + 1) + (2 +
+3)) + ((4 + 5) + (6 + 7)), and the remainder after the last eight in order; more than 128 as the sum of two halves, the
+first rounded down to a multiple of eight. The initial value comes first.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ from spmd.types import ElementType
 #: A region on whole arrays.
 Combine = Callable[..., tuple[Array, ...]]
 
-#: Sums and products of so many floats are taken in the specification's own order, from the initial value on.
+#: Most floats that are summed or multiplied in the specification's order, from the initial value on.
 FEW = 16
 _FEW_SLABS = 128
 
@@ -62,13 +61,15 @@ def reduce(op: Op, context: Context) -> Kernel:
 
 
 def _in_order(op: Op, monoid: Loop) -> Kernel:
-    """Element after element along the one dimension, from the first: the initial value is neutral."""
+    """Return a sequential reduction along the one dimension, from the first element; the initial value is
+    an identity.
+    """
     fold, axis = arithmetic(MONOIDS[monoid.kind], op.operands[0].tensor.dtype), op["dimensions"][0]
     return Kernel(lambda operand, init: fold_first(np.moveaxis(operand, axis, 0), fold))
 
 
 def each_alone(reducers: Sequence[Callable[[Array, Array], Array]]) -> Kernel:
-    """Return the kernel of an op each of whose results follows from one operand and its initial value."""
+    """Return a kernel for reductions whose results are independent."""
     if len(reducers) == 1:
         return Kernel(reducers[0])
     count = len(reducers)
@@ -80,7 +81,7 @@ def each_alone(reducers: Sequence[Callable[[Array, Array], Array]]) -> Kernel:
 
 
 def applying(op: Op, call: Callable[..., Results]) -> Kernel:
-    """Return the kernel of an op that hands its region whole arrays: the region may hand any of them back."""
+    """Return the kernel of an op whose region is applied to whole arrays, any of which it may return."""
     return Kernel(call, aliases=tuple(range(len(op.operands) + len(captured_values(op)))))
 
 
@@ -89,7 +90,7 @@ def _single(call: Callable[..., tuple[Array, ...]]) -> Callable[..., Array]:
 
 
 def _nothing_to_reduce(op: Op, context: Context) -> Kernel:
-    """No dimensions: each element is combined with the initial value once."""
+    """Return a reduction of no dimensions: each element is combined with the initial value once."""
     count, combine = len(op.results), context.vectorized(op, 0)
     dtypes = region_dtypes(op)
 
@@ -103,7 +104,7 @@ def _nothing_to_reduce(op: Op, context: Context) -> Kernel:
 
 
 def region_dtypes(op: Op) -> list[DType]:
-    """Dtypes in which the region computes: its first arguments'."""
+    """Return the dtypes in which the region computes: those of its first arguments."""
     return [argument.tensor.dtype for argument in op.regions[0].block.arguments[: len(op.results)]]
 
 
@@ -111,7 +112,9 @@ def region_dtypes(op: Op) -> list[DType]:
 
 
 def _monoid_reduction(op: Op, index: int, loop: Loop, shape: tuple[int, ...], dimensions: Sequence[int]) -> Fold:
-    """Function of (operand, initial value): converts, reduces, combines with the initial value, rounds once."""
+    """Return a function of (operand, initial value): converts, reduces, combines with the initial value,
+    rounds once.
+    """
     target = op.results[index].tensor.dtype
     widen = _widening(op.operands[index], loop)
     if loop.rounds:
@@ -134,8 +137,9 @@ def _monoid_reduction(op: Op, index: int, loop: Loop, shape: tuple[int, ...], di
 
 
 def summation(loop: Loop, shape: Sequence[int], axes: Sequence[int]) -> Callable[[Array], Array]:
-    """Function that folds arrays of `shape` and of the loop's compute dtype over `axes` in the association above; of no
-    elements the neutral one. NumPy takes rows that lie in memory one after another, each from its first to its last.
+    """Return a function that reduces arrays of `shape` and compute dtype over `axes` in the association above.
+
+    The identity for empty input. NumPy requires contiguous rows, from first to last element.
     """
     kept = [axis for axis in range(len(shape)) if axis not in axes]
     kept_shape = tuple(shape[axis] for axis in kept)
@@ -160,7 +164,7 @@ def _rounding_reduction(
     dimensions: Sequence[int],
     target: DType,
 ) -> Fold:
-    """Sums and products of floats: few elements from the initial value on, in row-major order."""
+    """Return a sum or product of floats: few elements in row-major order, from the initial value on."""
     kept = [axis for axis in range(len(shape)) if axis not in dimensions]
     order, kept_shape = [*sorted(dimensions), *kept], tuple(shape[axis] for axis in kept)
     slabs = prod(shape[axis] for axis in dimensions)
@@ -181,13 +185,13 @@ def _rounding_reduction(
 
 
 def _plain_product(x: Array, y: Array, out: Array) -> None:
-    """The complex product with each of its terms rounded: parts that cancel leave what any other plain product does."""
+    """Store the complex product with each term rounded, so that cancellation is exact."""
     real, imaginary = x.real * y.real - x.imag * y.imag, x.real * y.imag + x.imag * y.real
     out.real, out.imag = real, imaginary
 
 
 def _widening(operand: Value, loop: Loop) -> Callable[[Array], Array]:
-    """From the operand's type to the region's (to which it may be promoted), then to what is computed in."""
+    """Return a conversion of the operand to the region's type (possibly promoted), then to the compute dtype."""
     source, element, compute = operand.tensor.dtype, loop.element.dtype, loop.compute
     if source == element:
         return lambda array: array.astype(compute, copy=False)
@@ -195,7 +199,7 @@ def _widening(operand: Value, loop: Loop) -> Callable[[Array], Array]:
 
 
 def is_identity(init: Value, loop: Loop) -> bool:
-    """Return whether an initial value is known to be the loop's neutral element: of sums of floats -0.0, not 0.0."""
+    """Return whether an initial value is known to be the loop's identity: -0.0, not 0.0, for sums of floats."""
     constant = constant_scalar(init)
     if constant is None:
         return False
@@ -208,7 +212,7 @@ def is_identity(init: Value, loop: Loop) -> bool:
 
 
 def _first_extremum(op: Op, kind: str) -> Kernel:
-    """Return the first of the largest or smallest floats, which a NaN is, and where it is along the one dimension."""
+    """Return the first greatest or least float, or NaN, and its index along the one dimension."""
     axis, index_dtype = op["dimensions"][0], op.results[1].tensor.dtype
     element = op.operands[0].tensor.element_type
     assert isinstance(element, ElementType)
@@ -252,7 +256,7 @@ def _slab_reduction(
 def fold(
     combine: Combine, state: tuple[Array, ...], stacks: tuple[Array, ...], captured: Sequence[Array]
 ) -> tuple[Array, ...]:
-    """`state` combined with the slabs of `stacks` (along their first axis), which keep their order."""
+    """Return `state` combined with the slabs of `stacks` (along their first axis), in order."""
     slabs = len(stacks[0])
     if slabs <= _FEW_SLABS:
         for index in range(slabs):

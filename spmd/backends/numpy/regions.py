@@ -1,4 +1,4 @@
-"""Monoids as NumPy's loops: what spmd.analysis.reducers recognizes, ready to run on whole arrays."""
+"""Monoids as NumPy ufuncs: regions recognized by spmd.analysis.reducers, ready to run on whole arrays."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from spmd.types import I32, I64, ElementType
 
 @dataclass(frozen=True)
 class Loop:
-    """A monoid as the ufunc with its reduce, accumulate, reduceat and at.
+    """A monoid as a ufunc with reduce, accumulate, reduceat and at.
 
     The ufunc runs in `compute`, to which arrays of `element` are converted and from which results are rounded once.
     """
@@ -30,25 +30,25 @@ class Loop:
 
     @property
     def direct(self) -> bool:
-        """Whether arrays of the element type are computed on as they are."""
+        """Whether elements are computed in their own type."""
         return self.compute == self.element.dtype
 
     @property
     def rounds(self) -> bool:
-        """Whether the order of its operands shows in the result."""
+        """Whether the result depends on the order of operands."""
         return self.kind in ("add", "multiply") and self.compute.kind in "fc"
 
     @property
     def multiplies_complex(self) -> bool:
-        """Whether NumPy's own loop may leave out the rounding of a product's terms, as the processor likes."""
+        """Whether NumPy's own loop may contract products, depending on the processor."""
         return self.kind == "multiply" and self.compute.kind == "c"
 
     @property
     def identity(self) -> Array:
-        """The neutral element, a scalar of `compute`."""
+        """The identity, a scalar of `compute`."""
         extreme = reducers.identity(self.kind, self.element)
         if extreme is None:
-            raise ValueError(f"{self.kind} has no neutral element in {self.element}")
+            raise ValueError(f"{self.kind} has no identity in {self.element}")
         return extreme.astype(self.compute)[()]
 
     @property
@@ -58,15 +58,15 @@ class Loop:
         return Loop(self.kind, element, self.ufunc, element.dtype)
 
 
-#: Folds arrays, the initial value last.
+#: Reduces arrays, the initial value last.
 Fold = Callable[[Array, Array], Array]
 
 
 def with_signs_of_zeros(loop: Loop, make: Callable[[Loop, DType], Fold], target: DType) -> Fold:
-    """`make(loop, target)`, a fold of arrays to elements of `target`, where zeros of two signs do not meet.
+    """Return `make(loop, target)`, a reduction of arrays to `target`, made exact for zeros of both signs.
 
-    Where they do, maximum and minimum of floats are folded again as integers: IEEE 754's +0 is above its -0, and NumPy
-    gives whichever comes first.
+    If they meet, maximum and minimum of floats are recomputed on integers: in IEEE 754 +0 is above -0, and NumPy
+    returns whichever comes first.
     """
     plain = make(loop, target)
     if loop.kind not in ("maximum", "minimum") or loop.compute.kind != "f":
@@ -88,26 +88,26 @@ def with_signs_of_zeros(loop: Loop, make: Callable[[Loop, DType], Fold], target:
 
 
 def has_minus_zero(values: Array) -> bool:
-    """Return whether there is a -0.0 among floats."""
+    """Return whether floats contain -0.0."""
     return bool(((values == 0) & np.signbit(values)).any())
 
 
 def total_order(values: Array) -> Array:
-    """Floats of sign and magnitude as integers in IEEE 754's total order. It is its own inverse, on bits."""
+    """Return sign-and-magnitude floats as integers in IEEE 754's total order. On bits it is its own inverse."""
     bits = values.view(f"i{values.dtype.itemsize}")
     array: Array = bits ^ ((bits >> bits.dtype.type(8 * bits.dtype.itemsize - 1)) & np.iinfo(bits.dtype).max)
     return array
 
 
 def keys(values: Array, kind: str) -> Array:
-    """f32 or f64 as integers that maximum or minimum orders as IEEE 754 has it: a NaN beyond all others."""
+    """Return f32 or f64 as integers whose maximum or minimum is IEEE 754's: NaN is beyond all others."""
     ordered, nan = np.asarray(total_order(values)), np.isnan(values)
     limits = np.iinfo(ordered.dtype)
     return np.where(nan, limits.max if kind == "maximum" else limits.min, ordered).astype(ordered.dtype, copy=False)
 
 
 def from_keys(folded_keys: Array, dtype: DType) -> Array:
-    """Return the f32 or f64 that have these keys."""
+    """Return the f32 or f64 with these keys."""
     return np.asarray(total_order(np.asarray(folded_keys))).view(dtype)
 
 
@@ -118,8 +118,9 @@ def loop_of(region: Region) -> Loop | None:
 
 
 def loops_of(region: Region) -> list[Loop] | None:
-    """For a region on n accumulators and n elements: the monoid of each pair, when each result is that of its own
-    pair only; else None."""
+    """Return the monoid of each accumulator and element of a region, if each result depends on its own pair only; else
+    None.
+    """
     monoids = reducers.monoids_of(region)
     if monoids is None:
         return None
@@ -128,7 +129,7 @@ def loops_of(region: Region) -> list[Loop] | None:
 
 
 def running_loop_of(region: Region) -> Loop | None:
-    """Return the monoid whose running totals a scan with this body gives, or None."""
+    """Return the monoid whose prefix sums a scan with this body computes, or None."""
     monoid = reducers.running_monoid(region)
     return None if monoid is None else _loop(monoid)
 

@@ -1,8 +1,9 @@
 """`interpreter.run_parallel`: functions of the module as the processes of a grid.
 
-Source: StableHLO's interpreter dialect. Rows of `programs` are replicas, columns partitions; inputs and results come
-in the order of processes; `infeed` names functions whose results the processes read, in the order of their reading.
-A grid that was stacked is one function, `spmd.run_fed` where its processes read an infeed.
+Source: StableHLO's interpreter dialect. Rows of `programs` are replicas, columns partitions; inputs and results are in
+process order; `infeed` names functions whose results the processes read, in order.
+
+A stacked grid is one function, called by `spmd.run_fed` if its processes read an infeed.
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ from spmd.support.arrays import Array, Results
 
 @kernel("interpreter.run_parallel")
 def run_parallel(op: Op, context: Context) -> Kernel:
-    """Run on threads; where MPI has as many ranks as the grid has processes, each rank is its process."""
+    """Run the processes on threads, or, if MPI has as many ranks as the grid processes, one per rank."""
     table = op["programs"]
     if not table or not table[0] or any(len(row) != len(table[0]) for row in table):
-        raise CompileError(Diagnostic(op.location, "programs must be rows of one length, and not empty", op.name))
+        raise CompileError(Diagnostic(op.location, "programs must be nonempty rows of equal length", op.name))
     grid = ProcessGrid(len(table), len(table[0]))
     processes = context.on_grid(grid)
     symbols = [_name(symbol) for row in table for symbol in row]
@@ -63,7 +64,7 @@ def run_parallel(op: Op, context: Context) -> Kernel:
 
 @target("spmd.run_fed")
 def run_fed(op: Op, context: Context) -> Kernel:
-    """Run a grid that was stacked into one function, whose processes read the results of other functions."""
+    """Run a stacked grid whose processes read the results of other functions."""
     stacked, *feeds = [context.function(_name(symbol), op) for symbol in op["called_computations"]]
     single = len(op.results) == 1
 

@@ -1,4 +1,4 @@
-"""Shapes as values, and elements of tensors: MLIR's shape and tensor dialects, as dynamic programs use them.
+"""Shapes as values, and tensor elements: MLIR's shape and tensor dialects, as dynamic programs use them.
 
 A shape is a one-dimensional int64 array, a size an int64 scalar, a witness the boolean True.
 """
@@ -51,7 +51,7 @@ def const_size(op: Op, context: Context) -> Kernel:
 
 
 def broadcast_sizes(shapes: tuple[Array, ...]) -> tuple[int, ...] | None:
-    """Return the shape that all broadcast to; None when they do not go together."""
+    """Return the shape that all broadcast to; None if they do not broadcast."""
     try:
         return np.broadcast_shapes(*map(sizes_of, shapes))
     except ValueError:
@@ -189,7 +189,7 @@ def cstr_reshapable(op: Op, context: Context) -> Kernel:
 
 @kernel("stablehlo.compute_reshape_shape")
 def compute_reshape_shape(op: Op, context: Context) -> Kernel:
-    """Return the shape with its one -1, if it has one, replaced by what is left of the elements."""
+    """Return the shape with its -1, if there is one, inferred from the number of elements."""
 
     def call(count: Array, shape: Array) -> Array:
         sizes = _reshaped(int(count), sizes_of(shape))
@@ -201,7 +201,7 @@ def compute_reshape_shape(op: Op, context: Context) -> Kernel:
 
 
 def _reshaped(count: int, sizes: tuple[int, ...]) -> tuple[int, ...] | None:
-    """`sizes` of `count` elements, a single -1 worked out; None where there are no such sizes."""
+    """Return `sizes` of `count` elements, with a single -1 inferred; None if they do not match."""
     known = prod(size for size in sizes if size != -1)
     if min(sizes, default=0) < -1 or sizes.count(-1) > 1:
         return None

@@ -1,8 +1,8 @@
 """Sorting: StableHLO specification, "sort".
 
-A comparator that orders by keys goes to NumPy's sorts: values alone are sorted as they are, several operands by
-integers that hold an element's key and, below it, its place, which makes any sort stable. Any other comparator runs
-in a merge sort whose comparisons are made for all elements at once.
+A comparator that orders by keys uses NumPy's sorts: a single operand is sorted directly, several by integers that
+combine an element's key and its position, which makes any sort stable. Any other comparator runs in a merge sort whose
+comparisons are vectorized over all elements.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from spmd.ir import Function, Op, Region, Value, captured_values, copy_block
 from spmd.support.arrays import Array, DType, Results, bits_dtype
 from spmd.types import I1, ElementType, TensorType, TupleType, element_type_of
 
-#: Arrays of rows (rows, n), one an operand, and captured values, to the order of each row.
+#: Maps rows (rows, n), one array per operand, and captured values to the order of each row.
 Order = Callable[[Sequence[Array], Sequence[Array]], Array]
 
 
@@ -50,7 +50,7 @@ def sorter(op: Op, context: Context) -> Kernel:
     def by_order(*arrays: Array) -> Results:
         rows = [_rows(array, axis) for array in arrays[:count]]
         places = order(rows, arrays[count:])
-        # Rows are taken from the flat array: much cheaper than along an axis.
+        # Taking from the flat array is much faster than along an axis.
         flat = places if len(places) == 1 else places + np.arange(len(places))[:, None] * shape[axis]
         results = tuple(
             _from_rows(places.astype(row.dtype) if counts else row.reshape(-1).take(flat), shape, axis)
@@ -82,12 +82,12 @@ def _counts_along(value: Value, axis: int) -> bool:
     return op is not None and op.name == "stablehlo.iota" and op["iota_dimension"] == axis
 
 
-# --- values alone ----------------------------------------------------------------------------------------------------
+# --- a single operand ------------------------------------------------------------------------------------------------
 
 
 def _values_sorter(key: SortKey, dtype: DType, axis: int, by_order: Callable[..., Any]) -> Callable[..., Array]:
-    """Sort one operand by itself. Elements that compare equal are the same bits, unless there are zeros of both signs
-    or NaNs of several kinds: these are sorted by order.
+    """Return a sort of one operand. Ties have equal bits, unless there are zeros of both signs or different NaNs: then
+    it sorts by order.
     """
     floating = is_float(dtype)
     widens = floating and not is_sign_and_magnitude(element_type_of(dtype))
@@ -114,7 +114,7 @@ def _values_sorter(key: SortKey, dtype: DType, axis: int, by_order: Callable[...
 
 
 def _has_unequal_ties(array: Array) -> bool:
-    """Return whether there are zeros of both signs, or NaNs other than the usual one."""
+    """Return whether there are zeros of both signs, or NaNs other than the default one."""
     bits = np.ascontiguousarray(array).view(bits_dtype(array.dtype))
     sign = bits.dtype.type(1 << (8 * array.dtype.itemsize - 1))
     if (bits == sign).any() and (bits == 0).any():
@@ -127,10 +127,10 @@ def _has_unequal_ties(array: Array) -> bool:
 
 
 def _ordered_bits(array: Array) -> Array:
-    """Floats as unsigned integers in IEEE 754's total order: -NaN, -inf, ..., -0, +0, ..., inf, NaN."""
+    """Return floats as unsigned integers in IEEE 754's total order: -NaN, -inf, ..., -0, +0, ..., inf, NaN."""
     width = array.dtype.itemsize
     bits = np.ascontiguousarray(array).view(bits_dtype(array.dtype))
-    # All bits of negative numbers are flipped, only the sign of the others.
+    # Flip all bits of negative numbers, and the sign of others.
     sign = bits.dtype.type(1 << (8 * width - 1))
     flips = (bits.view(f"i{width}") >> (8 * width - 1)).view(bits.dtype) | sign
     flipped: Array = bits ^ flips
@@ -170,7 +170,7 @@ def _key_order(op: Op, context: Context, keys: Sequence[SortKey]) -> Order:
 
 
 def _unstable(order: Array, codes: list[Array]) -> Array:
-    """From the stable order to the one of a sort that need not be stable, where there are ties."""
+    """Return the order that std::sort leaves, from the stable one, for rows with ties."""
     ordered = [np.take_along_axis(code, order, 1) for code in codes]
     differs = np.logical_or.reduce([code[:, 1:] != code[:, :-1] for code in ordered])
     tied = ~differs.all(axis=1)
@@ -182,7 +182,7 @@ def _unstable(order: Array, codes: list[Array]) -> Array:
 
 
 def _code(values: Array, key: SortKey) -> Array:
-    """Return a key as unsigned integers, smaller ones first."""
+    """Return a key as unsigned integers in ascending order."""
     dtype = values.dtype
     if dtype == np.bool_:
         code = values.view(np.uint8)
@@ -203,7 +203,7 @@ def _code(values: Array, key: SortKey) -> Array:
 
 
 def _canonical(values: Array) -> Array:
-    """Zeros without sign, NaNs all one."""
+    """Return values with unsigned zeros and one NaN."""
     bits = np.array(values).view(bits_dtype(values.dtype))
     minus_zero, strange = bits == bits.dtype.type(1 << (8 * values.dtype.itemsize - 1)), np.isnan(values)
     if minus_zero.any():
@@ -217,8 +217,7 @@ def _canonical(values: Array) -> Array:
 def _order_of_codes(codes: list[Array]) -> Array:
     """Return the stable order of each row by `codes`, the most significant first.
 
-    Digits of the codes are sorted from the least significant on, each together with its element's place, which a number
-    of 64 bits holds.
+    Radix sort: digits are sorted from the least significant on, each packed with its element's position into 64 bits.
     """
     rows, size = codes[0].shape
     place_bits = max(1, (size - 1).bit_length())
@@ -236,7 +235,7 @@ def _order_of_codes(codes: list[Array]) -> Array:
 
 
 def _digits(codes: list[Array], most: int) -> Iterator[Array]:
-    """Yield the codes as numbers of at most `most` bits, the least significant first; narrow neighbours are joined."""
+    """Yield the codes as digits of at most `most` bits, the least significant first; narrow neighbours are joined."""
     held, width = None, 0
     for code in reversed(codes):
         bits = 8 * code.dtype.itemsize
@@ -255,7 +254,7 @@ def _digits(codes: list[Array], most: int) -> Iterator[Array]:
 
 
 def key_function(op: Op, key: SortKey, context: Context) -> Callable[..., Array]:
-    """`function(*operands, *captured)` that computes `key` at every element."""
+    """Return `function(*operands, *captured)` that computes `key` for every element."""
     values: dict[Value, Value] = {}
     block = copy_block(op.regions[0].block, values)
     block.terminator.operands = (values.get(key.value, key.value),)
@@ -286,7 +285,7 @@ def _merge_order(op: Op, context: Context) -> Order:
         indices: Array = np.arange(height * size)
 
         def before(left: Array, right: Array) -> Array:
-            """Return whether the element at place `left` comes before that at `right`."""
+            """Return whether the element at `left` precedes that at `right`."""
             sides = [side for operand in flat for side in (operand[left], operand[right])]
             first: Array = compare(*sides, *captured)[0]
             return first
@@ -302,10 +301,10 @@ def _merge_order(op: Op, context: Context) -> Order:
 
 
 def _merge_runs(indices: Array, size: int, run: int, before: Callable[[Array, Array], Array]) -> Array:
-    """Merge neighbouring sorted runs of each row of `size`.
+    """Merge adjacent sorted runs of each row of `size`.
 
-    Each element's place is its own rank in its run plus its rank in the other run of the pair, which a binary search
-    finds for all elements at once. Of equals, those of the left run come first.
+    An element's position is its rank in its own run plus its rank in the other run of the pair, found by a binary
+    search for all elements at once. Of equal elements, those of the left run come first.
     """
     places = np.arange(len(indices))
     column = places % size
@@ -329,7 +328,7 @@ def _merge_runs(indices: Array, size: int, run: int, before: Callable[[Array, Ar
     rank = np.where(on_left, offset, offset - left_size) + low
     merged = np.full_like(indices, -1)
     merged[base + rank] = indices
-    if (merged < 0).any():  # the comparator is no order; what it gives must still be a permutation
+    if (merged < 0).any():  # the comparator is no order: still return a permutation
         merged = indices[np.argsort(base + rank, kind="stable")]
     return merged
 
@@ -339,18 +338,18 @@ def _merge_runs(indices: Array, size: int, run: int, before: Callable[[Array, Ar
 
 @target("ApproxTopK")
 def approximate_top_k(op: Op, context: Context) -> Kernel:
-    """Return the exact first `top_k` of each operand in the order of the called comparator; initial values are not
-    needed.
+    """Return the exact first `top_k` of each operand in the order of the called comparator; initial values
+    are unused.
     """
     return Kernel(first_in_order(op, context, int(call_attributes(op)["backend_config"]["top_k"])))
 
 
 @target("TopK")
 def top_k(op: Op, context: Context) -> Kernel:
-    """XLA's call: the first of the last dimension, and their places, in the order of the comparator that it calls.
+    """Return XLA's TopK: the first of the last dimension, and their indices, in the order of the called comparator.
 
-    The comparator takes two elements, and may take their places, too; without one it is the largest that come first.
-    Of equals the one at the lower place does. Source: XLA's TopkDecomposer.
+    The comparator takes two elements, and optionally their indices; by default the largest come first. Of equal
+    elements the one with the lower index comes first. Source: XLA's TopkDecomposer.
     """
     operand = op.operands[0].tensor
     values, places = types.types if isinstance(types := op.result_types[0], TupleType) else op.result_types
@@ -376,8 +375,8 @@ def top_k(op: Op, context: Context) -> Kernel:
 
 
 def _is_largest_first(region: Region, operand: TensorType) -> bool:
-    """Return whether a comparator of pairs orders as chlo.top_k does: by the first operand alone, in total
-    order, down.
+    """Return whether a comparator of pairs orders as chlo.top_k: by the first operand only, descending in
+    total order.
     """
     keys = sort_keys(region)
     if keys is None or len(keys) != 1 or keys[0].operand != 0 or keys[0].canonical or not keys[0].descending:
@@ -387,7 +386,7 @@ def _is_largest_first(region: Region, operand: TensorType) -> bool:
 
 
 def _with_places(comparator: Function, op: Op, places: TensorType) -> Region:
-    """Return the comparator's body for elements and their places, which it need not take."""
+    """Return the comparator's body with indices as additional parameters."""
     body = copy_block(comparator.body, {})
     element, place = op.operands[0].tensor.with_shape(()), places.with_shape(())
     for _ in range(len(body.arguments), 4) if len(body.arguments) == 2 else ():
@@ -404,7 +403,7 @@ def _with_places(comparator: Function, op: Op, places: TensorType) -> Region:
 
 
 def first_in_order(op: Op, context: Context, count: int) -> Callable[..., Results]:
-    """Function of the operands of a call like ApproxTopK: the first `count` of those that are sorted."""
+    """Return a function of the operands of a call like ApproxTopK: the first `count` of the sorted ones."""
     dimension = int(call_attributes(op)["backend_config"]["reduction_dim"])
     operands = op.operands[: len(op.results)]
     comparator = context.lookup(op["called_computations"][0], op)

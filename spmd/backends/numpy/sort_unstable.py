@@ -1,12 +1,11 @@
-"""The order in which a sort that need not be stable leaves elements that compare equal.
+"""The order in which an unstable sort leaves ties.
 
-The specification leaves it open. The reference interpreter and XLA on CPU sort with the C++ library's std::sort, and
-programs are checked against what that gives, so its steps are followed: quicksort around the median of three until no
-part is longer than 16, then one insertion sort over all (Musser, "Introspective Sorting and Selection Algorithms",
-1997). Its fallback for parts that do not shrink is not followed: such rows stay as a stable sort has them.
+The specification leaves it open. The reference interpreter and XLA on CPU use the C++ library's std::sort, whose
+results programs are checked against, so its steps are followed: quicksort with the median of three until parts have at
+most 16 elements, then one insertion sort (Musser, "Introspective Sorting and Selection Algorithms", 1997). Its heap
+sort fallback for degenerate parts is not followed: such rows are sorted stably.
 
-Which order is left hangs on the length of a row alone, never on how many rows there are: cutting or stacking an array
-changes nothing.
+The order depends on the length of a row only, not on the number of rows: slicing or stacking an array changes nothing.
 """
 
 from __future__ import annotations
@@ -15,14 +14,12 @@ import numpy as np
 
 from spmd.support.arrays import Array
 
-#: Parts that are left to the insertion sort.
+#: Longest part that is left to the insertion sort.
 _SHORT = 16
 
 
 def order_of_ranks(ranks: Array, stable: Array) -> Array:
-    """Return the order of each row of `ranks` (rows, n), equal numbers where elements compare equal; `stable` is the
-    stable order.
-    """
+    """Return the order of each row of `ranks` (rows, n), equal for ties; `stable` is the stable order."""
     return np.array([_order(row, stable_row) for row, stable_row in zip(ranks.tolist(), stable.tolist(), strict=True)])
 
 
@@ -32,7 +29,7 @@ def _order(ranks: list[int], stable: list[int]) -> list[int]:
         return stable
     for last in range(1, len(places)):
         place = places[last]
-        # What belongs in front of all goes there at once, anything else past those that are greater.
+        # Elements less than all others move to the front at once, others past greater ones.
         gap = 0 if ranks[place] < ranks[places[0]] else last
         while gap and ranks[place] < ranks[places[gap - 1]]:
             gap -= 1
@@ -41,7 +38,7 @@ def _order(ranks: list[int], stable: list[int]) -> list[int]:
 
 
 def _roughly_sorted(ranks: list[int], places: list[int]) -> bool:
-    """Divide `places` until the parts are short; whether that took no more rounds than it should."""
+    """Partition `places` until the parts are short; return whether that stayed within the depth limit."""
     parts = [(0, len(places), 2 * (len(places).bit_length() - 1))]
     while parts:
         first, last, rounds = parts.pop()
@@ -55,8 +52,8 @@ def _roughly_sorted(ranks: list[int], places: list[int]) -> bool:
 
 
 def _divide(ranks: list[int], places: list[int], first: int, last: int) -> int:
-    """Bring the median of three to the front, what is smaller to the left and what is greater to the right of the place
-    that is returned; equal elements are exchanged, too.
+    """Move the median of three to the front and partition by it; return the split. Equal elements are
+    exchanged, too.
     """
     median = _median(ranks, places, first + 1, first + (last - first) // 2, last - 1)
     places[first], places[median] = places[median], places[first]
@@ -75,7 +72,7 @@ def _divide(ranks: list[int], places: list[int], first: int, last: int) -> int:
 
 
 def _median(ranks: list[int], places: list[int], a: int, b: int, c: int) -> int:
-    """Return which of three is in the middle; of equal ones, the one that std::sort takes."""
+    """Return which of three is the median; of ties, the one that std::sort takes."""
     x, y, z = (ranks[places[at]] for at in (a, b, c))
     if x < y:
         return b if y < z else c if x < z else a

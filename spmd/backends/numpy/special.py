@@ -1,12 +1,11 @@
 """Special functions of real arguments, on f32 and f64 arrays.
 
 Three ways, by function and type:
-
 - computed in f64 and rounded to f32, where that costs no more than the f32 loop (`rounded`);
 - SciPy's, in f64;
-- for f32 erf, erfc, erf_inv, sinh and cosh the formulas that XLA compiles CHLO's ops to, in the same steps: programs
-  are checked against what those give, and their error (erfc's by the rounding of x^2 in its tail, cosh's and sinh's
-  by that of x + log 1/2) is larger than the three ULP such checks allow.
+- for f32 erf, erfc, erf_inv, sinh and cosh the formulas that XLA compiles CHLO's ops to, step by step: programs are
+checked against their results, whose errors (erfc's from rounding x^2 in its tail, cosh's and sinh's from x + log 1/2)
+exceed the three ULP that such checks allow.
 
 Every function takes `out=`, which may be an operand. Source of the coefficients: Cephes (erf, erfc), Giles,
 "Approximating the erfinv function" (GPU Computing Gems, 2011).
@@ -48,7 +47,7 @@ from spmd.support.arrays import Array
 scipy_special = Late("scipy.special")
 _F32 = np.dtype(np.float32)
 _F32_ONE = np.float32(1)
-#: np.where, without a branch an element.
+#: np.where without branches.
 _choose = selection(_F32)
 
 
@@ -63,7 +62,7 @@ def rounded(function: Call) -> Call:
 
 
 def by_width(single: Call, double: Call) -> Call:
-    """`single` on f32, `double` on f64."""
+    """Return `single` for f32, `double` for f64."""
 
     def call(*operands: Array, out: Array | None = None) -> Array:
         return (single if operands[0].dtype == _F32 else double)(*operands, out=out)
@@ -72,7 +71,7 @@ def by_width(single: Call, double: Call) -> Call:
 
 
 def polynomial(x: Array, coefficients: Sequence[float]) -> Array:
-    """Return the polynomial with `coefficients`, highest power first, by Horner's rule in x's own type."""
+    """Return the polynomial with `coefficients`, highest power first, by Horner's rule in x's type."""
     result = x * coefficients[0]
     for coefficient in coefficients[1:-1]:
         result += coefficient
@@ -85,7 +84,7 @@ def polynomial(x: Array, coefficients: Sequence[float]) -> Array:
 
 
 def erf_single(x: Array, out: Array | None = None) -> Array:
-    """erf in f32 as an odd rational function on [-4, 4]."""
+    """Return erf in f32 as an odd rational function on [-4, 4]."""
     inside = np.minimum(np.maximum(x, -4), 4)
     square = inside * inside
     ratio = polynomial(square, ERF_ALPHA)
@@ -96,7 +95,7 @@ def erf_single(x: Array, out: Array | None = None) -> Array:
 
 
 def erfc_single(x: Array, out: Array | None = None) -> Array:
-    """erfc in f32: 1 - erf(x) within (-1, 1), exp(-x^2) P(1 / x^2) / |x| outside."""
+    """Return erfc in f32: 1 - erf(x) within (-1, 1), exp(-x^2) P(1 / x^2) / |x| outside."""
     inside = 1 - x * polynomial(x * x, ERF_BELOW_1)
     return keep(_choose(np.abs(x) < 1, inside, _erfc_outside(x)), out)
 
@@ -112,7 +111,7 @@ def _erfc_outside(x: Array) -> Array:
 
 
 def erfc_double(x: Array, out: Array | None = None) -> Array:
-    """erfc in f64: beyond 1 the scaled function times exp(-x^2), the square split so that none of it is rounded off."""
+    """Return erfc in f64: beyond 1 the scaled function times exp(-x^2), with the square split to be exact."""
     tail = x > 1
     result = np.asarray(scipy_special.erfc(x))
     if np.count_nonzero(tail):
@@ -124,10 +123,9 @@ def erfc_double(x: Array, out: Array | None = None) -> Array:
 
 
 def erf_inv_single(x: Array, out: Array | None = None) -> Array:
-    """Return the inverse of erf in f32: x P(w) with w = -log(1 - x^2), by one polynomial in the centre, one in the
-    tails.
+    """Return the inverse of erf in f32: x P(w) with w = -log(1 - x^2), with polynomials for the center and the tails.
 
-    P is nearly flat where x is small, so that w need not be accurate there as log1p would make it.
+    P is nearly flat for small x, so w need not be as accurate there as log1p.
     """
     w = np.negative(np.log(_F32_ONE - x * x))
     inner = polynomial(w - 2.5, ERF_INV_CENTER)
@@ -136,7 +134,7 @@ def erf_inv_single(x: Array, out: Array | None = None) -> Array:
 
 
 def erf_inv_double(x: Array, out: Array | None = None) -> Array:
-    """Return the inverse of erf in f64; outside of the domain SciPy is not asked, whose errors are slow."""
+    """Return the inverse of erf in f64; SciPy is not called outside of the domain, where its error handling is slow."""
     inside = np.abs(x) < 1
     edge = np.where(np.abs(x) == 1, np.inf, np.nan)
     return np.copysign(np.where(inside, scipy_special.erfinv(np.where(inside, x, 0)), edge), x, out=out)
@@ -153,12 +151,12 @@ _LOG_HALF = np.log(np.float32(0.5))
 
 
 def cosh_single(x: Array, out: Array | None = None) -> Array:
-    """exp(x + log 1/2) + exp(-x + log 1/2): no overflow where the result has none."""
+    """Return exp(x + log 1/2) + exp(-x + log 1/2), which overflows only if the result does."""
     return np.add(_exponential(x + _LOG_HALF), _exponential(_LOG_HALF - x), out=out)
 
 
 def sinh_single(x: Array, out: Array | None = None) -> Array:
-    """exp(x + log 1/2) - exp(-x + log 1/2); near zero (e + e / (e + 1)) / 2 with e = expm1(x)."""
+    """Return exp(x + log 1/2) - exp(-x + log 1/2); near zero (e + e / (e + 1)) / 2 with e = expm1(x)."""
     large = _exponential(x + _LOG_HALF) - _exponential(_LOG_HALF - x)
     excess = np.expm1(x, dtype=np.float64).astype(_F32)
     small = np.float32(0.5) * (excess + excess / (excess + 1))
@@ -173,11 +171,11 @@ cosh = by_width(cosh_single, np.cosh)
 sinh = by_width(sinh_single, np.sinh)
 
 
-# --- gamma functions and their kin, in f64 ---------------------------------------------------------------------------
+# --- gamma functions and related ones, in f64 ------------------------------------------------------------------------
 
 
 def lgamma(x: Array, out: Array | None = None) -> Array:
-    """log |gamma(x)|; +infinity at both infinities and at the poles."""
+    """Return log |gamma(x)|; +infinity at both infinities and at the poles."""
     size = np.abs(x)
     result = np.where(np.isinf(x), size, scipy_special.gammaln(x))
     near = size < 1e-300  # gamma(x) is 1 / x, which overflows for subnormal numbers
@@ -187,8 +185,8 @@ def lgamma(x: Array, out: Array | None = None) -> Array:
 def digamma(x: Array, out: Array | None = None) -> Array:
     """Return the derivative of lgamma; NaN at the poles 0, -1, -2, ...
 
-    Reflected to the right of 1/2; below 4 moved into [1, 2] and taken from the expansion about the root at 1.46, above
-    moved past 10 and taken from the asymptotic series. Source of the expansion: Boost.Math, "Digamma".
+    Reflected for x < 1/2; below 4 shifted into [1, 2] and computed from the expansion about the root at 1.46; above
+    shifted past 10 and computed from the asymptotic series. Source of the expansion: Boost.Math, "Digamma".
     """
     left = x < 0.5
     positive = np.asarray(np.where(left, 1 - x, x))
@@ -197,7 +195,7 @@ def digamma(x: Array, out: Array | None = None) -> Array:
     result[small] = _digamma_below_4(positive[small])
     result[~small] = _digamma_from_4(positive[~small])
     if np.count_nonzero(left):
-        fraction = x - np.rint(x)  # exact, and tan has its period
+        fraction = x - np.rint(x)  # exact; tan is periodic
         result = np.where(left, result - np.pi / np.tan(np.pi * fraction), result)
     return keep(np.where((x <= 0) & (x == np.floor(x)), np.nan, result), out)
 
@@ -234,7 +232,7 @@ def zeta(x: Array, q: Array, out: Array | None = None) -> Array:
     """Return the Hurwitz zeta function, the sum of (k + q)^-x over k >= 0.
 
     Infinity for x = 1; NaN for x < 1, and for q <= 0 unless x is an integer; at the poles q = 0, -1, ... infinity for
-    even x, NaN for odd. Left of zero it is SciPy's.
+    even x, NaN for odd. SciPy's for negative q.
     """
     right = (x > 1) & (q > 0)
     result = _zeta_right_of_zero(np.where(right, x, 2.0), np.where(right, q, 1.0))
@@ -248,7 +246,7 @@ def zeta(x: Array, q: Array, out: Array | None = None) -> Array:
 
 
 def _zeta_right_of_zero(x: Array, q: Array) -> Array:
-    """Ten terms and the Euler-Maclaurin formula for the others (Johansson, arXiv:1309.2877, formula 5)."""
+    """Return ten terms and the Euler-Maclaurin formula for the rest (Johansson, arXiv:1309.2877, formula 5)."""
     power = np.negative(x)
     total = power_of(q, power)
     for term in range(1, _ZETA_TERMS):
@@ -275,9 +273,9 @@ def polygamma(n: Array, x: Array, out: Array | None = None) -> Array:
 
 
 def bessel_i1e(x: Array, out: Array | None = None) -> Array:
-    """exp(-|x|) I1(x), the exponentially scaled modified Bessel function; odd, zero's sign included.
+    """Return exp(-|x|) I1(x), the exponentially scaled modified Bessel function; odd, also for zeros.
 
-    Near zero it is x / 2 - x |x| / 2: less than x / 2, which may be half way between two narrower floats.
+    Near zero it is x / 2 - x |x| / 2: less than x / 2, which may be a tie between two narrower floats.
     """
     below_half = np.nextafter(0.5 * x, 0)
     signed: Array = np.copysign(np.where(np.abs(x) < 2.0**-60, below_half, scipy_special.i1e(x)), x, out=out)
@@ -285,7 +283,7 @@ def bessel_i1e(x: Array, out: Array | None = None) -> Array:
 
 
 def in_double(function: Call) -> Call:
-    """`function` of f64, on f32 by way of f64."""
+    """Return `function` of f64, applied to f32 through f64."""
 
     def single(*operands: Array, out: Array | None = None) -> Array:
         return write(function(*[x.astype(np.float64) for x in operands]), _F32, out)

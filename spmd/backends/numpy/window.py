@@ -1,8 +1,8 @@
 """Reductions over sliding windows: StableHLO specification, "reduce_window".
 
-A monoid is reduced one dimension after another, and along each by doubling, so that a window of w elements costs
-log2(w) passes. Any other region goes over the indices of the window, at each of them for all windows at once; a window
-that holds everything up to its element is a running total, which an associative scan gives.
+A monoid is reduced dimension by dimension, and along each by doubling, so that a window of w elements costs log2(w)
+passes. Any other region is applied for each window offset to all windows at once; windows that form prefix sums use an
+associative scan.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from spmd.support.arrays import Array, DType, Results
 #: A region on whole arrays.
 Combine = Callable[..., tuple[Array, ...]]
 
-#: Elements of a window that are combined in the specification's own order where the order shows.
+#: Largest window that is combined in the specification's order if the order matters.
 FEW = 16
 
 
 def padding_of(windows: Windows) -> Callable[[Array, Array], Array]:
-    """Function of (operand, value): the array that windows slide over."""
+    """Return a function of (operand, value) to the padded array that windows slide over."""
     if not windows.is_padded:
         return lambda operand, value: operand
     low, high = [pair[0] for pair in windows.padding], [pair[1] for pair in windows.padding]
@@ -52,7 +52,7 @@ def reduce_window(op: Op, context: Context) -> Kernel:
 
 
 def _monoid_windows(op: Op, index: int, windows: Windows, loop: Loop) -> Fold:
-    """Function of (operand, initial value), which is also what padding holds."""
+    """Return a function of (operand, initial value); the latter is also the padding."""
     target, init = op.results[index].tensor.dtype, op.operands[len(op.results) + index]
     neutral = is_identity(init, loop)
     if 0 in windows.counts:
@@ -81,7 +81,7 @@ def _all_windows(loop: Loop, target: DType, *, windows: Windows, neutral: bool) 
 
 
 def _place_by_place(windows: Windows, loop: Loop, target: DType, neutral: bool) -> Fold:
-    """Few elements a window: in row-major order, from the initial value on."""
+    """Return small windows combined in row-major order, from the initial value on."""
     compute, ufunc = loop.compute, loop.ufunc
     pad, places, counts = padding_of(windows), windows.places(), windows.counts
     first = 1 if neutral else 0
@@ -98,13 +98,15 @@ def _place_by_place(windows: Windows, loop: Loop, target: DType, neutral: bool) 
 
 
 def _cheapest_order(windows: Windows) -> list[int]:
-    """Dimensions that have windows or strides, those that shrink the array most first: whatever the array's size."""
+    """Return the dimensions with windows or strides, those that shrink the array most first, independent of
+    its size.
+    """
     active = [axis for axis in range(windows.rank) if windows.sizes[axis] != 1 or windows.strides[axis] != 1]
     return sorted(active, key=lambda axis: (-windows.strides[axis], -axis))
 
 
 def _along(windows: Windows, monoid: Loop, axis: int) -> Callable[[Array], Array]:
-    """Reduce all windows along one dimension."""
+    """Return a function that reduces all windows along one dimension."""
     size, stride, dilation = windows.sizes[axis], windows.strides[axis], windows.window_dilations[axis]
     count, ufunc, identity = windows.counts[axis], monoid.ufunc, monoid.identity
     lead = (slice(None),) * axis
@@ -117,7 +119,9 @@ def _along(windows: Windows, monoid: Loop, axis: int) -> Callable[[Array], Array
         return lambda array: np.full((*array.shape[:axis], count, *array.shape[axis + 1 :]), identity, array.dtype)
 
     def doubling(array: Array) -> Array:
-        """`level` holds windows of 1, 2, 4, ... elements at stride 1; the wanted size is put together from them."""
+        """Reduce by doubling: `level` holds windows of 1, 2, 4, ... elements at stride 1, from which the size is
+        composed.
+        """
         positions = (count - 1) * stride + 1 if count else 0
         level, width, covered = array, 1, 0
         total: Array | None = None
@@ -146,7 +150,7 @@ def _general_windows(op: Op, context: Context, windows: Windows) -> Callable[...
     shape, pad = windows.counts, padding_of(windows)
     running = windows.running_axis()
     if running is not None and running[1] and prod(windows.sizes) <= FEW:
-        running = None  # from the end on is not the order of the specification
+        running = None  # the reverse is not the specification's order
     places = [] if running is not None else windows.places()
 
     def call(*arrays: Array) -> Results:
@@ -175,7 +179,7 @@ def _general_windows(op: Op, context: Context, windows: Windows) -> Callable[...
 def _step_by_step(
     combine: Combine, state: tuple[Array, ...], stacks: tuple[Array, ...], captured: Sequence[Array]
 ) -> tuple[Array, ...]:
-    """Running totals along the first axis, one element after another."""
+    """Return sequential prefix sums along the first axis."""
     steps = []
     for index in range(len(stacks[0])):
         state = combine(*state, *(stack[index] for stack in stacks), *captured)
@@ -184,10 +188,10 @@ def _step_by_step(
 
 
 def scan(combine: Combine, stacks: tuple[Array, ...], captured: Sequence[Array]) -> tuple[Array, ...]:
-    """Running totals along the first axis of an associative function, in about 2n applications and log2(n) steps.
+    """Return prefix sums of an associative function along the first axis, in about 2n applications and log2(n) steps.
 
-    Neighbours are combined in pairs; the totals of the pairs are those of the odd places; each even place is its left
-    neighbour's total combined with its own element.
+    Neighbours are combined in pairs; sums of the pairs are those at odd indices; an even index combines its left
+    neighbour's sum with its own element.
     """
     size = len(stacks[0])
     if size < 2:

@@ -1,4 +1,4 @@
-"""Windows that select where to scatter: StableHLO specification, "select_and_scatter" (the gradient of max pooling)."""
+"""select_and_scatter: StableHLO specification, "select_and_scatter" (the gradient of max pooling)."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _COMPARISONS = {
 
 @kernel("stablehlo.select_and_scatter")
 def select_and_scatter(op: Op, context: Context) -> Kernel:
-    """Return each window of the operand selects an element; the source's element of the window goes to its place.
+    """Scatter the source's element of each window to the operand element that the window selects.
 
-    Padding is never selected. Places of one number within their windows are different for different windows: all of
-    them are scattered to at once, number after number.
+    Padding is never selected. Equal offsets within their windows are distinct elements for distinct windows: all of
+    them are scattered at once, offset by offset.
     """
     shape = op.operands[0].tensor.static_shape
     windows = windows_of(op)
@@ -48,7 +48,7 @@ def select_and_scatter(op: Op, context: Context) -> Kernel:
     unpad = padder(
         padded_shape, [-low for low, _ in windows.padding], [-high for _, high in windows.padding], (0,) * len(shape)
     ).call
-    dtype = op.result.tensor.dtype  # that of the scatter region, to which source and initial value are promoted
+    dtype = op.result.tensor.dtype  # the scatter region's dtype, to which source and initial value are promoted
     blend = selection(dtype)
     choose = _chooser(op, context, windows, valid)
     apart = all(stride >= size for stride, size in zip(windows.strides, windows.sizes, strict=True))
@@ -60,7 +60,7 @@ def select_and_scatter(op: Op, context: Context) -> Kernel:
         if not (apart and covered):
             result[...] = start
         added = combine(np.broadcast_to(start, counts), source, *captured) if apart else None
-        # From the last place to the first, an element meets the windows that chose it in their own order.
+        # From the last offset to the first, an element meets the windows that selected it in order.
         for number, place in reversed(list(enumerate(places))):
             hit = chosen == number
             if valid is not None:
@@ -78,15 +78,13 @@ def select_and_scatter(op: Op, context: Context) -> Kernel:
 def _chooser(
     op: Op, context: Context, windows: Windows, valid: list[Array] | None
 ) -> Callable[[Array, Sequence[Array]], Array]:
-    """Return a function of the operand and what the region captures; `valid`: which windows have each place in the
-    operand.
-    """
+    """Return a function of the operand and captured values; `valid`: which windows have each offset in bounds."""
     select, places, counts = _selection(op, context), windows.places(), windows.counts
     pad, blend_best = padding_of(windows), selection(op.operands[0].tensor.dtype)
     number_type = np.uint8 if len(places) < 256 else np.int64
 
     def choose(operand: Array, captured: Sequence[Array]) -> Array:
-        """Return the number of the place that each window selects."""
+        """Return the number of the offset that each window selects."""
         padded = pad(operand, operand.dtype.type(0))
         chosen = np.zeros(counts, number_type)
         best = padded[places[0]]
@@ -98,7 +96,7 @@ def _chooser(
                 assert seen is not None
                 moves = (moves | ~seen) & valid[number]
                 seen = seen | valid[number]
-            # Numbers grow: the last move is the largest.
+            # Offsets ascend: the last change is the largest.
             np.maximum(chosen, moves.view(np.uint8) * number_type(number), out=chosen)
             best = blend_best(moves, here, best)
         return chosen
@@ -107,7 +105,7 @@ def _chooser(
 
 
 def _selection(op: Op, context: Context) -> Callable[..., Array]:
-    """Return the select region as a function on arrays that gives booleans."""
+    """Return the select region as a function on arrays that returns booleans."""
     if binary_of(op.regions[0]) == "compare":
         compare = op.regions[0].block.terminator.operands[0].defining_op
         if compare is not None and compare["comparison_direction"] in _COMPARISONS:

@@ -15,7 +15,7 @@ from math import prod
 from spmd.analysis.affine import Affine, Variable, row_major
 from spmd.analysis.index_maps import element_type
 from spmd.compiler.schedule.arena import Arena
-from spmd.compiler.schedule.buffers import Frame, Memory, nbytes
+from spmd.compiler.schedule.buffers import BufferAssignment, PlanFrame, nbytes
 from spmd.compiler.schedule.collapse import collapse
 from spmd.compiler.schedule.fusion import Unit
 from spmd.compiler.schedule.nest import Nest
@@ -53,7 +53,7 @@ class _Run:
 
     # --- membership ---
 
-    def take(self, memory: Memory, group: Sequence[Unit]) -> bool:
+    def take(self, memory: BufferAssignment, group: Sequence[Unit]) -> bool:
         """Append a group; return False, with nothing changed, if its batches depend on other batches."""
         number = len(self.groups)
         taken = self._take_nests(group, number) if group[0].fused else self._take_product(memory.target, group, number)
@@ -114,7 +114,7 @@ class _Run:
         bounds = within.bounds(nest.extents)
         return bounds is not None and bounds[0] >= 0 and bounds[1] < size
 
-    def reads(self, memory: Memory, group: Sequence[Unit]) -> bool:
+    def reads(self, memory: BufferAssignment, group: Sequence[Unit]) -> bool:
         """Return whether `group` reads a value produced in the run."""
         return any(value in self.written for unit in group for value in memory.reads(unit))
 
@@ -127,7 +127,7 @@ def _batched_product(target: Target, op: Op) -> BatchedProduct | None:
     return product
 
 
-def _run_of(memory: Memory, groups: Sequence[Sequence[Unit]], begin: int) -> _Run | None:
+def _run_of(memory: BufferAssignment, groups: Sequence[Sequence[Unit]], begin: int) -> _Run | None:
     """Return the run that begins with number `begin` of `groups`; None if there is none."""
     near = (group[0] for group in groups[begin : begin + _BEFORE + 1])
     ahead = [_batched_product(memory.target, unit.outputs[0]) for unit in near if not unit.fused]
@@ -152,7 +152,9 @@ def _drop_last(run: _Run) -> None:
     run.written = {value: group for value, group in run.written.items() if group != number}
 
 
-def plan_batches(memory: Memory, groups: Sequence[Sequence[Unit]], begin: int, frame: Frame) -> BatchRun | None:
+def plan_batches(
+    memory: BufferAssignment, groups: Sequence[Sequence[Unit]], begin: int, frame: PlanFrame
+) -> BatchRun | None:
     """Return the leading `groups` from number `begin` on as a step that runs batch by batch; None if that does
     not pay.
     """
@@ -168,7 +170,7 @@ def plan_batches(memory: Memory, groups: Sequence[Sequence[Unit]], begin: int, f
     return None if tasks is None else _batches(memory, run, frame, private, tasks)
 
 
-def _overlaps(memory: Memory, run: _Run, private: set[Value], frame: Frame) -> bool:
+def _overlaps(memory: BufferAssignment, run: _Run, private: set[Value], frame: PlanFrame) -> bool:
     """Return whether storing one batch could clobber values that other batches still read."""
     stored = [value for value in run.written if value not in private]
     if any(value in frame.early for value in stored):
@@ -192,7 +194,7 @@ def _tasks(target: Target, run: _Run) -> int | None:
     return min(tasks, run.count)
 
 
-def _batches(memory: Memory, run: _Run, frame: Frame, private: set[Value], tasks: int) -> BatchRun | None:
+def _batches(memory: BufferAssignment, run: _Run, frame: PlanFrame, private: set[Value], tasks: int) -> BatchRun | None:
     """Return the step with private values shrunk to one batch, or one row of it; None if the loops do not
     allow that.
     """

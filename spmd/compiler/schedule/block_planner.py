@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 from spmd.compiler.schedule.batch_tiling import plan_batches
-from spmd.compiler.schedule.buffers import Buffer, Frame, Home, Memory, nbytes, through_views
+from spmd.compiler.schedule.buffers import Buffer, BufferAssignment, Home, PlanFrame, nbytes, through_views
 from spmd.compiler.schedule.collapse import collapse
 from spmd.compiler.schedule.conv_input_fusion import fused_images
 from spmd.compiler.schedule.costs import cost_of_unit
@@ -26,13 +26,13 @@ from spmd.compiler.schedule.rows import row_groups
 from spmd.compiler.schedule.steps import (
     BlockSchedule,
     Branches,
-    Callback,
+    CallbackStep,
     Carried,
     LibraryCall,
-    Loop,
     LoopNests,
     Step,
     ViewStep,
+    WhileLoop,
 )
 from spmd.compiler.schedule.tasks import plan_tasks
 from spmd.compiler.schedule.units import nests_of
@@ -45,7 +45,7 @@ _COPIED = 4096
 
 
 def plan_results(
-    memory: Memory,
+    memory: BufferAssignment,
     units: Sequence[Unit],
     results: Sequence[Value],
     targets: Sequence[Buffer],
@@ -65,7 +65,7 @@ def plan_results(
 
 
 def plan_block(
-    memory: Memory,
+    memory: BufferAssignment,
     units: Sequence[Unit],
     results: Sequence[Value],
     placed: Mapping[Value, Buffer],
@@ -76,7 +76,7 @@ def plan_block(
     """
     units = without_images(memory, units, results)
     last_reads = memory.last_reads(units, results)
-    frame = Frame(units, last_reads, through_views(placed))
+    frame = PlanFrame(units, last_reads, through_views(placed))
     frame.early = early_placements(BlockUses(units, last_reads), frame.placed, free)
     groups = row_groups(units)
     steps = list(_steps(memory, groups, frame))
@@ -85,14 +85,14 @@ def plan_block(
     return BlockSchedule(steps, results, placed, is_one_group=len(groups) <= 1)
 
 
-def without_images(memory: Memory, units: Sequence[Unit], results: Sequence[Value]) -> list[Unit]:
+def without_images(memory: BufferAssignment, units: Sequence[Unit], results: Sequence[Value]) -> list[Unit]:
     """Return `units` without those fused into a convolution as producers of its input."""
     memory.images |= fused_images(units, results, memory.target)
     fused = {images.unit for images in memory.images.values()}
     return [unit for unit in units if unit not in fused]
 
 
-def _steps(memory: Memory, groups: Sequence[Sequence[Unit]], frame: Frame) -> Iterator[Step]:
+def _steps(memory: BufferAssignment, groups: Sequence[Sequence[Unit]], frame: PlanFrame) -> Iterator[Step]:
     number = 0
     while number < len(groups):
         run = plan_batches(memory, groups, number, frame)
@@ -110,7 +110,7 @@ def _steps(memory: Memory, groups: Sequence[Sequence[Unit]], frame: Frame) -> It
             yield _done(memory, frame, _step(memory, unit, frame))
 
 
-def _done(memory: Memory, frame: Frame, step: Step) -> Step:
+def _done(memory: BufferAssignment, frame: PlanFrame, step: Step) -> Step:
     """Return `step` with its new buffers, and release those that are dead after it."""
     step.made, frame.made = frame.made, []
     memory.release(frame)
@@ -118,13 +118,13 @@ def _done(memory: Memory, frame: Frame, step: Step) -> Step:
     return step
 
 
-def _step(memory: Memory, unit: Unit, frame: Frame) -> Step:
+def _step(memory: BufferAssignment, unit: Unit, frame: PlanFrame) -> Step:
     if unit.fused:
         return _loop_nests(memory, unit, frame)
     (op,) = unit.outputs
     if not memory.target.supports(op):
         _allocate_results(memory, op, frame)
-        return Callback([unit])
+        return CallbackStep([unit])
     if op.name in VIEWS:
         for operand, result in zip(op.operands, op.results, strict=True):
             memory.assign(result, memory.of(operand))
@@ -139,11 +139,11 @@ def _step(memory: Memory, unit: Unit, frame: Frame) -> Step:
     return LibraryCall([unit], [], plan, [memory.scratch(frame, size) for size in plan.scratch], images)
 
 
-def _allocate_results(memory: Memory, op: Op, frame: Frame) -> list[Buffer]:
+def _allocate_results(memory: BufferAssignment, op: Op, frame: PlanFrame) -> list[Buffer]:
     return [memory.allocate(frame, result) for result in op.results]
 
 
-def _loop_nests(memory: Memory, unit: Unit, frame: Frame) -> LoopNests:
+def _loop_nests(memory: BufferAssignment, unit: Unit, frame: PlanFrame) -> LoopNests:
     nests = nests_of(unit)
     initial = list(place_update(memory, nests[0], unit.outputs[0], frame)) if unit.is_update else []
     written = [value for op in unit.outputs for value in op.results]
@@ -154,7 +154,7 @@ def _loop_nests(memory: Memory, unit: Unit, frame: Frame) -> LoopNests:
     return LoopNests([unit], [], tasked, initial)
 
 
-def _branches(memory: Memory, unit: Unit, frame: Frame) -> Branches:
+def _branches(memory: BufferAssignment, unit: Unit, frame: PlanFrame) -> Branches:
     (op,) = unit.outputs
     targets = _allocate_results(memory, op, frame)
     blocks = []
@@ -167,14 +167,14 @@ def _branches(memory: Memory, unit: Unit, frame: Frame) -> Branches:
 class _LoopPlanner:
     """Plans the loop-carried values of a `while` and the steps of an iteration."""
 
-    def __init__(self, memory: Memory, op: Op, frame: Frame) -> None:
+    def __init__(self, memory: BufferAssignment, op: Op, frame: PlanFrame) -> None:
         self.memory, self.op, self.frame = memory, op, frame
         self.condition, self.body = (region.block for region in op.regions)
         results = self.body.terminator.operands
         self.units = without_images(memory, memory.units_of(self.body, results), results)
         self.units_of_body = BlockUses(self.units, memory.last_reads(self.units, ()))
 
-    def plan(self, unit: Unit) -> Loop:
+    def plan(self, unit: Unit) -> WhileLoop:
         memory = self.memory
         carried = [self._carried(index) for index in range(len(self.op.results))]
         for index, state in enumerate(carried):
@@ -195,7 +195,7 @@ class _LoopPlanner:
                 swapped.values.append(result)
             memory.assign(result, state.buffer)
         work = sum(cost.operations + cost.bytes for cost in map(cost_of_unit, self.units))
-        return Loop([unit], [], carried, work=work, condition=condition, body=body)
+        return WhileLoop([unit], [], carried, work=work, condition=condition, body=body)
 
     def _carried(self, index: int) -> Carried:
         """Return the buffers of the carried value `index`."""

@@ -60,7 +60,7 @@ class Buffer:
 
 
 @dataclass(eq=False, slots=True)
-class Frame:
+class PlanFrame:
     """State of planning a block: last uses, and assigned buffers.
 
     `placed` are the buffers that values must end in. `early`: the memory of a later result that an operand may occupy
@@ -90,7 +90,7 @@ class Frame:
         return buffer.owned and buffer in self.buffers
 
 
-class Memory:
+class BufferAssignment:
     """Buffer assignment of a region for `target`.
 
     With `check_memory` values that exceed the memory of this process are a CompileError that names the op. `units_of`
@@ -129,7 +129,7 @@ class Memory:
             buffer = self.buffer_of[value] = Buffer(Home.CONSTANT, array.nbytes, values=[value], array=array)
         return buffer
 
-    def allocate(self, frame: Frame, value: Value) -> Buffer:
+    def allocate(self, frame: PlanFrame, value: Value) -> Buffer:
         """Return a buffer for `value`: the assigned one, or a new one."""
         placed = frame.placed.get(value) or frame.early.get(value)
         if placed is not None:
@@ -141,7 +141,7 @@ class Memory:
         frame.buffers[buffer] = None
         return self.assign(value, buffer)
 
-    def scratch(self, frame: Frame, size: int) -> Buffer:
+    def scratch(self, frame: PlanFrame, size: int) -> Buffer:
         """Return a buffer without a value that is live during the current unit."""
         buffer = self._made(frame, size, "scratch memory", frame.units[frame.index].outputs[0], owned=False)
         if buffer.home is Home.ARENA:
@@ -149,7 +149,7 @@ class Memory:
             frame.buffers[buffer] = None
         return buffer
 
-    def _made(self, frame: Frame, size: int, what: str, op: Op, *, owned: bool) -> Buffer:
+    def _made(self, frame: PlanFrame, size: int, what: str, op: Op, *, owned: bool) -> Buffer:
         if size <= SLOT and self._stack + size <= _STACK:
             self._stack += size
             buffer = Buffer(Home.STACK, size, owned=owned)
@@ -167,7 +167,7 @@ class Memory:
         buffer.values.append(value)
         return buffer
 
-    def release(self, frame: Frame) -> None:
+    def release(self, frame: PlanFrame) -> None:
         """Release buffers that are dead."""
         for buffer in [buffer for buffer in frame.buffers if frame.is_last_read(buffer)]:
             del frame.buffers[buffer]

@@ -19,7 +19,7 @@ _MOST = 1 << 20
 
 
 @dataclass(frozen=True)
-class Blocks:
+class ReductionBlocks:
     """The blocks of a long reduction: sizes by level, the number of the largest, and the remainder.
 
     `stride` is the bytes of one partial result, for all lanes; `points` the number of reductions.
@@ -42,7 +42,7 @@ class Blocks:
         return self.stride * self.total * self.points
 
 
-def shared_blocks(nest: Nest) -> Blocks | None:
+def shared_blocks(nest: Nest) -> ReductionBlocks | None:
     """Return the blocks of a nest that reduces one long loop at few points; None for any other nest."""
     if nest.outer or len(nest.stages) != 1:
         return None
@@ -53,7 +53,7 @@ def shared_blocks(nest: Nest) -> Blocks | None:
     return blocks if blocks is not None and blocks.nbytes <= _MOST else None
 
 
-def blocks_of(nest: Nest, stage: Stage, lanes: Lanes) -> Blocks | None:
+def blocks_of(nest: Nest, stage: Stage, lanes: Lanes) -> ReductionBlocks | None:
     """Return the blocks of the reductions of `stage`, which reduces one loop; None if it is not blocked."""
     (last,) = stage.reduced
     if not is_long(nest, stage, lanes):
@@ -61,7 +61,7 @@ def blocks_of(nest: Nest, stage: Stage, lanes: Lanes) -> Blocks | None:
     levels = block_levels(nest, last, lanes)
     count, rest = divmod(nest.extents[last], levels[-1])
     points = prod(points_of_loop(nest, variable, lanes) for variable in stage.parallel)
-    return Blocks(tuple(levels), count, rest, sum(room_of(stage, lanes)), points)
+    return ReductionBlocks(tuple(levels), count, rest, sum(room_of(stage, lanes)), points)
 
 
 def is_long(nest: Nest, stage: Stage, lanes: Lanes) -> bool:

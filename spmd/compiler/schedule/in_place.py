@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import prod
 
 from spmd.analysis.constants import constant_array
-from spmd.compiler.schedule.buffers import SLOT, Buffer, Frame, Memory, nbytes
+from spmd.compiler.schedule.buffers import SLOT, Buffer, BufferAssignment, PlanFrame, nbytes
 from spmd.compiler.schedule.fusion import VIEWS, Unit
 from spmd.compiler.schedule.nest import Load, Nest
 from spmd.compiler.schedule.steps import Initial
@@ -138,7 +138,7 @@ def _is_view(unit: Unit) -> bool:
 
 
 def overwritten(
-    memory: Memory, units: Sequence[Unit], donated: Sequence[Value], outputs: Sequence[Value]
+    memory: BufferAssignment, units: Sequence[Unit], donated: Sequence[Value], outputs: Sequence[Value]
 ) -> dict[Value, Value]:
     """Return the donated input, of equal type, that each output overwrites."""
     block = BlockUses(units, memory.last_reads(units, ()))
@@ -151,7 +151,7 @@ def overwritten(
     return overwrites
 
 
-def place_update(memory: Memory, nest: Nest, op: Op, frame: Frame) -> Iterator[Initial]:
+def place_update(memory: BufferAssignment, nest: Nest, op: Op, frame: PlanFrame) -> Iterator[Initial]:
     """Assign buffers to the results of an update: the operand's if it may be overwritten, else a copy to initialize."""
     read = {load.value for load in _conflicting_loads(nest)}
     for operand, result in zip(op.operands, op.results, strict=False):
@@ -171,7 +171,7 @@ def place_update(memory: Memory, nest: Nest, op: Op, frame: Frame) -> Iterator[I
             yield Initial(result, operand)
 
 
-def reuse_operand_buffer(memory: Memory, nests: Sequence[Nest], value: Value, frame: Frame) -> bool:
+def reuse_operand_buffer(memory: BufferAssignment, nests: Sequence[Nest], value: Value, frame: PlanFrame) -> bool:
     """Assign `value` to the buffer of an operand with its last use here, stored element by element; return whether
     there is one.
     """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from spmd.compiler.schedule.buffers import SLOT, Buffer, Frame, Memory, nbytes
+from spmd.compiler.schedule.buffers import SLOT, Buffer, BufferAssignment, PlanFrame, nbytes
 from spmd.compiler.schedule.collapse import collapse
 from spmd.compiler.schedule.fusion import Unit
 from spmd.compiler.schedule.nest import Nest
@@ -18,7 +18,7 @@ from spmd.ir import Value
 _OWN = 9 << 16
 
 
-def plan_rows(memory: Memory, group: Sequence[Unit], frame: Frame) -> RowGroup | None:
+def plan_rows(memory: BufferAssignment, group: Sequence[Unit], frame: PlanFrame) -> RowGroup | None:
     """Return units over the same rows as one step; None, with nothing planned, if they cannot be merged."""
     nests = [nest for unit in group for nest in nests_of(unit)]
     nest = group_nest(group, nests)
@@ -45,7 +45,7 @@ def plan_rows(memory: Memory, group: Sequence[Unit], frame: Frame) -> RowGroup |
     return RowGroup(group, [], nest=nest, cut=cut, rows=rows)
 
 
-def _over_rows(memory: Memory, nest: Nest, written: Sequence[Value], frame: Frame) -> dict[Value, Buffer]:
+def _over_rows(memory: BufferAssignment, nest: Nest, written: Sequence[Value], frame: PlanFrame) -> dict[Value, Buffer]:
     """Return operand buffers that values may overwrite row by row because this is their last use."""
     over: dict[Value, Buffer] = {}
     for value in written:
@@ -62,7 +62,7 @@ def _over_rows(memory: Memory, nest: Nest, written: Sequence[Value], frame: Fram
     return over
 
 
-def _is_read_before(memory: Memory, nest: Nest, buffer: Buffer, value: Value) -> bool:
+def _is_read_before(memory: BufferAssignment, nest: Nest, buffer: Buffer, value: Value) -> bool:
     """Return whether each row of `buffer` is loaded before or where the row of `value` is stored."""
     stores = [store for store in nest.stores() if store.value is value]
     places = {(store.address, store.code.type) for store in stores}
@@ -77,7 +77,7 @@ def _is_read_before(memory: Memory, nest: Nest, buffer: Buffer, value: Value) ->
     return written
 
 
-def _overlaps(memory: Memory, nest: Nest, value: Value, frame: Frame) -> bool:
+def _overlaps(memory: BufferAssignment, nest: Nest, value: Value, frame: PlanFrame) -> bool:
     """Return whether storing `value` to its assigned buffer could clobber another row that is still to be loaded."""
     placed = frame.placed.get(value)
     if placed is None:

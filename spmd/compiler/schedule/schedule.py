@@ -14,7 +14,7 @@ from types import MappingProxyType
 from spmd.analysis.constants import constant_array
 from spmd.compiler.schedule.arena import Placement
 from spmd.compiler.schedule.block_planner import plan_results, without_images
-from spmd.compiler.schedule.buffers import Buffer, Home, Memory, nbytes
+from spmd.compiler.schedule.buffers import Buffer, BufferAssignment, Home, nbytes
 from spmd.compiler.schedule.fusion import VIEWS, Unit, fuse
 from spmd.compiler.schedule.in_place import overwritten
 from spmd.compiler.schedule.steps import BlockSchedule, KernelCall, Step, ViewStep
@@ -37,7 +37,7 @@ class NativeRegion:
     inputs: Sequence[Value]
     outputs: Sequence[Value]
     body: BlockSchedule
-    memory: Memory
+    memory: BufferAssignment
     placement: Placement
     overwrites: Mapping[Value, Value]
     target: Target
@@ -169,7 +169,7 @@ def plan_region(
     """Return `units` as one native region; outputs may overwrite inputs in `donated`. See Memory for the other
     parameters.
     """
-    memory = Memory(inputs, target, check_memory=check_memory, units_of=units_of)
+    memory = BufferAssignment(inputs, target, check_memory=check_memory, units_of=units_of)
     targets = [Buffer(Home.ARGUMENT, nbytes(v), len(inputs) + n, values=[v]) for n, v in enumerate(outputs)]
     units = without_images(memory, units, outputs)
     over = overwritten(memory, units, donated, outputs)

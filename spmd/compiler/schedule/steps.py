@@ -136,7 +136,7 @@ class KernelCall(OpStep):
 
 
 @dataclass(eq=False, slots=True)
-class Callback(OpStep):
+class CallbackStep(OpStep):
     """An op that native code runs by a callback to Python."""
 
 
@@ -174,7 +174,7 @@ class Carried:
 
 
 @dataclass(eq=False, slots=True)
-class Loop(OpStep):
+class WhileLoop(OpStep):
     """A `while`. `work`: operations and bytes of an iteration."""
 
     carried: Sequence[Carried] = ()

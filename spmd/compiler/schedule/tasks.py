@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from math import prod
 
 from spmd.analysis.affine import Variable
-from spmd.compiler.schedule.buffers import Buffer, Frame, Memory
+from spmd.compiler.schedule.buffers import Buffer, BufferAssignment, PlanFrame
 from spmd.compiler.schedule.costs import cost_of_nests
 from spmd.compiler.schedule.fold_blocks import shared_blocks
 from spmd.compiler.schedule.lanes import SIDE, is_unrolled, lanes_of, transposed_loop
@@ -74,7 +74,7 @@ def tasks_of_time(time: int, threads: int) -> int:
     return 1 if threads == 1 or time < _LEAST_UNIT else max(1, min(time // _LEAST_TASK, _EACH * threads))
 
 
-def plan_tasks(memory: Memory, nest: Nest, frame: Frame, results: Sequence[Value]) -> TaskedNest:
+def plan_tasks(memory: BufferAssignment, nest: Nest, frame: PlanFrame, results: Sequence[Value]) -> TaskedNest:
     """Return `nest`, which computes `results`, split into tasks if that pays."""
     threads = memory.target.threads
     count = tasks_of_nests([nest], results, threads)

@@ -31,14 +31,14 @@ from spmd.compiler.schedule.step_costs import cost_of_step
 from spmd.compiler.schedule.steps import (
     BatchRun,
     Branches,
-    Callback,
+    CallbackStep,
     KernelCall,
     LibraryCall,
-    Loop,
     LoopNests,
     RowGroup,
     Step,
     ViewStep,
+    WhileLoop,
 )
 from spmd.compiler.schedule.tasks import Cut, FoldCut
 from spmd.compiler.schedule.watching import name_of
@@ -50,9 +50,9 @@ _KINDS: dict[type[Step], str] = {
     BatchRun: "batch by batch",
     LibraryCall: "library call",
     ViewStep: "view",
-    Callback: "callback",
+    CallbackStep: "callback",
     Branches: "branches",
-    Loop: "loop",
+    WhileLoop: "loop",
     KernelCall: "kernel",
 }
 
@@ -176,7 +176,7 @@ class _Printer:
             for initial in step.initial:
                 how = "filled" if initial.element is not None else f"copied from {self.name(initial.operand)}"
                 yield f"{self.name(initial.result)} {how} before"
-        for state in step.carried if isinstance(step, Loop) else ():
+        for state in step.carried if isinstance(step, WhileLoop) else ():
             if state.successor is None:
                 how = "stays"
             elif state.successor is state.buffer:

@@ -228,7 +228,7 @@ def test_what_is_no_loop_nest_is_left_to_the_next_back_end() -> None:
 
 
 def test_what_is_no_loop_nest_is_refused_in_a_source() -> None:
-    with pytest.raises(spmd.CompileError, match=r"dot_general: .*C is written of loop nests alone"):
+    with pytest.raises(spmd.CompileError, match=r"dot_general: .*the C back end supports loop nests only"):
         compile_source(spmd.parse(PRODUCT), name="product")
 
 

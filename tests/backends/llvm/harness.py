@@ -15,7 +15,7 @@ from spmd.analysis.scalar.elementwise import compute
 from spmd.analysis.scalar.expression import Expression, parameter
 from spmd.backends.llvm.emit.math_library import link
 from spmd.backends.llvm.emit.scalars import Renderer, render
-from spmd.backends.llvm.emit.writer import Writer, llvm_type
+from spmd.backends.llvm.emit.writer import InstructionBuilder, llvm_type
 from spmd.backends.llvm.jit.jit import Library, compile_ir
 from spmd.backends.llvm.jit.processor import chosen
 from spmd.dialects.core import OPS
@@ -79,7 +79,7 @@ def native_loops(forms: Sequence[LoopForm]) -> list[NativeLoop]:
     """A loop of each form, all compiled as one module: to begin with a module takes longer than a short loop does."""
     functions, callees = [], {}
     for index, form in enumerate(forms):
-        writer = Writer()
+        writer = InstructionBuilder()
         functions.append(_function_text(writer, form, f"loop{index}"))
         callees.update(writer.callees)
     linked = link(callees.values(), chosen())
@@ -88,7 +88,7 @@ def native_loops(forms: Sequence[LoopForm]) -> list[NativeLoop]:
     return [NativeLoop(form, library, f"loop{index}") for index, form in enumerate(forms)]
 
 
-def _function_text(writer: Writer, form: LoopForm, name: str) -> str:
+def _function_text(writer: InstructionBuilder, form: LoopForm, name: str) -> str:
     writer.label("entry")
     writer.do("br label %head")
     writer.label("head")
@@ -117,7 +117,7 @@ def _function_text(writer: Writer, form: LoopForm, name: str) -> str:
     return f"define void @{name}({parameters}, i64 %n) {{\n{body}\n}}\n"
 
 
-def _address(writer: Writer, element: AnyElement, base: str, part: int = 0) -> str:
+def _address(writer: InstructionBuilder, element: AnyElement, base: str, part: int = 0) -> str:
     """Where part `part` of the memory form of element %i lies."""
     size = element.dtype.itemsize
     offset = writer.emit(f"mul i64 %i, {size}")
@@ -125,7 +125,7 @@ def _address(writer: Writer, element: AnyElement, base: str, part: int = 0) -> s
     return writer.emit(f"getelementptr i8, ptr {base}, i64 {offset}")
 
 
-def _read(writer: Writer, element: AnyElement, base: str, width: int) -> list[str]:
+def _read(writer: InstructionBuilder, element: AnyElement, base: str, width: int) -> list[str]:
     """The parts of the memory form of the elements from %i on."""
     types = memory_types(element)
     if width == 1:
@@ -141,7 +141,7 @@ def _read(writer: Writer, element: AnyElement, base: str, width: int) -> list[st
     return [_shuffle(writer, vector, row, row, range(part, 2 * width, 2)) for part in range(2)]
 
 
-def _write(writer: Writer, element: AnyElement, codes: Sequence[str], base: str, width: int) -> None:
+def _write(writer: InstructionBuilder, element: AnyElement, codes: Sequence[str], base: str, width: int) -> None:
     types = memory_types(element)
     if width == 1:
         for part, (code, type) in enumerate(zip(codes, types, strict=True)):
@@ -156,7 +156,7 @@ def _write(writer: Writer, element: AnyElement, codes: Sequence[str], base: str,
     writer.do(f"store {vector} {row}, ptr {_address(writer, element, base)}, align 1")
 
 
-def _shuffle(writer: Writer, vector: str, left: str, right: str, lanes: Iterable[int]) -> str:
+def _shuffle(writer: InstructionBuilder, vector: str, left: str, right: str, lanes: Iterable[int]) -> str:
     chosen = [f"i32 {lane}" for lane in lanes]
     return writer.emit(f"shufflevector {vector} {left}, {vector} {right}, <{len(chosen)} x i32> <{', '.join(chosen)}>")
 

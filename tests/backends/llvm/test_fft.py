@@ -124,7 +124,7 @@ def test_no_bit_depends_on_where_the_steps_stand(
     text, x = fft(kind, length, 2, double)
     results = []
     for least in (0, 1 << 40):
-        monkeypatch.setattr(native_fft, "_LEAST_APART", least)
+        monkeypatch.setattr(native_fft, "_LEAST_OUTLINED", least)
         results.append(spmd.compile(spmd.parse(text))(x)[0])
     np.testing.assert_array_equal(results[0].view(np.uint8), results[1].view(np.uint8))
 

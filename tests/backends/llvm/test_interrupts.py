@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import spmd
-from spmd.backends.llvm.jit.interrupts import turns_between
+from spmd.backends.llvm.jit.interrupts import iterations_between_polls
 
 ROOT = Path(__file__).parents[3]
 FOREVER = """func.func @main(%x: tensor<f32>) -> tensor<f32> {
@@ -61,9 +61,9 @@ def test_an_interrupt_ends_a_native_loop(call: str) -> None:
 
 
 def test_a_loop_asks_more_often_the_longer_its_turns_are() -> None:
-    assert turns_between(0) == turns_between(1) == 1 << 16
-    assert turns_between(1 << 20) == 1 << 6
-    assert turns_between(1 << 40) == 1
+    assert iterations_between_polls(0) == iterations_between_polls(1) == 1 << 16
+    assert iterations_between_polls(1 << 20) == 1 << 6
+    assert iterations_between_polls(1 << 40) == 1
 
 
 def test_what_another_thread_computes_is_not_disturbed() -> None:

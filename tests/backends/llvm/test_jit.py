@@ -16,7 +16,7 @@ import pytest
 
 import spmd
 from spmd.backends.llvm.emit.text import FunctionText
-from spmd.backends.llvm.jit.jit import Library, compile_ir, compile_object, load_object, one_a_process
+from spmd.backends.llvm.jit.jit import Library, compile_ir, compile_object, load_object, once_per_process
 from spmd.backends.llvm.jit.processor import host, target_machine
 from spmd.support.processor import Processor
 from tests.clocks import until
@@ -117,7 +117,7 @@ def test_there_is_one_library_whichever_threads_ask_first() -> None:
         made.append(compile_ir("define i32 @f() {\n  ret i32 1\n}", {}))
         return made[-1]
 
-    library = one_a_process(make)
+    library = once_per_process(make)
     got: list[Library] = []
 
     def ask() -> None:

@@ -42,7 +42,7 @@ def test_bits_do_not_depend_on_where_tiles_stand(
     arrays = [rng.standard_normal(shape).astype(dtype) for shape in shapes]
     results = []
     for least in (0, 1 << 40):
-        monkeypatch.setattr(tiles, "_LEAST_APART", least)
+        monkeypatch.setattr(tiles, "_LEAST_OUTLINED", least)
         executable = spmd.compile(spmd.parse(text))
         results.append(executable(*arrays)[0])
     np.testing.assert_array_equal(results[0].view(np.uint8), results[1].view(np.uint8))

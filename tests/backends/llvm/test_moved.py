@@ -115,9 +115,9 @@ NEGATE = """func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
 
 
 def test_code_that_llvm_does_not_take_is_told_with_op_and_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    finish = native_region.RegionWriter.finish
+    finish = native_region.RegionEmitter.finish
     broken = lambda self, **how: finish(self, **how).replace("ret void", "ret i32 0", 1)  # noqa: E731
-    monkeypatch.setattr(native_region.RegionWriter, "finish", broken)
+    monkeypatch.setattr(native_region.RegionEmitter, "finish", broken)
     said = r"(?s)mlir:2:8: stablehlo.negate: LLVM does not take .*with stablehlo.multiply at .*:3:8\n.*a fault of spmd"
     with pytest.raises(InternalError, match=said):
         spmd.compile(spmd.parse(NEGATE, "negate.mlir"), backends=("llvm", "numpy"))
@@ -135,5 +135,5 @@ def test_what_is_kept_is_verified_where_that_is_wanted(monkeypatch: pytest.Monke
 
 
 def test_the_texts_of_llvm_errors_are_whole() -> None:
-    with pytest.raises(InternalError, match=re.escape("does not take the native code: ")):
+    with pytest.raises(InternalError, match=re.escape("rejects the native code: ")):
         jit.verify("define nothing", chosen())

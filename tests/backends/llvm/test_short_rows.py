@@ -64,8 +64,8 @@ def test_the_same_bits(monkeypatch: pytest.MonkeyPatch, program: object, columns
     for name in ("_LEAST_UNIT", "_LEAST_TASK", "_LEAST_POINTS"):
         monkeypatch.setattr(tasks, name, 1)
     taken: list[object] = []
-    write = short_rows.write_short_rows
-    monkeypatch.setattr(nests, "write_short_rows", lambda *arguments: (taken.append(None), write(*arguments)))
+    write = short_rows.write_small_axis
+    monkeypatch.setattr(nests, "write_small_axis", lambda *arguments: (taken.append(None), write(*arguments)))
     random, dtype = np.random.default_rng(3), ELEMENT_TYPES[element].dtype
     rows = 37
     x, y = ((random.standard_normal((rows, columns)) * 50).astype(dtype) for _ in range(2))

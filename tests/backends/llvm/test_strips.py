@@ -7,7 +7,7 @@ import pytest
 
 import spmd
 from spmd.backends.llvm.loops import nests
-from spmd.backends.llvm.reductions.column_tiling import is_strip
+from spmd.backends.llvm.reductions.column_tiling import is_column_tiled
 from spmd.support.arrays import Array
 
 SUM = """func.func @main(%x: tensor<{shape}x{type}>) -> tensor<{kept}x{type}> {{
@@ -73,13 +73,13 @@ def test_strips_have_the_bits_of_single_columns(
     strips = []
 
     def spied(*arguments: object) -> bool:
-        strips.append(is_strip(*arguments))  # type: ignore[arg-type]
+        strips.append(is_column_tiled(*arguments))  # type: ignore[arg-type]
         return strips[-1]
 
-    monkeypatch.setattr(nests, "is_strip", spied)
+    monkeypatch.setattr(nests, "is_column_tiled", spied)
     found = [spmd.compile(program, threads=threads)(array)[0] for threads in (1, 2, 3)]
     assert any(strips)
-    monkeypatch.setattr(nests, "is_strip", lambda *arguments: False)
+    monkeypatch.setattr(nests, "is_column_tiled", lambda *arguments: False)
     (expected,) = spmd.compile(program)(array)
     for result in found:
         np.testing.assert_array_equal(result, expected)

@@ -1,4 +1,4 @@
-"""LLVM's text as it is written: functions, blocks, scalar expressions, and what is outlined once a process.
+"""Emission of LLVM IR: functions, blocks, scalar expressions, and outlined functions.
 
-Here belongs what every writer of native code uses. How loops, reductions or products are arranged does not.
+Used by every emitter; how loops, reductions or products are arranged is decided elsewhere.
 """

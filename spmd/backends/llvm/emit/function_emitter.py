@@ -1,4 +1,4 @@
-"""One native function as LLVM's text: the addresses of its buffers, its constants, what it calls."""
+"""One native function as LLVM IR: its buffers' addresses, its constants and its callees."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from spmd.ir import Value
 from spmd.ir.attributes import aligned
 from spmd.support.arrays import Array
 
-#: Bytes of a constant that is written into the code.
+#: Largest constant embedded in the code, in bytes.
 _EMBEDDED = 1 << 12
 
 
-class FunctionWriter:
-    """Writes one native function, `void name(ptr arguments)`.
+class FunctionEmitter:
+    """Emits one native function, `void name(ptr arguments)`.
 
-    It is given the addresses of the inputs, the outputs, the arena, and the constants that it needs.
+    Its arguments are the addresses of the inputs, the outputs, the arena, and large constants.
     """
 
     def __init__(
@@ -41,52 +41,52 @@ class FunctionWriter:
     ) -> None:
         self.name = name
         self.region = region
-        #: What the code is made for.
+        #: The target of the code.
         self.target = region.target
-        #: Finds a routine of BLAS by its name.
+        #: Finds a BLAS routine by name.
         self.routine = routine
-        #: Whether a linker finds targets of custom calls, by their names.
+        #: Whether a linker resolves custom-call targets by name.
         self.is_linked = is_linked
         self.threads = region.target.threads
-        #: What times steps, if anything does.
+        #: Times steps, if set.
         self.clock = clock
-        #: The functions of units that stand apart: their names by their bodies.
-        self.parts: dict[str, str] = {}
+        #: Task functions of units: names by bodies.
+        self.task_functions: dict[str, str] = {}
         self.uses_workers = False
         #: Whether no block has had more than one loop nest so far.
         self.is_one_nest = True
         self.text = FunctionText()
         self.globals: dict[str, str] = {}
-        #: Constants that the caller has to bring, after the inputs, the outputs and the arena.
+        #: Constants passed by the caller, after the inputs, the outputs and the arena.
         self.constants: list[Array] = []
         self.symbols: dict[str, int] = {}
-        #: By target of custom calls, a function of C: the symbol that it is called by.
+        #: Symbols of C functions by custom-call target.
         self.c_targets: dict[str, str] = {}
-        #: Whether it polls for interrupts, or calls Python: it may end with an exception.
+        #: Whether it polls for interrupts or calls Python, and so may return with an exception.
         self.may_raise = False
         self._addresses = Addresses()
-        #: The name of the address of each buffer.
+        #: SSA name of the address of each buffer.
         self._names: dict[Buffer, str] = {}
         self._first_constant = len(region.inputs) + len(region.outputs) + 1
 
     # --- arguments and memory ---
 
-    def argument(self, place: int) -> str:
-        """Return the name of the address that the caller gives as number `place`."""
-        return self._addresses.argument(place)
+    def argument(self, index: int) -> str:
+        """Return the SSA name of pointer argument `index`."""
+        return self._addresses.argument(index)
 
     def frame(self, addresses: Sequence[str]) -> str:
-        """Return the name of the address of a frame that holds addresses, for a function to look into."""
+        """Return the SSA name of the address of an array that holds `addresses`, as passed to outlined functions."""
         text = self.text
         begin, open_places = self._addresses.frame(addresses)
         frame = text.value(begin)
-        for place in open_places:
-            at = text.value(f"getelementptr ptr, ptr {frame}, i64 {place}")
-            text.line(f"store ptr {addresses[place]}, ptr {at}")
+        for index in open_places:
+            at = text.value(f"getelementptr ptr, ptr {frame}, i64 {index}")
+            text.line(f"store ptr {addresses[index]}, ptr {at}")
         return frame
 
     def address(self, buffer: Buffer) -> str:
-        """Return the name of the address of `buffer`."""
+        """Return the SSA name of the address of `buffer`."""
         name = self._names.get(buffer)
         if name is None:
             name = self._names[buffer] = self._address(buffer)
@@ -102,15 +102,15 @@ class FunctionWriter:
         return f"%arena{buffer.number}" if buffer.home is Home.ARENA else self.argument(buffer.number)
 
     def name_swapped(self, buffer: Buffer, name: str) -> None:
-        """Give `buffer`, whose address is known while running, that name."""
+        """Set the SSA name of the address of `buffer`, which is swapped at run time."""
         self._names[buffer] = name
 
     def pointer(self, value: Value) -> str:
-        """Return the name of the address of `value`."""
+        """Return the SSA name of the address of `value`."""
         return self.address(self.region.memory.of(value))
 
     def constant(self, array: Array) -> str:
-        """Return the name of the address of the elements of `array`."""
+        """Return the SSA name of the address of the elements of `array`."""
         if array.nbytes <= _EMBEDDED:
             data = "".join(f"\\{byte:02X}" for byte in np.ascontiguousarray(array).tobytes())
             return self.global_(f"[{max(array.nbytes, 1)} x i8]", f'c"{data or chr(92) + "00"}"')
@@ -118,32 +118,32 @@ class FunctionWriter:
         return self.argument(self._first_constant + len(self.constants) - 1)
 
     def global_(self, type: str, value: str) -> str:
-        """Return the name of a constant of the module."""
+        """Return the name of a global constant."""
         text = f"private unnamed_addr constant {type} {value}, align 64"
         return self.globals.setdefault(text, f"@{self.name}.c{len(self.globals)}")
 
     def c_target(self, name: str) -> str:
-        """Return the symbol of the target `name` of custom calls, a function of C: its own where a linker finds it."""
+        """Return the symbol of custom-call target `name`, a C function: the name itself if a linker resolves it."""
         symbol = name if self.is_linked else f"spmd.target{len(self.c_targets)}"
         return self.c_targets.setdefault(name, symbol)
 
     def copy(self, target: str, source: str, size: int) -> None:
-        """Copy bytes between buffers that do not overlap."""
+        """Emit a copy of `size` bytes between buffers that do not overlap."""
         if size and target != source:
             self.text.line(f"call void @llvm.memcpy.p0.p0.i64(ptr {target}, ptr {source}, i64 {size}, i1 false)")
 
     def clear(self, target: str, size: int) -> None:
-        """Fill bytes with zeros."""
+        """Emit a fill of `size` bytes with zeros."""
         self.text.line(f"call void @llvm.memset.p0.i64(ptr {target}, i8 0, i64 {size}, i1 false)")
 
     # --- blocks ---
 
     def write(self, block: BlockSchedule) -> None:
-        """Emit the steps of a block; all values that it places are in their buffers in the end."""
+        """Emit the steps of a block; values that it places end in their buffers."""
         raise NotImplementedError
 
     def leave_unless(self, holds: str) -> None:
-        """End the function where `holds` (an i1) does not: an exception is waiting."""
+        """Emit an early return unless `holds` (an i1), when an exception is pending."""
         text = self.text
         self.may_raise = True
         leave, on = text.fresh("leave"), text.fresh("on")
@@ -152,10 +152,10 @@ class FunctionWriter:
         text.line("ret void")
         text.start_block(on)
 
-    # --- the whole ---
+    # --- the module ---
 
     def finish(self, *, whole: bool = False) -> str:
-        """Return the module's text. `whole` ones hold the functions of floats that they call."""
+        """Return the module's text. With `whole` it defines the outlined functions that it calls."""
         arena, placement = self.argument(self._first_constant - 1), self.region.placement
         counters: list[str] = []
         if self.clock is not None:
@@ -171,7 +171,7 @@ class FunctionWriter:
                 f"define void @{self.name}(ptr noalias readonly %arguments) #{int(self.text.only_calls)} {{",
                 self.text.body([*counters, *addresses]),
                 "}",
-                *(define(name, body) for body, name in self.parts.items()),
+                *(define(name, body) for body, name in self.task_functions.items()),
                 *self.text.declarations,
                 *(
                     function_text(callee, linkage="internal") if whole else callee.declaration

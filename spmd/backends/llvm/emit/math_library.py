@@ -1,7 +1,7 @@
-"""Functions out of line: one piece of code for each function of floats, type and number of lanes, and micro-kernel.
+"""Outlined functions: one compiled function per math function, type and vector width, and per micro-kernel.
 
-A loop that needs exp calls it: LLVM then optimizes the polynomial once for all programs, not once for each place
-where one stands. The code is made when it is first needed, and kept for the process.
+Loops call them, so that LLVM optimizes a polynomial once, not at each use. They are compiled on first use, and kept for
+the process.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 from spmd.analysis.scalar.expression import Expression, Primitive, constant_bits
 from spmd.analysis.scalar.functions import definition, expand
-from spmd.backends.llvm.emit.outlined import OutOfLine
+from spmd.backends.llvm.emit.outlined import OutlinedFunction
 from spmd.backends.llvm.emit.scalars import Renderer
-from spmd.backends.llvm.emit.writer import Callee, FloatFunction, Writer, constant_text, llvm_type, suffix
+from spmd.backends.llvm.emit.writer import Callee, FloatFunction, InstructionBuilder, constant_text, llvm_type, suffix
 from spmd.backends.llvm.jit.jit import Library, compile_together, load_object
 from spmd.backends.llvm.jit.processor import CODE_ATTRIBUTES
 from spmd.support.processor import Processor
@@ -25,14 +25,14 @@ _LIBRARIES: dict[tuple[Processor, Callee], Library] = {}
 
 @dataclass(frozen=True)
 class Linked:
-    """What a module that calls functions is loaded with: their addresses, and the libraries to be kept with it."""
+    """What a module that calls outlined functions is linked with: their addresses, and the libraries to keep alive."""
 
     symbols: dict[str, int]
     libraries: tuple[Library, ...]
 
 
 def link(callees: Iterable[Callee], processor: Processor) -> Linked:
-    """Return the code of `callees` for `processor`, loaded."""
+    """Return `callees` compiled for `processor` and loaded."""
     wanted = list(callees)
     with _LOCK:
         _load([callee for callee in wanted if (processor, callee) not in _LIBRARIES], processor)
@@ -42,22 +42,22 @@ def link(callees: Iterable[Callee], processor: Processor) -> Linked:
 
 
 def _load(missing: Sequence[Callee], processor: Processor) -> None:
-    """Load functions that this process does not have; who is compiled together is loaded together."""
+    """Load functions that are not loaded yet, compiled in one module."""
     codes = compile_together([function_text(callee) for callee in missing], processor)
     loaded = {code: load_object(code, {}) for code in dict.fromkeys(codes)}
     _LIBRARIES.update({(processor, callee): loaded[code] for callee, code in zip(missing, codes, strict=True)})
 
 
 def function_text(callee: Callee, *, linkage: str = "") -> str:
-    """Return the definition of a function in LLVM's text; `linkage` is a word such as `internal`."""
-    if isinstance(callee, OutOfLine):
+    """Return the definition of an outlined function as LLVM IR; `linkage` is a keyword such as `internal`."""
+    if isinstance(callee, OutlinedFunction):
         return callee.definition(linkage)
     assert isinstance(callee, FloatFunction)
     return _float_text(callee, linkage)
 
 
 def _float_text(callee: FloatFunction, linkage: str) -> str:
-    writer = Writer()
+    writer = InstructionBuilder()
     writer.label("entry")
     renderer = _BodyRenderer(writer, callee)
     (result,) = renderer.render(expand([definition(callee.function, callee.type)]))
@@ -68,14 +68,16 @@ def _float_text(callee: FloatFunction, linkage: str) -> str:
     return "\n".join([*renderer.tables, body])
 
 
-#: The tables that a function reads are memory that nobody else sees.
+#: Tables are constant, so functions do not access memory.
 _ATTRIBUTES = f"memory(none) nounwind willreturn {CODE_ATTRIBUTES}"
 
 
 class _BodyRenderer(Renderer):
-    """A renderer that may write blocks and tables: what lanes rarely choose is jumped over when none does."""
+    """A renderer that may emit blocks and tables: rare operands are computed in a branch that is skipped if no lane
+    needs them.
+    """
 
-    def __init__(self, writer: Writer, callee: FloatFunction) -> None:
+    def __init__(self, writer: InstructionBuilder, callee: FloatFunction) -> None:
         super().__init__(writer, callee.width, [f"%p{index}" for index in range(callee.arity)])
         self.tables: list[str] = []
         self._stem = callee.name
@@ -96,10 +98,10 @@ class _BodyRenderer(Renderer):
         some = condition
         if self.width > 1:
             some = writer.emit(f"call i1 @llvm.vector.reduce.or.v{self.width}i1({lanes} {condition})")
-        before, apart, joined = writer.block, writer.fresh("rare")[1:], writer.fresh("join")[1:]
-        writer.do(f"br i1 {some}, label %{apart}, label %{joined}")
-        writer.label(apart)
-        outside = dict(self._names)  # what is written here is not there for who comes later
+        before, rare_block, joined = writer.block, writer.fresh("rare")[1:], writer.fresh("join")[1:]
+        writer.do(f"br i1 {some}, label %{rare_block}, label %{joined}")
+        writer.label(rare_block)
+        outside = dict(self._names)  # values computed in the branch do not dominate what follows
         (value,) = self.render([rare])
         type = llvm_type(node.type, self.width)
         picked = writer.emit(f"select {lanes} {condition}, {type} {value}, {type} {usual}")

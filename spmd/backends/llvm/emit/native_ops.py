@@ -1,4 +1,4 @@
-"""Ops that are no loop nests and yet native code, by their names, and ops that native code has Python run."""
+"""The registry of ops that have native code but are no loop nests, and ops that native code runs by callbacks."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from spmd.backends.llvm.emit.function_emitter import FunctionWriter
+from spmd.backends.llvm.emit.function_emitter import FunctionEmitter
 from spmd.compiler.schedule.fusibility import is_plain
 from spmd.compiler.schedule.target import LibraryPlan
 from spmd.ir import Op, captured_values
 from spmd.support.processor import Processor
 from spmd.types import TokenType, Type
 
-#: Writes a step of an op that is no loop nest: (writer, step).
-Handler = Callable[[FunctionWriter, Any], None]
+#: Emits a step of an op that is no loop nest: (emitter, step).
+Handler = Callable[[FunctionEmitter, Any], None]
 
 
-class Machine(Protocol):
-    """What the plan of an op depends on: see spmd.backends.llvm.target."""
+class PlanTarget(Protocol):
+    """The properties of a target that plans of ops depend on: see spmd.backends.llvm.target."""
 
     @property
     def threads(self) -> int: ...
@@ -30,13 +30,13 @@ class Machine(Protocol):
     def in_fixed_order(self) -> bool: ...
 
 
-#: The plan of an op: (op, machine, bytes of an image of a convolution whose images are made one at a time).
-Planner = Callable[[Op, Machine, int | None], LibraryPlan]
+#: Returns the plan of an op: (op, target, bytes of one image of a convolution whose input is fused).
+Planner = Callable[[Op, PlanTarget, int | None], LibraryPlan]
 
 
 @dataclass(frozen=True)
 class NativeOp:
-    """How an op that is no loop nest is written; `supports` says whether it can be, with its types and attributes."""
+    """The emitter of an op that is no loop nest; `supports` checks its types and attributes."""
 
     write: Handler
     supports: Callable[[Op], bool]
@@ -45,15 +45,15 @@ class NativeOp:
 
 NATIVE: dict[str, NativeOp] = {}
 
-#: The native function that calls Python: the number of a callback and the addresses of its arrays in, 0 out if all is
-#: well.
+#: The native function that calls Python: takes the number of a callback and the addresses of its arrays; returns 0 on
+#: success.
 CALL = "spmd.call"
 
 
 def native(
     name: str, supports: Callable[[Op], bool], plan: Planner = lambda op, machine, image_bytes: LibraryPlan()
 ) -> Callable[[Handler], Handler]:
-    """Decorator: files what writes the op `name`; `plan` says in how many tasks it runs, and with what memory."""
+    """Register the emitter of op `name`; return a decorator. `plan` gives its tasks and scratch memory."""
 
     def add(handler: Handler) -> Handler:
         NATIVE[name] = NativeOp(handler, supports, plan)
@@ -63,17 +63,17 @@ def native(
 
 
 def supports(op: Op) -> bool:
-    """Return whether `op`, which is part of no loop nest, has a native form."""
+    """Return whether `op`, which is no loop nest, has native code."""
     known = NATIVE.get(op.name)
     return known is not None and known.supports(op)
 
 
-def lies_in_buffers(type: Type) -> bool:
-    """Return whether values of `type` can be handed from op to op in native code: tokens take no memory."""
+def has_buffer(type: Type) -> bool:
+    """Return whether values of `type` have buffers in native code; tokens have empty ones."""
     return is_plain(type) or isinstance(type, TokenType)
 
 
 def can_call_back(op: Op) -> bool:
-    """Return whether native code can have Python run `op`: all that goes in and out lies in buffers."""
+    """Return whether native code can run `op` by a callback: its operands and results have buffers."""
     captured = captured_values(op) if op.regions else ()
-    return all(lies_in_buffers(value.type) for value in (*op.operands, *captured, *op.results))
+    return all(has_buffer(value.type) for value in (*op.operands, *captured, *op.results))

@@ -1,4 +1,4 @@
-"""Functions that stand out of line and say themselves what they do: one piece of code for all programs of a process."""
+"""Outlined functions that define their own body: one copy for all programs of a process."""
 
 from __future__ import annotations
 
@@ -10,32 +10,32 @@ from spmd.backends.llvm.emit.writer import Callee
 from spmd.backends.llvm.jit.processor import CODE_ATTRIBUTES
 
 
-class Parameter(NamedTuple):
-    """A parameter of LLVM's `type`; `promise` is what LLVM may rely on, such as `noalias`."""
+class IrParameter(NamedTuple):
+    """A parameter of an LLVM type; `promise` is an attribute such as `noalias`."""
 
     type: str
     name: str
     promise: str = ""
 
 
-class OutOfLine(Callee):
-    """A function that does with memory what it is told, or gives a value of its operands."""
+class OutlinedFunction(Callee):
+    """An outlined function: reads and writes through pointers, or is pure."""
 
-    #: What LLVM may rely on.
+    #: Function attributes.
     promise: ClassVar[str] = "nounwind"
 
     @property
-    def parameters(self) -> Sequence[Parameter]:
-        """What it is told, in order."""
+    def parameters(self) -> Sequence[IrParameter]:
+        """The parameters in order."""
         raise NotImplementedError
 
     @property
     def returns(self) -> str:
-        """LLVM's type of what it gives."""
+        """The LLVM return type."""
         return "void"
 
     def body(self) -> str:
-        """Its text between the braces."""
+        """Return the text of the body, without braces."""
         raise NotImplementedError
 
     @property
@@ -44,22 +44,20 @@ class OutOfLine(Callee):
         return f"declare {self.returns} @{self.name}({types}) {self.promise}"
 
     def definition(self, linkage: str = "") -> str:
-        """Return the function in LLVM's text; `linkage` is a word such as `internal`."""
+        """Return the definition as LLVM IR; `linkage` is a keyword such as `internal`."""
         listed = ", ".join(" ".join(filter(None, (each.type, each.promise, each.name))) for each in self.parameters)
         head = f"define {linkage} {self.returns} @{self.name}({listed}) {self.promise} {CODE_ATTRIBUTES} {{"
         return "\n".join([head, self.body(), "}\n"])
 
     def write_call(self, text: FunctionText, arguments: Sequence[str], *, is_long: bool = True) -> None:
-        """Emit a call that gives nothing, with the names of `arguments`; `is_long`: it takes long."""
+        """Emit a call without a result; `is_long`: it dominates the cost of the code around it."""
         text.callees[self.name] = self
-        told = ", ".join(f"{each.type} {name}" for each, name in zip(self.parameters, arguments, strict=True))
-        (text.call if is_long else text.line)(f"call void @{self.name}({told})")
+        typed = ", ".join(f"{each.type} {name}" for each, name in zip(self.parameters, arguments, strict=True))
+        (text.call if is_long else text.line)(f"call void @{self.name}({typed})")
 
 
 def body_of(text: FunctionText, sizes: Sequence[str] = ()) -> str:
-    """Return the body of a function that gives nothing, and finds numbers of i64 of the names `sizes` in memory at
-    %sizes.
-    """
+    """Return the body of a void function that loads i64s named `sizes` from memory at %sizes."""
     text.line("ret void")
     loads: list[str] = []
     for place, name in enumerate(sizes):

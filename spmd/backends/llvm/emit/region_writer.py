@@ -1,11 +1,11 @@
-"""Native regions as LLVM's text: their steps in order."""
+"""Native regions as LLVM IR: their steps in order."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from spmd.backends.llvm.emit.function_emitter import FunctionWriter
+from spmd.backends.llvm.emit.function_emitter import FunctionEmitter
 from spmd.backends.llvm.emit.native_ops import CALL, NATIVE
 from spmd.backends.llvm.jit.clocks import NativeClock
 from spmd.backends.llvm.matmul.batches import write_batches
@@ -15,13 +15,21 @@ from spmd.backends.llvm.parallel.tasks import write_nest
 from spmd.backends.native import Callback, MakeCallback
 from spmd.compiler.schedule.buffers import nbytes
 from spmd.compiler.schedule.schedule import NativeRegion
-from spmd.compiler.schedule.steps import BatchRun, BlockSchedule, LoopNests, OpStep, RowGroup, Step, ViewStep
-from spmd.compiler.schedule.steps import Callback as CallbackStep
+from spmd.compiler.schedule.steps import (
+    BatchRun,
+    BlockSchedule,
+    CallbackStep,
+    LoopNests,
+    OpStep,
+    RowGroup,
+    Step,
+    ViewStep,
+)
 from spmd.compiler.schedule.tasks import TaskedNest
 
 
-class RegionWriter(FunctionWriter):
-    """Writes the function of a region; `make_callback` gives what Python runs in it."""
+class RegionEmitter(FunctionEmitter):
+    """Emits the function of a region; `make_callback` returns the callbacks to Python."""
 
     def __init__(
         self,
@@ -36,11 +44,11 @@ class RegionWriter(FunctionWriter):
         super().__init__(name, region, routine, clock, is_linked=is_linked)
         self.callbacks: list[Callback] = []
         self._make_callback = make_callback
-        #: The part that is timed while others are written.
+        #: The number of the innermost timed part.
         self._clocked: int | None = None
 
     def write(self, block: BlockSchedule) -> None:
-        """Emit the steps of a block; all values that it places are in their buffers in the end."""
+        """Emit the steps of a block; values that it places end in their buffers."""
         self.is_one_nest &= block.is_one_group
         for step in block.steps:
             with self._timed(step):
@@ -52,7 +60,7 @@ class RegionWriter(FunctionWriter):
 
     @contextmanager
     def _timed(self, step: Step) -> Iterator[None]:
-        """Has the clock, if there is one, time what is written within; nothing is timed where nothing is written."""
+        """Time the code emitted within the `with`, if there is a clock; drop the timer if nothing is emitted."""
         if self.clock is None or isinstance(step, ViewStep):
             yield
             return
@@ -98,7 +106,7 @@ class RegionWriter(FunctionWriter):
                 NATIVE[step.op.name].write(self, step)
 
     def _call_back(self, step: CallbackStep) -> None:
-        """Have Python run the step's op."""
+        """Emit a callback to Python that runs the step's op."""
         callback = self._make_callback(step.op)
         pointers = [self.pointer(value) for value in (*callback.inputs, *callback.outputs)]
         text = self.text

@@ -1,7 +1,7 @@
-"""Scalar expressions as LLVM's instructions, on one lane or on a vector of any power of two lanes.
+"""Scalar expressions as LLVM instructions, on one lane or on a vector of a power of two lanes.
 
-A renderer is a table from primitive to instruction. Each instruction rounds as its primitive says, on every width
-alike, and none has a fast-math flag: lanes give the same bits as scalars.
+Instructions are selected by primitive. Each rounds as its primitive does at every width, and none has fast-math flags:
+lanes are bitwise equal to scalars.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from spmd.analysis.scalar.expression import F32, I16, Expression, MachineType, Primitive, walk
-from spmd.backends.llvm.emit.writer import Callee, FloatFunction, Writer, constant_text, llvm_type, suffix
+from spmd.backends.llvm.emit.writer import Callee, FloatFunction, InstructionBuilder, constant_text, llvm_type, suffix
 
 P = Primitive
 
-#: Instructions of two operands, of integers and of floats.
+#: Binary instructions, of integers and of floats.
 _BINARY: dict[Primitive, tuple[str, str]] = {
     P.ADD: ("add", "fadd"),
     P.SUB: ("sub", "fsub"),
@@ -62,25 +62,27 @@ _CASTS: dict[Primitive, str] = {
 }
 
 
-#: Lanes that a function out of line takes at most; calls on more are several calls.
+#: Widest vector argument of an outlined function; wider vectors are split.
 WIDEST_CALL = 16
 
 Emit = Callable[[str], str]
 
 
-def render(writer: Writer, expressions: Sequence[Expression], parameters: Sequence[str], width: int) -> list[str]:
-    """Emit what computes `expressions` on `width` lanes; the names (or constants) of their values.
+def render(
+    writer: InstructionBuilder, expressions: Sequence[Expression], parameters: Sequence[str], width: int
+) -> list[str]:
+    """Emit `expressions` on `width` lanes; return the SSA names (or constants) of their values.
 
-    `parameters` are the LLVM names of the values that stand at the parameters' indices, each of `width` lanes. Who
-    renders in several steps with the same parameters keeps a `Renderer`, which writes nothing twice.
+    `parameters` are SSA names by parameter number, each of `width` lanes. For several calls with the same parameters
+    use one `Renderer`, which emits no value twice.
     """
     return Renderer(writer, width, parameters).render(expressions)
 
 
 class Renderer:
-    """Writes expressions of one set of parameters at one place; what stands already is not written again."""
+    """Emits expressions of one set of parameters at one place, each value once."""
 
-    def __init__(self, writer: Writer, width: int, parameters: Sequence[str]) -> None:
+    def __init__(self, writer: InstructionBuilder, width: int, parameters: Sequence[str]) -> None:
         self.writer = writer
         self.width = width
         self._parameters = parameters
@@ -93,7 +95,7 @@ class Renderer:
         return [self._names[each] for each in expressions]
 
     def _needed(self, node: Expression) -> Sequence[Expression]:
-        """What must stand before `node` is written."""
+        """Return the operands to emit before `node`."""
         return node.operands
 
     def _write(self, node: Expression) -> str:
@@ -105,11 +107,11 @@ class Renderer:
 
 
 def render_node(node: Expression, operands: Sequence[str], width: int, emit: Emit, callees: dict[str, Callee]) -> str:
-    """Emit what computes one node, no parameter, on `width` lanes; the name (or constant) of its value.
+    """Emit one node, no parameter, on `width` lanes; return the SSA name (or constant) of its value.
 
-    `operands` are names or constants of values of `width` lanes. `emit` writes an instruction and gives its name. The
-    functions that are called are put in `callees`, by name: their `declaration` belongs in the module, and
-    spmd.backends.llvm.emit.math_library has their code.
+    `operands` are SSA names or constants of `width` lanes. `emit` appends an instruction and returns its name. Called
+    functions are added to `callees` by name: their `declaration` belongs in the module, and
+    spmd.backends.llvm.emit.math_library compiles them.
     """
     primitive = node.primitive
     if primitive is P.CONSTANT:
@@ -142,7 +144,7 @@ def _instruction(node: Expression, operands: Sequence[str], typed: Sequence[str]
 
 
 def _half(primitive: Primitive, typed: str, width: int, emit: Emit) -> str:
-    """f16 is a type of LLVM alone: registers hold its values as f32, memory its bits."""
+    """Emit a conversion of f16, which registers hold as f32 and memory as bits."""
     half, bits, single = (llvm_type(type, width) for type in ("half", I16, F32))
     if primitive is P.FLOAT_TO_HALF:
         return emit(f"bitcast {half} {emit(f'fptrunc {typed} to {half}')} to {bits}")
@@ -168,13 +170,13 @@ def _call(node: Expression, operands: Sequence[str], width: int, emit: Emit, cal
 
 
 def _lanes(value: str, type: MachineType, width: int, first: int, emit: Emit) -> str:
-    """Some lanes of a vector."""
+    """Return `WIDEST_CALL` lanes of a vector from lane `first` on."""
     vector, places = llvm_type(type, width), _places(range(first, first + WIDEST_CALL))
     return emit(f"shufflevector {vector} {value}, {vector} poison, {places}")
 
 
 def _joined(left: str, right: str, type: MachineType, width: int, emit: Emit) -> str:
-    """Return the lanes of two vectors, one after another."""
+    """Return the concatenation of two vectors."""
     vector = llvm_type(type, width)
     return emit(f"shufflevector {vector} {left}, {vector} {right}, {_places(range(2 * width))}")
 

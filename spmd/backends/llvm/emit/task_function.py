@@ -1,4 +1,4 @@
-"""Functions that the threads of a process run side by side, each call another task."""
+"""Task functions: called by the threads of a process, each call with another task number."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from spmd.backends.llvm.emit.text import FunctionText
 
 
 @dataclass(eq=False)
-class PartFunction:
-    """A function `void (ptr frame, i64 part)` as it is written. What it needs from outside lies in the frame."""
+class TaskFunction:
+    """A function `void (ptr frame, i64 part)` being emitted. Captured pointers are passed in the frame."""
 
     text: FunctionText = field(default_factory=FunctionText)
     captured: dict[str, str] = field(default_factory=dict)
 
     def pointer(self, outside: str) -> str:
-        """Return the name, in here, of an address that has the name `outside` where the parts are called."""
+        """Return the SSA name inside the function of the pointer `outside` of its caller."""
         if outside.startswith("@"):
             return outside
         return self.captured.setdefault(outside, f"%captured{len(self.captured)}")
 
     def share(self, total: int, parts: int) -> tuple[str, str]:
-        """Return where this part's even share of `total` iterations begins, and where it ends."""
+        """Return the first iteration of this task's even share of `total`, and one past its last."""
         text = self.text
         before = text.value(f"mul i64 %part, {total}")
         ends = before, text.value(f"add i64 {before}, {total}")
@@ -29,7 +29,7 @@ class PartFunction:
         return first, stop
 
     def body(self) -> str:
-        """Return the function's attributes, and its text in braces."""
+        """Return the function's attributes and its text in braces."""
         loads = []
         for place, name in enumerate(self.captured.values()):
             loads += [
@@ -41,5 +41,5 @@ class PartFunction:
 
 
 def define(name: str, body: str) -> str:
-    """Return the text of the function `name` with the body of a PartFunction."""
+    """Return the definition of function `name` with the body of a TaskFunction."""
     return f"define internal void @{name}(ptr noalias readonly %frame, i64 %part) {body}"

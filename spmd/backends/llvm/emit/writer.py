@@ -1,4 +1,4 @@
-"""LLVM's spelling of types and constants, and the text of a function's body as it grows."""
+"""LLVM's spelling of types and constants, and a builder of instructions."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ _NAMES = {
 
 
 def llvm_type(type: MachineType | str, width: int = 1) -> str:
-    """LLVM's type of `width` values of a machine type, or of one that LLVM alone names: `float`, `<16 x ptr>`."""
+    """Return the LLVM type of `width` values of a machine type, or of a named LLVM type: `float`, `<16 x ptr>`."""
     name = type if isinstance(type, str) else _NAMES[type]
     return name if width == 1 else f"<{width} x {name}>"
 
 
 def index_type(span: int) -> str:
-    """Return the narrowest type that processors gather by, for places up to `span` away."""
+    """Return the narrowest index type of gathers for offsets up to `span`."""
     return "i32" if abs(span) < 2**31 else "i64"
 
 
 def suffix(type: MachineType | str, width: int) -> str:
-    """Return how the names of intrinsics spell the type: `f32`, `v16f32`, `v16p0`."""
+    """Return the type suffix of intrinsics: `f32`, `v16f32`, `v16p0`."""
     name = type if isinstance(type, str) else type.value
     return name if width == 1 else f"v{width}{name}"
 
 
 def constant_text(node: Expression, width: int = 1) -> str:
-    """Return a constant on every lane, as LLVM's text has it."""
+    """Return a constant, splatted to `width` lanes, as LLVM IR."""
     assert node.primitive is Primitive.CONSTANT and isinstance(node.attribute, int)
     if node.type is I1:
         text = "true" if node.attribute else "false"
@@ -47,7 +47,7 @@ def constant_text(node: Expression, width: int = 1) -> str:
 
 
 def _double_bits(bits: int, type: MachineType) -> int:
-    """LLVM writes every float with the bits of the f64 of its value, NaN's bits at the top."""
+    """Return the bits that LLVM IR spells a float by: those of the f64 of its value, NaN payloads left-aligned."""
     if type is not F32:
         return bits
     sign, exponent, mantissa = bits >> 31, bits >> 23 & 0xFF, bits & 0x7FFFFF
@@ -64,22 +64,22 @@ def _double_bits(bits: int, type: MachineType) -> int:
 
 
 class Callee:
-    """A function that stands out of line: made when a program first needs it, for all programs."""
+    """An outlined function, compiled on first use and shared by all programs."""
 
     @property
     def name(self) -> str:
-        """The function's symbol, which tells it from every other."""
+        """The function's unique symbol."""
         raise NotImplementedError
 
     @property
     def declaration(self) -> str:
-        """The line that a module which calls the function needs."""
+        """The declaration for modules that call it."""
         raise NotImplementedError
 
 
 @dataclass(frozen=True)
 class FloatFunction(Callee):
-    """A function of scalars on `width` lanes."""
+    """A scalar function on `width` lanes."""
 
     function: Primitive
     type: MachineType
@@ -98,10 +98,10 @@ class FloatFunction(Callee):
 
 
 @dataclass
-class Writer:
-    """Lines of a function's body; every name it hands out is new. `callees` are the functions that the lines call.
+class InstructionBuilder:
+    """Lines of a function's body, with fresh names. `callees` are the functions called.
 
-    `block` is the label of the block that the next line falls in, for who writes phi nodes.
+    `block` is the label of the current basic block, for phi nodes.
     """
 
     lines: list[str] = field(default_factory=list)
@@ -110,26 +110,26 @@ class Writer:
     _count: int = 0
 
     def fresh(self, stem: str = "v") -> str:
-        """Return a name nobody has: `%v7`."""
+        """Return a unique name: `%v7`."""
         self._count += 1
         return f"%{stem}{self._count}"
 
     def emit(self, instruction: str) -> str:
-        """Emit an instruction that gives a value; its name."""
+        """Emit an instruction; return the SSA name of its result."""
         name = self.fresh()
         self.lines.append(f"  {name} = {instruction}")
         return name
 
     def do(self, instruction: str) -> None:
-        """Emit an instruction that gives nothing."""
+        """Emit an instruction without a result."""
         self.lines.append(f"  {instruction}")
 
     def label(self, name: str) -> None:
-        """Begin the block `name` (without `%`)."""
+        """Begin the basic block `name` (without `%`)."""
         self.lines.append(f"{name}:")
         self.block = name
 
     @property
     def declarations(self) -> list[str]:
-        """Of the functions called."""
+        """Declarations of the functions called."""
         return [callee.declaration for callee in self.callees.values()]

@@ -1,4 +1,4 @@
-"""Fourier transforms of any length as native code, on split real and imaginary parts.
+"""Fourier transforms along the last dimension as native code, on split complex data, of any length.
 
-Here belongs one transform along the last dimension. Transforms of several dimensions are expanded by a pass.
+Multidimensional transforms are expanded by a pass.
 """

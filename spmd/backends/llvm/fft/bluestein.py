@@ -1,8 +1,8 @@
-"""Fourier transforms of lengths with large prime factors, in native code: products with a chirp, and a convolution.
+"""Bluestein's algorithm: FFTs of lengths with large prime factors, by a convolution with a chirp.
 
-With w(k) = exp(-pi i k^2 / n), what is summed for element k of a transform of length n is x(j) w(j) / w(k - j), times
-w(k): a convolution, which transforms of a longer length without such factors compute. Source: L. Bluestein, "A linear
-filtering approach to the computation of discrete Fourier transform" (1970).
+With w(k) = exp(-pi i k^2 / n), element k of a transform of length n is the sum of x(j) w(j) / w(k - j), times w(k): a
+convolution, computed by FFTs of a longer, smooth length. Source: L. Bluestein, "A linear filtering approach to the
+computation of discrete Fourier transform" (1970).
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from spmd.backends.llvm.fft.split_complex import LANES, PlaneStep, PlaneWriter, 
 from spmd.backends.llvm.fft.stages import FftStage, run_stages, stages_of
 from spmd.support.arrays import Array
 
-#: The prime factors that the longer length may have.
+#: Prime factors of the inner length.
 _RADICES = (2, 3, 5)
 
 
 @dataclass(frozen=True)
 class Bluestein:
-    """A transform of `length`."""
+    """A transform of `length` by Bluestein's algorithm."""
 
     length: int
 
     @property
     def inner(self) -> int:
-        """The length of the convolution: whole registers, and long enough for none of it to come round again."""
+        """The length of the convolution: a multiple of the lanes, long enough to avoid wraparound."""
         return next(LANES * k for k in count(-(-(2 * self.length - 1) // LANES)) if _is_smooth(k))
 
     @property
@@ -42,20 +42,20 @@ class Bluestein:
         return stages
 
     def chirp(self) -> Array:
-        """w, by place."""
+        """Return the chirp w, complex128 of shape (length,)."""
         places = np.arange(self.length, dtype=np.int64)
         numbers: Array = np.exp(-1j * np.pi / self.length * (places * places % (2 * self.length)))
         return numbers
 
     def factors(self) -> Array:
-        """What the results of both inner transforms are multiplied by: the response, and 1 / w."""
+        """Return the factors after each inner transform: the response, and 1 / w; complex128 of shape (2, inner)."""
         inverse = np.zeros(self.inner, np.complex128)
         inverse[: self.length] = self.chirp().conj()
         numbers: Array = np.stack([self._response(), inverse])
         return numbers
 
     def _response(self) -> Array:
-        """Return the transform of 1 / w, of all places from 1 - length on, over the inner length."""
+        """Return the inner transform of 1 / w, from index 1 - length on."""
         around = np.zeros(self.inner, np.complex128)
         inverse = self.chirp().conj()
         around[: self.length] = inverse
@@ -79,24 +79,24 @@ def write_bluestein(
     here: Parts,
     there: Parts,
     *,
-    apart: bool,
+    outlined: bool,
 ) -> tuple[Parts, Parts]:
-    """Return the transform of what stands in `here`; `there` is as much memory. The planes that hold it, and the
+    """Emit the transform of the planes `here`, using `there` as scratch; return the planes with the result, and the
     others.
 
-    `tables` are the addresses of the chirp, the factors and the rotations of the stages, real parts first; `apart` says
-    whether the steps stand out of line.
+    `tables` are the addresses of the chirp, the factors and the twiddle factors of the stages, real parts first;
+    `outlined` says whether steps are calls.
 
-    The inverse inner transform is the one of parts that have changed places, so that both are one loop. Numbers whose
-    parts have changed places are multiplied by w where they are multiplied by 1 / w, its conjugate.
+    An inverse transform is a forward one with real and imaginary parts exchanged, so that both inner transforms are one
+    loop. On exchanged parts, multiplying by 1 / w multiplies by its conjugate w.
     """
     chirp, factors, *rotations = tables
     writer = PlaneWriter(text, bits)
     length, inner = transform.length, transform.inner
 
     def multiply(count: int, table: str, distance: int, source: Parts, target: Parts) -> None:
-        told = [writer.at(table, 0), writer.at(table, distance), *source, *target, str(count)]
-        Multiplication(bits, rest_lanes(count)).run(text, told, apart=apart)
+        arguments = [writer.at(table, 0), writer.at(table, distance), *source, *target, str(count)]
+        Multiplication(bits, rest_lanes(count)).run(text, arguments, outlined=outlined)
 
     for plane in there:
         size = (inner - length) * bits // 8
@@ -104,7 +104,7 @@ def write_bluestein(
     multiply(length, chirp, length, here, there)
     number, _ = text.open_loop()
     table = writer.at(factors, writer.product(number, inner))
-    results, _ = run_stages(text, bits, transform.stages, rotations, there, here, apart=apart)
+    results, _ = run_stages(text, bits, transform.stages, rotations, there, here, outlined=outlined)
     multiply(inner, table, 2 * inner, results, there[::-1])
     text.close_loop(2)
     return there, here
@@ -112,7 +112,7 @@ def write_bluestein(
 
 @dataclass(frozen=True)
 class Multiplication(PlaneStep):
-    """Numbers times those of a table; results may take their place."""
+    """Multiplication by a table, possibly in place."""
 
     rest: int
 
@@ -124,7 +124,7 @@ class Multiplication(PlaneStep):
         return f"times.{self.rest}"
 
     def write(self, writer: PlaneWriter, *arguments: str) -> None:
-        """Emit the products, of `length` numbers."""
+        """Emit `length` products."""
         *planes, to_real, to_imaginary, length = arguments
         for start, lanes in writer.blocks(length, self.rest):
             calculate = NativeArithmetic(writer.text, writer.vector(lanes))

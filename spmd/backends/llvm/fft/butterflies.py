@@ -1,4 +1,4 @@
-"""Transforms of a few complex numbers, as LLVM's text: what Fourier transforms are made of."""
+"""Butterflies: transforms of a few complex numbers."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ import numpy as np
 
 from spmd.backends.llvm.emit.text import FunctionText
 
-#: The names of real and imaginary part.
+#: SSA names of the real and the imaginary part.
 Parts = tuple[str, str]
 
 
 def real_number(value: float, bits: int) -> str:
-    """LLVM's spelling of a number that is rounded to a float of 32 or 64 `bits`."""
+    """Return LLVM's spelling of `value` rounded to a float of 32 or 64 `bits`."""
     wide = float(np.float32(value)) if bits == 32 else value
     return f"0x{int(np.float64(wide).view(np.uint64)):016X}"
 
 
 @dataclass(frozen=True)
 class NativeArithmetic:
-    """Writes arithmetic of values of LLVM's type `type`, a float or a vector of floats.
+    """Emits arithmetic on values of LLVM type `type`, a float or a vector of floats.
 
-    Which steps are fused is said here, the same for every processor: LLVM's choice would hang on what stands around.
+    FMAs are explicit, the same on every processor: LLVM's own contraction would depend on the context.
     """
 
     text: FunctionText
@@ -44,7 +44,7 @@ class NativeArithmetic:
         return self.text.value(f"fneg {self.type} {x}")
 
     def scaled(self, x: str, factor: float) -> str:
-        """`x` times a number, rounded to its type."""
+        """Return `x` times `factor`, rounded to its type."""
         return self.multiply(x, self._constant(factor))
 
     def _constant(self, value: float) -> str:
@@ -61,12 +61,12 @@ class NativeArithmetic:
         return self.scaled(x[0], factor), self.scaled(x[1], factor)
 
     def plus_times(self, total: Parts, x: Parts, factor: float) -> Parts:
-        """`total` and `x` times a number, in one rounding."""
+        """Return `total` + `x` * `factor`, fused."""
         number = self._constant(factor)
         return self.fused(x[0], number, total[0]), self.fused(x[1], number, total[1])
 
-    def turned(self, x: Parts) -> Parts:
-        """`x` times -i."""
+    def times_minus_i(self, x: Parts) -> Parts:
+        """Return `x` times -i."""
         return x[1], self.negated(x[0])
 
     def multiplied(self, x: Parts, y: Parts) -> Parts:
@@ -80,7 +80,7 @@ class NativeArithmetic:
         return real, self.fused(x[1], y[0], self.negated(self.multiply(x[0], y[1])))
 
     def fused(self, x: str, y: str, z: str) -> str:
-        """x y + z, rounded once."""
+        """Return x y + z, fused."""
         lanes, _, scalar = self.type.strip("<>").rpartition(" x ")
         name = f"{'v' if lanes else ''}{lanes}{'f32' if scalar == 'float' else 'f64'}"
         return self.text.value(f"call {self.type} @llvm.fma.{name}({self.type} {x}, {self.type} {y}, {self.type} {z})")
@@ -93,13 +93,13 @@ def _two(calculate: NativeArithmetic, x: Sequence[Parts]) -> list[Parts]:
 def _three(calculate: NativeArithmetic, x: Sequence[Parts]) -> list[Parts]:
     total = calculate.sum(x[1], x[2])
     middle = calculate.plus_times(x[0], total, -0.5)
-    side = calculate.turned(calculate.times(calculate.difference(x[1], x[2]), sin(pi / 3)))
+    side = calculate.times_minus_i(calculate.times(calculate.difference(x[1], x[2]), sin(pi / 3)))
     return [calculate.sum(x[0], total), calculate.sum(middle, side), calculate.difference(middle, side)]
 
 
 def _four(calculate: NativeArithmetic, x: Sequence[Parts]) -> list[Parts]:
     even, odd = calculate.sum(x[0], x[2]), calculate.sum(x[1], x[3])
-    middle, side = calculate.difference(x[0], x[2]), calculate.turned(calculate.difference(x[1], x[3]))
+    middle, side = calculate.difference(x[0], x[2]), calculate.times_minus_i(calculate.difference(x[1], x[3]))
     return [
         calculate.sum(even, odd),
         calculate.sum(middle, side),
@@ -109,7 +109,9 @@ def _four(calculate: NativeArithmetic, x: Sequence[Parts]) -> list[Parts]:
 
 
 def _odd(calculate: NativeArithmetic, x: Sequence[Parts]) -> list[Parts]:
-    """Of an odd count: sums and differences of those as far from both ends are turned by the same angles."""
+    """Return the transform of an odd count: elements symmetric about the center share twiddle factors, by sums and
+    differences.
+    """
     count = len(x)
     pairs = [(x[place], x[count - place]) for place in range(1, count // 2 + 1)]
     sums, gaps = [calculate.sum(*pair) for pair in pairs], [calculate.difference(*pair) for pair in pairs]
@@ -122,12 +124,12 @@ def _odd(calculate: NativeArithmetic, x: Sequence[Parts]) -> list[Parts]:
         across = calculate.times(gaps[0], sin(angles[0]))
         for each, angle in zip(gaps[1:], angles[1:], strict=True):
             across = calculate.plus_times(across, each, sin(angle))
-        side = calculate.turned(across)
+        side = calculate.times_minus_i(across)
         results[number], results[count - number] = calculate.sum(middle, side), calculate.difference(middle, side)
     return [results[number] for number in range(count)]
 
 
-#: The transform of as many numbers as the key says.
+#: Kernels by radix.
 BUTTERFLIES: dict[int, Callable[[NativeArithmetic, Sequence[Parts]], list[Parts]]] = {
     2: _two,
     3: _three,

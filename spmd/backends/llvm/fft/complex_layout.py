@@ -1,7 +1,7 @@
-"""Between complex numbers, pairs side by side, and planes of their parts: both ends of Fourier transforms, natively.
+"""Conversions between interleaved complex numbers and planes of parts, at both ends of FFTs.
 
-The transform of real numbers is told from that of pairs of them, and the other way round, by halves: of each element
-and the conjugate of the one as far from the end (Van Loan, "Computational Frameworks for the Fast Fourier Transform",
+The transform of real numbers follows from that of pairs of them, and vice versa, from sums and differences of each
+element and the conjugate of the mirrored one (Van Loan, "Computational Frameworks for the Fast Fourier Transform",
 4.3).
 """
 
@@ -15,14 +15,14 @@ from spmd.backends.llvm.fft.split_complex import PlaneStep, PlaneWriter, planes
 
 @dataclass(frozen=True)
 class _Ends(PlaneStep):
-    """A step over `length` numbers; `rest`: as many are taken at once behind those of whole registers."""
+    """A step over `length` numbers; `rest`: the vector width of the remainder."""
 
     rest: int
 
 
 @dataclass(frozen=True)
 class ToPlanes(_Ends):
-    """Complex numbers are taken apart."""
+    """Deinterleaves complex numbers."""
 
     takes = ("ptr %pairs", *planes(), "i64 %length")
 
@@ -47,7 +47,7 @@ class ToPlanes(_Ends):
 
 @dataclass(frozen=True)
 class ToPairs(_Ends):
-    """Complex numbers are put together, each times `scale` where that `is_scaled`."""
+    """Interleaves complex numbers, each times `scale` if it `is_scaled`."""
 
     is_scaled: bool
 
@@ -79,7 +79,7 @@ class ToPairs(_Ends):
 
 @dataclass(frozen=True)
 class PairsToHalves(_Ends):
-    """From the transform of pairs to that of the real numbers that they are: one more than half of them."""
+    """Converts the transform of pairs to that of real numbers: one more than half of the elements."""
 
     takes = (*planes(), "ptr %pairs", "ptr %cosine", "ptr %sine", "i64 %length")
 
@@ -97,7 +97,7 @@ class PairsToHalves(_Ends):
             even, odd = _halves(writer, (real, imaginary), start, lanes, length)
             cosine, sine = (writer.load(table, start, lanes) for table in rotations)
             odd = calculate.multiplied(odd, (cosine, sine))
-            # even - i * odd, both twice what they are
+            # even - i * odd, both doubled
             twice = calculate.add(even[0], odd[1]), calculate.subtract(even[1], odd[0])
             scaled = [calculate.scaled(part, 0.5) for part in twice]
             place = writer.product(start, 2)
@@ -116,7 +116,7 @@ class PairsToHalves(_Ends):
 
 @dataclass(frozen=True)
 class HalvesToPairs(_Ends):
-    """From half of the transform of real numbers to that of their pairs, both twice what they are."""
+    """Converts half of the transform of real numbers to that of pairs, both doubled."""
 
     takes = ("ptr %pairs", *planes(), *planes("to"), "ptr %cosine", "ptr %sine", "i64 %length")
 
@@ -125,7 +125,7 @@ class HalvesToPairs(_Ends):
         return f"pairs.{self.rest}"
 
     def write(self, writer: PlaneWriter, *arguments: str) -> None:
-        """Emit the transform of `length` pairs; what the planes have of half of it is all but the last."""
+        """Emit the transform of `length` pairs; the planes hold all but the last element of the half."""
         pairs, real, imaginary, to_real, to_imaginary, *rotations, length = arguments
         last = writer.load(pairs, writer.product(length, 2), 1)
         writer.store(last, real, length, 1)
@@ -142,7 +142,7 @@ class HalvesToPairs(_Ends):
 
 
 def _halves(writer: PlaneWriter, planes: Parts, start: str, lanes: int, length: str) -> tuple[Parts, Parts]:
-    """Sums and differences of elements and the conjugates of those as far from the end."""
+    """Return sums and differences of elements and the conjugates of the mirrored ones."""
     calculate = NativeArithmetic(writer.text, writer.vector(lanes))
     mirror = writer.text.value(f"sub i64 {writer.sum(length, 1 - lanes)}, {start}")
     here = [writer.load(plane, start, lanes) for plane in planes]

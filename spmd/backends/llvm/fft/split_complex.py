@@ -1,7 +1,6 @@
-"""Planes of numbers, in native code: the real parts of complex numbers in one, the imaginary parts in another.
+"""Split complex data: real parts in one plane, imaginary parts in another.
 
-A step of a Fourier transform over planes is a piece of code of its own (`PlaneStep`): it stands where it is used, or
-out of line, where one piece serves all lengths.
+A step of an FFT over planes is a `PlaneStep`: emitted inline, or outlined as one function for all lengths.
 """
 
 from __future__ import annotations
@@ -10,29 +9,31 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from spmd.backends.llvm.emit.outlined import OutOfLine, Parameter, body_of
+from spmd.backends.llvm.emit.outlined import IrParameter, OutlinedFunction, body_of
 from spmd.backends.llvm.emit.text import FunctionText
 
-#: Elements of a register.
+#: Elements of a vector.
 LANES = 16
 
 
 def rest_lanes(length: int) -> int:
-    """Elements that are taken at once of those that do not fill a register; 0 where there are none."""
+    """Return the vector width of the remainder of `length`; 0 if there is none."""
     rest = length % LANES
     return rest & -rest
 
 
 class PlaneWriter:
-    """Writes what is done with planes of numbers of `bits`. Places and lengths are names of i64, or numbers."""
+    """Emits operations on planes of numbers of `bits`. Indices and lengths are SSA names of i64, or numbers."""
 
     def __init__(self, text: FunctionText, bits: int) -> None:
         self.text, self.bits = text, bits
         self.type = "float" if bits == 32 else "double"
 
     def blocks(self, length: str, rest: int) -> Iterator[tuple[str, int]]:
-        """Blocks of `length` elements: where each begins, and its size: `rest`, if any, behind those of whole
-        registers, which there are unless `length` is a number. What is written meanwhile is run for each."""
+        """Yield the start and size of blocks of `length` elements; code emitted meanwhile runs for each.
+
+        Blocks are whole vectors, of which there is at least one if `length` is dynamic, then of size `rest`, unless 0.
+        """
         known = length.isdigit()
         whole = str(int(length) // LANES * LANES) if known else self.text.value(f"and i64 {length}, {-LANES}")
         if whole != "0":
@@ -65,7 +66,7 @@ class PlaneWriter:
         return self.text.value(f"shufflevector {vector} {first}, {vector} {second}, <{len(places)} x i32> <{order}>")
 
     def splat(self, value: str, lanes: int) -> str:
-        """Return a number on all lanes."""
+        """Return a scalar splatted to all lanes."""
         if lanes == 1:
             return value
         one = self.text.value(f"insertelement {self.vector(lanes)} poison, {self.type} {value}, i64 0")
@@ -82,16 +83,16 @@ class PlaneWriter:
 
 
 def planes(of: str = "") -> tuple[str, str]:
-    """What a step takes that is told of the two planes `of` something, or of its own."""
+    """Return the declarations of the two planes `of` something, or of the default ones."""
     before = f"{of}." if of else ""
     return f"ptr %{before}real", f"ptr %{before}imaginary"
 
 
 @dataclass(frozen=True)
-class PlaneStep(OutOfLine):
-    """What is done with numbers of `bits`, told what it `takes`: LLVM's types, or `scalar`, and names.
+class PlaneStep(OutlinedFunction):
+    """An outlined step on numbers of `bits` with parameters `takes`: LLVM types, or `scalar`, and names.
 
-    `disjoint`: what is read and what is written do not overlap.
+    `disjoint`: memory read and written does not overlap.
     """
 
     bits: int
@@ -101,11 +102,11 @@ class PlaneStep(OutOfLine):
 
     @property
     def kind(self) -> str:
-        """What tells the step from others, in its name."""
+        """The unique part of the step's symbol."""
         raise NotImplementedError
 
     def write(self, writer: PlaneWriter, *arguments: str) -> None:
-        """Emit the step where it stands."""
+        """Emit the step inline."""
         raise NotImplementedError
 
     @property
@@ -114,18 +115,18 @@ class PlaneStep(OutOfLine):
         return f"spmd.fft.{self.kind}.f{self.bits}"
 
     @property
-    def parameters(self) -> Sequence[Parameter]:
+    def parameters(self) -> Sequence[IrParameter]:
         scalar = "float" if self.bits == 32 else "double"
         listed = []
         for each in self.takes:
             type, name = each.split()
             promise = "noalias" if type == "ptr" and self.disjoint else ""
-            listed.append(Parameter(scalar if type == "scalar" else type, name, promise))
+            listed.append(IrParameter(scalar if type == "scalar" else type, name, promise))
         return listed
 
-    def run(self, text: FunctionText, arguments: Sequence[str], *, apart: bool) -> None:
-        """Emit the step, or a call of it out of line."""
-        if apart:
+    def run(self, text: FunctionText, arguments: Sequence[str], *, outlined: bool) -> None:
+        """Emit the step inline, or a call of it."""
+        if outlined:
             self.write_call(text, arguments)
         else:
             self.write(PlaneWriter(text, self.bits), *arguments)

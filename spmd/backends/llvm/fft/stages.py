@@ -1,7 +1,8 @@
-"""The stages of Fourier transforms, in native code, of lengths whose prime factors are at most 13.
+"""Stages of FFTs of lengths with prime factors up to 13.
 
-Stockham's algorithm: each stage takes a factor out of the length and leaves its results in their order, so that every
-stage reads neighbours, and from the second or third on writes them. Real and imaginary parts lie apart, in planes.
+Stockham's algorithm: each stage removes a factor from the length and leaves its results in order, so that every stage
+loads contiguously, and stores contiguously from the second or third one on. Real and imaginary parts are in separate
+planes.
 """
 
 from __future__ import annotations
@@ -19,41 +20,42 @@ from spmd.support.arrays import Array
 
 @dataclass(frozen=True)
 class FftStage:
-    """One factor of the length: `radix` parts, `apart` elements between neighbours of what is transformed already."""
+    """One factor of the length: `radix`, with a stride of `stride` elements between transformed neighbours."""
 
     radix: int
-    apart: int
+    stride: int
     length: int
 
     @property
     def groups(self) -> int:
-        """How many different rotations there are."""
-        return self.length // (self.radix * self.apart)
+        """Number of distinct twiddle factors."""
+        return self.length // (self.radix * self.stride)
 
     @property
     def lanes(self) -> int:
-        """Elements that are taken at once."""
-        whole = self.length // self.radix if self.radix in (2, 4) else self.apart
+        """Elements per vector."""
+        whole = self.length // self.radix if self.radix in (2, 4) else self.stride
         return min(LANES, whole & -whole)
 
     @property
     def is_interleaved(self) -> bool:
-        """Whether the lanes of one vector belong to different groups."""
-        return self.lanes > self.apart
+        """Whether lanes of a vector belong to different groups."""
+        return self.lanes > self.stride
 
     def rotations(self) -> Array:
-        """By group, real or imaginary, and part from the second on: what results are multiplied by. Where lanes belong
-        to different groups there are `lanes` numbers of each kind in place of one.
+        """Return the twiddle factors by group, part (real, imaginary), and result from the second on.
+
+        If lanes belong to different groups there are `lanes` numbers for each.
         """
-        turns = np.arange(1, self.radix) * np.arange(self.groups)[:, None] / (self.radix * self.groups)
-        factors: Array = np.exp(-2j * np.pi * turns)
+        angles = np.arange(1, self.radix) * np.arange(self.groups)[:, None] / (self.radix * self.groups)
+        factors: Array = np.exp(-2j * np.pi * angles)
         if self.is_interleaved:
-            factors = factors.repeat(self.apart, 0).reshape(-1, self.lanes, self.radix - 1).swapaxes(1, 2)
+            factors = factors.repeat(self.stride, 0).reshape(-1, self.lanes, self.radix - 1).swapaxes(1, 2)
         return np.stack([factors.real, factors.imag], 1)
 
 
 def stages_of(length: int) -> list[FftStage] | None:
-    """Return the stages of a transform, the factors of 2 first; None of a length that has other factors."""
+    """Return the stages of a transform, factors of 2 first; None for a length with other factors."""
     stages: list[FftStage] = []
     rest = length
     for radix in (4, 2, 3, 5, 7, 11, 13):
@@ -71,28 +73,28 @@ def run_stages(
     here: Parts,
     there: Parts,
     *,
-    apart: bool,
+    outlined: bool,
 ) -> tuple[Parts, Parts]:
-    """Return the transform of what stands in `here`; `there` is as much memory. The planes that hold it, and the
+    """Emit the transform of the planes `here`, using `there` as scratch; return the planes with the result, and the
     others.
 
-    `tables` are the addresses of the stages' rotations, `apart` says whether the stages stand out of line.
+    `tables` are the addresses of the stages' twiddle factors, `outlined` says whether stages are calls.
     """
     for stage, table in zip(stages, tables, strict=True):
-        spread = stage.apart if stage.is_interleaved else 0
-        step = StageStep(bits, stage.radix, stage.lanes, spread, stage.groups > 1, stage.apart <= stage.lanes)
-        sizes = [str(stage.length // stage.radix), str(stage.apart), str(stage.groups)]
-        step.run(text, [*here, *there, table or here[0], *sizes], apart=apart)
+        spread = stage.stride if stage.is_interleaved else 0
+        step = StageStep(bits, stage.radix, stage.lanes, spread, stage.groups > 1, stage.stride <= stage.lanes)
+        sizes = [str(stage.length // stage.radix), str(stage.stride), str(stage.groups)]
+        step.run(text, [*here, *there, table or here[0], *sizes], outlined=outlined)
         here, there = there, here
     return here, there
 
 
 @dataclass(frozen=True)
 class StageStep(PlaneStep):
-    """A stage of any length: `radix` parts, `lanes` elements at once.
+    """A stage of any length: radix `radix`, `lanes` elements per vector.
 
-    `spread`: elements side by side in a vector whose lanes belong to different groups, 0 where they belong to one;
-    `rotates`: there are several groups; `is_one`: a vector has all elements of a group, at least.
+    `spread`: adjacent lanes of one group if lanes belong to different groups, else 0; `rotates`: there are twiddle
+    factors; `is_one`: a vector covers a group.
     """
 
     radix: int
@@ -101,7 +103,7 @@ class StageStep(PlaneStep):
     rotates: bool
     is_one: bool
 
-    takes = (*planes(), *planes("to"), "ptr %table", "i64 %count", "i64 %apart", "i64 %groups")
+    takes = (*planes(), *planes("to"), "ptr %table", "i64 %count", "i64 %stride", "i64 %groups")
 
     @property
     def kind(self) -> str:
@@ -109,8 +111,8 @@ class StageStep(PlaneStep):
         return f"stage.{self.radix}.{self.lanes}.{self.spread}{ends}"
 
     def write(self, writer: PlaneWriter, *arguments: str) -> None:
-        """Emit the stage: `count` short transforms, of elements as far from each other."""
-        real, imaginary, to_real, to_imaginary, table, count, apart, groups = arguments
+        """Emit the stage: `count` butterflies of elements with a stride of `count`."""
+        real, imaginary, to_real, to_imaginary, table, count, stride, groups = arguments
         source, target, text = (real, imaginary), (to_real, to_imaginary), writer.text
         if self.spread:
             start, _ = text.open_loop()
@@ -119,22 +121,22 @@ class StageStep(PlaneStep):
             text.close_loop(count, self.lanes)
             return
         group, _ = text.open_loop()
-        first = writer.product(group, apart)
+        first = writer.product(group, stride)
         goal = writer.product(first, self.radix)
         place = "0" if self.is_one else text.open_loop()[0]
         values = self._transformed(writer, source, table, writer.sum(first, place), group, count)
         for number, parts in enumerate(values):
-            to = writer.sum(goal, place, writer.product(apart, number))
+            to = writer.sum(goal, place, writer.product(stride, number))
             for plane, value in zip(target, parts, strict=True):
                 writer.store(value, plane, to, self.lanes)
         if not self.is_one:
-            text.close_loop(apart, self.lanes)
+            text.close_loop(stride, self.lanes)
         text.close_loop(groups)
 
     def _transformed(
         self, writer: PlaneWriter, source: Parts, table: str, start: str, rotation: str, count: str
     ) -> list[Parts]:
-        """Return the short transforms of elements `start` and those that belong to it, rotated."""
+        """Return the butterflies of elements from `start` on, times twiddle factors."""
         inputs: list[Parts] = []
         for number in range(self.radix):
             place = writer.sum(start, writer.product(count, number))
@@ -158,7 +160,7 @@ class StageStep(PlaneStep):
         return writer.splat(writer.load(table, place, 1), self.lanes)
 
     def _store_interleaved(self, writer: PlaneWriter, values: list[Parts], target: Parts, start: str) -> None:
-        """Lanes of one group side by side, `spread` of each value after another."""
+        """Store lanes grouped: `spread` lanes of each value after another."""
         lanes, radix = self.lanes, self.radix
         order = []
         for place in range(radix * lanes):

@@ -1,9 +1,9 @@
-"""Fourier transforms along the last dimension, in native code.
+"""FFTs along the last dimension.
 
-Rows are split to real and imaginary parts, and go through stages (fft/stages.py), or where the length has large prime
-factors through those of a longer transform (fft/bluestein.py). An inverse transform is the one of parts that have
-changed places; a real one, of even length, that of pairs as complex numbers, whose halves are told apart afterwards
-(Van Loan, "Computational Frameworks for the Fast Fourier Transform", 1.4, 4.3).
+Rows are split into real and imaginary planes and transformed by stages (fft/stages.py), or, if the length has large
+prime factors, by those of a longer transform (fft/bluestein.py). An inverse transform is a forward one with parts
+exchanged; a real one, of even length, is that of pairs as complex numbers, split into halves afterwards (Van Loan,
+"Computational Frameworks for the Fast Fourier Transform", 1.4, 4.3).
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from math import prod
 
 import numpy as np
 
-from spmd.backends.llvm.emit.function_emitter import FunctionWriter
-from spmd.backends.llvm.emit.native_ops import Machine, native
+from spmd.backends.llvm.emit.function_emitter import FunctionEmitter
+from spmd.backends.llvm.emit.native_ops import PlanTarget, native
 from spmd.backends.llvm.emit.text import FunctionText
 from spmd.backends.llvm.fft.bluestein import Bluestein, write_bluestein
 from spmd.backends.llvm.fft.butterflies import Parts, real_number
@@ -33,17 +33,17 @@ from spmd.support.arrays import Array
 from spmd.types import COMPLEX64, COMPLEX128
 
 _LONGEST = 1 << 16
-#: Larger factors are taken out in no fewer lanes: libraries, which transform several rows at once, are quicker.
+#: Larger radices need this many lanes: otherwise libraries, which transform several rows at once, are faster.
 _LARGEST_NARROW, _FEW = 5, 4
-#: Bytes of memory that a part has on its stack.
+#: Most bytes that a task has on its stack.
 _OWN = 1 << 18
-#: Complex numbers of a transform from which on its steps stand out of line, which make up for a call.
-_LEAST_APART = 1 << 6
+#: Least complex numbers of a transform whose steps are calls.
+_LEAST_OUTLINED = 1 << 6
 
 
 @dataclass(frozen=True)
 class _Transform:
-    """`rows` transforms of `length` complex numbers, which are pairs of real ones at one end where that `is_real`."""
+    """`rows` transforms of `length` complex numbers, which are pairs of real ones on one side if it `is_real`."""
 
     kind: str
     rows: int
@@ -60,19 +60,21 @@ class _Transform:
 
     @property
     def bluestein(self) -> Bluestein | None:
-        """The way around factors that are no stages; None of lengths that have none."""
+        """Bluestein's algorithm if the length has other factors; else None."""
         return Bluestein(self.length) if stages_of(self.length) is None else None
 
     @property
     def stages(self) -> list[FftStage]:
-        """The stages of the length, or of what goes around it."""
+        """The stages of the length, or of the inner transform."""
         inner = self.bluestein
         stages = inner.stages if inner else stages_of(self.length)
         assert stages is not None
         return stages
 
     def tables(self) -> list[Array | None]:
-        """What is multiplied by: for Bluestein's way, by stage (None where nothing is), and where halves meet."""
+        """Return the tables: of Bluestein's algorithm, by stage (None if there are no twiddle factors), and of the real
+        split.
+        """
         inner = self.bluestein
         dtype = np.dtype(f"f{self.bits // 8}")
 
@@ -87,18 +89,18 @@ class _Transform:
 
     @property
     def plane(self) -> int:
-        """Numbers of the memory of real or imaginary parts: one more than there are, in whole cache lines."""
+        """Elements of a plane: one more than the length, in whole cache lines."""
         inner = self.bluestein
         return -(-max(self.length + 1, inner.inner if inner else 0) // 16) * 16
 
     @property
     def memory(self) -> int:
-        """Bytes that a transform needs: two planes to read, two to write."""
+        """Scratch bytes: two planes to read, two to write."""
         return 4 * self.plane * self.bits // 8
 
 
 def transform_of(op: Op) -> _Transform | None:
-    """What `op`, an fft, is in native code; None where it has no such form."""
+    """Return `op`, an fft, as a native transform; None if it is not supported."""
     operand, result = op.operands[0].tensor, op.result.tensor
     if not is_plain(operand) or not is_plain(result) or len(op["fft_length"]) != 1:
         return None
@@ -116,7 +118,7 @@ def transform_of(op: Op) -> _Transform | None:
     return _Transform(kind, rows, length, 32 if element is COMPLEX64 else 64)
 
 
-def _plan(op: Op, machine: Machine, image_bytes: int | None) -> LibraryPlan:
+def _plan(op: Op, machine: PlanTarget, image_bytes: int | None) -> LibraryPlan:
     transform = transform_of(op)
     assert transform is not None
     time = nanoseconds("fft", transform.rows * transform.plane * len(transform.stages))
@@ -125,7 +127,7 @@ def _plan(op: Op, machine: Machine, image_bytes: int | None) -> LibraryPlan:
 
 
 @native("stablehlo.fft", lambda op: transform_of(op) is not None, _plan)
-def _(writer: FunctionWriter, step: LibraryCall) -> None:
+def _(writer: FunctionEmitter, step: LibraryCall) -> None:
     transform = transform_of(step.op)
     assert transform is not None
     source, target = writer.pointer(step.op.operands[0]), writer.pointer(step.op.result)
@@ -142,29 +144,29 @@ def _(writer: FunctionWriter, step: LibraryCall) -> None:
 
 
 class _TransformWriter:
-    """Writes one transform. `memory` is room for four planes; `tables` are the addresses of the transform's."""
+    """Emits one transform. `memory` is scratch for four planes; `tables` are the addresses of the tables."""
 
     def __init__(self, text: FunctionText, transform: _Transform, tables: Sequence[str], memory: str) -> None:
         self.text, self.transform, self.tables = text, transform, tables
         step = transform.plane * transform.bits // 8
         planes = [text.value(f"getelementptr i8, ptr {memory}, i64 {number * step}") for number in range(4)]
         self.planes: tuple[Parts, Parts] = ((planes[0], planes[1]), (planes[2], planes[3]))
-        self.apart = transform.length >= _LEAST_APART
+        self.outlined = transform.length >= _LEAST_OUTLINED
 
     def write(self, row: str, source: str, target: str) -> None:
-        """Emit the transform number `row` of those from `source` on, whose results lie from `target` on."""
+        """Emit transform number `row` of those at `source`, with results at `target`."""
         text, transform, kind, bits = self.text, self.transform, self.transform.kind, self.transform.bits
-        whole = 2 * transform.length  # numbers of a row: pairs of parts, or real ones
+        whole = 2 * transform.length  # elements of a row: pairs of parts, or real ones
         halves = whole + 2
         writer = PlaneWriter(text, bits)
         read = writer.at(source, writer.product(row, halves if kind == "IRFFT" else whole))
         write = writer.at(target, writer.product(row, halves if kind == "RFFT" else whole))
         length, rest = str(transform.length), rest_lanes(transform.length)
         here, there = self.planes
-        ToPlanes(bits, rest).run(text, [read, *here, length], apart=self.apart)
+        ToPlanes(bits, rest).run(text, [read, *here, length], outlined=self.outlined)
         if kind == "IRFFT":
-            told = [read, *here, *there, *self._half_rotations(writer), length]
-            HalvesToPairs(bits, rest).run(text, told, apart=self.apart)
+            arguments = [read, *here, *there, *self._half_rotations(writer), length]
+            HalvesToPairs(bits, rest).run(text, arguments, outlined=self.outlined)
             here, there = there, here
         if transform.is_inverse:
             here, there = here[::-1], there[::-1]
@@ -172,20 +174,20 @@ class _TransformWriter:
         if transform.is_inverse:
             here = here[::-1]
         if kind == "RFFT":
-            told = [*here, write, *self._half_rotations(writer), length]
-            PairsToHalves(bits, rest).run(text, told, apart=self.apart)
+            arguments = [*here, write, *self._half_rotations(writer), length]
+            PairsToHalves(bits, rest).run(text, arguments, outlined=self.outlined)
         else:
             count = transform.length * (2 if transform.is_real else 1)
             scale = real_number(1 / count if transform.is_inverse else 1.0, bits)
-            ToPairs(bits, rest, transform.is_inverse).run(text, [*here, write, length, scale], apart=self.apart)
+            ToPairs(bits, rest, transform.is_inverse).run(text, [*here, write, length, scale], outlined=self.outlined)
 
     def _transformed(self, here: Parts, there: Parts) -> Parts:
-        """Return the planes of the transform of what stands in `here`."""
-        transform, apart = self.transform, self.apart
+        """Emit the transform of the planes `here`; return the planes with the result."""
+        transform, outlined = self.transform, self.outlined
         tables = self.tables[:-1] if transform.is_real else self.tables
         if (inner := transform.bluestein) is not None:
-            return write_bluestein(self.text, transform.bits, inner, tables, here, there, apart=apart)[0]
-        return run_stages(self.text, transform.bits, transform.stages, tables, here, there, apart=apart)[0]
+            return write_bluestein(self.text, transform.bits, inner, tables, here, there, outlined=outlined)[0]
+        return run_stages(self.text, transform.bits, transform.stages, tables, here, there, outlined=outlined)[0]
 
     def _half_rotations(self, writer: PlaneWriter) -> list[str]:
         return [writer.at(self.tables[-1], place) for place in (0, self.transform.length)]

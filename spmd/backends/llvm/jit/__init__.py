@@ -1,4 +1,4 @@
-"""From LLVM's text to machine code that runs: the processor, compiling, caching, loading, the entry from Python.
+"""From LLVM IR to running code: processors, compilation, caching, loading, and the entry from Python.
 
-Here belongs what handles code as a whole. What the code says is written in the folders beside.
+The content of the code is decided in the other folders.
 """

@@ -1,4 +1,4 @@
-"""Blocks as object files: code that is linked into a program of another language, and needs no interpreter."""
+"""Object files: code that is linked into programs of other languages, without an interpreter."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from spmd.backends.llvm.emit.region_writer import RegionWriter
+from spmd.backends.llvm.emit.region_writer import RegionEmitter
 from spmd.backends.llvm.jit.interrupts import POLL
 from spmd.backends.llvm.jit.jit import compile_module
 from spmd.backends.llvm.matmul.blas import linked
@@ -19,15 +19,15 @@ from spmd.compiler.schedule.schedule import plan_region
 from spmd.ir import Block
 from spmd.support.processor import Processor
 
-#: Nobody can interrupt it.
+#: There are no interrupts.
 _POLL_TEXT = f"define internal i32 @{POLL}() {{\n  ret i32 0\n}}"
 
 
 def object_file(block: Block, name: str, processor: Processor) -> ObjectFile:
-    """`block`, a program's entry as it is scheduled, as the function `name` of an object file for `processor`.
+    """Return `block`, an entry function after all passes, as function `name` of an object file for `processor`.
 
-    Who links it has not told the system that tile registers are used, so that it uses none. CompileError, which names
-    the op and its place, for what only Python runs.
+    AMX tiles are not used, since the linking program may not have requested permission. CompileError, which names the
+    op and its location, for ops that only Python runs.
     """
     inputs, outputs = list(block.arguments), list(block.terminator.operands)
     check_types(inputs, outputs, block)
@@ -37,7 +37,7 @@ def object_file(block: Block, name: str, processor: Processor) -> ObjectFile:
         if not unit.fused and not target.supports(unit.outputs[0]):
             refuse(unit.outputs[0])
     region = plan_region(units, inputs, outputs, target)
-    writer = RegionWriter(f"{name}.body", region, refuse, routine=linked, is_linked=True)
+    writer = RegionEmitter(f"{name}.body", region, refuse, routine=linked, is_linked=True)
     writer.write(region.body)
     text = [writer.finish(whole=True).replace("define void", "define internal void", 1)]
     text += _constants(name, writer.constants)
@@ -59,7 +59,7 @@ def _constants(name: str, arrays: Sequence[np.ndarray]) -> list[str]:
 
 
 def _entry(name: str, parameters: int, constants: int) -> str:
-    """Return the function that C calls: it hands all addresses on in one array."""
+    """Return the C entry point: it passes all addresses in one array."""
     names = [f"%p{place}" for place in range(parameters)]
     pointers = [*names, *(f"@{name}.constant{place}" for place in range(constants))]
     lines = [

@@ -1,4 +1,4 @@
-"""Clocks inside native functions: ticks of the processor's counter that parts of a function take."""
+"""Timers in native functions: ticks of the processor's cycle counter."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Counters = Array
 
 
 class NativeClock:
-    """The parts of a function that are timed, and what the last calls measured, by thread of Python."""
+    """The timed parts of a function, and the measurements of the last call, per Python thread."""
 
     def __init__(self) -> None:
         self.parts: list[ClockedPart] = []
@@ -26,11 +26,11 @@ class NativeClock:
         return len(self.parts) - 1
 
     def start(self) -> Counters:
-        """What a call counts in: ticks and calls of each part."""
+        """Return zeroed counters for a call: ticks and number of runs of each part."""
         counters = self._local.counters = np.zeros((len(self.parts), 2), np.int64)
         return counters
 
     def last(self) -> Counters:
-        """What the last call of this thread counted."""
+        """Return the counters of this thread's last call."""
         counters: Counters = self._local.counters
         return counters

@@ -1,10 +1,9 @@
-"""Native functions as functions of Python: arrays in, no conversion in between.
+"""Native functions as Python functions on arrays, without argument conversion.
 
-The entry of functions is native, too: it looks into the arrays that it is given, lets go of the interpreter's lock,
-runs, and takes it again. What it is given must be arrays in C order, of the dtypes and shapes that the function was
-compiled for, so that no code reads or writes outside of an array; anything else it declines, and the caller tries again
-with such arrays. All functions have one entry, compiled once: CPython hands it the object that a function of
-Python was made with, which tells what is to be called.
+The entry point is native, too: it reads the addresses of array objects, releases the GIL, calls the function, and
+reacquires the GIL. Arguments must be C-contiguous arrays of the compiled dtypes and shapes, so that no access is out of
+bounds; others are declined, and the caller converts them. All functions share one entry, compiled once: CPython passes
+it the `self` of the Python function, which identifies the callee.
 """
 
 from __future__ import annotations
@@ -17,21 +16,21 @@ from functools import cache
 import numpy as np
 
 from spmd.backends.llvm.jit.interpreter import interpreter_symbols
-from spmd.backends.llvm.jit.jit import Library, compile_ir, one_a_process
+from spmd.backends.llvm.jit.jit import Library, compile_ir, once_per_process
 from spmd.backends.llvm.jit.processor import CODE_ATTRIBUTES
 from spmd.support.arrays import DType
 
-#: Flags of an array that is contiguous in C order, and whose elements are aligned.
+#: Flags of an aligned, C-contiguous array.
 _NEEDED = 0x0001 | 0x0100
 _FASTCALL = 0x0080
 
-#: An array's shape and dtype.
+#: Shape and dtype of an array.
 ArrayType = tuple[tuple[int, ...], DType]
 
 
 class _MethodDef(ctypes.Structure):
-    """CPython's PyMethodDef, and behind it what the entry is told: a function, how many arrays it takes, and of which
-    types the first of them are (`_rows`).
+    """CPython's PyMethodDef, followed by the entry's data: a function, its number of arrays, and the types of the first
+    ones (`_rows`).
     """
 
     _fields_ = (
@@ -48,7 +47,7 @@ class _MethodDef(ctypes.Structure):
 
 @dataclass(frozen=True)
 class _Layout:
-    """Where an array object keeps what the entry looks at, in bytes from its beginning."""
+    """Byte offsets of the fields of array objects that the entry reads."""
 
     data: int
     rank: int
@@ -59,7 +58,7 @@ class _Layout:
 
 @cache
 def _layout() -> _Layout:
-    """Return the layout of arrays of this NumPy; found by looking."""
+    """Return the layout of this NumPy's array objects, found by inspecting one."""
     probe = np.zeros((3, 5))
     words = (ctypes.c_void_p * 16).from_address(id(probe))
     data = next(8 * place for place, word in enumerate(words) if word == probe.ctypes.data)
@@ -78,23 +77,23 @@ def _layout() -> _Layout:
 
 
 def _entry_text() -> str:
-    """Return the text of `entry`, a function that CPython calls with objects, and with an array of i64 as `%self`.
+    """Return the IR of `entry`, which CPython calls with objects and with `%self`, an array of i64.
 
-    That has the address of a function, how many arrays it takes, and the types of the first of them; it is called with
-    the addresses of their data. The entry returns 0, or 1 for arguments that are not such arrays in C order. Others may
-    run meanwhile. The function may leave an exception behind, which is then raised.
+    That holds the address of a function, its number of arrays, and the types of the first ones; the function is called
+    with their data pointers. The entry returns 0, or 1 if arguments are no such C-contiguous arrays. Releases the GIL;
+    a pending exception is raised on return.
     """
     lines = [
         f"define ptr @entry(ptr %self, ptr %objects, i64 %count) {CODE_ATTRIBUTES} {{",
         "entry:",
-        f"  %told.at = getelementptr i8, ptr %self, i64 {_layout().data}",
-        "  %told = load ptr, ptr %told.at",
-        "  %function = load ptr, ptr %told",
-        "  %expected.at = getelementptr i64, ptr %told, i64 1",
+        f"  %info.at = getelementptr i8, ptr %self, i64 {_layout().data}",
+        "  %info = load ptr, ptr %info.at",
+        "  %function = load ptr, ptr %info",
+        "  %expected.at = getelementptr i64, ptr %info, i64 1",
         "  %expected = load i64, ptr %expected.at",
-        "  %typed.at = getelementptr i64, ptr %told, i64 2",
+        "  %typed.at = getelementptr i64, ptr %info, i64 2",
         "  %typed = load i64, ptr %typed.at",
-        "  %rows.at = getelementptr i64, ptr %told, i64 3",
+        "  %rows.at = getelementptr i64, ptr %info, i64 3",
         "  %rows = load ptr, ptr %rows.at",
         "  %enough = icmp eq i64 %count, %expected",
         "  br i1 %enough, label %begin, label %declined",
@@ -129,7 +128,7 @@ def _entry_text() -> str:
 
 
 def _addresses_text(layout: _Layout) -> list[str]:
-    """Return the loop that finds the addresses of the arrays."""
+    """Return the loop that collects the data pointers of the arrays."""
     return [
         "check:",
         "  %place = phi i64 [ 0, %begin ], [ %next, %keep ]",
@@ -163,7 +162,7 @@ def _addresses_text(layout: _Layout) -> list[str]:
 
 
 def _comparison_text(layout: _Layout) -> list[str]:
-    """From `compare` to `alike`: an array's dtype, rank and sizes against those of its row."""
+    """Return the blocks from `compare` to `alike`: check an array's dtype, rank and sizes against its row."""
     return [
         "compare:",
         f"  %dtype.at = getelementptr i8, ptr %object, i64 {layout.dtype}",
@@ -200,22 +199,22 @@ def _comparison_text(layout: _Layout) -> list[str]:
 
 
 def _rows(types: Sequence[ArrayType]) -> list[int]:
-    """What arrays of `types` are compared with, each its dtype's address, its rank, and its sizes."""
+    """Return the rows that arrays of `types` are compared with: the dtype's address, rank and sizes of each."""
     return [word for shape, dtype in types for word in (id(dtype), len(shape), *shape)]
 
 
-@one_a_process
+@once_per_process
 def _entry() -> Library:
-    """Return the entry in this process."""
+    """Return the entry of this process."""
     names = ("PyLong_FromLong", "PyEval_SaveThread", "PyEval_RestoreThread", "PyErr_Occurred")
     return compile_ir(_entry_text(), {"ndarray": id(np.ndarray), **interpreter_symbols(*names)})
 
 
-class _Told(np.ndarray):
-    """What the entry is told of a function, a part of its definition; it has what the function needs, too.
+class _EntryInfo(np.ndarray):
+    """The `self` of a native function: the entry's data, and references that it keeps alive.
 
-    It is the function's own object, and lives as long. CPython reads the definition until the end: that is reached
-    through the array's base, since an attribute of a cycle may be gone before (object.h, tp_clear).
+    CPython reads the PyMethodDef until the end of the function's deallocation, so that is kept alive through the
+    array's base: attributes of an object in a cycle may be cleared before (object.h, tp_clear).
     """
 
     keep: object
@@ -224,9 +223,9 @@ class _Told(np.ndarray):
 def python_function(
     address: int, count: int, name: str, keep: object, types: Sequence[ArrayType] = ()
 ) -> Callable[..., int]:
-    """Return the function of Python that calls the native one at `address` with the addresses of `count` arrays.
+    """Return a Python function that calls the native one at `address` with the data pointers of `count` arrays.
 
-    The first of them have `types`, or else the native one is not called. `keep` lives as long as it.
+    The first of them must have `types`, else it returns 1 without a call. `keep` is kept alive.
     """
     entry = _entry()
     rows = np.array(_rows(types), np.int64)
@@ -234,9 +233,9 @@ def python_function(
         name.encode(), entry.address("entry"), _FASTCALL, None, address, count, len(types), rows.ctypes.data
     )
     words = (ctypes.c_int64 * 4).from_buffer(definition, _MethodDef.native.offset)
-    told = np.frombuffer(words, np.int64).view(_Told)  # type: ignore[call-overload]  # arrays of ctypes are buffers
-    told.keep = (entry, keep, rows, types)
+    info = np.frombuffer(words, np.int64).view(_EntryInfo)  # type: ignore[call-overload]  # ctypes arrays are buffers
+    info.keep = (entry, keep, rows, types)
     make = ctypes.pythonapi.PyCFunction_NewEx
     make.restype, make.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p]
-    function: Callable[..., int] = make(ctypes.addressof(definition), told, None)
+    function: Callable[..., int] = make(ctypes.addressof(definition), info, None)
     return function

@@ -1,8 +1,8 @@
-"""Conversions between f16 and f32 where a processor has none: the functions that LLVM calls for them then.
+"""Conversions between f16 and f32 for processors without them: the library functions that LLVM then calls.
 
-f16's normal numbers differ from f32's in the width of both fields alone. Its subnormal ones are whole multiples of
-2^-24, as which f32 holds them exactly; added to 0.5, a number is rounded to such a multiple. NaNs keep the first bits
-of what they hold and come out quiet, as from the instructions of processors that have them.
+Normal numbers of f16 and f32 differ in their field widths only. Subnormals are integer multiples of 2^-24, exact in
+f32; adding 0.5 rounds to such a multiple. NaNs keep the leading payload bits and are quieted, as by the hardware
+instructions.
 """
 
 FUNCTIONS = """

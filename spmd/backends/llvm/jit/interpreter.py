@@ -1,11 +1,11 @@
-"""What native code calls of the interpreter, and how it ends such a call."""
+"""Access of native code to the Python interpreter."""
 
 from __future__ import annotations
 
 import ctypes
 
-#: The end of a function that has called Python: `%result` is an object, or null where an exception was raised, `%state`
-#: what PyGILState_Ensure gave. Its i32 is 0 if all is well.
+#: The end of a function that has called Python: `%result` is an object, or null after an exception, `%state` is of
+#: PyGILState_Ensure. It returns an i32, 0 on success.
 ANSWER = """  %raised = icmp eq ptr %result, null
   br i1 %raised, label %done, label %release
 release:
@@ -19,7 +19,7 @@ done:
 
 
 def interpreter_symbols(*names: str) -> dict[str, int]:
-    """Return the addresses of functions of CPython's C interface, by their names."""
+    """Return the addresses of functions of CPython's C API by name."""
     addresses = {name: ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value for name in names}
     assert all(addresses.values())
     return {name: address or 0 for name, address in addresses.items()}

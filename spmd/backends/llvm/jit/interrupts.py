@@ -1,19 +1,18 @@
-"""Interrupts of native loops: from time to time a loop asks the interpreter whether it is to go on.
+"""Interrupts of native loops, which poll the interpreter.
 
-The interpreter delivers an interrupt (Ctrl-C, or an exception that another thread sets) while it runs code of Python;
-a native loop runs none. So after every so many turns, some hundredths of a second's worth, it calls a function of
-Python that does nothing. Where an exception is delivered there, the native function returns at once, and its entry
-hands the exception on.
+The interpreter delivers an interrupt (Ctrl-C, or an asynchronous exception) only while it runs Python code. So a native
+loop calls an empty Python function periodically, every few hundredths of a second. If an exception is raised there, the
+native function returns at once, and its entry propagates the exception.
 """
 
 from __future__ import annotations
 
 from spmd.backends.llvm.jit.interpreter import ANSWER, interpreter_symbols
 
-#: The native function that asks: without arguments, an i32 that is 0 to go on.
+#: The native function that polls: no arguments, returns an i32, 0 to continue.
 POLL = "spmd.poll"
-#: Operations between two calls, and the most turns.
-_OPERATIONS, _MOST_TURNS = 1 << 26, 1 << 16
+#: Operations between two polls, and most iterations.
+_OPERATIONS, _MOST_ITERATIONS = 1 << 26, 1 << 16
 
 POLL_TEXT = f"""
 define internal i32 @{POLL}() {{
@@ -29,19 +28,19 @@ declare void @Py_DecRef(ptr)
 """
 
 
-def turns_between(operations: int) -> int:
-    """After how many turns of `operations` each a loop asks: a power of two."""
-    turns = 1
-    while turns < _MOST_TURNS and 2 * turns * max(operations, 1) <= _OPERATIONS:
-        turns *= 2
-    return turns
+def iterations_between_polls(operations: int) -> int:
+    """Return after how many iterations of `operations` each a loop polls: a power of two."""
+    iterations = 1
+    while iterations < _MOST_ITERATIONS and 2 * iterations * max(operations, 1) <= _OPERATIONS:
+        iterations *= 2
+    return iterations
 
 
 def _nothing() -> None:
-    """Where the interpreter delivers what is waiting."""
+    """Do nothing: pending interrupts are delivered here."""
 
 
 def poll_symbols() -> dict[str, int]:
-    """Return the addresses that `POLL_TEXT` refers to."""
+    """Return the addresses of the externals of `POLL_TEXT`."""
     names = ("PyGILState_Ensure", "PyGILState_Release", "PyObject_CallNoArgs", "Py_DecRef")
     return {"spmd.nothing": id(_nothing), **interpreter_symbols(*names)}

@@ -1,8 +1,8 @@
-"""LLVM's text to machine code in this process.
+"""JIT compilation of LLVM IR in this process.
 
-`compile_object` makes an object file of a module's text, `compile_ir` also loads it. There is next to no optimizing:
-the text is vectorized and fused already, and more passes took a quarter of the time without making code any quicker.
-No pass may change a result's bits; none is told that it may ("fast math").
+`compile_object` compiles a module to an object file, `compile_ir` also loads it. There are almost no optimization
+passes: the IR is vectorized and fused already, and more passes took a quarter of the time without faster code. No pass
+changes results: there are no fast-math flags.
 """
 
 from __future__ import annotations
@@ -24,43 +24,44 @@ from spmd.errors import NativeCodeError
 from spmd.support.compiled_cache import user_cache
 from spmd.support.processor import Processor
 
-#: LLVM's own tables are not made for several threads, and libraries are named one after another.
+#: LLVM's global state is not thread safe, and library names are numbered.
 _LOCK = threading.RLock()
 _NUMBERS = itertools.count()
 _LIBRARIES = 64
-#: Counts the ways in which modules were ever compiled: code that was kept is of the one way.
+#: Version of the compilation pipeline, part of the cache key.
 _PASSES = 4
-#: The variable that has each text verified as it is written, also where its code is kept from an earlier time.
+#: The variable that enables verification of all IR, also if its object code is cached.
 CHECK_VARIABLE = "SPMD_CHECK_IR"
 
 
 @dataclass(frozen=True)
 class ObjectCode:
-    """An object file's bytes, and the functions it defines for others to call."""
+    """An object file's bytes, and the functions it exports."""
 
     image: bytes
     functions: tuple[str, ...]
 
 
 class Library:
-    """Code loaded into this process. It is unloaded with the object: who calls an address keeps the library."""
+    """Code loaded into this process, unloaded with this object: keep it alive while its addresses are in use."""
 
     def __init__(
         self, session: llvm.LLJIT, tracker: llvm.ResourceTracker, functions: Iterable[str], used: Iterable[Library]
     ) -> None:
-        self._tracker = tracker  # first: attributes go in their order, and the session after what is loaded in it
+        self._tracker = tracker  # first: attributes are released in order, and the session must outlive the tracker
         self._session = session
         self._used = tuple(used)
         self._addresses = {name: int(tracker[name]) for name in functions}
 
     def address(self, name: str) -> int:
-        """Return where the function `name` stands; KeyError when the library has none."""
+        """Return the address of function `name`; KeyError if it is not exported."""
         return self._addresses[name]
 
 
-def one_a_process(make: Callable[[], Library]) -> Callable[[], Library]:
-    """`make`, called once, whichever threads ask at the same time: functools.cache would have each make one, and of
-    those that it does not keep the code goes away under who calls it."""
+def once_per_process(make: Callable[[], Library]) -> Callable[[], Library]:
+    """Cache `make` with a lock: concurrent first calls of functools.cache would each make a library, and unload all but
+    one of them while in use.
+    """
     lock, made = threading.Lock(), cache(make)
 
     @wraps(make)
@@ -72,26 +73,25 @@ def one_a_process(make: Callable[[], Library]) -> Callable[[], Library]:
 
 
 def compile_ir(text: str, symbols: Mapping[str, int], *, uses: Iterable[Library] = ()) -> Library:
-    """Compile a module of LLVM's text for this process's processor and loads it.
+    """Compile LLVM IR for this process's processor and load it.
 
-    `symbols` are the addresses of what the text declares and does not define; what is not among them is looked for in
-    the process (the C library's functions). `uses` are libraries that must live as long as this one. NativeCodeError,
-    with LLVM's message, for a text that is no module, RuntimeError for a symbol that is nowhere; LLVM names that one on
-    stderr.
+    `symbols` are the addresses of externals; others are resolved in the process (C library functions). `uses` are
+    libraries to keep alive. NativeCodeError, with LLVM's message, for invalid IR; RuntimeError for an unresolved
+    symbol, which LLVM names on stderr.
     """
     return load_object(compile_object(text), symbols, uses=uses)
 
 
 def compile_object(text: str, processor: Processor | None = None) -> ObjectCode:
-    """Return the object file of a module of LLVM's text, for `processor` (this process's unless told); kept on disk."""
+    """Return LLVM IR compiled to an object file for `processor` (default: this process's), cached on disk."""
     return compile_together([text], processor)[0]
 
 
 def compile_together(texts: Sequence[str], processor: Processor | None = None) -> list[ObjectCode]:
-    """Object files that define what modules of LLVM's text do; no two of them may define the same.
+    """Return object files that define the functions of LLVM IR modules, which must not define the same symbols.
 
-    Those that are not on disk are one object file, which is kept as that of each: to begin with a module takes longer
-    than a short function does.
+    Those not in the cache are compiled to one object file, stored under each key: setting up a module takes longer than
+    compiling a short function.
     """
     processor = processor or chosen()
     kept = user_cache()
@@ -99,7 +99,7 @@ def compile_together(texts: Sequence[str], processor: Processor | None = None) -
     contents = [None if kept is None else kept.get(key) for key in keys]
     if os.environ.get(CHECK_VARIABLE) == "1":
         for text, content in zip(texts, contents, strict=True):
-            if content is not None:  # what is compiled is verified in any case
+            if content is not None:  # compilation verifies as well
                 verify(text, processor)
     missing = [text for text, content in zip(texts, contents, strict=True) if content is None]
     new = compile_module("\n".join(missing), processor) if missing else None
@@ -124,17 +124,17 @@ def _decoded(content: bytes) -> ObjectCode:
 
 
 def _key(text: str, processor: Processor) -> str:
-    """What tells one object file from every other: the text, the processor, and who makes code of them."""
+    """Return the cache key of an object file: IR, processor and compiler versions."""
     return hashlib.sha256(f"{made_by(processor)}\n{text}".encode()).hexdigest()
 
 
 def made_by(processor: Processor) -> str:
-    """What machine code depends on beside its text."""
+    """Return what machine code depends on besides its IR."""
     return f"{_PASSES} {llvm.llvm_version_info} {llvmlite.__version__} {processor.key}"
 
 
 def compile_module(text: str, processor: Processor) -> ObjectCode:
-    """Return the object file of a module of LLVM's text, for `processor`; made anew."""
+    """Return LLVM IR compiled to an object file for `processor`, without the cache."""
     with _LOCK:
         module = _verified(text, processor)
         machine = _machine(processor, optimizing=_is_optimized(module))
@@ -145,25 +145,25 @@ def compile_module(text: str, processor: Processor) -> ObjectCode:
 
 
 def verify(text: str, processor: Processor) -> None:
-    """Raise NativeCodeError, with LLVM's message, for a text that is no module; no code is made of it."""
+    """Raise NativeCodeError, with LLVM's message, for invalid IR."""
     with _LOCK:
         _verified(text, processor)
 
 
 def _verified(text: str, processor: Processor) -> llvm.ModuleRef:
-    """Return the module of LLVM's `text`, as `processor` needs it, once LLVM has verified it."""
+    """Return the parsed and verified module of LLVM IR; f16 conversions are added if `processor` lacks them."""
     if not processor.has_half and "half" in text:
         text += half.FUNCTIONS
     try:
         module = llvm.parse_assembly(text)
         module.verify()
     except RuntimeError as error:
-        raise NativeCodeError(f"LLVM does not take the native code: {str(error).strip()}") from None
+        raise NativeCodeError(f"LLVM rejects the native code: {str(error).strip()}") from None
     return module
 
 
 def load_object(code: ObjectCode, symbols: Mapping[str, int], *, uses: Iterable[Library] = ()) -> Library:
-    """Load what `compile_object` made; see `compile_ir`."""
+    """Load an object file; see `compile_ir`."""
     with _LOCK:
         builder = llvm.JITLibraryBuilder().add_object_img(code.image).add_current_process()
         for symbol, address in symbols.items():
@@ -182,15 +182,15 @@ def _exported(module: llvm.ModuleRef) -> Iterator[str]:
 
 
 def _simplify(module: llvm.ModuleRef, machine: llvm.TargetMachine) -> None:
-    """Scalars out of memory. What else there is to simplify the code generator finds by itself, in less time."""
+    """Promote memory to registers (SROA). The code generator simplifies the rest in less time."""
     passes = llvm.create_new_module_pass_manager()
     passes.add_sroa_pass()
     passes.run(module, llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options()))
 
 
 def _is_optimized(module: llvm.ModuleRef) -> bool:
-    """Return whether any function of `module` is to be optimized. Where none is, the code generator's passes for that
-    are not even set up, which takes longer than to compile a short function.
+    """Return whether any function of `module` is optimized. If none is, the code generator's passes are not set up,
+    which takes longer than compiling a short function.
     """
     defined = (function for function in module.functions if not function.is_declaration)
     return any(b"optnone" not in b" ".join(function.attributes).split() for function in defined)
@@ -203,12 +203,10 @@ def _machine(processor: Processor, *, optimizing: bool) -> llvm.TargetMachine:
 
 @lru_cache(maxsize=1)
 def _session(number: int) -> llvm.LLJIT:
-    """Return where libraries are loaded: one after another, each for `_LIBRARIES` of them.
+    """Return the JIT session of the libraries with number `number`, shared by `_LIBRARIES` of them.
 
-    LLVM keeps 12 KB of every library that was unloaded for as long as its session lives, and llvmlite has no way to
-    have it forget them. A session lives until the last of its libraries is unloaded.
-
-    JITLink lays the sections of an object side by side. The older linker lets each lie where there is room, and ends
-    the process when they come to lie more than 2 GiB apart, as happens in processes with many mappings.
+    LLVM keeps 12 KB per unloaded library until the end of the session, so sessions are replaced; a session lives until
+    its last library is unloaded. JITLink places the sections of an object together. The older linker places each
+    separately, and aborts the process if they are more than 2 GiB apart, as happens in processes with many mappings.
     """
     return llvm.create_lljit_compiler(target_machine(host()), use_jit_link=True)

@@ -1,7 +1,4 @@
-"""Native functions of stretches as they are kept, and loaded into this process.
-
-Whoever finds a program in the cache loads this alone: nothing here writes native code.
-"""
+"""Loads cached native regions; importing it does not import the code generator."""
 
 from __future__ import annotations
 
@@ -29,21 +26,20 @@ from spmd.support.processor import Processor
 
 _NUMBERS = itertools.count()
 _NO_ARRAY = np.empty(0, np.uint8)
-#: Makes the memory that native code is given for results, and to work in: (shape, dtype) -> array.
+#: Allocates results and scratch memory: (shape, dtype) -> array.
 allocate: Callable[..., Array] = np.empty
-#: What stands for a token.
+#: The array type that replaces a token.
 _TOKEN: ArrayType = ((0,), _NO_ARRAY.dtype)
 
 
 @dataclass(frozen=True, slots=True)
-class StretchCode:
-    """A native function as it is kept: its code, and what it is to be given when it is loaded and called.
+class RegionCode:
+    """A native region as it is cached: object code, and its calling convention.
 
-    `callees` and `routines` are the functions out of line and the names of BLAS's routines that it calls, `c_targets`
-    the targets of custom calls, by name, with the symbol that each is called by; `inputs` and
-    `results` have shape and dtype of each array that it reads and writes, None for a token, and `over` by its place the
-    input that a result is written over. After inputs and results the function takes `arena` bytes of memory, then
-    `constants`; with what it counts in, where it does, these are so many `arguments`.
+    `callees` and `routines` are the outlined functions and BLAS routines that it calls, `c_targets` maps custom-call
+    targets to symbols. `inputs` and `results` are array types, None for tokens; `over` maps results to the inputs that
+    they overwrite. After inputs and results the function takes `arena` bytes of memory, then `constants`, then counters
+    if it is timed: `arguments` in total.
     """
 
     code: ObjectCode
@@ -62,8 +58,8 @@ class StretchCode:
 
 
 def load_region(compiled: CompiledRegion) -> LoadedRegion:
-    """Return the native function in this process."""
-    code = cast(StretchCode, compiled.code)
+    """Return the native function, linked and loaded."""
+    code = cast(RegionCode, compiled.code)
     linked = link(code.callees, code.processor)
     symbols = {**{name: routine(name).address for name in code.routines}, **linked.symbols}
     functions = {symbol: C_TARGETS[name] for name, symbol in code.c_targets.items()}
@@ -77,7 +73,7 @@ def load_region(compiled: CompiledRegion) -> LoadedRegion:
         symbols |= callbacks.symbols()
     library = load_object(code.code, symbols, uses=linked.libraries)
     keep = (library, code.constants, callbacks, functions)
-    inputs = [_usual(each) for each in code.inputs]
+    inputs = [_canonical(each) for each in code.inputs]
     native = python_function(library.address("stretch"), code.arguments, f"stretch{next(_NUMBERS)}", keep, inputs)
     call = _call(_clocked(native, cast(NativeClock | None, compiled.clock)), code, inputs)
     has_tokens = None in code.inputs or None in code.results
@@ -94,12 +90,12 @@ def load_region(compiled: CompiledRegion) -> LoadedRegion:
 
 
 def _clocked(native: Callable[..., int], clock: NativeClock | None) -> Callable[..., int]:
-    """`native`, whose last argument is what it counts in."""
+    """Return `native` with counters appended to its arguments, if it has a clock."""
     return native if clock is None else lambda *arrays: native(*arrays, clock.start())
 
 
-def _without_tokens(call: Callable[..., Any], code: StretchCode) -> Callable[..., Results]:
-    """`call`, which takes and gives empty arrays in place of tokens, with tokens."""
+def _without_tokens(call: Callable[..., Any], code: RegionCode) -> Callable[..., Results]:
+    """Return `call` with tokens instead of the empty arrays that it takes and returns for them."""
     tokens = [result is None for result in code.results]
 
     def several(*inputs: Array | None) -> Results:
@@ -111,8 +107,8 @@ def _without_tokens(call: Callable[..., Any], code: StretchCode) -> Callable[...
     return several
 
 
-def _usual(type: ArrayType | None) -> ArrayType:
-    """Return the type of an array, or of what stands for a token, with the dtype object that arrays mostly have."""
+def _canonical(type: ArrayType | None) -> ArrayType:
+    """Return the array type, or that of a token, with NumPy's canonical dtype object."""
     if type is None:
         return _TOKEN
     shape, dtype = type
@@ -120,35 +116,37 @@ def _usual(type: ArrayType | None) -> ArrayType:
 
 
 def _dense(array: Array, type: ArrayType) -> Array:
-    """`array` as native code reads it; ExecutionError for one of another type than the code was compiled for."""
+    """Return `array` C-contiguous and aligned; ExecutionError if it is not of the compiled type."""
     shape, dtype = type
     if np.shape(array) != shape or np.asarray(array).dtype != dtype:
         here = np.asarray(array)
-        raise ExecutionError(f"native code reads {dtype} of shape {shape}, got {here.dtype} of shape {here.shape}")
+        raise ExecutionError(
+            f"operand of native code must be {dtype} of shape {shape}, got {here.dtype} of shape {here.shape}"
+        )
     return np.require(array, requirements=("C", "A")).reshape(shape).view(dtype, np.ndarray)
 
 
-def _call(native: Callable[..., int], code: StretchCode, types: Sequence[ArrayType]) -> Callable[..., Results]:
-    """What allocates results, but for those that take over an input's array, and calls `native`."""
-    arena, constants, places = code.arena, code.constants, code.over
+def _call(native: Callable[..., int], code: RegionCode, types: Sequence[ArrayType]) -> Callable[..., Results]:
+    """Return a function that allocates results, except those that overwrite inputs, and calls `native`."""
+    arena, constants, overwritten = code.arena, code.constants, code.over
     empty, uint8 = allocate, np.dtype(np.uint8)
-    result_types = [_usual(each) for each in code.results]
+    result_types = [_canonical(each) for each in code.results]
     ((shape, dtype),) = result_types if len(result_types) == 1 else (((), uint8),)
 
-    def again(inputs: tuple[Array, ...], results: Sequence[Array]) -> None:
-        """With other arrays for scalars, and for arrays in another order or at odd addresses."""
+    def retry(inputs: tuple[Array, ...], results: Sequence[Array]) -> None:
+        """Convert scalars, and arrays of other orders or alignments, and retry."""
         dense = list(map(_dense, inputs, types))
         refused = native(*dense, *results, empty(arena, uint8), *constants)
         assert not refused, "arrays in C order"
 
     def run(inputs: tuple[Array, ...], results: Sequence[Array]) -> None:
         if native(*inputs, *results, empty(arena, uint8) if arena else _NO_ARRAY, *constants):
-            again(inputs, results)
+            retry(inputs, results)
 
     def one(*inputs: Array) -> Array:
-        result = empty(shape, dtype)  # as `run` does, without another call
+        result = empty(shape, dtype)  # like `run`, inlined
         if native(*inputs, result, empty(arena, uint8) if arena else _NO_ARRAY, *constants):
-            again(inputs, (result,))
+            retry(inputs, (result,))
         return result
 
     def several(*inputs: Array) -> tuple[Array, ...]:
@@ -158,10 +156,12 @@ def _call(native: Callable[..., int], code: StretchCode, types: Sequence[ArrayTy
 
     def over(*inputs: Array) -> Results:
         pairs = enumerate(result_types)
-        results = tuple([inputs[places[k]] if k in places else empty(shape, dtype) for k, (shape, dtype) in pairs])
+        results = tuple(
+            [inputs[overwritten[k]] if k in overwritten else empty(shape, dtype) for k, (shape, dtype) in pairs]
+        )
         run(inputs, results)
         return results if len(results) > 1 else results[0]
 
-    if places:
+    if overwritten:
         return over
     return one if len(result_types) == 1 else several

@@ -1,4 +1,4 @@
-"""The processor that this process runs on, and LLVM's machines for processors."""
+"""The host processor, and LLVM target machines."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ import llvmlite.binding as llvm
 from collectives.system import IS_LINUX
 from spmd.support.processor import HOST, Processor, named, requested, runnable
 
-#: The width of vector registers, and how many there are, by feature, widest first.
+#: Vector register width in bits and register count by feature, widest first.
 _REGISTERS = (("avx512f", 512, 32), ("avx", 256, 16), ("neon", 128, 32))
 _SMALLEST_REGISTERS = 128, 16
-#: Linux's system call arch_prctl on x86-64, its ARCH_REQ_XCOMP_PERM, and the number of the tiles' state.
+#: Linux's system call arch_prctl on x86-64, its ARCH_REQ_XCOMP_PERM, and the state number of AMX tile data.
 _ARCH_PRCTL, _REQUEST_STATE, _TILE_DATA = 158, 0x1023, 18
 
-#: What every function asks of LLVM. Vector registers that are put aside lie on cache lines of their own: callers align
-#: the stack to 16 bytes alone, and loops took twice the time wherever it happened to lie otherwise.
+#: Attributes of every function. Spilled vector registers are aligned to cache lines: the ABI aligns the stack to 16
+#: bytes only, and loops took twice the time if it happened to be misaligned.
 CODE_ATTRIBUTES = '"prefer-vector-width"="512" "stackrealign"'
 
 
 @cache
 def host() -> Processor:
-    """Return the processor this process runs on, with all its features and its full vector width."""
+    """Return the host processor, with all features and its full vector width."""
     found = llvm.get_host_cpu_features()
     triple, name = llvm.get_process_triple(), llvm.get_host_cpu_name()
     is_arm = triple.startswith(("aarch64", "arm64"))
     has = {**found, "neon": is_arm}
     bits, registers = next(((bits, n) for feature, bits, n in _REGISTERS if has.get(feature)), _SMALLEST_REGISTERS)
     features = tuple(f"{'+' if there else '-'}{feature}" for feature, there in found.items())
-    # LLVM keeps to half of the registers on processors that once ran slower with the whole of them
+    # LLVM prefers half-width vectors on processors whose full width once lowered the clock
     features += ("-prefer-256-bit",) if bits == 512 else ()
     has_tiles = bits == 512 and bool(found.get("amx-int8")) and _may_use_tiles()
     fused, half = (is_arm or bool(found.get(feature)) for feature in ("fma", "f16c"))
@@ -42,8 +42,8 @@ _agreed: Processor | None = None
 
 
 def chosen(name: str | None = None) -> Processor:
-    """Return the processor that code of this process is made for: the one called `name`, else what the ranks have
-    agreed on, else what $SPMD_PROCESSOR says, else this one. UsageError for what does not run here.
+    """Return the target processor of this process: `name`, else the one agreed on by ranks, else $SPMD_PROCESSOR, else
+    the host. UsageError if it does not run here.
     """
     if name is None and _agreed is not None:
         return _agreed
@@ -51,7 +51,7 @@ def chosen(name: str | None = None) -> Processor:
 
 
 def agree_on(processor: Processor) -> None:
-    """From now on code is made for `processor`, unless its user says otherwise."""
+    """Set the default target to `processor`."""
     global _agreed
     _agreed = processor
 
@@ -62,9 +62,9 @@ def _of(name: str) -> Processor:
 
 
 def _may_use_tiles() -> bool:
-    """Return whether Linux lets this process use tile registers, which it has to be asked for before their first use.
+    """Request permission from Linux to use AMX tiles; return whether it is granted.
 
-    Threads, also those that are there already, and processes forked from this one have what it is given.
+    It applies to all threads, and to forked processes.
     """
     if not IS_LINUX:
         return False
@@ -72,7 +72,7 @@ def _may_use_tiles() -> bool:
 
 
 def target_machine(processor: Processor, *, optimizing: bool = True) -> llvm.TargetMachine:
-    """Return a new machine that emits position-independent code for `processor`."""
+    """Return a new target machine for position-independent code on `processor`."""
     _initialize(processor.architecture)
     target = llvm.Target.from_triple(processor.triple)
     return target.create_target_machine(
@@ -84,7 +84,7 @@ def target_machine(processor: Processor, *, optimizing: bool = True) -> llvm.Tar
     )
 
 
-#: LLVM's tables of targets are filled by one thread at a time.
+#: LLVM's target registry is not thread safe.
 _LOCK = threading.Lock()
 
 

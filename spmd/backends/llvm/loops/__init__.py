@@ -1,4 +1,4 @@
-"""Loop nests as native code: lanes, loads, stores, and the loops around them.
+"""Loop nests as native code: lanes, loads, stores and loops.
 
-Here belongs what serves any loop nest. What combines elements to fewer stands in reductions, products in matmul.
+Reductions are in reductions, products in matmul.
 """

@@ -1,7 +1,7 @@
-"""Values at the points of a loop nest, as LLVM's text.
+"""Values at the points of a loop nest, as LLVM IR.
 
-What depends on the lane loop's variable is a vector with a lane for each of its points, all else is a scalar. A value
-is written once, where all that it depends on is known.
+Values that depend on the lane loop are vectors, others are scalars. Each value is emitted once, in the outermost scope
+in which its operands are defined.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from spmd.compiler.schedule.lanes import Lanes, is_shuffled
 from spmd.compiler.schedule.nest import Load, Nest, Position
 from spmd.ir import Value
 
-#: Variables of outer loops in an address from which on they are one number to the inner loops: LLVM looks for the best
-#: way to step through addresses in all loops at once, which took a quarter of the time of deep nests and gave nothing.
+#: Outer loop variables in an address beyond which their sum is made opaque: LLVM's loop strength reduction considers
+#: all loops at once, which took a quarter of the compile time of deep nests without benefit.
 _DEEP = 2
 
 
-class PointWriter:
-    """Writes values at the points of `nest`; whoever writes the loops says where a point is.
+class ElementEmitter:
+    """Emits values at the points of `nest`; the loop emitter sets `variables`.
 
-    `pointer` gives the name of the buffer of a value.
+    `pointer` returns the SSA name of the buffer of a value.
     """
 
     def __init__(self, nest: Nest, text: FunctionText, pointer: Callable[[Value], str]) -> None:
@@ -36,22 +36,22 @@ class PointWriter:
         self.text = text
         self.pointer = pointer
         self.base = text.depth
-        #: Where a variable stands: a name or a number, and the depth of the scope in which it is fixed.
+        #: Value of each loop variable: an SSA name or a number, and the depth of the scope that defines it.
         self.variables: dict[Variable, tuple[str, int]] = {}
         self.stage = nest.stages[0]
-        #: What the nest itself writes is read within the loops that its stages share, however it is addressed.
+        #: Values that the nest stores: their loads are not hoisted out of the shared loops.
         self.written = {store.value for store in nest.stores()}
         self.shared_depth = text.depth
         self.lanes = Lanes()
-        #: Lanes that stand for points, where not all of them do.
+        #: Number of lanes that are not padding; None if all are valid.
         self.valid: int | None = None
-        #: Loads, their masks aside, that may be done in the scope at depth `guard` or further in alone: a condition
-        #: holds there.
+        #: Loads, without masks, that are only valid in the scope at depth `guard` or deeper, whose condition guards
+        #: them.
         self.guarded: Collection[Load] = ()
         self.guard = text.depth
-        #: Vectors of operands that were transposed (loops/transposed.py): where they lie, and the number of the one
-        #: that is read, or the variable that holds it.
-        self.turned: dict[Load, tuple[str, str | Variable]] = {}
+        #: Loads that were transposed (loops/transposed.py): the slot of the block, and the index in it, or the variable
+        #: that holds that.
+        self.transposed: dict[Load, tuple[str, str | Variable]] = {}
 
     @property
     def lane(self) -> Variable | None:
@@ -60,13 +60,13 @@ class PointWriter:
 
     @property
     def width(self) -> int:
-        """How many lanes vectors have."""
+        """The number of lanes of vectors."""
         return self.lanes.width
 
     # --- values ---
 
     def render(self, expression: Expression) -> Rendered:
-        """Return the value of `expression`, written where all that it depends on is known, once."""
+        """Return the value of `expression`, emitted once."""
         key = (self.stage, expression)
         kept_register = self.text.find(key)
         if kept_register is not None:
@@ -97,7 +97,7 @@ class PointWriter:
         return self.apply(node, operands)
 
     def apply(self, node: Expression, operands: Sequence[Rendered]) -> Rendered:
-        """Return the node on rendered operands."""
+        """Return a node applied to rendered operands."""
         vector = any(operand.is_vector for operand in operands)
         depth = max((operand.depth for operand in operands), default=self.base)
         width = self.width if vector else 1
@@ -109,13 +109,13 @@ class PointWriter:
         return Rendered(name, vector, depth)
 
     def at_width(self, value: Rendered, type: MachineType, width: int, node: Expression | None = None) -> str:
-        """Return the name of a value as a vector of `width` equal lanes, where it is none yet."""
+        """Return the SSA name of a value, splatted to `width` lanes if it is a scalar."""
         if value.is_vector or width == 1:
             return value.name
         if node is not None and node.primitive is Primitive.CONSTANT:
             return constant_text(node, width)
         key = ("splat", value.name, type, width)
-        depth = value.depth if value.name.startswith("%") else self.base  # a number is one everywhere
+        depth = value.depth if value.name.startswith("%") else self.base  # a number is valid in every scope
         register = self.text.find(key, depth)
         if register is not None:
             return register  # type: ignore[no-any-return]
@@ -125,13 +125,13 @@ class PointWriter:
         self.text.keep(key, name, depth)
         return name
 
-    # --- places ---
+    # --- indices ---
 
     def _position(self, leaf: Position) -> Rendered:
         return self.affine(leaf.form)
 
     def affine(self, form: Affine) -> Rendered:
-        """Return the number that `form` is: a vector where it depends on the lane loop."""
+        """Return the value of `form`: a vector if it depends on the lane loop."""
         places = self.lanes.offsets(form)
         lanes = [(self.render(part), factor) for part, factor in form.dynamic]
         start = self.start_of(form)
@@ -153,7 +153,7 @@ class PointWriter:
         return Rendered(total, True, depth)
 
     def start_of(self, form: Affine) -> Rendered:
-        """Return the number that `form` is for the first lane, but for what is computed for each lane."""
+        """Return the value of `form` at the first lane, without terms that are vectors."""
         parts: list[tuple[int, str, int]] = []
         offset = form.offset
         for variable, coefficient in form.terms:
@@ -188,7 +188,7 @@ class PointWriter:
         return Rendered(total, False, depth)
 
     def _opaque(self, number: str, depth: int) -> str:
-        """`number`, of which LLVM is not to know what it is made of."""
+        """Return `number` frozen, so that LLVM does not analyze it."""
         key = (self, "opaque", number)
         register: str | None = self.text.find(key, depth)
         if register is None:
@@ -199,7 +199,7 @@ class PointWriter:
     # --- memory ---
 
     def load(self, load: Load, least: int = 0) -> Rendered:
-        """What is in memory, read in the scope at depth `least` or further in."""
+        """Return a loaded value, emitted in the scope at depth `least` or deeper."""
         mask = None if load.mask is None else self.render(load.mask)
         if load.value in self.written:
             least = max(least, self.shared_depth)
@@ -207,8 +207,8 @@ class PointWriter:
             least = max(least, self.guard)
         pointer = self.pointer(load.value)
         type = llvm_type(load.type, 1)
-        if load in self.turned:
-            slot, number = self.turned[load]
+        if load in self.transposed:
+            slot, number = self.transposed[load]
             name = number if isinstance(number, str) else self.variables[number][0]
             at = self.text.value(f"getelementptr {llvm_type(load.type, self.width)}, ptr {slot}, i64 {name}")
             vector = self.text.value(f"load {llvm_type(load.type, self.width)}, ptr {at}")
@@ -249,9 +249,7 @@ class PointWriter:
         return Rendered(self.text.value(text, depth), True, depth)
 
     def _pointers(self, load: Load, pointer: str, least: int) -> tuple[int, str]:
-        """Return the depth, and the addresses of the lanes: one address and constants beside it where none
-        is computed.
-        """
+        """Return the depth and the vector of lane addresses: a base and constant offsets if no index is dynamic."""
         offsets = self.lanes.offsets(load.address)
         type, number = llvm_type(load.type, 1), index_type(max(map(abs, offsets)))
         if not any(self.render(part).is_vector for part, _ in load.address.dynamic):
@@ -267,9 +265,9 @@ class PointWriter:
         return depth, self.text.value(f"getelementptr {type}, ptr {pointer}, <{self.width} x i64> {places}", depth)
 
     def touched(self, number: str, mask: Rendered | None, depth: int) -> str:
-        """Return the place of the first lane, or 0 where no lane is read or written.
+        """Return the index of the first lane, or 0 if no lane is accessed.
 
-        Processors take long over places that are in no memory, also where a mask keeps them from being touched.
+        Processors are slow at unmapped addresses, even if a mask suppresses the access.
         """
         if mask is None:
             return number
@@ -277,11 +275,13 @@ class PointWriter:
         return self.text.value(f"select i1 {lane}, i64 {number}, i64 0", depth)
 
     def _any_lane(self, lanes: str, depth: int) -> str:
-        """Return the name of the i1 that tells whether any of `lanes` is set."""
+        """Return the SSA name of the i1 that any of `lanes` is set."""
         return self.text.value(f"call i1 @llvm.vector.reduce.or.v{self.width}i1(<{self.width} x i1> {lanes})", depth)
 
     def _load_one(self, load: Load, pointer: str, type: str, mask: Rendered | None, least: int) -> Rendered:
-        """Return one value for all lanes. Where the mask does not hold the first of the buffer is read instead."""
+        """Return one value for all lanes. If the mask does not hold, the first element of the buffer is
+        loaded instead.
+        """
         start = self.start_of(load.address)
         depth = max(start.depth, mask.depth if mask else 0, least)
         number = start.name
@@ -294,9 +294,7 @@ class PointWriter:
         return Rendered(self.text.value(f"load {type}, ptr {place}", depth), False, depth)
 
     def allowed(self, mask: Rendered | None) -> str:
-        """Return the lanes that may be read: those that stand for points, and of those the ones for which
-        `mask` holds.
-        """
+        """Return the mask of lanes that may be accessed: valid ones for which `mask` holds."""
         if mask is None:
             return self.valid_lanes()
         lanes = self.at_width(mask, I1, self.width)
@@ -309,22 +307,22 @@ class PointWriter:
         return first_lanes(self.width, self.valid)
 
 
-#: Processors look at the first operand's signs before they compare. In a fold's step that is what came last, for what
-#: is folded so far is known late: a fold of columns takes half the time.
+#: x86 min and max depend on their first operand's latency first. In a reduction step that should be the new value,
+#: since the accumulator is ready late: a column reduction takes half the time.
 WAIT_FOR_FIRST = (Primitive.MAXIMUM, Primitive.MINIMUM)
 
 
 class Bound:
-    """Expressions whose parameters are bound to values: what regions of reductions are."""
+    """Expressions with parameters bound to values: regions of reductions."""
 
-    def __init__(self, writer: PointWriter, bindings: Mapping[int, Rendered], width: int) -> None:
+    def __init__(self, writer: ElementEmitter, bindings: Mapping[int, Rendered], width: int) -> None:
         self._writer = writer
         self._bindings = bindings
         self._width = width
         self._registers: dict[Expression, str] = {}
 
     def render(self, root: Expression) -> str:
-        """Return the name of the value of `root`, written at the end of the innermost scope."""
+        """Return the SSA name of the value of `root`, emitted at the end of the innermost scope."""
         text = self._writer.text
         for node in walk([root]):
             if node in self._registers:

@@ -1,4 +1,4 @@
-"""Loops over the points of a nest, as LLVM's text: one after another, many at a time, or written out."""
+"""Loops over the points of a nest: scalar, vectorized, or unrolled."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from spmd.analysis.affine import Variable
-from spmd.backends.llvm.loops.element_emitter import PointWriter
+from spmd.backends.llvm.loops.element_emitter import ElementEmitter
 
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """The stretch of one loop that a part of a nest runs, from `first` on and before `stop`, names of i64.
+    """The range of one loop that a task runs, from `first` to before `stop`, SSA names of i64.
 
-    It begins at a whole number of lanes and is longer than they are; `is_last`, an i1, tells whether it reaches the
-    loop's end. Where `stop` is None it is the turn `first` alone, of a loop that is not run in lanes.
+    It begins at a multiple of the lanes and is longer than they are; `is_last`, an i1, says whether it reaches the end
+    of the loop. If `stop` is None it is the iteration `first` alone, of a loop that is not vectorized.
     """
 
     variable: Variable
@@ -24,20 +24,20 @@ class Range:
     is_last: str
 
 
-class LoopWriter:
-    """Writes loops at the end of the innermost scope, and tells `point` where it is inside of them.
+class LoopEmitter:
+    """Emits loops at the end of the innermost scope, and sets the variables of `point`.
 
-    `part` is what is run of one of the loops; all others are run whole.
+    `part` is the range that is run of one loop; others are run whole.
     """
 
-    def __init__(self, point: PointWriter, part: Range | None = None) -> None:
+    def __init__(self, point: ElementEmitter, part: Range | None = None) -> None:
         self.point = point
         self.part = part
-        #: Whether the loop that `part` is of was run; of a single turn, there need be no loop.
+        #: Whether the loop of `part` was emitted; a single iteration may need no loop.
         self.is_part_run = part is None or part.stop is None
 
-    def nested(self, variables: Sequence[Variable], body: Callable[[], None], written_out: bool) -> None:
-        """Loops over `variables`, outermost first, around what `body` writes."""
+    def nested(self, variables: Sequence[Variable], body: Callable[[], None], unrolled: bool) -> None:
+        """Emit loops over `variables`, outermost first, around the code of `body`."""
         if not variables:
             body()
             return
@@ -45,20 +45,20 @@ class LoopWriter:
         extent = self.point.nest.extents[variable]
 
         def inside() -> None:
-            self.nested(rest, body, written_out)
+            self.nested(rest, body, unrolled)
 
         if variable == self.point.lanes.outer:
-            self._woven_loop(variable, extent, body)
+            self._flattened_loop(variable, extent, body)
         elif variable == self.point.lane:
             self._lane_loop(variable, extent, inside)
-        elif written_out:
+        elif unrolled:
             for number in range(extent):
                 self.at(variable, str(number), inside)
         else:
             self.loop(variable, extent, 1, inside)
 
     def loop(self, variable: Variable, stop: int, step: int, inside: Callable[[], None]) -> None:
-        """The loop from 0, or where the part begins, to `stop`, or where the part ends."""
+        """Emit a loop from 0 to `stop`, or over the part of it in the range."""
         part = self._part_of(variable)
         if part is None and stop == step:
             self.at(variable, "0", inside)
@@ -73,7 +73,7 @@ class LoopWriter:
         self.point.text.close_loop(end, step, first)
 
     def bounds(self, variable: Variable, stop: int) -> tuple[str, str]:
-        """Return where the loop begins and ends: at 0, or where the part begins; at `stop`, or where the part ends."""
+        """Return the bounds of the loop: 0 and `stop`, or those of the range."""
         part = self._part_of(variable)
         if part is None:
             return "0", str(stop)
@@ -89,13 +89,13 @@ class LoopWriter:
         return self.part
 
     def at(self, variable: Variable, number: str, inside: Callable[[], None]) -> None:
-        """`inside` with the variable at one known place."""
-        with self.point.text.part() as depth:
+        """Emit `inside` with the variable at a given value."""
+        with self.point.text.scope() as depth:
             self.point.variables[variable] = (number, depth)
             inside()
 
-    def _woven_loop(self, variable: Variable, extent: int, inside: Callable[[], None]) -> None:
-        """The loop around a short lane loop, a few turns at a time."""
+    def _flattened_loop(self, variable: Variable, extent: int, inside: Callable[[], None]) -> None:
+        """Emit the loop around a short lane loop, flattened: several iterations at a time."""
         lanes = self.point.lanes
         assert lanes.variable is not None
         self.point.variables[lanes.variable] = ("0", self.point.base)
@@ -113,11 +113,11 @@ class LoopWriter:
             self.rest(variable, width, inside)
 
     def rest(self, variable: Variable, step: int, inside: Callable[[], None]) -> None:
-        """`inside` once, with the variable behind its last whole step: for the last part, where there are parts."""
+        """Emit `inside` for the remainder of the variable's last step, in the last range if there are ranges."""
         extent = self.point.nest.extents[variable]
         part = self._part_of(variable)
         text = self.point.text
-        scope: AbstractContextManager[int] = text.part() if part is None else text.where(part.is_last)
+        scope: AbstractContextManager[int] = text.scope() if part is None else text.where(part.is_last)
         lanes = self.point.lanes
         if variable == lanes.outermost:
             self.point.valid = extent % step * lanes.extent

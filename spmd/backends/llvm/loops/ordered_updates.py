@@ -1,32 +1,32 @@
-"""Updates whose places may meet: they are computed many at a time and done one after another, in their order.
+"""Updates whose indices may repeat: computed vectorized, applied lane by lane in order.
 
-Places, and all that is computed without what stands in memory, are vectors that are put down; a loop over their lanes
-then reads, combines and writes. Where a point is outside, memory that nobody looks at takes its place.
+Indices, and all values that do not depend on memory, are vectors stored to the stack; a loop over lanes then loads,
+combines and stores. Out-of-bounds points update a dummy location.
 """
 
 from __future__ import annotations
 
 from spmd.analysis.scalar.expression import I1, I64, Expression, MachineType, Primitive, expression, parameter, walk
 from spmd.backends.llvm.emit.writer import llvm_type
-from spmd.backends.llvm.loops.element_emitter import Bound, PointWriter
+from spmd.backends.llvm.loops.element_emitter import Bound, ElementEmitter
 from spmd.backends.llvm.loops.point_context import Rendered
 from spmd.compiler.schedule.nest import FOLDED, Update
 
-#: Bytes by which the addresses of written out lanes are moved, and which their accesses add. Processors guess by the
-#: register of an address, and what is added to it, that what was written so is read again: an access that looks like
-#: the one before, of another place, has them begin anew, and histograms take three times as long.
-_ASIDE = 8
-#: Nodes of what is computed of the old and the new, up to which all lanes are written out.
+#: Byte offset by which addresses of unrolled lanes are biased, and which their accesses add. Processors predict
+#: store-to-load forwarding by address register and displacement: lanes that look alike but differ in address cause
+#: pipeline flushes, and histograms take three times as long.
+_BIAS = 8
+#: Most nodes of a combiner whose lanes are unrolled.
 _SHORT = 8
 
 
-def write_in_order(point: PointWriter, update: Update) -> None:
-    """Emit `update` for the points of the lane loop, from the first to the last."""
+def write_in_order(point: ElementEmitter, update: Update) -> None:
+    """Emit `update` for the lanes in order."""
     text, width = point.text, point.width
     codes, inputs = _split([code for _, _, code in update.writes], len(update.old))
     is_short = len(walk(codes)) <= _SHORT
-    places = [_places(point, update, number, _ASIDE if is_short else 0) for number in range(len(update.writes))]
-    slots = [_put_down(point, node) for node in inputs]
+    places = [_places(point, update, number, _BIAS if is_short else 0) for number in range(len(update.writes))]
+    slots = [_spill(point, node) for node in inputs]
     count = width if point.valid is None else point.valid
 
     def one(lane: str) -> None:
@@ -42,14 +42,14 @@ def write_in_order(point: PointWriter, update: Update) -> None:
 
 
 def _write_lane(
-    point: PointWriter,
+    point: ElementEmitter,
     codes: list[Expression],
     inputs: list[Expression],
     places: list[str],
     slots: list[str],
     lane: str,
 ) -> None:
-    """Read what stands at the place of one lane, combines it and writes it."""
+    """Emit the load, combine and store of one lane."""
     text = point.text
     types = [llvm_type(code.type, 1) for code in codes]
 
@@ -59,7 +59,7 @@ def _write_lane(
 
     addresses = [taken(slot, "ptr") for slot in places]
     if lane.isdecimal():
-        addresses = [text.value(f"getelementptr i8, ptr {at}, i64 {_ASIDE * int(lane)}") for at in addresses]
+        addresses = [text.value(f"getelementptr i8, ptr {at}, i64 {_BIAS * int(lane)}") for at in addresses]
     old = [text.value(f"load {type}, ptr {address}") for type, address in zip(types, addresses, strict=True)]
     new = [taken(slot, _in_memory(node.type)) for slot, node in zip(slots, inputs, strict=True)]
     for number, node in enumerate(inputs):
@@ -75,8 +75,8 @@ def _in_memory(type: MachineType) -> str:
     return "i8" if type is I1 else llvm_type(type, 1)
 
 
-def _put_down(point: PointWriter, node: Expression) -> str:
-    """Return a slot with the value of `node` for each lane."""
+def _spill(point: ElementEmitter, node: Expression) -> str:
+    """Return a stack slot with the value of `node` for each lane."""
     text, width = point.text, point.width
     name, vector = point.at_width(point.render(node), node.type, width, node), llvm_type(node.type, width)
     if node.type is I1:
@@ -86,8 +86,8 @@ def _put_down(point: PointWriter, node: Expression) -> str:
     return slot
 
 
-def _places(point: PointWriter, update: Update, number: int, aside: int) -> str:
-    """Return a slot with the address of each lane's place, `aside` bytes before it for each lane before that."""
+def _places(point: ElementEmitter, update: Update, number: int, bias: int) -> str:
+    """Return a stack slot with the address of each lane, biased by -`bias` bytes per lane."""
     text, width = point.text, point.width
     value, address, code = update.writes[number]
     type, pointer = llvm_type(code.type, 1), point.pointer(value)
@@ -99,8 +99,8 @@ def _places(point: PointWriter, update: Update, number: int, aside: int) -> str:
         one = text.value(f"insertelement {vector} poison, ptr {text.allocate(type, 8)}, i64 0")
         nowhere = text.value(f"shufflevector {vector} {one}, {vector} poison, <{width} x i32> zeroinitializer")
         pointers = text.value(f"select <{width} x i1> {inside}, {vector} {pointers}, {vector} {nowhere}")
-    if aside:
-        moves = ", ".join(f"i64 {-aside * lane}" for lane in range(width))
+    if bias:
+        moves = ", ".join(f"i64 {-bias * lane}" for lane in range(width))
         pointers = text.value(f"getelementptr i8, {vector} {pointers}, <{width} x i64> <{moves}>")
     slot = text.allocate(vector)
     text.line(f"store {vector} {pointers}, ptr {slot}")
@@ -108,7 +108,9 @@ def _places(point: PointWriter, update: Update, number: int, aside: int) -> str:
 
 
 def _split(codes: list[Expression], old: int) -> tuple[list[Expression], list[Expression]]:
-    """`codes` with all that does not depend on the `old` parameters as parameters behind them, and what these are."""
+    """Return `codes` with subexpressions that do not depend on the `old` parameters replaced by further parameters, and
+    these.
+    """
     depends: dict[Expression, bool] = {}
     for node in walk(codes):
         own = node.primitive is Primitive.PARAMETER and isinstance(node.attribute, int) and node.attribute >= FOLDED

@@ -1,4 +1,4 @@
-"""Where values are written: what loads and stores of several lanes have to know of the point that is written."""
+"""The interface of points to vector loads and stores."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from spmd.ir import Value
 
 @dataclass(frozen=True, slots=True)
 class Rendered:
-    """A value in the text: its name, whether it has an entry for each lane, and the depth of the scope that has it."""
+    """An emitted value: its SSA name, whether it is a vector of lanes, and the depth of its scope."""
 
     name: str
     is_vector: bool
@@ -24,24 +24,24 @@ class Rendered:
 
 
 class PointContext(Protocol):
-    """The point of a loop nest that is written (element_emitter.PointWriter)."""
+    """The current point of a loop nest (element_emitter.ElementEmitter)."""
 
     text: FunctionText
     stage: Stage
     lanes: Lanes
-    #: Lanes that stand for points, where not all of them do.
+    #: Number of lanes that are not padding; None if all are valid.
     valid: int | None
 
     @property
     def written(self) -> Collection[Value]:
-        """What the nest itself writes."""
+        """Values that the nest stores."""
 
     @property
     def width(self) -> int:
-        """How many lanes vectors have."""
+        """The number of lanes of vectors."""
 
     def render(self, expression: Expression) -> Rendered:
-        """Emit the value of `expression`, where that is not written yet."""
+        """Return the value of `expression`, emitted once."""
 
     def start_of(self, form: Affine) -> Rendered:
-        """Return the number that `form` is for the first lane, but for what is computed for each lane."""
+        """Return the value of `form` at the first lane, without terms that are vectors."""

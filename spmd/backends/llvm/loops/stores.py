@@ -1,4 +1,4 @@
-"""What the points of a loop nest write to memory, as LLVM's text."""
+"""Stores of a loop nest, as LLVM IR."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from dataclasses import replace
 from spmd.analysis.scalar.expression import I64, MachineType
 from spmd.backends.llvm.emit.text import FunctionText
 from spmd.backends.llvm.emit.writer import llvm_type, suffix
-from spmd.backends.llvm.loops.element_emitter import Bound, PointWriter, all_lanes
+from spmd.backends.llvm.loops.element_emitter import Bound, ElementEmitter, all_lanes
 from spmd.backends.llvm.loops.point_context import Rendered
 from spmd.backends.llvm.loops.strides import first_lanes, store_pairs
 from spmd.compiler.schedule.nest import FOLDED, Load, Store, Update
 
 
-def store_all(point: PointWriter, stores: Sequence[Store], bindings: Mapping[int, Rendered]) -> None:
-    """Emit values; `bindings` are the parameters of what reductions give.
+def store_all(point: ElementEmitter, stores: Sequence[Store], bindings: Mapping[int, Rendered]) -> None:
+    """Emit stores; `bindings` are the values of reduction results by parameter number.
 
-    All is read before anything is written: a result may stand on the memory of an operand.
+    All loads precede all stores, since results may overwrite operands.
     """
     values = []
     for store in stores:
@@ -46,9 +46,9 @@ def store_all(point: PointWriter, stores: Sequence[Store], bindings: Mapping[int
 
 
 def store_lanes(text: FunctionText, type: MachineType, width: int, count: int, name: str, address: str) -> None:
-    """Emit the first `count` lanes of the vector `name` to neighbouring places from `address` on.
+    """Emit a store of the first `count` lanes of the vector `name` at `address`, contiguously.
 
-    A single lane is written as such: of lanes that were narrowed, LLVM's masked store of one writes a wide one.
+    A single lane is stored as a scalar: LLVM's masked store of one lane of a narrowed vector may write a wider one.
     """
     scalar, vector, align = llvm_type(type, 1), llvm_type(type, width), type.bits // 8
     if count == width:
@@ -63,8 +63,8 @@ def store_lanes(text: FunctionText, type: MachineType, width: int, count: int, n
         )
 
 
-def _is_pair(point: PointWriter, first: Store, second: Store) -> bool:
-    """Return whether two stores fill memory together, lane by lane in turn."""
+def _is_pair(point: ElementEmitter, first: Store, second: Store) -> bool:
+    """Return whether two stores interleave: together they are contiguous."""
     if point.lane is None or first.value is not second.value or first.code.type is not second.code.type:
         return False
     if second.address != first.address.shifted(1) or point.lanes.step(first.address) != 2:
@@ -72,18 +72,18 @@ def _is_pair(point: PointWriter, first: Store, second: Store) -> bool:
     return not any(point.render(part).is_vector for part, _ in first.address.dynamic)
 
 
-def write_update(point: PointWriter, update: Update) -> None:
-    """Read what stands in memory now, and writes what takes its place."""
+def write_update(point: ElementEmitter, update: Update) -> None:
+    """Emit a read-modify-write."""
     mask = None if update.mask is None else point.render(update.mask)
     is_whole = point.lane is not None and point.nest.extents[point.lane] <= point.width
     if mask is not None and not mask.is_vector and is_whole:
-        with point.text.where(mask.name):  # a row, or nothing: a branch that nearly always goes one way costs nothing
+        with point.text.where(mask.name):  # a whole row, or none: the branch is predictable
             _write_where(point, replace(update, mask=None), None)
     else:
         _write_where(point, update, mask)
 
 
-def _write_where(point: PointWriter, update: Update, mask: Rendered | None) -> None:
+def _write_where(point: ElementEmitter, update: Update, mask: Rendered | None) -> None:
     loads = [
         Load(value, address, code.type, update.mask)
         for (value, address, _), code in zip(update.writes, update.old, strict=True)
@@ -100,7 +100,7 @@ def _write_where(point: PointWriter, update: Update, mask: Rendered | None) -> N
         _store(point, Store(value, address, code), Rendered(name, vector, point.text.depth), mask)
 
 
-def _store(point: PointWriter, store: Store, value: Rendered, mask: Rendered | None = None) -> None:
+def _store(point: ElementEmitter, store: Store, value: Rendered, mask: Rendered | None = None) -> None:
     type = llvm_type(store.code.type, 1)
     pointer = point.pointer(store.value)
     step = point.lanes.step(store.address)
@@ -110,7 +110,7 @@ def _store(point: PointWriter, store: Store, value: Rendered, mask: Rendered | N
         place = pointer
         if first.name != "0":
             place = point.text.value(f"getelementptr {type}, ptr {pointer}, i64 {first.name}")
-        if mask is not None:  # what is outside is written where nobody looks
+        if mask is not None:  # masked points store to a dummy location
             nowhere = point.text.allocate(type, 8)
             place = point.text.value(f"select i1 {mask.name}, ptr {place}, ptr {nowhere}")
         point.text.line(f"store {type} {value.name}, ptr {place}")

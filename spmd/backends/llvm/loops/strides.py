@@ -1,7 +1,7 @@
-"""Loads and stores of every second to fourth element of memory, or in reverse, as LLVM's text.
+"""Loads and stores with strides of 2 to 4 elements, or in reverse.
 
-Processors gather and scatter lane by lane. A few whole vectors and shuffles of their lanes are quicker, and the two
-parts of complex numbers need the same vectors.
+Gathers and scatters are executed lane by lane; whole vectors and shuffles are faster, and both parts of complex numbers
+share the same vectors.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from spmd.compiler.schedule.nest import Load
 
 
 def load_strided(point: PointContext, load: Load, pointer: str, step: int, depth: int) -> str:
-    """Return the vector of elements `step` apart that `load`, which has no mask, reads; written at `depth`."""
-    width, apart = point.width, abs(step)
+    """Return the vector of a load with stride `step`, without a mask; emitted at `depth`."""
+    width, stride = point.width, abs(step)
     lanes = width if point.valid is None else point.valid
     first = load.address if step > 0 else load.address.shifted(step * (lanes - 1))
-    pair = first.offset % 2 if load.is_part and apart == 2 else 0
+    pair = first.offset % 2 if load.is_part and stride == 2 else 0
     start = point.start_of(first.shifted(-pair)).name
-    span = 2 * lanes if load.is_part and apart == 2 else (lanes - 1) * apart + 1
-    places = [(lane if step > 0 else lanes - 1 - lane) * apart + pair for lane in range(lanes)]
+    span = 2 * lanes if load.is_part and stride == 2 else (lanes - 1) * stride + 1
+    places = [(lane if step > 0 else lanes - 1 - lane) * stride + pair for lane in range(lanes)]
     chunks = range(0, span, width)
-    if point.valid is None and span % width:  # the last vector ends where the last element does
+    if point.valid is None and span % width:  # the last vector ends at the last element
         chunks = [*chunks[:-1], span - width]  # type: ignore[assignment]
     joined: str | None = None
     for chunk in chunks:
@@ -42,7 +42,7 @@ def load_strided(point: PointContext, load: Load, pointer: str, step: int, depth
 
 
 def load_pieces(point: PointContext, load: Load, pointer: str, depth: int) -> str:
-    """Return the vector of what `load`, which has no mask, reads where lanes do not lie evenly; written at `depth`."""
+    """Return the vector of a load with uneven lane offsets, without a mask; emitted at `depth`."""
     width = point.width
     places = point.lanes.offsets(load.address)[: point.valid]
     start = point.start_of(load.address).name
@@ -53,15 +53,14 @@ def load_pieces(point: PointContext, load: Load, pointer: str, depth: int) -> st
             (width if joined else 0) + place - first if first <= place < first + count else lane
             for lane, place in enumerate(places)
         ]
-        chosen += [chosen[0]] * (width - len(places))  # as harmless as a lane that stands for a point
+        chosen += [chosen[0]] * (width - len(places))  # padding lanes repeat a valid one
         joined = shuffled(point, joined or vector, vector if joined else None, load.type, chosen, depth)
     assert joined is not None
     return joined
 
 
 def _chunk(point: PointContext, load: Load, pointer: str, start: str, chunk: int, count: int, depth: int) -> str:
-    """`count` neighbours from `chunk` places after `start` on; the same for all that reads them at `depth`, or further
-    in."""
+    """Return `count` contiguous elements from `chunk` elements after `start` on, loaded once per scope."""
     text, width = point.text, point.width
     key = (point.stage, "chunk", load.value, load.type, start, chunk, count)
     kept_chunk: str | None = text.find(key, depth)
@@ -82,7 +81,7 @@ def _chunk(point: PointContext, load: Load, pointer: str, start: str, chunk: int
 
 
 def store_pairs(point: PointContext, pointer: str, start: str, parts: Sequence[str], type: MachineType) -> None:
-    """Emit two vectors lane by lane in turn from `start` on: of each as many lanes as stand for points."""
+    """Emit a store of two vectors interleaved at `start`, of their valid lanes."""
     text, width = point.text, point.width
     scalar, vector, align = llvm_type(type, 1), llvm_type(type, 2 * width), type.bits // 8
     lanes = [lane for pair in zip(range(width), range(width, 2 * width), strict=True) for lane in pair]

@@ -1,8 +1,8 @@
-"""Loops over operands that lie transposed in memory: blocks of them are turned in registers.
+"""Loops over transposed operands: square blocks are transposed in registers.
 
-Where lanes stand for neighbours of a result, an operand that is read along another dimension has its neighbours there.
-Both loops go in blocks of as many turns as there are lanes; each block of the operand is read row by row, transposed
-by shuffles and put down, and the points inside read whole vectors of that.
+If lanes are neighbours of a result, an operand with another memory order has a large lane stride. Both loops are tiled
+by the number of lanes; each block of the operand is loaded row by row, transposed by shuffles and stored to the stack,
+and the points of the tile load whole vectors from there.
 """
 
 from __future__ import annotations
@@ -12,124 +12,124 @@ from dataclasses import dataclass
 
 from spmd.analysis.affine import Variable
 from spmd.analysis.scalar.expression import MachineType
-from spmd.backends.llvm.emit.outlined import OutOfLine, Parameter
+from spmd.backends.llvm.emit.outlined import IrParameter, OutlinedFunction
 from spmd.backends.llvm.emit.text import FunctionText
-from spmd.backends.llvm.emit.writer import Writer, llvm_type
-from spmd.backends.llvm.loops.element_emitter import PointWriter
-from spmd.backends.llvm.loops.loops import LoopWriter
+from spmd.backends.llvm.emit.writer import InstructionBuilder, llvm_type
+from spmd.backends.llvm.loops.element_emitter import ElementEmitter
+from spmd.backends.llvm.loops.loops import LoopEmitter
 from spmd.backends.llvm.loops.strides import first_lanes
 from spmd.compiler.schedule.lanes import SIDE, contiguous_loop
 from spmd.compiler.schedule.nest import Load, Stage
 
 
-def write_turned(loops: LoopWriter, stage: Stage, turned: Variable, at_point: Callable[[], None]) -> None:
-    """The loops of `stage` around what `at_point` writes, in blocks of `turned` and the lane loop."""
+def write_transposed(loops: LoopEmitter, stage: Stage, transposed: Variable, at_point: Callable[[], None]) -> None:
+    """Emit the loops of `stage` around `at_point`, tiled in `transposed` and the lane loop."""
     point = loops.point
     lane = point.lane
     assert lane is not None
-    others = [variable for variable in stage.parallel if variable not in (turned, lane)]
-    extent, lanes = point.nest.extents[turned], point.nest.extents[lane]
-    loads = [load for load in stage.loads() if contiguous_loop(point.nest, load, lane) == turned]
+    others = [variable for variable in stage.parallel if variable not in (transposed, lane)]
+    extent, lanes = point.nest.extents[transposed], point.nest.extents[lane]
+    loads = [load for load in stage.loads() if contiguous_loop(point.nest, load, lane) == transposed]
 
     def block() -> None:
-        """All lanes of a block of the turned loop."""
+        """Emit all lanes of a tile row."""
         if lanes >= SIDE:
             loops.loop(lane, lanes - lanes % SIDE, SIDE, corner)
         if lanes % SIDE:
             loops.rest(lane, SIDE, rows)
 
     def corner() -> None:
-        start, _ = point.variables[turned]
-        slots = [_turn(point, load, lane, turned) for load in loads]
+        start, _ = point.variables[transposed]
+        slots = [_load_tile(point, load, lane, transposed) for load in loads]
         row, depth = point.text.open_loop()
-        point.variables[turned] = (point.text.value(f"add nuw nsw i64 {start}, {row}"), depth)
-        point.turned = {load: (slot, row) for load, slot in zip(loads, slots, strict=True)}
+        point.variables[transposed] = (point.text.value(f"add nuw nsw i64 {start}, {row}"), depth)
+        point.transposed = {load: (slot, row) for load, slot in zip(loads, slots, strict=True)}
         at_point()
-        point.turned = {}
+        point.transposed = {}
         point.text.close_loop(SIDE)
-        point.variables[turned] = (start, depth - 1)
+        point.variables[transposed] = (start, depth - 1)
 
     def rows() -> None:
-        """The lanes that are left of a block, row by row."""
-        start, _ = point.variables[turned]
+        """Emit the remainder of the lanes, row by row."""
+        start, _ = point.variables[transposed]
         row, depth = point.text.open_loop()
-        point.variables[turned] = (point.text.value(f"add nuw nsw i64 {start}, {row}"), depth)
+        point.variables[transposed] = (point.text.value(f"add nuw nsw i64 {start}, {row}"), depth)
         at_point()
         point.text.close_loop(SIDE)
-        point.variables[turned] = (start, depth - 1)
+        point.variables[transposed] = (start, depth - 1)
 
     def inside() -> None:
-        loops.loop(turned, extent - extent % SIDE, SIDE, block)
+        loops.loop(transposed, extent - extent % SIDE, SIDE, block)
         if extent % SIDE:
-            loops.rest(turned, SIDE, left_over)
+            loops.rest(transposed, SIDE, left_over)
 
     def left_over() -> None:
-        """The rows that no block has."""
-        start, _ = point.variables[turned]
+        """Emit the remainder of the rows."""
+        start, _ = point.variables[transposed]
         row, depth = point.text.open_loop()
-        point.variables[turned] = (point.text.value(f"add nuw nsw i64 {start}, {row}"), depth)
-        loops.nested([lane], at_point, written_out=False)
+        point.variables[transposed] = (point.text.value(f"add nuw nsw i64 {start}, {row}"), depth)
+        loops.nested([lane], at_point, unrolled=False)
         point.text.close_loop(extent % SIDE)
 
-    loops.nested(others, inside, written_out=False)
+    loops.nested(others, inside, unrolled=False)
 
 
-def _turn(point: PointWriter, load: Load, lane: Variable, turned: Variable) -> str:
-    """Return a slot with the block of `load` that begins where lane loop and turned loop are: a vector for each turn of
-    the latter.
+def _load_tile(point: ElementEmitter, load: Load, lane: Variable, transposed: Variable) -> str:
+    """Return a slot with the transposed block of `load` at the current tile: one vector per iteration
+    of `transposed`.
     """
-    return turned_block(point, load, lane, SIDE, SIDE)
+    return load_transposed(point, load, lane, SIDE, SIDE)
 
 
-def turned_block(point: PointWriter, load: Load, lane: Variable, rows: int, columns: int) -> str:
-    """Return a slot with a vector for each of the `columns` of what `load` reads in `rows` rows, which are turns of
-    `lane`.
+def load_transposed(point: ElementEmitter, load: Load, lane: Variable, rows: int, columns: int) -> str:
+    """Return a slot with the transpose of the block that `load` reads in `rows` iterations of `lane`: one vector per
+    column.
     """
     text, item = point.text, load.type.bits // 8
     start, pointer = point.start_of(load.address), point.pointer(load.value)
     address = text.value(f"getelementptr {llvm_type(load.type, 1)}, ptr {pointer}, i64 {start.name}")
     slot = text.allocate(f"[{columns} x {llvm_type(load.type, SIDE)}]")
-    turn_block(text, load.type, (address, load.address.coefficient(lane) * item, rows), slot, columns)
+    transpose_block(text, load.type, (address, load.address.coefficient(lane) * item, rows), slot, columns)
     return slot
 
 
-def turn_block(
+def transpose_block(
     text: FunctionText, type: MachineType, source: tuple[str, int, int], target: str, columns: int = SIDE
 ) -> None:
-    """Emit the first `columns` of a block of `SIDE` rows to `target`, one after another.
+    """Emit the transpose of a block of `SIDE` rows: its first `columns` columns are stored to `target`, contiguously.
 
-    `source`: the address of the first row, the bytes from one to the next, and how many there are; the last stands for
-    those that are not. Both may be the same memory.
+    `source`: the address of the first row, the row stride in bytes, and the number of rows; missing rows repeat the
+    last. Both may be the same memory.
     """
-    block, (address, step, rows) = TurnedBlock(type.bits, columns), source
+    block, (address, step, rows) = TransposedBlock(type.bits, columns), source
     block.write_call(text, [address, str(step), str(rows - 1), target], is_long=False)
 
 
 @dataclass(frozen=True)
-class TurnedBlock(OutOfLine):
-    """Transposes a block of `SIDE` rows of so many `columns`, of elements of so many bits."""
+class TransposedBlock(OutlinedFunction):
+    """Transposes a block of `SIDE` rows and `columns` columns, of elements of `bits`."""
 
     bits: int
     columns: int
 
     @property
-    def parameters(self) -> Sequence[Parameter]:
-        """Where the first row is, the bytes from one to the next, and how many follow it; where columns go."""
+    def parameters(self) -> Sequence[IrParameter]:
+        """The address of the first row, the row stride in bytes, the index of the last row; the destination."""
         return (
-            Parameter("ptr", "%from"),
-            Parameter("i64", "%step"),
-            Parameter("i64", "%last"),
-            Parameter("ptr", "%to"),
+            IrParameter("ptr", "%from"),
+            IrParameter("i64", "%step"),
+            IrParameter("i64", "%last"),
+            IrParameter("ptr", "%to"),
         )
 
     @property
     def name(self) -> str:
-        """The function's symbol: `spmd.turn.i32.x16`."""
-        return f"spmd.turn.i{self.bits}.x{self.columns}"
+        """The function's symbol: `spmd.transpose.i32.x16`."""
+        return f"spmd.transpose.i{self.bits}.x{self.columns}"
 
     def body(self) -> str:
-        """Return all rows are read, and shuffled until lanes are rows."""
-        writer, vector, align = Writer(), f"<{SIDE} x i{self.bits}>", self.bits // 8
+        """Return a body that loads all rows and transposes them by shuffles."""
+        writer, vector, align = InstructionBuilder(), f"<{SIDE} x i{self.bits}>", self.bits // 8
         name = f"llvm.masked.load.v{SIDE}i{self.bits}.p0"
         among = f"<{SIDE} x i1> {first_lanes(SIDE, self.columns)}, {vector} zeroinitializer"
         rows = []

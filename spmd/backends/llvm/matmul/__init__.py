@@ -1,4 +1,4 @@
-"""Matrix products and convolutions as native code: calls of BLAS, and micro-kernels of our own.
+"""Matrix products and convolutions as native code: BLAS calls, and our own micro-kernels.
 
-Here belongs what multiplies matrices, and what is computed tile by tile beside it. Products that are reductions do not.
+Matrix-vector products are reductions, and are not here.
 """

@@ -1,8 +1,8 @@
-"""BLAS's and LAPACK's routines for native code: those of NumPy's own library, else those whose pointers SciPy exports.
+"""BLAS and LAPACK routines for native code: of NumPy's own library, else the pointers that SciPy exports.
 
-NumPy's wheels hold an OpenBLAS with 64-bit integers. Native code calls the same one, so that both back ends give the
-same bits, one pool of threads serves both, and of the two libraries in the process, SciPy's being the other, the newer
-is used. A NumPy that was built on another BLAS does not say how that one spells its names; SciPy always does.
+NumPy's wheels contain an OpenBLAS with 64-bit integers. Native code calls the same one, so that both back ends give the
+same bits and share one thread pool; it is also newer than SciPy's. The symbol names of other BLAS libraries that NumPy
+may be built with are unknown; SciPy's are always known.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ import numpy as np
 from spmd.errors import CompileError, Diagnostic
 from spmd.ir import Op
 
-#: How OpenBLAS's build for NumPy's wheels spells a routine with Fortran's calling convention.
+#: Symbols of Fortran routines in the OpenBLAS of NumPy's wheels.
 _IN_NUMPY = "scipy_{name}_64_"
 _IN_NUMPY_THREADS = "scipy_openblas_{verb}_num_threads64_"
 
 
 @dataclass(frozen=True)
 class Routine:
-    """A routine with the calling convention of Fortran: everything by address, integers of the LLVM type `integer`.
+    """A routine with Fortran's calling convention: arguments by address, integers of LLVM type `integer`.
 
-    `symbol` is what a module calls it; `address` where it stands in this process.
+    `symbol` is its name in modules; `address` its address in this process.
     """
 
     symbol: str
@@ -37,7 +37,7 @@ class Routine:
 
 @cache
 def routine(name: str) -> Routine:
-    """Return the routine called `name` in BLAS or LAPACK: "sgemm", "dpotrf", ..."""
+    """Return the BLAS or LAPACK routine `name`: "sgemm", "dpotrf", ..."""
     numpys = _numpy_library()
     symbol = getattr(numpys, _IN_NUMPY.format(name=name), None) if numpys is not None else None
     if symbol is not None:
@@ -46,12 +46,12 @@ def routine(name: str) -> Routine:
 
 
 def linked(name: str) -> Routine:
-    """Return the routine called `name` as any BLAS of 32-bit integers exports it, for a linker to find."""
+    """Return the routine `name` as exported by a BLAS with 32-bit integers, to be resolved by a linker."""
     return Routine(f"{name}_", "i32")
 
 
 def check_sizes(routine: Routine, sizes: Iterable[int], op: Op) -> None:
-    """CompileError where the integers of `routine`, which computes `op`, do not hold one of `sizes`."""
+    """Raise CompileError if one of `sizes` does not fit the integers of `routine`, which computes `op`."""
     largest = max(sizes)
     if routine.integer == "i32" and largest >= 1 << 31:
         message = f"the size {largest} does not fit the 32-bit integers of the BLAS library that {routine.symbol} is of"
@@ -60,7 +60,7 @@ def check_sizes(routine: Routine, sizes: Iterable[int], op: Op) -> None:
 
 @dataclass(frozen=True)
 class ThreadCount:
-    """The addresses of what tells how many threads the library uses, `int ()`, and of what sets it, `void (int)`."""
+    """Addresses of the functions that get and set the library's number of threads: `int ()`, `void (int)`."""
 
     get: int
     set: int
@@ -68,7 +68,7 @@ class ThreadCount:
 
 @cache
 def thread_count() -> ThreadCount | None:
-    """Of the library that `routine` finds; None of one that does not say."""
+    """Return the thread functions of the library of `routine`; None if it has none."""
     numpys = _numpy_library()
     names = (_IN_NUMPY_THREADS.format(verb=verb) for verb in ("get", "set"))
     symbols = [getattr(numpys, name, None) for name in names]
@@ -77,9 +77,7 @@ def thread_count() -> ThreadCount | None:
 
 
 def library() -> Path | None:
-    """Return the file of the OpenBLAS that lies beside or in NumPy's package, as its wheels have it; None where none
-    does.
-    """
+    """Return the file of the OpenBLAS in or beside NumPy's package, as in its wheels; None if there is none."""
     package = Path(np.__file__).parent
     homes = (package.with_name("numpy.libs"), package / ".dylibs")
     return next((file for home in homes for file in home.glob("*openblas*")), None)

@@ -1,7 +1,7 @@
-"""Convolutions without padding or dilated operands, as products in tiles, one for each group of features.
+"""Convolutions without padding or base dilation as tiled products, one per feature group.
 
-The result's neighbours in one dimension are the rows of a product, its features the columns; what is summed over are
-the places of the window and the input features. The left operand is read where it lies.
+Rows of a product are neighbours of the result along one dimension, columns are features; window offsets and input
+features are contracted. The left operand is read in place.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from collections.abc import Callable
 from math import prod
 
 from spmd.analysis.affine import row_major
-from spmd.backends.llvm.emit.function_emitter import FunctionWriter
-from spmd.backends.llvm.emit.native_ops import Machine, native
-from spmd.backends.llvm.emit.task_function import PartFunction
+from spmd.backends.llvm.emit.function_emitter import FunctionEmitter
+from spmd.backends.llvm.emit.native_ops import PlanTarget, native
+from spmd.backends.llvm.emit.task_function import TaskFunction
 from spmd.backends.llvm.emit.text import FunctionText
 from spmd.backends.llvm.loops.loops import Range
-from spmd.backends.llvm.loops.nests import NestWriter
+from spmd.backends.llvm.loops.nests import NestEmitter
 from spmd.backends.llvm.matmul.tiles import Depth, Outer, Tiled, pack, write_tiled
-from spmd.backends.llvm.parallel.tasks import call_by_iterations, call_in_parts
+from spmd.backends.llvm.parallel.tasks import call_by_iterations, call_in_tasks
 from spmd.compiler.schedule.conv_input_fusion import FEW_ROWS, Images
 from spmd.compiler.schedule.fusibility import is_plain
 from spmd.compiler.schedule.rates import nanoseconds
@@ -50,11 +50,11 @@ def _is_plain_convolution(op: Op) -> bool:
 
 
 def _is_packed(product: Tiled) -> bool:
-    """Return whether the kernel is put in the order in which it is read."""
+    """Return whether the kernel is packed into column panels."""
     return product.columns > product.width
 
 
-def _plan(op: Op, machine: Machine, image_bytes: int | None) -> LibraryPlan:
+def _plan(op: Op, machine: PlanTarget, image_bytes: int | None) -> LibraryPlan:
     product, outer = _as_product(op, machine.processor)
     work = product.rows * product.columns * product.depth_rows * prod(each.size for each in outer)
     tasks = tasks_of_time(nanoseconds("convolution", work), machine.threads)
@@ -66,7 +66,7 @@ def _plan(op: Op, machine: Machine, image_bytes: int | None) -> LibraryPlan:
 
 
 @native("stablehlo.convolution", _is_plain_convolution, _plan)
-def _(writer: FunctionWriter, step: LibraryCall) -> None:
+def _(writer: FunctionEmitter, step: LibraryCall) -> None:
     op = step.op
     product, outer = _as_product(op, writer.target.processor)
     right = writer.pointer(op.operands[1])
@@ -81,15 +81,15 @@ def _(writer: FunctionWriter, step: LibraryCall) -> None:
         _write_group(writer, step, product, outer, (left, right, result), packed)
         return
     text = writer.text
-    turn, _ = text.open_loop()
+    iteration, _ = text.open_loop()
     pairs = zip((left, right, result), _group_strides(op, product), strict=True)
-    moved = [_moved(text, pointer, turn, stride * product.bits // 8) for pointer, stride in pairs]
+    moved = [_moved(text, pointer, iteration, stride * product.bits // 8) for pointer, stride in pairs]
     _write_group(writer, step, product, outer, (moved[0], moved[1], moved[2]), packed)
     text.close_loop(groups)
 
 
 def _group_strides(op: Op, product: Tiled) -> tuple[int, int, int]:
-    """Elements from one group to the next of image, kernel and result."""
+    """Return the group strides of image, kernel and result, in elements."""
     numbers: ConvDimensionNumbersAttr = op["dimension_numbers"]
     image, kernel = (operand.tensor.static_shape for operand in op.operands)
     strides = row_major(image)
@@ -101,14 +101,16 @@ def _group_strides(op: Op, product: Tiled) -> tuple[int, int, int]:
 
 
 def _write_group(
-    writer: FunctionWriter,
+    writer: FunctionEmitter,
     step: LibraryCall,
     product: Tiled,
     outer: list[Outer],
     pointers: tuple[str, str, str],
     packed: str | None,
 ) -> None:
-    """Emit the products of one group of features; `packed` is memory for its part of the kernel, if that is used."""
+    """Emit the products of one feature group; `packed` is memory for the packed kernel of the group, if it
+    is packed.
+    """
     left, right, result = pointers
     if packed is not None:
         pack(writer.text, product, right, packed)
@@ -120,9 +122,9 @@ def _write_group(
     rest = [each for each in outer if each is not longest]
     count = min(parts, longest.size)
 
-    def write(text: FunctionText, pointer: Callable[[str], str], turn: str) -> None:
-        left_at = _moved(text, pointer(left), turn, longest.left * product.bits // 8)
-        result_at = _moved(text, pointer(result), turn, longest.result * product.bits // 8)
+    def write(text: FunctionText, pointer: Callable[[str], str], iteration: str) -> None:
+        left_at = _moved(text, pointer(left), iteration, longest.left * product.bits // 8)
+        result_at = _moved(text, pointer(result), iteration, longest.result * product.bits // 8)
         write_tiled(
             text, product, left_at, pointer(right), result_at, rest, None if packed is None else pointer(packed)
         )
@@ -131,7 +133,7 @@ def _write_group(
 
 
 def _write_by_image(
-    writer: FunctionWriter,
+    writer: FunctionEmitter,
     step: LibraryCall,
     images: Images,
     product: Tiled,
@@ -139,41 +141,41 @@ def _write_by_image(
     pointers: tuple[str, str],
     packed: str | None,
 ) -> None:
-    """Emit the products of one image after another, each made before; `pointers` are those of kernel and result."""
+    """Emit the products image by image, each after its producer; `pointers` are those of kernel and result."""
     batch, *rest = outer
     if packed is not None:
         pack(writer.text, product, pointers[0], packed)
     count, memory = step.plan.tasks, writer.address(step.scratch[-1])
 
     def write(text: FunctionText, pointer: Callable[[str], str], image: str, first: str, stop: str) -> None:
-        turn, _ = text.open_loop()
-        one = Range(images.nest.outer[0], turn, None, "true")
+        iteration, _ = text.open_loop()
+        one = Range(images.nest.outer[0], iteration, None, "true")
 
         def at(value: Value) -> str:
             return image if value is images.value else pointer(writer.pointer(value))
 
-        NestWriter(images.nest, text, at, one).write()
+        NestEmitter(images.nest, text, at, one).write()
         right, result = map(pointer, pointers)
-        result = _moved(text, result, turn, batch.result * product.bits // 8)
+        result = _moved(text, result, iteration, batch.result * product.bits // 8)
         write_tiled(text, product, image, right, result, rest, None if packed is None else pointer(packed))
         text.close_loop(stop, 1, first)
 
-    def write_part(part: PartFunction) -> None:
-        image = _moved(part.text, part.pointer(memory), "%part", images.nbytes)
-        write(part.text, part.pointer, image, *part.share(batch.size, count))
+    def write_part(task: TaskFunction) -> None:
+        image = _moved(task.text, task.pointer(memory), "%part", images.nbytes)
+        write(task.text, task.pointer, image, *task.share(batch.size, count))
 
     if count == 1:
         write(writer.text, str, memory, "0", str(batch.size))
     else:
-        call_in_parts(writer, count, write_part)
+        call_in_tasks(writer, count, write_part)
 
 
-def _moved(text: FunctionText, pointer: str, turn: str, stride: int) -> str:
-    return text.value(f"getelementptr i8, ptr {pointer}, i64 {text.value(f'mul i64 {turn}, {stride}')}")
+def _moved(text: FunctionText, pointer: str, iteration: str, stride: int) -> str:
+    return text.value(f"getelementptr i8, ptr {pointer}, i64 {text.value(f'mul i64 {iteration}, {stride}')}")
 
 
 def _as_product(op: Op, processor: Processor) -> tuple[Tiled, list[Outer]]:
-    """Return the product of one turn, and the loops around it."""
+    """Return the product of one iteration, and the loops around it."""
     numbers: ConvDimensionNumbersAttr = op["dimension_numbers"]
     lhs, rhs = (operand.tensor.static_shape for operand in op.operands)
     shape = op.result.tensor.static_shape
@@ -199,7 +201,7 @@ def _as_product(op: Op, processor: Processor) -> tuple[Tiled, list[Outer]]:
 
 
 def _merged(depth: list[Depth]) -> tuple[Depth, ...]:
-    """As few dimensions as the strides allow; at least one."""
+    """Return `depth` with dimensions merged where strides allow; at least one remains."""
     depths: list[Depth] = []
     for each in depth:
         if each.size == 1:

@@ -1,8 +1,8 @@
-"""Products of matrices of 8-bit integers with sums of 32 bits, in tiles.
+"""Tiled products of 8-bit integers with 32-bit sums.
 
-Processors multiply sixteen or thirty-two pairs of 16-bit numbers at a time and add up neighbouring products. Both
-operands are widened to such pairs, neighbours along what is contracted, a tile's worth at a time: the right one's
-block of columns once for all rows, the left one's rows where they are needed. Sums wrap, as i32 does.
+Processors multiply 16 or 32 pairs of 16-bit integers at a time and add adjacent products. Operands are widened and
+packed into such pairs along the contracted dimension, per tile: the right one's column panel once for all rows, the
+left one's rows when needed. Sums wrap, as i32 does.
 """
 
 from __future__ import annotations
@@ -17,17 +17,18 @@ from spmd.backends.llvm.loops.strides import first_lanes
 from spmd.backends.llvm.matmul.tiles import Depth, Tiled, column_blocks, write_tiled
 from spmd.support.processor import Processor
 
-#: Numbers of a row that are widened at a time.
+#: Elements of a row that are widened at a time.
 _NUMBERS = 32
-#: Contracted numbers of a product of fewer rows and columns than `_FEW` that are multiplied at a time: widened at once,
-#: they took more memory than both operands.
+#: Length of the stretches into which the contracted dimension of a product with fewer than `_FEW` rows and columns is
+#: split: widened at once, it would take more memory than both operands.
 _STRETCH, _FEW = 1 << 16, 64
 
 
 @dataclass(frozen=True)
-class Bytes:
-    """An operand of 8-bit numbers: its strides along rows of the result (or columns, the right one's), along what is
-    contracted, and from batch to batch. One of the first two is 1."""
+class ByteOperand:
+    """An operand of 8-bit integers: its strides along rows of the result (the right operand: columns), along the
+    contracted dimension, and between batches. One of the first two is 1.
+    """
 
     free: int
     contracted: int
@@ -37,14 +38,14 @@ class Bytes:
 
 @dataclass(frozen=True)
 class IntegerProduct:
-    """Products of `rows` x `depth` by `depth` x `columns` numbers, one for each index of `batch`, on a processor."""
+    """Products of `rows` x `depth` by `depth` x `columns`, batched, on a processor."""
 
     batch: tuple[int, ...]
     rows: int
     columns: int
     depth: int
-    left: Bytes
-    right: Bytes
+    left: ByteOperand
+    right: ByteOperand
     processor: Processor
 
     @property
@@ -54,23 +55,23 @@ class IntegerProduct:
 
     @property
     def is_long(self) -> bool:
-        """Whether it is done in stretches of what is contracted."""
+        """Whether the contracted dimension is split into stretches."""
         return self.depth > _STRETCH and self.rows + self.columns < _FEW
 
     @property
     def pairs(self) -> int:
-        """Pairs of what is contracted, the last one with a zero where there is no second."""
+        """Pairs along the contracted dimension, padded with zero."""
         return -(-self.depth // 2)
 
     def strides(self) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
-        """Return the bytes from one batch to the next: of the left operand, the right one, the result."""
+        """Return the batch strides in bytes of the left operand, the right one, and the result."""
         result = 4 * self.rows * self.columns
         return self.left.batch, self.right.batch, tuple(stride * result for stride in row_major(self.batch))
 
     def tile(self, rows: int, columns: int) -> Tiled:
-        """Return the product of some widened rows and columns.
+        """Return the product of a tile of widened rows and columns.
 
-        Rows of numbers that lie side by side are laid out as such, others pair by pair.
+        Contiguous rows are packed row by row, others pair by pair.
         """
         by_row = self.left.contracted == 1
         row = -(-self.depth // _NUMBERS) * (_NUMBERS // 2) if by_row else 1
@@ -79,24 +80,24 @@ class IntegerProduct:
 
     @property
     def sums(self) -> int:
-        """Sums of one vector register."""
+        """Sums per vector register."""
         return self.processor.vector_bits // 32
 
     @property
     def whole(self) -> Tiled:
-        """One product, for the sizes of its tiles."""
+        """The whole product, which determines tile sizes."""
         return self.tile(self.rows, self.columns)
 
     @property
     def left_bytes(self) -> int:
-        """Memory for the rows of a tile."""
+        """Bytes for the packed rows of a tile."""
         rows = self.whole.tile_rows
         tile = self.tile(rows, 1)
         return 4 * max(rows * tile.left_row, self.pairs * tile.depth[0].left)
 
 
 def pair_bytes(product: IntegerProduct) -> int:
-    """Memory for the rows of a tile and a block of columns, and for the sums of a stretch."""
+    """Return the bytes for the packed rows of a tile, one column panel, and the sums of a stretch."""
     if product.is_long:
         return pair_bytes(replace(product, depth=_STRETCH)) + 4 * product.rows * product.columns
     return product.left_bytes + 4 * product.pairs * product.whole.width
@@ -105,7 +106,7 @@ def pair_bytes(product: IntegerProduct) -> int:
 def write_integer_product(
     text: FunctionText, product: IntegerProduct, pointers: Sequence[str], memory: str, rows: int
 ) -> None:
-    """Emit the first `rows` rows of one product of the addresses `pointers` (left, right, result).
+    """Emit the first `rows` rows of one product; `pointers` are left, right and result.
 
     `memory` has `pair_bytes`.
     """
@@ -114,11 +115,11 @@ def write_integer_product(
         return
     left, right, result = pointers
     count = rows * product.columns
-    sums = _at(text, memory, str(pair_bytes(product) - 4 * product.rows * product.columns))
+    sums = offset_pointer(text, memory, str(pair_bytes(product) - 4 * product.rows * product.columns))
     text.line(f"call void @llvm.memset.p0.i64(ptr {result}, i8 0, i64 {4 * count}, i1 false)")
     for first, depth in text.chunks(product.depth, _STRETCH):
         begins = [
-            _at(text, pointer, text.value(f"mul i64 {first}, {operand.contracted}"))
+            offset_pointer(text, pointer, text.value(f"mul i64 {first}, {operand.contracted}"))
             for pointer, operand in ((left, product.left), (right, product.right))
         ]
         _write_stretch(text, replace(product, depth=depth), [*begins, sums], memory, rows)
@@ -132,16 +133,16 @@ def write_integer_product(
 def _write_stretch(
     text: FunctionText, product: IntegerProduct, pointers: Sequence[str], memory: str, rows: int
 ) -> None:
-    """Writes the first `rows` rows of a product whose contracted numbers are widened at once."""
+    """Emit the first `rows` rows of a product whose contracted dimension is widened at once."""
     left, right, result = pointers
     tiled = product.whole
-    block = _at(text, memory, str(product.left_bytes))
+    block = offset_pointer(text, memory, str(product.left_bytes))
     for column, valid in column_blocks(text, tiled):
-        start = _at(text, right, text.value(f"mul i64 {column}, {product.right.free}"))
+        start = offset_pointer(text, right, text.value(f"mul i64 {column}, {product.right.free}"))
         _widen_pairs(text, product, product.right, start, sum(valid), block, tiled.width)
 
         def tile(row: str, count: int, column: str = column, valid: Sequence[int] = valid) -> None:
-            start = _at(text, left, text.value(f"mul i64 {row}, {product.left.free}"))
+            start = offset_pointer(text, left, text.value(f"mul i64 {row}, {product.left.free}"))
             part = product.tile(count, sum(valid))
             if product.left.contracted == 1:
                 _widen_rows(text, product, start, count, memory, part.left_row)
@@ -158,9 +159,9 @@ def _write_stretch(
 def _widen_rows(
     text: FunctionText, product: IntegerProduct, source: str, rows: int, target: str, row_stride: int
 ) -> None:
-    """Rows of neighbours from `source` on as rows of pairs, with zeros behind."""
+    """Widen contiguous rows from `source` on to rows of pairs, padded with zeros."""
     row, _ = text.open_loop()
-    start = _at(text, source, text.value(f"mul i64 {row}, {product.left.free}"))
+    start = offset_pointer(text, source, text.value(f"mul i64 {row}, {product.left.free}"))
     place = text.value(f"mul i64 {row}, {2 * row_stride}")
     whole, rest = product.depth - product.depth % _NUMBERS, product.depth % _NUMBERS
 
@@ -179,23 +180,24 @@ def _widen_rows(
 
 
 def _widen_pairs(
-    text: FunctionText, product: IntegerProduct, operand: Bytes, source: str, count: int, target: str, width: int
+    text: FunctionText, product: IntegerProduct, operand: ByteOperand, source: str, count: int, target: str, width: int
 ) -> None:
-    """Pairs along the contracted dimension, each of `count` rows or columns from `source` on, `width` numbers from one
-    to the next."""
+    """Pack pairs along the contracted dimension of `count` rows or columns from `source` on, with a stride of `width`
+    elements.
+    """
     lanes = product.sums
     step = 2 if operand.contracted != 1 else 4
 
     def pairs(number: str, codes: int) -> None:
-        """From contracted number `number` on as many as `codes`."""
+        """Pack `codes` contracted elements from `number` on."""
         for lane in range(0, count, lanes):
             valid = min(lanes, count - lane)
-            start = _at(text, source, str(lane * operand.free))
-            read = _side_by_side if operand.contracted != 1 else _apart
+            start = offset_pointer(text, source, str(lane * operand.free))
+            read = _contiguous if operand.contracted != 1 else _strided
             vectors = read(text, operand, start, number, codes, lanes, valid)
             for first in range(0, codes, 2):
                 joined = _joined(text, lanes, vectors[first : first + 2])
-                half = text.value(f"mul i64 {number}, {width // 2}")  # of numbers that are even
+                half = text.value(f"mul i64 {number}, {width // 2}")  # even by construction
                 at = text.value(f"add i64 {half}, {first // 2 * width + lane}")
                 address = text.value(f"getelementptr i32, ptr {target}, i64 {at}")
                 text.line(f"store <{lanes} x i32> {joined}, ptr {address}, align 4")
@@ -204,10 +206,10 @@ def _widen_pairs(
         pairs(number, codes)
 
 
-def _side_by_side(
-    text: FunctionText, operand: Bytes, source: str, number: str, codes: int, lanes: int, valid: int
+def _contiguous(
+    text: FunctionText, operand: ByteOperand, source: str, number: str, codes: int, lanes: int, valid: int
 ) -> list[str]:
-    """Vectors of i32 of the contracted numbers from `number` on: lanes are neighbours in memory."""
+    """Return `codes` vectors of i32, one per contracted element from `number` on; lanes are contiguous in memory."""
     vectors = []
     for code in range(codes):
         place = text.value(f"mul i64 {text.value(f'add i64 {number}, {code}')}, {operand.contracted}")
@@ -215,11 +217,11 @@ def _side_by_side(
     return vectors
 
 
-def _apart(
-    text: FunctionText, operand: Bytes, source: str, number: str, codes: int, lanes: int, valid: int
+def _strided(
+    text: FunctionText, operand: ByteOperand, source: str, number: str, codes: int, lanes: int, valid: int
 ) -> list[str]:
-    """Return the same where the contracted numbers are neighbours in memory: four of each lane are read at a time."""
-    start = _at(text, source, number)
+    """Return the same if contracted elements are contiguous in memory: four of each lane are gathered at a time."""
+    start = offset_pointer(text, source, number)
     offsets = ", ".join(f"i64 {lane * operand.free}" for lane in range(lanes))
     places = text.value(f"getelementptr i8, ptr {start}, <{lanes} x i64> <{offsets}>")
     vectors = []
@@ -238,7 +240,7 @@ def _apart(
 
 
 def _joined(text: FunctionText, lanes: int, vectors: Sequence[str]) -> str:
-    """Return one or two vectors of numbers as pairs."""
+    """Return one or two vectors of integers as pairs."""
     pairs = text.value(f"and <{lanes} x i32> {vectors[0]}, {_splat(0xFFFF, lanes)}")
     if len(vectors) == 1:
         return pairs
@@ -247,7 +249,7 @@ def _joined(text: FunctionText, lanes: int, vectors: Sequence[str]) -> str:
 
 
 def gathered_lanes(text: FunctionText, type: str, places: str, lanes: int, valid: int) -> str:
-    """What stands at the `lanes` addresses `places`, of which `valid` are read."""
+    """Return the elements gathered from the `lanes` addresses `places`, of which `valid` are loaded."""
     mask = f"<{lanes} x i1> {first_lanes(lanes, valid)}"
     name = f"@llvm.masked.gather.v{lanes}{type}.v{lanes}p0"
     arguments = f"<{lanes} x ptr> align 1 {places}, {mask}, <{lanes} x {type}> zeroinitializer"
@@ -255,15 +257,15 @@ def gathered_lanes(text: FunctionText, type: str, places: str, lanes: int, valid
 
 
 def interleaved(text: FunctionText, first: str, second: str, type: str, lanes: int) -> str:
-    """Two vectors of `lanes` as one, by turns."""
+    """Return two vectors of `lanes`, interleaved."""
     vector = f"<{lanes} x {type}>"
     order = ", ".join(f"i32 {lane}, i32 {lanes + lane}" for lane in range(lanes))
     return text.value(f"shufflevector {vector} {first}, {vector} {second}, <{2 * lanes} x i32> <{order}>")
 
 
 def neighbours(text: FunctionText, source: str, at: str, width: int, count: int) -> str:
-    """Return a vector of `width` bytes, of which `count` are read."""
-    address = _at(text, source, at)
+    """Return a vector of `width` bytes, of which `count` are loaded."""
+    address = offset_pointer(text, source, at)
     if count == width:
         return text.value(f"load <{width} x i8>, ptr {address}, align 1")
     arguments = f"ptr align 1 {address}, <{width} x i1> {first_lanes(width, count)}, <{width} x i8> zeroinitializer"
@@ -274,7 +276,7 @@ def _widened(text: FunctionText, value: str, width: int, target: str, signed: bo
     return text.value(f"{'sext' if signed else 'zext'} <{width} x i8> {value} to <{width} x {target}>")
 
 
-def _at(text: FunctionText, pointer: str, offset: str) -> str:
+def offset_pointer(text: FunctionText, pointer: str, offset: str) -> str:
     return text.value(f"getelementptr i8, ptr {pointer}, i64 {offset}")
 
 

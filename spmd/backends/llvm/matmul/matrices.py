@@ -1,4 +1,4 @@
-"""Products as matrices that lie in memory as they are: of which numbers and strides an op's product is made."""
+"""Products as matrices in place: sizes and strides of the operands of an op."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from math import prod
 from spmd.analysis.affine import row_major
 from spmd.analysis.matrices import Matrix, free_dimensions, matrix_of
 from spmd.backends.llvm.matmul.blas import thread_count
-from spmd.backends.llvm.matmul.integer_products import Bytes, IntegerProduct
+from spmd.backends.llvm.matmul.integer_products import ByteOperand, IntegerProduct
 from spmd.backends.llvm.matmul.tiles import LARGEST
 from spmd.compiler.schedule.fusibility import is_plain
 from spmd.compiler.schedule.rates import nanoseconds
@@ -17,20 +17,20 @@ from spmd.dialects.structs import DotDimensionNumbersAttr
 from spmd.ir import Op
 from spmd.support.processor import Processor
 
-#: By element type: the routine, and the type in LLVM.
+#: By element type: the BLAS routine, and the LLVM type.
 ROUTINES = {"f32": ("sgemm", "float"), "f64": ("dgemm", "double")}
-#: By element type of which there is no routine: the type in LLVM.
+#: By element type without a BLAS routine: the LLVM type.
 INTEGERS = {"i32": "i32", "ui32": "i32", "i64": "i64", "ui64": "i64"}
-#: Columns of a right operand that are few, and of a left operand whose rows are not so far apart that the caches keep
-#: only some of a tile's.
+#: Widest right operand, and longest left rows, of products for which packing in BLAS does not pay; longer rows conflict
+#: in the cache.
 _NARROW, _SHORT_ROW = 32, 1 << 10
 
 
 @dataclass(frozen=True)
 class Product:
-    """Products of matrices; small ones are written as loops (`is_tiled`).
+    """A batched matrix product; small ones are tiled loops (`is_tiled`).
 
-    `item` is an element's bytes, `leading` the elements from one row of a result to the next.
+    `item` is the bytes per element, `leading` the row stride of the result in elements.
     """
 
     element: str
@@ -43,21 +43,21 @@ class Product:
 
     @property
     def size(self) -> int:
-        """Multiplications of each product."""
+        """Multiply-adds of one product."""
         return self.lhs.rows * self.lhs.columns * self.rhs.columns
 
     @property
     def nanoseconds(self) -> int:
-        """How long one of the products takes, roughly."""
+        """Approximate time of one product."""
         return nanoseconds("product", self.size * self.item)
 
     @property
     def runs_in_tasks(self) -> bool:
-        """Whether threads may run products side by side: BLAS's own threads would get in their way."""
+        """Whether threads may compute products in parallel: BLAS's own threads must be switched off meanwhile."""
         return self.is_tiled or thread_count() is not None
 
     def strides(self) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
-        """Return the bytes from one batch to the next: of the left operand, the right one, the result."""
+        """Return the batch strides in bytes of the left operand, the right one, and the result."""
         result = self.lhs.rows * self.rhs.columns
         in_result = tuple(stride * result for stride in row_major(self.batch))
         left, right, target = (
@@ -67,9 +67,10 @@ class Product:
 
 
 def product_of(op: Op, *, in_fixed_order: bool = False) -> Product | None:
-    """`op`, a dot_general or dot, as products of matrices that lie in memory as BLAS reads them; None otherwise.
+    """Return `op`, a dot_general or dot, as a batched product of matrices in the layouts that BLAS reads; None if it is
+    not.
 
-    `in_fixed_order`: those of floats are written as loops, too, wherever they can be.
+    `in_fixed_order`: products of floats are tiled loops, too; None if they cannot be.
     """
     types = {str(value.tensor.element_type) for value in (*op.operands, op.result)}
     if len(types) != 1 or not types <= {*ROUTINES, *INTEGERS}:
@@ -81,7 +82,7 @@ def product_of(op: Op, *, in_fixed_order: bool = False) -> Product | None:
 
 
 def integer_matrices_of(op: Op) -> Product | None:
-    """Return the matrices of `op`, a product of 8-bit integers with sums of 32 bits; None of anything else."""
+    """Return the matrices of `op`, a product of 8-bit integers with 32-bit sums; None for anything else."""
     elements = [str(value.tensor.element_type) for value in op.operands]
     if not set(elements) <= {"i8", "ui8"} or str(op.result.tensor.element_type) not in ("i32", "ui32"):
         return None
@@ -91,19 +92,19 @@ def integer_matrices_of(op: Op) -> Product | None:
 
 
 def integer_product_of(op: Op, processor: Processor) -> IntegerProduct | None:
-    """`op` as products of 8-bit integers with sums of 32 bits on `processor`; None otherwise."""
+    """Return `op` as a product of 8-bit integers with 32-bit sums on `processor`; None if it is not."""
     product = integer_matrices_of(op)
     if product is None:
         return None
     lhs, rhs = product.lhs, product.rhs
     elements = [str(value.tensor.element_type) for value in op.operands]
-    left = Bytes(lhs.row_stride, lhs.column_stride, lhs.batch, elements[0] == "i8")
-    right = Bytes(rhs.column_stride, rhs.row_stride, rhs.batch, elements[1] == "i8")
+    left = ByteOperand(lhs.row_stride, lhs.column_stride, lhs.batch, elements[0] == "i8")
+    right = ByteOperand(rhs.column_stride, rhs.row_stride, rhs.batch, elements[1] == "i8")
     return IntegerProduct(product.batch, lhs.rows, rhs.columns, lhs.columns, left, right, processor)
 
 
 def _matrices_of(op: Op) -> Product | None:
-    """`op` as products of matrices of which rows or columns lie side by side; None otherwise."""
+    """Return `op` as a product of matrices with a unit stride; None if it is not."""
     if not all(is_plain(value.type) for value in (*op.operands, op.result)):
         return None
     lhs, rhs = op.operands
@@ -128,7 +129,7 @@ def _matrices_of(op: Op) -> Product | None:
 
 
 def _in_few_loops(sizes: Sequence[int], lhs: Matrix, rhs: Matrix) -> tuple[tuple[int, ...], Matrix, Matrix]:
-    """Return the batching dimensions, neighbours taken as one where both operands' matrices go on at one step."""
+    """Return the batching dimensions, merged where the strides of both operands allow."""
     merged: list[tuple[int, int, int]] = []
     for size, *strides in zip(sizes, lhs.batch, rhs.batch, strict=True):
         if merged and list(merged[-1][1:]) == [stride * size for stride in strides]:
@@ -139,9 +140,7 @@ def _in_few_loops(sizes: Sequence[int], lhs: Matrix, rhs: Matrix) -> tuple[tuple
 
 
 def _suits_tiles(left: Matrix, right: Matrix) -> bool:
-    """Return whether a product is small, or so narrow that BLAS would pack a left operand of which it reads no row
-    again.
-    """
+    """Return whether a product is small, or so narrow that BLAS would pack a left operand that it reads only once."""
     size = left.rows * left.columns * right.columns
     narrow = right.columns <= _NARROW and left.columns <= _SHORT_ROW
     return size <= (LARGEST * _NARROW if narrow else LARGEST)

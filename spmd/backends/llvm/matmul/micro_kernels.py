@@ -1,9 +1,8 @@
-"""Micro-kernels of matrix products out of line: tiles of sums, and what lays operands out for them, of any sizes.
+"""Outlined micro-kernels of matrix products, and panel packing, for any sizes.
 
-A tile is a few hundred instructions, and the most of what a product's code would be. Products of other sizes differ in
-numbers alone, so these come from memory, and LLVM makes one piece of code for all products of a process (and keeps
-it for others) where there were some for each. Van Zee and van de Geijn, "BLIS: A Framework for Rapidly Instantiating
-BLAS Functionality", section 4, has the name.
+A tile is a few hundred instructions, most of a product's code. Products of other sizes differ in constants only, so
+these are passed in memory, and one piece of code is compiled (and cached) for all products. Van Zee and van de Geijn,
+"BLIS: A Framework for Rapidly Instantiating BLAS Functionality", section 4, has the name.
 """
 
 from __future__ import annotations
@@ -11,21 +10,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from spmd.backends.llvm.emit.outlined import OutOfLine, Parameter, body_of
+from spmd.backends.llvm.emit.outlined import IrParameter, OutlinedFunction, body_of
 from spmd.backends.llvm.emit.text import FunctionText
-from spmd.backends.llvm.matmul.tile_sums import Block, Numbers, TileSums, Turns
+from spmd.backends.llvm.matmul.tile_sums import LoopBlocks, Numbers, SumBlock, TileSums
 from spmd.support.processor import Processor
 
-#: Rows whose addresses are made of one: the processor adds one stride, or two of them, by itself.
+#: Rows addressed from one base register, by scaled multiples of the row stride.
 _NEAR = 3
 
 
 @dataclass(frozen=True)
-class MicroKernel(OutOfLine, Numbers):
-    """Tiles one below another, each of `rows` rows of vectors of which as many lanes are `valid`.
+class MicroKernel(OutlinedFunction, Numbers):
+    """Vertically adjacent tiles, each of `rows` rows of vectors with `valid` lanes.
 
-    `loops` are the dimensions that are summed over, `blocked` those of them that have blocks, level by level.
-    `is_packed`: the right operand has numbers for all lanes.
+    `loops` is the number of contracted dimensions, `blocked` those of them with blocks, level by level. `is_packed`:
+    the right operand is a packed panel, whose lanes can all be loaded.
     """
 
     type: str
@@ -47,25 +46,25 @@ class MicroKernel(OutOfLine, Numbers):
         return f"spmd.tiles.{self.type}.{shape}.{self.loops}{blocks}{paired}{packed}"
 
     @property
-    def parameters(self) -> Sequence[Parameter]:
+    def parameters(self) -> Sequence[IrParameter]:
         """Left operand, right operand and result; and the `Sizes`."""
-        operands = (Parameter("ptr", f"%{name}", "readonly") for name in ("left", "right"))
-        return (*operands, Parameter("ptr", "%result"), Parameter("ptr", "%sizes", "noalias readonly"))
+        operands = (IrParameter("ptr", f"%{name}", "readonly") for name in ("left", "right"))
+        return (*operands, IrParameter("ptr", "%result"), IrParameter("ptr", "%sizes", "noalias readonly"))
 
     def call(self, text: FunctionText, addresses: Sequence[str], sizes: Sizes) -> None:
-        """Emit a call for the tiles that begin at `addresses`: of left operand, right operand and result."""
+        """Emit a call for the tiles at `addresses`: of left operand, right operand and result."""
         self.write_call(text, [*addresses, sizes.constant(text)])
 
     def body(self) -> str:
-        """Tile by tile."""
+        """Return the loop over tiles."""
         text = FunctionText()
         _Kernel(text, self).write()
         return body_of(text, _names(self))
 
 
 @dataclass(frozen=True)
-class Packing(OutOfLine, Numbers):
-    """Blocks of `width` columns of a matrix laid out row by row; in all rows as many lanes of vectors are `valid`."""
+class Packing(OutlinedFunction, Numbers):
+    """Packs column panels of `width` columns, row by row; vectors of a row have `valid` lanes."""
 
     type: str
     bits: int
@@ -79,13 +78,13 @@ class Packing(OutOfLine, Numbers):
         return f"spmd.pack.{self.type}.{self.width}.{'x'.join(map(str, self.valid))}"
 
     @property
-    def parameters(self) -> Sequence[Parameter]:
-        """Where columns are read and go; blocks, rows, and the bytes from row to row of what is read."""
-        numbers = (Parameter("i64", f"%{name}") for name in ("blocks", "rows", "stride"))
-        return (Parameter("ptr", "%source", "readonly"), Parameter("ptr", "%target"), *numbers)
+    def parameters(self) -> Sequence[IrParameter]:
+        """Source and target; number of panels, number of rows, and the row stride of the source in bytes."""
+        numbers = (IrParameter("i64", f"%{name}") for name in ("blocks", "rows", "stride"))
+        return (IrParameter("ptr", "%source", "readonly"), IrParameter("ptr", "%target"), *numbers)
 
     def body(self) -> str:
-        """Block by block, and row by row."""
+        """Return the loops over panels and rows."""
         text = FunctionText()
         bytes_of_row = self.width * self.bits // 8
         block, _ = text.open_loop()
@@ -106,19 +105,22 @@ class Packing(OutOfLine, Numbers):
 
 @dataclass(frozen=True)
 class Sizes:
-    """What a micro-kernel is told: how many `tiles` there are; bytes from row to row of left operand and result; and
-    of each loop its turns, and the bytes of a turn in left operand and right operand; and the `blocks` of sums."""
+    """Arguments of a micro-kernel: number of `tiles`; row strides in bytes of left operand and result; trip count and
+    strides in bytes in both operands of each loop; and the `blocks` of sums.
+    """
 
     tiles: int
     left_row: int
     result_row: int
     loops: tuple[tuple[int, int, int], ...]
-    blocks: tuple[Block, ...]
+    blocks: tuple[SumBlock, ...]
 
     def constant(self, text: FunctionText) -> str:
-        """Return the name of a constant of the module that has them all."""
+        """Return the name of a global constant with the sizes."""
         loops = (number for loop in self.loops for number in loop)
-        return text.numbers([self.tiles, self.left_row, self.result_row, *loops, *(each.turns for each in self.blocks)])
+        return text.numbers(
+            [self.tiles, self.left_row, self.result_row, *loops, *(each.iterations for each in self.blocks)]
+        )
 
 
 def _names(kernel: MicroKernel) -> list[str]:
@@ -128,12 +130,12 @@ def _names(kernel: MicroKernel) -> list[str]:
 
 
 class _Kernel:
-    """Writes the body of a micro-kernel."""
+    """Emits the body of a micro-kernel."""
 
     def __init__(self, text: FunctionText, kernel: MicroKernel) -> None:
         self.text = text
         self.kernel = kernel
-        #: Bytes of one row, two rows, and so on, of the left operand; those of a tile, and of the result's.
+        #: Bytes of one, two, ... rows of the left operand; tile strides of left operand and result.
         self._rows = ["%left.row", *(text.value(f"mul i64 %left.row, {n}") for n in range(2, _NEAR + 1))]
         self._tiles = [text.value(f"mul i64 {row}, {kernel.rows}") for row in ("%left.row", "%result.row")]
 
@@ -146,10 +148,10 @@ class _Kernel:
         )
         sums = TileSums(text, kernel, kernel.rows, kernel.valid, [self._turns(loop) for loop in range(kernel.loops)])
 
-        def move(loop: int, turn: str, left: str, right: str) -> tuple[str, str]:
+        def move(loop: int, iteration: str, left: str, right: str) -> tuple[str, str]:
             return (
-                self._moved(left, text.value(f"mul i64 {turn}, %left{loop}")),
-                self._moved(right, text.value(f"mul i64 {turn}, %right{loop}")),
+                self._moved(left, text.value(f"mul i64 {iteration}, %left{loop}")),
+                self._moved(right, text.value(f"mul i64 {iteration}, %right{loop}")),
             )
 
         def step(left: str, right: str) -> None:
@@ -162,12 +164,12 @@ class _Kernel:
         sums.put(rows)
         text.close_loop("%tiles")
 
-    def _turns(self, loop: int) -> Turns:
+    def _turns(self, loop: int) -> LoopBlocks:
         levels = [level for level, blocked in enumerate(self.kernel.blocked) if blocked == loop]
-        return Turns(f"%turns{loop}", tuple(f"%block{level}" for level in reversed(levels)))
+        return LoopBlocks(f"%turns{loop}", tuple(f"%block{level}" for level in reversed(levels)))
 
     def _column(self, first: str) -> list[str]:
-        """Return the addresses of one number of each row of the left operand."""
+        """Return the addresses of one element in each row of the left operand."""
         addresses = [first]
         while len(addresses) < self.kernel.rows:
             near = len(addresses) % _NEAR

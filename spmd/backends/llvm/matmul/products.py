@@ -1,4 +1,4 @@
-"""Matrix products: calls of BLAS, or tiles where they are small or of 8-bit integers."""
+"""Matrix products: BLAS calls, or tiles if they are small or of 8-bit integers."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from math import prod
 
 from spmd.analysis.affine import row_major
 from spmd.analysis.matrices import Matrix
-from spmd.backends.llvm.emit.function_emitter import FunctionWriter
-from spmd.backends.llvm.emit.native_ops import Machine, native
-from spmd.backends.llvm.emit.task_function import PartFunction
+from spmd.backends.llvm.emit.function_emitter import FunctionEmitter
+from spmd.backends.llvm.emit.native_ops import PlanTarget, native
+from spmd.backends.llvm.emit.task_function import TaskFunction
 from spmd.backends.llvm.emit.text import FunctionText
 from spmd.backends.llvm.matmul.blas import check_sizes
 from spmd.backends.llvm.matmul.integer_products import IntegerProduct, pair_bytes, write_integer_product
@@ -25,24 +25,24 @@ from spmd.backends.llvm.matmul.matrices import (
 )
 from spmd.backends.llvm.matmul.tile_products import BLOCK_ROWS, suits_tiles, tile_bytes, write_tile_product
 from spmd.backends.llvm.matmul.tiles import Depth, Tiled, write_tiled
-from spmd.backends.llvm.parallel.tasks import call_by_iterations, call_in_parts
+from spmd.backends.llvm.parallel.tasks import call_by_iterations, call_in_tasks
 from spmd.compiler.schedule.rates import nanoseconds
 from spmd.compiler.schedule.steps import LibraryCall
 from spmd.compiler.schedule.target import LibraryPlan
 from spmd.compiler.schedule.tasks import tasks_of_time
 from spmd.ir import Op
 
-#: Rows or columns that a part of a product has a multiple of.
-_TURN = 48
-#: Batches whose products are written one after another; more are run in a loop.
-_WRITTEN_OUT = 4
+#: Tile sizes are multiples of this many rows or columns.
+_GRANULARITY = 48
+#: Most batches whose products are unrolled.
+_MOST_UNROLLED = 4
 
 
 def _is_native(op: Op) -> bool:
     return product_of(op) is not None or integer_matrices_of(op) is not None
 
 
-def _plan(op: Op, machine: Machine, image_bytes: int | None) -> LibraryPlan:
+def _plan(op: Op, machine: PlanTarget, image_bytes: int | None) -> LibraryPlan:
     integers = integer_product_of(op, machine.processor)
     if integers is not None:
         return _plan_integers(integers, machine)
@@ -54,7 +54,7 @@ def _plan(op: Op, machine: Machine, image_bytes: int | None) -> LibraryPlan:
 
 @native("stablehlo.dot_general", _is_native, _plan)
 @native("stablehlo.dot", _is_native, _plan)
-def _(writer: FunctionWriter, step: LibraryCall) -> None:
+def _(writer: FunctionEmitter, step: LibraryCall) -> None:
     op = step.op
     integers = integer_product_of(op, writer.target.processor)
     if integers is not None:
@@ -66,7 +66,7 @@ def _(writer: FunctionWriter, step: LibraryCall) -> None:
     result = writer.pointer(op.result)
     if not prod(op.result.tensor.static_shape):
         return
-    if not product.lhs.columns:  # sums of nothing
+    if not product.lhs.columns:  # empty sums
         writer.clear(result, op.result.tensor.nbytes)
         return
     if not product.is_tiled:
@@ -77,16 +77,16 @@ def _(writer: FunctionWriter, step: LibraryCall) -> None:
     if parts > 1 and count >= parts:
         _in_batches(writer, product, pointers, parts)
     elif parts > 1 and (cut := _cut(product, -(-min(parts, writer.threads) // count))) is not None:
-        _in_stretches(writer, product, pointers, cut)
+        _in_ranges(writer, product, pointers, cut)
     else:
-        _in_turn(writer, product, pointers)
+        _in_sequence(writer, product, pointers)
 
 
 def write_one_product(
-    writer: FunctionWriter, text: FunctionText, product: Product, number: str, places: Sequence[tuple[str, bool]]
+    writer: FunctionEmitter, text: FunctionText, product: Product, number: str, places: Sequence[tuple[str, bool]]
 ) -> None:
-    """Emit product `number` alone; `places` are the addresses of the operands and the result, and whether what lies
-    there is this product's alone.
+    """Emit product `number` alone; `places` are (address, private) of operands and result: private ones hold this
+    product's slice only.
     """
     index = _unraveled(text, product, number)
     moved = _moved(text, product, [pointer for pointer, _ in places], index)
@@ -96,7 +96,7 @@ def write_one_product(
 def _moved(
     text: FunctionText, product: Product | IntegerProduct, pointers: Sequence[str], index: Sequence[str]
 ) -> list[str]:
-    """Return the addresses of one product's matrices; `index` are names or numbers, one a batching dimension."""
+    """Return the addresses of one product's matrices; `index` has one SSA name or number per batching dimension."""
     moved = []
     for pointer, strides in zip(pointers, product.strides(), strict=True):
         offset = "0"
@@ -120,10 +120,10 @@ def _at(text: FunctionText, pointer: str, offset: str) -> str:
     return pointer if offset == "0" else text.value(f"getelementptr i8, ptr {pointer}, i64 {offset}")
 
 
-def _in_turn(writer: FunctionWriter, product: Product, pointers: Sequence[str]) -> None:
-    """One product after another."""
+def _in_sequence(writer: FunctionEmitter, product: Product, pointers: Sequence[str]) -> None:
+    """Emit one product after another."""
     text = writer.text
-    if prod(product.batch) <= _WRITTEN_OUT:
+    if prod(product.batch) <= _MOST_UNROLLED:
         for place in index_product(*map(range, product.batch)):
             _multiply(writer, text, product, _moved(text, product, pointers, list(map(str, place))))
         return
@@ -133,10 +133,10 @@ def _in_turn(writer: FunctionWriter, product: Product, pointers: Sequence[str]) 
         text.close_loop(size)
 
 
-# --- in parts: each of them has products of its own, or some rows or columns of each product ---
+# --- tasks: products, or rows or columns of each product ---
 
 
-def _in_batches(writer: FunctionWriter, product: Product, pointers: Sequence[str], parts: int) -> None:
+def _in_batches(writer: FunctionEmitter, product: Product, pointers: Sequence[str], parts: int) -> None:
     def write(text: FunctionText, pointer: Callable[[str], str], number: str) -> None:
         inner = list(map(pointer, pointers))
         _multiply(writer, text, product, _moved(text, product, inner, _unraveled(text, product, number)))
@@ -155,7 +155,7 @@ def _unraveled(text: FunctionText, product: Product | IntegerProduct, number: st
 
 @dataclass(frozen=True)
 class _Cut:
-    """Rows of a product's result, or its columns, in `count` stretches of `size`, the last with what is left over."""
+    """The split of a result's rows, or columns, into `count` ranges of `size`; the last one includes the remainder."""
 
     by_rows: bool
     extent: int
@@ -167,22 +167,22 @@ class _Cut:
 
 
 def _cut(product: Product, num_parts: int) -> _Cut | None:
-    """Return how each product is cut in about `num_parts` stretches; None where it is too small."""
+    """Return the split of each product into about `num_parts` ranges; None if it is too small."""
     by_rows = product.is_tiled or product.lhs.rows >= product.rhs.columns
     extent = product.lhs.rows if by_rows else product.rhs.columns
-    cut = _Cut(by_rows, extent, -(-extent // (num_parts * _TURN)) * _TURN)
+    cut = _Cut(by_rows, extent, -(-extent // (num_parts * _GRANULARITY)) * _GRANULARITY)
     return cut if cut.count > 1 else None
 
 
-def _in_stretches(writer: FunctionWriter, product: Product, pointers: Sequence[str], cut: _Cut) -> None:
+def _in_ranges(writer: FunctionEmitter, product: Product, pointers: Sequence[str], cut: _Cut) -> None:
     last = cut.extent - (cut.count - 1) * cut.size
 
-    def write(part: PartFunction) -> None:
-        text = part.text
-        stretch = text.value(f"urem i64 %part, {cut.count}")
+    def write(task: TaskFunction) -> None:
+        text = task.text
+        range_number = text.value(f"urem i64 %part, {cut.count}")
         batch = _unraveled(text, product, text.value(f"udiv i64 %part, {cut.count}"))
-        lhs, rhs, result = _moved(text, product, [part.pointer(pointer) for pointer in pointers], batch)
-        begin = text.value(f"mul i64 {stretch}, {cut.size * product.item}")
+        lhs, rhs, result = _moved(text, product, [task.pointer(pointer) for pointer in pointers], batch)
+        begin = text.value(f"mul i64 {range_number}, {cut.size * product.item}")
         if cut.by_rows:
             lhs = _at(text, lhs, _times(text, begin, product.lhs.row_stride))
             result = _at(text, result, _times(text, begin, product.leading))
@@ -190,32 +190,33 @@ def _in_stretches(writer: FunctionWriter, product: Product, pointers: Sequence[s
             rhs = _at(text, rhs, _times(text, begin, product.rhs.column_stride))
             result = _at(text, result, begin)
         if last == cut.size:
-            _multiply(writer, text, _stretch_of(product, cut, last), (lhs, rhs, result))
+            _multiply(writer, text, _range_of(product, cut, last), (lhs, rhs, result))
             return
         for size, condition in ((cut.size, "ult"), (last, "eq")):
-            with text.where(text.value(f"icmp {condition} i64 {stretch}, {cut.count - 1}")):
-                _multiply(writer, text, _stretch_of(product, cut, size), (lhs, rhs, result))
+            with text.where(text.value(f"icmp {condition} i64 {range_number}, {cut.count - 1}")):
+                _multiply(writer, text, _range_of(product, cut, size), (lhs, rhs, result))
 
-    call_in_parts(writer, prod(product.batch) * cut.count, write, products=True)
+    call_in_tasks(writer, prod(product.batch) * cut.count, write, products=True)
 
 
-def _stretch_of(product: Product, cut: _Cut, size: int) -> Product:
-    """Return the product of so many rows, or columns."""
+def _range_of(product: Product, cut: _Cut, size: int) -> Product:
+    """Return the product restricted to `size` rows, or columns."""
     if cut.by_rows:
         return replace(product, lhs=replace(product.lhs, rows=size))
     return replace(product, rhs=replace(product.rhs, columns=size))
 
 
-# --- products of integers ---
+# --- integer products ---
 
 
 @dataclass(frozen=True)
 class _IntegerKernel:
-    """A way to multiply 8-bit integers: how fast (schedule/rates.py); rows of which stretches have a multiple; the
-    memory that it works in; what writes it."""
+    """A kernel for 8-bit integers: its rate (schedule/rates.py); granularity of row ranges; scratch bytes;
+    and emitter.
+    """
 
     rate: str
-    turn: Callable[[IntegerProduct], int]
+    granularity: Callable[[IntegerProduct], int]
     scratch_bytes: Callable[[IntegerProduct], int]
     write: Callable[[FunctionText, IntegerProduct, Sequence[str], str, int], None]
 
@@ -228,44 +229,44 @@ def _kernel_of(product: IntegerProduct) -> _IntegerKernel:
     return _TILES if suits_tiles(product) and not product.is_long else _PAIRS
 
 
-def _rows_of_stretch(product: IntegerProduct, kernel: _IntegerKernel, tasks: int) -> int:
-    """Rows that are multiplied at a time where there are so many tasks."""
-    turn = kernel.turn(product)
-    return min(-(-product.rows // (-(-tasks // prod(product.batch)) * turn)) * turn, product.rows)
+def _rows_per_range(product: IntegerProduct, kernel: _IntegerKernel, tasks: int) -> int:
+    """Return the rows per range for the given number of tasks."""
+    granularity = kernel.granularity(product)
+    return min(-(-product.rows // (-(-tasks // prod(product.batch)) * granularity)) * granularity, product.rows)
 
 
-def _plan_integers(product: IntegerProduct, machine: Machine) -> LibraryPlan:
+def _plan_integers(product: IntegerProduct, machine: PlanTarget) -> LibraryPlan:
     kernel = _kernel_of(product)
     tasks = tasks_of_time(nanoseconds(kernel.rate, product.size), machine.threads)
-    size = _rows_of_stretch(product, kernel, tasks)
+    size = _rows_per_range(product, kernel, tasks)
     running = min(tasks, prod(product.batch) * -(-product.rows // size))
     return LibraryPlan(tasks, (running * kernel.scratch_bytes(product),))
 
 
-def _write_integers(writer: FunctionWriter, step: LibraryCall, product: IntegerProduct) -> None:
-    """Each product in stretches of rows, as many at a time as there are tasks, each with memory of its own."""
+def _write_integers(writer: FunctionEmitter, step: LibraryCall, product: IntegerProduct) -> None:
+    """Emit the products in ranges of rows, split into tasks with scratch memory of their own."""
     pointers = [writer.pointer(value) for value in (*step.op.operands, step.op.result)]
     count = prod(product.batch)
     kernel = _kernel_of(product)
-    size = _rows_of_stretch(product, kernel, step.plan.tasks)
-    stretches = -(-product.rows // size)
-    parts = min(step.plan.tasks, count * stretches)
+    size = _rows_per_range(product, kernel, step.plan.tasks)
+    ranges = -(-product.rows // size)
+    parts = min(step.plan.tasks, count * ranges)
     own_bytes = kernel.scratch_bytes(product)
     memory = writer.address(step.scratch[0])
     if parts == 1:
-        _integers_in_turn(writer.text, kernel, product, pointers, memory, size, ("0", str(count * stretches)))
+        _integers_in_sequence(writer.text, kernel, product, pointers, memory, size, ("0", str(count * ranges)))
         return
 
-    def write(part: PartFunction) -> None:
-        text = part.text
-        turns = part.share(count * stretches, parts)
-        own = _at(text, part.pointer(memory), text.value(f"mul i64 %part, {own_bytes}"))
-        _integers_in_turn(text, kernel, product, list(map(part.pointer, pointers)), own, size, turns)
+    def write(task: TaskFunction) -> None:
+        text = task.text
+        turns = task.share(count * ranges, parts)
+        own = _at(text, task.pointer(memory), text.value(f"mul i64 %part, {own_bytes}"))
+        _integers_in_sequence(text, kernel, product, list(map(task.pointer, pointers)), own, size, turns)
 
-    call_in_parts(writer, parts, write)
+    call_in_tasks(writer, parts, write)
 
 
-def _integers_in_turn(
+def _integers_in_sequence(
     text: FunctionText,
     kernel: _IntegerKernel,
     product: IntegerProduct,
@@ -274,21 +275,21 @@ def _integers_in_turn(
     size: int,
     turns: tuple[str, str],
 ) -> None:
-    """The stretches of `size` rows numbered from the first of `turns` up to the second."""
-    stretches = -(-product.rows // size)
-    last = product.rows - (stretches - 1) * size
+    """Emit the ranges of `size` rows numbered from the first of `turns` to before the second."""
+    ranges = -(-product.rows // size)
+    last = product.rows - (ranges - 1) * size
     number, _ = text.open_loop()
-    stretch = text.value(f"urem i64 {number}, {stretches}")
-    index = _unraveled(text, product, text.value(f"udiv i64 {number}, {stretches}"))
+    range_number = text.value(f"urem i64 {number}, {ranges}")
+    index = _unraveled(text, product, text.value(f"udiv i64 {number}, {ranges}"))
     moved = _moved(text, product, pointers, index)
-    begin = text.value(f"mul i64 {stretch}, {size}")
+    begin = text.value(f"mul i64 {range_number}, {size}")
     moved[0] = _at(text, moved[0], _times(text, begin, product.left.free))
     moved[2] = _at(text, moved[2], _times(text, begin, 4 * product.columns))
     if last == size:
         kernel.write(text, product, moved, memory, size)
     else:
         for rows, condition in ((size, "ult"), (last, "eq")):
-            with text.where(text.value(f"icmp {condition} i64 {stretch}, {stretches - 1}")):
+            with text.where(text.value(f"icmp {condition} i64 {range_number}, {ranges - 1}")):
                 kernel.write(text, product, moved, memory, rows)
     text.close_loop(turns[1], 1, turns[0])
 
@@ -296,8 +297,8 @@ def _integers_in_turn(
 # --- one product ---
 
 
-def _multiply(writer: FunctionWriter, text: FunctionText, product: Product, pointers: Sequence[str]) -> None:
-    """One product of matrices at known addresses, in tiles or by BLAS."""
+def _multiply(writer: FunctionEmitter, text: FunctionText, product: Product, pointers: Sequence[str]) -> None:
+    """Emit one product of matrices at known addresses, tiled or by BLAS."""
     lhs, rhs = product.lhs, product.rhs
     if product.is_tiled:
         depth = (Depth(lhs.columns, lhs.column_stride, rhs.row_stride),)
@@ -310,8 +311,8 @@ def _multiply(writer: FunctionWriter, text: FunctionText, product: Product, poin
         _call_blas(writer, text, product, pointers)
 
 
-def _call_blas(writer: FunctionWriter, text: FunctionText, product: Product, pointers: Sequence[str]) -> None:
-    """BLAS counts columns first, so that it is given the operands in reverse."""
+def _call_blas(writer: FunctionEmitter, text: FunctionText, product: Product, pointers: Sequence[str]) -> None:
+    """Emit a BLAS call. BLAS is column-major, so the operands are exchanged."""
     name, type = ROUTINES[product.element]
     gemm = writer.routine(name)
 

@@ -1,9 +1,8 @@
-"""Products of matrices of 8-bit integers in the processor's tile registers (AMX).
+"""Products of 8-bit integers in tile registers (AMX).
 
-A tile register holds sixteen rows of sixteen sums of 32 bits, or of 64 numbers. One instruction adds to a tile of sums
-the product of a tile of the left operand, whose rows are read as they lie in memory, and one of the right operand, in
-which four numbers along what is contracted are neighbours: each block of columns is laid out so once for all rows.
-Four tiles of sums are held at a time. Sums wrap, as i32 does.
+A tile register holds 16 rows of 16 32-bit sums, or of 64 8-bit elements. One instruction adds to a tile of sums the
+product of a left tile, loaded in place, and a right tile, in which four contracted elements are adjacent: each column
+panel is packed once for all rows. Four tiles of sums are kept in registers. Sums wrap, as i32 does.
 """
 
 from __future__ import annotations
@@ -13,45 +12,51 @@ from collections.abc import Sequence
 from spmd.backends.llvm.emit.text import FunctionText
 from spmd.backends.llvm.emit.writer import index_type
 from spmd.backends.llvm.loops.strides import first_lanes
-from spmd.backends.llvm.matmul.integer_products import IntegerProduct, gathered_lanes, interleaved, neighbours
+from spmd.backends.llvm.matmul.integer_products import (
+    IntegerProduct,
+    gathered_lanes,
+    interleaved,
+    neighbours,
+    offset_pointer,
+)
 from spmd.backends.llvm.matmul.tiles import column_blocks
 
-#: Rows, and sums of a row, of a tile; tiles of sums side by side, and one over another; numbers of a row.
+#: Rows of a tile, and sums per row; tiles of sums per side of a block; elements per row.
 _ROWS, _PAIRED, _NUMBERS = 16, 2, 64
 _BYTES = _ROWS * _NUMBERS
 #: Rows of a block of four tiles of sums.
 BLOCK_ROWS = _ROWS * _PAIRED
-#: The first tile of the left operand, and of the right one, behind the four of sums.
+#: Numbers of the first left and right tile, after the four tiles of sums.
 _LEFT, _RIGHT = 4, 6
-#: Rows and columns below which tiles would be mostly empty.
+#: Least rows and columns for which tiles are not mostly empty.
 _FEWEST = 12
 
 
 def suits_tiles(product: IntegerProduct) -> bool:
-    """Return whether its processor has tile registers for `product`, whose left operand's rows lie as they are read."""
+    """Return whether the processor has tile registers for `product`, whose left rows must be contiguous."""
     sizes = min(product.rows, product.columns)
     return product.processor.has_tiles and product.left.contracted == 1 and sizes >= _FEWEST and product.depth >= _ROWS
 
 
 def tile_bytes(product: IntegerProduct) -> int:
-    """Memory for a block of columns, a block of rows and four tiles of sums."""
+    """Return the bytes for two column panels, a block of rows and four tiles of sums."""
     return 2 * _panel_bytes(product) + BLOCK_ROWS * _padded(product) + _PAIRED**2 * _BYTES
 
 
 def _padded(product: IntegerProduct) -> int:
-    """Contracted numbers in whole tiles."""
+    """Return the contracted size, padded to whole tiles."""
     return -(-product.depth // _NUMBERS) * _NUMBERS
 
 
 def _panel_bytes(product: IntegerProduct) -> int:
-    """Memory of a tile's columns."""
+    """Return the bytes of a tile's column panel."""
     return _padded(product) * _ROWS
 
 
 def write_tile_product(
     text: FunctionText, product: IntegerProduct, pointers: Sequence[str], memory: str, rows: int
 ) -> None:
-    """Emit the first `rows` rows of one product of the addresses `pointers` (left, right, result).
+    """Emit the first `rows` rows of one product; `pointers` are left, right and result.
 
     `memory` has `tile_bytes`.
     """
@@ -59,8 +64,8 @@ def write_tile_product(
     _configure(text)
     for column, valid in column_blocks(text, product.whole):
         start = text.value(f"mul i64 {column}, {product.right.free}")
-        _lay_out(text, product, _at(text, right, start), memory, valid)
-        place = _at(text, result, text.value(f"mul i64 {column}, 4"))
+        _pack_panels(text, product, offset_pointer(text, right, start), memory, valid)
+        place = offset_pointer(text, result, text.value(f"mul i64 {column}, 4"))
         block = _Block(text, product, left, place, memory, valid)
         for row, count in text.chunks(rows, BLOCK_ROWS):
             block.write(row, count)
@@ -68,7 +73,7 @@ def write_tile_product(
 
 
 def _configure(text: FunctionText) -> None:
-    """Eight tiles, each of sixteen rows of 64 bytes."""
+    """Configure eight tiles of 16 rows of 64 bytes."""
     sizes = bytearray(64)
     sizes[0] = 1
     for tile in range(8):
@@ -82,33 +87,41 @@ def _configure(text: FunctionText) -> None:
 # --- the right operand ---
 
 
-def _lay_out(text: FunctionText, product: IntegerProduct, source: str, target: str, valid: Sequence[int]) -> None:
-    """The columns from `source` on, four contracted numbers side by side, with zeros behind; a panel for each tile."""
+def _pack_panels(text: FunctionText, product: IntegerProduct, source: str, target: str, valid: Sequence[int]) -> None:
+    """Pack the columns from `source` on into panels, one per tile, with four contracted elements adjacent, padded with
+    zeros.
+    """
     size = _panel_bytes(product)
 
-    def four(number: str, codes: int) -> None:
+    def pack_rows(number: str, codes: int) -> None:
         for panel, count in enumerate(valid):
-            start = _at(text, source, str(panel * _ROWS * product.right.free))
-            vector = _four(text, product, start, number, codes, count)
-            place = _at(text, target, text.value(f"add i64 {text.value(f'mul i64 {number}, {_ROWS}')}, {panel * size}"))
+            start = offset_pointer(text, source, str(panel * _ROWS * product.right.free))
+            vector = _panel_row(text, product, start, number, codes, count)
+            place = offset_pointer(
+                text, target, text.value(f"add i64 {text.value(f'mul i64 {number}, {_ROWS}')}, {panel * size}")
+            )
             text.line(f"store <{_NUMBERS} x i8> {vector}, ptr {place}, align 1")
 
     for number, codes in text.chunks(product.depth, 4):
-        four(number, codes)
+        pack_rows(number, codes)
     written = -(-product.depth // 4) * 4
     if written < _padded(product):
         number, _ = text.open_loop()
         for panel in range(len(valid)):
-            place = _at(text, target, text.value(f"add i64 {text.value(f'mul i64 {number}, {_ROWS}')}, {panel * size}"))
+            place = offset_pointer(
+                text, target, text.value(f"add i64 {text.value(f'mul i64 {number}, {_ROWS}')}, {panel * size}")
+            )
             text.line(f"store <{_NUMBERS} x i8> zeroinitializer, ptr {place}, align 1")
         text.close_loop(_padded(product), 4, str(written))
 
 
-def _four(text: FunctionText, product: IntegerProduct, source: str, number: str, codes: int, count: int) -> str:
-    """Return a row of a panel: from contracted number `number` on `codes` of each of `count` columns, as <64 x i8>."""
+def _panel_row(text: FunctionText, product: IntegerProduct, source: str, number: str, codes: int, count: int) -> str:
+    """Return a row of a panel: `codes` contracted elements from `number` on for each of `count` columns, as <64
+    x i8>.
+    """
     right = product.right
     if right.contracted == 1:
-        start = _at(text, source, number)
+        start = offset_pointer(text, source, number)
         index = index_type((_ROWS - 1) * right.free)
         offsets = ", ".join(f"{index} {lane * right.free}" for lane in range(_ROWS))
         lanes = text.value(f"getelementptr i8, ptr {start}, <{_ROWS} x {index}> <{offsets}>")
@@ -132,7 +145,7 @@ def _four(text: FunctionText, product: IntegerProduct, source: str, number: str,
 
 
 class _Block:
-    """Blocks of rows of one block of columns, of each of whose tiles as many columns are `valid`."""
+    """Blocks of rows for one block of columns, whose tiles have `valid` columns."""
 
     def __init__(
         self, text: FunctionText, product: IntegerProduct, left: str, result: str, memory: str, valid: Sequence[int]
@@ -142,50 +155,50 @@ class _Block:
         self.left = left
         self.result = result
         self.panels = memory
-        self.rows = _at(text, memory, str(2 * _panel_bytes(product)))
-        self.sums = _at(text, memory, str(2 * _panel_bytes(product) + BLOCK_ROWS * _padded(product)))
+        self.rows = offset_pointer(text, memory, str(2 * _panel_bytes(product)))
+        self.sums = offset_pointer(text, memory, str(2 * _panel_bytes(product) + BLOCK_ROWS * _padded(product)))
         self.valid = valid
 
     def write(self, row: str, count: int) -> None:
-        """The sums of `count` rows from `row` on."""
+        """Emit the sums of `count` rows from `row` on."""
         text, product = self.text, self.product
-        start = _at(text, self.left, text.value(f"mul i64 {row}, {product.left.free}"))
+        start = offset_pointer(text, self.left, text.value(f"mul i64 {row}, {product.left.free}"))
         stride = product.left.free
-        if count < BLOCK_ROWS or product.depth % _NUMBERS:  # tiles would reach behind the operand
+        if count < BLOCK_ROWS or product.depth % _NUMBERS:  # tiles would exceed the operand
             self._copy(start, count)
             start, stride = self.rows, _padded(product)
         heights = [min(_ROWS, count - first) for first in range(0, count, _ROWS)]
         for tile in range(_PAIRED**2):
             text.line(f"call void @llvm.x86.tilezero(i8 {tile})")
         number, _ = text.open_loop()
-        self._add(_at(text, start, number), stride, number, len(heights))
+        self._add(offset_pointer(text, start, number), stride, number, len(heights))
         text.close_loop(_padded(product), _NUMBERS)
-        place = _at(text, self.result, text.value(f"mul i64 {row}, {4 * product.columns}"))
+        place = offset_pointer(text, self.result, text.value(f"mul i64 {row}, {4 * product.columns}"))
         for down, height in enumerate(heights):
             for across, width in enumerate(self.valid):
                 corner = down * _ROWS * 4 * product.columns + across * _NUMBERS
-                self._store(_PAIRED * down + across, _at(text, place, str(corner)), height, width)
+                self._store(_PAIRED * down + across, offset_pointer(text, place, str(corner)), height, width)
 
     def _copy(self, source: str, count: int) -> None:
-        """Rows of the left operand, each in whole tiles. What stands behind them meets zeros of the right one."""
+        """Copy rows of the left operand, padded to whole tiles; the padding is multiplied by zeros."""
         text, depth = self.text, self.product.depth
         row, _ = text.open_loop()
-        start = _at(text, source, text.value(f"mul i64 {row}, {self.product.left.free}"))
-        target = _at(text, self.rows, text.value(f"mul i64 {row}, {_padded(self.product)}"))
+        start = offset_pointer(text, source, text.value(f"mul i64 {row}, {self.product.left.free}"))
+        target = offset_pointer(text, self.rows, text.value(f"mul i64 {row}, {_padded(self.product)}"))
         for number, numbers in text.chunks(depth, _NUMBERS):
             vector = neighbours(text, start, number, _NUMBERS, numbers)
-            text.line(f"store <{_NUMBERS} x i8> {vector}, ptr {_at(text, target, number)}, align 1")
+            text.line(f"store <{_NUMBERS} x i8> {vector}, ptr {offset_pointer(text, target, number)}, align 1")
         text.close_loop(count)
 
     def _add(self, left: str, stride: int, number: str, heights: int) -> None:
-        """Add the products of the contracted numbers from `number` on."""
+        """Add the products of the contracted elements from `number` on."""
         text, product = self.text, self.product
         for down in range(heights):
-            place = _at(text, left, str(down * _ROWS * stride))
+            place = offset_pointer(text, left, str(down * _ROWS * stride))
             text.line(f"call void @llvm.x86.tileloadd64(i8 {_LEFT + down}, ptr {place}, i64 {stride})")
-        panel = _at(text, self.panels, text.value(f"mul i64 {number}, {_ROWS}"))
+        panel = offset_pointer(text, self.panels, text.value(f"mul i64 {number}, {_ROWS}"))
         for across in range(len(self.valid)):
-            place = _at(text, panel, str(across * _panel_bytes(product)))
+            place = offset_pointer(text, panel, str(across * _panel_bytes(product)))
             text.line(f"call void @llvm.x86.tileloadd64(i8 {_RIGHT + across}, ptr {place}, i64 {_NUMBERS})")
         signs = "".join("s" if operand.signed else "u" for operand in (product.left, product.right))
         for down in range(heights):
@@ -194,22 +207,18 @@ class _Block:
                 text.line(f"call void @llvm.x86.tdpb{signs}d({', '.join(f'i8 {tile}' for tile in tiles)})")
 
     def _store(self, tile: int, target: str, height: int, width: int) -> None:
-        """The sums of a tile, of which `height` rows of `width` are wanted."""
+        """Store `height` rows of `width` sums of a tile."""
         text, stride = self.text, 4 * self.product.columns
         if height == width == _ROWS:
             text.line(f"call void @llvm.x86.tilestored64(i8 {tile}, ptr {target}, i64 {stride})")
             return
-        sums = _at(text, self.sums, str(tile * _BYTES))
+        sums = offset_pointer(text, self.sums, str(tile * _BYTES))
         text.line(f"call void @llvm.x86.tilestored64(i8 {tile}, ptr {sums}, i64 {_NUMBERS})")
         row, _ = text.open_loop()
-        source = _at(text, sums, text.value(f"mul i64 {row}, {_NUMBERS}"))
+        source = offset_pointer(text, sums, text.value(f"mul i64 {row}, {_NUMBERS}"))
         vector = text.value(f"load <{_ROWS} x i32>, ptr {source}, align 4")
-        place = _at(text, target, text.value(f"mul i64 {row}, {stride}"))
+        place = offset_pointer(text, target, text.value(f"mul i64 {row}, {stride}"))
         lanes = f"<{_ROWS} x i1> {first_lanes(_ROWS, width)}"
         name = f"@llvm.masked.store.v{_ROWS}i32.p0"
         text.line(f"call void {name}(<{_ROWS} x i32> {vector}, ptr align 4 {place}, {lanes})")
         text.close_loop(height)
-
-
-def _at(text: FunctionText, pointer: str, offset: str) -> str:
-    return text.value(f"getelementptr i8, ptr {pointer}, i64 {offset}")

@@ -1,10 +1,9 @@
-"""Tiles of sums of products: some rows by a few vectors, which stay in registers while the products are added.
+"""Register tiles: sums of products for some rows by a few vectors, kept in registers over the contraction.
 
-Long sums of floats are taken in blocks of 128 products or a few more, and longer ones in blocks of 2048, each level a
-total of its own. A float's error then grows with the root of the length of a block, and not of the whole sum,
-which added up in one place loses a thousandth of itself over a million of products. The blocks follow from the sizes of
-the loops alone. N. J. Higham, "The Accuracy of Floating Point Summation", SIAM J. Sci. Comput. 14 (1993), has the
-bounds; BLAS libraries add up a few hundred products in one place.
+Long sums of floats are blocked: by 128 products or a few more, and longer ones by 2048, each level with totals of its
+own. The error then grows with the block length instead of the whole length; a plain sum of a million products has
+relative errors of a thousandth. Blocks depend on the loop sizes alone. Bounds: N. J. Higham, "The Accuracy of Floating
+Point Summation", SIAM J. Sci. Comput. 14 (1993); BLAS libraries use blocks of a few hundred products.
 """
 
 from __future__ import annotations
@@ -18,32 +17,32 @@ from spmd.backends.llvm.emit.text import FunctionText
 from spmd.backends.llvm.loops.strides import first_lanes
 from spmd.support.processor import Processor
 
-#: The instruction that multiplies 16-bit numbers and adds neighbouring products, by how many sums it gives.
+#: The multiply-add of 16-bit pairs, by number of sums.
 _PAIRS = {16: "llvm.x86.avx512.pmaddw.d.512", 8: "llvm.x86.avx2.pmadd.wd", 4: "llvm.x86.sse2.pmadd.wd"}
 
-#: Products of a block of each level, and how many blocks a sum has at least that is taken in blocks of a level.
+#: Products per block by level, and least blocks of a sum that is blocked at a level.
 _BLOCKS, _LEAST = (128, 2048), 4
 
 
-class Block(NamedTuple):
-    """Blocks of one level: of `turns` turns of the loop of number `loop`."""
+class SumBlock(NamedTuple):
+    """Blocks of one level: of `turns` iterations of loop number `loop`."""
 
     loop: int
-    turns: int
+    iterations: int
 
 
-def blocks_of(sizes: Sequence[int]) -> tuple[Block, ...]:
-    """Return the blocks of sums over loops of these sizes, the innermost last, level by level."""
-    blocks: list[Block] = []
+def blocks_of(sizes: Sequence[int]) -> tuple[SumBlock, ...]:
+    """Return the blocks, level by level, of sums over loops of these sizes, innermost last."""
+    blocks: list[SumBlock] = []
     for block in _BLOCKS:
         if prod(sizes) >= _LEAST * block:
             loop = next(loop for loop in reversed(range(len(sizes))) if prod(sizes[loop:]) >= block)
-            blocks.append(Block(loop, -(-block // prod(sizes[loop + 1 :]))))
+            blocks.append(SumBlock(loop, -(-block // prod(sizes[loop + 1 :]))))
     return tuple(blocks)
 
 
-class Turns(NamedTuple):
-    """A loop of sums: how many turns it has, and how many each of its blocks, from the largest to the smallest."""
+class LoopBlocks(NamedTuple):
+    """A contraction loop: its trip count, and the iterations of its blocks, largest first."""
 
     stop: str
     blocks: tuple[str, ...]
@@ -53,7 +52,7 @@ Move = Callable[[int, str, str, str], tuple[str, str]]
 
 
 class Numbers:
-    """What a processor's vectors hold: numbers of LLVM's `type`, `bits` wide; of i32 that is `paired`, two of 16."""
+    """A vector's elements: of LLVM `type`, `bits` wide; `paired` i32 hold two i16."""
 
     type: str
     bits: int
@@ -62,21 +61,21 @@ class Numbers:
 
     @property
     def kind(self) -> str:
-        """f for floats, i for integers."""
+        """ "f" for floats, "i" for integers."""
         return "i" if self.type.startswith("i") else "f"
 
     @property
     def lanes(self) -> int:
-        """Numbers of one vector register."""
+        """Elements per vector register."""
         return self.processor.vector_bits // self.bits
 
     @property
     def vector(self) -> str:
-        """LLVM's type of a vector."""
+        """The LLVM vector type."""
         return f"<{self.lanes} x {self.type}>"
 
     def load(self, text: FunctionText, address: str, count: int) -> str:
-        """Return the first `count` numbers from `address` on, and zeros."""
+        """Return the first `count` elements at `address`, padded with zeros."""
         align = self.bits // 8
         if count == self.lanes:
             return text.value(f"load {self.vector}, ptr {address}, align {align}")
@@ -87,7 +86,7 @@ class Numbers:
         )
 
     def store(self, text: FunctionText, value: str, address: str, count: int) -> None:
-        """Emit the first `count` numbers of a vector from `address` on."""
+        """Emit a store of the first `count` elements of a vector to `address`."""
         align = self.bits // 8
         if count == self.lanes:
             text.line(f"store {self.vector} {value}, ptr {address}, align {align}")
@@ -98,16 +97,16 @@ class Numbers:
 
 
 class TileSums:
-    """The sums of a tile of `rows` rows, of each of whose vectors as many lanes are `valid`; zero at first."""
+    """The sums of a tile of `rows` rows of vectors with `valid` lanes; initially zero."""
 
     def __init__(
-        self, text: FunctionText, numbers: Numbers, rows: int, valid: Sequence[int], loops: Sequence[Turns]
+        self, text: FunctionText, numbers: Numbers, rows: int, valid: Sequence[int], loops: Sequence[LoopBlocks]
     ) -> None:
         self.text = text
         self.numbers = numbers
         self.valid = valid
         self._loops = loops
-        #: The sums, and the totals of each level of blocks: a slot for each vector of each row.
+        #: The sums, and the totals of each level of blocks: a slot per vector of each row.
         levels = 1 + sum(len(loop.blocks) for loop in loops)
         self._slots, *self._totals = (self._zeros(rows) for _ in range(levels))
 
@@ -118,36 +117,36 @@ class TileSums:
         return slots
 
     def write_loops(self, left: str, right: str, move: Move, step: Callable[[str, str], None]) -> None:
-        """Emit the loops, which begin at the places `left` and `right` of the operands.
+        """Emit the loops over offsets in the operands, from `left` and `right` on.
 
-        `move` gives both places at a turn of the loop of a number, `step` writes what is added in the innermost one.
+        `move` returns both offsets at an iteration of a loop, `step` emits the innermost body.
         """
         self._write_loop(0, (left, right), len(self._totals), move, step)
 
     def _write_loop(
         self, number: int, places: tuple[str, str], level: int, move: Move, step: Callable[[str, str], None]
     ) -> None:
-        """The loops from that of `number` on; `level` is that of the smallest block outside."""
+        """Emit the loops from `number` on; `level` is that of the innermost enclosing block."""
         if number == len(self._loops):
             step(*places)
             return
         last, blocks = self._loops[number]
 
         def write(first: str, stop: str, blocks: Sequence[str], level: int) -> None:
-            turn, _ = self.text.open_loop()
+            iteration, _ = self.text.open_loop()
             if blocks:
-                end = self.text.value(f"add i64 {turn}, {blocks[0]}")
+                end = self.text.value(f"add i64 {iteration}, {blocks[0]}")
                 end = self.text.value(f"call i64 @llvm.umin.i64(i64 {end}, i64 {stop})")
-                write(turn, end, blocks[1:], level - 1)
+                write(iteration, end, blocks[1:], level - 1)
                 self._carry(level)
             else:
-                self._write_loop(number + 1, move(number, turn, *places), level, move, step)
+                self._write_loop(number + 1, move(number, iteration, *places), level, move, step)
             self.text.close_loop(stop, blocks[0] if blocks else 1, first)
 
         write("0", last, blocks, level)
 
     def _carry(self, level: int) -> None:
-        """Add what the level before holds to the total of `level`, and begins that anew."""
+        """Add the sums of the level below to the totals of `level`, and clear them."""
         text, vector = self.text, self.numbers.vector
         parts = self._totals[level - 2] if level > 1 else self._slots
         for part, total in zip(chain(*parts), chain(*self._totals[level - 1]), strict=True):
@@ -156,9 +155,9 @@ class TileSums:
             text.line(f"store {vector} zeroinitializer, ptr {part}")
 
     def add(self, left: Sequence[str], right: str, *, whole: bool) -> None:
-        """Add the products of the numbers at the addresses `left`, one a row, and the neighbours from `right` on.
+        """Add the products of the elements at the addresses `left`, one per row, and the row of vectors at `right`.
 
-        `whole`: there are numbers for all lanes.
+        `whole`: all lanes can be loaded.
         """
         text, numbers = self.text, self.numbers
         lanes, vector = numbers.lanes, numbers.vector
@@ -176,7 +175,7 @@ class TileSums:
                 text.line(f"store {vector} {self._multiplied(all_lanes, stretch, before)}, ptr {slot}")
 
     def put(self, rows: Sequence[str]) -> None:
-        """Emit the sums to the addresses `rows`, one a row."""
+        """Emit stores of the sums to the addresses `rows`, one per row."""
         totals = self._totals[-1] if self._totals else self._slots
         for slots, row in zip(totals, rows, strict=True):
             for place, (slot, count) in enumerate(zip(slots, self.valid, strict=True)):
@@ -190,7 +189,7 @@ class TileSums:
         return self.text.value(f"getelementptr {self.numbers.type}, ptr {address}, i64 {count}")
 
     def _multiplied(self, left: str, right: str, total: str) -> str:
-        """Return the vector of products added to `total`: of floats in one rounding, of pairs the sum of both."""
+        """Return the vector of products added to `total`: by fma for floats, by pairs for paired integers."""
         text, lanes, vector = self.text, self.numbers.lanes, self.numbers.vector
         if self.numbers.kind == "f":
             name = f"@llvm.fma.v{lanes}f{self.numbers.bits}"
@@ -202,7 +201,7 @@ class TileSums:
         return text.value(f"add {vector} {total}, {self._sums_of_pairs(pairs, one, other)}")
 
     def _sums_of_pairs(self, pairs: str, one: str, other: str) -> str:
-        """Return the vector of sums of two neighbouring products each."""
+        """Return the vector of sums of two adjacent products."""
         text, lanes, vector = self.text, self.numbers.lanes, self.numbers.vector
         if self.numbers.processor.architecture == "x86_64":
             return text.value(f"call {vector} @{_PAIRS[lanes]}({pairs} {one}, {pairs} {other})")

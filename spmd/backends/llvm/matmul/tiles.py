@@ -1,10 +1,9 @@
-"""Matrix products as loops over tiles: small ones, for which BLAS would spend more time on packing its operands than
-on multiplying, and those that convolutions are made of.
+"""Matrix products as tiled loops: small ones, for which packing in BLAS costs more than multiplying, and convolutions.
 
-A tile of the result, some rows by two vectors, stays in registers while loops go over what is contracted; each step
-is a broadcast element of the left operand times a stretch of a row of the right one. Sums run in the order of the
-contracted dimensions, in fused steps and long ones in blocks (`tile_sums`). Few steps are written where they
-stand, with their sizes in the code; more are done by micro-kernels out of line, which make up for a call.
+A tile of the result, some rows by two vectors, stays in registers over the contraction; each step multiplies a
+broadcast left element by a row of vectors of the right operand. Sums run in the order of the contracted dimensions,
+fused, and blocked if long (`tile_sums`). Small products are emitted inline with constant sizes; others call outlined
+micro-kernels.
 """
 
 from __future__ import annotations
@@ -15,19 +14,19 @@ from math import prod
 
 from spmd.backends.llvm.emit.text import FunctionText
 from spmd.backends.llvm.matmul.micro_kernels import MicroKernel, Packing, Sizes
-from spmd.backends.llvm.matmul.tile_sums import Block, Numbers, TileSums, Turns, blocks_of
+from spmd.backends.llvm.matmul.tile_sums import LoopBlocks, Numbers, SumBlock, TileSums, blocks_of
 from spmd.support.processor import Processor
 
-#: Multiply-adds up to which a product is written as loops.
+#: Most multiply-adds of a product that is tiled.
 LARGEST = 1 << 22
-#: Multiply-adds of a block of columns from which on a micro-kernel out of line does them.
-_LEAST_APART = 1 << 13
+#: Least multiply-adds of a column block that calls a micro-kernel.
+_LEAST_OUTLINED = 1 << 13
 _VECTORS = 2
 
 
 @dataclass(frozen=True)
 class Depth:
-    """A dimension that is summed over: its size, and the strides of both operands along it."""
+    """A contracted dimension: its size, and the strides of both operands along it."""
 
     size: int
     left: int
@@ -36,7 +35,9 @@ class Depth:
 
 @dataclass(frozen=True)
 class Outer:
-    """A loop around products of the same right operand: its turns, and the strides of left operand and result."""
+    """A loop around products with the same right operand: its trip count, and the strides of left operand
+    and result.
+    """
 
     size: int
     left: int
@@ -45,9 +46,9 @@ class Outer:
 
 @dataclass(frozen=True)
 class Tiled(Numbers):
-    """A product of numbers of LLVM's `type`, `bits` wide: `rows` by `columns` sums over the dimensions `depth`.
+    """A product of elements of LLVM `type`, `bits` wide: `rows` by `columns` sums over the dimensions `depth`.
 
-    The left operand has any strides; the right one and the result have rows of neighbours.
+    The left operand has any strides; rows of the right one and of the result are contiguous.
     """
 
     rows: int
@@ -67,7 +68,7 @@ class Tiled(Numbers):
 
     @property
     def tile_rows(self) -> int:
-        """Rows of a tile: as many as leave registers for the operands, and fill the tiles evenly."""
+        """Rows of a tile: limited by registers, and dividing the rows evenly."""
         most = 12 if self.processor.vector_registers >= 32 else 6
         return -(-self.rows // -(-self.rows // most))
 
@@ -77,13 +78,13 @@ class Tiled(Numbers):
         return prod(each.size for each in self.depth)
 
     @property
-    def blocks(self) -> tuple[Block, ...]:
-        """The blocks of sums of floats."""
+    def blocks(self) -> tuple[SumBlock, ...]:
+        """The blocks of float sums."""
         return blocks_of([each.size for each in self.depth]) if self.kind == "f" else ()
 
     @property
     def packed_elements(self) -> int:
-        """Numbers of the right operand as `pack` lays them out."""
+        """Elements of the packed right operand."""
         return -(-self.columns // self.width) * self.width * self.depth_rows
 
 
@@ -96,18 +97,18 @@ def write_tiled(
     outer: Sequence[Outer] = (),
     packed: str | None = None,
 ) -> None:
-    """Emit `result = left * right`, the names of three addresses, for each turn of the loops `outer`.
+    """Emit `result = left * right`, for each iteration of the loops `outer`.
 
-    `packed` is where `pack` has laid out the right operand, if it has.
+    `packed` is the address of the right operand packed by `pack`, if it is.
     """
     for column, valid in column_blocks(text, product):
         _Columns(text, product, (left, right, result), column, valid, packed).write(outer)
 
 
 def pack(text: FunctionText, product: Tiled, right: str, target: str) -> None:
-    """Emit what puts together what each block of columns reads of the right operand: blocks of all rows.
+    """Emit packing of the right operand into column panels.
 
-    `target` is memory for `packed_elements` numbers; the rows of the right operand have one stride.
+    `target` has room for `packed_elements`; rows of the right operand must have one stride.
     """
     item, stride = product.bits // 8, product.depth[-1].right
     blocks, rest = divmod(product.columns, product.width)
@@ -122,21 +123,21 @@ def pack(text: FunctionText, product: Tiled, right: str, target: str) -> None:
 
 
 def column_blocks(text: FunctionText, product: Tiled) -> Iterator[tuple[str, list[int]]]:
-    """Blocks of columns: where each begins, and how many lanes of each of its vectors stand for columns.
+    """Yield the first column of each block of columns, and the valid lanes of its vectors.
 
-    What is written meanwhile is run for each of them.
+    Code emitted meanwhile runs for each block.
     """
     for column, columns in text.chunks(product.columns, product.width):
         yield column, list(_valid(product, columns))
 
 
 def _valid(product: Tiled, columns: int) -> tuple[int, ...]:
-    """Return how many lanes of each vector of a block of so many columns stand for columns."""
+    """Return the valid lanes of each vector of a block of `columns` columns."""
     return tuple(min(product.lanes, columns - first) for first in range(0, columns, product.lanes))
 
 
 class _Columns:
-    """A block of columns from `column` on; of each of its vectors as many lanes are `valid`."""
+    """The block of columns from `column` on, whose vectors have `valid` lanes."""
 
     def __init__(
         self,
@@ -170,16 +171,16 @@ class _Columns:
 
     def _rows(self, left: str, result: str) -> None:
         text, product = self.text, self.product
-        if product.rows * product.depth_rows * sum(self.valid) >= _LEAST_APART:
+        if product.rows * product.depth_rows * sum(self.valid) >= _LEAST_OUTLINED:
             self._call(left, result)
             return
         for row, rows in text.chunks(product.rows, product.tile_rows):
             self._tile(row, left, result, rows)
 
-    # --- out of line ---
+    # --- outlined ---
 
     def _call(self, left: str, result: str) -> None:
-        """Calls of micro-kernels: for all tiles of as many rows as may be, and for the rows that are left over."""
+        """Emit calls of micro-kernels: for all full tiles, and for the remaining rows."""
         product = self.product
         tiles, rest = divmod(product.rows, product.tile_rows)
         done = tiles * product.tile_rows
@@ -212,16 +213,16 @@ class _Columns:
         loops = tuple((each.size, each.left * item, self._right_stride(each) * item) for each in product.depth)
         return Sizes(tiles, product.left_row * item, product.result_row * item, loops, product.blocks)
 
-    # --- where they stand ---
+    # --- inline ---
 
     def _tile(self, row: str, left: str, result: str, rows: int) -> None:
         text, product = self.text, self.product
         sums = TileSums(text, product, rows, self.valid, [self._turns(loop) for loop in range(len(product.depth))])
 
-        def move(loop: int, turn: str, left: str, right: str) -> tuple[str, str]:
+        def move(loop: int, iteration: str, left: str, right: str) -> tuple[str, str]:
             depth = product.depth[loop]
-            further = text.value(f"mul i64 {turn}, {self._right_stride(depth)}")
-            return self._plus(left, text.value(f"mul i64 {turn}, {depth.left}")), self._plus(right, further)
+            further = text.value(f"mul i64 {iteration}, {self._right_stride(depth)}")
+            return self._plus(left, text.value(f"mul i64 {iteration}, {depth.left}")), self._plus(right, further)
 
         def step(left: str, right: str) -> None:
             places = [self._shifted(left, number * product.left_row) for number in range(rows)]
@@ -234,20 +235,20 @@ class _Columns:
         places = [self._shifted(target, number * product.result_row) for number in range(rows)]
         sums.put([self._address(self.result, place) for place in places])
 
-    def _turns(self, loop: int) -> Turns:
-        blocks = [str(block.turns) for block in self.product.blocks if block.loop == loop]
-        return Turns(str(self.product.depth[loop].size), tuple(reversed(blocks)))
+    def _turns(self, loop: int) -> LoopBlocks:
+        blocks = [str(block.iterations) for block in self.product.blocks if block.loop == loop]
+        return LoopBlocks(str(self.product.depth[loop].size), tuple(reversed(blocks)))
 
-    # --- places ---
+    # --- addresses ---
 
     def _first_of_right(self) -> str:
-        """Return where the block begins in the right operand."""
+        """Return the offset of the block in the right operand."""
         if self.packed is None:
             return self.column
         return self.text.value(f"mul i64 {self.column}, {self.product.depth_rows}")
 
     def _right_stride(self, depth: Depth) -> int:
-        """Numbers from one turn of a loop to the next in the right operand."""
+        """Return the stride of a contracted dimension in the right operand, packed or not."""
         if self.packed is None:
             return depth.right
         return depth.right // self.product.depth[-1].right * self.product.width

@@ -1,5 +1,4 @@
-"""The addresses of buffers in native code, and memory that is filled.
+"""Addresses of buffers in native code, and fills.
 
-Here belongs what addresses memory. Where values lie is decided in spmd.compiler.schedule; the loads and stores
-themselves stand in loops.
+Buffers are assigned in spmd.compiler.schedule; loads and stores are in loops.
 """

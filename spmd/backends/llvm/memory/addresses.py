@@ -1,8 +1,8 @@
-"""The addresses that a native function is given, and those that it makes of them once, before all else.
+"""Addresses in a native function: its pointer arguments, arena buffers, and frames of addresses.
 
-A function of a program may have a thousand arguments, as many buffers in its arena, and call a thousand parts, each
-with a frame of addresses. Written out one by one, that is most of the function, and LLVM's time grows with it: frames
-are filled by one loop over tables instead, and nothing is loaded that no line names.
+A function may have a thousand arguments and arena buffers, and call a thousand functions with a frame of addresses
+each. Emitted one by one that would be most of the code, and LLVM's time grows with it: frames are filled by one loop
+over constant tables instead, and only addresses in use are loaded.
 """
 
 from __future__ import annotations
@@ -18,33 +18,34 @@ _NAME = re.compile(r"%(?:argument|arena)\d+\b")
 
 @dataclass
 class Addresses:
-    """The names of the addresses of one function, and the entries of its frames."""
+    """SSA names of the addresses of one function, and the entries of its frames."""
 
     _places: dict[str, int] = field(default_factory=dict)
     _framed: list[str] = field(default_factory=list)
 
-    def argument(self, place: int) -> str:
-        """Return the name of the address that the caller gives as number `place`."""
-        name = f"%argument{place}"
-        self._places[name] = place
+    def argument(self, index: int) -> str:
+        """Return the SSA name of pointer argument `index`."""
+        name = f"%argument{index}"
+        self._places[name] = index
         return name
 
     def frame(self, names: Sequence[str]) -> tuple[str, list[int]]:
-        """What computes the address of a frame for addresses, and the places of those that are to be stored there.
+        """Return the expression of a frame of addresses, and the indices of those that must be stored there at run
+        time.
 
-        The others, arguments and buffers of the arena, lie in it from the function's beginning.
+        The others, arguments and arena buffers, are filled in by the prologue.
         """
         begin = len(self._framed)
         self._framed += names
-        open_places = [place for place, name in enumerate(names) if not _NAME.fullmatch(name)]
+        open_places = [index for index, name in enumerate(names) if not _NAME.fullmatch(name)]
         return f"getelementptr ptr, ptr %frames, i64 {begin}", open_places
 
     def tables(self, function: str, placement: Placement, arena: str) -> list[str]:
-        """Return the constants that frames are filled from; `arena` is the argument that is the arena's address."""
+        """Return the constant tables that frames are filled from; `arena` is the argument with the arena's address."""
         if not self._framed:
             return []
         sources = [self._source(name, placement, arena) for name in self._framed]
-        places = ", ".join(f"i32 {place}" for place, _ in sources)
+        places = ", ".join(f"i32 {index}" for index, _ in sources)
         offsets = ", ".join(f"i64 {offset}" for _, offset in sources)
         return [
             f"@{function}.places = private unnamed_addr constant [{len(sources)} x i32] [{places}]",
@@ -52,13 +53,13 @@ class Addresses:
         ]
 
     def prologue(self, function: str, lines: Sequence[str], placement: Placement, arena: str) -> list[str]:
-        """What comes before `lines`, as far as the block that they begin: the addresses that they name, and frames."""
+        """Return the prologue of `lines`: the addresses that they use, and the loop that fills frames."""
         named = set(_NAME.findall("\n".join(lines)))
         text: list[str] = []
         for name in sorted(named):
-            place, offset = self._source(name, placement, arena)
+            index, offset = self._source(name, placement, arena)
             text += [
-                f"  {name}.at = getelementptr ptr, ptr %arguments, i64 {place}",
+                f"  {name}.at = getelementptr ptr, ptr %arguments, i64 {index}",
                 f"  {name}{'.base' if offset else ''} = load ptr, ptr {name}.at, !invariant.load !0",
             ]
             if offset:
@@ -66,8 +67,8 @@ class Addresses:
         return [*text, *self._filling(function)]
 
     def _source(self, name: str, placement: Placement, arena: str) -> tuple[int, int]:
-        """Return the argument, by its number, and the bytes behind it, where the address `name` is; any for other
-        names.
+        """Return the argument number and the byte offset that address `name` is computed from; (0, 0) for
+        other names.
         """
         if not _NAME.fullmatch(name):
             return 0, 0
@@ -78,7 +79,7 @@ class Addresses:
         return self._places[arena] if block is None else block, placement.offsets[number]
 
     def _filling(self, function: str) -> list[str]:
-        """Return the way to the first line: the loop that fills all frames, if there are any."""
+        """Return the end of the prologue: the loop that fills all frames, if there are any, and a branch to `entry`."""
         if not self._framed:
             return ["  %frames = getelementptr i8, ptr %arguments, i64 0", "  br label %entry"]
         return [

@@ -1,16 +1,16 @@
-"""Memory filled with one element."""
+"""Fills of memory with one element."""
 
 from __future__ import annotations
 
 from spmd.backends.llvm.emit.text import FunctionText
 from spmd.support.arrays import Array
 
-#: Bytes that are filled at a time.
+#: Bytes stored at a time.
 _LINE = 64
 
 
 def fill(text: FunctionText, target: str, array: Array) -> None:
-    """Emit to `target` the element that `array` has everywhere, as often as it has it."""
+    """Emit a fill of `target` with the splat `array`."""
     element = array.reshape(-1)[:1].tobytes()
     if len(set(element)) == 1:
         text.line(f"call void @llvm.memset.p0.i64(ptr {target}, i8 {element[0]}, i64 {array.nbytes}, i1 false)")

@@ -1,4 +1,4 @@
-"""Ops with a native form of their own: control flow, LAPACK, running totals, the largest elements, calls of Python.
+"""Ops with code of their own: control flow, LAPACK, prefix sums, top_k, callbacks.
 
-Here belongs what is neither a loop nest nor a product nor a Fourier transform.
+Loop nests, products and FFTs are in other packages.
 """

@@ -1,8 +1,7 @@
-"""Ops without a native form inside of native loops and branches: native code calls Python for each of them.
+"""Callbacks: ops without native code inside native loops and branches are run by Python.
 
-The native function hands over the number of the op and the addresses of its operands and results, which lie in
-buffers as all its values do. Where the op raises an exception, the native function returns at once, and its entry
-hands the exception on.
+The native function passes the number of the op and the addresses of its operands and results, which are in buffers. If
+the op raises an exception, the native function returns at once, and its entry propagates the exception.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from spmd.types import TokenType
 
 #: Runs an op: (process, *arrays) -> a tuple of arrays.
 Run = Callable[..., tuple[Array, ...]]
-#: Arrays over memory that an operand keeps: it lies at few addresses.
+#: Most cached array views per operand, by address.
 _MOST_VIEWS = 16
 
 CALL_TEXT = f"""
@@ -49,14 +48,14 @@ declare ptr @PyObject_Vectorcall(ptr, ptr, i64, ptr)
 
 
 class Callbacks:
-    """What native code calls: the ops of one native function, by their numbers."""
+    """The callbacks of one native function, by number."""
 
     def __init__(self, callbacks: Sequence[Callback]) -> None:
         self._calls = [_Call(callback) for callback in callbacks]
         self._thread = threading.local()
 
     def running(self, call: Callable[..., Results]) -> Callable[..., Results]:
-        """`call`, a native function, on behalf of a process: (process, *arrays)."""
+        """Return `call`, a native function, with the process as first argument: (process, *arrays)."""
         thread = self._thread
 
         def run(process: object, *inputs: Array) -> Results:
@@ -73,7 +72,7 @@ class Callbacks:
         self._calls[number].run(self._thread.process, address)
 
     def symbols(self) -> dict[str, int]:
-        """Return the addresses that `CALL_TEXT` refers to beyond those of loops that ask."""
+        """Return the addresses of the externals of `CALL_TEXT`, beyond those of `POLL_TEXT`."""
         names = ("PyLong_FromLong", "PyLong_FromVoidPtr", "PyObject_Vectorcall")
         return {"spmd.python": id(self), **interpreter_symbols(*names)}
 
@@ -99,7 +98,7 @@ class _Call:
 
 
 class _View:
-    """Arrays of a value's type over memory at given addresses; None of a token."""
+    """Array views of a value's type at given addresses; None for a token."""
 
     def __init__(self, value: Value) -> None:
         self._is_token = isinstance(value.type, TokenType)

@@ -1,29 +1,27 @@
-"""Loops and branches as LLVM's text."""
+"""Loops and branches as LLVM IR."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from spmd.analysis.constants import constant_array
-from spmd.backends.llvm.emit.function_emitter import FunctionWriter
-from spmd.backends.llvm.emit.native_ops import can_call_back, lies_in_buffers, native, supports
-from spmd.backends.llvm.jit.interrupts import POLL, turns_between
+from spmd.backends.llvm.emit.function_emitter import FunctionEmitter
+from spmd.backends.llvm.emit.native_ops import can_call_back, has_buffer, native, supports
+from spmd.backends.llvm.jit.interrupts import POLL, iterations_between_polls
 from spmd.compiler.schedule.fusibility import is_fusible, is_plain
-from spmd.compiler.schedule.steps import Branches, Carried, Loop, ViewStep
+from spmd.compiler.schedule.steps import Branches, Carried, ViewStep, WhileLoop
 from spmd.ir import Block, Op
 
 
 def regions_are_native(op: Op) -> bool:
-    """Return whether all that the regions of `op` hold and hand on can be written; what has no native form calls
-    Python.
-    """
-    return all(lies_in_buffers(value.type) for value in (*op.operands, *op.results)) and all(
+    """Return whether the regions of `op` can be compiled; ops without native code become callbacks."""
+    return all(has_buffer(value.type) for value in (*op.operands, *op.results)) and all(
         _block_is_native(block) for region in op.regions for block in region.blocks
     )
 
 
 def _block_is_native(block: Block) -> bool:
-    if not all(lies_in_buffers(value.type) for value in (*block.arguments, *block.terminator.operands)):
+    if not all(has_buffer(value.type) for value in (*block.arguments, *block.terminator.operands)):
         return False
     return all(
         (constant_array(op) is not None and is_plain(op.result.type))
@@ -36,14 +34,14 @@ def _block_is_native(block: Block) -> bool:
 
 @native("stablehlo.reshape", lambda op: is_plain(op.result.type))
 @native("stablehlo.optimization_barrier", lambda op: all(is_plain(value.type) for value in op.results))
-def _(writer: FunctionWriter, step: ViewStep) -> None:
-    """Its results lie where its operands do."""
+def _(writer: FunctionEmitter, step: ViewStep) -> None:
+    """Emit nothing: the results alias the operands."""
 
 
 @native("stablehlo.if", regions_are_native)
 @native("stablehlo.case", regions_are_native)
-def _(writer: FunctionWriter, step: Branches) -> None:
-    """Each branch writes its results where the op's are."""
+def _(writer: FunctionEmitter, step: Branches) -> None:
+    """Emit a branch or switch; each branch stores to the buffers of the op's results."""
     op, text = step.op, writer.text
     type = "i8" if op.name == "stablehlo.if" else "i32"
     chosen = text.value(f"load {type}, ptr {writer.pointer(op.operands[0])}")
@@ -53,19 +51,19 @@ def _(writer: FunctionWriter, step: Branches) -> None:
         truth = text.value(f"icmp ne i8 {chosen}, 0")
         text.line(f"br i1 {truth}, label %{labels[0]}, label %{labels[1]}")
     else:
-        # The last branch is also that of every index that names none.
+        # The last branch is the default, as for an index out of range.
         cases = " ".join(f"i32 {number}, label %{label}" for number, label in enumerate(labels[:-1]))
         text.line(f"switch i32 {chosen}, label %{labels[-1]} [ {cases} ]")
     for label, block in zip(labels, step.branches, strict=True):
         text.start_block(label)
-        with text.part():
+        with text.scope():
             writer.write(block)
         text.line(f"br label %{end}")
     text.start_block(end)
 
 
 @native("stablehlo.while", regions_are_native)
-def _(writer: FunctionWriter, step: Loop) -> None:
+def _(writer: FunctionEmitter, step: WhileLoop) -> None:
     text = writer.text
     slots = [_begin(writer, state) for state in step.carried]
     head, body, end = (text.fresh(name) for name in ("while", "do", "done"))
@@ -77,22 +75,22 @@ def _(writer: FunctionWriter, step: Loop) -> None:
             writer.name_swapped(state.buffer, text.value(f"load ptr, ptr {slot}"))
             writer.name_swapped(state.successor, text.value(f"load ptr, ptr {spare}"))
     (holds,) = step.condition.results
-    with text.part():
+    with text.scope():
         writer.write(step.condition)
         number = text.value(f"load i8, ptr {writer.pointer(holds)}")
     truth = text.value(f"icmp ne i8 {number}, 0")
     text.line(f"br i1 {truth}, label %{body}, label %{end}")
     text.start_block(body)
     _poll(writer, step)
-    with text.part():
+    with text.scope():
         writer.write(step.body)
         _carry(writer, step.carried, slots)
     text.line(f"br label %{head}")
     text.start_block(end)
 
 
-def _begin(writer: FunctionWriter, state: Carried) -> tuple[str, str]:
-    """Put a carried value where the loop begins with it; the slots of addresses that change places, if they do."""
+def _begin(writer: FunctionEmitter, state: Carried) -> tuple[str, str]:
+    """Initialize a carried value; return the slots of the pointers that are swapped, if it swaps."""
     home = writer.address(state.home)
     if state.begin is not None:
         writer.copy(home, writer.address(state.begin), state.begin.nbytes)
@@ -102,23 +100,23 @@ def _begin(writer: FunctionWriter, state: Carried) -> tuple[str, str]:
     return _slot(writer, home), _slot(writer, writer.address(state.spare))
 
 
-def _slot(writer: FunctionWriter, pointer: str) -> str:
-    """Return a stack slot that holds an address."""
+def _slot(writer: FunctionEmitter, pointer: str) -> str:
+    """Return a stack slot that holds a pointer."""
     slot = writer.text.allocate("ptr", 8)
     writer.text.line(f"store ptr {pointer}, ptr {slot}")
     return slot
 
 
-def _poll(writer: FunctionWriter, step: Loop) -> None:
-    """Every so many iterations, polls for an interrupt."""
+def _poll(writer: FunctionEmitter, step: WhileLoop) -> None:
+    """Emit a poll for interrupts every few iterations."""
     text = writer.text
-    turns = turns_between(step.work)
+    iterations = iterations_between_polls(step.work)
     counter = text.allocate("i32", 4)
     text.entry.append(f"  store i32 0, ptr {counter}")
     count = text.value(f"load i32, ptr {counter}")
     after = text.value(f"add i32 {count}, 1")
     text.line(f"store i32 {after}, ptr {counter}")
-    rest = text.value(f"and i32 {after}, {turns - 1}")
+    rest = text.value(f"and i32 {after}, {iterations - 1}")
     due = text.value(f"icmp eq i32 {rest}, 0")
     ask, on = (text.fresh(name) for name in ("ask", "on"))
     text.line(f"br i1 {due}, label %{ask}, label %{on}")
@@ -129,8 +127,8 @@ def _poll(writer: FunctionWriter, step: Loop) -> None:
     text.start_block(on)
 
 
-def _carry(writer: FunctionWriter, carried: Sequence[Carried], slots: Sequence[tuple[str, str]]) -> None:
-    """Hand what an iteration has made to the next one."""
+def _carry(writer: FunctionEmitter, carried: Sequence[Carried], slots: Sequence[tuple[str, str]]) -> None:
+    """Emit the update of carried values at the end of an iteration."""
     changing = [
         (state, writer.address(state.buffer), writer.address(state.successor), slot, spare)
         for state, (slot, spare) in zip(carried, slots, strict=True)

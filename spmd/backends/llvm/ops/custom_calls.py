@@ -1,7 +1,7 @@
-"""Custom calls as LLVM's text: those of LAPACK's routines, and those of functions of C.
+"""Custom calls of LAPACK routines and of C functions as LLVM IR.
 
-A function of C is called as spmd.backends.c_targets says: `void target(void* out, void** in)`. A process calls the one
-that is registered, an object file the symbol that has the target's name.
+C functions have the signature of spmd.backends.c_targets: `void target(void* out, void** in)`. A process calls the
+registered address, an object file the symbol of the target's name.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 
 from spmd.analysis.custom_calls import is_of_c
 from spmd.backends.c_targets import aliased, check_linked, check_version, is_plain_call, result_of
-from spmd.backends.llvm.emit.function_emitter import FunctionWriter
-from spmd.backends.llvm.emit.native_ops import Machine, native
+from spmd.backends.llvm.emit.function_emitter import FunctionEmitter
+from spmd.backends.llvm.emit.native_ops import PlanTarget, native
 from spmd.backends.llvm.ops.lapack import is_lapack_call, plan_lapack_call, write_lapack_call
 from spmd.compiler.schedule.buffers import nbytes
 from spmd.compiler.schedule.steps import LibraryCall
@@ -25,17 +25,17 @@ def _is_native_call(op: Op) -> bool:
     return is_lapack_call(op) or (is_of_c(op["call_target_name"]) and is_plain_call(op))
 
 
-def _plan(op: Op, machine: Machine, image_bytes: int | None) -> LibraryPlan:
+def _plan(op: Op, machine: PlanTarget, image_bytes: int | None) -> LibraryPlan:
     return plan_lapack_call(op) if is_lapack_call(op) else LibraryPlan()
 
 
 @native("stablehlo.custom_call", _is_native_call, _plan)
-def _(writer: FunctionWriter, step: LibraryCall) -> None:
+def _(writer: FunctionEmitter, step: LibraryCall) -> None:
     (write_lapack_call if is_lapack_call(step.op) else _write_c_call)(writer, step)
 
 
-def _write_c_call(writer: FunctionWriter, step: LibraryCall) -> None:
-    """A result that is aliased has the operand's elements, and stands for it."""
+def _write_c_call(writer: FunctionEmitter, step: LibraryCall) -> None:
+    """Emit a call of a C function; aliased results are initialized with the operand's elements and passed instead."""
     op, text = step.op, writer.text
     check_version(op)
     if writer.is_linked:
@@ -52,14 +52,14 @@ def _write_c_call(writer: FunctionWriter, step: LibraryCall) -> None:
     text.call(f"call void @{symbol}(ptr {given}, ptr {taken})")
 
 
-def _address(writer: FunctionWriter, type: Type, leaves: Iterator[str]) -> str:
-    """Return the address of a value of `type`, whose arrays are at `leaves`."""
+def _address(writer: FunctionEmitter, type: Type, leaves: Iterator[str]) -> str:
+    """Return the address of a value of `type` with arrays at `leaves`."""
     if not isinstance(type, TupleType):
         return next(leaves)
     return _table(writer, [_address(writer, part, leaves) for part in type.types])
 
 
-def _table(writer: FunctionWriter, pointers: Sequence[str]) -> str:
+def _table(writer: FunctionEmitter, pointers: Sequence[str]) -> str:
     """Return the address of an array of `pointers`."""
     text = writer.text
     table = text.allocate(f"[{max(len(pointers), 1)} x ptr]", 8)

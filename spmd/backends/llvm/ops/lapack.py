@@ -1,8 +1,8 @@
-"""Factorizations and triangular systems of real matrices, by LAPACK's and BLAS's routines.
+"""Factorizations and triangular solves of real matrices, by LAPACK and BLAS.
 
-Arrays lie row by row where Fortran reads column by column, so that a routine sees the transpose of each matrix. What
-is asked of it is what gives the transpose of the result: an upper factor for a lower one, A = LQ for A = QR, a system
-from the right for one from the left. Only LU has no such twin; there matrices are transposed on their way.
+Arrays are row-major where Fortran is column-major, so a routine sees each matrix transposed. It is asked for the
+transpose of the result: an upper factor for a lower one, A = LQ for A = QR, a solve from the right for one from the
+left. Only LU has no such dual; its matrices are transposed.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from math import prod
 
 from spmd.analysis.custom_calls import call_attributes, is_registered
-from spmd.backends.llvm.emit.function_emitter import FunctionWriter
+from spmd.backends.llvm.emit.function_emitter import FunctionEmitter
 from spmd.backends.llvm.emit.native_ops import native
 from spmd.backends.llvm.emit.text import FunctionText
 from spmd.backends.llvm.matmul.blas import check_sizes
@@ -23,14 +23,14 @@ from spmd.compiler.schedule.target import LibraryPlan
 from spmd.ir import Op, Value
 from spmd.types import F32, F64, I32, TensorType
 
-#: By element type: the letter that routines begin with, and LLVM's name.
+#: By element type: the prefix of routines, and the LLVM type.
 _TYPES = {F32: ("s", "float"), F64: ("d", "double")}
-#: Columns that a routine works on at once.
+#: Block size of blocked routines, in columns.
 _BLOCK = 64
 
 
 def _are_matrices(values: Sequence[Value]) -> bool:
-    """Return whether all `values` are f32, or all f64, of known shape, with rows and columns, and not empty."""
+    """Return whether all `values` are f32, or all f64, nonempty matrices of static shape, or batches of them."""
     if not all(is_plain(value.type) and value.tensor.rank >= 2 and all(value.tensor.static_shape) for value in values):
         return False
     elements = {value.tensor.element_type for value in values}
@@ -38,12 +38,12 @@ def _are_matrices(values: Sequence[Value]) -> bool:
 
 
 class _Caller:
-    """Writes calls of routines on the matrices of one op, batch by batch."""
+    """Emits calls of routines on the matrices of one op, batch by batch."""
 
-    def __init__(self, writer: FunctionWriter, step: LibraryCall) -> None:
+    def __init__(self, writer: FunctionEmitter, step: LibraryCall) -> None:
         self.writer, self.op = writer, step.op
         op = step.op
-        #: Memory to work in.
+        #: Scratch memory.
         self.scratch = [writer.address(buffer) for buffer in step.scratch]
         self.text: FunctionText = writer.text
         shape = op.operands[0].tensor.static_shape
@@ -56,21 +56,23 @@ class _Caller:
         self.integer = self.known.integer
 
     def each(self, values: Sequence[Value], write: Callable[[list[str]], None]) -> None:
-        """What `write` writes, given the addresses of one matrix, or row, or number of each value."""
+        """Emit a loop over the batch around `write`, which is given the addresses of the matrices, vectors or scalars
+        of `values`.
+        """
         pointers = [self.writer.pointer(value) for value in values]
         if self.batch == 1:
             write(pointers)
             return
-        turn, _ = self.text.open_loop()
+        index, _ = self.text.open_loop()
         moved = [
-            self.at(pointer, self.text.value(f"mul i64 {turn}, {nbytes(value) // self.batch}"))
+            self.at(pointer, self.text.value(f"mul i64 {index}, {nbytes(value) // self.batch}"))
             for pointer, value in zip(pointers, values, strict=True)
         ]
         write(moved)
         self.text.close_loop(self.batch)
 
     def at(self, pointer: str, offset: str) -> str:
-        """Return the address so many bytes after `pointer`."""
+        """Return the address `offset` bytes after `pointer`."""
         return self.text.value(f"getelementptr i8, ptr {pointer}, i64 {offset}")
 
     def in_place_of(self, operand: Value, result: Value) -> None:
@@ -78,12 +80,12 @@ class _Caller:
         self.writer.copy(self.writer.pointer(result), self.writer.pointer(operand), nbytes(result))
 
     def number(self, value: int) -> str:
-        """Return the address of an integer; CompileError if the library's integers are too narrow."""
+        """Return the address of an integer constant; CompileError if the library's integers are too narrow."""
         check_sizes(self.known, [value], self.op)
         return self.writer.global_(self.integer, str(value))
 
     def flag(self, letter: str) -> str:
-        """Return the address of an option."""
+        """Return the address of a character option."""
         return self.writer.global_("i8", str(ord(letter)))
 
     def one(self) -> str:
@@ -91,25 +93,25 @@ class _Caller:
         return self.writer.global_(self.type, "1.0")
 
     def call(self, name: str, *arguments: str) -> None:
-        """Call the routine `name`, without its first letter."""
+        """Emit a call of the routine `name`, given without its prefix."""
         known = self.writer.routine(self.letter + name)
         self.writer.symbols[known.symbol] = known.address
         self.text.declarations[f"declare void @{known.symbol}({', '.join(['ptr'] * len(arguments))})"] = None
         self.text.call(f"call void @{known.symbol}({', '.join(f'ptr {argument}' for argument in arguments)})")
 
     def info(self) -> str:
-        """Room for what a routine reports."""
+        """Return a slot for a routine's status."""
         return self.text.allocate(self.integer, 8)
 
     def as_i32(self, source: str, target: str) -> None:
-        """Copy one of LAPACK's integers to an i32."""
+        """Convert one of LAPACK's integers to an i32."""
         value = self.text.value(f"load {self.integer}, ptr {source}")
         if self.integer != "i32":
             value = self.text.value(f"trunc {self.integer} {value} to i32")
         self.text.line(f"store i32 {value}, ptr {target}")
 
     def transpose(self, source: str, target: str, rows: int, columns: int) -> None:
-        """Emit the transpose of a dense matrix of so many rows and columns."""
+        """Emit the transpose of a dense matrix of `rows` and `columns`."""
         text = self.text
         row, _ = text.open_loop()
         column, _ = text.open_loop()
@@ -131,8 +133,8 @@ def _is_cholesky(op: Op) -> bool:
 
 
 @native("stablehlo.cholesky", _is_cholesky)
-def _(writer: FunctionWriter, step: LibraryCall) -> None:
-    """The other triangle is zero; a matrix that is not positive definite gives NaN."""
+def _(writer: FunctionEmitter, step: LibraryCall) -> None:
+    """Emit Cholesky factors: the other triangle is zero; a matrix that is not positive definite gives NaN."""
     caller, op, text = _Caller(writer, step), step.op, writer.text
     size, row_bytes = caller.rows, caller.rows * caller.item
     caller.in_place_of(op.operands[0], op.result)
@@ -162,9 +164,9 @@ def _(writer: FunctionWriter, step: LibraryCall) -> None:
 
 @dataclass(frozen=True)
 class _Target:
-    """A custom call of LAPACK: `fits` says whether its operands, results and options are such as `write` takes.
+    """A LAPACK custom call: `fits` checks its operands, results and options, `write` emits it.
 
-    `scratch`: bytes of the memory that it works in.
+    `scratch`: the sizes of its scratch memory.
     """
 
     fits: Callable[[Op], bool]
@@ -178,7 +180,7 @@ _TARGETS: dict[str, _Target] = {}
 def _target(
     name: str, fits: Callable[[Op], bool], scratch: Callable[[Op], tuple[int, ...]] = lambda op: ()
 ) -> Callable[[Callable[[_Caller], None]], Callable[[_Caller], None]]:
-    """Decorator: files what writes the calls `lapack_s<name>_ffi` and `lapack_d<name>_ffi`."""
+    """Register the emitter of the calls `lapack_s<name>_ffi` and `lapack_d<name>_ffi`; return a decorator."""
 
     def add(write: Callable[[_Caller], None]) -> Callable[[_Caller], None]:
         for letter, _ in _TYPES.values():
@@ -189,7 +191,7 @@ def _target(
 
 
 def is_lapack_call(op: Op) -> bool:
-    """Return whether `op`, a custom call, is one of a routine of LAPACK that is written here."""
+    """Return whether `op`, a custom call, is a supported LAPACK routine, not overridden by a user's target."""
     known = _TARGETS.get(op["call_target_name"])
     if known is None or is_registered(op["call_target_name"]) or not op.operands:
         return False
@@ -201,23 +203,23 @@ def is_lapack_call(op: Op) -> bool:
 
 
 def plan_lapack_call(op: Op) -> LibraryPlan:
-    """Return the memory that a call of LAPACK works in."""
+    """Return the scratch memory of a LAPACK call."""
     return LibraryPlan(scratch=_TARGETS[op["call_target_name"]].scratch(op))
 
 
-def write_lapack_call(writer: FunctionWriter, step: LibraryCall) -> None:
-    """Emit a call of LAPACK."""
+def write_lapack_call(writer: FunctionEmitter, step: LibraryCall) -> None:
+    """Emit a LAPACK call."""
     _TARGETS[step.op["call_target_name"]].write(_Caller(writer, step))
 
 
 def _block_bytes(op: Op) -> tuple[int, ...]:
-    """Return a block of columns, or rows, of the first operand."""
+    """Return the bytes of a block of columns, or rows, of the first operand."""
     matrix = op.operands[0].tensor
     return (_BLOCK * max(matrix.static_shape[-2:]) * matrix.dtype.itemsize,)
 
 
 def _option(op: Op, name: str, letters: str) -> str:
-    """Return the option `name` of a call, one of `letters`; "" of a call that gives none of them."""
+    """Return the option `name` of a call, one of `letters`; "" if it is missing or any other."""
     config = call_attributes(op).get("backend_config")
     code = config.get(name) if isinstance(config, Mapping) else None
     letter = chr(code) if isinstance(code, int) and 0 < code < 128 else ""
@@ -225,9 +227,7 @@ def _option(op: Op, name: str, letters: str) -> str:
 
 
 def _are_of(op: Op, operands: Sequence[tuple[int, ...]], results: Sequence[tuple[int, ...]], integers: int) -> bool:
-    """Return whether a call has operands and results of these shapes after its batch; the last `integers` results are
-    i32.
-    """
+    """Return whether a call has operands and results of these shapes, batched; the last `integers` results are i32."""
     matrix = op.operands[0].tensor
     batch = matrix.static_shape[:-2]
     floats = [matrix.element_type] * (len(results) - integers)
@@ -265,7 +265,7 @@ def _is_getrf(op: Op) -> bool:
 
 
 def _lu_bytes(op: Op) -> tuple[int, ...]:
-    """Return a matrix, and pivots of 64 bits."""
+    """Return the bytes of a matrix, and of 64-bit pivots."""
     matrix = op.operands[0].tensor
     rows, columns = matrix.static_shape[-2:]
     return rows * columns * matrix.dtype.itemsize, 8 * min(rows, columns)
@@ -275,14 +275,16 @@ def _lu_bytes(op: Op) -> tuple[int, ...]:
 def _(caller: _Caller) -> None:
     op, text = caller.op, caller.text
     rows, columns, steps = caller.rows, caller.columns, min(caller.rows, caller.columns)
-    (turned, pivots), report = caller.scratch, caller.info()
+    (transposed, pivots), report = caller.scratch, caller.info()
     width = 8 if caller.integer == "i64" else 4
 
     def write(pointers: list[str]) -> None:
         matrix, factors, chosen, failed = pointers
-        caller.transpose(matrix, turned, rows, columns)
-        caller.call("getrf", caller.number(rows), caller.number(columns), turned, caller.number(rows), pivots, report)
-        caller.transpose(turned, factors, columns, rows)
+        caller.transpose(matrix, transposed, rows, columns)
+        caller.call(
+            "getrf", caller.number(rows), caller.number(columns), transposed, caller.number(rows), pivots, report
+        )
+        caller.transpose(transposed, factors, columns, rows)
         step, _ = text.open_loop()
         source = caller.at(pivots, text.value(f"mul i64 {step}, {width}"))
         caller.as_i32(source, caller.at(chosen, text.value(f"mul i64 {step}, 4")))
@@ -366,7 +368,7 @@ def _(caller: _Caller) -> None:
 
 
 @native("stablehlo.triangular_solve", _is_system)
-def _(writer: FunctionWriter, step: LibraryCall) -> None:
+def _(writer: FunctionEmitter, step: LibraryCall) -> None:
     caller, op = _Caller(writer, step), step.op
     transposed = op["transpose_a"] != "NO_TRANSPOSE"
     _solve(caller, left=op["left_side"], lower=op["lower"], unit=op["unit_diagonal"], transposed=transposed)

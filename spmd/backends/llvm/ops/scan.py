@@ -1,8 +1,8 @@
-"""Running totals in native code: reduce_window whose windows hold all up to an element, or all from it on.
+"""Prefix sums in native code: reduce_window whose windows extend from the first element, or to the last.
 
-Lanes are neighbouring totals where there are such; along the last dimension they are neighbours within one total, and
-totals of the lanes before are added in steps of twice the distance. Totals of stretches are kept apart from those
-within a stretch, so that long sums keep their digits. The association follows from the shape alone.
+Lanes are independent sums if the dimension is not the last one; along the last dimension a vector is scanned in
+log2(lanes) steps. Sums over blocks are kept separate from those within a block, for accuracy. Association depends on
+the shape alone.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from spmd.analysis.scalar.elements import decode, element_constant, encode, memo
 from spmd.analysis.scalar.elementwise import compute
 from spmd.analysis.scalar.expression import Expression, Primitive, parameter, walk
 from spmd.analysis.windows import windows_of
-from spmd.backends.llvm.emit.function_emitter import FunctionWriter
-from spmd.backends.llvm.emit.native_ops import Machine, native
+from spmd.backends.llvm.emit.function_emitter import FunctionEmitter
+from spmd.backends.llvm.emit.native_ops import PlanTarget, native
 from spmd.backends.llvm.emit.scalars import render_node
 from spmd.backends.llvm.emit.text import FunctionText
 from spmd.backends.llvm.emit.writer import constant_text, llvm_type, suffix
@@ -37,13 +37,13 @@ from spmd.ir import Op, Value
 from spmd.types import TensorType
 
 _LANES = 16
-#: Vectors of a stretch.
-_STRETCH = 16
+#: Vectors of a block.
+_BLOCK = 16
 
 
 @dataclass(frozen=True)
 class _Running:
-    """Totals along `length` elements, `inner` of them side by side and `outer` of these one after another."""
+    """Prefix sums along `length` elements, for `inner` contiguous and `outer` outer indices."""
 
     monoid: Monoid
     outer: int
@@ -53,12 +53,12 @@ class _Running:
 
     @property
     def rows(self) -> int:
-        """Rows, each of the totals of a vector's elements."""
+        """Rows, each with the sums of one vector of inner indices."""
         return self.outer * -(-self.inner // _LANES)
 
 
 def _running(op: Op) -> _Running | None:
-    """What `op` computes, if these are running totals whose initial value changes nothing but the sign of a zero."""
+    """Return the prefix sums that `op` computes; None if it is no such window, or its initial value matters."""
     if len(op.results) != 1 or not all(is_plain(value.type) for value in (*op.operands, op.result)):
         return None
     monoid, shape = monoid_of(op.regions[0]), op.operands[0].tensor.static_shape
@@ -76,7 +76,7 @@ def _changes_nothing(initial: Value, monoid: Monoid) -> bool:
     return value is not None and monoid.identity is not None and bool(value == monoid.identity)
 
 
-def _plan(op: Op, machine: Machine, image_bytes: int | None) -> LibraryPlan:
+def _plan(op: Op, machine: PlanTarget, image_bytes: int | None) -> LibraryPlan:
     running = _running(op)
     assert running is not None
     time = nanoseconds("scan", running.outer * running.length * running.inner)
@@ -84,7 +84,7 @@ def _plan(op: Op, machine: Machine, image_bytes: int | None) -> LibraryPlan:
 
 
 @native("stablehlo.reduce_window", lambda op: _running(op) is not None, _plan)
-def _(writer: FunctionWriter, step: LibraryCall) -> None:
+def _(writer: FunctionEmitter, step: LibraryCall) -> None:
     op = step.op
     running = _running(op)
     assert running is not None
@@ -97,7 +97,7 @@ def _(writer: FunctionWriter, step: LibraryCall) -> None:
 
 
 class _TotalsWriter:
-    """Writes the totals of one row: of up to 16 neighbours, or of one alone."""
+    """Emits the sums of one row: of up to 16 inner indices, or of one."""
 
     def __init__(self, text: FunctionText, op: Op, running: _Running, pointers: list[str], row: str) -> None:
         self.text, self.op, self.running = text, op, running
@@ -110,22 +110,22 @@ class _TotalsWriter:
         self.origin = self._origin(row)
 
     def _origin(self, row: str) -> str:
-        """Return the number of the row's first element."""
+        """Return the index of the row's first element."""
         text, running = self.text, self.running
         strips = -(-running.inner // _LANES)
         whole = running.length * running.inner
         if strips == 1:
             return text.value(f"mul i64 {row}, {whole}")
         strip = text.value(f"mul i64 {text.value(f'urem i64 {row}, {strips}')}, {_LANES}")
-        # The last strip ends where the row does, and does again what the one before it did.
+        # The last vector is moved back to end with the row, and recomputes elements of the previous one.
         strip = text.value(f"call i64 @llvm.umin.i64(i64 {strip}, i64 {running.inner - _LANES})")
         start = text.value(f"mul i64 {text.value(f'udiv i64 {row}, {strips}')}, {whole}")
         return text.value(f"add i64 {start}, {strip}")
 
-    # --- expressions on vectors ---
+    # --- vector expressions ---
 
     def _render(self, root: Expression, names: list[str], width: int) -> str:
-        """Return the value of `root`, whose parameters are `names`, on `width` lanes."""
+        """Return the value of `root` with parameters `names`, on `width` lanes."""
         values: dict[Expression, str] = {}
         for node in walk([root]):
             if node.primitive is Primitive.CONSTANT:
@@ -139,7 +139,7 @@ class _TotalsWriter:
         return values[root]
 
     def _combined(self, first: str, second: str) -> str:
-        """Both combined, `first` being what comes before."""
+        """Return both combined; `first` precedes."""
         scalar = TensorType((), self.element)
         operands = [(parameter(0, self.type),), (parameter(1, self.type),)]
         results = compute(make_op(self.running.monoid.op, [Value(scalar), Value(scalar)], [scalar]), operands)
@@ -183,7 +183,7 @@ class _TotalsWriter:
         (code,) = element_constant(self.running.monoid.identity, self.element)
         return constant_text(code, self.width)
 
-    # --- totals ---
+    # --- sums ---
 
     def write(self) -> None:
         text, type = self.text, llvm_type(self.type, self.width)
@@ -193,31 +193,31 @@ class _TotalsWriter:
         text.line(f"store {type} {self._splat(self._decoded(code, self.op.operands[1], 1))}, ptr {self.before}")
         step = self.width if self.across else 1
         whole = self.running.length // step
-        stretches = whole // _STRETCH
-        if stretches:
+        blocks = whole // _BLOCK
+        if blocks:
             number, _ = text.open_loop()
-            first = text.value(f"mul i64 {number}, {_STRETCH * step}")
-            self._stretch(first, _STRETCH, step)
-            text.close_loop(stretches)
-        if whole % _STRETCH:
-            self._stretch(str(stretches * _STRETCH * step), whole % _STRETCH, step)
+            first = text.value(f"mul i64 {number}, {_BLOCK * step}")
+            self._block(first, _BLOCK, step)
+            text.close_loop(blocks)
+        if whole % _BLOCK:
+            self._block(str(blocks * _BLOCK * step), whole % _BLOCK, step)
         if self.running.length % step:
             text.line(f"store {type} {self._identity()}, ptr {self.within}")
-            self._turn(str(whole * step), self.running.length % step)
+            self._vector(str(whole * step), self.running.length % step)
 
-    def _stretch(self, first: str, turns: int, step: int) -> None:
-        """`turns` vectors from `first` on, then their total is one with those before."""
+    def _block(self, first: str, count: int, step: int) -> None:
+        """Emit `count` vectors from `first` on as a block, and add its total to those before."""
         text, type = self.text, llvm_type(self.type, self.width)
         text.line(f"store {type} {self._identity()}, ptr {self.within}")
-        turn, _ = text.open_loop()
-        start = text.value(f"add i64 {text.value(f'mul i64 {turn}, {step}')}, {first}")
-        self._turn(start, self.width if self.across else min(self.width, self.running.inner))
-        text.close_loop(turns)
+        number, _ = text.open_loop()
+        start = text.value(f"add i64 {text.value(f'mul i64 {number}, {step}')}, {first}")
+        self._vector(start, self.width if self.across else min(self.width, self.running.inner))
+        text.close_loop(count)
         before, within = (text.value(f"load {type}, ptr {slot}") for slot in (self.before, self.within))
         text.line(f"store {type} {self._combined(before, within)}, ptr {self.before}")
 
-    def _turn(self, start: str, valid: int) -> None:
-        """One vector: the totals of `start`, along the length, and with lanes along it, of those behind it."""
+    def _vector(self, start: str, valid: int) -> None:
+        """Emit one vector of sums from index `start` along the length."""
         text, type = self.text, llvm_type(self.type, self.width)
         place = self._place(start, valid)
         values = self._load(place, valid)
@@ -233,7 +233,7 @@ class _TotalsWriter:
         self._store(total, place, valid)
 
     def _place(self, start: str, valid: int) -> str:
-        """Return the number of the first element of a vector that is `start` elements along the length."""
+        """Return the index of the first element of the vector at `start` along the length."""
         text, inner = self.text, self.running.inner
         if self.running.backwards:
             last = self.running.length - (valid if self.across else 1)
@@ -241,7 +241,7 @@ class _TotalsWriter:
         return text.value(f"add i64 {text.value(f'mul i64 {start}, {inner}')}, {self.origin}")
 
     def _ordered(self, values: str, valid: int) -> str:
-        """Return the valid lanes in the order of the totals, or from that back in that of memory."""
+        """Return the valid lanes reversed if the sums run backwards."""
         if not self.running.backwards:
             return values
         return self._shuffled(values, [*reversed(range(valid)), *range(valid, self.width)])

@@ -1,8 +1,8 @@
-"""The largest elements of each row, natively: chlo.top_k.
+"""chlo.top_k in native code: the largest elements of each row.
 
-The largest so far are kept in order: an element and its place as one number, the earlier of equal
-elements being the larger number. A row is read many elements at a time; where none of them is larger than the smallest
-that is kept, that is all. One piece of code serves rows of all lengths.
+The largest so far are kept sorted as integers that combine key and index, such that of equal elements the earlier one
+is greater. A row is scanned vector by vector, skipping vectors without an element greater than the smallest kept one.
+One function serves rows of all lengths.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
-from spmd.backends.llvm.emit.function_emitter import FunctionWriter
-from spmd.backends.llvm.emit.native_ops import Machine, native
-from spmd.backends.llvm.emit.outlined import OutOfLine, Parameter, body_of
-from spmd.backends.llvm.emit.task_function import PartFunction
+from spmd.backends.llvm.emit.function_emitter import FunctionEmitter
+from spmd.backends.llvm.emit.native_ops import PlanTarget, native
+from spmd.backends.llvm.emit.outlined import IrParameter, OutlinedFunction, body_of
+from spmd.backends.llvm.emit.task_function import TaskFunction
 from spmd.backends.llvm.emit.text import FunctionText
 from spmd.backends.llvm.loops.strides import first_lanes
-from spmd.backends.llvm.parallel.tasks import call_in_parts
+from spmd.backends.llvm.parallel.tasks import call_in_tasks
 from spmd.compiler.schedule.fusibility import is_plain
 from spmd.compiler.schedule.rates import nanoseconds
 from spmd.compiler.schedule.steps import LibraryCall
@@ -27,9 +27,9 @@ from spmd.ir import Op
 from spmd.types import I32, ElementType
 
 _LANES = 16
-#: More than so many are left to a sort.
+#: Largest k; more are left to a sort.
 _MOST = 128
-#: Kept numbers come in vectors of so many.
+#: Kept elements per vector.
 _REGISTER = 8
 
 
@@ -43,14 +43,14 @@ def _is_short(op: Op) -> bool:
     return indices.element_type is I32 and 0 < op["k"] <= _MOST and op["k"] <= operand.static_shape[-1]
 
 
-def _plan(op: Op, machine: Machine, image_bytes: int | None) -> LibraryPlan:
+def _plan(op: Op, machine: PlanTarget, image_bytes: int | None) -> LibraryPlan:
     *outer, size = op.operands[0].tensor.static_shape
     rows = prod(outer)
     return LibraryPlan(min(max(1, rows), tasks_of_time(nanoseconds("top_k", rows * size), machine.threads)))
 
 
 @native("chlo.top_k", _is_short, _plan)
-def _(writer: FunctionWriter, call: LibraryCall) -> None:
+def _(writer: FunctionEmitter, call: LibraryCall) -> None:
     op = call.op
     pointers = [writer.pointer(value) for value in (op.operands[0], *op.results)]
     *outer, size = op.operands[0].tensor.static_shape
@@ -63,10 +63,10 @@ def _(writer: FunctionWriter, call: LibraryCall) -> None:
         step.write_call(writer.text, [*pointers, "0", str(rows), str(size)])
         return
 
-    def write(part: PartFunction) -> None:
+    def write(part: TaskFunction) -> None:
         step.write_call(part.text, [*map(part.pointer, pointers), *part.share(rows, parts), str(size)])
 
-    call_in_parts(writer, parts, write)
+    call_in_tasks(writer, parts, write)
 
 
 def _step_of(op: Op) -> TopK:
@@ -78,10 +78,10 @@ def _step_of(op: Op) -> TopK:
 
 
 @dataclass(frozen=True)
-class TopK(OutOfLine):
-    """The `count` largest elements of rows of any length: floats, integers or unsigned ones (f, i, u) of `bits`.
+class TopK(OutlinedFunction):
+    """The `count` largest elements of rows of any length: floats, signed or unsigned integers (f, i, u) of `bits`.
 
-    Behind the first `count` elements a row has whole vectors where it `has_vectors`, and `rest` elements.
+    After the first `count` elements a row has whole vectors if it `has_vectors`, then `rest` elements.
     """
 
     count: int
@@ -96,7 +96,7 @@ class TopK(OutOfLine):
         return f"spmd.top_k.{self.count}.{self.kind}{self.bits}{'.vectors' if self.has_vectors else ''}.{self.rest}"
 
     def body(self) -> str:
-        """Row by row."""
+        """Return the loop over rows."""
         text = FunctionText()
         row, _ = text.open_loop()
         _TopKWriter(text, self, row).write()
@@ -104,15 +104,15 @@ class TopK(OutOfLine):
         return body_of(text)
 
     @property
-    def parameters(self) -> Sequence[Parameter]:
-        """Operand, values and indices; the first row, that behind the last one, and how long each is."""
-        results = (Parameter("ptr", "%values", "noalias"), Parameter("ptr", "%indices", "noalias"))
-        numbers = (Parameter("i64", f"%{name}") for name in ("first", "stop", "size"))
-        return (Parameter("ptr", "%operand", "noalias readonly"), *results, *numbers)
+    def parameters(self) -> Sequence[IrParameter]:
+        """Operand, values and indices; first row, one past the last, and row length."""
+        results = (IrParameter("ptr", "%values", "noalias"), IrParameter("ptr", "%indices", "noalias"))
+        numbers = (IrParameter("i64", f"%{name}") for name in ("first", "stop", "size"))
+        return (IrParameter("ptr", "%operand", "noalias readonly"), *results, *numbers)
 
 
 class _TopKWriter:
-    """Writes what finds the largest of one row."""
+    """Emits the search of one row."""
 
     def __init__(self, text: FunctionText, step: TopK, row: str) -> None:
         self.text = text
@@ -122,7 +122,7 @@ class _TopKWriter:
         self.operand = self._at("%operand", row, "%size", self.bits)
         self.values = self._at("%values", row, self.count, self.bits)
         self.indices = self._at("%indices", row, self.count, 32)
-        memory = text.allocate(f"<{_REGISTER + self.kept} x i64>")  # what comes before the largest is larger
+        memory = text.allocate(f"<{_REGISTER + self.kept} x i64>")  # preceded by a sentinel
         self.slot = text.value(f"getelementptr i64, ptr {memory}, i64 {_REGISTER}")
         self.keys = text.allocate(f"<{_LANES} x i32>")
 
@@ -150,7 +150,7 @@ class _TopKWriter:
         self._put_out()
 
     def _look(self, start: str, lanes: int) -> None:
-        """Take in `lanes` elements from `start` on, if any of them is among the largest."""
+        """Scan `lanes` elements from `start` on."""
         text = self.text
         address = text.value(f"getelementptr i{self.bits}, ptr {self.operand}, i64 {start}")
         vector = f"<{_LANES} x i{self.bits}>"
@@ -181,14 +181,14 @@ class _TopKWriter:
             text.close_loop(lanes)
 
     def _smallest(self) -> str:
-        """Return the key of the smallest element that is kept: no other of the same key comes before it."""
+        """Return the key of the smallest kept element; a later element with an equal key is not kept."""
         text = self.text
         last = text.value(f"getelementptr i64, ptr {self.slot}, i64 {self.count - 1}")
         smallest = text.value(f"load i64, ptr {last}")
         return text.value(f"trunc i64 {text.value(f'ashr i64 {smallest}, 32')} to i32")
 
     def _key(self, codes: str, width: int) -> str:
-        """Numbers that are ordered as elements are: of floats in total order."""
+        """Return integer keys ordered as the elements: floats in total order."""
         text = self.text
         type = f"i{self.bits}" if width == 1 else f"<{width} x i{self.bits}>"
         wide = "i32" if width == 1 else f"<{width} x i32>"
@@ -208,13 +208,13 @@ class _TopKWriter:
         return text.value(f"{way} {type} {codes} to {wide}")
 
     def _insert(self, key: str, place: str) -> None:
-        """Put an element among those that are kept: what is smaller moves on by one."""
+        """Insert an element among the kept ones, moving smaller ones back."""
         text, type = self.text, f"<{_REGISTER} x i64>"
         high = text.value(f"shl i64 {text.value(f'sext i32 {key} to i64')}, 32")
         number = text.value(f"or i64 {high}, {text.value(f'sub i64 {2**32 - 1}, {place}')}")
         one = text.value(f"insertelement {type} poison, i64 {number}, i64 0")
         new = text.value(f"shufflevector {type} {one}, {type} poison, <{_REGISTER} x i32> zeroinitializer")
-        turn, _ = text.open_loop()  # from the last register on: what comes before is still there
+        turn, _ = text.open_loop()  # from the last vector on, so that predecessors are still unmodified
         done = text.value(f"mul i64 {turn}, -{_REGISTER}")
         first = text.value(f"add i64 {done}, {self.kept - _REGISTER}")
         here = text.value(f"getelementptr i64, ptr {self.slot}, i64 {first}")

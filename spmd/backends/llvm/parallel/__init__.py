@@ -1,5 +1,4 @@
-"""Work of one unit shared among threads: the functions that run its tasks, and the threads that call them.
+"""Threads within a process: task functions, and the worker pool that runs them.
 
-Here belongs what concerns threads of one process. How a unit is cut is decided in spmd.compiler.schedule; processes
-belong to collectives.
+The split into tasks is decided in spmd.compiler.schedule; processes belong to collectives.
 """

@@ -1,17 +1,17 @@
-"""How a worker sleeps until a word of memory changes: in Linux's kernel (futex), elsewhere on a condition of pthreads.
+"""How a worker sleeps until a word of memory changes: by futex on Linux, else by a condition variable.
 
-Either defines the same functions: `@prepare()` before any other is called, and in a forked child; `@sleep_on(ptr word,
-i32 seen)`, which returns at once where the word is another by now, and may return for no reason; `@wake(ptr word, i32
-count)` after the word was changed. Sources: futex(2); POSIX.1-2017, pthread_cond_wait.
+Both define: `@prepare()`, called before any other and in a forked child; `@sleep_on(ptr word, i32 seen)`, which returns
+at once if the word differs from `seen`, and may return spuriously; `@wake(ptr word, i32 count)`, called after a change
+of the word. Sources: futex(2); POSIX.1-2017, pthread_cond_wait.
 """
 
 from __future__ import annotations
 
 from collectives.system import IS_LINUX
 
-#: The number of the system call by architecture.
+#: System call number of futex by architecture.
 _NUMBERS = {"x86_64": 202, "aarch64": 98}
-#: Its operations, on memory of this process alone.
+#: FUTEX_WAIT and FUTEX_WAKE, with FUTEX_PRIVATE_FLAG.
 _WAIT, _WAKE = 128, 129
 
 _FUTEX = """
@@ -32,8 +32,8 @@ define internal void @wake(ptr %word, i32 %count) #0 {
 declare i64 @syscall(i64, ...)
 """
 
-# All words share one mutex and one condition: whoever is woken for nothing sleeps again. The mutex is held between a
-# sleeper's look at the word and its sleep, and who wakes takes it after the word was changed: no change is missed.
+# All words share one mutex and one condition variable, so wake-ups may be spurious. A sleeper holds the mutex from its
+# check of the word until it sleeps, and a waker takes it after the change: no wake-up is lost.
 _CONDITION = """
 @mutex = internal global [128 x i8] zeroinitializer, align 64
 @condition = internal global [128 x i8] zeroinitializer, align 64
@@ -75,7 +75,7 @@ declare i32 @pthread_cond_broadcast(ptr)
 
 
 def text(architecture: str) -> str:
-    """Return the functions in LLVM's text for this system, on a processor of `architecture`."""
+    """Return the IR of the functions for this system, on a processor of `architecture`."""
     number = _NUMBERS.get(architecture)
     if not IS_LINUX or number is None:
         return _CONDITION

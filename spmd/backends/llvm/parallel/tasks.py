@@ -1,4 +1,4 @@
-"""Functions that threads of a process run side by side, and functions of nests that stand apart (schedule/tasks.py)."""
+"""Emission of task functions, and of nests outlined as functions (schedule/tasks.py)."""
 
 from __future__ import annotations
 
@@ -6,26 +6,26 @@ from collections.abc import Callable, Mapping
 from math import prod
 from types import MappingProxyType
 
-from spmd.backends.llvm.emit.function_emitter import FunctionWriter
-from spmd.backends.llvm.emit.task_function import PartFunction
+from spmd.backends.llvm.emit.function_emitter import FunctionEmitter
+from spmd.backends.llvm.emit.task_function import TaskFunction
 from spmd.backends.llvm.emit.text import FunctionText
 from spmd.backends.llvm.loops.loops import Range
-from spmd.backends.llvm.loops.nests import NestWriter
+from spmd.backends.llvm.loops.nests import NestEmitter
 from spmd.backends.llvm.parallel.workers import RUN
 from spmd.compiler.schedule.fold_blocks import shared_blocks
 from spmd.compiler.schedule.nest import Nest
 from spmd.compiler.schedule.tasks import Cut, FoldCut, TaskedNest
 from spmd.ir import Value
 
-#: Points of a nest that is written as a function of its own: in a loop, where a call of it costs at every turn, and
-#: elsewhere, where what is alike is rather compiled once.
-_LEAST_APART, _LEAST_APART_OUTSIDE = 1 << 9, 1 << 3
+#: Least points of a nest that is outlined: inside a loop, where each iteration pays for the call, and elsewhere, where
+#: equal nests are then compiled once.
+_LEAST_OUTLINED, _LEAST_OUTLINED_ONCE = 1 << 9, 1 << 3
 
 
-def call_in_parts(
-    writer: FunctionWriter, count: int, write: Callable[[PartFunction], None], *, products: bool = False
+def call_in_tasks(
+    writer: FunctionEmitter, count: int, write: Callable[[TaskFunction], None], *, products: bool = False
 ) -> None:
-    """Emit a call of the function that `write` writes, for `count` parts; `products`: each of which calls BLAS."""
+    """Emit a parallel call of the function that `write` emits, in `count` tasks; `products`: the tasks call BLAS."""
     name, frame = _written(writer, write)
     writer.uses_workers = True
     writer.text.declarations[f"declare void @{RUN}(ptr, ptr, i64, i64, i1)"] = None
@@ -34,17 +34,16 @@ def call_in_parts(
 
 
 def call_by_iterations(
-    writer: FunctionWriter,
+    writer: FunctionEmitter,
     total: int,
-    parts: int,
+    tasks: int,
     write: Callable[[FunctionText, Callable[[str], str], str], None],
     *,
     products: bool = False,
 ) -> None:
-    """Emit a loop of `total` iterations, in `parts` that each run some of them; see `call_in_parts`.
+    """Emit a loop of `total` iterations, in `tasks` tasks; see `call_in_tasks`.
 
-    `write` writes one iteration: it is given the text, the name there of an address that has one here, and the number
-    of the iteration.
+    `write` emits one iteration: it is given the text, a mapping of the caller's pointers, and the iteration number.
     """
 
     def write_loop(text: FunctionText, pointer: Callable[[str], str], first: str, stop: str) -> None:
@@ -52,56 +51,56 @@ def call_by_iterations(
         write(text, pointer, number)
         text.close_loop(stop, 1, first)
 
-    if parts == 1:
+    if tasks == 1:
         write_loop(writer.text, str, "0", str(total))
     else:
-        call_in_parts(
+        call_in_tasks(
             writer,
-            parts,
-            lambda part: write_loop(part.text, part.pointer, *part.share(total, parts)),
+            tasks,
+            lambda task: write_loop(task.text, task.pointer, *task.share(total, tasks)),
             products=products,
         )
 
 
-def call_apart(writer: FunctionWriter, write: Callable[[PartFunction], None]) -> None:
-    """Emit a call of the function that `write` writes, as its part 0."""
+def call_outlined(writer: FunctionEmitter, write: Callable[[TaskFunction], None]) -> None:
+    """Emit a call of the function that `write` emits, as its task 0."""
     name, frame = _written(writer, write)
     writer.text.call(f"call void @{name}(ptr {frame}, i64 0)")
 
 
-def _written(writer: FunctionWriter, write: Callable[[PartFunction], None]) -> tuple[str, str]:
-    """Return the names of the function that `write` writes, and of a frame that holds what it needs.
+def _written(writer: FunctionEmitter, write: Callable[[TaskFunction], None]) -> tuple[str, str]:
+    """Return the name of the function that `write` emits, and of the frame of its captured pointers.
 
-    What is computed alike is one function: a layer of a network is compiled once, however many there are.
+    Equal functions are shared: a layer of a network is compiled once, however often it occurs.
     """
-    part = PartFunction()
-    part.text.declarations, part.text.callees = writer.text.declarations, writer.text.callees
-    write(part)
-    part.text.line("ret void")
-    name = writer.parts.setdefault(part.body(), f"{writer.name}.part{len(writer.parts)}")
-    return name, writer.frame(list(part.captured))
+    task = TaskFunction()
+    task.text.declarations, task.text.callees = writer.text.declarations, writer.text.callees
+    write(task)
+    task.text.line("ret void")
+    name = writer.task_functions.setdefault(task.body(), f"{writer.name}.part{len(writer.task_functions)}")
+    return name, writer.frame(list(task.captured))
 
 
-def _write_outlined(writer: FunctionWriter, nest: Nest) -> None:
-    """Emit `nest` as a function and a call of it, or where the call stands if it has few points, or stands alone.
+def _write_outlined(writer: FunctionEmitter, nest: Nest) -> None:
+    """Emit `nest` as an outlined function and its call, or inline if it has few points or is the only one.
 
-    Updates stand apart nevertheless: among registers that live across the copy of what is updated, the processor did
-    not foresee where they write, and a histogram took 2.7 times as long.
+    Updates are always outlined: inline, with registers live across the copy of the operand, store addresses were
+    mispredicted, and a histogram took 2.7 times as long.
     """
     if (writer.is_one_nest and not any(stage.updates for stage in nest.stages)) or prod(nest.extents) < (
-        _LEAST_APART if writer.text.depth else _LEAST_APART_OUTSIDE
+        _LEAST_OUTLINED if writer.text.depth else _LEAST_OUTLINED_ONCE
     ):
-        NestWriter(nest, writer.text, writer.pointer).write()
+        NestEmitter(nest, writer.text, writer.pointer).write()
         return
 
-    def write(part: PartFunction) -> None:
-        NestWriter(nest, part.text, lambda value: part.pointer(writer.pointer(value))).write()
+    def write(task: TaskFunction) -> None:
+        NestEmitter(nest, task.text, lambda value: task.pointer(writer.pointer(value))).write()
 
-    call_apart(writer, write)
+    call_outlined(writer, write)
 
 
-def write_nest(writer: FunctionWriter, tasked: TaskedNest, rows: Mapping[Value, int] = MappingProxyType({})) -> None:
-    """Emit a nest, cut as it is planned; each task has memory of its own for the values `rows`, of so many bytes."""
+def write_nest(writer: FunctionEmitter, tasked: TaskedNest, rows: Mapping[Value, int] = MappingProxyType({})) -> None:
+    """Emit a nest, split as planned; each task has its own memory for the values `rows`, in bytes."""
     match tasked.cut:
         case Cut() as cut:
             _write_in_tasks(writer, tasked.nest, cut, rows)
@@ -111,40 +110,40 @@ def write_nest(writer: FunctionWriter, tasked: TaskedNest, rows: Mapping[Value, 
             _write_outlined(writer, tasked.nest)
 
 
-def _write_in_tasks(writer: FunctionWriter, nest: Nest, cut: Cut, rows: Mapping[Value, int]) -> None:
-    """Emit `nest`; each part has memory of its own for the values `rows`, of so many bytes."""
+def _write_in_tasks(writer: FunctionEmitter, nest: Nest, cut: Cut, rows: Mapping[Value, int]) -> None:
+    """Emit `nest` in tasks, each with its own memory for the values `rows`, in bytes."""
 
-    def write(part: PartFunction) -> None:
-        text = part.text
+    def write(task: TaskFunction) -> None:
+        text = task.text
         own = {value: text.allocate(f"[{size} x i8]") for value, size in rows.items()}
         first = text.value(f"mul i64 %part, {cut.size}")
         is_last = text.value(f"icmp eq i64 %part, {cut.count - 1}")
         after = text.value(f"add i64 {first}, {cut.size}")
         stop = text.value(f"select i1 {is_last}, i64 {nest.extents[cut.variable]}, i64 {after}")
-        part_range = Range(cut.variable, first, stop, is_last)
+        task_range = Range(cut.variable, first, stop, is_last)
 
         def pointer(value: Value) -> str:
-            return own.get(value) or part.pointer(writer.pointer(value))
+            return own.get(value) or task.pointer(writer.pointer(value))
 
-        NestWriter(nest, text, pointer, part_range).write()
+        NestEmitter(nest, text, pointer, task_range).write()
 
-    call_in_parts(writer, cut.count, write)
+    call_in_tasks(writer, cut.count, write)
 
 
-def _write_in_blocks(writer: FunctionWriter, nest: Nest, cut: FoldCut) -> None:
-    """Emit folds: blocks in tasks, then what they gave."""
+def _write_in_blocks(writer: FunctionEmitter, nest: Nest, cut: FoldCut) -> None:
+    """Emit a blocked reduction: blocks in tasks, then the combination of their results."""
     blocks = shared_blocks(nest)
     assert blocks is not None
     memory = writer.address(cut.memory)
 
-    def write(part: PartFunction) -> None:
-        text = part.text
+    def write(task: TaskFunction) -> None:
+        text = task.text
         first = text.value(f"mul i64 %part, {cut.size}")
         is_last = text.value(f"icmp eq i64 %part, {cut.count - 1}")
         after = text.value(f"add i64 {first}, {cut.size}")
         stop = text.value(f"select i1 {is_last}, i64 {blocks.count}, i64 {after}")
-        inner = NestWriter(nest, text, lambda value: part.pointer(writer.pointer(value)))
-        inner.write_blocks(part.pointer(memory), Range(-1, first, stop, is_last))
+        inner = NestEmitter(nest, text, lambda value: task.pointer(writer.pointer(value)))
+        inner.write_blocks(task.pointer(memory), Range(-1, first, stop, is_last))
 
-    call_in_parts(writer, cut.count, write)
-    NestWriter(nest, writer.text, writer.pointer).write_from_blocks(memory)
+    call_in_tasks(writer, cut.count, write)
+    NestEmitter(nest, writer.text, writer.pointer).write_from_blocks(memory)

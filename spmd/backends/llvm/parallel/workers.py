@@ -1,11 +1,10 @@
-"""Threads that share the parts of a unit's work: native code, which never waits for the interpreter.
+"""The worker pool: native threads that share the tasks of a unit, without the GIL.
 
-A unit that is cut (parallel/tasks.py) is a function of a part's number; `spmd.workers.run` calls it for all
-parts, here and on the workers, which take the next part that nobody has taken. The workers are started at the first
-call, one pool a process; they serve one caller at a time, and whoever finds them busy does all parts alone, as a call
-from inside a part does. A worker without work looks for some for a moment and then sleeps (parallel/sleeping.py).
-
-After a fork the child has no workers, and starts its own. At exit they end before the code under them goes away.
+A unit that is split (parallel/tasks.py) is a function of a task number; `spmd.workers.run` runs all tasks on the caller
+and the workers, which take task numbers from a counter. Workers are started at the first call, one pool per process;
+they serve one caller at a time. If the pool is busy, also in a nested call, the caller runs all tasks itself. An idle
+worker spins briefly and then sleeps (parallel/sleeping.py). After a fork the child starts its own workers. At exit
+workers end before their code is unloaded.
 """
 
 from __future__ import annotations
@@ -15,28 +14,28 @@ import ctypes
 import os
 import signal
 
-from spmd.backends.llvm.jit.jit import Library, compile_ir, one_a_process
+from spmd.backends.llvm.jit.jit import Library, compile_ir, once_per_process
 from spmd.backends.llvm.jit.processor import chosen
 from spmd.backends.llvm.matmul.blas import thread_count
 from spmd.backends.llvm.parallel import sleeping
 
-#: The function that runs parts: `void (ptr function, ptr frame, i64 parts, i64 threads, i1 products)`, where `function`
-#: is a `void (ptr frame, i64 part)`. While parts that call BLAS run (`products`), BLAS has one thread a call.
+#: The function that runs tasks: `void (ptr function, ptr frame, i64 tasks, i64 threads, i1 products)`, where `function`
+#: is a `void (ptr frame, i64 task)`. While tasks that call BLAS run (`products`), BLAS is single-threaded.
 RUN = "spmd.workers.run"
-#: Threads that one pool has at most, the caller among them.
+#: Most threads of a pool, including the caller.
 MOST_THREADS = 256
-#: How often a thread looks for work, or for the others' end, before it sleeps: some tens of microseconds.
+#: Spins before a thread sleeps: some tens of microseconds.
 _PATIENCE = 1000
 
 
 def symbols() -> dict[str, int]:
-    """Return the address that `RUN` stands for."""
+    """Return the address of `RUN`."""
     return {RUN: pool().address(RUN)}
 
 
-@one_a_process
+@once_per_process
 def pool() -> Library:
-    """Return the code of the pool, of which there is one a process."""
+    """Return the code of this process's pool."""
     library = compile_ir(_text(), {})
     reset = ctypes.CFUNCTYPE(None)(library.address("spmd.workers.reset"))
     stop = ctypes.CFUNCTYPE(None)(library.address("spmd.workers.stop"))
@@ -62,21 +61,21 @@ def _text() -> str:
     return text
 
 
-# What callers and workers share, each word on a cache line of its own:
+# Shared state of callers and workers, each word on its own cache line:
 #
-# owner     1 while a caller has the pool
-# epoch     counts the calls: what workers wait on
-# active    a call's state: 2^30 while workers may join it, plus those that have joined
-# next      the next part that nobody has taken
+# owner     1 while a caller uses the pool
+# epoch     counts calls: the word that workers wait on
+# active    state of a call: 2^30 while workers may join it, plus the number that have joined
+# next      the next task to take
 # sleeping  workers that sleep, or are about to
 #
-# blas_users counts callers whose parts call BLAS: the first sets BLAS to one thread, the last back to what it had.
+# blas_users counts callers whose tasks call BLAS: the first sets BLAS to one thread, the last restores its setting.
 #
-# Optimizing this took half of the time to compile it, which the first program of a process waits for, and made it no
-# quicker.
+# It is not optimized: that took half of the compile time, which the first program of a process waits for, without
+# making it faster.
 #
-# A worker that joined is counted in `active` before it looks at what the call is about, and the caller leaves only when
-# the count is 0 and nobody can join any more: what a worker sees is of one call.
+# A worker increments `active` before it reads the call's arguments, and the caller returns only when the count is 0 and
+# joining is closed: so the arguments belong to one call.
 _TEMPLATE = """
 @owner = internal global i32 0, align 64
 @epoch = internal global i32 0, align 64

@@ -1,4 +1,4 @@
-"""Reductions of loop nests as native code: blocks of partial results, lanes combined, columns and small axes.
+"""Reductions of loop nests as native code: blocks, lanes, columns and small axes.
 
-Here belongs how a combiner is applied over an axis. Running totals, whose every step is a result, stand in ops.
+Prefix sums, each step of which is a result, are in ops.
 """

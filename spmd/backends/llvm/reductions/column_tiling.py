@@ -1,8 +1,8 @@
-"""Folds of columns of large arrays, strip by strip, as LLVM's text.
+"""Column reductions of large arrays, tiled by columns.
 
-A fold of the rows for a few columns at a time reads a large array in leaps, for which memory is slow. Here a strip of
-many columns is folded row by row; what is folded so far lies in the nearest cache. Each column is folded in the order
-and the blocks of spmd.backends.llvm.reductions.reductions, so that results have the same bits.
+Reducing all rows for a few columns at a time reads memory with a large stride. Here a tile of many columns is reduced
+row by row, with accumulators in the L1 cache. Each column is reduced in the order and the blocks of
+spmd.backends.llvm.reductions.reductions, so results are bitwise equal.
 """
 
 from __future__ import annotations
@@ -13,25 +13,27 @@ from math import prod
 from spmd.analysis.affine import Variable
 from spmd.analysis.scalar.expression import Expression
 from spmd.backends.llvm.emit.writer import llvm_type
-from spmd.backends.llvm.loops.loops import LoopWriter
+from spmd.backends.llvm.loops.loops import LoopEmitter
 from spmd.backends.llvm.loops.stores import store_all
-from spmd.backends.llvm.reductions.reductions import FoldWriter
+from spmd.backends.llvm.reductions.reductions import ReductionEmitter
 from spmd.compiler.schedule.fold_blocks import is_long
 from spmd.compiler.schedule.nest import LoopReduction, Nest, Stage
 
-#: Points of a nest that no cache near the processor holds.
+#: Least points of a nest that exceeds the cache.
 _LARGE = 1 << 18
-#: Columns of a strip at most, and bytes of all that is folded of them.
+#: Most columns of a tile, and bytes of its accumulators.
 _COLUMNS, _BYTES = 1024, 1 << 14
-#: Rows below which leaps do not matter.
+#: Least rows for which the stride matters.
 _FEWEST_ROWS = 8
 
-#: The addresses of what is folded: one for each value of each reduction.
+#: Addresses of accumulators: one per value of each reduction.
 _Slots = Sequence[list[str]]
 
 
-def is_strip(nest: Nest, stage: Stage, lane: Variable | None, width: int) -> bool:
-    """Return whether the columns `lane` of a large array, `width` at a time, are folded over one loop around them."""
+def is_column_tiled(nest: Nest, stage: Stage, lane: Variable | None, width: int) -> bool:
+    """Return whether `stage` reduces a large array over the loop around its columns, which are the lane loop, `width`
+    at a time.
+    """
     if (
         lane is None
         or not stage.reductions
@@ -46,20 +48,20 @@ def is_strip(nest: Nest, stage: Stage, lane: Variable | None, width: int) -> boo
     return size >= _LARGE and nest.extents[lane] >= 2 * width and nest.extents[stage.reduced[0]] >= _FEWEST_ROWS
 
 
-class StripWriter(FoldWriter):
-    """Writes the folds of a stage for all points of its lane loop."""
+class ColumnTileEmitter(ReductionEmitter):
+    """Emits the reductions of a stage for all points of its lane loop."""
 
-    def __init__(self, loops: LoopWriter, stage: Stage) -> None:
+    def __init__(self, loops: LoopEmitter, stage: Stage) -> None:
         super().__init__(loops)
         self.stage = stage
         (self.last,) = stage.reduced
         assert self.point.lane is not None
         self.lane = self.point.lane
-        #: The first column of the strip that is being written, and how many times `width` columns it has.
-        self._start_column = self._turns = ""
+        #: First column of the current tile, and its number of vectors.
+        self._start_column = self._vectors = ""
 
-    def write_strips(self, rest: Callable[[], None]) -> None:
-        """All columns, strip by strip; `rest` writes the folds of those that do not fill the lanes."""
+    def write_tiles(self, rest: Callable[[], None]) -> None:
+        """Emit all columns tile by tile; `rest` emits the reductions of the remainder of the lanes."""
         text, width, extent = self.point.text, self.point.width, self.point.nest.extents[self.lane]
         levels = self.levels(self.last) if is_long(self.point.nest, self.stage, self.point.lanes) else []
         columns = self._columns(len(levels) + 1)
@@ -67,74 +69,74 @@ class StripWriter(FoldWriter):
         self._start_column, _ = text.open_loop()
         end = text.value(f"call i64 @llvm.umin.i64(i64 {self._sum(self._start_column, columns)}, i64 {stop})")
         length = text.value(f"sub nuw nsw i64 {end}, {self._start_column}")
-        self._turns = text.value(f"udiv i64 {length}, {width}")
+        self._vectors = text.value(f"udiv i64 {length}, {width}")
         totals = self._arrays(columns // width)
         self._each_column([totals], lambda slots: self._clear(slots, lambda reduction: reduction.initial))
-        self._fold_rows("0", self.point.nest.extents[self.last], levels, totals, columns // width)
+        self._reduce_rows("0", self.point.nest.extents[self.last], levels, totals, columns // width)
         self._each_column([totals], self._store)
         text.close_loop(stop, columns, first)
         if extent % width:
             self.loops.rest(self.lane, width, rest)
 
     def _columns(self, arrays: int) -> int:
-        """Return the columns of a strip, so many that `arrays` of what is folded of them fit the nearest cache."""
+        """Return the columns of a tile, such that `arrays` accumulators of each fit the L1 cache."""
         bits = sum(max(8, first.type.bits) for reduction in self.stage.reductions for first in reduction.initial)
         most = min(_COLUMNS, 8 * _BYTES // (arrays * bits))
         return max(self.point.width, most - most % self.point.width)
 
-    def _arrays(self, turns: int) -> _Slots:
-        """Room for what is folded of a strip."""
+    def _arrays(self, vectors: int) -> _Slots:
+        """Return stack slots for the accumulators of a tile."""
         text, width = self.point.text, self.point.width
         return [
-            [text.allocate(f"[{turns} x {llvm_type(first.type, width)}]") for first in reduction.initial]
+            [text.allocate(f"[{vectors} x {llvm_type(first.type, width)}]") for first in reduction.initial]
             for reduction in self.stage.reductions
         ]
 
     def _each_column(self, arrays: Sequence[_Slots], body: Callable[..., None]) -> None:
-        """A loop over the strip's columns around what `body` writes of their places in `arrays`."""
+        """Emit a loop over the tile's columns around `body`, which is given their addresses in `arrays`."""
         text, width = self.point.text, self.point.width
-        turn, depth = text.open_loop()
-        column = self._sum(self._start_column, text.value(f"mul nuw nsw i64 {turn}, {width}"))
+        iteration, depth = text.open_loop()
+        column = self._sum(self._start_column, text.value(f"mul nuw nsw i64 {iteration}, {width}"))
         self.point.variables[self.lane] = (column, depth)
 
         def places(array: _Slots) -> _Slots:
             return [
                 [
-                    text.value(f"getelementptr {llvm_type(first.type, width)}, ptr {slot}, i64 {turn}")
+                    text.value(f"getelementptr {llvm_type(first.type, width)}, ptr {slot}, i64 {iteration}")
                     for first, slot in zip(reduction.initial, slots, strict=True)
                 ]
                 for reduction, slots in zip(self.stage.reductions, array, strict=True)
             ]
 
         body(*map(places, arrays))
-        text.close_loop(self._turns)
+        text.close_loop(self._vectors)
 
-    def _fold_rows(self, start: str, length: int | str, levels: Sequence[int], totals: _Slots, turns: int) -> None:
-        """Fold `length` rows from `start` on into `totals`: through blocks of the last of `levels`, if any."""
+    def _reduce_rows(self, start: str, length: int | str, levels: Sequence[int], totals: _Slots, vectors: int) -> None:
+        """Reduce `length` rows from `start` on into `totals`: through blocks of the last of `levels`, if any."""
         text = self.point.text
         if not levels:
             name, depth = text.open_loop()
             self.point.variables[self.last] = (self._plus(start, name), depth)
-            self._each_column([totals], self._fold_row)
+            self._each_column([totals], self._reduce_row)
             text.close_loop(length)
             return
-        size, parts = levels[-1], self._arrays(turns)
+        size, parts = levels[-1], self._arrays(vectors)
 
         def block(begin: str, rows: int | str) -> None:
             self._each_column([parts], lambda slots: self._clear(slots, lambda reduction: reduction.neutral or ()))
-            self._fold_rows(begin, rows, levels[:-1], parts, turns)
+            self._reduce_rows(begin, rows, levels[:-1], parts, vectors)
             self._each_column([totals, parts], self._merge_all)
 
         for number, rows in text.blocks(length, size):
             block(self._plus(start, number), rows)
 
-    # --- at some columns ---
+    # --- one vector of columns ---
 
     def _clear(self, slots: _Slots, values: Callable[[LoopReduction], Sequence[Expression]]) -> None:
         for reduction, names in zip(self.stage.reductions, slots, strict=True):
             self._reset(names, values(reduction), self.point.width)
 
-    def _fold_row(self, slots: _Slots) -> None:
+    def _reduce_row(self, slots: _Slots) -> None:
         for reduction, names in zip(self.stage.reductions, slots, strict=True):
             self._step(reduction, names, across=False, width=self.point.width)
         store_all(self.point, self.stage.stores, {})

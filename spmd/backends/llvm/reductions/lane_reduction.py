@@ -1,4 +1,4 @@
-"""The lanes of a vector folded to one value, halves with halves."""
+"""Horizontal reduction of the lanes of a vector, by halves."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from spmd.analysis.scalar.expression import MachineType
 from spmd.backends.llvm.emit.writer import llvm_type
 from spmd.backends.llvm.loops.element_emitter import shuffled
 
-#: Gives the values of a region of two values each, of so many lanes: (first, second, lanes).
+#: Combines values of the given number of lanes: (first, second, lanes).
 Combine = Callable[[Sequence[str], Sequence[str], int], list[str]]
 
 
-def fold_lanes(
+def reduce_lanes(
     types: Sequence[MachineType], names: Sequence[str], width: int, combine: Combine, emit: Callable[[str], str]
 ) -> list[str]:
     """Return one value of all `width` lanes of each of the vectors `names`."""

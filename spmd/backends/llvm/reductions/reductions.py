@@ -1,7 +1,7 @@
-"""Reductions of loop nests, as LLVM's text.
+"""Reductions of loop nests.
 
-Elements are folded in lanes where the lane loop is folded, the lanes in a tree at the end; a long fold is cut in
-blocks, and blocks of blocks. The association so follows from the length alone.
+If the lane loop is reduced, lanes accumulate separately and are combined as a tree at the end; long reductions are
+blocked, recursively. So association depends on the length alone.
 """
 
 from __future__ import annotations
@@ -13,50 +13,57 @@ from spmd.analysis.affine import Variable
 from spmd.analysis.scalar.expression import Expression, walk
 from spmd.backends.llvm.emit.writer import llvm_type
 from spmd.backends.llvm.loops.element_emitter import Bound
-from spmd.backends.llvm.loops.loops import LoopWriter, Range
+from spmd.backends.llvm.loops.loops import LoopEmitter, Range
 from spmd.backends.llvm.loops.point_context import Rendered
 from spmd.backends.llvm.loops.stores import store_all
-from spmd.backends.llvm.reductions.lane_reduction import fold_lanes
-from spmd.compiler.schedule.fold_blocks import Blocks, block_levels, blocks_of, is_long, points_of_loop, room_of
+from spmd.backends.llvm.reductions.lane_reduction import reduce_lanes
+from spmd.compiler.schedule.fold_blocks import (
+    ReductionBlocks,
+    block_levels,
+    blocks_of,
+    is_long,
+    points_of_loop,
+    room_of,
+)
 from spmd.compiler.schedule.nest import FOLDED, LoopReduction, Stage
 
-#: Bits of values that are folded side by side, so that none waits for the one before; blocks so folded at most, and the
-#: operations of a turn: where there are more, other things are done while one waits.
-_CHAINS, _SIDE, _LIGHT = 2048, 4, 8
+#: Bits of independent accumulators that hide the latency of a reduction, the most blocks reduced in parallel for that,
+#: and the most operations per iteration: with more, latency is hidden anyway.
+_CHAINS, _MOST_INTERLEAVED, _LIGHT = 2048, 4, 8
 
 
-class FoldWriter:
-    """Writes the folds of a stage at one point of the loops that are not folded."""
+class ReductionEmitter:
+    """Emits the reductions of a stage at one point of the parallel loops."""
 
-    def __init__(self, loops: LoopWriter) -> None:
+    def __init__(self, loops: LoopEmitter) -> None:
         self.loops = loops
         self.point = loops.point
 
-    def write(self, stage: Stage, written_out: bool, memory: str | None = None) -> None:
-        """All that is done at one point of the loops that are not folded: folds, from their start to their results.
+    def write(self, stage: Stage, unrolled: bool, memory: str | None = None) -> None:
+        """Emit reductions from initial values to stores at one point of the parallel loops.
 
-        `memory` holds what the blocks of the folds gave, where that is known already.
+        `memory` holds the partial results of blocks, if these were computed by tasks.
         """
         across = self.point.lane is not None and self.point.lane in stage.reduced
         width = self.point.width if self.point.lane is not None else 1
         slots = [self._start(reduction, across, width) for reduction in stage.reductions]
 
         def step() -> None:
-            self._turn(stage, slots, across, width)
+            self._iteration(stage, slots, across, width)
 
         if memory is not None:
-            self._fold_blocks(stage, memory, slots, width)
+            self._combine_blocks(stage, memory, slots, width)
         elif all(self.point.nest.extents[variable] for variable in stage.reduced):
             last = stage.reduced[-1] if stage.reduced else None
             if last is not None and is_long(self.point.nest, stage, self.point.lanes):
-                self.loops.nested(stage.reduced[:-1], lambda: self._blocks(stage, last, slots, width), written_out)
-            elif last is not None and last == self.point.lane and not written_out:
+                self.loops.nested(stage.reduced[:-1], lambda: self._blocks(stage, last, slots, width), unrolled)
+            elif last is not None and last == self.point.lane and not unrolled:
                 length = self.point.nest.extents[last]
                 self.loops.nested(
-                    stage.reduced[:-1], lambda: self._fold_turns(stage, last, "0", length, slots, width), written_out
+                    stage.reduced[:-1], lambda: self._reduce_elements(stage, last, "0", length, slots, width), unrolled
                 )
             else:
-                self.loops.nested(stage.reduced, step, written_out)
+                self.loops.nested(stage.reduced, step, unrolled)
         for reduction, names in zip(stage.reductions, slots, strict=True):
             types = [expression.type for expression in reduction.initial]
             totals = [
@@ -64,20 +71,20 @@ class FoldWriter:
                 for type, slot in zip(types, names, strict=True)
             ]
             if across:
-                totals = fold_lanes(types, totals, width, partial(self.combined, reduction), self.point.text.value)
+                totals = reduce_lanes(types, totals, width, partial(self.combined, reduction), self.point.text.value)
                 starts = [self.point.render(part).name for part in reduction.initial]
                 totals = self.combined(reduction, starts, totals, 1)
             bindings = self.bindings(totals, vector=not across and width > 1)
             store_all(self.point, reduction.stores, bindings)
 
-    def _turn(self, stage: Stage, slots: Sequence[list[str]], across: bool, width: int) -> None:
-        """What is done at one place of the folded loops."""
+    def _iteration(self, stage: Stage, slots: Sequence[list[str]], across: bool, width: int) -> None:
+        """Emit one iteration of the reduced loops."""
         for reduction, names in zip(stage.reductions, slots, strict=True):
             self._step(reduction, names, across, width)
         store_all(self.point, stage.stores, {})
 
     def _start(self, reduction: LoopReduction, across: bool, width: int) -> list[str]:
-        """Room for what is folded, with what it starts from."""
+        """Return slots for accumulators, with their initial values."""
         slots = [self.point.text.allocate(llvm_type(first.type, width)) for first in reduction.initial]
         if across:
             assert reduction.neutral is not None
@@ -90,8 +97,8 @@ class FoldWriter:
             self.point.text.line(f"store {llvm_type(value.type, width)} {name}, ptr {slot}")
 
     def _blocks(self, stage: Stage, last: Variable, totals: Sequence[list[str]], width: int) -> None:
-        """The last loop of a fold in blocks, and blocks of blocks, whose results are folded into `totals`."""
-        self._fold_range(
+        """Reduce the innermost loop in nested blocks, and combine their results into `totals`."""
+        self._reduce_range(
             stage,
             last,
             "0",
@@ -105,19 +112,19 @@ class FoldWriter:
         """Return the lengths of blocks, of blocks of blocks, and so on."""
         return block_levels(self.point.nest, last, self.point.lanes)
 
-    # --- blocks apart from each other ---
+    # --- blocks computed by tasks ---
 
     def _room(self, stage: Stage) -> list[int]:
         return room_of(stage, self.point.lanes)
 
-    def blocks(self, stage: Stage) -> Blocks:
-        """Return the blocks of the folds of `stage`, which folds one long loop."""
+    def blocks(self, stage: Stage) -> ReductionBlocks:
+        """Return the blocks of the reductions of `stage`, over one long loop."""
         blocks = blocks_of(self.point.nest, stage, self.point.lanes)
         assert blocks is not None
         return blocks
 
-    def _places(self, stage: Stage, memory: str, number: str) -> list[list[str]]:
-        """Return the addresses of what block `number` gives at the point that is being written."""
+    def _block_addresses(self, stage: Stage, memory: str, number: str) -> list[list[str]]:
+        """Return the addresses of the partial results of block `number` at the current point."""
         room = self._room(stage)
         for variable in stage.parallel:
             place = self.point.variables[variable][0]
@@ -135,7 +142,7 @@ class FoldWriter:
         ]
 
     def write_blocks(self, stage: Stage, memory: str, part: Range) -> None:
-        """Fold the blocks `part`, each by itself; who has the last of them, what is left over, too."""
+        """Reduce the blocks in `part`, separately; the last part includes the remainder."""
         blocks = self.blocks(stage)
         assert part.stop is not None
         (last,) = stage.reduced
@@ -144,34 +151,36 @@ class FoldWriter:
         def block(number: str, length: int) -> None:
             parts = self._neutral(stage, width)
             begin = text.value(f"mul nuw nsw i64 {number}, {size}")
-            self._fold_range(stage, last, begin, length, blocks.levels[:-1], parts, width)
+            self._reduce_range(stage, last, begin, length, blocks.levels[:-1], parts, width)
             for reduction, slots, places in zip(
-                stage.reductions, parts, self._places(stage, memory, number), strict=True
+                stage.reductions, parts, self._block_addresses(stage, memory, number), strict=True
             ):
                 for first, slot, place in zip(reduction.initial, slots, places, strict=True):
                     type = llvm_type(first.type, width)
                     value = text.value(f"load {type}, ptr {slot}")
                     text.line(f"store {type} {value}, ptr {place}, align 8")
 
-        with text.part():
+        with text.scope():
             name, _ = text.open_loop()
-            self.loops.nested(stage.parallel, lambda: block(name, size), written_out=False)
+            self.loops.nested(stage.parallel, lambda: block(name, size), unrolled=False)
             text.close_loop(part.stop, 1, part.first)
         if blocks.rest:
             with text.where(part.is_last):
-                self.loops.nested(stage.parallel, lambda: block(str(blocks.count), blocks.rest), written_out=False)
+                self.loops.nested(stage.parallel, lambda: block(str(blocks.count), blocks.rest), unrolled=False)
 
-    def _fold_blocks(self, stage: Stage, memory: str, totals: Sequence[list[str]], width: int) -> None:
-        """What blocks gave, in their order."""
+    def _combine_blocks(self, stage: Stage, memory: str, totals: Sequence[list[str]], width: int) -> None:
+        """Combine the partial results of blocks in order."""
         blocks = self.blocks(stage)
         name, _ = self.point.text.open_loop()
-        for reduction, places, total in zip(stage.reductions, self._places(stage, memory, name), totals, strict=True):
+        for reduction, places, total in zip(
+            stage.reductions, self._block_addresses(stage, memory, name), totals, strict=True
+        ):
             self._merge(reduction, total, places, width, align=8)
         self.point.text.close_loop(blocks.total)
 
-    # --- blocks of blocks ---
+    # --- nested blocks ---
 
-    def _fold_range(
+    def _reduce_range(
         self,
         stage: Stage,
         last: Variable,
@@ -181,92 +190,92 @@ class FoldWriter:
         totals: Sequence[list[str]],
         width: int,
     ) -> None:
-        """Fold `length` places from `start` on into `totals`: through blocks of the last of `levels`, if any."""
+        """Reduce `length` elements from `start` on into `totals`: through blocks of the last of `levels`, if any."""
         if not levels:
-            self._fold_turns(stage, last, start, length, totals, width)
+            self._reduce_elements(stage, last, start, length, totals, width)
             return
         size = levels[-1]
         several = len(levels) == 1 and isinstance(length, int) and length >= 2 * size
-        side = self._side(stage, last, width) if several else 1
+        interleaving = self._interleaving(stage, last, width) if several else 1
 
         def blocks(begin: str, sizes: Sequence[int | str]) -> None:
             parts = [self._neutral(stage, width) for _ in sizes]
             if len(parts) == 1:
-                self._fold_range(stage, last, begin, sizes[0], levels[:-1], parts[0], width)
+                self._reduce_range(stage, last, begin, sizes[0], levels[:-1], parts[0], width)
             else:
-                self._fold_side_by_side(stage, last, begin, size, parts, width)
+                self._reduce_interleaved(stage, last, begin, size, parts, width)
             for part in parts:
                 for reduction, slots, total in zip(stage.reductions, part, totals, strict=True):
                     self._merge(reduction, total, slots, width)
 
-        turn = self.point.width if last == self.point.lane else 1
-        if side == 1 and (isinstance(length, str) or length % turn == 0):
+        lanes = self.point.width if last == self.point.lane else 1
+        if interleaving == 1 and (isinstance(length, str) or length % lanes == 0):
             for number, rest in self.point.text.blocks(length, size):
                 blocks(self._plus(start, number), [rest])
             return
         assert isinstance(length, int)
-        for number, places in self.point.text.chunks(length, side * size):
+        for number, places in self.point.text.chunks(length, interleaving * size):
             begin = self._plus(start, number)
-            if side > 1 and places == side * size:
-                blocks(begin, [size] * side)
+            if interleaving > 1 and places == interleaving * size:
+                blocks(begin, [size] * interleaving)
                 continue
             for place, rows in self.point.text.chunks(places, size):
                 blocks(self._plus(begin, place), [rows])
 
     def _neutral(self, stage: Stage, width: int) -> list[list[str]]:
-        """Room for what is folded of a block."""
+        """Return slots for the accumulators of a block, with neutral values."""
         slots = [[self.point.text.allocate(llvm_type(e.type, width)) for e in r.initial] for r in stage.reductions]
         for reduction, names in zip(stage.reductions, slots, strict=True):
             assert reduction.neutral is not None
             self._reset(names, reduction.neutral, width)
         return slots
 
-    def _side(self, stage: Stage, last: Variable, width: int) -> int:
-        """Return how many blocks are folded side by side: several of few lanes, where little is computed at
-        each turn.
+    def _interleaving(self, stage: Stage, last: Variable, width: int) -> int:
+        """Return how many blocks are interleaved, to hide latency: several if they have few lanes and
+        cheap iterations.
         """
         bits = sum(first.type.bits * width for reduction in stage.reductions for first in reduction.initial)
         codes = [code for reduction in stage.reductions for code in (*reduction.inputs, *reduction.combine)]
         is_light = (
             len(walk(codes)) <= _LIGHT and not stage.stores and self.point.valid in (None, self.point.lanes.points)
         )
-        return max(1, min(_SIDE, _CHAINS // bits)) if is_light and last != self.point.lane else 1
+        return max(1, min(_MOST_INTERLEAVED, _CHAINS // bits)) if is_light and last != self.point.lane else 1
 
-    def _fold_side_by_side(
+    def _reduce_interleaved(
         self, stage: Stage, last: Variable, start: str, size: int, parts: Sequence[Sequence[list[str]]], width: int
     ) -> None:
-        """Fold blocks of `size` places, of which the first begins at `start`: a place of each at each turn."""
+        """Reduce blocks of `size` elements, the first from `start` on, interleaved."""
         name, _ = self.point.text.open_loop()
         for number, slots in enumerate(parts):
             place = self._plus(self._plus(start, str(number * size)), name)
-            self.loops.at(last, place, partial(self._turn, stage, slots, False, width))
+            self.loops.at(last, place, partial(self._iteration, stage, slots, False, width))
         self.point.text.close_loop(size)
 
-    def _fold_turns(
+    def _reduce_elements(
         self, stage: Stage, last: Variable, start: str, length: int | str, slots: Sequence[list[str]], width: int
     ) -> None:
-        """Fold `length` places from `start` on; where that is no number, it is one of whole turns."""
+        """Reduce `length` elements from `start` on; a dynamic length must be a multiple of the lanes."""
         across = last == self.point.lane
-        turn = self.point.width if across else 1
+        lanes = self.point.width if across else 1
 
         def step() -> None:
-            self._turn(stage, slots, across, width)
+            self._iteration(stage, slots, across, width)
 
-        rest = 0 if isinstance(length, str) else length % turn
-        if isinstance(length, str) or length >= turn:
+        rest = 0 if isinstance(length, str) else length % lanes
+        if isinstance(length, str) or length >= lanes:
             name, depth = self.point.text.open_loop()
             self.point.variables[last] = (self._plus(start, name), depth)
             step()
-            self.point.text.close_loop(length if isinstance(length, str) else length - rest, turn)
+            self.point.text.close_loop(length if isinstance(length, str) else length - rest, lanes)
         if rest:
             self.point.valid = rest
-            with self.point.text.part() as depth:
+            with self.point.text.scope() as depth:
                 self.point.variables[last] = (self._plus(start, f"{int(length) - rest}"), depth)
                 step()
             self.point.valid = None
 
     def _plus(self, first: str, second: str) -> str:
-        """Return the sum of two places, names or numbers."""
+        """Return the sum of two indices, SSA names or numbers."""
         if "%" not in first + second:
             return str(int(first) + int(second))
         if first == "0":
@@ -276,7 +285,7 @@ class FoldWriter:
     def _merge(
         self, reduction: LoopReduction, total: Sequence[str], slots: Sequence[str], width: int, align: int = 64
     ) -> None:
-        """Fold what is in `slots`, memory of so many bytes' alignment, into `total`."""
+        """Combine the values at `slots`, aligned to `align` bytes, into `total`."""
         types = [llvm_type(first.type, width) for first in reduction.initial]
         load = self.point.text.value
         names = [load(f"load {type}, ptr {slot}") for slot, type in zip(total, types, strict=True)]
@@ -305,11 +314,11 @@ class FoldWriter:
         width: int,
         codes: Sequence[Expression] | None = None,
     ) -> list[str]:
-        """Return the region, or what stands for it in `codes`, applied to folded values of `width` lanes."""
+        """Return the combiner, or `codes` instead, applied to accumulators of `width` lanes."""
         bindings = self.bindings([*first, *second], vector=width > 1)
         writer = Bound(self.point, bindings, width)
         return [writer.render(part) for part in codes or reduction.combine]
 
     def bindings(self, names: Sequence[str], *, vector: bool) -> dict[int, Rendered]:
-        """Folded values as what the codes of regions and stores have as parameters."""
+        """Return accumulators as bindings of the parameters of regions and stores."""
         return {FOLDED + number: Rendered(name, vector, self.point.text.depth) for number, name in enumerate(names)}

@@ -1,8 +1,8 @@
-"""Folds of short rows, as LLVM's text: sums over the states of a model, over ten classes, over the parts of vectors.
+"""Reductions over a small contiguous axis: sums over states of a model, over ten classes, over vector components.
 
-Many rows are folded side by side, element after element. So read, the lanes' elements lie apart. Here blocks of what is
-read are turned in registers, where that is all; or else the rows of a block are computed one after another, in whole
-vectors, and what is folded of them is turned. The order is the same, and so are the bits.
+Lanes are rows, so loads have a large lane stride. If only loads are reduced, their blocks are transposed in registers;
+else rows are computed one after another in whole vectors, and the reduced values transposed. The order of reduction is
+the same, and so are the bits.
 """
 
 from __future__ import annotations
@@ -11,50 +11,50 @@ from dataclasses import replace
 
 from spmd.backends.llvm.emit.writer import llvm_type
 from spmd.backends.llvm.loops.stores import store_all
-from spmd.backends.llvm.loops.transposed import turn_block, turned_block
-from spmd.backends.llvm.reductions.reductions import FoldWriter
+from spmd.backends.llvm.loops.transposed import load_transposed, transpose_block
+from spmd.backends.llvm.reductions.reductions import ReductionEmitter
 from spmd.compiler.schedule.lanes import SIDE, Lanes, has_large_stride
 from spmd.compiler.schedule.nest import Stage
 
 
-def write_short_rows(fold: FoldWriter, stage: Stage) -> None:
-    """Emit the folds of `stage` for as many rows as there are lanes."""
+def write_small_axis(fold: ReductionEmitter, stage: Stage) -> None:
+    """Emit the reductions of `stage` for one vector of rows."""
     point, lane = fold.point, fold.point.lane
     assert lane is not None
-    apart = [load for load in stage.loads() if has_large_stride(load, lane)]
-    known = all(load.mask is None and not load.address.dynamic for load in apart)
+    strided = [load for load in stage.loads() if has_large_stride(load, lane)]
+    known = all(load.mask is None and not load.address.dynamic for load in strided)
     inputs = sum(len(reduction.inputs) for reduction in stage.reductions)
-    if stage.stores or not known or len(apart) > inputs:
+    if stage.stores or not known or len(strided) > inputs:
         _write_rows(fold, stage)
         return
     (last,) = stage.reduced
     rows, extent = SIDE if point.valid is None else point.valid, point.nest.extents[last]
     point.variables[last] = ("0", point.base)
-    point.turned = {load: (turned_block(point, load, lane, rows, extent), last) for load in apart}
-    fold.write(stage, written_out=False)
-    point.turned = {}
+    point.transposed = {load: (load_transposed(point, load, lane, rows, extent), last) for load in strided}
+    fold.write(stage, unrolled=False)
+    point.transposed = {}
 
 
-def _write_rows(fold: FoldWriter, stage: Stage) -> None:
-    """Compute row after row, and folds what is turned of that."""
+def _write_rows(fold: ReductionEmitter, stage: Stage) -> None:
+    """Compute row by row, transpose, and reduce."""
     point, text = fold.point, fold.point.text
     extent = point.nest.extents[stage.reduced[0]]
-    places = _put_down(fold, stage)
+    places = _spill(fold, stage)
     for reduction, slots in zip(stage.reductions, places, strict=True):
-        turned = []
+        transposed = []
         for part, slot in zip(reduction.inputs, slots, strict=True):
             type = llvm_type(part.type, SIDE)
-            turn_block(text, part.type, (slot, SIDE * part.type.bits // 8, SIDE), slot, extent)
+            transpose_block(text, part.type, (slot, SIDE * part.type.bits // 8, SIDE), slot, extent)
             at = [text.value(f"getelementptr {type}, ptr {slot}, i64 {column}") for column in range(extent)]
-            turned.append([text.value(f"load {type}, ptr {place}") for place in at])
+            transposed.append([text.value(f"load {type}, ptr {place}") for place in at])
         totals = [point.at_width(point.render(part), part.type, SIDE, part) for part in reduction.initial]
         for column in range(extent):
-            totals = fold.combined(reduction, totals, [columns[column] for columns in turned], SIDE)
+            totals = fold.combined(reduction, totals, [columns[column] for columns in transposed], SIDE)
         store_all(point, reduction.stores, fold.bindings(totals, vector=True))
 
 
-def _put_down(fold: FoldWriter, stage: Stage) -> list[list[str]]:
-    """Slots with what each reduction folds: a vector for each row. What is stored at each element is written, too."""
+def _spill(fold: ReductionEmitter, stage: Stage) -> list[list[str]]:
+    """Return slots with the reduced values: a vector per row. Elementwise stores are emitted, too."""
     point, text = fold.point, fold.point.text
     lanes, valid, whole, lane = point.lanes, point.valid, point.stage, point.lane
     (last,) = stage.reduced
@@ -66,7 +66,7 @@ def _put_down(fold: FoldWriter, stage: Stage) -> list[list[str]]:
     ]
     for reduction, names in zip(stage.reductions, slots, strict=True):
         for part, slot in zip(reduction.inputs, names, strict=True):
-            for row in range(rows, SIDE):  # of no row, and yet folded
+            for row in range(rows, SIDE):  # padding rows are reduced, too
                 type = llvm_type(part.type, SIDE)
                 at = text.value(f"getelementptr {type}, ptr {slot}, i64 {row}")
                 text.line(f"store {type} zeroinitializer, ptr {at}")
@@ -75,7 +75,7 @@ def _put_down(fold: FoldWriter, stage: Stage) -> list[list[str]]:
     point.variables[last] = ("0", point.base)
     extent = point.nest.extents[last]
     point.lanes, point.valid = Lanes(last, SIDE), None if extent == SIDE else extent
-    point.stage = replace(stage)  # what was computed for many rows is not what one row has
+    point.stage = replace(stage)  # values cached for vectors of rows do not apply to single rows
     for reduction, names in zip(stage.reductions, slots, strict=True):
         for part, slot in zip(reduction.inputs, names, strict=True):
             vector, type = point.at_width(point.render(part), part.type, SIDE, part), llvm_type(part.type, SIDE)
