@@ -1,9 +1,9 @@
-"""Processes of a grid of which a rank has several: its threads, which communicate through it.
+"""A transport for grids of which each MPI rank runs several processes, as threads.
 
-All threads of a rank come together at each collective, whatever their groups are: every process of a grid runs the same
-program. The last one to come carries it out for all: each group by itself where the rank has all of its processes, else
-with the other ranks that have some, in one exchange for all groups of the same ranks. So ranks meet in the order of the
-program, and one thread at a time communicates.
+All threads of a rank meet at each collective, whatever their groups are: every process of a grid runs the same program.
+The last one to arrive executes it for all of them: without communication for a group whose processes are all of this
+rank, else with one exchange for all groups that span the same ranks. So ranks communicate in the order of the program,
+from one thread at a time.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from collectives.threads import ThreadCommunicator, detached, run
 T = TypeVar("T")
 S = TypeVar("S")
 _Members = tuple[int, ...]
-#: How long threads of a rank wait for each other before that is told: ranks are watched by their own transport.
+#: Seconds before a wait between threads of a rank is reported: the transport of the ranks has timeouts of its own.
 _NEVER = 1e9
 
 
 @dataclass(frozen=True)
 class _Part:
-    """What one process brings to a collective of its group; `members` is empty for one that is in no group."""
+    """The operand of one process in a collective of its group; `members` is empty for a process in no group."""
 
     members: _Members
     operation: Operation | None
@@ -42,7 +42,7 @@ class _Part:
 
 
 class _Together(Operation, name="together"):
-    """What one thread does for all of a rank with what each of them brings."""
+    """A function of the values of all threads of a rank, which one of them calls; it returns a result for each."""
 
     def __init__(self, act: Callable[[list[Any]], Sequence[Any]]) -> None:
         super().__init__((), np.dtype(object))
@@ -57,15 +57,15 @@ class _Together(Operation, name="together"):
 
 
 class RankOfThreads:
-    """A rank, and the processes of a grid that are its threads."""
+    """A rank, and the processes of a grid that run as its threads."""
 
     def __init__(self, ranks: Communicator, owners: Sequence[int]) -> None:
-        """`owners` says of each process of the grid which of the `ranks` has it."""
+        """`owners`: the position in `ranks` of the rank that runs each process of the grid."""
         self.ranks = ranks
         self.owners = tuple(owners)
         self.own = tuple(process for process, owner in enumerate(owners) if owner == ranks.rank)
         self.communicators = [ThreadOfRank(self, place) for place in range(len(self.own))]
-        #: The ends of the threads of the run at hand.
+        #: The communicators between the threads of the current run, by position.
         self.threads: dict[int, ThreadCommunicator] = {}
         self.collectives = _Together(self._collectives)
         self.objects = _Together(self._objects)
@@ -73,9 +73,9 @@ class RankOfThreads:
         self._bound: dict[tuple[_Members, Operation], BoundCollective] = {}
 
     def run(self, process: Callable[[int], T]) -> list[T]:
-        """Run `process(place)` in a thread for each of the rank's processes; their results in order.
+        """Run `process(place)` in a thread for each of the rank's processes, and return their results in order.
 
-        The first exception of any of them is raised.
+        Raises the first exception of any of them.
         """
 
         def body(thread: ThreadCommunicator) -> T:
@@ -85,7 +85,7 @@ class RankOfThreads:
         return run(len(self.own), body, timeout=_NEVER)
 
     def _collectives(self, parts: list[_Part]) -> Sequence[Array | None]:
-        """The results of each process of the rank from what they bring."""
+        """Return the result of each process of the rank; None for one in no group."""
         groups: dict[_Members, dict[int, _Part]] = {}
         for process, part in zip(self.own, parts, strict=True):
             if part.members:
@@ -105,16 +105,16 @@ class RankOfThreads:
         return [results.get(process) for process in self.own]
 
     def _check(self, parts: list[_Part]) -> None:
-        """CommunicationError where the processes have come to different calls."""
+        """Raise CommunicationError if the processes are at different calls."""
         calls = {(part.operation, part.where) for part in parts if part.operation is not None}
         if len({(operation.name, operation.shape, operation.dtype, where) for operation, where in calls}) > 1:
             told = "; ".join(sorted(f"{describe(one)}{f' at {where}' if where else ''}" for one, where in calls))
-            raise CommunicationError(f"processes of rank {self.ranks.world_rank} have come to different calls: {told}")
+            raise CommunicationError(f"processes of rank {self.ranks.world_rank} are at different calls: {told}")
 
     def _among(
         self, ranks: _Members, groups: list[_Members], operation: Operation, where: str, arrays: dict[int, Any]
     ) -> dict[int, Array]:
-        """The results of the rank's processes in groups that have processes of the same ranks."""
+        """Return the results of the rank's processes in groups that span the same ranks."""
         if isinstance(operation, Barrier):
             if len(ranks) > 1:
                 self.ranks.group(ranks).barrier(where)
@@ -133,7 +133,7 @@ class RankOfThreads:
     def _reduced(
         self, ranks: _Members, groups: list[_Members], operation: AllReduce, where: str, arrays: dict[int, Any]
     ) -> dict[int, Array]:
-        """Each rank reduces the operands that it has, and the ranks what they get so: one for each group."""
+        """Reduce the operands of each rank, then across ranks, one partial result for each group."""
         own = [[member for member in members if member in self.own] for members in groups]
         parts = np.stack([operation.evaluate([arrays[member] for member in members])[0] for members in own])
         whole = AllReduce(parts.shape, operation.dtype, operation.reduction, operation.reproducible)
@@ -143,7 +143,7 @@ class RankOfThreads:
     def _gathered(
         self, ranks: _Members, groups: list[_Members], operation: Operation, where: str, arrays: dict[int, Any]
     ) -> dict[int, Any]:
-        """The operands of all processes of the groups."""
+        """Return the operands of all processes of the groups."""
         held = [[member for members in groups for member in members if self.owners[member] == rank] for rank in ranks]
         stack = np.zeros((max(map(len, held)), *operation.shape), operation.dtype)
         for place, member in enumerate(held[ranks.index(self.ranks.rank)]):
@@ -159,7 +159,7 @@ class RankOfThreads:
         return bound(array)
 
     def _objects(self, values: list[Any]) -> Sequence[Any]:
-        """What all processes of the grid bring, for each process of the rank."""
+        """Return the values of all processes of the grid, for each process of the rank."""
         of_ranks = [iter(of_rank) for of_rank in self.ranks.allgather_object(values)]
         everything = [next(of_ranks[owner]) for owner in self.owners]
         return [everything] * len(values)
@@ -170,7 +170,7 @@ class RankOfThreads:
 
 
 class ThreadOfRank(Communicator):
-    """A process group's end that a process has which is a thread of a rank."""
+    """A process group, for a process that runs as a thread of a rank."""
 
     def __init__(self, rank_of: RankOfThreads, place: int, members: _Members | None = None) -> None:
         self._rank_of, self._place = rank_of, place
@@ -211,10 +211,10 @@ class ThreadOfRank(Communicator):
         return self._rank_of.threads[self._place].exchange(together, value, where)
 
     def _send(self, array: Array, target: int, tag: int, where: str) -> None:
-        raise CommunicationError(f"{where}: a process that is a thread of a rank sends to no other")
+        raise CommunicationError(f"{where}: send is not supported between threads of ranks")
 
     def _receive(self, shape: Shape, dtype: DType, source: int, tag: int, where: str) -> Array:
-        raise CommunicationError(f"{where}: a process that is a thread of a rank receives from no other")
+        raise CommunicationError(f"{where}: recv is not supported between threads of ranks")
 
     def agree(self, agreement: Agreement) -> None:
         self._meet(self._rank_of.agreements, agreement, "")

@@ -144,7 +144,7 @@ class ThreadCommunicator(Communicator):
         return gathered
 
     def exchange(self, operation: Operation, value: object, where: str) -> Any:
-        """Return what `operation`, the same object for all processes, gives this one of the boxes of their values."""
+        """Return this process's result of `operation`, one object for all processes, on 0-d arrays of their values."""
         box = np.empty((), object)
         box[()] = value
         here = self._arrive(operation, where, box)

@@ -178,7 +178,7 @@ class Program:
         return run
 
     def _on_devices_of_ranks(self, processes: Sequence[int]) -> Run:
-        """What runs the program as several processes, each a thread; the first call is collective among `processes`."""
+        """Return a function that runs each device in a thread; its first call is collective among `processes`."""
         from collectives.ranks_of_threads import RankOfThreads  # loaded late, as above
 
         executable = executable_of(self.prepared)

@@ -104,12 +104,12 @@ class Queue:
 
     @property
     def is_here(self) -> bool:
-        """Whether this is the thread of the runs, or one that a run has started."""
+        """Whether this is the thread of the runs, or one that the current run has started."""
         return threading.current_thread() is self._thread or getattr(_of_runs, "is_here", False)
 
     @contextlib.contextmanager
     def started_here(self) -> Iterator[None]:
-        """While this thread, which a run has started, does its part of it: what it calls does not wait for the run."""
+        """Mark this thread as part of the current run: programs that it calls run at once, not after that run."""
         _of_runs.is_here = True
         try:
             yield
