@@ -34,6 +34,7 @@ BASE = {
     "spmd.ir",
     "spmd.support.machine",
     "spmd.support.processor",
+    "spmd.support.protobuf",
 }
 ALLOWED = {
     "collectives": set(),

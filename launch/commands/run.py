@@ -5,18 +5,20 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+import statistics
 import sys
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from launch import options, parallel, programs
+from launch import options, parallel, programs, values
 
 if TYPE_CHECKING:
     from collectives.grid import ProcessGrid
     from spmd.ir import Module
     from spmd.runtime.executable import Executable
-    from spmd.support.arrays import Array
+    from spmd.support.arrays import Array, Nested
 
 T = TypeVar("T")
 #: Whole results per replica for a program with shardings, otherwise results per rank; and "replica" or "rank".
@@ -47,6 +49,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     watching.add_argument("--profile", metavar="TRACE.json", help="print time by op, and write a trace for Perfetto")
     use = "with --profile: run LAST times, and skip the runs before FIRST, such as 2:10 (default: 0:1)"
     options.profile_steps(parser, use)
+    use = "run N times and tell the times; shown are the results of the last run"
+    options.valued(parser, "--repeat", values.positive, "N", use)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -67,6 +71,8 @@ def run(args: argparse.Namespace) -> int:
             raise spmd.UsageError("--profile-steps requires --profile TRACE.json")
         if args.infeed is not None or args.outfeed is not None:
             raise spmd.UsageError("--profile-steps, which repeats the program, excludes --infeed and --outfeed")
+    if args.repeat is not None and (args.profile or args.infeed is not None or args.outfeed is not None):
+        raise spmd.UsageError("--repeat excludes --profile, --infeed and --outfeed, which are of one run")
     module = programs.load(args.program, args.function)
     watcher = _watcher(args)
     returned: Returned | None
@@ -120,12 +126,22 @@ def _arguments(args: argparse.Namespace, module: Module, rank: int) -> list[Arra
 
     if args.random is not None:
         return arguments.make(module, args.function, args.random)
+    rows = _of_snapshot(args)
+    if rows:
+        return list(rows[rank % len(rows)])
     return arguments.load(args.arguments, module.function(args.function), rank)
+
+
+def _of_snapshot(args: argparse.Namespace) -> Sequence[tuple[Nested, ...]]:
+    """Return the arguments in the program's file, a row for each device or one for all, unless others are given."""
+    from spmd.io.snapshots import arguments_in
+
+    return () if args.arguments else arguments_in(args.program)
 
 
 def _arguments_of_all(args: argparse.Namespace, module: Module, count: int) -> list[list[Array]]:
     """Return the arguments of each process; if no file name contains {rank}, all share one copy."""
-    if args.random is None and any("{rank}" in path for path in args.arguments):
+    if args.random is None and (len(_of_snapshot(args)) > 1 or any("{rank}" in path for path in args.arguments)):
         return [_arguments(args, module, rank) for rank in range(count)]
     return [_arguments(args, module, 0)] * count
 
@@ -148,7 +164,8 @@ def _as_this_rank(args: argparse.Namespace, module: Module, grid: ProcessGrid | 
     plan.compare(executable)
     inputs = executable.shard(*arrays)
     with parallel.streams(args, process):
-        results = _profiled(args, lambda: executable(*executable.with_copies(inputs)))
+        tells = process.rank == 0
+        results = _watched(args, lambda: executable(*executable.with_copies(inputs)), tells=tells)
     if args.profile and process.rank == 0:
         _tell_profile(args)
     if _each_its_own(args):
@@ -195,7 +212,7 @@ def _in_this_process(args: argparse.Namespace, module: Module, grid: ProcessGrid
     arrays_of_all = _arguments_of_all(args, module, grid.size)
     executable = executable.for_globals(arrays_of_all[0])
     inputs = [_shard(executable, arrays, rank) for rank, arrays in enumerate(arrays_of_all)]
-    results = _profiled(args, prepared_run(executable, grid, inputs, **parallel.run_options(args, grid.size)))
+    results = _watched(args, prepared_run(executable, grid, inputs, **parallel.run_options(args, grid.size)))
     if args.profile:
         _tell_profile(args)
     if executable.out_shardings is None or _each_its_own(args):
@@ -218,16 +235,32 @@ def _shard(executable: Executable, arrays: Sequence[Array], rank: int) -> list[A
     return [shard_array(array, sharding, rank) for array, sharding in zip(arrays, executable.in_shardings, strict=True)]
 
 
-def _profiled(args: argparse.Namespace, run: Callable[[], T]) -> T:
-    """Return the result of `run`; of its last run if a profile of several steps is taken."""
+def _watched(args: argparse.Namespace, run: Callable[[], T], *, tells: bool = True) -> T:
+    """Return the result of `run`, of the last run if it is repeated; with `tells`, print the times here."""
     from spmd.runtime.profiling import profile
 
+    if args.repeat is not None:
+        return _repeated(args.repeat, run, tells=tells)
     if not args.profile:
         return run()
     with profile(args.profile, steps=args.profile_steps):
         for _ in range(args.profile_steps.stop - 1 if args.profile_steps else 0):
             run()
         return run()
+
+
+def _repeated(count: int, run: Callable[[], T], *, tells: bool) -> T:
+    """What the last of `count` runs returns; their times go to the standard error."""
+    times = []
+    for _ in range(count):
+        since = time.perf_counter()
+        results = run()
+        times.append(time.perf_counter() - since)
+    if tells:
+        figures = {"first": times[0], "median": statistics.median(times), "least": min(times)}
+        listed = ", ".join(f"{name} {seconds * 1e3:.3f} ms" for name, seconds in figures.items())
+        print(f"{count} run{'s' * (count > 1)}: {listed}", file=sys.stderr)
+    return results
 
 
 def _tell_profile(args: argparse.Namespace) -> None:

@@ -72,8 +72,10 @@ def _parsed(text: str | bytes | memoryview, name: str, *, verify: bool, vjp: int
     # The objects made here all stay alive: collection in between would free nothing. What the user has NumPy raise is
     # meant for results, and not for constants that are read.
     with no_collection(), np.errstate(all="ignore"):
+        from_hlo = None
         module = None if isinstance(text, str) else read_binary(text, name, vjp=vjp)
-        scoped = True
+        if module is None and not isinstance(text, str) and bytes(text[:1]) == b"\n":
+            module = from_hlo = _read_hlo_proto(text, name)
         if module is None:
             if not isinstance(text, str):
                 from spmd.artifacts.other_kinds import other_kind  # imported lazily: most programs are text
@@ -83,9 +85,8 @@ def _parsed(text: str | bytes | memoryview, name: str, *, verify: bool, vjp: int
                 text = decode(bytes(text), name).text  # the bytes are not needed any more
             from_hlo = _parse_hlo(text, name)
             module = from_hlo or _parse_text(text, name)
-            scoped = from_hlo is None
         if verify:
-            _verify(module, scoped=scoped)
+            _verify(module, scoped=from_hlo is None)
     return module
 
 
@@ -139,6 +140,14 @@ def _program(text: object) -> str | bytes | memoryview:
     if program is None:
         raise UsageError(f"spmd.parse takes a program's text, got {kind_of(text)}")
     return program
+
+
+def _read_hlo_proto(data: bytes | memoryview, name: str) -> Module | None:
+    """Return the module of a message of XLA's; None for other data, of which texts may begin as messages do."""
+    from spmd.builder.hlo.proto import hlo_file, read_hlo_proto  # imported lazily: few files are such
+
+    file = hlo_file(data)
+    return None if file is None else read_hlo_proto(file, name)
 
 
 def _parse_hlo(text: str, name: str) -> Module | None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from spmd.pjrt.protobuf import number_field, numbers_field
+from spmd.support.protobuf import number_field, numbers_field
 
 if TYPE_CHECKING:
     from partitioner.sharding import ShardedType, Sharding

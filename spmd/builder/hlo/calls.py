@@ -282,7 +282,7 @@ def _handle(call: Call) -> ChannelHandle:
     kind = (
         (ChannelType.DEVICE_TO_HOST if sends else ChannelType.HOST_TO_DEVICE) if host else ChannelType.DEVICE_TO_DEVICE
     )
-    return ChannelHandle(call.integer("channel_id"), kind)
+    return ChannelHandle(call.integer("channel_id", 0), kind)
 
 
 @instruction("send")

@@ -72,7 +72,9 @@ def _constant(call: Call, text: str, shape: Shape) -> XlaOp:
     if shape.is_tuple():
         texts = split("{" + text.strip().removeprefix("(").removesuffix(")") + "}")
         return call.builder.Tuple([_constant(call, *pair) for pair in zip(texts, shape.parts, strict=True)])
-    array = _drawn(call, shape) if "..." in text else parse_values(text, shape)
+    array = call.constant(text)
+    if array is None:
+        array = _drawn(call, shape) if "..." in text else parse_values(text, shape)
     return XlaOp(call.builder, call.builder.constant(array))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -25,6 +25,7 @@ from spmd.builder.xla_op import XlaOp
 from spmd.dialects.core import InferenceError
 from spmd.errors import ParseError
 from spmd.ir.attributes import DictAttr, IntegerAttr
+from spmd.support.arrays import Array
 from spmd.support.registry import filed
 
 if TYPE_CHECKING:
@@ -42,15 +43,16 @@ IGNORED = frozenset(
 )  # fmt: skip
 
 
-def parse_hlo(text: str, name: str = "<hlo>") -> Module:
+def parse_hlo(text: str, name: str = "<hlo>", constants: Mapping[str, Array] | None = None) -> Module:
     """Return the module that HLO text, as XLA prints it before or after its optimizations, describes.
 
     The entry becomes @main, with one result for each element of a tuple at its root. Layouts are dropped, but for what
     a bitcast makes of them: they change no value. Raises ParseError, and VerificationError for an instruction that
-    breaks a precondition; both with the place in the text.
+    breaks a precondition; both with the place in the text. `constants` are arrays for which their keys stand in the
+    text.
     """
     module = read_module(text, name)
-    converted = _Reader(module).computation(module.entry.name).to_stablehlo()
+    converted = _Reader(module, constants or {}).computation(module.entry.name).to_stablehlo()
     converted.move(module.location)
     converted.function("main").move(module.entry.location)
     converted.attributes = {**converted.attributes, "sym_name": re.sub(r"[^\w.$-]", "_", module.name)}
@@ -100,8 +102,9 @@ def _keep_aliases(main: Function, aliases: AttributeText) -> None:
 class _Reader:
     """Computations of a module, built when they are first asked for."""
 
-    def __init__(self, module: ModuleText) -> None:
+    def __init__(self, module: ModuleText, constants: Mapping[str, Array]) -> None:
         self.module = module
+        self.constants = constants
         self.is_partitioned = _is_partitioned(module)
         self._built: dict[str, XlaComputation | None] = {}
 
@@ -209,6 +212,10 @@ class _ComputationScope:
         if name not in self._reader.module.computations:
             raise instruction.fail(f"there is no computation {name}")
         return self._reader.computation(name)
+
+    @property
+    def constants(self) -> Mapping[str, Array]:
+        return self._reader.constants
 
     @property
     def header(self) -> dict[str, AttributeText]:
@@ -337,6 +344,10 @@ class Call:
     def operand(self) -> XlaOp:
         (one,) = self.operands(1)
         return one
+
+    def constant(self, text: str) -> Array | None:
+        """The constant that stands beside the text, and for which `text` stands in it; None where it is none."""
+        return self._scope.constants.get(text)
 
     def group_size(self, groups: Sequence[Sequence[int]]) -> int:
         """Return how many processes take part in a collective of these groups."""
