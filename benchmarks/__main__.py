@@ -21,6 +21,7 @@ COMMANDS = {
     "simulation": "benchmarks.simulation",
     "sharding": "benchmarks.sharding",
     "calls": "benchmarks.calls",
+    "hlo": "benchmarks.hlo",
 }
 #: Benchmarks that run in this process; the others start ranks, or are ranks, and set threads themselves.
 LIMITED = ("programs", "peers", "ops", "language", "simulation", "sharding")

@@ -15,7 +15,16 @@ def is_installed() -> bool:
 class XlaProgram:
     """A program of one process, compiled by XLA for the CPU."""
 
-    def __init__(self, text: str) -> None:
+    @classmethod
+    def of_hlo(cls, text: str) -> "XlaProgram":
+        """Compile HLO text."""
+        from jaxlib import xla_client
+
+        module = xla_client.hlo.hlo_module_from_text(text)
+        computation = xla_client.XlaComputation(module.as_serialized_hlo_module_proto())
+        return cls(xla_client._xla.mlir.xla_computation_to_mlir_module(computation))
+
+    def __init__(self, text: str | bytes) -> None:
         import jax
         from jax._src.interpreters import mlir
         from jaxlib import _jax
