@@ -215,7 +215,7 @@ FAMILIES = {
         jnp.sum(jnp.exp(x - m[:, None]), -1) -> jnp.sum(jnp.sum(jnp.exp(x - m[:, None]).reshape(8, 10, 10), -2), -1)
         jnp.log( -> 0.6931471805599453 * jnp.log2(
         """,
-        scale=4.0,
+        scale=2.5,  # exp of what is above the mean is a float16
     ),
     "recurrence": Family(
         "x: 16",
