@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 from launch import options, parallel, programs, values
 
@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     watching.add_argument("--profile", metavar="TRACE.json", help="print time by op, and write a trace for Perfetto")
     use = "with --profile: run LAST times, and skip the runs before FIRST, such as 2:10 (default: 0:1)"
     options.profile_steps(parser, use)
-    use = "run N times and tell the times; shown are the results of the last run"
+    use = "run N times and print the times, and the results of the last run"
     options.valued(parser, "--repeat", values.positive, "N", use)
 
 
@@ -128,7 +128,7 @@ def _arguments(args: argparse.Namespace, module: Module, rank: int) -> list[Arra
         return arguments.make(module, args.function, args.random)
     rows = _of_snapshot(args)
     if rows:
-        return list(rows[rank % len(rows)])
+        return cast("list[Array]", list(rows[rank % len(rows)]))  # tuples, of which HLO has arguments, are taken, too
     return arguments.load(args.arguments, module.function(args.function), rank)
 
 
@@ -164,8 +164,8 @@ def _as_this_rank(args: argparse.Namespace, module: Module, grid: ProcessGrid | 
     plan.compare(executable)
     inputs = executable.shard(*arrays)
     with parallel.streams(args, process):
-        tells = process.rank == 0
-        results = _watched(args, lambda: executable(*executable.with_copies(inputs)), tells=tells)
+        prints = process.rank == 0
+        results = _watched(args, lambda: executable(*executable.with_copies(inputs)), prints=prints)
     if args.profile and process.rank == 0:
         _tell_profile(args)
     if _each_its_own(args):
@@ -235,12 +235,12 @@ def _shard(executable: Executable, arrays: Sequence[Array], rank: int) -> list[A
     return [shard_array(array, sharding, rank) for array, sharding in zip(arrays, executable.in_shardings, strict=True)]
 
 
-def _watched(args: argparse.Namespace, run: Callable[[], T], *, tells: bool = True) -> T:
-    """Return the result of `run`, of the last run if it is repeated; with `tells`, print the times here."""
+def _watched(args: argparse.Namespace, run: Callable[[], T], *, prints: bool = True) -> T:
+    """Return the result of `run`, of the last run if it is repeated; with `prints`, print the times here."""
     from spmd.runtime.profiling import profile
 
     if args.repeat is not None:
-        return _repeated(args.repeat, run, tells=tells)
+        return _repeated(args.repeat, run, prints=prints)
     if not args.profile:
         return run()
     with profile(args.profile, steps=args.profile_steps):
@@ -249,14 +249,14 @@ def _watched(args: argparse.Namespace, run: Callable[[], T], *, tells: bool = Tr
         return run()
 
 
-def _repeated(count: int, run: Callable[[], T], *, tells: bool) -> T:
-    """What the last of `count` runs returns; their times go to the standard error."""
+def _repeated(count: int, run: Callable[[], T], *, prints: bool) -> T:
+    """Return the result of the last of `count` runs; with `prints`, print their times on stderr."""
     times = []
     for _ in range(count):
         since = time.perf_counter()
         results = run()
         times.append(time.perf_counter() - since)
-    if tells:
+    if prints:
         figures = {"first": times[0], "median": statistics.median(times), "least": min(times)}
         listed = ", ".join(f"{name} {seconds * 1e3:.3f} ms" for name, seconds in figures.items())
         print(f"{count} run{'s' * (count > 1)}: {listed}", file=sys.stderr)

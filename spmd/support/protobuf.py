@@ -113,7 +113,7 @@ class Message:
     def single(self, number: int) -> float:
         """Return a number in floating point, of 32 bits."""
         value = self.values(number)[-1:] or [bytes(4)]
-        (single,) = struct.unpack("<f", message(value[0])[:4].ljust(4, b"\0"))
+        (single,) = struct.unpack("<f", bytes(message(value[0])[:4]).ljust(4, b"\0"))
         return float(single)
 
     def bytes(self, number: int) -> Buffer:
