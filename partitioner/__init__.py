@@ -1,4 +1,4 @@
-"""A global program with shardings becomes the program of one process.
+"""The partitioner: turns a global program with shardings into the program of one process.
 
 if partitioner.is_sharded(module):
     parts = partitioner.partition(module, grid)

@@ -1,4 +1,4 @@
-"""Shardings put on a program that has none: a mesh, and a layout for each argument and result."""
+"""Adds shardings to a program: a mesh, and the sharding of each argument and result."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from spmd.ir import Function, Module, Op
 from spmd.ir.attributes import Attribute, DictAttr, IntegerAttr, SymbolRefAttr
 from spmd.types import I32, TensorType, Type
 
-#: One entry a dimension: no axis, one, or several from major to minor.
+#: One entry per dimension: no axis, one axis, or several from major to minor.
 Spec = Sequence[str | Sequence[str] | None]
 
 
@@ -24,12 +24,12 @@ def with_shardings(
     results: Sequence[Spec | None] | None = None,
     function: str = "main",
 ) -> Module:
-    """Return a module like `module` whose `function` takes and gives its values laid out over `mesh`.
+    """Return `module` with the arguments and results of `function` sharded over a mesh.
 
-    `mesh` maps axis names to sizes. `arguments` and `results` have a spec a value: one entry a dimension, an axis name,
-    a tuple of them from major to minor, or None; fewer entries than dimensions leave the last ones whole. None in
-    place of a spec leaves the value to propagation, as do absent `results`. The body is shared with `module`.
-    CompileError for specs that do not fit; what a sharding must obey is checked when the module is partitioned.
+    `mesh` maps axis names to sizes. `arguments` and `results` hold one spec per value: per dimension an axis name, a
+    tuple of them from major to minor, or None; missing trailing dimensions are not sharded. None instead of a spec
+    leaves the value to propagation, as do absent `results`. The body is shared with `module`. Raises CompileError for
+    specs of the wrong number or rank; other constraints are checked when the module is partitioned.
     """
     entry = module.function(function)
     annotated_entry = _annotated(entry, arguments, results)
@@ -44,12 +44,12 @@ def with_shardings(
 
 
 def axis_of_mesh(module: Module, axis: str | None = None) -> str:
-    """Return the name of an axis of `module`'s mesh, by default the first; UsageError where it has no such axis."""
+    """Return the name of an axis of the module's mesh, by default the first; raises UsageError if it has none such."""
     mesh = _mesh(module)
     names = [] if mesh is None else [each.name for each in mesh["mesh"].axes]
     if not names or (axis is not None and axis not in names):
         absent = "no axes" if axis is None else f"no axis {axis!r}"
-        raise UsageError(f"the mesh has {absent}; those there are: {', '.join(names) or 'none'}")
+        raise UsageError(f"the mesh has {absent}; its axes are: {', '.join(names) or 'none'}")
     return names[0] if axis is None else axis
 
 
@@ -58,9 +58,9 @@ def _mesh(module: Module) -> Op | None:
 
 
 def with_axis_size(module: Module, axis: str | None, size: int) -> Module:
-    """`module` with another size of one axis of its mesh, by default the first.
+    """Return `module` with one axis of its mesh, by default the first, resized to `size`.
 
-    UsageError for a module whose mesh has no such axis.
+    Raises UsageError if the mesh has no such axis.
     """
     chosen, mesh = axis_of_mesh(module, axis), _mesh(module)
     assert mesh is not None
@@ -81,7 +81,7 @@ def _annotated(function: Function, arguments: Sequence[Spec | None], results: Se
         if specs is None:
             continue
         if len(specs) != len(types):
-            text = f"{len(specs)} specs for {len(types)} values of {name.split('_')[0]}"
+            text = f"there must be {len(types)} specs of {name.split('_')[0]} values, got {len(specs)}"
             raise CompileError(Diagnostic(function.location, text, function.name))
         attributes[name] = tuple(
             DictAttr(dict(entries) if spec is None else {**entries, SHARDING_NAME: _sharding(spec, type, function)})
@@ -95,7 +95,8 @@ def _annotated(function: Function, arguments: Sequence[Spec | None], results: Se
 def _sharding(spec: Spec, type: Type, function: Function) -> sdy.TensorSharding:
     rank = type.rank if isinstance(type, TensorType) else 0
     if len(spec) > rank:
-        raise CompileError(Diagnostic(function.location, f"a spec of {len(spec)} dimensions for {type}", function.name))
+        text = f"a spec must have at most {rank} dimensions for {type}, got {len(spec)}"
+        raise CompileError(Diagnostic(function.location, text, function.name))
     dimensions = []
     for entry in (*spec, *[None] * (rank - len(spec))):
         names = () if entry is None else (entry,) if isinstance(entry, str) else tuple(entry)

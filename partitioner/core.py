@@ -1,4 +1,4 @@
-"""What partitioning gives, and the module that holds it."""
+"""The result of partitioning, and the construction of its module."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _GLOBAL_NAMES = ("mhlo.sharding", "mhlo.spmd_", "mhlo.xla_", "sdy.", "mhlo.front
 
 @dataclass(frozen=True)
 class Partitioned:
-    """The program of one process, and how its arguments and results lie over the processes.
+    """The program of one process, and the shardings of its arguments and results.
 
-    `notes` says which ops could not be split and why, each with its place.
+    `notes` lists the ops that could not be partitioned, with their locations and the reason.
     """
 
     module: Module
@@ -31,12 +31,12 @@ class Partitioned:
 
 
 def strip(entries: Mapping[str, Attribute]) -> dict[str, Attribute]:
-    """Attributes without shardings."""
+    """Return the attributes without shardings."""
     return {name: value for name, value in entries.items() if not name.startswith(_GLOBAL_NAMES)}
 
 
 def local_module(module: Module, function: Function, others: Iterable[Op], processes: ProcessLayout) -> Module:
-    """Return a module of one process: `function` and the other ops of `module` that it refers to."""
+    """Return the module of one process: `function` and the ops among `others` that it refers to."""
     kept = [op for op in others if op.name != "sdy.mesh"]
     inline_meshes([function, *kept], module)
     discardable = strip(module.discardable)
@@ -48,7 +48,7 @@ def local_module(module: Module, function: Function, others: Iterable[Op], proce
 
 
 def local_function(function: Function, block: Block) -> Function:
-    """`function` with another body: its types are updated and its shardings removed."""
+    """Return `function` with another body, its types updated and its shardings removed."""
     inputs = tuple(argument.type for argument in block.arguments)
     results = tuple(value.type for value in block.terminator.operands)
     attributes = dict(function.attributes)
@@ -62,7 +62,7 @@ def local_function(function: Function, block: Block) -> Function:
 
 
 def called_functions(module: Module, roots: Sequence[Op]) -> list[Op]:
-    """Functions of `module` that `roots` refer to by symbol, directly or through others."""
+    """Return the functions of `module` that `roots` refer to by symbol, directly or indirectly."""
     symbols = module.symbols
     ops: dict[str, Op] = {}
     pending = list(roots)

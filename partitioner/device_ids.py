@@ -1,8 +1,7 @@
-"""Ids of processes that ops of a single device read: there an id is the device's own.
+"""Resolves process ids read by ops of a single device to that device's id.
 
-Shardy leaves partition_id as it is, so that each device computes with its own id; of that, what an op of a single
-device reads is what its device has. Source: Shardy's documentation of its export passes,
-sdy-resolve-single-device-sharding.
+Shardy keeps partition_id, so that each device computes with its own id; an op of a single device must read what that
+device computes. Source: Shardy's documentation of its export passes, sdy-resolve-single-device-sharding.
 """
 
 from __future__ import annotations
@@ -14,12 +13,12 @@ from spmd.ir import Block, Op, Value
 _IDS = frozenset(("stablehlo.partition_id", "stablehlo.replica_id"))
 
 
-def give_ids(
+def resolve_device_ids(
     block: Block, devices: dict[Op, int], laid_out: Container[Value], has_effects: Callable[[Op], bool]
 ) -> None:
-    """Give each op of a single device in `block` copies, on its device, of the ops by which its operands hold an id.
+    """Clone the ops that compute device ids for each op of a single device in `block`, on its device.
 
-    Copied are ops without regions, effects and layouts of their own (values in `laid_out`); `devices` gains the copies.
+    Only ops without regions, effects and layouts (`laid_out`) are cloned; the clones are added to `devices`.
     """
     of_ids: dict[Op, None] = {}
     ops: list[Op] = []
@@ -29,7 +28,7 @@ def give_ids(
             if operands_hold_ids:
                 ops += _copied(op, of_ids, devices)
         elif any(result in laid_out for result in op.results):
-            pass  # it has a layout of its own
+            pass  # has a layout
         elif op.name in _IDS or (operands_hold_ids and not op.regions and not has_effects(op)):
             of_ids[op] = None
         ops.append(op)
@@ -37,7 +36,7 @@ def give_ids(
 
 
 def _copied(op: Op, of_ids: Iterable[Op], devices: dict[Op, int]) -> list[Op]:
-    """Copy for the device of `op` of those `of_ids` that it reads, in order; `op` reads them from here on."""
+    """Clone those of `of_ids` that `op` depends on for its device, in order, and make `op` use the clones."""
     chain: list[Op] = []
     read = {value.defining_op for value in op.operands}
     for maker in reversed(list(of_ids)):

@@ -1,4 +1,4 @@
-"""Writing the ops of one process's program: constants, slices at run-time places, collectives over sub-axes."""
+"""Builds the ops of one process's program: per-device constants, and collectives over sub-axes."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from spmd.ir import AttributeValue, Op, Value
 from spmd.ir.attributes import ArrayAttr
 from spmd.types import I32, UI32, ElementType, TensorType
 
-#: How many elements of padding a value gets: (low, high) of each dimension.
+#: The number of padding elements of a value: (low, high) of each dimension.
 Padding = Sequence[tuple[int, int]]
 
 
 class Emitter(OpBuilder):
-    """A writer of one process's program; `prologue` is its start."""
+    """A builder of one process's program; `prologue` holds the ops at its start."""
 
     def __init__(self, mesh: DeviceMesh, processes: ProcessLayout, index_type: ElementType = I32) -> None:
         super().__init__(index_type)
@@ -42,10 +42,10 @@ class Emitter(OpBuilder):
         self._device: Value | None = None
         self._is_device: dict[int, Value] = {}
 
-    # --- where this process is
+    # --- per-device values
 
     def per_device_constant(self, entries: Sequence[int] | NDArray[np.int64]) -> Value:
-        """Return the entry of this process in a table with one entry a device: a position, a scalar made once."""
+        """Return this process's entry of a table with one entry per device: a scalar of the index type, cached."""
         table = np.asarray(entries, np.int64)
         if (table == table[0]).all():
             return self.index(int(table[0]))
@@ -62,7 +62,7 @@ class Emitter(OpBuilder):
         return self.reshape(self.one("dynamic_slice", [constant, self._device_id()], slice_sizes=(1,)), ())
 
     def _counted(self, first: int, steps: list[_Step]) -> Value:
-        """`first` and, for each step, its factor times the coordinate of this process."""
+        """Return `first` plus, for each step, its factor times the coordinate of this process."""
         device = self.convert(self._device_id(), TensorType((), self.index_type))
         total = self.index(first)
         for step in steps:
@@ -88,7 +88,7 @@ class Emitter(OpBuilder):
         return self.compare(self.coordinate(axes), self.index(0), "EQ")
 
     def is_device(self, device: int) -> Value:
-        """Return whether this process is `device`: a scalar of type i1, made once."""
+        """Return whether this process is `device`: a scalar of type i1, cached."""
         if device not in self._is_device:
             ops, self.ops = self.ops, self.prologue
             own_id = self.convert(self._device_id(), TensorType((), self.index_type))
@@ -99,7 +99,7 @@ class Emitter(OpBuilder):
     # --- collectives
 
     def _groups(self, axes: Axes, replicas: int) -> NDArray[np.int64] | ReplicaGroupMeshAxesAttr:
-        """Return the groups of devices that differ along `axes`, in each of `replicas` copies of the mesh."""
+        """Return the groups of devices along `axes`, in each of `replicas` copies of the mesh."""
         if self.mesh.size > _LARGE and self.mesh.order is None:
             return _mesh_groups(self.mesh, axes, replicas)
         groups = self.mesh.groups(axes)
@@ -110,16 +110,16 @@ class Emitter(OpBuilder):
         return ChannelHandleAttr(self._channels, 1)
 
     def _among_all(self, axes: Axes) -> dict[str, AttributeValue]:
-        """Return the attributes of a collective along `axes` whose groups are of all processes."""
+        """Return the attributes of a collective along `axes` whose groups consist of global process ids."""
         groups = self._groups(axes, self.processes.replicas)
         return {"replica_groups": groups, "channel_handle": self._channel(), "use_global_device_ids": True}
 
     def _among_devices(self) -> dict[str, AttributeValue]:
-        """Return the attributes of a collective whose groups are of devices: a channel where those are partitions."""
+        """Return the attributes of a collective of device ids: a channel if they are partitions."""
         return {} if self.processes.by_replica else {"channel_handle": self._channel()}
 
     def all_gather(self, value: Value, dimension: int, axes: Axes) -> Value:
-        """Return the blocks of `value` of all processes along `axes`, joined along `dimension`."""
+        """Return the blocks of `value` of the processes along `axes`, concatenated along `dimension`."""
         type = value.tensor.with_shape(scale_shape(value.tensor.static_shape, dimension, self.mesh.count(axes)))
         if type.size == 0:
             return self.splat(0, type)
@@ -127,14 +127,14 @@ class Emitter(OpBuilder):
         return self.op("stablehlo.all_gather", [value], [type], attributes).results[0]
 
     def all_reduce(self, value: Value, axes: Axes, name: str) -> Value:
-        """Return the reduction by the op `name` of `value` over the processes along `axes`."""
+        """Return the reduction of `value` by op `name` over the processes along `axes`."""
         if value.tensor.size == 0:
             return value
         region = self.fold(name, value.tensor)
         return self.op("stablehlo.all_reduce", [value], None, self._among_all(axes), [region]).results[0]
 
     def reduce_scatter(self, value: Value, dimension: int, axes: Axes, name: str) -> Value:
-        """As `all_reduce`; each process gets its block of the result along `dimension`."""
+        """Return this process's block along `dimension` of the result of `all_reduce`."""
         type = value.tensor.with_shape(split_shape(value.tensor.static_shape, dimension, self.mesh.count(axes)))
         if value.tensor.size == 0:
             return self.splat(0, type)
@@ -143,7 +143,7 @@ class Emitter(OpBuilder):
         return self.op("stablehlo.reduce_scatter", [value], [type], attributes, [region]).results[0]
 
     def all_to_all(self, value: Value, split: int, concat: int, axes: Axes) -> Value:
-        """Cut `split` into blocks for the processes along `axes` and joins what comes along `concat`."""
+        """Split `value` along `split` among the processes along `axes`, and concatenate what is received."""
         count = self.mesh.count(axes)
         attributes = {
             "split_dimension": split,
@@ -155,7 +155,7 @@ class Emitter(OpBuilder):
         return self._of_some("stablehlo.all_to_all", value, attributes)
 
     def _of_some(self, name: str, value: Value, attributes: dict[str, AttributeValue]) -> Value:
-        """Append a collective of one value; where that is empty nothing needs to travel."""
+        """Return the result of a collective on one value; empty values need no communication."""
         op = make_op(name, [value], None, attributes, location=self.location)
         if op.result.tensor.size == 0:
             return self.splat(0, op.result.tensor)
@@ -163,7 +163,7 @@ class Emitter(OpBuilder):
         return op.result
 
     def broadcast_from(self, value: Value, device: int) -> Value:
-        """What `device` holds of `value`, on all devices."""
+        """Return the value that `device` holds, on all devices."""
         others = [other for other in range(self.mesh.size) if other != device]
         groups = np.array([[device, *others]], np.int64)
         return self._of_some(
@@ -171,20 +171,20 @@ class Emitter(OpBuilder):
         )
 
     def permute(self, value: Value, pairs: Iterable[tuple[int, int]]) -> Value:
-        """Send `value` from the first to the second device of each pair; others get zeros."""
+        """Send `value` from the first to the second device of each pair; devices without a source get zeros."""
         table = np.array(sorted(pairs), np.int64).reshape(-1, 2)
         return self._of_some(
             "stablehlo.collective_permute", value, {"source_target_pairs": table, **self._among_devices()}
         )
 
 
-#: Of meshes with more devices than these, nothing is written that has an entry for each of them.
+#: For meshes with more devices than this, no tables or groups with an entry per device are emitted.
 _LARGE = 64
 
 
 @dataclass(frozen=True)
 class _Step:
-    """`factor` for each step along a run of sub-axes: of `size` steps, between devices that are `stride` apart."""
+    """A term `factor * (device // stride % size)` of an entry that is linear in mesh coordinates."""
 
     stride: int
     size: int
@@ -192,7 +192,7 @@ class _Step:
 
 
 def _steps(mesh: DeviceMesh, table: NDArray[np.int64]) -> list[_Step] | None:
-    """Return the steps that the entries of a table are sums of, device ids being positions; None where they are not."""
+    """Return the terms of a table that is linear in mesh coordinates, in device order; None for any other table."""
     if mesh.order is not None:
         return None
     cube = table.reshape(mesh.sizes)
@@ -211,7 +211,7 @@ def _steps(mesh: DeviceMesh, table: NDArray[np.int64]) -> list[_Step] | None:
 
 
 def _mesh_groups(mesh: DeviceMesh, axes: Axes, replicas: int) -> ReplicaGroupMeshAxesAttr:
-    """Return the groups along `axes` as axes of the mesh, the replicas a major axis of their own."""
+    """Return the groups along `axes` as mesh axes, with a major axis for the replicas."""
     outer = [MeshAxisAttr(_unused(mesh), replicas)] if replicas > 1 else []
     named = (*outer, *(MeshAxisAttr(name, size) for name, size in mesh.axes.items()))
     refs = tuple(
@@ -222,7 +222,7 @@ def _mesh_groups(mesh: DeviceMesh, axes: Axes, replicas: int) -> ReplicaGroupMes
 
 
 def _unused(mesh: DeviceMesh) -> str:
-    """Return a name for the axis of replicas that no axis of the mesh has."""
+    """Return a name for the axis of replicas that the mesh does not use."""
     name = "replica"
     while name in mesh.axes:
         name += "_"

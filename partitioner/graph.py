@@ -1,7 +1,7 @@
-"""What propagation works on: a spec for each value, and edges that tie specs together by a factor rule.
+"""The graph that propagation works on: a spec per value, and edges that relate specs by factor rules.
 
-Ops are edges by their rule. Data-flow edges, of loops, branches and manual computations, have identity rules: what the
-sources and the targets of an edge hold must be laid out alike. Source: Shardy's documentation, "Data flow ops".
+An op is an edge with its factor rule. Data-flow edges (of loops, branches and manual computations) have identity
+rules: their sources and targets must be sharded alike. Source: Shardy's documentation, "Data flow ops".
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from math import prod
 
-from partitioner.manual_values import is_boundary, whole_and_part
+from partitioner.manual_values import global_and_local, is_boundary
 from partitioner.mesh import Axes, DeviceMesh
-from partitioner.program import CONSTRAINT, Program
+from partitioner.program import CONSTRAINT, ImportedProgram
 from partitioner.reading import ShardingReader
 from partitioner.rules.core import PASS, Maker, Mapping, Rule
 from partitioner.rules.elementwise import is_elementwise
@@ -23,18 +23,18 @@ from spmd.ir import Block, Op, Value
 from spmd.types import TensorType
 
 BOTH, FORWARD, BACKWARD, NONE = "both", "forward", "backward", "none"
-#: The name of data-flow edges; every other has that of its op.
+#: The name of data-flow edges; others have the name of their op.
 DATA_FLOW = "edge"
 
 
 @dataclass(eq=False)
 class Spec:
-    """The layout of one value, or of several that share it, as it grows."""
+    """The sharding of one value, or of several that share it, as propagation extends it."""
 
     shape: tuple[int, ...]
     dimensions: list[Axes]
     closed: list[bool]
-    fixed: frozenset[int] = frozenset()  # sub-axes that must not cut it
+    fixed: frozenset[int] = frozenset()  # sub-axes that must not shard it
     partial: Axes = ()
     reduction: str = "stablehlo.add"
     hidden: dict[int, tuple[int, Axes, bool]] = field(default_factory=dict)  # dimension: priority, axes, closed
@@ -49,19 +49,19 @@ class Spec:
 
 @dataclass(eq=False)
 class PropagationEdge:
-    """One op, or one data-flow edge, that ties specs together by a rule."""
+    """An op or a data-flow edge, which relates specs by a rule."""
 
     name: str
     rule: Rule
     specs: list[Spec]
-    count: int  # how many of the specs are operands
+    count: int  # number of operands among the specs
     is_elementwise: bool
     direction: str = BOTH
     is_single: bool = True  # no operand has another user
-    spans: list[int] = field(default_factory=list)  # elements of each tensor
+    spans: list[int] = field(default_factory=list)  # number of elements of each tensor
     queued: bool = False
-    seen: tuple[str, int] = ("", -1)  # the way it went last, and the versions of its specs then
-    op: Op | None = None  # what it stands for: of data flow, the loop, branch or manual computation
+    seen: tuple[str, int] = ("", -1)  # direction of the last visit, and the sum of its specs' versions then
+    op: Op | None = None  # for data flow the loop, branch or manual computation
 
     @property
     def is_settled(self) -> bool:
@@ -73,9 +73,9 @@ class PropagationEdge:
 
 
 class Graph:
-    """Specs of all values, and the edges between them."""
+    """The specs of all values of a program, and the edges between them."""
 
-    def __init__(self, program: Program, reader: ShardingReader, rule_of: Maker) -> None:
+    def __init__(self, program: ImportedProgram, reader: ShardingReader, rule_of: Maker) -> None:
         self.program = program
         self.reader = reader
         self.rule_of = rule_of
@@ -84,7 +84,7 @@ class Graph:
         self._uses: dict[Value, int] = {}
 
     def build(self) -> None:
-        """Make the specs and edges of the whole program; CompileError for contradicting annotations."""
+        """Build specs and edges of the whole program; raises CompileError for contradicting annotations."""
         for op in _all_ops(self.program.block):
             for operand in op.operands:
                 self._uses[operand] = self._uses.get(operand, 0) + 1
@@ -98,7 +98,8 @@ class Graph:
             for value in members:
                 spec = shared or self._new(value, frozenset())
                 if spec.shape != value.tensor.static_shape:
-                    raise CompileError(f"a sharding group holds values of shapes {spec.shape} and {value.tensor.shape}")
+                    shapes = f"{spec.shape} and {value.tensor.shape}"
+                    raise CompileError(f"values of a sharding group must have the same shape, got {shapes}")
                 self._merge_annotation(spec, value)
                 self.specs[value] = shared = spec
 
@@ -108,7 +109,8 @@ class Graph:
             return
         if spec.is_annotated and tuple(spec.dimensions) != annotation.sharding.dimensions:
             place = value.owner.location if isinstance(value.owner, Op) else self.program.function.location
-            text = f"a sharding group has both {spec.sharding(self.reader.mesh)} and {annotation.sharding}"
+            shardings = f"{spec.sharding(self.reader.mesh)} and {annotation.sharding}"
+            text = f"the shardings of a sharding group must be equal, got {shardings}"
             raise CompileError(Diagnostic(place, text, "sdy.sharding_group"))
         _apply(spec, annotation)
 
@@ -121,8 +123,7 @@ class Graph:
         return spec
 
     def spec(self, value: Value, manual: frozenset[int]) -> Spec:
-        """Return the spec of `value`, made on first use; `manual`: the sub-axes that the code around it is manual
-        over."""
+        """Return the spec of `value`, made on first use; `manual` holds the manual sub-axes of the surrounding code."""
         own_spec = self.specs.get(value)
         if own_spec is None:
             own_spec = self.specs[value] = self._new(value, manual | self.program.manual.get(value, frozenset()))
@@ -140,7 +141,7 @@ class Graph:
     def _op(self, op: Op, manual: frozenset[int]) -> None:
         if op.definition is not None and op.definition.is_terminator:
             return
-        if op in self.program.devices:  # its operands and results are whole, and what it holds is its device's own
+        if op in self.program.devices:  # its operands are replicated; its results exist on its device only
             for value in op.results:
                 self.spec(value, manual)
             return
@@ -188,7 +189,7 @@ class Graph:
             spec.edges.append(edge)
 
     def edge(self, op: Op, sources: Sequence[Spec], target: Spec) -> None:
-        """Ties `sources` to `target`, which all have one shape, for the data flow of `op`."""
+        """Add a data-flow edge of `op` from `sources` to `target`, which all have the same shape."""
         mapping: Mapping = tuple((index,) for index in range(len(target.shape)))
         if mapping:
             rule = Rule(target.shape, (mapping,) * len(sources), (mapping,), (PASS,) * len(mapping))
@@ -224,14 +225,14 @@ class Graph:
             self.edge(op, [self._boundary(op, result, value, sharding, inner, outer)], self.spec(result, outer))
 
     def _manual_call(self, op: Op, outer: frozenset[int]) -> None:
-        """GSPMD's way into and out of manual code: as the boundary of a manual computation."""
-        whole, part = whole_and_part(op)
+        """Add the edges of a GSPMD call into or out of manual code, as for the boundary of a manual computation."""
+        whole, part = global_and_local(op)
         inner = outer | self.program.manual.get(part, frozenset())
         local, boundary = self.spec(part, inner), self._new(whole, outer)
         annotation = self.program.annotations.get(whole)
         if annotation is not None:
             _apply(boundary, annotation)
-        boundary.fixed |= inner  # manual sub-axes stay where they were asked
+        boundary.fixed |= inner  # manual sub-axes stay as annotated
         self._boundary_step(op, boundary, local, inner)
         if whole is op.result:
             self.edge(op, [boundary], self.spec(whole, outer))
@@ -247,19 +248,19 @@ class Graph:
         inner: frozenset[int],
         outer: frozenset[int],
     ) -> Spec:
-        """Return the spec of a value on its way into or out of manual code: the manual sub-axes lead each dimension."""
+        """Return the spec of a value at the boundary of manual code: manual sub-axes are major in each dimension."""
         spec = self._new(whole, outer)
         annotation = self.reader.annotation_of(op, sharding, whole.type)
         local = self.spec(part, inner)
         if annotation is None:
             return spec
         _apply(spec, annotation)
-        spec.fixed |= inner  # manual sub-axes stay where they were asked
+        spec.fixed |= inner  # manual sub-axes stay as annotated
         self._boundary_step(op, spec, local, inner)
         return spec
 
     def _boundary_step(self, op: Op, spec: Spec, local: Spec, inner: frozenset[int]) -> None:
-        """Ties the free part of each dimension: the manual part is a factor of its own in the whole alone."""
+        """Relate the free sub-axes of each dimension; the manual ones are a factor of the global value only."""
         if not spec.shape or len(spec.shape) != len(local.shape):
             return
         mesh = self.reader.mesh
@@ -284,7 +285,7 @@ class Graph:
         self._add_edge(op, DATA_FLOW, rule, [spec, local], 1, False)
 
     def _apply_constraints(self) -> None:
-        """Apply the constraint of a value with a single one to the value itself, if nothing contradicts it."""
+        """Apply the annotation of a value's only sharding constraint to the value itself, unless contradicted."""
         askers: dict[Value, list[Op]] = {}
         for op in _all_ops(self.program.block):
             if op.name == CONSTRAINT:

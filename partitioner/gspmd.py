@@ -1,8 +1,8 @@
-"""GSPMD's sharding strings: `mhlo.sharding` attributes and the custom calls that carry them.
+"""Parses GSPMD's sharding strings, of `mhlo.sharding` attributes and of custom calls.
 
-Both editions: iota tiles `{devices=[4,1,2]<=[8] last_tile_dim_replicate}`, transposed ones `<=[2,4]T(1,0)`, explicit
+Both versions: iota tiles `{devices=[4,1,2]<=[8] last_tile_dim_replicate}`, transposed ones `<=[2,4]T(1,0)`, explicit
 device lists, `{replicated}`, `{maximal device=0}`, `{manual}`, `{unknown}`, `last_tile_dims={replicated, manual}`,
-tuples, and what may follow (metadata, shard_as, shard_like). Source: XLA's HloSharding text form.
+tuples, and suffixes (metadata, shard_as, shard_like). Source: XLA's HloSharding text form.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from partitioner.mesh import MOST_DEVICES, Axes, Grid, MeshError
 
 @dataclass(frozen=True)
 class TileSharding:
-    """One string, read. `kind`: tiled, replicated, maximal, manual or unknown.
+    """A parsed sharding. `kind`: tiled, replicated, maximal, manual or unknown.
 
-    Tiled: `tiles` counts the blocks of each dimension, then one entry for each of `subgroups` (replicated, manual).
-    `steps`: (size, step) of each part that the devices' array is made of in row-major order of the tiles, device ids
-    being sums of steps; `devices`: the ids where they are no such sums.
+    If tiled, `tiles` holds the number of blocks of each dimension, then the size of each of `subgroups` (replicated,
+    manual). `steps` holds (size, step) of each factor of the device array, in row-major order of the tiles, if device
+    ids are sums of steps; otherwise `devices` holds the ids.
     """
 
     kind: str
@@ -36,7 +36,7 @@ class TileSharding:
 
     @property
     def rank(self) -> int:
-        """The number of dimensions of the tensors that it is for."""
+        """The rank of the tensors that it applies to."""
         return len(self.tiles) - len(self.subgroups)
 
     @cached_property
@@ -53,17 +53,17 @@ class TileSharding:
         return Grid(axes), [[place[next(numbers)] for _ in parts] for parts in split]
 
     def grid(self) -> Grid:
-        """Return the mesh that this sharding refers to: the parts of its tiles as named axes, in device order."""
+        """Return the mesh of this sharding: the factors of its tiles as named axes, in device order."""
         return self._parts[0]
 
     def tile_parts(self) -> list[list[int]]:
-        """Which axes of `grid` make up each tile dimension, major first."""
+        """Return, for each tile dimension, the indices of its axes in `grid`, major first."""
         return self._parts[1]
 
 
 def _split_tiles(tiles: tuple[int, ...], steps: tuple[tuple[int, int], ...]) -> list[list[tuple[int, int]]] | None:
-    """Return the parts of each tile dimension; None if a tile boundary falls inside a part that it does not divide."""
-    left = [entry for entry in reversed(steps) if entry[0] > 1]  # the major part last
+    """Return the (size, step) factors of each tile dimension; None if a tile boundary does not divide a factor."""
+    left = [entry for entry in reversed(steps) if entry[0] > 1]  # the major factor last
     pieces_of_tiles: list[list[tuple[int, int]]] = []
     for tile in tiles:
         parts: list[tuple[int, int]] = []
@@ -81,7 +81,7 @@ def _split_tiles(tiles: tuple[int, ...], steps: tuple[tuple[int, int], ...]) -> 
 
 
 def _listed(steps: tuple[tuple[int, int], ...]) -> tuple[int, ...]:
-    """Return the device ids that `steps` stand for, in row-major order."""
+    """Return the device ids given by `steps`, in row-major order."""
     ids = np.zeros(1, np.int64)
     for size, step in steps:
         ids = (ids[:, None] + np.arange(size) * step).ravel()
@@ -89,7 +89,7 @@ def _listed(steps: tuple[tuple[int, int], ...]) -> tuple[int, ...]:
 
 
 def _steps(devices: tuple[int, ...]) -> tuple[tuple[int, int], ...] | None:
-    """Return the sizes and steps of which device ids are sums, the fewest there are; None when they are not."""
+    """Return the shortest list of (size, step) that gives the device ids; None if there is none."""
     sizes_and_steps: list[tuple[int, int]] = []
     span, count = 1, len(devices)
     if devices[:1] != (0,):
@@ -115,9 +115,9 @@ _TILED = re.compile(rf"devices={_NUMBERS}(?:<={_NUMBERS}(?:T\(([\d,\s]*)\))?|([\
 
 
 def parse_sharding(text: str) -> tuple[TileSharding, ...]:
-    """Return the shardings of a string: one, or those of a tuple. MeshError for text that is none.
+    """Return the shardings of a string: one, or those of a tuple. Raises MeshError if it cannot be parsed.
 
-    An empty string, the serialized OpSharding that older exporters write, says replicated.
+    An empty string, the serialized OpSharding of older exporters, is replicated.
     """
     body = text.strip() or "{replicated}"
     if not (body.startswith("{") and body.endswith("}")):
@@ -156,13 +156,13 @@ def _parse_one(text: str, whole: str) -> TileSharding:
         raise MeshError(f"not a sharding: {whole!r}")
     tiles = _integers(match.group(1), whole)
     if any(tile < 1 for tile in tiles):
-        raise MeshError(f"tiles count from 1: {whole!r}")
+        raise MeshError(f"tile sizes must be at least 1: {whole!r}")
     subgroups = _subgroups(body)
     if match.group(4) is not None:
         devices = _integers(match.group(4), whole)
         _check_count(prod(tiles), len(devices), whole)
         if sorted(devices) != list(range(len(devices))):
-            raise MeshError(f"the devices are not 0 to {len(devices) - 1}, each once: {whole!r}")
+            raise MeshError(f"devices must be a permutation of 0 to {len(devices) - 1}: {whole!r}")
         steps = _steps(devices)
         if steps is None:
             return TileSharding("tiled", tiles, subgroups, devices=devices, is_open=is_open)
@@ -170,14 +170,14 @@ def _parse_one(text: str, whole: str) -> TileSharding:
     sizes = _integers(match.group(2), whole)
     order = _integers(match.group(3), whole) if match.group(3) is not None else tuple(range(len(sizes)))
     if sorted(order) != list(range(len(sizes))):
-        raise MeshError(f"T{order} does not order {len(sizes)} dimensions: {whole!r}")
+        raise MeshError(f"T{order} must be a permutation of {len(sizes)} dimensions: {whole!r}")
     _check_count(prod(tiles), prod(sizes), whole)
     steps = tuple((sizes[axis], prod(sizes[axis + 1 :])) for axis in order)
     return TileSharding("tiled", tiles, subgroups, _merged(steps), is_open=is_open)
 
 
 def _merged(steps: tuple[tuple[int, int], ...]) -> tuple[tuple[int, int], ...]:
-    """Return the same steps, with adjacent ones merged where they form a single step."""
+    """Return `steps` with adjacent ones merged where they form a single step."""
     merged: list[tuple[int, int]] = []
     for size, step in steps:
         if merged and merged[-1][1] == size * step:
@@ -188,9 +188,9 @@ def _merged(steps: tuple[tuple[int, int], ...]) -> tuple[tuple[int, int], ...]:
 
 def _check_count(tiles: int, devices: int, whole: str) -> None:
     if tiles != devices:
-        raise MeshError(f"{tiles} tiles for {devices} devices: {whole!r}")
+        raise MeshError(f"the number of tiles and of devices must be equal, got {tiles} and {devices}: {whole!r}")
     if devices > MOST_DEVICES:
-        raise MeshError(f"{devices:,} devices; there may be {MOST_DEVICES:,}: {whole!r}")
+        raise MeshError(f"there must be at most {MOST_DEVICES:,} devices, got {devices:,}: {whole!r}")
 
 
 def _subgroups(body: str) -> tuple[str, ...]:
@@ -203,18 +203,18 @@ def _subgroups(body: str) -> tuple[str, ...]:
 def _integers(text: str, whole: str) -> tuple[int, ...]:
     parts = [part.strip() for part in text.split(",") if part.strip()]
     if any(len(part) > _MOST_DIGITS for part in parts):
-        raise MeshError(f"a number of more than {_MOST_DIGITS} digits: {whole!r}")
+        raise MeshError(f"numbers must have at most {_MOST_DIGITS} digits: {whole!r}")
     return tuple(map(int, parts))
 
 
 def merged_grid(shardings: list[TileSharding], devices: int) -> list[Grid]:
-    """Return the meshes of all tiled `shardings`; one axis of `devices` if none is tiled."""
+    """Return the meshes of the tiled ones among `shardings`; one axis of `devices` if there are none."""
     grids = list(dict.fromkeys(s.grid() for s in shardings if s.kind == "tiled"))
     return grids or [Grid((("devices", devices),))]
 
 
 def tile_axes(sharding: TileSharding, axes: list[Axes]) -> tuple[tuple[Axes, ...], frozenset[int]]:
-    """Return the sub-axes of each dimension, and the manual ones, given the sub-axes of each axis of its `grid`."""
+    """Return the sub-axes of each dimension and the manual sub-axes, given the sub-axes of each axis of its `grid`."""
     tiles = [tuple(sub_axis for part in parts for sub_axis in axes[part]) for parts in sharding.tile_parts()]
     manual: frozenset[int] = frozenset()
     for kind, sub_axes in zip(sharding.subgroups, tiles[sharding.rank :], strict=True):

@@ -1,8 +1,7 @@
-"""Programs that start processes themselves: the functions they start, each as the program of one process.
+"""Programs that start processes themselves: each started function becomes the program of one process.
 
 Source: StableHLO's interpreter dialect, `interpreter.run_parallel`: rows of `programs` are replicas, columns
-partitions. Inputs and results of a started function are those of its process: blocks where it has shardings, and
-whole arrays where it has none.
+partitions. Inputs and results of a started function are those of its process: blocks if sharded, else global arrays.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from collections.abc import Iterator
 from collectives.grid import ProcessGrid
 from partitioner.core import called_functions
 from partitioner.partition import partition
-from spmd.analysis.shardings import speaks_of_shardings
+from spmd.analysis.shardings import has_sharding
 from spmd.errors import CompileError, Diagnostic
 from spmd.ir import Function, Module, Op
 
@@ -20,23 +19,23 @@ _STARTING = "interpreter.run_parallel"
 
 
 def starts_processes(module: Module, function: str) -> bool:
-    """Return whether `function` has no shardings itself and starts processes."""
+    """Return whether `function` has no shardings and starts processes."""
     entry = next((launched for launched in module.functions if launched.symbol == function), None)
-    if entry is None or any(map(speaks_of_shardings, entry.walk())):
+    if entry is None or any(map(has_sharding, entry.walk())):
         return False
     return any(op.name == _STARTING for op in entry.walk())
 
 
 def with_parts(module: Module, function: str) -> Module:
-    """`module` in which the functions with shardings that `function` starts are programs of one process.
+    """Return `module` with the sharded functions that `function` starts replaced by the programs of one process.
 
-    CompileError for one that is started on grids of two shapes, or on a grid that its mesh does not fit.
+    Raises CompileError for a function that is started on different grids, or on one that its mesh does not fit.
     """
     functions: dict[str, Op] = {}
     grids: dict[str, ProcessGrid] = {}
     for op, symbol, grid in _started(module.function(function)):
         if grids.setdefault(symbol, grid) != grid:
-            text = f"@{symbol} is started on a {grids[symbol]} grid and on a {grid} one"
+            text = f"@{symbol} must be started on one process grid, got {grids[symbol]} and {grid}"
             raise CompileError(Diagnostic(op.location, text, op.name))
         started = module.symbols.get(symbol)
         if symbol in functions or not isinstance(started, Function) or not _is_sharded(module, started):
@@ -58,4 +57,4 @@ def _started(function: Function) -> Iterator[tuple[Op, str, ProcessGrid]]:
 
 def _is_sharded(module: Module, function: Function) -> bool:
     reached = (function, *called_functions(module, [function]))
-    return any(speaks_of_shardings(op) for root in reached for op in root.walk())
+    return any(has_sharding(op) for root in reached for op in root.walk())

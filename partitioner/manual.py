@@ -1,7 +1,7 @@
-"""Programs whose ops already are those of one process; only the shardings of arguments and results are left to record.
+"""Programs whose ops are per-process already, so that only the shardings of arguments and results are needed.
 
-One is a program that is a manual computation over all axes (what JAX's shard_map lowers to), its collectives written
-out. The other speaks of a mesh of one device, as JAX's exports do of the empty mesh where a random key is an argument.
+Either the program is one manual computation over all axes (JAX's shard_map lowers to it), with explicit collectives,
+or its mesh is a single device, as in JAX's exports with the empty mesh if a random key is an argument.
 Source: Shardy's dialect documentation, sdy.manual_computation.
 """
 
@@ -21,8 +21,8 @@ _SHARDINGS = ("sdy.", "mhlo.sharding")
 _OPENED = frozenset(("sdy.mesh", "sdy.manual_computation", "sdy.named_computation", "sdy.return"))
 
 
-def find_computation(function: Function, reader: ShardingReader) -> Op | None:
-    """Return the manual computation that `function` consists of; None when it is anything else."""
+def manual_body(function: Function, reader: ShardingReader) -> Op | None:
+    """Return the manual computation that is the whole body of `function`, or None."""
     ops = function.body.ops
     if len(ops) != 2 or ops[0].name != "sdy.manual_computation":
         return None
@@ -39,7 +39,7 @@ def _is_all(op: Op, reader: ShardingReader) -> bool:
 
 
 def _agree(annotation: Annotation | None, layout: ShardedType | None) -> bool:
-    """Return whether there is no annotation, or one equal to the layout of the computation."""
+    """Return whether there is no annotation, or it equals the layout of the computation."""
     if annotation is None:
         return True
     cuts = annotation.sharding.dimensions
@@ -47,7 +47,7 @@ def _agree(annotation: Annotation | None, layout: ShardedType | None) -> bool:
 
 
 def _contradicts(function: Function, op: Op, reader: ShardingReader) -> bool:
-    """Return whether arguments or results are annotated with another layout than the computation takes or gives."""
+    """Return whether arguments or results are annotated with another layout than the computation's."""
     inner = dict(zip(op.operands, layouts(op, "in_shardings", op.operand_types, reader), strict=True))
     for argument, entry in zip(function.arguments, function.argument_attributes, strict=True):
         (annotation,) = reader.of_attributes(dict(entry), [argument.type], function)
@@ -62,7 +62,7 @@ def _contradicts(function: Function, op: Op, reader: ShardingReader) -> bool:
 
 
 def layouts(op: Op, name: str, types: list[Type], reader: ShardingReader) -> list[ShardedType]:
-    """Return the layouts that the in_shardings or out_shardings of `op` give."""
+    """Return the layouts in the in_shardings or out_shardings of `op`."""
     sharded_types = []
     for sharding, type in zip(op[name].shardings, types, strict=True):
         annotation = reader.annotation_of(op, sharding, type)
@@ -70,10 +70,10 @@ def layouts(op: Op, name: str, types: list[Type], reader: ShardingReader) -> lis
     return sharded_types
 
 
-def take_out(
+def manual_program(
     module: Module, function: Function, op: Op, reader: ShardingReader, processes: ProcessLayout
 ) -> Partitioned:
-    """Return the program of one process that the manual computation `op` of `function` is."""
+    """Return the program of one process for a `function` that consists of the manual computation `op`."""
     inner = op.region("body").block
     by_value = dict(zip(op.operands, layouts(op, "in_shardings", op.operand_types, reader), strict=True))
     in_shardings = [by_value.get(argument) or _everywhere(argument.type, reader) for argument in function.arguments]
@@ -97,15 +97,17 @@ def take_out(
     )
 
 
-def is_undivided(module: Module, reader: ShardingReader) -> bool:
-    """Return whether the mesh is one device, and only hints refer to it."""
+def is_single_device(module: Module, reader: ShardingReader) -> bool:
+    """Return whether the mesh is a single device and shardings are hints only."""
     return reader.mesh.size == 1 and all(
         op.name in _OPENED or not op.name.startswith("sdy.") for op in module.walk() if op.name not in _DROPPED
     )
 
 
-def take_whole(module: Module, function: Function, reader: ShardingReader, processes: ProcessLayout) -> Partitioned:
-    """Return the program of the one device that the mesh of `module` is: `function` without its hints."""
+def single_device_program(
+    module: Module, function: Function, reader: ShardingReader, processes: ProcessLayout
+) -> Partitioned:
+    """Return the program of the mesh's single device: `function` without hints."""
     values: dict[Value, Value] = {}
     block = copy_arguments(function.body, values)
     append_local(function.body.ops, values, block.ops)
@@ -120,7 +122,7 @@ def take_whole(module: Module, function: Function, reader: ShardingReader, proce
 
 
 def local_callee(op: Op) -> Op:
-    """Return a function that the body calls, without its shardings."""
+    """Return a called function without its shardings."""
     callee = copy_local(op, {})
     return local_function(callee, callee.body) if isinstance(callee, Function) and not callee.is_declaration else callee
 
@@ -130,7 +132,7 @@ def _everywhere(type: Type, reader: ShardingReader) -> ShardedType:
 
 
 def append_local(ops: list[Op], values: dict[Value, Value], target: list[Op]) -> None:
-    """Copy ops that are already local, without their shardings; nested computations are inlined."""
+    """Append copies of per-process ops to `target`, without shardings and with nested computations inlined."""
     for op in ops:
         if op.name in _DROPPED or is_layout_call(op):
             if op.results:
@@ -147,7 +149,7 @@ def append_local(ops: list[Op], values: dict[Value, Value], target: list[Op]) ->
 
 
 def copy_local(op: Op, values: dict[Value, Value]) -> Op:
-    """Return a deep copy of one local op without its shardings."""
+    """Return a deep copy of a per-process op without its shardings."""
     copy = copy_op(op, values)
     for inner in copy.walk():
         if inner.discardable:
@@ -160,7 +162,7 @@ def copy_local(op: Op, values: dict[Value, Value]) -> Op:
 
 
 def _clean(block: Block) -> None:
-    """Take sharding ops out of a copied block, in place."""
+    """Remove sharding ops from a copied block, in place."""
     if any(op.name.startswith("sdy.") or is_layout_call(op) for op in block.ops):
         renamed: dict[Value, Value] = {}
         kept: list[Op] = []

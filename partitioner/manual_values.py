@@ -1,7 +1,7 @@
-"""Which values are one process's part: those between GSPMD's calls into and out of manual code.
+"""Finds the per-process values of manual code: those between GSPMD's calls into and out of it.
 
 Source: XLA's SPMDFullToShardShape and SPMDShardToFullShape, whose operand or result is manual over the subgroup that
-its sharding names; what ops compute of such values is manual over the same sub-axes.
+its sharding names; values computed from such values are manual over the same sub-axes.
 """
 
 from __future__ import annotations
@@ -19,16 +19,15 @@ def is_boundary(op: Op) -> bool:
     return op.name == "stablehlo.custom_call" and op["call_target_name"] in (TO_SHARD_CALL, TO_FULL_CALL)
 
 
-def whole_and_part(op: Op) -> tuple[Value, Value]:
-    """Return the value outside of manual code and the one inside, of a call into or out of it."""
+def global_and_local(op: Op) -> tuple[Value, Value]:
+    """Return the global and the per-process value of a call into or out of manual code."""
     return (op.operands[0], op.result) if op["call_target_name"] == TO_SHARD_CALL else (op.result, op.operands[0])
 
 
 def manual_values(block: Block, reader: ShardingReader) -> dict[Value, frozenset[int]]:
-    """Return the sub-axes over which values of `block` are manual by GSPMD's calls; values of the global program are
-    left out.
+    """Return the manual sub-axes of values of `block` by GSPMD's calls; values of the global program are omitted.
 
-    Values that ops tie together are in manual code together; the calls alone lead from one side to the other.
+    Values connected by ops are in manual code together; only the calls cross its boundary.
     """
     boundaries = [op for op in _all_ops(block) if is_boundary(op)]
     if not boundaries:
@@ -36,26 +35,26 @@ def manual_values(block: Block, reader: ShardingReader) -> dict[Value, frozenset
     roots = _Components()
     for op in _all_ops(block):
         if not is_boundary(op):
-            roots.join(list(_tied(op)))
+            roots.join(list(_connected(op)))
     manual: dict[Value, frozenset[int]] = {}
     for op in boundaries:
-        part = roots.of(whole_and_part(op)[1])
+        part = roots.of(global_and_local(op)[1])
         manual[part] = manual.get(part, frozenset()) | reader.manual_call(op)
     for op in _all_ops(block):
-        axes = frozenset() if is_boundary(op) else _said_of(op, reader)
-        for value in _tied(op) if axes else ():
+        axes = frozenset() if is_boundary(op) else _annotated_axes(op, reader)
+        for value in _connected(op) if axes else ():
             manual[roots.of(value)] = manual.get(roots.of(value), frozenset()) | axes
-    for _ in boundaries:  # manual code within manual code is manual over the outer sub-axes, too
+    for _ in boundaries:  # nested manual code is manual over the outer sub-axes, too
         for op in boundaries:
-            whole, part = map(roots.of, whole_and_part(op))
+            whole, part = map(roots.of, global_and_local(op))
             manual[part] |= manual.get(whole, frozenset())
     return {value: manual[roots.of(value)] for value in roots.values() if roots.of(value) in manual}
 
 
-def _said_of(op: Op, reader: ShardingReader) -> frozenset[int]:
-    """Return the sub-axes over which `op` says that it is manual, or control flow by what it holds.
+def _annotated_axes(op: Op, reader: ShardingReader) -> frozenset[int]:
+    """Return the sub-axes over which `op`, or an op in its regions, is annotated as manual.
 
-    Not control flow that holds calls into manual code, or out of it: it may stand outside.
+    Empty for control flow that contains calls into or out of manual code, as it may itself be outside.
     """
     inner = list(op.walk())
     if any(map(is_boundary, inner)):
@@ -63,8 +62,8 @@ def _said_of(op: Op, reader: ShardingReader) -> frozenset[int]:
     return frozenset().union(*map(reader.manual_axes, inner))
 
 
-def _tied(op: Op) -> Iterator[Value]:
-    """Yield the tensors that `op` and the ends of its regions read and write."""
+def _connected(op: Op) -> Iterator[Value]:
+    """Yield the tensors that `op` and the arguments and terminators of its regions read and write."""
     values = [*op.operands, *op.results]
     for region in op.regions:
         for block in region.blocks:
@@ -79,13 +78,13 @@ def _all_ops(block: Block) -> Iterator[Op]:
 
 
 class _Components:
-    """Sets of values, joined where an op ties them."""
+    """A union-find structure of values connected by ops."""
 
     def __init__(self) -> None:
         self._parents: dict[Value, Value] = {}
 
     def of(self, value: Value) -> Value:
-        """Return the value that stands for the set of `value`."""
+        """Return the representative of the set of `value`."""
         root = value
         while (parent := self._parents.get(root, root)) is not root:
             root = parent
@@ -95,11 +94,11 @@ class _Components:
         return root
 
     def join(self, values: list[Value]) -> None:
-        """Put `values` into one set."""
+        """Merge the sets of `values`."""
         for value in values:
             self._parents.setdefault(value, value)
             self._parents[self.of(value)] = self.of(values[0])
 
     def values(self) -> list[Value]:
-        """Return all values that have been joined."""
+        """Return all values in any set."""
         return list(self._parents)

@@ -1,9 +1,9 @@
-"""The device mesh inside the partitioner: one list of prime sub-axes that every axis and sub-axis is made of.
+"""The partitioner's device mesh: a list of prime sub-axes into which all axes and sub-axes are decomposed.
 
-Every axis of every mesh of a module, every sub-axis that the program writes, and every tile dimension of a GSPMD
-sharding is a run of sub-axes of prime size, so that a sharding is nothing but those in order, and a part of an axis
-needs no rule of its own. They are ints: positions in `DeviceMesh.sub_axes`, from major to minor. "Sub-axis" in the
-partitioner means one of these. Source: Shardy's documentation, "Sharding representation" (axes, sub-axes, device
+Every axis of every mesh of a module, every sub-axis in the program, and every tile dimension of a GSPMD sharding is a
+sequence of sub-axes of prime size, so that a sharding is an ordered list of them and sub-axes need no special rules.
+They are ints: indices into `DeviceMesh.sub_axes`, major to minor. In the partitioner "sub-axis" means one of these.
+Source: Shardy's documentation, "Sharding representation" (axes, sub-axes, device
 order).
 """
 
@@ -24,7 +24,7 @@ Axes = tuple[int, ...]
 
 @dataclass(frozen=True)
 class SubAxis:
-    """A prime part of axis `name`: the part of `size` that has parts of product `pre_size` on its left."""
+    """A sub-axis of prime `size` of axis `name`; `pre_size` is the size of the more major part of the axis."""
 
     name: str
     pre_size: int
@@ -33,12 +33,12 @@ class SubAxis:
 
 
 class MeshError(ValueError):
-    """A mesh or sharding cannot be put in terms of the module's mesh."""
+    """A mesh or sharding cannot be expressed on the module's mesh."""
 
 
 @dataclass(frozen=True, eq=False)
 class DeviceMesh:
-    """Sub-axes, and the device (partition id) at each position of the array that they span; None: the position itself.
+    """Sub-axes, and `order`: the device (partition id) at each position of the array they span (None: the position).
 
     Position p has coordinate `p // stride % size` along a sub-axis, the last sub-axis being minor.
     """
@@ -67,36 +67,36 @@ class DeviceMesh:
         return {sub_axis.name: sub_axis.full_size for sub_axis in self.sub_axes}
 
     def stride(self, axis: int) -> int:
-        """Return how many positions lie between neighbours along a sub-axis."""
+        """Return the distance, in positions, between neighbours along a sub-axis."""
         return prod(self.sizes[axis + 1 :])
 
     @cached_property
     def coordinates(self) -> NDArray[np.int64]:
-        """Coordinate of each device along each sub-axis: an array of shape (devices, sub-axes)."""
+        """The coordinate of each device along each sub-axis: an array of shape (devices, sub-axes)."""
         table = np.empty((self.size, len(self.sub_axes)), np.int64)
         positions = np.indices(self.sizes or (1,)).reshape(max(1, len(self.sizes)), -1).T
         table[self.devices] = positions[:, : len(self.sub_axes)]
         return table
 
     def count(self, axes: Iterable[int]) -> int:
-        """Return how many blocks `axes` cut a dimension into."""
+        """Return the number of blocks into which `axes` shard a dimension."""
         return prod(self.sizes[axis] for axis in axes)
 
     def block_index(self, axes: Sequence[int]) -> NDArray[np.int64]:
-        """Which block each device holds of a dimension cut along `axes` (major first): int64 of shape (devices,)."""
+        """Return the index of each device's block of a dimension sharded along `axes`: int64 of (devices,)."""
         index = np.zeros(self.size, np.int64)
         for axis in axes:
             index = index * self.sizes[axis] + self.coordinates[:, axis]
         return index
 
     def groups(self, axes: Sequence[int]) -> NDArray[np.int64]:
-        """Return the groups of devices that differ along `axes` alone, each in the order of their block index."""
+        """Return the groups of devices that differ along `axes` only, each in order of block index."""
         rest = [axis for axis in range(len(self.sub_axes)) if axis not in axes]
         order = np.lexsort((self.block_index(axes), self.block_index(rest)))
         return order.reshape(-1, self.count(axes)).astype(np.int64)
 
     def runs(self, axes: Sequence[int]) -> list[SubAxis]:
-        """`axes` with neighbouring parts of one axis joined, major first."""
+        """Return `axes` with adjacent sub-axes of one axis merged, major first."""
         sub_axes: list[SubAxis] = []
         for axis in axes:
             sub_axis = self.sub_axes[axis]
@@ -108,7 +108,7 @@ class DeviceMesh:
         return sub_axes
 
     def whole_axes(self, axes: Axes, size: int = 0) -> Axes:
-        """Return `axes` up to the first part of an axis, or the first axis along which `size` has no equal blocks."""
+        """Return the longest prefix of `axes` that consists of full axes and shards `size` into equal blocks."""
         reached = 1
         for run in self.runs(axes):
             if run.size != run.full_size or size % (reached * run.size):
@@ -117,7 +117,7 @@ class DeviceMesh:
         return next(axes[:length] for length in range(len(axes) + 1) if self.count(axes[:length]) == reached)
 
     def format(self, axes: Sequence[int]) -> str:
-        """`axes` as Shardy writes them: neighbouring parts of one axis joined."""
+        """Return `axes` in Shardy's notation, with adjacent sub-axes of one axis merged."""
         return ", ".join(map(_format_run, self.runs(axes)))
 
     @property
@@ -131,7 +131,7 @@ def _format_run(run: SubAxis) -> str:
 
 
 def primes(number: int) -> list[int]:
-    """Return the prime factors of `number`, small ones first."""
+    """Return the prime factors of `number`, in ascending order."""
     factors, divisor = [], 2
     while number > 1:
         while number % divisor == 0:
@@ -143,9 +143,9 @@ def primes(number: int) -> list[int]:
 
 @dataclass(frozen=True)
 class Grid:
-    """A named array of devices: (name, size) of each axis, and the devices in row-major order of the axes.
+    """A named array of devices: (name, size) of each axis, and `order`, the devices in row-major order of the axes.
 
-    `order` None: device p stands at position p.
+    An `order` of None is 0, 1, 2, ...
     """
 
     axes: tuple[tuple[str, int], ...]
@@ -157,29 +157,29 @@ class Grid:
         return prod(size for _, size in self.axes)
 
 
-#: More devices than these no program is cut for.
+#: The largest number of devices that programs are partitioned for.
 MOST_DEVICES = 1 << 24
 
 
 class MeshBuilder:
-    """Finds the sub-axes that all grids of a module are made of, and each grid's axes in terms of them.
+    """Finds the sub-axes that all grids of a module share, and decomposes each grid's axes into them.
 
-    Grids whose devices lie at regular steps share one order of devices with the first one of them; any other grid has
-    the same sub-axes over an order of its own. `mesh` is that of the first grid. Axes of a grid of one device cut
-    nothing, on whatever devices the others are.
+    Grids whose device ids are linear in the coordinates share the device order of the first one; any other grid has the
+    same sub-axes with its own order. `mesh` is that of the first grid. Axes of a grid of one device shard nothing,
+    whatever the size of the others.
     """
 
     def __init__(self, grids: Sequence[Grid], cuts: Mapping[Grid, Iterable[tuple[str, int]]] | None = None) -> None:
-        """`grids`: at least one. `cuts`: (axis, pre-size) where sub-axes of a grid begin or end."""
+        """Build the sub-axes of `grids`, at least one; `cuts` holds (axis, pre-size) of sub-axis boundaries by grid."""
         first = max(grids, key=lambda grid: (grid.size > 1, bool(grid.axes)))
         count = first.size
         if count > MOST_DEVICES:
-            raise MeshError(f"a mesh of {count:,} devices; there may be {MOST_DEVICES:,}")
+            raise MeshError(f"a mesh must have at most {MOST_DEVICES:,} devices, got {count:,}")
         self._strides: dict[Grid, list[int] | None] = {}
         points = {1, count}
         for grid in dict.fromkeys((first, *grids)):
             if grid.size not in (1, count):
-                raise MeshError(f"meshes of {count} and of {grid.size} devices in one program")
+                raise MeshError(f"meshes of one program must have equally many devices, got {count} and {grid.size}")
             self._strides[grid] = strides = _strides(grid)
             places = dict(zip((name for name, _ in grid.axes), strides or _row_major(grid), strict=True))
             sizes = dict(grid.axes)
@@ -192,7 +192,7 @@ class MeshBuilder:
         self.mesh = self.mesh_of(first)
 
     def mesh_of(self, grid: Grid) -> DeviceMesh:
-        """Return the sub-axes over the devices of `grid` in its order."""
+        """Return the sub-axes with the device order of `grid`."""
         order = None if self._strides_of(grid) is not None else grid.order
         if order not in self._meshes:
             self._meshes[order] = DeviceMesh(self._own_sub_axes, order)
@@ -207,7 +207,7 @@ class MeshBuilder:
         sizes: list[int] = []
         for larger, smaller in pairwise(points):
             if larger % smaller:
-                raise MeshError(f"axes that begin at strides {larger} and {smaller} have no common parts")
+                raise MeshError(f"axes of strides {larger} and {smaller} have no common sub-axes")
             sizes.extend(primes(larger // smaller))
         strides = [prod(sizes[index + 1 :]) for index in range(len(sizes))]
         starts = self._strides[named] or _row_major(named)
@@ -230,7 +230,7 @@ class MeshBuilder:
         count, mesh = len(self._own_sub_axes), self.mesh
         axes = tuple(axis for axis in range(count) if stride <= mesh.stride(axis) < stride * size)
         if self.mesh.count(axes) != size:
-            raise MeshError(f"an axis of size {size} at stride {stride} is no run of the mesh's parts")
+            raise MeshError(f"an axis of size {size} and stride {stride} is not a sequence of the mesh's sub-axes")
         return axes
 
 
@@ -240,7 +240,7 @@ def _row_major(grid: Grid) -> list[int]:
 
 
 def _strides(grid: Grid) -> list[int] | None:
-    """Return the step in device ids along each axis, when the ids are linear in the coordinates; else None."""
+    """Return the stride in device ids of each axis if the ids are linear in the coordinates; else None."""
     if grid.order is None or grid.size == 1:
         return _row_major(grid)
     sizes = [size for _, size in grid.axes]

@@ -1,4 +1,4 @@
-"""The way from a global program to the program of one process."""
+"""The entry point: from a global program to the program of one process."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from collectives.grid import ProcessGrid
 from partitioner.core import Partitioned
 from partitioner.lowering.assembly import assemble
-from partitioner.manual import find_computation, is_undivided, take_out, take_whole
+from partitioner.manual import is_single_device, manual_body, manual_program, single_device_program
 from partitioner.processes import devices_of, processes_of
 from partitioner.program import import_program
 from partitioner.propagation import propagate
@@ -31,15 +31,18 @@ def partition(
     even_boundary: bool = False,
     record: PartitionRecord | None = None,
 ) -> Partitioned:
-    """Return the program of one process of `module`'s `function`, whose shardings span the processes of `grid`.
+    """Return the program of one process for `function` of `module`, whose shardings refer to the processes of `grid`.
 
-    The devices of its mesh are the partitions of each replica or, on a grid of one partition, the replicas.
-    `axis_priority` names mesh axes in the order in which they are propagated; with `propagate_layouts` off, what the
-    program does not annotate is replicated, with `conservative` less is propagated (partitioner.propagation); with
-    `whole_boundary`, arguments and results that it does not annotate are replicated; with `even_boundary`, all of them
-    are cut into equal blocks along whole axes, fewer than were propagated if need be. `record` is told what was decided
-    and why. VerificationError for shardings that break a constraint, CompileError for a mesh that does not fit the
-    grid.
+    The devices of the mesh are the partitions of each replica or, on a grid of one partition, the replicas.
+
+    axis_priority      mesh axes in the order in which they are propagated
+    propagate_layouts  whether to propagate; otherwise values without annotation are replicated
+    conservative       whether to propagate less (partitioner.propagation)
+    whole_boundary     whether arguments and results without annotation are replicated
+    even_boundary      whether arguments and results are sharded into equal blocks along full axes only
+    record             collects the decisions and their reasons
+
+    Raises VerificationError for shardings that break a constraint, CompileError for a mesh that does not fit the grid.
     """
     entry = _function(module, function)
     reader = _reader(module, entry, grid)
@@ -49,13 +52,13 @@ def partition(
         where = next((op for op in module.body.ops if op.name == "sdy.mesh"), module)
         size = reader.mesh.size
         fitting = f"a {grid.num_replicas}x{size} grid fits"
-        text = f"the program's mesh has {size} devices, the grid {grid.num_partitions} partitions: {fitting}"
+        text = f"the grid must have the mesh's {size} devices as partitions, got {grid.num_partitions}: {fitting}"
         raise CompileError(Diagnostic(where.location, text, where.name))
-    computation = find_computation(entry, reader)
+    computation = manual_body(entry, reader)
     if computation is not None:
-        return take_out(module, entry, computation, reader, processes)
-    if is_undivided(module, reader):
-        return take_whole(module, entry, reader, processes)
+        return manual_program(module, entry, computation, reader, processes)
+    if is_single_device(module, reader):
+        return single_device_program(module, entry, reader, processes)
     with within_stack(CompileError, entry.location, f"@{function}"):
         program = import_program(module, entry, reader, whole_boundary=whole_boundary)
         layouts = propagate(
@@ -70,9 +73,9 @@ def partition(
 
 
 def grid_of_mesh(module: Module, function: str = "main") -> ProcessGrid:
-    """Return the grid that `function` of a module which declares one process needs: its mesh's devices, as partitions.
+    """Return the grid for `function` of a module that declares one process: the mesh's devices as partitions.
 
-    VerificationError for shardings that break a constraint.
+    Raises VerificationError for shardings that break a constraint.
     """
     return ProcessGrid(1, _reader(module, _function(module, function), None).mesh.size)
 

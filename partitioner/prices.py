@@ -1,4 +1,4 @@
-"""What the partitioner weighs its choices by: what a collective's start and an operation are worth in bytes."""
+"""The partitioner's cost model: latency of a collective and operations per byte, in bytes sent."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from spmd.support.context import holding
 
 @dataclass(frozen=True)
 class Prices:
-    """Bytes that could be sent while a collective starts, and operations that take as long as sending a byte."""
+    """`latency`: bytes sent in the time that a collective takes to start; `operations`: operations per byte sent."""
 
     latency: float = 32.0
     operations: float = 64.0
@@ -21,10 +21,10 @@ _IN_FORCE: ContextVar[Prices] = ContextVar("prices", default=Prices())  # noqa: 
 
 
 def prices() -> Prices:
-    """Those in force: by default no machine's, the same everywhere."""
+    """Return the prices in force; by default they do not depend on the machine."""
     return _IN_FORCE.get()
 
 
 def using(chosen: Prices) -> AbstractContextManager[None]:
-    """While programs are partitioned by other prices. Every process of a program must use the same."""
+    """Return a context in which programs are partitioned by `chosen` prices, which all processes must share."""
     return holding(_IN_FORCE, chosen)

@@ -1,4 +1,4 @@
-"""Which processes of a grid the devices of a mesh are."""
+"""Maps the devices of a mesh to the processes of a grid."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from spmd.ir.attributes import IntegerAttr
 
 @dataclass(frozen=True)
 class ProcessLayout:
-    """`devices` processes: the partitions of each of `replicas` replicas, or (`by_replica`) replicas themselves."""
+    """`devices` processes: the partitions of each of `replicas` replicas or, if `by_replica`, the replicas."""
 
     devices: int
     replicas: int = 1
@@ -24,7 +24,7 @@ class ProcessLayout:
 
 
 def processes_of(module: Module, grid: ProcessGrid | None, devices: int) -> ProcessLayout | None:
-    """Return the processes that a mesh of `devices` is on `grid`, or on the module's own; None when it does not fit."""
+    """Return the processes of a mesh of `devices` on `grid`, by default the module's; None if it does not fit."""
     if grid is None:
         replicas, partitions = (_count(module, name) for name in ("mhlo.num_replicas", "mhlo.num_partitions"))
         by_replica = partitions == 1 and replicas == devices > 1
@@ -37,7 +37,7 @@ def processes_of(module: Module, grid: ProcessGrid | None, devices: int) -> Proc
 
 
 def devices_of(module: Module, grid: ProcessGrid | None) -> int:
-    """Return how many devices a program without a mesh runs on."""
+    """Return the number of devices of a program without a mesh."""
     if grid is not None:
         return grid.num_partitions if grid.num_partitions > 1 else grid.num_replicas
     return _count(module, "mhlo.num_partitions")

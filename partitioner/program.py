@@ -1,7 +1,7 @@
-"""The global program as the partitioner works on it: one function without calls, and the layouts it annotates.
+"""Imports the global program for the partitioner: one function without calls, and a table of annotations.
 
-Calls and named computations are inlined, loop invariants are taken out of a loop's state, constants are cloned for each
-use (so that each may be sharded differently), and sharding annotations become entries of a table.
+Calls and named computations are inlined, loop invariants are removed from loop state, constants are cloned per use (so
+that each may be sharded differently), and sharding annotations become entries of a table.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
-from partitioner.device_ids import give_ids
+from partitioner.device_ids import resolve_device_ids
 from partitioner.manual import copy_local
 from partitioner.manual_values import manual_values
 from partitioner.reading import ShardingReader
@@ -24,9 +24,9 @@ from spmd.ir import Block, Function, Module, Op, Region, Value, copy_arguments
 from spmd.types import TensorType, Type
 
 _CONSTANT = frozenset(("stablehlo.constant", "stablehlo.iota", "sdy.constant"))
-#: Ops whose regions are part of the global program; those of all others work on elements.
+#: Ops whose regions belong to the global program; regions of all others work on elements.
 _CONTROL = frozenset(("stablehlo.while", "stablehlo.case", "stablehlo.if", "sdy.manual_computation"))
-#: Ops that change a layout and no value: explicit reshards, and sdy's collectives that only move data.
+#: Ops that change only the sharding: explicit reshards, and sdy's collectives that move data.
 _RESHARDINGS = frozenset(
     "sdy." + name
     for name in (
@@ -34,17 +34,17 @@ _RESHARDINGS = frozenset(
         *("sharded_to_unreduced", "replicated_to_unreduced"),
     )
 )
-#: Collectives that reduce what the processes hold.
+#: Collectives that reduce across processes.
 _REDUCING = frozenset(("sdy.all_reduce", "sdy.reduce_scatter"))
 CONSTRAINT = "sdy.sharding_constraint"
 
 
 @dataclass
-class Program:
-    """`block`: the body, its arguments the function's. `annotations`: the layouts that the program gives values.
+class ImportedProgram:
+    """The imported program: `block` is the body, and its arguments the function's.
 
-    `devices`: the ops that a single device computes, and which. `manual`: the sub-axes over which values are manual by
-    GSPMD's calls into manual code.
+    `annotations` holds the annotations of values, `devices` the device of each op that a single device computes, and
+    `manual` the manual sub-axes of values by GSPMD's calls into manual code. `origins` maps ops to those they copy.
     """
 
     function: Function
@@ -63,21 +63,21 @@ def import_program(
     *,
     as_written: bool = False,
     whole_boundary: bool = False,
-) -> Program:
-    """Return the program of `function`, annotated.
+) -> ImportedProgram:
+    """Return the imported and annotated program of `function`.
 
-    `as_written`: ops keep their form, and unused ones stay. `whole_boundary`: arguments and results without an
-    annotation are replicated.
+    `as_written` keeps the form of ops, and unused ops; with `whole_boundary`, arguments and results without annotation
+    are replicated.
     """
     importer = _Importer(module, reader, as_written)
     importer.calls.check_size(function)
     values: dict[Value, Value] = {}
     block = copy_arguments(function.body, values)
-    program = Program(function, block, importer.annotations, importer.groups, importer.devices)
+    program = ImportedProgram(function, block, importer.annotations, importer.groups, importer.devices)
     program.origins = importer.origins
     for argument, entry in zip(block.arguments, function.argument_attributes, strict=True):
         annotation = reader.of_attributes(dict(entry), [argument.type], function)[0]
-        importer.ask(argument, annotation or (_whole(argument, reader) if whole_boundary else None))
+        importer.add_annotation(argument, annotation or (_whole(argument, reader) if whole_boundary else None))
     with importer.calls.inside(function):
         _run(importer.append(function.body.ops[:-1], values, block))
     terminator = function.body.terminator
@@ -90,27 +90,27 @@ def import_program(
         returned.append(mapped if annotation is None else importer.constrain(mapped, annotation, block, terminator))
     block.ops.append(make_op("func.return", returned, location=terminator.location))
     if not as_written:
-        give_ids(block, program.devices, program.annotations, has_effects)
+        resolve_device_ids(block, program.devices, program.annotations, has_effects)
         remove_dead(block)
     program.manual = manual_values(block, reader)
     return program
 
 
 def _whole(value: Value, reader: ShardingReader) -> Annotation | None:
-    return reader.whole(value.type) if isinstance(value.type, TensorType) else None
+    return reader.replicated(value.type) if isinstance(value.type, TensorType) else None
 
 
 def _refuse_dynamic(block: Block, function: Function) -> None:
-    """CompileError at the first value whose shape is not known."""
+    """Raise CompileError at the first value with a dynamic shape."""
     values = [(argument, function) for argument in block.arguments]
     values += [(result, op) for outer in block.ops for op in outer.walk() for result in op.results]  # type: ignore[misc]
     for value, place in values:
         if isinstance(value.type, TensorType) and not value.type.is_static:
-            text = f"a value of type {value.type} has a dynamic shape, which cannot be cut into parts"
+            text = f"a value of a partitioned program must have a static shape, got {value.type}"
             raise CompileError(Diagnostic(place.location, text, place.name))
 
 
-#: A generator that yields the work it depends on: calls may nest deeper than Python's stack allows.
+#: A generator that yields the work it depends on, since calls may nest deeper than Python's stack allows.
 _Work = Generator["_Work", None, None]
 
 
@@ -136,20 +136,20 @@ class _Importer:
         self._constants: dict[Value, Block] = {}
         self._used: set[Value] = set()
 
-    def ask(self, value: Value, annotation: Annotation | None) -> None:
+    def add_annotation(self, value: Value, annotation: Annotation | None) -> None:
         """Record the annotation of `value`, if there is one."""
         if annotation is not None:
             self.annotations[value] = annotation
 
     def constrain(self, value: Value, annotation: Annotation, block: Block, place: Op) -> Value:
-        """`value` behind a sharding constraint."""
+        """Return `value` behind a sharding constraint."""
         op = make_op(CONSTRAINT, [value], [value.type], location=place.location)
         block.ops.append(op)
         self.annotations[op.result] = annotation
         return op.result
 
     def use(self, value: Value, values: dict[Value, Value], block: Block) -> Value:
-        """What `value` is in the copy; a constant is cloned from its second use on."""
+        """Return the copy of `value`; constants are cloned from their second use on."""
         mapped = values.get(value, value)
         home = self._constants.get(mapped)
         if home is None:
@@ -167,7 +167,7 @@ class _Importer:
         return constant_clone.result
 
     def append(self, ops: list[Op], values: dict[Value, Value], block: Block) -> _Work:
-        """Append copies of `ops` to `block`; `values` maps the values of the program to their copies."""
+        """Append copies of `ops` to `block`; `values` maps original values to their copies."""
         for op in ops:
             if op.name in CALLS:
                 yield self._call(op, values, block)
@@ -206,7 +206,7 @@ class _Importer:
             clone = make_op(CONSTRAINT, operands, op.result_types, location=op.location)
             clone.discardable = op.discardable
         elif _only_adds_units(op) and not self.as_written:
-            # As a reshape it hands shardings on early: JAX writes x[:, None] so.
+            # A reshape propagates earlier: JAX lowers x[:, None] to this.
             name = "stablehlo.reshape"
             clone = make_op(name, operands, op.result_types, location=op.location)
             clone.discardable = op.discardable
@@ -223,7 +223,7 @@ class _Importer:
         reader = self.reader
         if op.name == CONSTRAINT or op.name in _RESHARDINGS or op.name in _REDUCING:
             name = "out_sharding" if op.definition and "out_sharding" in op.definition.attribute_table else "sharding"
-            self.ask(clone.result, reader.annotation_of(op, op[name], op.result.type))
+            self.add_annotation(clone.result, reader.annotation_of(op, op[name], op.result.type))
             return
         device = self.reader.device(op) if op.discardable and not _is_hint(op) else None
         if device is not None:
@@ -233,7 +233,7 @@ class _Importer:
             if op.name == "stablehlo.custom_call" and op["call_target_name"] in SHARDING_CALLS:
                 annotations = [_opened(annotations[0], op["backend_config"])]
             for value, annotation in zip(clone.results, annotations, strict=True):
-                self.ask(value, annotation)
+                self.add_annotation(value, annotation)
 
     def _call(self, op: Op, values: dict[Value, Value], block: Block) -> _Work:
         callee = self.calls.callee(op)
@@ -264,7 +264,7 @@ class _Importer:
             values[result] = value if annotation is None else self.constrain(value, annotation, block, op)
 
     def _without_invariants(self, op: Op, loop: Op, values: dict[Value, Value]) -> Op:
-        """Return the loop `loop` of `op` without the state that its body returns unchanged."""
+        """Return `loop`, the copy of `op`, without the state that its body returns unchanged."""
         condition, body = (region.block for region in loop.regions)
         invariant = [
             index
@@ -292,7 +292,7 @@ class _Importer:
 
 
 def _only_adds_units(op: Op) -> bool:
-    """Return whether a broadcast only puts dimensions of size 1 in between."""
+    """Return whether a broadcast only inserts dimensions of size 1."""
     if op.name != "stablehlo.broadcast_in_dim" or not op.result.tensor.is_static or op.result.tensor.is_quantized:
         return False
     dimensions = op["broadcast_dimensions"]
@@ -301,12 +301,12 @@ def _only_adds_units(op: Op) -> bool:
 
 
 def _is_hint(op: Op) -> bool:
-    """Return whether `op` says how its operand is laid out, and computes nothing."""
+    """Return whether `op` only annotates its operand with a sharding."""
     return op.name == "stablehlo.custom_call" and op["call_target_name"] in SHARDING_CALLS
 
 
 def _opened(annotation: Annotation | None, config: object) -> Annotation | None:
-    """Return a @Sharding call's annotation, open in the dimensions that its config lists as unspecified."""
+    """Return a @Sharding call's annotation, opened in the dimensions that its config lists as unspecified."""
     if annotation is None or not isinstance(config, str) or "unspecified_dims=[" not in config:
         return annotation
     named = config.split("unspecified_dims=[")[1].split("]")[0]
@@ -324,7 +324,7 @@ def _per_value(
 
 
 def replace_uses(block: Block, values: dict[Value, Value]) -> None:
-    """Replace the keys of `values` by their values in all ops of `block`, nested ones included."""
+    """Replace the keys of `values` by their values in all ops of `block`, including nested ones."""
     for op in block.ops:
         for inner in op.walk():
             if any(operand in values for operand in inner.operands):
@@ -332,7 +332,7 @@ def replace_uses(block: Block, values: dict[Value, Value]) -> None:
 
 
 def has_effects(op: Op) -> bool:
-    """Return whether `op` must stay even if its results are unused."""
+    """Return whether `op` must be kept even if its results are unused."""
     definition = op.definition
     if definition is None or definition.is_terminator:
         return True
@@ -352,7 +352,7 @@ def _ends(op: Op) -> bool:
 
 
 def remove_dead(block: Block) -> None:
-    """Remove unused ops without effects, in regions too. Unused constraints stay: they take part in propagation."""
+    """Remove unused ops without side effects, also in regions. Constraints stay, since they affect propagation."""
     used: set[Value] = set()
     kept: list[Op] = []
     for op in reversed(block.ops):

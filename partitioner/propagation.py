@@ -1,7 +1,8 @@
-"""Propagation: from the layouts that a program annotates to one layout for every value.
+"""Propagation: from annotations to a sharding of every value.
 
-Along factors, both ways, to a fixed point; user priorities outermost, then op priorities, then conflict resolution
-(aggressive), then the basic step. Source: Shardy's documentation, "Propagation".
+Shardings propagate along factors, in both directions, to a fixed point: the outermost loop is over user priorities,
+then op priorities, then conflict resolution (aggressive), then basic propagation. Source: Shardy's documentation,
+"Propagation".
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from dataclasses import dataclass
 
 from partitioner.graph import BACKWARD, BOTH, DATA_FLOW, FORWARD, NONE, Graph, PropagationEdge, Spec
 from partitioner.mesh import Axes, DeviceMesh
-from partitioner.program import Program
+from partitioner.program import ImportedProgram
 from partitioner.reading import ShardingReader
 from partitioner.record import PartitionRecord
 from partitioner.rules.conservative import conservative_rule
@@ -20,14 +21,14 @@ from partitioner.sharding import Sharding
 from spmd.errors import UsageError
 from spmd.ir import Value
 
-#: Ops whose dimensions pass through early: the first rounds are theirs alone.
+#: Ops that propagate in the first rounds, since they only rearrange dimensions.
 _EARLY = frozenset(("stablehlo.reshape", "stablehlo.transpose", DATA_FLOW))
 _FORWARD_EARLY = frozenset(("stablehlo.dynamic_slice", "stablehlo.dynamic_update_slice"))
 _ROUNDS = 5
 
 
 def propagate(
-    program: Program,
+    program: ImportedProgram,
     reader: ShardingReader,
     axis_priority: Sequence[str] = (),
     *,
@@ -35,9 +36,9 @@ def propagate(
     conservative: bool = False,
     record: PartitionRecord | None = None,
 ) -> dict[Value, Sharding]:
-    """Return a layout for every tensor value of `program`; `record` is told how each came to be.
+    """Return a sharding for every tensor value of `program`; `record` collects the reasons.
 
-    `conservative`: no parts of axes are propagated, and nothing along dimensions whose elements would have to move.
+    `conservative`: neither sub-axes nor factors that need communication are propagated.
     """
     graph = Graph(program, reader, conservative_rule if conservative else rule_of)
     graph.build()
@@ -49,7 +50,7 @@ def propagate(
                 edge.seen = ("", -1)
             runner.run()
     for spec in graph.specs.values():
-        # What nothing is propagated along is laid out as it is annotated all the same.
+        # Annotations take effect even where nothing is propagated.
         _reveal(spec, max((priority for priority, _, _ in spec.hidden.values()), default=0))
     mesh = reader.mesh
     layouts = {value: spec.sharding(mesh) for value, spec in graph.specs.items()}
@@ -59,13 +60,13 @@ def propagate(
 
 
 def _axis_rounds(mesh: DeviceMesh, names: Sequence[str]) -> list[frozenset[int] | None]:
-    """Return the sub-axes that may propagate, round by round; None: all of them."""
+    """Return the sub-axes that may propagate in each round; None: all."""
     rounds: list[frozenset[int] | None] = []
     done: frozenset[int] = frozenset()
     known = {sub_axis.name for sub_axis in mesh.sub_axes}
     for name in names:
         if name not in known:
-            raise UsageError(f'no axis "{name}" to propagate first; the mesh has {mesh.text}')
+            raise UsageError(f'axis_priority must name axes of the mesh {mesh.text}, got "{name}"')
         done |= frozenset(index for index, sub_axis in enumerate(mesh.sub_axes) if sub_axis.name == name)
         rounds.append(done)
     return [*rounds, None]
@@ -80,7 +81,7 @@ class _Runner:
         self.allowed: frozenset[int] | None = None
 
     def run(self) -> None:
-        """Propagate until nothing changes, by user priority and then by round."""
+        """Propagate to a fixed point, by user priority and then by round."""
         specs = {id(spec): spec for edge in self.graph.edges for spec in edge.specs}.values()
         priorities = sorted({0, *(entry[0] for spec in specs for entry in spec.hidden.values())})
         for priority in priorities:
@@ -113,7 +114,7 @@ class _Runner:
         return edge.direction != NONE and (round >= 2 or _early(edge, round) is not None)
 
     def _propagate_along(self, edge: PropagationEdge, direction: Callable[[int], str]) -> list[Spec]:
-        """Propagate along the factors of one edge; returns the specs that grew."""
+        """Propagate along the factors of one edge; return the specs that grew."""
         rule = edge.rule
         axes = [
             _project(spec, mapping, rule.sizes, self.mesh)
@@ -129,7 +130,7 @@ class _Runner:
         grown: list[Spec] = []
         tensors = [*range(edge.count, len(edge.specs)), *range(edge.count)]
         for tensor in tensors:
-            if grown and edge.specs[tensor] in grown:  # a value that the op takes twice has just changed
+            if grown and edge.specs[tensor] in grown:  # another operand is the same value and has just grown
                 axes[tensor] = _project(edge.specs[tensor], rule.tensors[tensor], rule.sizes, self.mesh)
             for factor in order:
                 if factor in axes[tensor]:
@@ -137,7 +138,7 @@ class _Runner:
                     if new is not None:
                         if self.record is not None:
                             origin = _origin(edge, axes, factor, new)
-                            self.record.grown(edge, tensor, factor, axes[tensor][factor].axes, new, origin)
+                            self.record.propagated(edge, tensor, factor, axes[tensor][factor].axes, new, origin)
                         axes[tensor][factor] = _Factor(new, axes[tensor][factor])
                         spec = edge.specs[tensor]
                         _unproject(spec, rule.tensors[tensor], axes[tensor])
@@ -148,7 +149,7 @@ class _Runner:
     def _new_axes(
         self, edge: PropagationEdge, axes: list[dict[int, _Factor]], tensor: int, factor: int, target_axes: Axes
     ) -> Axes | None:
-        """What `factor` of `tensor` may grow to, conflicts resolved; None when it does not grow."""
+        """Return the axes to which `factor` of `tensor` grows, after conflict resolution; None if it does not."""
         current, spec = axes[tensor][factor], edge.specs[tensor]
         if len(target_axes) <= len(current.axes) or target_axes[: len(current.axes)] != current.axes:
             return None
@@ -181,7 +182,7 @@ class _Runner:
 
 @dataclass
 class _Factor:
-    """What cuts one factor of one tensor: `overflow` is what did not fit it."""
+    """The axes that shard one factor of one tensor; `overflow` holds axes that do not fit it."""
 
     axes: Axes
     like: _Factor | None = None
@@ -196,7 +197,7 @@ class _Factor:
 
 
 def _project(spec: Spec, mapping: Mapping, sizes: tuple[int, ...], mesh: DeviceMesh) -> dict[int, _Factor]:
-    """Distributes the axes of each dimension over its factors, major first."""
+    """Distribute the axes of each dimension over its factors, major first."""
     projection: dict[int, _Factor] = {}
     for dimension, factors in enumerate(mapping):
         axes, closed = spec.dimensions[dimension], spec.closed[dimension]
@@ -249,10 +250,9 @@ def _unproject(spec: Spec, mapping: Mapping, axes: dict[int, _Factor]) -> None:
 def _compatible(
     edge: PropagationEdge, axes: list[dict[int, _Factor]], factor: int, way: str, allowed: frozenset[int] | None
 ) -> Axes:
-    """Return the longest axes of a factor that no tensor contradicts; only the tensors that `way` starts from extend
-    them.
+    """Return the longest axes of a factor that no tensor contradicts; only source tensors of direction `way` extend it.
 
-    With `allowed` other sub-axes are ignored.
+    Sub-axes that are not `allowed` are ignored.
     """
     operands, results = axes[: edge.count], axes[edge.count :]
     first, second = (results, operands) if way == BACKWARD else (operands, results)
@@ -279,7 +279,7 @@ def _compatible(
 def _order(
     edge: PropagationEdge, axes: list[dict[int, _Factor]], target_axes: list[Axes], mesh: DeviceMesh
 ) -> list[int]:
-    """Factors with something to propagate: those of the largest source tensor first."""
+    """Return the factors with axes to propagate, those with the largest source tensor first."""
     keyed = []
     for factor, target in enumerate(target_axes):
         if not target:
@@ -295,13 +295,13 @@ def _order(
 
 
 def _origin(edge: PropagationEdge, axes: list[dict[int, _Factor]], factor: int, target: Axes) -> int:
-    """Return the tensor whose factor was cut along `target` before: the largest one."""
+    """Return the largest tensor whose factor is sharded along `target` already."""
     have = [n for n, each in enumerate(axes) if factor in each and each[factor].axes[: len(target)] == target]
     return max(have, key=lambda tensor: edge.spans[tensor])
 
 
 def _allowed_part(axes: Axes, allowed: frozenset[int]) -> Axes:
-    """`axes` up to the first that is not allowed."""
+    """Return the longest prefix of `axes` that is allowed."""
     for index, axis in enumerate(axes):
         if axis not in allowed:
             return axes[:index]
@@ -318,7 +318,7 @@ def _reveal(spec: Spec, priority: int) -> None:
 
 
 def _early(edge: PropagationEdge, round: int) -> str | None:
-    """Return the direction in which ops that pass dimensions through propagate in the first two rounds."""
+    """Return the direction in which ops propagate in the first two rounds; None if they do not."""
     if edge.direction == NONE or (round == 0 and not edge.is_single):
         return None
     if edge.is_elementwise or edge.name in _EARLY:
@@ -327,8 +327,7 @@ def _early(edge: PropagationEdge, round: int) -> str | None:
 
 
 def _direction(edge: PropagationEdge, round: int) -> Callable[[int], str]:
-    """Return the direction in which each factor of an edge propagates in a round; later rounds keep those of earlier
-    ones."""
+    """Return the propagation direction by factor in a round, which includes the directions of earlier rounds."""
     early = _early(edge, min(round, 1))
     if round >= 4:
         way = BOTH

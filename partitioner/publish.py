@@ -1,7 +1,7 @@
-"""The global program with what propagation goes by, or came to, written on it as Shardy writes it.
+"""Writes propagation's rules or results on the global program, in Shardy's form.
 
 Source: Shardy's documentation of its passes, "sdy-populate-op-sharding-rules" and the propagation pipeline, whose
-export closes all dimensions and turns constraints into reshards.
+export closes all dimensions and replaces constraints by reshards.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from partitioner.core import local_function
 from partitioner.mesh import Axes, DeviceMesh
-from partitioner.program import CONSTRAINT, Program, import_program
+from partitioner.program import CONSTRAINT, ImportedProgram, import_program
 from partitioner.propagation import propagate
 from partitioner.reading import ShardingReader
 from partitioner.rules.conservative import conservative_rule
@@ -26,8 +26,7 @@ from spmd.types import TensorType
 
 
 def with_rules(module: Module, *, conservative: bool = False) -> Module:
-    """Return a copy of `module` in which every op that Shardy has a factor rule for carries it as
-    `sdy.sharding_rule`."""
+    """Return a copy of `module` in which ops with a Shardy factor rule carry it as `sdy.sharding_rule`."""
     maker = conservative_rule if conservative else rule_of
     annotated = copy_op(module, {})
     users: dict[Value, list[Op]] = {}
@@ -45,10 +44,9 @@ def with_rules(module: Module, *, conservative: bool = False) -> Module:
 def with_propagated(
     module: Module, function: str = "main", axis_priority: Sequence[str] = (), *, conservative: bool = False
 ) -> Module:
-    """Return the global program of `function`, its calls inlined, with the sharding that every value came to.
+    """Return the global program of `function`, calls inlined, with the propagated sharding of every value.
 
-    Arguments, results and ops that are sharded, or annotated as replicated, carry `sdy.sharding` with all dimensions
-    closed.
+    Arguments, results and ops that are sharded or annotated carry `sdy.sharding` with all dimensions closed.
     """
     entry = module.function(function)
     reader = ShardingReader(module, entry)
@@ -60,7 +58,7 @@ def with_propagated(
 
 
 class _Publisher:
-    def __init__(self, program: Program, reader: ShardingReader, layouts: dict[Value, Sharding]) -> None:
+    def __init__(self, program: ImportedProgram, reader: ShardingReader, layouts: dict[Value, Sharding]) -> None:
         self.program = program
         self.reader = reader
         self.layouts = layouts
@@ -68,12 +66,12 @@ class _Publisher:
         self.symbol = SymbolRefAttr((reader.mesh_name,))
 
     def mesh_op(self) -> Op:
-        """Return the mesh of a program that names none."""
+        """Return a mesh op for a program without meshes."""
         axes = tuple(sdy.MeshAxis(name, size) for name, size in self.mesh.axes.items())
         return make_op("sdy.mesh", (), (), {"sym_name": self.reader.mesh_name, "mesh": sdy.Mesh(axes)})
 
     def function(self) -> Function:
-        """Return the function with the layouts of its values written on it."""
+        """Return the function annotated with the shardings of its values."""
         block = self.program.block
         self._block(block)
         local = local_function(self.program.function, block)
@@ -89,9 +87,9 @@ class _Publisher:
         return local
 
     def _entry(self, value: Value) -> dict[str, Attribute]:
-        return {SHARDING_NAME: self._sharding(value)} if self._is_told(value) else {}
+        return {SHARDING_NAME: self._sharding(value)} if self._is_written(value) else {}
 
-    def _is_told(self, value: Value) -> bool:
+    def _is_written(self, value: Value) -> bool:
         layout = self.layouts.get(value)
         return layout is not None and (value in self.program.annotations or bool(layout.used))
 
@@ -122,7 +120,7 @@ class _Publisher:
                 self._stand_for(op.result, replaced.result)
             elif op.name == "sdy.manual_computation":
                 self._manual(op)
-            elif "sdy." not in op.name and any(map(self._is_told, op.results)):
+            elif "sdy." not in op.name and any(map(self._is_written, op.results)):
                 sharding_per_value = sdy.ShardingPerValue(tuple(map(self._sharding, op.results)))
                 op.discardable = {**_without_shardings(op.discardable), SHARDING_NAME: sharding_per_value}
             for inner in _blocks(op):
@@ -138,7 +136,7 @@ class _Publisher:
             self.program.annotations[new] = self.program.annotations[old]
 
     def _manual(self, op: Op) -> None:
-        """Write the in and out shardings of a manual computation, with the propagated free axes of each dimension."""
+        """Set the in and out shardings of a manual computation, adding the propagated free axes of each dimension."""
         body = op.region("body").block
         names = frozenset(op["manual_axes"].axes)
         for name, values in (("in_shardings", body.arguments), ("out_shardings", body.terminator.operands)):

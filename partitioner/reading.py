@@ -1,4 +1,4 @@
-"""From a module's attributes to meshes and annotations: sdy's and GSPMD's forms become one."""
+"""Reads sdy's and GSPMD's sharding attributes as meshes and annotations in one form."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from spmd.types import TensorType, Type
 
 
 class ShardingReader:
-    """Reads the shardings of one program in terms of the sub-axes of one `DeviceMesh`.
+    """Reads the shardings of one program as sub-axes of one `DeviceMesh`.
 
-    Meshes that the program does not refer to are ignored. `devices` is their number where it refers to no mesh, or to
-    single devices only.
+    Meshes that the program does not refer to are ignored. `devices` is the number of devices if it refers to none, or
+    to single devices only.
     """
 
     def __init__(self, module: Module, function: Function | None = None, devices: int | None = None) -> None:
@@ -41,9 +41,9 @@ class ShardingReader:
             self._builder = MeshBuilder(grids, _cuts(roots, self._sdy))
         except MeshError as error:
             raise CompileError(Diagnostic(module.location, str(error), module.name)) from None
-        #: The mesh that propagation and lowering work with: that of the first mesh the program refers to.
+        #: The mesh of propagation and lowering: that of the first mesh to which the program refers.
         self.mesh: DeviceMesh = self._builder.mesh
-        #: The name that this mesh has in the program, or may be given.
+        #: The name of this mesh in the program, or one that is free.
         self.mesh_name = next((name for name, _ in used if name is not None), "mesh")
         self._axes: dict[Grid, list[Axes]] = {}
 
@@ -53,11 +53,11 @@ class ShardingReader:
         return self._axes[grid]
 
     def mesh_of(self, reference: SymbolRefAttr | sdy.Mesh) -> sdy.Mesh:
-        """Return the mesh that a sharding refers to, by name or inline."""
+        """Return the mesh of a sharding, which may be a symbol or inline."""
         return reference if isinstance(reference, sdy.Mesh) else self._sdy[reference.root]
 
     def axes(self, refs: Iterable[sdy.AxisRef], mesh: sdy.Mesh) -> Axes:
-        """Return the sub-axes of axis references of `mesh`, major first."""
+        """Return the sub-axes that axis references to `mesh` name, major first."""
         by_axis = dict(zip((axis.name for axis in mesh.axes), self._grid_axes(_grid(mesh)), strict=True))
         picked_axes: list[int] = []
         for ref in refs:
@@ -72,24 +72,24 @@ class ShardingReader:
                     picked.append(sub_axis)
                 before *= self.mesh.sizes[sub_axis]
             if self.mesh.count(picked) != stop // start:
-                raise MeshError(f"sub-axis {ref.format()} is no run of the mesh's prime parts")
+                raise MeshError(f"sub-axis {ref.format()} is not a sequence of the mesh's prime sub-axes")
             picked_axes += picked
         return tuple(picked_axes)
 
-    def whole(self, type: TensorType) -> Annotation:
-        """Return the annotation of a tensor that every process holds whole."""
+    def replicated(self, type: TensorType) -> Annotation:
+        """Return the annotation of a replicated tensor."""
         return Annotation(Sharding(self.mesh, ((),) * type.rank), (True,) * type.rank, (0,) * type.rank)
 
     def annotation(self, sharding: sdy.TensorSharding, type: Type) -> Annotation | None:
-        """Return an sdy sharding; None where it says nothing (a token, a maximal or an empty mesh)."""
+        """Return the annotation of an sdy sharding; None for values that are no tensors."""
         mesh = self.mesh_of(sharding.mesh)
         if not isinstance(type, TensorType):
             return None
         if mesh.is_maximal:
             (device,) = mesh.device_ids
             if device >= self.mesh.size > 1:
-                raise MeshError(f"there is no device {device} among {self.mesh.size}")
-            return replace(self.whole(type), device=device) if self.mesh.size > 1 else self.whole(type)
+                raise MeshError(f"device ids must be less than {self.mesh.size}, got {device}")
+            return replace(self.replicated(type), device=device) if self.mesh.size > 1 else self.replicated(type)
         if not mesh.axes:
             closed = tuple(dimension.is_closed for dimension in sharding.dimensions)
             return Annotation(Sharding(self.mesh, ((),) * type.rank), closed, (0,) * type.rank)
@@ -106,12 +106,12 @@ class ShardingReader:
         )
 
     def collective_axes(self, op: Op) -> frozenset[int]:
-        """Return the sub-axes that one of sdy's collectives is given."""
+        """Return the sub-axes that one of sdy's collectives operates on."""
         mesh = self.mesh_of(op["out_sharding"].mesh)
         return frozenset(axis for axes in collective_axes(op) for axis in self.axes(axes, mesh))
 
     def manual(self, op: Op) -> frozenset[int]:
-        """Return the sub-axes that an sdy.manual_computation is manual over."""
+        """Return the manual sub-axes of an sdy.manual_computation."""
         names = op["manual_axes"].axes
         shardings = [*op["in_shardings"].shardings, *op["out_shardings"].shardings]
         for mesh in [*(self.mesh_of(sharding.mesh) for sharding in shardings), *self._used]:
@@ -120,7 +120,7 @@ class ShardingReader:
         return frozenset()
 
     def order(self, op: Op) -> DeviceMesh:
-        """Return the mesh in whose order of devices an sdy.manual_computation runs."""
+        """Return the mesh whose device order an sdy.manual_computation uses."""
         for sharding in (*op["in_shardings"].shardings, *op["out_shardings"].shardings):
             mesh = self.mesh_of(sharding.mesh)
             if mesh.axes:
@@ -128,11 +128,11 @@ class ShardingReader:
         return self.mesh
 
     def tiles(self, text: str, op: Op) -> tuple[TileSharding, ...]:
-        """Return the shardings in the GSPMD string `text` of `op`; CompileError if it is none."""
+        """Return the shardings in the GSPMD string `text` of `op`; raises CompileError if it cannot be parsed."""
         return _parse(text, op)
 
     def tile_annotation(self, tile: TileSharding, type: Type) -> tuple[Annotation | None, frozenset[int]]:
-        """Return a GSPMD sharding, and the sub-axes it is manual over."""
+        """Return the annotation of a GSPMD sharding (None: unspecified), and its manual sub-axes."""
         if not isinstance(type, TensorType):
             return None, frozenset()
         rank = type.rank
@@ -143,17 +143,17 @@ class ShardingReader:
         closed = (not tile.is_open,) * rank
         if tile.kind == "maximal" and self.mesh.size > 1:
             if tile.device >= self.mesh.size:
-                raise MeshError(f"there is no device {tile.device} among {self.mesh.size}")
-            return replace(self.whole(type), device=tile.device), frozenset()
+                raise MeshError(f"device ids must be less than {self.mesh.size}, got {tile.device}")
+            return replace(self.replicated(type), device=tile.device), frozenset()
         if tile.kind != "tiled":
             return Annotation(Sharding(self.mesh, ((),) * rank), closed, (0,) * rank), frozenset()
         if tile.rank != rank:
-            raise MeshError(f"a sharding of rank {tile.rank} on a tensor of rank {rank}")
+            raise MeshError(f"the sharding must have the tensor's rank {rank}, got {tile.rank}")
         dimensions, manual = tile_axes(tile, self._grid_axes(tile.grid()))
         return Annotation(Sharding(self._builder.mesh_of(tile.grid()), dimensions), closed, (0,) * rank), manual
 
     def manual_call(self, op: Op) -> frozenset[int]:
-        """Return the sub-axes over which the value inside of a call into or out of manual code is manual."""
+        """Return the manual sub-axes of the per-process value of a call into or out of manual code."""
         text = op.discardable.get(GSPMD_NAME) if op["call_target_name"] == TO_SHARD_CALL else None
         if not isinstance(text, StringAttr):
             source = op.operands[0].defining_op
@@ -164,7 +164,7 @@ class ShardingReader:
         return self.tile_annotation(_parse(text.value, op)[0], part.type)[1]
 
     def manual_axes(self, op: Op) -> frozenset[int]:
-        """Return the sub-axes over which the GSPMD shardings of `op` say that it is manual."""
+        """Return the manual sub-axes in the GSPMD shardings of `op`."""
         text = op.discardable.get(GSPMD_NAME)
         axes: frozenset[int] = frozenset()
         for tile in _parse(text.value, op) if isinstance(text, StringAttr) else ():
@@ -175,26 +175,26 @@ class ShardingReader:
         return axes
 
     def device(self, op: Op) -> int | None:
-        """Return the device that alone computes `op`: the one that the shardings of its results name, if they do.
+        """Return the only device that computes `op`, by the shardings of its results; None if there is none.
 
-        CompileError for a device that is not there, for several, and for results that are cut over others besides.
+        Raises CompileError for a device outside the mesh, for several, and if results are also sharded over others.
         """
         shardings, cut = self._devices(op)
         devices = sorted(shardings)
         if not devices or self.mesh.size == 1:
             return None
         if devices[-1] >= self.mesh.size:
-            text = f"there is no device {devices[-1]} among {self.mesh.size}"
+            text = f"device ids must be less than {self.mesh.size}, got {devices[-1]}"
         elif len(devices) > 1:
-            text = f"its results are of devices {devices[0]} and {devices[1]}; an op is computed by one"
+            text = f"all results must be on one device, got devices {devices[0]} and {devices[1]}"
         elif cut:
-            text = f"some results are of device {devices[0]} alone, and others are cut over several"
+            text = f"results must not be both on device {devices[0]} alone and sharded over several"
         else:
             return devices[0]
         raise CompileError(Diagnostic(op.location, text, op.name))
 
     def _devices(self, op: Op) -> tuple[set[int], bool]:
-        """Return the single devices that the shardings of `op` name, and whether one of them cuts a result."""
+        """Return the single devices that the shardings of `op` name, and whether a result is sharded."""
         attribute = op.discardable.get(SHARDING_NAME)
         text = op.discardable.get(GSPMD_NAME)
         if isinstance(attribute, sdy.TensorSharding | sdy.ShardingPerValue):
@@ -209,14 +209,14 @@ class ShardingReader:
         return set(), False
 
     def annotation_of(self, op: Op, sharding: sdy.TensorSharding, type: Type) -> Annotation | None:
-        """Return the annotation that `op` puts on a value; CompileError at the op if it is impossible."""
+        """Return the annotation of a value by `op`; raises CompileError at the op if it does not fit the mesh."""
         try:
             return self.annotation(sharding, type)
         except MeshError as error:
             raise CompileError(Diagnostic(op.location, str(error), op.name)) from None
 
     def of_attributes(self, entries: Mapping[str, Attribute], types: list[Type], op: Op) -> list[Annotation | None]:
-        """Return the annotations in the attributes of a value or an op; sdy's form takes precedence over GSPMD's."""
+        """Return the annotations in the attributes of a value or an op; sdy's take precedence over GSPMD's."""
         try:
             return self._of_attributes(entries, types, op)
         except MeshError as error:
@@ -239,8 +239,7 @@ class ShardingReader:
 
 
 def _parse(text: str, op: Op, value: str = "") -> tuple[TileSharding, ...]:
-    """Return the shardings of a string of `op`, of one `value` of it where there are many. CompileError where it is
-    none."""
+    """Return the shardings in a string of `op`, which belongs to `value` if given. Raises CompileError if malformed."""
     try:
         return parse_sharding(text)
     except MeshError as error:
@@ -258,7 +257,7 @@ def _partitions(module: Module) -> int:
 
 
 def _strings(roots: Sequence[Op]) -> Iterator[tuple[Op, str, str]]:
-    """(op, which of a function's values, text) of GSPMD's shardings."""
+    """Yield (op, argument or result, text) of GSPMD's shardings."""
     for op in _walked(roots):
         entries = {"": op.discardable}
         if isinstance(op, Function):
@@ -276,7 +275,7 @@ def _walked(roots: Sequence[Op]) -> Iterator[Op]:
 
 
 def _used_meshes(roots: Sequence[Op], known: Mapping[str, sdy.Mesh]) -> Iterator[tuple[str | None, sdy.Mesh]]:
-    """(name, mesh) of the meshes with axes that shardings refer to, those of the module first, in its order."""
+    """Yield (name, mesh) of the meshes with axes that shardings refer to, the module's first, in its order."""
     meshes = list(dict.fromkeys(sharding.mesh for sharding in _shardings(roots)))
     names = {mesh.root for mesh in meshes if isinstance(mesh, SymbolRefAttr)}
     for name, mesh in known.items():
@@ -302,7 +301,7 @@ def _shardings(roots: Sequence[Op]) -> Iterator[sdy.TensorSharding]:
 
 
 def _cuts(roots: Sequence[Op], known: Mapping[str, sdy.Mesh]) -> dict[Grid, set[tuple[str, int]]]:
-    """(axis, pre-size) where sub-axes of each mesh begin and end."""
+    """Return (axis, pre-size) of the boundaries of sub-axes, by mesh."""
     cuts: dict[Grid, set[tuple[str, int]]] = {}
     for reference, refs in _axis_lists(roots):
         for ref in refs:
@@ -314,7 +313,7 @@ def _cuts(roots: Sequence[Op], known: Mapping[str, sdy.Mesh]) -> dict[Grid, set[
 
 
 def _axis_lists(roots: Sequence[Op]) -> Iterator[tuple[SymbolRefAttr | sdy.Mesh, Sequence[sdy.AxisRef]]]:
-    """Yield every list of axes that the program gives, and the mesh that they are of."""
+    """Yield every list of axes in the program, with its mesh."""
     for sharding in _shardings(roots):
         for axes in (*(dimension.axes for dimension in sharding.dimensions), sharding.replicated, sharding.unreduced):
             yield sharding.mesh, axes

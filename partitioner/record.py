@@ -1,4 +1,4 @@
-"""What a partitioning decided and why: which op gave each value its axes, and which use made a resharding needed."""
+"""Records the decisions of partitioning: which op propagated axes to a value, and which use required a resharding."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from spmd.ir import Op, Value
 
 if TYPE_CHECKING:
     from partitioner.graph import Graph, PropagationEdge, Spec
-    from partitioner.program import Program
+    from partitioner.program import ImportedProgram
 
 
 @dataclass(frozen=True, eq=False)
-class Growth:
-    """Propagation cut `dimension` of `spec` along `axes`, as dimension `source_dimension` of `source` is.
+class PropagationStep:
+    """Propagation sharded `dimension` of `spec` along `axes`, as `source_dimension` of `source` was.
 
-    `edge` is the op, or the edge of data flow, whose factor `factor` both dimensions have.
+    Both dimensions have factor `factor` of `edge`, an op or a data-flow edge.
     """
 
     spec: Spec
@@ -33,7 +33,7 @@ class Growth:
 
 @dataclass(frozen=True, eq=False)
 class Reshard:
-    """`value` of the global program was there as `before`, and `user` takes it as `after` (None: a result)."""
+    """The resharding of `value`, of the global program, from `before` to `after` for `user` (None: a result)."""
 
     value: Value
     before: Sharding
@@ -43,39 +43,41 @@ class Reshard:
 
 @dataclass
 class PartitionRecord:
-    """Filled by `partition(..., record=...)`; values and ops of the global program are those of `program`.
+    """Filled by `partition(..., record=...)`; values and ops are those of `program`, the global program.
 
-    `locals` maps a value of one process's program to the global value whose block it is, with its layout; `reshards`
-    the ops that were written for a change of layout to that change.
+    `locals` maps a value of the per-process program to its global value and sharding; `reshards` maps ops to the
+    resharding that they implement.
     """
 
-    program: Program | None = None
+    program: ImportedProgram | None = None
     graph: Graph | None = None
     mesh: DeviceMesh | None = None
     layouts: dict[Value, Sharding] = field(default_factory=dict)
-    growths: dict[Spec, list[Growth]] = field(default_factory=dict)
+    steps: dict[Spec, list[PropagationStep]] = field(default_factory=dict)
     locals: dict[Value, tuple[Value, Sharding]] = field(default_factory=dict)
     reshards: dict[Op, Reshard] = field(default_factory=dict)
 
-    def grown(self, edge: PropagationEdge, tensor: int, factor: int, before: Axes, target: Axes, origin: int) -> None:
-        """Notes that `factor` of `tensor` grew to `target`, which tensor `origin` of the edge had."""
+    def propagated(
+        self, edge: PropagationEdge, tensor: int, factor: int, before: Axes, target: Axes, origin: int
+    ) -> None:
+        """Record that `factor` of `tensor` grew to `target`, the axes of tensor `origin` of the edge."""
         places = edge.rule.places[factor]
         dimension = next(at for number, at, _ in places if number == tensor)
         source = next((at for number, at, _ in places if number == origin), 0)
         axes = target[len(before) :]
-        growth = Growth(edge.specs[tensor], dimension, axes, edge, factor, edge.specs[origin], source)
-        self.growths.setdefault(growth.spec, []).append(growth)
+        growth = PropagationStep(edge.specs[tensor], dimension, axes, edge, factor, edge.specs[origin], source)
+        self.steps.setdefault(growth.spec, []).append(growth)
 
     def resharded(self, ops: Sequence[Op], reshard: Reshard) -> None:
-        """Notes what `ops` were written for."""
+        """Record that `ops` implement `reshard`."""
         self.reshards.update(dict.fromkeys(ops, reshard))
 
-    def is_asked(self, value: Value) -> bool:
-        """Return whether the program itself says how `value`, or what shares its layout, is laid out."""
+    def is_annotated(self, value: Value) -> bool:
+        """Return whether the program annotates `value`, or a value that shares its spec."""
         spec = None if self.graph is None else self.graph.specs.get(value)
         return spec is not None and spec.is_annotated
 
-    def growths_of(self, value: Value) -> Sequence[Growth]:
-        """How `value` came to its axes, in order."""
+    def steps_of(self, value: Value) -> Sequence[PropagationStep]:
+        """Return the propagation steps that gave `value` its axes, in order."""
         spec = None if self.graph is None else self.graph.specs.get(value)
-        return () if spec is None else self.growths.get(spec, ())
+        return () if spec is None else self.steps.get(spec, ())

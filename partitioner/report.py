@@ -1,4 +1,4 @@
-"""What a per-process program sends: a table of its collectives, and their totals."""
+"""The communication of a per-process program: a table of its collectives, and their totals."""
 
 from __future__ import annotations
 
@@ -17,9 +17,12 @@ from spmd.support.arrays import Array
 
 
 @dataclass(frozen=True)
-class Row:
-    """One collective: `bytes` is what the busiest process sends or receives each time, `turns` how often loops around
-    it make it so; None where they do not say."""
+class CollectiveRow:
+    """One collective.
+
+    `bytes` is the larger of what the busiest process sends and receives per execution; `turns` is the number of
+    executions, by the trip counts of surrounding loops, None if unknown.
+    """
 
     kind: str
     groups: str
@@ -30,19 +33,19 @@ class Row:
 
     @property
     def times(self) -> int:
-        """The turns that totals count: one where they are not known."""
+        """The executions counted in totals: one if unknown."""
         return 1 if self.turns is None else self.turns
 
 
-def collectives(module: Module) -> list[Row]:
+def collectives(module: Module) -> list[CollectiveRow]:
     """Return the collectives of a per-process module, in program order."""
     return [row for function in module.functions for op in function.body.ops for row in _rows(op, module, 1)]
 
 
-def _rows(op: Op, module: Module, turns: int | None) -> Iterator[Row]:
+def _rows(op: Op, module: Module, turns: int | None) -> Iterator[CollectiveRow]:
     if has_trait(op, Trait.COLLECTIVE):
         kind = op.name.removeprefix("stablehlo.")
-        yield Row(kind, _groups(op, module), moved_bytes(op, module), str(op.location), turns, op)
+        yield CollectiveRow(kind, _groups(op, module), moved_bytes(op, module), str(op.location), turns, op)
     for number, region in enumerate(op.regions):
         inside = _turns(op, number, turns)
         for block in region.blocks:
@@ -51,7 +54,7 @@ def _rows(op: Op, module: Module, turns: int | None) -> Iterator[Row]:
 
 
 def _turns(op: Op, region: int, turns: int | None) -> int | None:
-    """Return how often a region of `op` runs, which runs `turns` times: a loop's condition once more than its body."""
+    """Return the executions of a region of `op`, itself executed `turns` times; a loop's condition runs once more."""
     if op.name != "stablehlo.while":
         return turns
     count = trip_count(op)
@@ -66,7 +69,7 @@ def _groups(op: Op, module: Module) -> str:
 
 
 def moved_bytes(op: Op, module: Module) -> int:
-    """Bytes that the busiest process sends or receives, whichever is more, in one collective of `module`."""
+    """Return the larger of the bytes that the busiest process sends and receives in one collective of `module`."""
     grid = grid_of(module)
     collective = DESCRIPTIONS[op.name](op, _AsPrinted(module, _Options(grid)))
     groups = collective.groups
@@ -77,7 +80,7 @@ def moved_bytes(op: Op, module: Module) -> int:
 
 @dataclass(frozen=True)
 class _Options:
-    """The default compile options that descriptions of collectives read."""
+    """The compile options that descriptions of collectives read, at their defaults."""
 
     grid: ProcessGrid
     reproducible: bool = False
@@ -86,7 +89,7 @@ class _Options:
 
 @dataclass(frozen=True)
 class _AsPrinted:
-    """A module whose collectives are described and never carried out."""
+    """The context of collectives that are described but not executed."""
 
     module: Module
     options: _Options
@@ -96,14 +99,15 @@ class _AsPrinted:
 
 
 def total_bytes(module: Module) -> int:
-    """Return the bytes of all collectives in all turns of the loops around them; once where a loop does not say how
-    many."""
+    """Return the bytes of all collectives, multiplied by the trip counts of surrounding loops where known."""
     return sum(row.times * row.bytes for row in collectives(module))
 
 
 def format_table(module: Module, seconds: Callable[[Op], float] | None = None) -> str:
-    """Return the collectives as a table, and the expected time of each where `seconds` has it. Rows are of one turn,
-    totals by kind of all turns (of one where it is not known how many)."""
+    """Return a table of the collectives, with the expected time of each if `seconds` is given.
+
+    Rows are for one execution, totals by kind for all (one if unknown).
+    """
     rows = collectives(module)
     header = f"{'collective':20} {'groups':>10} {'bytes/process':>14} {'turns':>6}"
     times = {row.op: seconds(row.op) for row in rows} if seconds else {}
@@ -112,7 +116,7 @@ def format_table(module: Module, seconds: Callable[[Op], float] | None = None) -
         told = f" {1e6 * took:>12,.1f}" if seconds else ""
         return f"{kind:20} {groups:>10} {nbytes:>14,} {turns:>6}{told}  {place}".rstrip()
 
-    def total(kind: str, mine: Sequence[Row]) -> str:
+    def total(kind: str, mine: Sequence[CollectiveRow]) -> str:
         took = sum(row.times * times[row.op] for row in mine) if seconds else 0.0
         return line(kind, f"{len(mine)}x", sum(row.times * row.bytes for row in mine), "", took)
 
@@ -123,6 +127,6 @@ def format_table(module: Module, seconds: Callable[[Op], float] | None = None) -
     return "\n".join([*lines, total("total", rows)])
 
 
-def turns_text(row: Row) -> str:
-    """Return the turns of a row as tables show them: `?` where they are not known."""
+def turns_text(row: CollectiveRow) -> str:
+    """Return the `turns` of a row as shown in tables: `?` if unknown."""
     return "?" if row.turns is None else f"{row.turns:,}"

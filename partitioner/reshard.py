@@ -1,7 +1,7 @@
-"""From one layout to another by the cheapest sequence of moves, counted in bytes that a process sends.
+"""Resharding: from one sharding to another by the cheapest sequence of moves, in bytes sent per process.
 
 Moves: slice (free), all_to_all, collective_permute, reduce_scatter, all_reduce, all_gather. The search is Dijkstra's
-over layouts; its results are cached. A move on a dimension whose blocks are padded is possible where blocks nest.
+over shardings; results are cached. Moves on a padded dimension are possible if blocks nest.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _LOCAL = 1
 
 @dataclass(frozen=True)
 class Move:
-    """`kind`: slice, gather, all_to_all, permute, reduce_scatter or all_reduce."""
+    """`kind` is slice, gather, all_to_all, permute, reduce_scatter or all_reduce."""
 
     kind: str
     axes: Axes = ()
@@ -36,12 +36,12 @@ class Move:
 
 
 def cost(type: TensorType, source: Sharding, target: Sharding) -> float:
-    """Bytes that a process sends to bring a value from `source` to `target`, and a little for every message."""
+    """Return the bytes that a process sends to reshard from `source` to `target`, plus the latency of each message."""
     return _plan(source.mesh, type.static_shape, type.dtype.itemsize, source, target, prices())[0]
 
 
 def reshard(emitter: Emitter, value: Value, type: TensorType, source: Sharding, target: Sharding) -> Value:
-    """`value`, the block of a tensor of `type` laid out as `source`, as the block of `target`."""
+    """Return the block of sharding `target` for `value`, the block of sharding `source` of a tensor of `type`."""
     state = source
     for move in _plan(source.mesh, type.static_shape, type.dtype.itemsize, source, target, prices())[1]:
         value = _emit(emitter, value, type.static_shape, state, move)
@@ -54,7 +54,7 @@ def reshard(emitter: Emitter, value: Value, type: TensorType, source: Sharding, 
 def _plan(
     mesh: DeviceMesh, shape: tuple[int, ...], itemsize: int, source: Sharding, target: Sharding, by: Prices
 ) -> tuple[float, tuple[Move, ...]]:
-    """Return the moves and what they cost; `by` are the prices in force."""
+    """Return the cost and the moves; `by`, the prices in force, is part of the cache key."""
     if source.dimensions == target.dimensions and source.partial == target.partial:
         return 0.0, ()
     if len(source.used | target.used) <= _MOST_SUB_AXES:
@@ -67,12 +67,12 @@ def _plan(
     )
 
 
-#: Layouts that cut along more sub-axes than these are searched by spans of sub-axes: states grow with all their orders.
+#: Above this number of sub-axes, the search is over runs of sub-axes, since states grow with their orders.
 _MOST_SUB_AXES = 8
 
 
 def _spans(source: Sharding, target: Sharding) -> list[Axes]:
-    """Return the sub-axes in use, those in one span that stand side by side wherever they stand."""
+    """Return the sub-axes in use, merged into spans that occur in all lists as a unit."""
     lists = [*source.dimensions, source.partial, *target.dimensions, target.partial]
     follower: dict[int, set[int | None]] = {}
     leader: dict[int, set[int | None]] = {}
@@ -89,7 +89,7 @@ def _spans(source: Sharding, target: Sharding) -> list[Axes]:
             continue
         (before, *others) = leader[first]
         if not others and before is not None and follower[before] == {first}:
-            continue  # in the middle of a span
+            continue  # inside a span
         span = [first]
         while len(follower[span[-1]]) == 1 and (after := next(iter(follower[span[-1]]))) is not None:
             if leader[after] != {span[-1]} or after in span:
@@ -101,7 +101,7 @@ def _spans(source: Sharding, target: Sharding) -> list[Axes]:
 
 
 def _in_spans(layout: Sharding, mesh: DeviceMesh, spans: list[Axes]) -> Sharding:
-    """`layout` in terms of spans, a sub-axis of `mesh` each."""
+    """Return `layout` in terms of spans, each a sub-axis of `mesh`."""
     place = {span[0]: index for index, span in enumerate(spans)}
 
     def named(axes: Axes) -> Axes:
@@ -126,10 +126,9 @@ def _search(
     shape: tuple[int, ...], itemsize: int, source: Sharding, target: Sharding
 ) -> tuple[float, tuple[Move, ...]]:
     """Dijkstra's search from `source` to `target`."""
-    start = replace(source, reduction=source.reduction)
     goal = (target.dimensions, target.partial)
-    best: dict[object, float] = {(start.dimensions, start.partial): 0.0}
-    heap: list[tuple[float, int, Sharding, tuple[Move, ...]]] = [(0.0, 0, start, ())]
+    best: dict[object, float] = {(source.dimensions, source.partial): 0.0}
+    heap: list[tuple[float, int, Sharding, tuple[Move, ...]]] = [(0.0, 0, source, ())]
     count = 0
     while heap:
         spent, _, state, path = heappop(heap)
@@ -151,8 +150,7 @@ def _search(
 
 
 def nests(size: int, outer: int, inner: int) -> bool:
-    """Return whether the blocks of a dimension of `size` cut in `outer` are made of whole blocks of it cut in
-    `inner`."""
+    """Return whether blocks of a dimension of `size` split into `outer` consist of whole blocks of it in `inner`."""
     return outer == 1 or -(-size // outer) == (inner // outer) * -(-size // inner)
 
 
@@ -176,7 +174,7 @@ def _moves(shape: tuple[int, ...], itemsize: int, state: Sharding, target: Shard
                 if target_axes[: len(current) + length] == current + moved or mesh.count(target_axes) == mesh.count(
                     current + moved
                 ):
-                    # Blocks that must be padded travel padded.
+                    # Blocks that need padding are sent padded.
                     grown = -(-shape[other] // mesh.count(current + moved)) * mesh.count(current + moved)
                     sent = block * grown / max(1, shape[other] if not current else grown)
                     price = sent * (count - 1) / count + prices().latency
@@ -191,7 +189,7 @@ def _slices(shape: tuple[int, ...], state: Sharding, target: Sharding) -> Iterat
     for dimension, axes in enumerate(state.dimensions):
         target_axes = target.dimensions[dimension]
         if target_axes[: len(axes)] != axes:
-            # As many blocks as in the target, along other axes: less data is left to permute.
+            # As many blocks as in the target, along other axes, so that less data is permuted.
             for axis in target_axes:
                 finer = (*axes, axis)
                 count = state.mesh.count(finer)
@@ -236,7 +234,7 @@ def _reductions(shape: tuple[int, ...], block: int, state: Sharding, target: Sha
 
 
 def _rearranged(state: Sharding, target: Sharding) -> Iterator[Sharding]:
-    """Layouts with as many blocks in every dimension as `state` that are nearer to `target`."""
+    """Yield shardings with the block counts of `state` that are closer to `target`."""
     mesh = state.mesh
     seen = {state.dimensions}
     counts = [mesh.count(axes) for axes in state.dimensions]
@@ -259,7 +257,7 @@ def _rearranged(state: Sharding, target: Sharding) -> Iterator[Sharding]:
 
 
 def _of_count(mesh: DeviceMesh, want: Axes, current: Axes, count: int) -> list[Axes]:
-    """Ways to cut a dimension in `count` that begin as `want` does: as much of it as that takes, or all and more."""
+    """Return axes that shard a dimension into `count` blocks: a prefix of `want`, or it and part of `current`."""
     prefixes = [want[:length] for length in range(1, len(want) + 1) if mesh.count(want[:length]) == count]
     for start in range(1, len(current)):
         longer = want + current[start:]
@@ -306,7 +304,7 @@ def _trim(emitter: Emitter, value: Value, dimension: int, local: tuple[int, ...]
 def cut(
     emitter: Emitter, value: Value, shape: tuple[int, ...], state: Sharding, after: Sharding, dimension: int
 ) -> Value:
-    """This process's part of a block along `dimension`, cut further from `state` to `after`."""
+    """Return this process's slice of a block, for the sharding `after` that extends `state` along `dimension`."""
     new = after.dimensions[dimension][len(state.dimensions[dimension]) :]
     block = after.local_shape(shape)[dimension]
     count = state.mesh.count(new)
@@ -316,9 +314,9 @@ def cut(
 
 
 def permutation(state: Sharding, after: Sharding) -> list[tuple[int, int]]:
-    """(source, target) pairs that turn blocks of `state` into blocks of `after`; devices keep blocks that they have.
+    """Return (source, target) pairs that turn blocks of `state` into blocks of `after`; blocks in place stay.
 
-    Nothing is sent along sub-axes that neither layout has: along those, manual code may hold different values.
+    Nothing is sent along sub-axes that neither uses, along which values in manual code may differ.
     """
     mesh = state.mesh
     used = state.used | after.used
@@ -336,9 +334,9 @@ def permutation(state: Sharding, after: Sharding) -> list[tuple[int, int]]:
 
 
 def _block_numbers(sharding: Sharding, others: Axes) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """One number for each device that says which block it holds.
+    """Return a number per device that identifies its block.
 
-    Devices that hold partial sums apart stay apart, and so do those that differ along `others`.
+    Devices with different partial sums, or that differ along `others`, get different numbers.
     """
     number = np.zeros(sharding.mesh.size, np.int64)
     for axes in (others, *sharding.dimensions, sharding.partial):

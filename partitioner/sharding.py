@@ -1,8 +1,8 @@
-"""How one tensor is laid out over the mesh, and an annotation that constrains it.
+"""Shardings of tensors over the mesh, and annotations that constrain them.
 
-`Sharding` is a fact: which sub-axes cut each dimension, and over which the value is a partial sum. `Annotation` is a
-constraint read from the program: it may leave dimensions open, carry priorities, and forbid axes. Source: Shardy's
-documentation, "Sharding representation"; StableHLO has no text on either.
+A `Sharding` is complete: which sub-axes shard each dimension, and over which the value is a partial sum. An
+`Annotation` is a constraint from the program: it may leave dimensions open, have priorities, and forbid axes. Source:
+Shardy's documentation, "Sharding representation"; StableHLO does not specify either.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Sharding:
-    """The layout of one tensor: `dimensions[d]` are the sub-axes that cut dimension d, major first.
+    """The sharding of one tensor: `dimensions[d]` are the sub-axes that shard dimension d, major first.
 
-    A dimension of size n cut into k blocks has blocks of ceil(n / k); the last ones may be shorter or empty and are
-    padded. `partial`: sub-axes over which the true value is the `reduction` (sum, max, ...) of what each device holds.
+    A dimension of size n in k blocks has blocks of ceil(n / k); the last may be shorter or empty and are padded. Over
+    the sub-axes in `partial` the value is the `reduction` (sum, max, ...) of what the devices hold.
     """
 
     mesh: DeviceMesh
@@ -44,20 +44,20 @@ class Sharding:
 
     @property
     def used(self) -> frozenset[int]:
-        """The sub-axes that cut a dimension or are partial."""
+        """The sub-axes that shard a dimension or are partial."""
         return frozenset(self.partial).union(*self.dimensions)
 
     @property
     def is_replicated(self) -> bool:
-        """Whether every device holds all of the tensor."""
+        """Whether every device holds the complete tensor."""
         return not self.partial and not any(self.dimensions)
 
     def count(self, dimension: int) -> int:
-        """Into how many blocks `dimension` is cut."""
+        """Return the number of blocks of `dimension`."""
         return self.mesh.count(self.dimensions[dimension])
 
     def local_shape(self, shape: Sequence[int]) -> tuple[int, ...]:
-        """Return the shape of one block of a tensor of `shape`, padding included."""
+        """Return the shape of one block of a tensor of `shape`, including padding."""
         return tuple(-(-size // self.count(index)) for index, size in enumerate(shape))
 
     def local_type(self, type: TensorType) -> TensorType:
@@ -65,11 +65,11 @@ class Sharding:
         return type.with_shape(self.local_shape(type.static_shape))
 
     def is_padded(self, dimension: int, size: int) -> bool:
-        """Return whether blocks of a dimension of `size` hold padding on some device."""
+        """Return whether some device's block of a dimension of `size` has padding."""
         return size % self.count(dimension) != 0
 
     def index(self, device: int, shape: Sequence[int]) -> tuple[slice, ...]:
-        """Which part of a tensor of `shape` is on `device`, padding left out."""
+        """Return the slices of a tensor of `shape` that `device` holds, without padding."""
         slices = []
         for dimension, size in enumerate(shape):
             block = -(-size // self.count(dimension))
@@ -78,17 +78,16 @@ class Sharding:
         return tuple(slices)
 
     def with_dimension(self, dimension: int, axes: Axes) -> Sharding:
-        """Return the same layout with `dimension` cut along `axes`."""
+        """Return the sharding with `dimension` sharded along `axes`."""
         changed = (*self.dimensions[:dimension], axes, *self.dimensions[dimension + 1 :])
         return replace(self, dimensions=changed)
 
-    def whole(self) -> Sharding:
-        """Return the same without partial sums."""
+    def without_partial(self) -> Sharding:
+        """Return the sharding without partial sums."""
         return replace(self, partial=()) if self.partial else self
 
     def even(self, shape: Sequence[int]) -> Sharding:
-        """Return the same with the dimensions of a tensor of `shape` cut along as many whole axes as give equal
-        blocks."""
+        """Return the sharding with axes dropped until a tensor of `shape` has equal blocks along full axes."""
         pairs = zip(self.dimensions, shape, strict=True)
         return replace(self, dimensions=tuple(self.mesh.whole_axes(axes, size) for axes, size in pairs))
 
@@ -105,18 +104,16 @@ class Sharding:
 
 
 def replicated(mesh: DeviceMesh, rank: int) -> Sharding:
-    """Return every device holds all of it."""
+    """Return the replicated sharding."""
     return Sharding(mesh, ((),) * rank)
 
 
 @dataclass(frozen=True)
 class Annotation:
-    """The constraint that a program puts on one tensor.
+    """The program's constraint on the sharding of one tensor.
 
-    `closed[d]`: nothing may be added to dimension d; `priority[d]`: 0 first.
-
-    `fixed`: sub-axes that must not cut the tensor at all (written replicated={...}). `device`: the only one that
-    holds the tensor.
+    `closed[d]`: dimension d must not be sharded further; `priority[d]`: propagation priority, 0 being first. `fixed`:
+    sub-axes that must not shard the tensor (`replicated={...}` in the text). `device`: the only device with the tensor.
     """
 
     sharding: Sharding
@@ -128,9 +125,9 @@ class Annotation:
 
 @dataclass(frozen=True)
 class ShardedType:
-    """How one argument or result of a program lies over the processes: its global type and its sharding.
+    """The global type of an argument or result of a program, and its sharding over the processes.
 
-    `sharding` is None for a value that is no tensor (a token), which every process holds as it is.
+    `sharding` is None for a value that is no tensor (a token), which every process holds.
     """
 
     type: Type
@@ -138,13 +135,13 @@ class ShardedType:
 
     @property
     def local_type(self) -> Type:
-        """The type of one process's block."""
+        """The type of a process's block."""
         if self.sharding is None or not isinstance(self.type, TensorType):
             return self.type
         return self.sharding.local_type(self.type)
 
     def index(self, rank: int) -> tuple[slice, ...]:
-        """Which part of the global array process `rank` holds, padding left out."""
+        """Return the slices of the global array that process `rank` holds, without padding."""
         assert self.sharding is not None and isinstance(self.type, TensorType)
         return self.sharding.index(rank % self.sharding.mesh.size, self.type.static_shape)
 
@@ -156,11 +153,11 @@ class ShardedType:
 
 
 def shard_array(source: Array | Callable[[tuple[slice, ...]], Array], layout: ShardedType, rank: int) -> Array:
-    """Return the block that process `rank` holds of a global array.
+    """Return process `rank`'s block of a global array.
 
-    `source` is the whole array, or a callable that is given the index of a block (a tuple of slices without padding)
-    and returns it, so that no process need hold the whole. Blocks that the dimension does not fill are padded with
-    zeros. ValueError for a wrong shape, TypeError for a wrong dtype.
+    `source` is the global array, or a callable that returns the block at an index (a tuple of slices, without padding),
+    so that no process needs the global array. Incomplete blocks are padded with zeros. Raises ValueError for a wrong
+    shape, TypeError for a wrong dtype.
     """
     if layout.sharding is None or not isinstance(layout.type, TensorType):
         return source  # type: ignore[return-value]
@@ -170,14 +167,15 @@ def shard_array(source: Array | Callable[[tuple[slice, ...]], Array], layout: Sh
     if callable(source):
         block = np.asarray(source(index))
         if block.shape != block_shape:
-            raise ValueError(f"the callback gave a block of shape {block.shape} for index {index}, not {block_shape}")
+            text = f"the callback must return a block of shape {block_shape} for index {index}, got {block.shape}"
+            raise ValueError(text)
     else:
         whole = np.asarray(source)
         if whole.shape != shape:
-            raise ValueError(f"an array of shape {whole.shape} where the program takes {layout.type}")
+            raise ValueError(f"the array must have the shape of {layout.type}, got {whole.shape}")
         block = whole[index]
     if block.dtype != dtype:
-        raise TypeError(f"an array of dtype {block.dtype} where the program takes {layout.type}")
+        raise TypeError(f"the array must have the dtype of {layout.type}, got {block.dtype}")
     local = layout.sharding.local_shape(shape)
     if block.shape != local:
         block = np.pad(block, [(0, size - block_size) for size, block_size in zip(local, block.shape, strict=True)])
@@ -185,9 +183,9 @@ def shard_array(source: Array | Callable[[tuple[slice, ...]], Array], layout: Sh
 
 
 def _partial_block(block: Array, layout: ShardedType, rank: int) -> Array:
-    """One process's term of a block that is the sum over several: the block on the first of them, zeros on the others.
+    """Return a process's term of an unreduced block: the block on the first process of the sum, zeros on the others.
 
-    For a maximum or a minimum each process holds a copy.
+    For a maximum or a minimum, each process holds a copy.
     """
     assert layout.sharding is not None and isinstance(layout.type, TensorType)
     partial, element = layout.sharding.partial, layout.type.element_type
@@ -196,24 +194,23 @@ def _partial_block(block: Array, layout: ShardedType, rank: int) -> Array:
         return block
     nothing = identity("add", element)
     if nothing is None:
-        raise TypeError(f"there is no sum of elements of {layout.type}, which the program takes as one")
+        raise TypeError(f"an unreduced argument must be of a type with a zero, got {layout.type}")
     return np.full_like(block, nothing)
 
 
 def join_blocks(blocks: Sequence[Array], layout: ShardedType) -> Array:
-    """Return the global array from the blocks of all devices of the mesh, in order of rank; partial results are put
-    together.
+    """Return the global array from the blocks of all devices of the mesh, in order of rank, reducing partial values.
 
-    ValueError unless there is a block for each of them.
+    Raises ValueError unless there is one block per device.
     """
     if layout.sharding is None or not isinstance(layout.type, TensorType) or layout.sharding.is_replicated:
         return blocks[0]
     if len(blocks) != layout.sharding.mesh.size:
-        raise ValueError(f"a block of each of {layout.sharding.mesh.size} devices is needed, got {len(blocks)}")
+        raise ValueError(f"there must be a block for each of {layout.sharding.mesh.size} devices, got {len(blocks)}")
     whole = np.empty(layout.type.static_shape, layout.type.dtype)
     mesh = layout.sharding.mesh
     part_of = mesh.block_index(layout.sharding.partial)
-    # Of copies one alone is a term of the whole.
+    # Only one of several copies is a term.
     copy_of = mesh.block_index([axis for axis in range(len(mesh.sub_axes)) if axis not in layout.sharding.used])
     folds = LOGICAL_UFUNCS if whole.dtype == np.bool_ else UFUNCS
     fold = folds[layout.sharding.reduction.removeprefix("stablehlo.")]
@@ -227,9 +224,9 @@ def join_blocks(blocks: Sequence[Array], layout: ShardedType) -> Array:
 
 
 def unshard_array(block: Array, layout: ShardedType, communicator: Communicator) -> Array:
-    """Return the global array from this process's block: every process calls it, every process gets the whole.
+    """Return the global array from this process's block; collective among the partitions of the replica.
 
-    Blocks travel between the partitions of one replica only.
+    Every process gets the global array.
     """
     if layout.sharding is None or layout.sharding.is_replicated:
         return block
@@ -241,9 +238,9 @@ def unshard_array(block: Array, layout: ShardedType, communicator: Communicator)
 
 
 def shard_stacked(source: Nested | Callable[[tuple[slice, ...]], Array], layout: ShardedType, processes: int) -> Array:
-    """Return the blocks of all processes of a grid along a leading axis; of one where all hold the same.
+    """Return the blocks of all processes along a leading axis, of size 1 if all hold the same.
 
-    Nothing cuts a tuple: each part of it is the same on all.
+    Tuples are not sharded: each element is the same on all processes.
     """
     if isinstance(source, tuple):
         return map_parts(lambda part: part[None], source)  # type: ignore[no-any-return]
@@ -252,8 +249,7 @@ def shard_stacked(source: Nested | Callable[[tuple[slice, ...]], Array], layout:
 
 
 def unshard_stacked(blocks: Nested, layout: ShardedType) -> Array:
-    """Return the global array from the blocks of all processes, along their leading axis: those of the first
-    replica."""
+    """Return the global array from the blocks of all processes, along their leading axis; the first replica's count."""
     if isinstance(blocks, tuple):
         return map_parts(lambda part: part[0, ...], blocks)  # type: ignore[no-any-return]
     if layout.sharding is None or layout.sharding.is_replicated:
@@ -262,8 +258,7 @@ def unshard_stacked(blocks: Nested, layout: ShardedType) -> Array:
 
 
 def without_padding(blocks: Array, layout: ShardedType) -> Array:
-    """Return the blocks of all processes, along their leading axis, with zeros where no element of the whole array
-    lies."""
+    """Return the blocks of all processes, along their leading axis, with their padding set to zero."""
     if layout.sharding is None or not isinstance(layout.type, TensorType):
         return blocks
     sizes = enumerate(layout.type.static_shape)

@@ -1,9 +1,8 @@
-"""Windows on a sharded dimension: each process fetches the elements that it needs from other processes.
+"""Halo exchange: windows on a sharded dimension, whose elements are fetched from other processes.
 
-What a slice, a pad, a reverse, a concatenation, a convolution or a reduce_window needs of a cut dimension is, for each
-block, runs of elements that land at given places. They come from the blocks that hold them in rounds of
-collective_permute, in each of which a block sends to at most one and receives from at most one, or, when that is
-less, by gathering the dimension.
+What a slice, pad, reverse, concatenation, convolution or reduce_window needs of a sharded dimension is, per block, a
+list of runs of elements at given offsets. They are fetched in rounds of collective_permute, in each of which a block
+sends and receives at most once, or by an all_gather of the dimension if that is cheaper.
 """
 
 from __future__ import annotations
@@ -19,13 +18,13 @@ from partitioner.prices import prices
 from partitioner.sharding import Sharding
 from spmd.ir import Value
 
-#: (place in the window, place in the whole dimension, length)
+#: (offset in the window, index in the global dimension, length)
 Run = tuple[int, int, int]
 
 
 @dataclass(frozen=True)
 class HaloWindow:
-    """What block i gets of a dimension of `size` cut in `blocks`: `runs[i]`, in a window of `width` elements."""
+    """What each block needs of a dimension of `size` in `blocks`: block i gets `runs[i]` in a window of `width`."""
 
     size: int
     blocks: int
@@ -34,23 +33,24 @@ class HaloWindow:
 
     @property
     def block(self) -> int:
+        """The size of a block."""
         return -(-self.size // self.blocks)
 
     @property
-    def is_straight(self) -> bool:
-        """Whether every block has one run at most: then places in the window and in the whole differ by a constant."""
+    def is_contiguous(self) -> bool:
+        """Whether every block has at most one run, so that window offset and global index differ by a constant."""
         return all(len(runs) <= 1 for runs in self.runs)
 
     @property
     def is_full(self) -> bool:
-        """Whether the runs fill every window."""
+        """Whether the runs cover every window."""
         return all(sum(length for _, _, length in runs) == self.width for runs in self.runs)
 
 
-def straight(
+def contiguous_window(
     size: int, blocks: int, starts: Sequence[int], width: int, low: int = 0, high: int | None = None
 ) -> HaloWindow:
-    """Block i gets elements [starts[i], starts[i] + width), those of them that lie in [low, high)."""
+    """Return the window in which block i gets elements [starts[i], starts[i] + width) clipped to [low, high)."""
     last = size if high is None else min(size, high)
     runs = []
     for start in starts:
@@ -61,40 +61,40 @@ def straight(
 
 @dataclass(frozen=True, slots=True)
 class HaloTransfer:
-    """Elements [start, start + length) of block `sender` land at `place` of block `receiver`'s window."""
+    """Elements [start, start + length) of block `sender`, for offset `offset` of block `receiver`'s window."""
 
     sender: int
     receiver: int
     start: int
     length: int
-    place: int
+    offset: int
 
 
-#: Transfers that are carried out together: a block sends at most one of them, and receives at most one.
+#: Transfers of one permute: a block sends at most one of them, and receives at most one.
 Round = tuple[HaloTransfer, ...]
 
 
 @lru_cache(maxsize=1 << 6)
 def rounds(window: HaloWindow) -> tuple[tuple[Round, ...], tuple[Round, ...]]:
-    """Return the transfers of a window in rounds: those within a block, and those between blocks."""
+    """Return the transfers of a window in rounds: those within blocks, and those between blocks."""
     local: list[HaloTransfer] = []
     moving: list[HaloTransfer] = []
     block = window.block
     for receiver, runs in enumerate(window.runs):
-        for place, source, length in runs:
+        for offset, source, length in runs:
             while length > 0:
                 sender = source // block
                 part = min(length, (sender + 1) * block - source)
-                halo = HaloTransfer(sender, receiver, source - sender * block, part, place)
+                halo = HaloTransfer(sender, receiver, source - sender * block, part, offset)
                 (local if sender == receiver else moving).append(halo)
-                source, place, length = source + part, place + part, length - part
-    return _dealt(local, window.blocks), _dealt(moving, window.blocks)
+                source, offset, length = source + part, offset + part, length - part
+    return _scheduled(local, window.blocks), _scheduled(moving, window.blocks)
 
 
-def _dealt(transfers: list[HaloTransfer], blocks: int) -> tuple[Round, ...]:
-    """Return rounds in which a block sends at most one transfer and receives at most one, the longest first."""
+def _scheduled(transfers: list[HaloTransfer], blocks: int) -> tuple[Round, ...]:
+    """Return rounds in which a block sends and receives at most one transfer each, the longest transfers first."""
     dealt: list[list[HaloTransfer]] = []
-    # The rounds in which a block sends, and those in which it receives, as bits.
+    # Bit sets of the rounds in which a block sends and receives.
     sends, receives = [0] * blocks, [0] * blocks
     for transfer in sorted(transfers, key=lambda t: (-t.length, t.receiver - t.sender)):
         busy = sends[transfer.sender] | receives[transfer.receiver]
@@ -117,7 +117,7 @@ def _by_gather(window: HaloWindow) -> int:
 
 
 def price(window: HaloWindow, row_bytes: int) -> float:
-    """Bytes that a process sends, and a little for each message; `row_bytes` is one element along the dimension."""
+    """Return the bytes that a process sends, plus latency; `row_bytes` is the size of one element of the dimension."""
     apart, gathered = _by_rounds(window), _by_gather(window)
     if gathered < apart:
         return float(gathered * row_bytes + prices().latency)
@@ -127,7 +127,7 @@ def price(window: HaloWindow, row_bytes: int) -> float:
 def halo_exchange(
     emitter: Emitter, local: Value, dimension: int, axes: Axes, window: HaloWindow, fill: Value | None = None
 ) -> Value:
-    """Return the window of this process's block. What no run fills is `fill`, a scalar; anything if None."""
+    """Return the window of this process's block. Elements outside every run are `fill` (undefined if None)."""
     if _by_gather(window) < _by_rounds(window):
         whole = emitter.slice(emitter.all_gather(local, dimension, axes), dimension, 0, window.size)
         return own(emitter, whole, dimension, axes, window, fill)
@@ -138,13 +138,13 @@ def halo_exchange(
 def own(
     emitter: Emitter, whole: Value, dimension: int, axes: Axes, window: HaloWindow, fill: Value | None = None
 ) -> Value:
-    """Return the window of a dimension that every process holds whole."""
+    """Return this process's window of a dimension that is replicated."""
     margin = window.width
     padded = emitter.pad(whole, dimension, margin, margin)
     value: Value | None = None
     for index in range(max(1, max(len(runs) for runs in window.runs))):
         runs = [runs[index] if index < len(runs) else (0, 0, 0) for runs in window.runs]
-        starts = [source - place + margin for place, source, _ in runs]
+        starts = [source - offset + margin for offset, source, _ in runs]
         start = emitter.per_device_constant(by_device(emitter.mesh, axes, starts))
         part = emitter.dynamic_slice(padded, dimension, start, window.width)
         value = part if value is None else _laid_over(emitter, value, part, dimension, axes, runs)
@@ -153,28 +153,28 @@ def own(
 
 
 def _laid_over(emitter: Emitter, under: Value, over: Value, dimension: int, axes: Axes, runs: Sequence[Run]) -> Value:
-    """`over` where each block's run lies, `under` elsewhere."""
-    inside = _covered(emitter, under, dimension, axes, [(place, place + length) for place, _, length in runs])
+    """Return `over` inside each block's run, else `under`."""
+    inside = _covered(emitter, under, dimension, axes, [(offset, offset + length) for offset, _, length in runs])
     return emitter.select(inside, over, under)
 
 
 def _covered(emitter: Emitter, like: Value, dimension: int, axes: Axes, spans: Sequence[tuple[int, int]]) -> Value:
-    """Return whether each element lies in its block's span."""
+    """Return whether each element is in its block's span."""
     shape = like.tensor.static_shape
-    place = emitter.iota(shape, dimension)
+    offset = emitter.iota(shape, dimension)
     low = emitter.per_device_constant(by_device(emitter.mesh, axes, [span[0] for span in spans]))
     high = emitter.per_device_constant(by_device(emitter.mesh, axes, [span[1] for span in spans]))
-    above = emitter.compare(place, emitter.broadcast(low, shape), "GE")
-    below = emitter.compare(place, emitter.broadcast(high, shape), "LT")
+    above = emitter.compare(offset, emitter.broadcast(low, shape), "GE")
+    below = emitter.compare(offset, emitter.broadcast(high, shape), "LT")
     return emitter.binary("and", above, below)
 
 
 def covered(emitter: Emitter, like: Value, dimension: int, axes: Axes, window: HaloWindow) -> Value:
-    """Return whether each element of a window is filled by a run: an i1 tensor of the window's shape."""
+    """Return whether each element of a window is in a run: an i1 tensor of the window's shape."""
     value: Value | None = None
     for index in range(max(1, max(len(runs) for runs in window.runs))):
         runs = [runs[index] if index < len(runs) else (0, 0, 0) for runs in window.runs]
-        part = _covered(emitter, like, dimension, axes, [(place, place + length) for place, _, length in runs])
+        part = _covered(emitter, like, dimension, axes, [(offset, offset + length) for offset, _, length in runs])
         value = part if value is None else emitter.binary("or", value, part)
     assert value is not None
     return value
@@ -190,16 +190,16 @@ def _filled(
 
 
 def by_device(mesh: DeviceMesh, axes: Axes, entries: Sequence[int]) -> list[int]:
-    """Entries by block as entries by device."""
+    """Return entries by device, given entries by block."""
     return [entries[block] for block in mesh.block_index(axes)]
 
 
 @dataclass(frozen=True)
 class _Slab:
-    """A piece that every process has, at its own place: `places` by block; only `spans` of it is of use."""
+    """A value on every process, whose element 0 is at window offset `offsets[block]`; only `spans` of it are used."""
 
     value: Value
-    places: tuple[int, ...]
+    offsets: tuple[int, ...]
     spans: tuple[tuple[int, int], ...]
 
 
@@ -229,13 +229,13 @@ def _slab(
     width = max(transfer.length for transfer in group)
     block = local.tensor.static_shape[dimension]
     starts, nowhere = [-1] * window.blocks, window.width
-    places: list[int] = [nowhere] * window.blocks
+    offsets: list[int] = [nowhere] * window.blocks
     spans = [(0, 0)] * window.blocks
     for transfer in group:
         start = min(transfer.start, block - width)
         starts[transfer.sender] = start
-        places[transfer.receiver] = transfer.place - (transfer.start - start)
-        spans[transfer.receiver] = (transfer.place, transfer.place + transfer.length)
+        offsets[transfer.receiver] = transfer.offset - (transfer.start - start)
+        spans[transfer.receiver] = (transfer.offset, transfer.offset + transfer.length)
     known = {start for start in starts if start >= 0}
     if len(known) == 1:
         (start,) = known
@@ -250,33 +250,33 @@ def _slab(
             for transfer in group
         ]
         value = emitter.permute(value, pairs)
-    return _Slab(value, tuple(places), tuple(spans))
+    return _Slab(value, tuple(offsets), tuple(spans))
 
 
 def _joined(emitter: Emitter, dimension: int, window: HaloWindow, slabs: list[_Slab]) -> Value | None:
-    """Slabs at the same offsets on every process that needs them; None if the offsets differ."""
-    if not window.is_straight:
+    """Return slabs concatenated if each has the same offset on all processes that use it; else None."""
+    if not window.is_contiguous:
         return None
-    placed: list[tuple[int, Value]] = []
+    positioned: list[tuple[int, Value]] = []
     for slab in slabs:
-        known = {place for place in slab.places if place != window.width}
+        known = {offset for offset in slab.offsets if offset != window.width}
         if len(known) != 1:
             return None
-        placed.append((known.pop(), slab.value))
+        positioned.append((known.pop(), slab.value))
     parts: list[Value] = []
     at = 0
-    for place, value in sorted(placed, key=lambda entry: entry[0]):
-        first, last = max(0, -place), min(value.tensor.static_shape[dimension], window.width - place)
+    for offset, value in sorted(positioned, key=lambda entry: entry[0]):
+        first, last = max(0, -offset), min(value.tensor.static_shape[dimension], window.width - offset)
         if last <= first:
             continue
-        if place + first < at:
+        if offset + first < at:
             return None
-        if place + first > at:
-            parts.append(_zeros(emitter, value, dimension, place + first - at))
+        if offset + first > at:
+            parts.append(_zeros(emitter, value, dimension, offset + first - at))
         parts.append(emitter.slice(value, dimension, first, last))
-        at = place + last
+        at = offset + last
     if at < window.width:
-        parts.append(_zeros(emitter, placed[0][1], dimension, window.width - at))
+        parts.append(_zeros(emitter, positioned[0][1], dimension, window.width - at))
     return emitter.concatenate(parts, dimension)
 
 
@@ -289,37 +289,37 @@ def _zeros(emitter: Emitter, like: Value, dimension: int, extent: int) -> Value:
 def _overlaid(
     emitter: Emitter, dimension: int, axes: Axes, window: HaloWindow, slabs: list[_Slab], shape: tuple[int, ...]
 ) -> Value:
-    """Slabs written one over the other, each where its process has it; where it has none, into the margins."""
+    """Return slabs written over each other at their offsets; unused ones are written into the margins."""
     margin = max(slab.value.tensor.static_shape[dimension] for slab in slabs)
     wide = list(shape)
     wide[dimension] += 2 * margin
     overlaid = emitter.splat(0, slabs[0].value.tensor.with_shape(tuple(wide)))
     for slab in slabs:
         width = slab.value.tensor.static_shape[dimension]
-        places = [min(max(place + margin, 0), window.width + 2 * margin - width) for place in slab.places]
+        offsets = [min(max(offset + margin, 0), window.width + 2 * margin - width) for offset in slab.offsets]
         under = overlaid
         overlaid = emitter.dynamic_update(
-            under, slab.value, dimension, emitter.per_device_constant(by_device(emitter.mesh, axes, places))
+            under, slab.value, dimension, emitter.per_device_constant(by_device(emitter.mesh, axes, offsets))
         )
-        if not window.is_straight:
+        if not window.is_contiguous:
             # Elements outside the run belong to another run and must not be overwritten.
             spans = [(low + margin, high + margin) for low, high in slab.spans]
             overlaid = emitter.select(_covered(emitter, overlaid, dimension, axes, spans), overlaid, under)
     return emitter.slice(overlaid, dimension, margin, margin + window.width)
 
 
-# --- places ----------------------------------------------------------------------------------------------------------
+# --- positions -------------------------------------------------------------------------------------------------------
 
 
 def positions(emitter: Emitter, like: Value, dimension: int, start: Value) -> Value:
-    """Return the global position of each element of a block along one dimension, of the block's shape."""
+    """Return the global index along a dimension of each element of a block, in the block's shape."""
     shape = like.tensor.static_shape
     iota = emitter.iota(shape, dimension)
     return emitter.binary("add", iota, emitter.broadcast(start, shape))
 
 
 def within(emitter: Emitter, position: Value, low: int, high: int) -> Value:
-    """Return whether each place is in [low, high)."""
+    """Return whether each position is in [low, high)."""
     shape = position.tensor.shape
     above = emitter.compare(position, emitter.broadcast(emitter.index(low), shape), "GE")
     below = emitter.compare(position, emitter.broadcast(emitter.index(high), shape), "LT")
@@ -327,7 +327,7 @@ def within(emitter: Emitter, position: Value, low: int, high: int) -> Value:
 
 
 def mask_padding(emitter: Emitter, local: Value, dimension: int, axes: Axes, size: int, fill: Value) -> Value:
-    """`local` with the padding of a dimension of `size` set to `fill`; as it is where there is none."""
+    """Return `local` with the padding of a dimension of `size` set to `fill`; unchanged if it has no padding."""
     blocks = emitter.mesh.count(axes)
     block = local.tensor.static_shape[dimension]
     if block * blocks == size:
@@ -340,6 +340,6 @@ def mask_padding(emitter: Emitter, local: Value, dimension: int, axes: Axes, siz
 
 
 def row_bytes(value: Value, layout: Sharding, dimension: int) -> int:
-    """Bytes of one element along `dimension` of a block of `value`."""
+    """Return the bytes of one element along `dimension` of a block of `value`."""
     shape = layout.local_shape(value.tensor.static_shape)
     return value.tensor.dtype.itemsize * prod(size for index, size in enumerate(shape) if index != dimension)

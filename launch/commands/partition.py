@@ -12,9 +12,9 @@ from launch import machines, options, output, programs, progress, terminal, valu
 
 if TYPE_CHECKING:
     from partitioner import Partitioned, ShardedType
-    from partitioner.report import Row
+    from partitioner.report import CollectiveRow
     from spmd.ir import Module, Op
-    from spmd.sharding_search.plan import Plan
+    from spmd.sharding_search.plan import ShardingPlan
 
 HELP = "print the program of one process of a program with shardings, and a table of its collectives"
 
@@ -150,7 +150,7 @@ def _collectives(module: "Module", seconds: "Callable[[Op], float] | None") -> t
         bar = terminal.bar(row.bytes / most)
         table.add(row.kind, row.groups, f"{row.bytes:,}", bar, turns_text(row), *took, row.place)
 
-    def total(kind: str, mine: "list[Row]") -> None:
+    def total(kind: str, mine: "list[CollectiveRow]") -> None:
         took = [f"{1e6 * sum(row.times * seconds(row.op) for row in mine):,.1f}"] if seconds else []
         nbytes = sum(row.times * row.bytes for row in mine)
         table.add(kind, f"{len(mine)}x", f"{nbytes:,}", "", "", *took, "", style="bold")
@@ -161,7 +161,7 @@ def _collectives(module: "Module", seconds: "Callable[[Op], float] | None") -> t
     return table
 
 
-def _searched(args: argparse.Namespace, module: "Module") -> "tuple[Module, Plan]":
+def _searched(args: argparse.Namespace, module: "Module") -> "tuple[Module, ShardingPlan]":
     """Return the program with automatic shardings, and the plan."""
     import spmd
 

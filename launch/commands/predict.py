@@ -94,7 +94,7 @@ def _tables(prediction: "Prediction", title: str) -> Iterator[terminal.Table | s
     sent = prediction.levels.items()
     yield terminal.facts("sent, of all processes", [(f"level {name}", amount(value)) for name, value in sent])
     columns = [*numbers, terminal.Column("", wraps=True), terminal.Column("", wraps=True, style="dim")]
-    hangs = terminal.Table("what a step's length hangs on", columns)
+    hangs = terminal.Table("critical path", columns)
     for share in prediction.critical[:TOLD]:
         took = duration(share.seconds), terminal.bar(share.share)
         hangs.add(f"{share.share:.1%}", *took, share.title, share.place)

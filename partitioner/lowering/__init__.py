@@ -1,4 +1,4 @@
-"""Each op becomes its local form. Files are named by family, as in spmd/dialects; the package files them all."""
+"""Lowers each op to its per-process form. Files are named by family, as in spmd/dialects."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from partitioner.lowering import (
 )
 from partitioner.lowering.core import Lowering, lowers
 
-#: The modules that say how ops become local.
+#: Modules imported because they register lowerings.
 FAMILIES = (
     *(by_rule, contraction, control_flow, data_movement, indexing),
     *(manual_code, random, reduction, sdy, single_device, sort),

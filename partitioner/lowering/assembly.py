@@ -1,4 +1,4 @@
-"""The lowered ops put together as the module of one process."""
+"""Assembles the lowered ops to the module of one process."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from partitioner.emit import Emitter
 from partitioner.lowering.core import Lowering
 from partitioner.manual import local_callee
 from partitioner.processes import ProcessLayout
-from partitioner.program import Program
+from partitioner.program import ImportedProgram
 from partitioner.reading import ShardingReader
 from partitioner.record import PartitionRecord
 from partitioner.sharding import ShardedType, Sharding
@@ -20,7 +20,7 @@ from spmd.types import I32, I64, ElementType, TensorType
 
 def assemble(
     module: Module,
-    program: Program,
+    program: ImportedProgram,
     reader: ShardingReader,
     layouts: dict[Value, Sharding],
     processes: ProcessLayout,
@@ -28,24 +28,24 @@ def assemble(
     *,
     even_boundary: bool = False,
 ) -> Partitioned:
-    """Lower `program`, whose values are laid out as `layouts` say, to the program of one process.
+    """Lower `program`, whose values have the shardings `layouts`, to the program of one process.
 
-    `even_boundary`: arguments and results are cut into equal blocks along whole axes, fewer than propagated if need be.
+    `even_boundary` shards arguments and results into equal blocks along full axes only.
     """
     emitter = Emitter(reader.mesh, processes, _index_type(program))
     lowering = Lowering(program, reader, layouts, emitter, record)
     source = program.block
     targets = [lowering.target_sharding(value) if _is_tensor(value) else None for value in source.arguments]
     argument_layouts = [
-        _as_asked(lowering, value, layout, even_boundary)
+        _boundary_layout(lowering, value, layout, even_boundary)
         for value, layout in zip(source.arguments, targets, strict=True)
     ]
     block = lowering.block(source, argument_layouts, is_loop=False)
     out_layouts, returned = [], []
     for value in source.terminator.operands:
-        layout = _as_asked(lowering, value, _result_layout(lowering, value), even_boundary)
+        layout = _boundary_layout(lowering, value, _result_layout(lowering, value), even_boundary)
         out_layouts.append(ShardedType(value.type, layout))
-        returned.append(lowering.whole(value) if layout is None else lowering.get(value, layout))
+        returned.append(lowering.replicated(value) if layout is None else lowering.get(value, layout))
     end = make_op("func.return", returned, location=source.terminator.location)
     block.ops = [*emitter.prologue, *block.ops, end]
     remove_unused(block)
@@ -63,26 +63,30 @@ def assemble(
     )
 
 
-#: Positions of i32 reach as far. What is added to a position (padding, the length of a window) is no larger.
+#: i32 indices suffice below this; what is added to an index (padding, the length of a window) is no larger.
 _NARROW = 1 << 30
 
 
-def _index_type(program: Program) -> ElementType:
-    """Return i32 where every position in every value of `program` is below 2^30, else i64."""
+def _index_type(program: ImportedProgram) -> ElementType:
+    """Return i32 if every dimension of every value of `program` is below 2^30, else i64."""
     inner = (op for outer in program.block.ops for op in outer.walk())
     values = [*program.block.arguments, *(value for op in inner for value in op.results)]
     types = [value.type for value in values if isinstance(value.type, TensorType)]
     return I32 if all(size < _NARROW for type in types for size in type.static_shape) else I64
 
 
-def _as_asked(lowering: Lowering, value: Value, layout: Sharding | None, is_even: bool) -> Sharding | None:
-    """`layout` with the device order of the mesh that the program names for `value`; partial if it says so."""
+def _boundary_layout(lowering: Lowering, value: Value, layout: Sharding | None, is_even: bool) -> Sharding | None:
+    """Return the boundary layout of `value`: `layout` with the annotated device order, unreduced if annotated so."""
     if layout is None:
         return None
     if is_even:
         layout = layout.even(value.tensor.static_shape)
     annotation = lowering.program.annotations.get(value)
-    return lowering.with_shares(value, layout) if annotation is None else replace(layout, mesh=annotation.sharding.mesh)
+    return (
+        lowering.with_declared_partial(value, layout)
+        if annotation is None
+        else replace(layout, mesh=annotation.sharding.mesh)
+    )
 
 
 def _is_tensor(value: Value) -> bool:
@@ -90,18 +94,18 @@ def _is_tensor(value: Value) -> bool:
 
 
 def _result_layout(lowering: Lowering, value: Value) -> Sharding | None:
-    """Return the annotated layout or, without an annotation, the cheapest of the available ones."""
+    """Return the annotated layout or, without annotation, the cheapest of the available ones."""
     if not _is_tensor(value):
         return None
     target = lowering.target_sharding(value)
     if value in lowering.program.annotations:
         return target
-    options = [target.whole(), *(layout.whole() for layout in lowering.layouts_of(value))]
+    options = [target.without_partial(), *(layout.without_partial() for layout in lowering.layouts_of(value))]
     return min(options, key=lambda layout: lowering.price(value, layout))
 
 
 def remove_unused(block: Block) -> None:
-    """Remove ops whose results are unused. Collectives are removed too: all processes remove the same ones."""
+    """Remove ops whose results are unused. Collectives may be removed, since all processes remove the same ones."""
     used: set[Value] = set()
     kept: list[Op] = []
     for op in reversed(block.ops):

@@ -1,4 +1,4 @@
-"""Which sub-axes cut which factor of an op: candidates from the available layouts, of which the cheapest is taken."""
+"""Assigns sub-axes to the factors of an op: candidates, by the available layouts, from which the cheapest is chosen."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from partitioner.mesh import Axes, DeviceMesh
 from partitioner.rules.core import PASS, REDUCE, Mapping, Rule
 from partitioner.sharding import Sharding
 
-#: The sub-axes of each factor.
+#: The sub-axes that shard each factor.
 Assignment = tuple[Axes, ...]
 
 
 @dataclass(frozen=True)
 class Known:
-    """The layouts of one tensor of an op: available ones of an operand, the target of a result."""
+    """The layouts of one tensor of an op: those available for an operand, or the target of a result."""
 
     layouts: tuple[Sharding, ...]
     size: int
 
 
 def sharding_of(mesh: DeviceMesh, mapping: Mapping, assignment: Assignment) -> Sharding:
-    """Return the layout that an assignment gives one tensor."""
+    """Return the sharding of one tensor under an assignment."""
     return Sharding(mesh, tuple(_join(assignment, factors) for factors in mapping))
 
 
@@ -31,7 +31,7 @@ def _join(assignment: Assignment, factors: tuple[int, ...]) -> Axes:
 
 
 def project(mesh: DeviceMesh, rule: Rule, mapping: Mapping, dimensions: Sequence[Axes]) -> dict[int, Axes]:
-    """Return the sub-axes of each factor of one tensor, as far as they fall together with factors."""
+    """Return the sub-axes of each factor of one tensor, as far as sub-axes and factors align."""
     projected: dict[int, Axes] = {}
     for factors, axes in zip(mapping, dimensions, strict=True):
         if len(factors) == 1:
@@ -55,7 +55,7 @@ def project(mesh: DeviceMesh, rule: Rule, mapping: Mapping, dimensions: Sequence
 
 
 def repair(mesh: DeviceMesh, rule: Rule, assignment: list[Axes]) -> Assignment:
-    """Take sub-axes off factors until every dimension of several factors is cut into contiguous blocks."""
+    """Remove sub-axes from factors until every dimension with several factors has contiguous blocks."""
     for mapping in rule.tensors:
         for factors in mapping:
             if len(factors) < 2:
@@ -75,7 +75,7 @@ def repair(mesh: DeviceMesh, rule: Rule, assignment: list[Axes]) -> Assignment:
 def candidates(
     mesh: DeviceMesh, rule: Rule, tensors: Sequence[Known | None], allowed: Callable[[int], bool]
 ) -> Iterable[Assignment]:
-    """Assignments worth a price: each takes the tensors in another order, the first one to cut a factor wins."""
+    """Yield candidate assignments: each visits the tensors in another order, the first to shard a factor deciding."""
     usable = [allowed(factor) and rule.sizes[factor] > 1 for factor in range(len(rule.sizes))]
     projected: list[tuple[int, int, dict[int, Axes]]] = []
     count = len(rule.operands)
@@ -127,7 +127,7 @@ def _merge(rule: Rule, order: Iterable[dict[int, Axes]], usable: Sequence[bool])
 def _relocated(
     mesh: DeviceMesh, rule: Rule, projected: list[tuple[int, int, dict[int, Axes]]], usable: Sequence[bool]
 ) -> Iterable[Assignment]:
-    """Sub-axes of a factor that must stay whole, moved to one that passes (the sorted dimension's to a batch one)."""
+    """Yield assignments that move sub-axes of replicated factors to one that passes (from a sorted to a batch one)."""
     for _, _, projection in sorted(projected, key=lambda entry: -entry[1])[:2]:
         base = _merge(rule, [projection], usable)
         lost = [axes for factor, axes in projection.items() if axes and not usable[factor]]
@@ -143,5 +143,5 @@ def _relocated(
 
 
 def reduced(rule: Rule, assignment: Assignment) -> Axes:
-    """Return the sub-axes over which results are partial."""
+    """Return the sub-axes over which results are partial sums."""
     return tuple(sorted(axis for factor in rule.of_kind(REDUCE) for axis in assignment[factor]))

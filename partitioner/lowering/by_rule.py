@@ -1,4 +1,4 @@
-"""Local forms of ops that do to blocks what they do to whole arrays: all that have no handler of their own."""
+"""The default lowering: ops that compute on blocks as they do on complete arrays."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from partitioner.lowering.assign import Assignment, repair, sharding_of
 from partitioner.lowering.core import Lowering, lowers
-from partitioner.lowering.partial import kept_partial
+from partitioner.lowering.partial import forwarded_partial
 from partitioner.rules.core import PASS, Rule, is_known, local_rule
 from partitioner.rules.elementwise import is_elementwise
 from spmd.dialects.sdy_attributes import RULE_NAME
@@ -16,13 +16,13 @@ from spmd.types import TensorType
 
 @lowers("")
 def by_rule(lowering: Lowering, op: Op) -> None:
-    """The local form of an op that does to blocks what it does to whole arrays."""
-    if _agreed(lowering, op):
+    """Lower an op by its factor rule: the same op on blocks."""
+    if _lower_in_target_layout(lowering, op):
         return
     rule = local_rule(op)
-    pending = kept_partial(lowering, op)
+    pending = forwarded_partial(lowering, op)
     if pending is not None:
-        _through(lowering, op, rule, pending)
+        _lower_partial(lowering, op, rule, pending)
         return
     is_strict = rule.is_custom or op.name in ("stablehlo.custom_call", "stablehlo.reshape")
     shared = _shared(rule) if is_strict else None
@@ -32,12 +32,12 @@ def by_rule(lowering: Lowering, op: Op) -> None:
     if not is_known(op) and any(
         any(lowering.current_sharding(value).dimensions) for value in op.operands if _is_tensor(value)
     ):
-        lowering.note(op, "it has no rule for splitting: every process computes all of it")
+        lowering.note(op, "it has no sharding rule: every process computes all of it")
     emit_plain(lowering, op, rule, assignment)
 
 
-def _agreed(lowering: Lowering, op: Op) -> bool:
-    """Append an elementwise op whose operands are available in its target layout; False if they are not."""
+def _lower_in_target_layout(lowering: Lowering, op: Op) -> bool:
+    """Append an elementwise op if its operands are available in the target layout; return whether they are."""
     if len(op.results) != 1 or not is_elementwise(op) or RULE_NAME in op.discardable:
         return False
     layout = lowering.target_sharding(op.result)
@@ -55,7 +55,7 @@ def _agreed(lowering: Lowering, op: Op) -> bool:
 
 
 def _shared(rule: Rule) -> set[int]:
-    """Factors of both an operand and a result: all that a reshape or an unknown computation can be cut along."""
+    """Return the factors that both an operand and a result have: those of reshapes and custom calls may be sharded."""
     operands, results = (
         {f for m in side for dimension in m for f in dimension} for side in (rule.operands, rule.results)
     )
@@ -69,7 +69,7 @@ def _is_tensor(value: Value) -> bool:
 def emit_plain(
     lowering: Lowering, op: Op, rule: Rule, assignment: Assignment, attributes: dict[str, AttributeValue] | None = None
 ) -> None:
-    """Bring operands into an assignment's layouts, appends `op`, and files its results."""
+    """Reshard operands to an assignment's layouts, append `op`, and register its results."""
     operands = [
         lowering.get(value, sharding_of(lowering.mesh, mapping, assignment))
         for value, mapping in zip(op.operands, rule.operands, strict=True)
@@ -80,8 +80,10 @@ def emit_plain(
     lowering.set_all(op.results, locals_, filed)
 
 
-def _through(lowering: Lowering, op: Op, rule: Rule, pending: tuple[tuple[int, ...], frozenset[int], str]) -> None:
-    """An op that passes on partial sums: its operands `positions` stay partial over `axes`."""
+def _lower_partial(
+    lowering: Lowering, op: Op, rule: Rule, pending: tuple[tuple[int, ...], frozenset[int], str]
+) -> None:
+    """Lower an op that is linear in partial operands: `pending` names those that stay partial, and over which axes."""
     axes, positions, kind = pending
     free = frozenset(axes)
     shared = _shared(rule) if op.name == "stablehlo.reshape" else set(range(len(rule.sizes)))

@@ -1,4 +1,4 @@
-"""Local forms of contractions: cut contracted dimensions give partial sums, spatial ones exchange halos."""
+"""Lowers contractions: sharded contracting dimensions give partial sums, spatial ones exchange halos."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from partitioner.lowering.reduction import spatial_window
 from partitioner.prices import prices
 from partitioner.rules.core import PERMUTE, REDUCE, REPLICATE, Rule, RuleBuilder, local_rule
 from partitioner.sharding import Sharding
-from partitioner.window import HaloWindow, straight
+from partitioner.window import HaloWindow, contiguous_window
 from spmd.ir import AttributeValue, Op, Value
 from spmd.types import QuantizedType
 
 
 def _work(lowering: Lowering, rule: Rule, assignment: Assignment) -> float:
-    """Return the operations of one process, as bytes that could be sent meanwhile."""
+    """Return the operations of one process in units of bytes that could be sent meanwhile."""
     total = 2 * prod(rule.sizes)
     for axes in assignment:
         total //= lowering.mesh.count(axes)
@@ -29,7 +29,7 @@ def _work(lowering: Lowering, rule: Rule, assignment: Assignment) -> float:
 
 @lowers("stablehlo.dot_general", "stablehlo.dot", "stablehlo.einsum", "stablehlo.unary_einsum")
 def dot(lowering: Lowering, op: Op) -> None:
-    """Products along sharded contracting dimensions are partial sums."""
+    """Lower a dot; sharded contracting dimensions give a partial sum."""
     rule = local_rule(op)
     if any(isinstance(value.tensor.element_type, QuantizedType) for value in op.operands):
         rule = replace(rule, kinds=tuple(REPLICATE if kind == REDUCE else kind for kind in rule.kinds))
@@ -40,7 +40,7 @@ def dot(lowering: Lowering, op: Op) -> None:
 
 
 def _contracted(lowering: Lowering, value: Value, rule: Rule, index: int, assignment: Assignment) -> Value:
-    """Return an operand in the layout of an assignment, with zeros in the padding of contracted dimensions."""
+    """Return an operand in its assigned layout, with zeros in the padding of contracting dimensions."""
     layout = sharding_of(lowering.mesh, rule.operands[index], assignment)
     local = lowering.get(value, layout)
     for dimension, factors in enumerate(rule.operands[index]):
@@ -50,7 +50,7 @@ def _contracted(lowering: Lowering, value: Value, rule: Rule, index: int, assign
 
 
 def without_padding(lowering: Lowering, local: Value, value: Value, layout: Sharding, dimension: int) -> Value:
-    """`local` with zeros in the padding of one dimension."""
+    """Return `local` with zeros in the padding of `dimension`."""
     size = value.tensor.static_shape[dimension]
     if not layout.is_padded(dimension, size):
         return local
@@ -60,7 +60,7 @@ def without_padding(lowering: Lowering, local: Value, value: Value, layout: Shar
 
 @dataclass(frozen=True)
 class _Space:
-    """One spatial dimension of a convolution. `summed`: the window's extent may be cut, not the output's."""
+    """One spatial dimension of a convolution; if `summed`, the window is sharded instead of the output."""
 
     source: int
     kernel: int
@@ -78,6 +78,7 @@ class _Space:
     factor: int
 
     def window(self, blocks: int) -> tuple[HaloWindow, int, int] | None:
+        """Return the halo window of a block, the offset of its first element and the extent; None if impossible."""
         if not self.summed:
             return spatial_window(self.size, self.out, blocks, self.reach, self.stride, self.base, self.low)
         if self.base != 1 or self.reversed:
@@ -86,12 +87,12 @@ class _Space:
         block = -(-extent // blocks)
         width = (self.out - 1) * self.stride + (block - 1) * self.step + 1
         starts = tuple(index * block * self.step - self.low for index in range(blocks))
-        return straight(self.size, blocks, starts, width), 0, width
+        return contiguous_window(self.size, blocks, starts, width), 0, width
 
 
 @lowers("stablehlo.convolution")
 def convolution(lowering: Lowering, op: Op) -> None:
-    """Cut spatial dimensions of the result need halos of the input; a cut window gives partial sums."""
+    """Lower a convolution; sharded output dimensions need halos of the input, a sharded window gives partial sums."""
     rule, spaces = _rule(lowering, op)
     groups = _group_factors(op, rule)
 
@@ -100,7 +101,7 @@ def convolution(lowering: Lowering, op: Op) -> None:
 
     def extra(assignment: Assignment) -> float:
         if any(rule.sizes[group] % lowering.mesh.count(assignment[group]) for group in groups.values()):
-            return float("inf")  # a process has groups as a whole, as many as any other
+            return float("inf")  # every process must have the same number of complete groups
         layout = sharding_of(lowering.mesh, rule.operands[0], assignment)
         spent = _work(lowering, rule, assignment)
         for space in spaces:
@@ -148,7 +149,7 @@ def convolution(lowering: Lowering, op: Op) -> None:
 
 
 def _group_factors(op: Op, rule: Rule) -> dict[str, int]:
-    """Return the factor of the groups, by the attribute that says how many there are."""
+    """Return the factor of the groups by the name of their count attribute."""
     numbers = op["dimension_numbers"]
     dimensions = {
         "batch_group_count": numbers.input_batch_dimension,
@@ -158,8 +159,7 @@ def _group_factors(op: Op, rule: Rule) -> dict[str, int]:
 
 
 def _rule(lowering: Lowering, op: Op) -> tuple[Rule, list[_Space]]:
-    """Return the rule for cutting a convolution, whose spatial factors are those of the result or those of the
-    window."""
+    """Return the rule for lowering a convolution, with spatial factors of the result or of the window."""
     builder = RuleBuilder(op)
     numbers = op["dimension_numbers"]
     lhs, rhs = builder.operand_shapes

@@ -1,4 +1,4 @@
-"""Local forms of loops and branches, and of GSPMD's way into and out of manual code."""
+"""Lowers loops and branches."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from spmd.types import ElementType, TensorType
 
 @lowers("stablehlo.while")
 def while_(lowering: Lowering, op: Op) -> None:
-    """The state has one layout in all iterations; the predicate is the same on every process."""
+    """Lower a loop; its state has one layout in all iterations, and the predicate is replicated."""
     location = lowering.emitter.location
-    layouts = _with_sums(lowering, op, [_layout(lowering, value) for value in op.results])
+    layouts = _accumulating_layouts(lowering, op, [_layout(lowering, value) for value in op.results])
     operands = [_get(lowering, value, layout) for value, layout in zip(op.operands, layouts, strict=True)]
     if lowering.on_trial:
-        # In a trial only the layouts of its results are of interest.
+        # Only the layouts of the results are needed.
         lowering.set_all(op.results, operands, layouts)
         return
     condition, body = (region.block for region in op.regions)
@@ -28,7 +28,7 @@ def while_(lowering: Lowering, op: Op) -> None:
         local_block = lowering.block(block, layouts, is_loop=True)
         returned = block.terminator.operands
         if block is condition:
-            results = [lowering.whole(value) for value in returned]
+            results = [lowering.replicated(value) for value in returned]
         else:
             results = [_get(lowering, value, layout) for value, layout in zip(returned, block_layouts, strict=True)]
         _end(local_block, results, block)
@@ -40,10 +40,10 @@ def while_(lowering: Lowering, op: Op) -> None:
     lowering.set_all(op.results, clone.results, layouts)
 
 
-def _with_sums(lowering: Lowering, op: Op, layouts: list[Sharding | None]) -> list[Sharding | None]:
-    """Layouts of a loop's state in which sums of partial values stay partial, to be reduced once, at the end.
+def _accumulating_layouts(lowering: Lowering, op: Op, layouts: list[Sharding | None]) -> list[Sharding | None]:
+    """Return the layouts of loop state, where accumulated partial sums stay partial, to be reduced after the loop.
 
-    Such a value is nothing in the loop but the sum of itself and something partial that is cut as it is.
+    Such an entry must only be accumulated: state + term, for a partial term of the same sharding.
     """
     shardings = list(layouts)
     for index, axes in _partial_sums(lowering, op, layouts).items():
@@ -54,10 +54,9 @@ def _with_sums(lowering: Lowering, op: Op, layouts: list[Sharding | None]) -> li
 
 
 def _partial_sums(lowering: Lowering, op: Op, layouts: list[Sharding | None]) -> dict[int, Axes]:
-    """Return the sub-axes over which entries of a loop's state may stay partial sums.
+    """Return the sub-axes over which entries of loop state may stay partial sums.
 
-    Whether what is added is partial is found by lowering the body for trial, without the loops in it: once for each
-    loop of the program.
+    The layout of the term is found by lowering the body once per loop and discarding the ops; inner loops are skipped.
     """
     known = lowering.partial_sums.get(op)
     if known is not None:
@@ -81,7 +80,7 @@ def _partial_sums(lowering: Lowering, op: Op, layouts: list[Sharding | None]) ->
 
 
 def _added(lowering: Lowering, op: Op, index: int) -> Value | None:
-    """What a loop's body adds to entry `index` of its state, which is used for nothing else; None if that is not so."""
+    """Return the term that a loop's body adds to state entry `index`, if that is the entry's only use; else None."""
     condition, body = (region.block for region in op.regions)
     state, returned = body.arguments[index], body.terminator.operands[index]
     add = returned.defining_op
@@ -97,9 +96,9 @@ def _added(lowering: Lowering, op: Op, index: int) -> Value | None:
 
 @lowers("stablehlo.case", "stablehlo.if")
 def branches(lowering: Lowering, op: Op) -> None:
-    """The index is the same on every process, so that all take the same branch and its collectives match."""
+    """Lower branches; the index is replicated, so that all processes take the same branch and collectives match."""
     layouts = [_layout(lowering, value) for value in op.results]
-    chosen = lowering.whole(op.operands[0])
+    chosen = lowering.replicated(op.operands[0])
     location = lowering.emitter.location
     regions = []
     for region in op.regions:
@@ -119,14 +118,14 @@ def branches(lowering: Lowering, op: Op) -> None:
 
 
 def _layout(lowering: Lowering, value: Value) -> Sharding | None:
-    """Return the layout of what data flow gives: each process keeps its share of what the program says is unreduced."""
+    """Return the layout of the result of control flow, unreduced if the program says so."""
     if not isinstance(value.type, TensorType):
         return None
-    return lowering.with_shares(value, lowering.target_sharding(value))
+    return lowering.with_declared_partial(value, lowering.target_sharding(value))
 
 
 def _get(lowering: Lowering, value: Value, layout: Sharding | None) -> Value:
-    return lowering.whole(value) if layout is None else lowering.get(value, layout)
+    return lowering.replicated(value) if layout is None else lowering.get(value, layout)
 
 
 def _end(block: Block, results: list[Value], source: Block) -> None:
@@ -136,12 +135,12 @@ def _end(block: Block, results: list[Value], source: Block) -> None:
 
 @lowers("stablehlo.optimization_barrier")
 def optimization_barrier(lowering: Lowering, op: Op) -> None:
-    """Each value in its target layout, or in an available one where that costs less."""
+    """Lower a barrier; each value has its target layout, or an available one that is cheaper."""
     layouts: list[Sharding | None] = []
     for value, result in zip(op.operands, op.results, strict=True):
         layout = _layout(lowering, result)
         if layout is not None and not layout.partial:
-            options = [layout, *(current.whole() for current in lowering.layouts_of(value))]
+            options = [layout, *(current.without_partial() for current in lowering.layouts_of(value))]
             layout = min(options, key=lambda option: lowering.price(value, option))
         layouts.append(layout)
     operands = [_get(lowering, value, layout) for value, layout in zip(op.operands, layouts, strict=True)]

@@ -1,8 +1,8 @@
-"""From the global program to the local one, op by op.
+"""Lowering of the global program to the per-process program, op by op.
 
-`Lowering` maps each global value to its local values, each with a layout. The handler of an op gets operands in the
-layouts that it needs (`get`) and files its results with theirs (`set`). A reshard is reused by later users; one that a
-loop needs of a value from outside is hoisted out of the loop.
+`Lowering` maps each global value to per-process values with their layouts. The handler of an op gets operands in the
+layouts that it needs (`get`) and registers its results (`set`). Reshards are reused by later users, and those of
+outer values are hoisted out of loops.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from partitioner.lowering.assign import Assignment, Known, candidates, reduced, 
 from partitioner.lowering.unreduced import layout_cost, same_layout, to_layout
 from partitioner.manual import copy_local
 from partitioner.mesh import Axes, DeviceMesh
-from partitioner.program import Program
+from partitioner.program import ImportedProgram
 from partitioner.reading import ShardingReader
 from partitioner.record import PartitionRecord, Reshard
 from partitioner.reshard import cost
@@ -33,7 +33,7 @@ from spmd.types import TensorType, Type
 
 @dataclass(frozen=True)
 class Local:
-    """One local value of a global one. `depth`: the nesting of blocks in which it was made."""
+    """A per-process value of a global one, and `depth`, the nesting depth of the block that defines it."""
 
     value: Value
     sharding: Sharding
@@ -42,24 +42,24 @@ class Local:
 
 @dataclass
 class OpenBlock:
-    """A block being written. `is_loop`: reshards of outer values may be hoisted out of it."""
+    """A block under construction; out of a loop (`is_loop`), reshards of outer values are hoisted."""
 
     ops: list[Op]
     is_loop: bool
     entries: list[tuple[Value, Local]]
 
 
-#: Writes the local form of one op.
+#: Lowers one op.
 Handler = Callable[["Lowering", Op], None]
 _SHARDINGS = ("sdy.", "mhlo.sharding", "mhlo.frontend")
-#: The name under which the handler of ops of a single device is filed.
+#: The key of the handler of ops of a single device.
 ON_DEVICE = "of a single device"
-#: The handler of each op name; "" has that of all others. The modules of the package fill it.
+#: Handlers by op name; "" is the default. Filled by the package's modules.
 _HANDLERS: dict[str, Handler] = {}
 
 
 def lowers(*names: str) -> Callable[[Handler], Handler]:
-    """Decorator: files how ops of these names become local."""
+    """Return a decorator that registers the lowering of the ops named."""
 
     def add(handler: Handler) -> Handler:
         for name in names:
@@ -70,11 +70,11 @@ def lowers(*names: str) -> Callable[[Handler], Handler]:
 
 
 class Lowering:
-    """The state of one partitioning."""
+    """The state of lowering one program."""
 
     def __init__(
         self,
-        program: Program,
+        program: ImportedProgram,
         reader: ShardingReader,
         layouts: dict[Value, Sharding],
         emitter: Emitter,
@@ -87,15 +87,15 @@ class Lowering:
         self.mesh: DeviceMesh = reader.mesh
         self.notes: list[str] = []
         self.record = record
-        #: The op that is being lowered; None outside of all.
+        #: The op that is being lowered; None outside of ops.
         self.current: Op | None = None
-        #: Of each loop seen, the entries of its state that stay partial sums: see control_flow.
+        #: For each loop seen, the sub-axes of state entries that stay partial sums: see control_flow.
         self.partial_sums: dict[Op, dict[int, Axes]] = {}
-        #: What the program says is unreduced, and over what.
+        #: The values that the program declares unreduced, and over which sub-axes.
         self.unreduced = unreduced_values(program, reader)
-        #: Whether the written ops are discarded: only the layouts of values are of interest.
+        #: Whether ops are discarded, so that only the layouts of values matter.
         self.on_trial = False
-        #: The sub-axes of the manual computations that are being lowered.
+        #: The sub-axes of the surrounding manual computations.
         self.manual: frozenset[int] = frozenset()
         self.uses: dict[Value, int] = {}
         self.users: dict[Value, list[Op]] = {}
@@ -113,36 +113,36 @@ class Lowering:
     # --- values
 
     def target_sharding(self, value: Value) -> Sharding:
-        """Return the layout that propagation gave `value`."""
+        """Return the propagated sharding of `value`."""
         layout = self.layouts.get(value)
         if layout is None:
             return replicated(self.mesh, value.tensor.rank)
         return layout if layout.mesh is self.mesh else replace(layout, mesh=self.mesh)
 
-    def with_shares(self, value: Value, layout: Sharding) -> Sharding:
-        """`layout` where the shares of `value` stay shares, if the program says that it is unreduced; else whole."""
-        whole = layout.whole()
+    def with_declared_partial(self, value: Value, layout: Sharding) -> Sharding:
+        """Return `layout`, unreduced where the program declares `value` unreduced, else without partial sums."""
+        whole = layout.without_partial()
         axes, kind = self.unreduced.get(value, ((), whole.reduction))
         return whole if whole.used.intersection(axes) else replace(whole, partial=axes, reduction=kind)
 
     def layouts_of(self, value: Value) -> tuple[Sharding, ...]:
-        """Return the layouts in which `value` is available, in the order in which they were made."""
+        """Return the layouts in which `value` is available, in order of creation."""
         return tuple(entry.sharding for entry in self._entries(value))
 
     def current_sharding(self, value: Value) -> Sharding:
-        """Return the layout in which `value` was made."""
+        """Return the layout in which `value` was computed."""
         return self._entries(value)[0].sharding
 
     def defer(self, op: Op) -> None:
-        """Postpones `op` until its result is needed; it is never written if that does not happen."""
+        """Postpone `op` until its result is needed; otherwise it is never lowered."""
         self._deferred[op.result] = op, len(self._scopes) - 1
 
     def is_forced(self, value: Value) -> bool:
-        """Return whether the op of `value` was postponed, and its result is needed now."""
+        """Return whether the op of `value` was deferred and is being lowered now."""
         return value in self._forced
 
     def _entries(self, value: Value) -> list[Local]:
-        # While a postponed op is written where it stands, what was made further in is not there.
+        # While a deferred op is lowered in its original block, values of inner blocks are not available.
         entries = [entry for entry in self._locals.get(value, ()) if entry.depth < len(self._scopes)]
         if entries:
             return entries
@@ -158,22 +158,22 @@ class Lowering:
         return self._locals[value]
 
     def set(self, value: Value, local: Value, sharding: Sharding | None) -> None:
-        """File `local` as `value` in layout `sharding`, whose mesh may order devices differently (None: no tensor)."""
+        """Register `local` as `value` in layout `sharding` (None: no tensor), adjusting the device order if needed."""
         if sharding is not None and sharding.mesh is not self.mesh:
             local = self._reordered(local, sharding, self.mesh)
             sharding = replace(sharding, mesh=self.mesh)
         annotation = self.program.annotations.get(value)
         if annotation is not None and annotation.device is not None and isinstance(value.owner, Block):
-            local = self.emitter.broadcast_from(local, annotation.device)  # what others were given is not the value
+            local = self.emitter.broadcast_from(local, annotation.device)  # only that device has the value
         self._add(value, local, sharding or replicated(self.mesh, 0), len(self._scopes) - 1)
 
     def set_all(self, values: Sequence[Value], locals_: Sequence[Value], layouts: Sequence[Sharding | None]) -> None:
-        """`set` of each value."""
+        """Register each of several values with `set`."""
         for value, local, layout in zip(values, locals_, layouts, strict=True):
             self.set(value, local, layout)
 
     def _reordered(self, local: Value, sharding: Sharding, order: DeviceMesh) -> Value:
-        """Return the block that this process holds with the device order of the mesh `order`."""
+        """Return the block that this process holds under the device order of the mesh `order`."""
         if not sharding.used:
             return local
         return self.emitter.permute(local, zip(sharding.mesh.devices.tolist(), order.devices.tolist(), strict=True))
@@ -189,20 +189,20 @@ class Lowering:
         self._scopes[depth].entries.append((value, entry))
 
     def set_rematerializable(self, value: Value, make: Callable[[Sharding], Value]) -> None:
-        """Register `make`, which gives `value` in any layout at no cost, and makes it in its target layout."""
-        layout = self.target_sharding(value).whole()
+        """Register `make`, which gives `value` in any layout at no cost, and make it in its target layout."""
+        layout = self.target_sharding(value).without_partial()
         self._makers[value] = make
         self._add(value, make(layout), layout, len(self._scopes) - 1)
 
     def find_available(self, value: Value, dimensions: tuple[Axes, ...]) -> Value | None:
-        """Return the local value laid out so and not partial, if there is one."""
+        """Return the per-process value with these dimension shardings that is not partial, or None."""
         for entry in self._entries(value):
             if entry.sharding.dimensions == dimensions and not entry.sharding.partial:
                 return entry.value
         return None
 
     def get(self, value: Value, sharding: Sharding) -> Value:
-        """`value` in layout `sharding`, resharded if it is not available so."""
+        """Return `value` in layout `sharding`, resharded if needed."""
         entries = self._entries(value)
         if not isinstance(value.type, TensorType):
             return entries[0].value
@@ -221,7 +221,7 @@ class Lowering:
         outer, location = self.emitter.ops, self.emitter.location
         self.emitter.ops = self._scopes[depth].ops
         if best.sharding.partial and value.defining_op is not None:
-            # A reduction has the location of the op that it completes, any other reshard that of its user.
+            # A reduction gets the location of the op that it completes, any other reshard that of its user.
             self.emitter.location = value.defining_op.location
         before = len(self.emitter.ops)
         value_there = to_layout(self.emitter, best.value, value.tensor, best.sharding, sharding)
@@ -232,21 +232,20 @@ class Lowering:
         return value_there
 
     def _depth_for(self, depth: int) -> int:
-        """Return the scope for a reshard of a value made at `depth`: the outermost one that only loops separate from
-        here."""
+        """Return the depth at which to reshard a value of `depth`: outside all loops in between."""
         at = len(self._scopes) - 1
         while at > depth and self._scopes[at].is_loop:
             at -= 1
         return at
 
     def price(self, value: Value, target: Sharding) -> float:
-        """What `get` would cost, in bytes sent."""
+        """Return the cost of `get`, in bytes sent."""
         if value in self._makers and not target.partial:
             return 0.0
         return min(layout_cost(value.tensor, layout, target) for layout in self.layouts_of(value))
 
-    def whole(self, value: Value) -> Value:
-        """`value` whole on every process (those of a manual computation: on every one that shares its block)."""
+    def replicated(self, value: Value) -> Value:
+        """Return `value` replicated (within manual code, over the free sub-axes)."""
         if not isinstance(value.type, TensorType):
             return self._entries(value)[0].value
         return self.get(value, replicated(self.mesh, value.tensor.rank))
@@ -254,7 +253,7 @@ class Lowering:
     # --- blocks
 
     def block(self, block: Block, arguments: Sequence[Sharding | None], *, is_loop: bool) -> Block:
-        """Return the local form of `block`, without its terminator; its arguments are laid out as `arguments` say."""
+        """Return the lowered `block` without its terminator, its arguments having the layouts `arguments`."""
         local_block = Block(
             argument.type if layout is None else layout.local_type(argument.tensor)
             for argument, layout in zip(block.arguments, arguments, strict=True)
@@ -268,7 +267,7 @@ class Lowering:
 
     @contextmanager
     def manual_over(self, axes: frozenset[int], mesh: DeviceMesh) -> Iterator[None]:
-        """Inside, code is manual over `axes`, and values are laid out over the devices as they stand in `mesh`."""
+        """Lower in a context that is manual over `axes`, with the device order of `mesh`."""
         outer, outer_axes = self.mesh, self.manual
         self.mesh = self.emitter.mesh = mesh
         self.manual = outer_axes | axes
@@ -282,14 +281,14 @@ class Lowering:
         self.emitter.ops = ops
 
     def leave(self) -> None:
-        """Closes the innermost block and drops the local values made in it."""
+        """Close the innermost block and forget the values defined in it."""
         scope = self._scopes.pop()
         for value, entry in reversed(scope.entries):
             self._locals[value].remove(entry)
         self.emitter.ops = self._scopes[-1].ops if self._scopes else []
 
     def ops(self, ops: Sequence[Op]) -> None:
-        """Lower `ops` one after another into the innermost block."""
+        """Lower `ops` in order into the innermost block."""
         outer = self.current
         for op in ops:
             self.current, self.emitter.location = op, op.location
@@ -298,10 +297,10 @@ class Lowering:
         self.current = outer
 
     def device_of(self, op: Op) -> int | None:
-        """Return the device that alone computes `op`; None where all do.
+        """Return the device that computes `op` alone; None if all do.
 
-        It is the one that the program names. A call with side effects of which the global program names none is issued
-        once, by the first device.
+        It is the annotated device or, for a call with side effects in the global program without annotation, the first
+        device, so that the call is issued once.
         """
         device = self.program.devices.get(op)
         if device is not None or op.name != "stablehlo.custom_call" or not op["has_side_effect"]:
@@ -310,7 +309,7 @@ class Lowering:
         return None if is_told or self.mesh.size == 1 or self.manual_around(op) else 0
 
     def manual_around(self, op: Op) -> frozenset[int]:
-        """Return the sub-axes over which the code that `op` stands in is manual."""
+        """Return the manual sub-axes of the code around `op`."""
         values = (*op.operands, *op.results)
         return self.manual.union(*(self.program.manual.get(value, frozenset()) for value in values))
 
@@ -324,7 +323,7 @@ class Lowering:
         attributes: dict[str, AttributeValue] | None = None,
         types: Sequence[Type] | None = None,
     ) -> Sequence[Value]:
-        """Append `op` on local operands; its results have the local types of `results`."""
+        """Append `op` on per-process operands; its results have the local types of `results`."""
         result_types: Sequence[Type] = types or [
             value.type if layout is None or not isinstance(value.type, TensorType) else layout.local_type(value.tensor)
             for value, layout in zip(op.results, results, strict=True)
@@ -338,10 +337,10 @@ class Lowering:
         return copy.results
 
     def regions(self, op: Op) -> Sequence[Region]:
-        """Copy of the regions of `op`, which work on scalars; what they capture is made whole."""
+        """Return a copy of the regions of `op`, which work on scalars; captured values are replicated."""
         if not op.regions:
             return []
-        values = {value: self.whole(value) for value in captured_values(op) if value in self._locals}
+        values = {value: self.replicated(value) for value in captured_values(op) if value in self._locals}
         return copy_local(op, values).regions
 
     def known(self, op: Op) -> list[Known | None]:
@@ -362,10 +361,9 @@ class Lowering:
         allowed: Callable[[int], bool] | None = None,
         extra: Callable[[Assignment], float] | None = None,
     ) -> Assignment:
-        """Return the cheapest assignment of sub-axes to the factors of `op`: operands in, results out, least work if
-        equal.
+        """Return the cheapest assignment of sub-axes to the factors of `op`; among equal ones, that with least work.
 
-        It costs `assignment_cost` and what `extra` says.
+        The cost is `assignment_cost` plus `extra`.
         """
         usable = allowed or (lambda factor: rule.kinds[factor] in (PASS, REDUCE))
         best: tuple[tuple[float, float], Assignment] | None = None
@@ -380,7 +378,7 @@ class Lowering:
         return best[1]
 
     def assignment_cost(self, op: Op, rule: Rule, assignment: Assignment) -> float:
-        """What resharding operands and results costs with an assignment, in bytes sent."""
+        """Return the cost of resharding operands and results for an assignment, in bytes sent."""
         spent = 0.0
         for value, mapping in zip(op.operands, rule.operands, strict=True):
             if isinstance(value.type, TensorType) and mapping:
@@ -389,16 +387,16 @@ class Lowering:
         for value, mapping in zip(op.results, rule.results, strict=True):
             if isinstance(value.type, TensorType) and (mapping or partial):
                 unreduced = replace(sharding_of(self.mesh, mapping, assignment), partial=partial)
-                spent += cost(value.tensor, unreduced, self.target_sharding(value).whole())
+                spent += cost(value.tensor, unreduced, self.target_sharding(value).without_partial())
         return spent
 
     def note(self, op: Op, text: str) -> None:
-        """Record, with its place, something about `op` that a user should be told."""
+        """Record a note to the user about `op`, with its location."""
         self.notes.append(f"{op.location}: {op.name}: {text}")
 
 
 def _check_block(value: Value, local: Value, sharding: Sharding) -> None:
-    """InternalError for a local value that is no block of `value` laid out as `sharding`."""
+    """Raise InternalError if `local` does not have the shape of a block of `value` with this sharding."""
     if isinstance(value.type, TensorType) and local.tensor.shape != sharding.local_shape(value.tensor.static_shape):
         place = value.owner.location if isinstance(value.owner, Op) else UNKNOWN
         text = f"a block of {value.type} laid out as {sharding} is of type {local.type}"

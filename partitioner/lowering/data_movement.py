@@ -1,4 +1,4 @@
-"""Local forms of ops that place elements: constants, iota, and what exchanges elements on a cut dimension."""
+"""Lowers constants, iota, and ops that move elements, which exchange elements along sharded dimensions."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from partitioner import window as win
 from partitioner.lowering.assign import Assignment, reduced, sharding_of
 from partitioner.lowering.by_rule import by_rule, emit_plain
 from partitioner.lowering.core import Lowering, lowers
-from partitioner.lowering.sums import nothing_of, sum_of
+from partitioner.lowering.sums import additive_identity, summing_op
 from partitioner.mesh import Axes
 from partitioner.rules.core import PASS, PERMUTE, REDUCE, Rule, RuleBuilder, local_rule
 from partitioner.sharding import Sharding
-from partitioner.window import HaloWindow, Run, straight
+from partitioner.window import HaloWindow, Run, contiguous_window
 from spmd.ir import AttributeValue, Op, Value
 from spmd.ir.attributes import DenseAttr, is_splat
 
 
 @lowers("stablehlo.constant", "sdy.constant")
 def constant(lowering: Lowering, op: Op) -> None:
-    """A constant of one value is made in the size needed; any other is cut at no cost."""
+    """Lower a constant: a splat is made in any layout, any other is replicated."""
     value = op["value"]
     if isinstance(value, DenseAttr) and is_splat(value.array):
         element = value.array.reshape(-1)[:1].reshape(())
@@ -39,7 +39,7 @@ def constant(lowering: Lowering, op: Op) -> None:
 
 @lowers("stablehlo.iota")
 def iota(lowering: Lowering, op: Op) -> None:
-    """Each process counts from the offset of its block in the type of positions, and converts once."""
+    """Lower iota: each process counts from the offset of its block in the index type, and converts once."""
     emitter, dimension = lowering.emitter, op["iota_dimension"]
 
     def make(layout: Sharding) -> Value:
@@ -57,21 +57,21 @@ def iota(lowering: Lowering, op: Op) -> None:
 
 @lowers("stablehlo.broadcast_in_dim")
 def broadcast_in_dim(lowering: Lowering, op: Op) -> None:
-    """A scalar is spread in the size needed; anything else follows its rule."""
+    """Lower a broadcast: of a scalar in any layout, of anything else by its rule."""
     value = op.operands[0]
     if value.tensor.rank or lowering.current_sharding(value).partial:
         by_rule(lowering, op)
         return
 
     def make(layout: Sharding) -> Value:
-        return lowering.clone(op, [lowering.whole(value)], [layout])[0]
+        return lowering.clone(op, [lowering.replicated(value)], [layout])[0]
 
     lowering.set_rematerializable(op.result, make)
 
 
 @lowers("stablehlo.broadcast")
 def broadcast(lowering: Lowering, op: Op) -> None:
-    """A broadcast of blocks; along new dimensions each process makes its own block."""
+    """Lower a broadcast of blocks; along new dimensions each process makes its own block."""
     rule = local_rule(op)
     assignment = lowering.choose(op, rule)
     shape = sharding_of(lowering.mesh, rule.results[0], assignment).local_shape(op.result.tensor.static_shape)
@@ -79,12 +79,12 @@ def broadcast(lowering: Lowering, op: Op) -> None:
     emit_plain(lowering, op, rule, assignment, {"broadcast_sizes": sizes})
 
 
-#: The windows that a dimension of an op needs of operand i, given the blocks: None when it cannot be cut so.
+#: Returns the halo window of operand i along a dimension for a number of blocks.
 Windows = Callable[[int, int, int], HaloWindow]
 
 
 def _permuted(lowering: Lowering, op: Op, windows: Windows) -> tuple[Rule, Assignment, float]:
-    """Return an assignment of a one-operand op that may cut the dimensions whose elements move, and its price."""
+    """Return the assignment of an op that may shard dimensions along which elements move, and its cost."""
     rule = local_rule(op)
     (value,) = op.operands[:1]
 
@@ -109,7 +109,7 @@ def _exchange(
     local_form: Callable[[Value, list[int], Sharding], Value],
     fill: Value | None,
 ) -> None:
-    """Bring the windows of all permuted dimensions together, then does the op on them."""
+    """Exchange halos along all permuted dimensions, then apply the op locally."""
     rule, assignment, _ = _permuted(lowering, op, windows)
     layout = sharding_of(lowering.mesh, rule.operands[0], assignment)
     local = lowering.get(op.operands[0], layout)
@@ -127,7 +127,7 @@ def _exchange(
 
 @lowers("stablehlo.slice")
 def slice_(lowering: Lowering, op: Op) -> None:
-    """Each process fetches the elements of its block of the result."""
+    """Lower a slice; each process fetches the elements of its block of the result."""
     starts, strides = op["start_indices"], op["strides"]
     size, out = op.operands[0].tensor.static_shape, op.result.tensor.static_shape
 
@@ -135,7 +135,7 @@ def slice_(lowering: Lowering, op: Op) -> None:
         block = -(-out[dimension] // blocks)
         step = strides[dimension]
         first = tuple(starts[dimension] + index * block * step for index in range(blocks))
-        return straight(size[dimension], blocks, first, max(0, (block - 1) * step + 1))
+        return contiguous_window(size[dimension], blocks, first, max(0, (block - 1) * step + 1))
 
     def local_form(local: Value, moved: list[int], layout: Sharding) -> Value:
         shape = local.tensor.static_shape
@@ -144,14 +144,14 @@ def slice_(lowering: Lowering, op: Op) -> None:
         attributes = {"start_indices": tuple(begin), "limit_indices": tuple(limit)}
         return lowering.clone(op, [local], [layout], attributes)[0]
 
-    if _waits(lowering, op):
+    if _is_deferrable(lowering, op):
         lowering.defer(op)
-    elif not _sum_of_parts(lowering, op, _permuted(lowering, op, windows)[2]):
+    elif not _slice_as_partial_sum(lowering, op, _permuted(lowering, op, windows)[2]):
         _exchange(lowering, op, windows, local_form, None)
 
 
-def _waits(lowering: Lowering, op: Op) -> bool:
-    """Return whether a slice is used only by concatenations, which read its operand instead."""
+def _is_deferrable(lowering: Lowering, op: Op) -> bool:
+    """Return whether only concatenations use a slice, which then read its operand instead."""
     if lowering.is_forced(op.result):
         return False
     source, _ = _origin(op.result, _sliced_dimension(op))
@@ -162,13 +162,13 @@ def _waits(lowering: Lowering, op: Op) -> bool:
 
 
 def _sliced_dimension(op: Op) -> int:
-    """Return the first dimension that a slice cuts; 0 when it cuts none."""
+    """Return the first dimension that a slice shortens; 0 if there is none."""
     shape = op.operands[0].tensor.static_shape
     return next((d for d, size in enumerate(op.result.tensor.static_shape) if size != shape[d]), 0)
 
 
 def sum_rule(op: Op) -> Rule:
-    """Return the rule of a slice of any kind as a sum: of a sliced dimension each process has its part, and zeros."""
+    """Return the rule of a slice as a partial sum: along sliced dimensions each process has its elements, or zeros."""
     builder = RuleBuilder(op)
     taken = op.result.tensor.static_shape
     for dimension, extent in enumerate(op.operands[0].tensor.static_shape):
@@ -179,12 +179,11 @@ def sum_rule(op: Op) -> Rule:
     return builder.build()
 
 
-def _sum_of_parts(lowering: Lowering, op: Op, otherwise: float) -> bool:
-    """Return a slice of cut dimensions as a sum: each process gives what it has of it. False where that is no
-    cheaper."""
+def _slice_as_partial_sum(lowering: Lowering, op: Op, otherwise: float) -> bool:
+    """Lower a slice of sharded dimensions as a partial sum; return False if that is not cheaper than `otherwise`."""
     value = op.operands[0]
     size, taken = value.tensor.static_shape, op.result.tensor.static_shape
-    nothing = nothing_of(value.tensor)
+    nothing = additive_identity(value.tensor)
     if otherwise == 0 or any(step != 1 for step in op["strides"]) or nothing is None:
         return False
     rule = sum_rule(op)
@@ -211,36 +210,36 @@ def _sum_of_parts(lowering: Lowering, op: Op, otherwise: float) -> bool:
             local = win.halo_exchange(emitter, local, dimension, layout.dimensions[dimension], window, zero)
         starts[dimension], limits[dimension] = 0, local.tensor.static_shape[dimension]
     attributes = {"start_indices": tuple(starts), "limit_indices": tuple(limits)}
-    summed = replace(result, partial=axes, reduction=sum_of(value.tensor))
+    summed = replace(result, partial=axes, reduction=summing_op(value.tensor))
     lowering.set(op.result, lowering.clone(op, [local], [summed], attributes)[0], summed)
     return True
 
 
 @lowers("stablehlo.reverse")
 def reverse(lowering: Lowering, op: Op) -> None:
-    """Each process fetches the elements of its block of the result and reverses them."""
+    """Lower a reverse; each process fetches the elements of its block of the result and reverses them."""
     size = op.operands[0].tensor.static_shape
 
     def windows(_: int, dimension: int, blocks: int) -> HaloWindow:
         block = -(-size[dimension] // blocks)
         first = tuple(size[dimension] - (index + 1) * block for index in range(blocks))
-        return straight(size[dimension], blocks, first, block)
+        return contiguous_window(size[dimension], blocks, first, block)
 
     _exchange(lowering, op, windows, lambda local, moved, layout: lowering.clone(op, [local], [layout])[0], None)
 
 
 @lowers("stablehlo.pad")
 def pad(lowering: Lowering, op: Op) -> None:
-    """Block i of the result: the operand's elements that fall into it, and the padding value around them."""
+    """Lower a pad; each process fetches the operand's elements in its block of the result and pads them."""
     lows, interiors = op["edge_padding_low"], op["interior_padding"]
     highs = op["edge_padding_high"]
     size, out = op.operands[0].tensor.static_shape, op.result.tensor.static_shape
     emitter = lowering.emitter
-    fill = lowering.whole(op.operands[1])
+    fill = lowering.replicated(op.operands[1])
 
     def windows(_: int, dimension: int, blocks: int) -> HaloWindow:
         block, step = -(-out[dimension] // blocks), interiors[dimension] + 1
-        return straight(size[dimension], blocks, first_elements(dimension, blocks), -(-block // step))
+        return contiguous_window(size[dimension], blocks, first_elements(dimension, blocks), -(-block // step))
 
     def first_elements(dimension: int, blocks: int) -> list[int]:
         block, step = -(-out[dimension] // blocks), interiors[dimension] + 1
@@ -280,10 +279,10 @@ def pad(lowering: Lowering, op: Op) -> None:
 
 @lowers("stablehlo.concatenate")
 def concatenate(lowering: Lowering, op: Op) -> None:
-    """On a cut dimension each process takes its part of the result from the inputs, or from what they are slices of."""
+    """Lower a concatenation; along a sharded dimension each process takes its part from the inputs or their sources."""
     joined = op["dimension"]
     rule = local_rule(op)
-    target = lowering.target_sharding(op.result).whole()
+    target = lowering.target_sharding(op.result).without_partial()
     partial = _all_partial(lowering, op)
     if partial is not None:
         _concatenate_partial(lowering, op, rule, partial)
@@ -314,7 +313,7 @@ def concatenate(lowering: Lowering, op: Op) -> None:
 
 
 def _all_partial(lowering: Lowering, op: Op) -> tuple[Axes, str] | None:
-    """Return the axes over which every input is a partial sum that only this op uses."""
+    """Return the axes and the reduction if every input is partial over the same axes and has no other user."""
     layouts = [lowering.layouts_of(value) for value in op.operands]
     first = layouts[0][0]
     same = all(
@@ -334,7 +333,7 @@ def _concatenate_partial(lowering: Lowering, op: Op, rule: Rule, partial: tuple[
 
 
 def _sources(lowering: Lowering, op: Op, target: Sharding, axes: Axes) -> list[_Source]:
-    """Return the values that a concatenation on a cut dimension is made of, slices of one value taken together."""
+    """Return the sources of a concatenation along a sharded dimension, merging slices of the same value."""
     joined = op["dimension"]
     blocks = lowering.mesh.count(axes)
     block = -(-op.result.tensor.static_shape[joined] // blocks)
@@ -361,7 +360,7 @@ def _sources(lowering: Lowering, op: Op, target: Sharding, axes: Axes) -> list[_
 
 
 class _Source:
-    """One value that a concatenation takes elements of: from its blocks, or from the whole where that is available."""
+    """A value from which a concatenation takes elements: from its blocks, or replicated if that is cheaper."""
 
     def __init__(self, lowering: Lowering, source: Value, dimension: int, target: Sharding, window: HaloWindow) -> None:
         self.lowering, self.source, self.dimension, self.window = lowering, source, dimension, window
@@ -372,9 +371,11 @@ class _Source:
         self.by_whole = lowering.price(source, self.whole)
 
     def price(self) -> float:
+        """Return the cost, in bytes sent."""
         return min(self.by_window, self.by_whole)
 
     def take(self) -> Value:
+        """Return this process's window of the value."""
         lowering, axes = self.lowering, self.layout.dimensions[self.dimension]
         if self.by_whole <= self.by_window:
             whole = lowering.get(self.source, self.whole)
@@ -384,7 +385,7 @@ class _Source:
 
 
 def _origin(value: Value, dimension: int) -> tuple[Value, int]:
-    """What `value` is a slice of along one dimension alone, and where it begins there."""
+    """Return the value that `value` is a slice of along `dimension` only, and the start index."""
     op = value.defining_op
     if op is None or op.name != "stablehlo.slice":
         return value, 0

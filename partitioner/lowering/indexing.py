@@ -1,7 +1,7 @@
-"""Local forms of ops at run-time indices: each process reads or writes the part that is in its block.
+"""Lowers ops with run-time indices: each process reads or writes the elements in its block.
 
-A read from a cut dimension gives zeros on all processes but the one that has the element, and so a partial sum. A
-write to a cut dimension is done by whoever holds the place; it costs nothing.
+A read from a sharded dimension gives zeros on all processes but the owner of the element, hence a partial sum. A write
+to a sharded dimension is performed by the process that owns the index and needs no communication.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from partitioner.lowering.assign import Assignment, reduced, sharding_of
 from partitioner.lowering.core import Lowering, lowers
 from partitioner.lowering.data_movement import sum_rule
 from partitioner.lowering.reduction import folding
-from partitioner.lowering.sums import nothing_of, sum_of
+from partitioner.lowering.sums import additive_identity, summing_op
 from partitioner.mesh import Axes
 from partitioner.rules.core import PASS, REDUCE, Rule, local_rule
 from partitioner.sharding import Sharding
@@ -27,7 +27,7 @@ from spmd.types import I1, ElementType, TensorType, storage_range
 
 
 def _as_index(emitter: Emitter, value: Value) -> Value:
-    """Return an index as a position; one beyond the positions' type stays outside of every tensor."""
+    """Return an index in the index type; clamped, so that values beyond that type stay out of bounds."""
     element = value.tensor.element_type
     assert isinstance(element, ElementType)
     low, high = storage_range(element)
@@ -40,7 +40,7 @@ def _as_index(emitter: Emitter, value: Value) -> Value:
 
 
 def _clamped(emitter: Emitter, index: Value, limit: int) -> Value:
-    """Return a scalar index as a position within [0, limit]."""
+    """Return a scalar index in the index type, clamped to [0, limit]."""
     low, high = emitter.index(0), emitter.index(limit)
     return emitter.one("clamp", [low, _as_index(emitter, index), high], low.type)
 
@@ -50,11 +50,11 @@ def _clamped(emitter: Emitter, index: Value, limit: int) -> Value:
 
 @lowers("stablehlo.dynamic_slice")
 def dynamic_slice(lowering: Lowering, op: Op) -> None:
-    """A slice of a sharded dimension: each process places the elements that it holds, and the slice is their sum."""
+    """Lower a slice of sharded dimensions as a partial sum of the elements that each process holds."""
     value = op.operands[0]
     size, taken = value.tensor.static_shape, op.result.tensor.static_shape
     rule = sum_rule(op)
-    nothing = nothing_of(value.tensor)
+    nothing = additive_identity(value.tensor)
     kinds = (PASS,) if nothing is None else (PASS, REDUCE)
     assignment = lowering.choose(op, rule, lambda factor: rule.kinds[factor] in kinds)
     pending = _linear_pending(lowering, value)
@@ -64,7 +64,7 @@ def dynamic_slice(lowering: Lowering, op: Op) -> None:
     result = sharding_of(lowering.mesh, rule.results[0], assignment)
     emitter = lowering.emitter
     local = lowering.get(value, layout)
-    starts = [lowering.whole(start) for start in op.operands[1:]]
+    starts = [lowering.replicated(start) for start in op.operands[1:]]
     inside: list[Callable[[Value], Value]] = []
     cut = [d for d in range(len(size)) if layout.dimensions[d] and taken[d] != size[d]]
     for dimension in cut:
@@ -73,7 +73,7 @@ def dynamic_slice(lowering: Lowering, op: Op) -> None:
         begin = _clamped(emitter, starts[dimension], size[dimension] - extent)
         offset = emitter.per_device_constant(lowering.mesh.block_index(layout.dimensions[dimension]) * block)
         place = emitter.binary("subtract", begin, offset)
-        # With as much padding as the slice is long, the slice of the block begins where it does in the whole.
+        # Padded by the slice's length, the block can be sliced at the global start minus the block's offset.
         local = emitter.pad(local, dimension, extent, extent)
         starts[dimension] = emitter.binary("add", place, emitter.index(extent))
         inside.append(_inside(emitter, dimension, place, begin, block, size[dimension]))
@@ -86,13 +86,13 @@ def dynamic_slice(lowering: Lowering, op: Op) -> None:
         part = emitter.select(test(part), part, emitter.splat(nothing, part.tensor))
     axes = reduced(rule, assignment)
     partial = tuple(sorted((*axes, *pending[0])))
-    lowering.set(op.result, part, replace(result, partial=partial, reduction=sum_of(value.tensor)))
+    lowering.set(op.result, part, replace(result, partial=partial, reduction=summing_op(value.tensor)))
 
 
 def _linear_pending(lowering: Lowering, value: Value) -> tuple[Axes, str]:
     layouts = lowering.layouts_of(value)
     is_alone = len(layouts) == 1 and lowering.uses.get(value) == 1
-    if is_alone and layouts[0].partial and layouts[0].reduction == sum_of(value.tensor):
+    if is_alone and layouts[0].partial and layouts[0].reduction == summing_op(value.tensor):
         return layouts[0].partial, layouts[0].reduction
     return (), "stablehlo.add"
 
@@ -100,8 +100,7 @@ def _linear_pending(lowering: Lowering, value: Value) -> tuple[Axes, str]:
 def _inside(
     emitter: Emitter, dimension: int, place: Value, begin: Value, block: int, size: int
 ) -> Callable[[Value], Value]:
-    """Return the test whether an element of a slice that begins at `place` of the block lies in the block's true
-    part."""
+    """Return a test of whether elements of a slice that starts at `place` in the block are in the block, unpadded."""
 
     def test(piece: Value) -> Value:
         position = win.positions(emitter, piece, dimension, place)
@@ -114,7 +113,7 @@ def _inside(
 
 @lowers("stablehlo.dynamic_update_slice")
 def dynamic_update_slice(lowering: Lowering, op: Op) -> None:
-    """The update is whole along sharded dimensions; each process writes the part that falls into its block."""
+    """Lower an update that is replicated along sharded dimensions; each process writes the part in its block."""
     rule = local_rule(op)
     assignment = lowering.choose(op, rule)
     layout = sharding_of(lowering.mesh, rule.operands[0], assignment)
@@ -122,14 +121,14 @@ def dynamic_update_slice(lowering: Lowering, op: Op) -> None:
     emitter = lowering.emitter
     local, update = lowering.get(op.operands[0], layout), lowering.get(op.operands[1], other)
     size, updated = op.operands[0].tensor.static_shape, op.operands[1].tensor.static_shape
-    starts = [lowering.whole(start) for start in op.operands[2:]]
+    starts = [lowering.replicated(start) for start in op.operands[2:]]
     cut = [d for d in range(len(size)) if layout.dimensions[d] and updated[d] != size[d]]
     for dimension in cut:
         extent, block = updated[dimension], local.tensor.static_shape[dimension]
         begin = _clamped(emitter, starts[dimension], size[dimension] - extent)
         offset = emitter.per_device_constant(lowering.mesh.block_index(layout.dimensions[dimension]) * block - extent)
         place = emitter.binary("subtract", begin, offset)
-        # An update that misses the block is clamped into the margins on either side of it.
+        # An update outside the block is clamped into the margins on either side.
         starts[dimension] = place
         local = emitter.pad(local, dimension, extent, extent)
     if cut:
@@ -146,14 +145,14 @@ def dynamic_update_slice(lowering: Lowering, op: Op) -> None:
 
 @lowers("stablehlo.gather")
 def gather(lowering: Lowering, op: Op) -> None:
-    """Of a cut dimension from which single elements are taken, a process gives those of its block, and else nothing.
+    """Lower a gather as a partial sum: along sharded dimensions each process has the elements in its block, or zeros.
 
-    Which element it is the indices say; of a dimension that no index is for, it is the first.
+    Along dimensions without index, which are read at 0, the owner is the first process.
     """
     rule = local_rule(op)
     value = op.operands[0]
     numbers = op["dimension_numbers"]
-    nothing = nothing_of(value.tensor)
+    nothing = additive_identity(value.tensor)
 
     def allowed(factor: int) -> bool:
         return rule.kinds[factor] == PASS or (rule.kinds[factor] == REDUCE and nothing is not None)
@@ -192,7 +191,7 @@ def gather(lowering: Lowering, op: Op) -> None:
         assert nothing is not None
         rows = emitter.select(test, rows, emitter.splat(nothing, rows.tensor))
     partial = reduced(rule, assignment)
-    lowering.set(op.result, rows, replace(result, partial=partial, reduction=sum_of(value.tensor)))
+    lowering.set(op.result, rows, replace(result, partial=partial, reduction=summing_op(value.tensor)))
 
 
 def _own_indices(
@@ -205,10 +204,10 @@ def _own_indices(
     cut: list[int],
     clamp: bool,
 ) -> tuple[Value, Value]:
-    """Indices relative to this process's block, and whether each index vector is in it.
+    """Return indices relative to this process's block, and whether each index vector is inside it.
 
-    With `clamp` (gather) indices are first brought into the whole operand, as the op does. Without (scatter) those
-    outside of the whole stay outside of every block.
+    With `clamp` (gather), indices are first clamped to the global operand. Without (scatter), indices that are out of
+    bounds globally are outside every block.
     """
     emitter = lowering.emitter
     wide = _as_index(emitter, indices)
@@ -244,7 +243,7 @@ def _own_indices(
 
 @lowers("stablehlo.scatter")
 def scatter(lowering: Lowering, op: Op) -> None:
-    """Updates whose place is not in a process's block are sent out of range, where a scatter drops them."""
+    """Lower a scatter; updates outside a process's block get out-of-bounds indices, which a scatter ignores."""
     rule = local_rule(op)
     count = len(op.operand_group("inputs"))
     numbers = op["scatter_dimension_numbers"]
@@ -270,10 +269,9 @@ def scatter(lowering: Lowering, op: Op) -> None:
     partial = reduced(rule, assignment)
     if partial:
         assert name is not None and zero is not None
-        if (
-            not places
-        ):  # an update without an index has no place that could be out of range: what is folded does nothing
-            update_values = [_folding_nothing(lowering, value, updates, op, zero) for value in update_values]
+        if not places:
+            # Without indices no update can be out of bounds, so padding must not change the result.
+            update_values = [_padded_with_identity(lowering, value, updates, op, zero) for value in update_values]
         first = emitter.is_first(partial)
         inputs = [
             emitter.select(emitter.broadcast(first, v.tensor.shape), v, emitter.splat(zero, v.tensor)) for v in inputs
@@ -285,8 +283,8 @@ def scatter(lowering: Lowering, op: Op) -> None:
     lowering.set_all(op.results, lowering.clone(op, [*inputs, indices, *update_values], results), results)
 
 
-def _folding_nothing(lowering: Lowering, local: Value, layout: Sharding, op: Op, zero: Array) -> Value:
-    """Updates of one process with `zero`, the neutral element, in the padding of cut batch dimensions."""
+def _padded_with_identity(lowering: Lowering, local: Value, layout: Sharding, op: Op, zero: Array) -> Value:
+    """Return updates with the identity `zero` in the padding of sharded batch dimensions."""
     emitter = lowering.emitter
     windows = op["scatter_dimension_numbers"].update_window_dims
     fill = emitter.splat(zero, local.tensor.with_shape(()))
@@ -297,9 +295,9 @@ def _folding_nothing(lowering: Lowering, local: Value, layout: Sharding, op: Op,
 
 
 def _without_unknown_places(op: Op, rule: Rule, assignment: Assignment) -> Assignment:
-    """Return an assignment that leaves dimensions whole where a process cannot decide whether an index is in its block.
+    """Return the assignment without sharding of dimensions for which a process cannot tell what is in its block.
 
-    Windows at run-time places lie in several blocks; a dimension that no index is for is written at its first element.
+    Windows at run-time indices span several blocks; dimensions without index are written at 0.
     """
     numbers = op["scatter_dimension_numbers"]
     indexed, inserted = set(numbers.scatter_dims_to_operand_dims), set(numbers.inserted_window_dims)
@@ -308,7 +306,7 @@ def _without_unknown_places(op: Op, rule: Rule, assignment: Assignment) -> Assig
 
 
 def _without_padding(lowering: Lowering, indices: Value, value: Value, layout: Sharding, vector: int) -> Value:
-    """Indices with those in the padding of cut batch dimensions sent out of range."""
+    """Return indices in which those in the padding of sharded batch dimensions are out of bounds."""
     emitter = lowering.emitter
     for dimension, size in enumerate(value.tensor.static_shape):
         if dimension != vector and layout.is_padded(dimension, size):

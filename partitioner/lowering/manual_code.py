@@ -1,6 +1,6 @@
-"""Code that is per process already: in manual computations, and between GSPMD's calls into and out of such code.
+"""Lowers per-process code: manual computations, and code between GSPMD's calls into and out of it.
 
-Source: Shardy's dialect documentation, ManualComputationOp: manual sub-axes lead every dimension, free ones follow.
+Source: Shardy's dialect documentation, ManualComputationOp: manual sub-axes are major to free ones in every dimension.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from partitioner.lowering.by_rule import by_rule
 from partitioner.lowering.core import Lowering, lowers
-from partitioner.manual_values import is_boundary, whole_and_part
+from partitioner.manual_values import global_and_local, is_boundary
 from partitioner.mesh import Axes
 from partitioner.reshard import nests
 from partitioner.sharding import Sharding, replicated
@@ -21,16 +21,16 @@ from spmd.types import TensorType
 
 @lowers("sdy.manual_computation")
 def manual_computation(lowering: Lowering, op: Op) -> None:
-    """Operands are resharded to `in_shardings`; in the body values are sharded over free sub-axes only."""
+    """Lower a manual computation: operands are resharded to `in_shardings`, the body is sharded over free sub-axes."""
     order = lowering.reader.order(op)
     if order is not lowering.mesh and lowering.mesh is not lowering.reader.mesh:
-        text = "a computation that is manual inside of another one runs on the devices in its order"
+        text = "a nested manual computation must have the device order of the outer one"
         raise CompileError(Diagnostic(op.location, text, op.name))
     body = op.region("body").block
     taken: list[tuple[Value, Value, Sharding | None]] = []
     for value, argument, outside in zip(op.operands, body.arguments, op["in_shardings"].shardings, strict=True):
         if not isinstance(value.type, TensorType):
-            taken.append((argument, lowering.whole(value), None))
+            taken.append((argument, lowering.replicated(value), None))
             continue
         whole, part = _boundary(lowering, op, outside, value, lowering.target_sharding(argument))
         taken.append((argument, lowering.get(value, whole), part))
@@ -43,9 +43,9 @@ def manual_computation(lowering: Lowering, op: Op) -> None:
             op.results, body.terminator.operands, op["out_shardings"].shardings, strict=True
         ):
             if not isinstance(result.type, TensorType):
-                returned.append((result, lowering.whole(value), None))
+                returned.append((result, lowering.replicated(value), None))
                 continue
-            whole, part = _boundary(lowering, op, outside, result, lowering.target_sharding(value).whole())
+            whole, part = _boundary(lowering, op, outside, result, lowering.target_sharding(value).without_partial())
             returned.append((result, lowering.get(value, part), whole))
     for result, local, layout in returned:
         lowering.set(result, local, layout)
@@ -54,7 +54,7 @@ def manual_computation(lowering: Lowering, op: Op) -> None:
 def _boundary(
     lowering: Lowering, op: Op, outside: TensorSharding, value: Value, free: Sharding
 ) -> tuple[Sharding, Sharding]:
-    """Return the layouts of a whole value, sharded as `outside` says, and of its part in `op`, cut over `free` axes."""
+    """Return the layouts of a global value, sharded as `outside`, and of its per-process value, as `free`."""
     annotation = lowering.reader.annotation_of(op, outside, value.type)
     if annotation is None:
         return replicated(lowering.mesh, value.tensor.rank), replicated(lowering.mesh, value.tensor.rank)
@@ -63,14 +63,14 @@ def _boundary(
 
 @lowers("stablehlo.custom_call")
 def custom_call(lowering: Lowering, op: Op) -> None:
-    """GSPMD's calls into and out of manual code reshard to the boundary; any other call is lowered by its rule."""
+    """Lower GSPMD's calls into and out of manual code as reshards to the boundary, and any other call by its rule."""
     if not is_boundary(op):
         by_rule(lowering, op)
         return
-    outside, inside = whole_and_part(op)
+    outside, inside = global_and_local(op)
     annotation = lowering.program.annotations.get(outside)
     outer = replicated(lowering.mesh, outside.tensor.rank) if annotation is None else annotation.sharding
-    free = lowering.target_sharding(inside).whole()
+    free = lowering.target_sharding(inside).without_partial()
     whole, part = _layouts(outside.tensor, outer, free, lowering.program.manual.get(inside, frozenset()))
     _check_parts(op, outside, inside, whole, part)
     if inside is op.result:
@@ -80,21 +80,20 @@ def custom_call(lowering: Lowering, op: Op) -> None:
 
 
 def _check_parts(op: Op, outside: Value, inside: Value, whole: Sharding, part: Sharding) -> None:
-    """CompileError where the sharding of the whole value leaves a process other parts than the call declares."""
+    """Raise CompileError if the per-process type that the sharding gives is not the type that the call declares."""
     cuts = zip(outside.tensor.static_shape, whole.dimensions, part.dimensions, strict=True)
     parts = tuple(-(-size // whole.mesh.count(axes[: len(axes) - len(free)])) for size, axes, free in cuts)
     if parts != inside.tensor.static_shape:
         expected = outside.tensor.with_shape(parts)
-        text = f"{outside.type}, cut along its manual axes as {whole}, has parts of type {expected}, not {inside.type}"
+        text = f"{outside.type}, sharded along manual axes as {whole}, needs blocks of {expected}, got {inside.type}"
         raise CompileError(Diagnostic(op.location, text, op.name))
 
 
 def _layouts(type: TensorType, outer: Sharding, free: Sharding, manual: frozenset[int]) -> tuple[Sharding, Sharding]:
-    """Return the layouts of a whole value of `type`, of which `outer` says the manual part, and of its part, cut as
-    `free`.
+    """Return the layouts of a global value of `type`, with the manual axes of `outer`, and of its per-process value.
 
-    Free sub-axes cut a dimension where the blocks of its manual blocks are blocks of the whole. What is unreduced over
-    manual sub-axes is each process's own share inside.
+    The latter has the `free` sub-axes of a dimension if its blocks are also blocks of the global value. A value that is
+    unreduced over manual sub-axes is the process's partial value inside.
     """
     whole: list[Axes] = []
     part: list[Axes] = []

@@ -1,7 +1,7 @@
-"""Which ops hand partial sums on: those that are linear in them, as long as waiting costs nothing.
+"""Partial sums that ops forward: ops that are linear in them, if reducing later costs nothing.
 
-A partial value is kept partial by its only user when that makes it no larger; whoever needs it whole, or several
-users, have it reduced.
+A partial value stays partial through its only user if that makes it no larger; otherwise, or with several users, it is
+reduced first.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from partitioner.mesh import Axes
 from spmd.ir import Op, Value
 from spmd.types import ElementType, TensorType
 
-#: Ops that only move elements: they commute with any reduction.
+#: Ops that only move elements, and so commute with any reduction.
 _PLACING = frozenset("stablehlo." + name for name in ("reshape", "transpose", "broadcast_in_dim", "reverse"))
 _ADD = "stablehlo.add"
 
-#: Axes, the operands that stay partial, and the reduction.
+#: Axes, the indices of operands that stay partial, and the reduction.
 Pending = tuple[Axes, frozenset[int], str]
 
 
-def kept_partial(lowering: Lowering, op: Op) -> Pending | None:
-    """How `op` passes on partial operands; None if it needs them reduced."""
+def forwarded_partial(lowering: Lowering, op: Op) -> Pending | None:
+    """Return how `op` forwards partial operands; None if it needs them reduced."""
     if len(op.results) != 1 or not op.operands:
         return None
     partial = {index for index, value in enumerate(op.operands) if _partial(lowering, value)}
@@ -52,7 +52,7 @@ def _partial(lowering: Lowering, value: Value) -> bool:
 
 
 def _cut_along(lowering: Lowering, op: Op, partial: set[int], axes: Axes) -> bool:
-    """Return whether an operand that is not partial is cut along the sub-axes of the partial ones."""
+    """Return whether an operand that is not partial is sharded along the sub-axes of the partial ones."""
     others = [value for index, value in enumerate(op.operands) if index not in partial]
     return any(
         not lowering.current_sharding(value).used.isdisjoint(axes)

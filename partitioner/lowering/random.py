@@ -1,4 +1,4 @@
-"""Local forms of random number generation: every process makes the bits of the whole and keeps its block."""
+"""Lowers random number generation: every process computes all bits and keeps its block."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from spmd.types import TensorType
 
 @lowers("stablehlo.rng_bit_generator", "stablehlo.rng")
 def rng(lowering: Lowering, op: Op) -> None:
-    """`rng` draws afresh on every process: the first process's draw is taken by all, cut at no cost later."""
-    operands = [lowering.whole(value) for value in op.operands]
+    """Lower random bits as replicated; `rng`, which differs between processes, as those of the first process."""
+    operands = [lowering.replicated(value) for value in op.operands]
     layouts = [replicated(lowering.mesh, value.tensor.rank) for value in op.results]
     for value, local, layout in zip(op.results, lowering.clone(op, operands, layouts), layouts, strict=True):
         if op.name == "stablehlo.rng" and isinstance(value.type, TensorType):

@@ -1,4 +1,4 @@
-"""Local forms of ops that fold: partial results, scans of block totals, windows with halos."""
+"""Lowers reductions: partial results, scans with block totals, windows with halos."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from partitioner.mesh import Axes
 from partitioner.prices import prices
 from partitioner.rules.core import PASS, PERMUTE, Rule, local_rule
 from partitioner.sharding import Sharding
-from partitioner.window import HaloWindow, straight
+from partitioner.window import HaloWindow, contiguous_window
 from spmd.analysis.constants import constant_elements
 from spmd.analysis.reducers import identity, monoid_of
 from spmd.analysis.windows import Windows, windows_of
@@ -25,20 +25,19 @@ from spmd.types import ElementType
 
 
 def is_constant(value: Value, constant: object) -> bool:
-    """Return whether `value` is known to equal `constant`, a 0-d array, everywhere; zeros of two signs are equal."""
+    """Return whether `value` is known to equal the 0-d array `constant` everywhere; zeros compare equal."""
     elements = constant_elements(value)
     return elements is not None and bool((elements == constant).all())
 
 
 def _adds_up_to_zero(init: Value) -> bool:
-    """Return whether a sum from the constant `init` cannot be -0.0, which a sum from the neutral element can."""
+    """Return whether a sum from the constant `init` cannot be -0.0, unlike a sum from the identity."""
     elements = constant_elements(init)
     return elements is not None and elements.dtype.kind not in "biu" and not np.signbit(elements.real).any()
 
 
 def folding(region: Region, operand: Value) -> tuple[str | None, Array | None]:
-    """Return the op that `region` folds elements of `operand` with, and its neutral element; None where there is
-    none."""
+    """Return the op by which `region` reduces elements of `operand`, and its identity; None if unknown."""
     monoid, element = monoid_of(region), operand.tensor.element_type
     if monoid is None or not isinstance(element, ElementType):
         return None, None
@@ -47,7 +46,7 @@ def folding(region: Region, operand: Value) -> tuple[str | None, Array | None]:
 
 @lowers("stablehlo.reduce")
 def reduce(lowering: Lowering, op: Op) -> None:
-    """Along sharded dimensions a known reducer gives partial results, which are reduced over the processes later."""
+    """Lower a reduce: along sharded dimensions, a known op gives partial results that are reduced later."""
     count = len(op.operands) // 2
     name, zero = folding(op.region("body"), op.operands[0]) if count == 1 else (None, None)
     rule = local_rule(op)
@@ -63,7 +62,7 @@ def reduce(lowering: Lowering, op: Op) -> None:
     emitter = lowering.emitter
     axes = tuple(sorted((*reduced(rule, assignment), *pending)))
     unit = emitter.constant(zero, op.operands[0].tensor.with_shape(())) if axes and not plain else None
-    init = unit or lowering.whole(op.operands[1])
+    init = unit or lowering.replicated(op.operands[1])
     for dimension in op["dimensions"]:
         size = op.operands[0].tensor.static_shape[dimension]
         if layout.is_padded(dimension, size):
@@ -73,14 +72,14 @@ def reduce(lowering: Lowering, op: Op) -> None:
     folded = lowering.clone(op, [local, init], [result])[0]
     if unit is not None:
         folded = emitter.all_reduce(folded, axes, name)
-        start = emitter.broadcast(lowering.whole(op.operands[1]), folded.tensor.shape)
+        start = emitter.broadcast(lowering.replicated(op.operands[1]), folded.tensor.shape)
         folded = emitter.op(name, [folded, start], [folded.type]).results[0]
-        result = result.whole()
+        result = result.without_partial()
     lowering.set(op.result, folded, result)
 
 
 def _pending(lowering: Lowering, value: Value, name: str) -> Axes:
-    """Return the sub-axes over which an operand may stay partial, since it is folded by the same op."""
+    """Return the sub-axes over which an operand may stay partial, being reduced by the same op."""
     layouts = lowering.layouts_of(value)
     if len(layouts) == 1 and layouts[0].partial and layouts[0].reduction == name and lowering.uses.get(value) == 1:
         return layouts[0].partial
@@ -88,7 +87,7 @@ def _pending(lowering: Lowering, value: Value, name: str) -> Axes:
 
 
 def _reduce_candidates(lowering: Lowering, op: Op, rule: Rule, count: int) -> None:
-    """Any fold: each process folds its blocks, gathers what the others have found, and folds that."""
+    """Lower a reduce by any computation: reduce blocks, gather the results of all processes, and reduce those."""
     loose = replace(rule, kinds=(PASS,) * len(rule.kinds))
 
     def extra(assignment: Assignment) -> float:
@@ -103,7 +102,7 @@ def _reduce_candidates(lowering: Lowering, op: Op, rule: Rule, count: int) -> No
     axes = reduced(rule, assignment)
     emitter = lowering.emitter
     layout = sharding_of(lowering.mesh, rule.operands[0], assignment)
-    inits = [lowering.whole(value) for value in op.operands[count:]]
+    inits = [lowering.replicated(value) for value in op.operands[count:]]
     locals_ = []
     for value, init in zip(op.operands[:count], inits, strict=True):
         local = lowering.get(value, layout)
@@ -125,10 +124,10 @@ def _reduce_candidates(lowering: Lowering, op: Op, rule: Rule, count: int) -> No
 
 @lowers("stablehlo.reduce_window")
 def reduce_window(lowering: Lowering, op: Op) -> None:
-    """Windows on sharded dimensions fetch the neighbouring elements that they cover."""
+    """Lower a reduce_window; windows along sharded dimensions need halos."""
     rule = local_rule(op)
     windows = windows_of(op)
-    scan = windows.running_axis()
+    scan = windows.cumulative_axis()
     count = len(op.operands) // 2
     name, zero = folding(op.region("body"), op.operands[0]) if count == 1 else (None, None)
     moved = [dimension for dimension in range(windows.rank) if not windows.passes(dimension)]
@@ -161,7 +160,7 @@ def reduce_window(lowering: Lowering, op: Op) -> None:
 
 
 def _scan(lowering: Lowering, op: Op, layout: Sharding, scan: tuple[int, bool], name: str, zero: Array) -> None:
-    """A cumulative fold on a cut dimension: each process scans its block, then adds the totals of those before it."""
+    """Lower a cumulative reduction: each process scans its block and combines it with the totals of those before."""
     dimension, backward = scan
     emitter = lowering.emitter
     axes = layout.dimensions[dimension]
@@ -184,13 +183,13 @@ def _scan(lowering: Lowering, op: Op, layout: Sharding, scan: tuple[int, bool], 
     scanned = emitter.op(name, [spread, scanned] if not backward else [scanned, spread], [scanned.type]).results[0]
     init = op.operands[1]
     if not is_constant(init, zero) or (name == "stablehlo.add" and _adds_up_to_zero(init)):
-        start = emitter.broadcast(lowering.whole(init), scanned.tensor.shape)
+        start = emitter.broadcast(lowering.replicated(init), scanned.tensor.shape)
         scanned = emitter.op(name, [scanned, start], [scanned.type]).results[0]
     lowering.set(op.result, scanned, layout)
 
 
 def scan_block(lowering: Lowering, op: Op, local: Value, unit: Value, dimension: int, backward: bool) -> Value:
-    """Return the same cumulative fold of one block."""
+    """Return the cumulative reduction of one block."""
     rank = local.tensor.rank
     block = local.tensor.static_shape[dimension]
     extents = tuple(block if d == dimension else 1 for d in range(rank))
@@ -201,9 +200,9 @@ def scan_block(lowering: Lowering, op: Op, local: Value, unit: Value, dimension:
 
 
 def _window(windows: Windows, dimension: int, blocks: int) -> tuple[HaloWindow, int, int] | None:
-    """Return the window of one dimension, where its first element lies in the dilated block, and the extent there.
+    """Return the window along a dimension, the offset of its first element in the dilated block, and the extent.
 
-    None where the places differ between processes.
+    None if the offset differs between processes.
     """
     return spatial_window(
         windows.shape[dimension],
@@ -219,9 +218,9 @@ def _window(windows: Windows, dimension: int, blocks: int) -> tuple[HaloWindow, 
 def spatial_window(
     size: int, out: int, blocks: int, reach: int, stride: int, dilation: int, low: int
 ) -> tuple[HaloWindow, int, int] | None:
-    """Return the elements that block i of a windowed op's result sees, of an input that is dilated and padded.
+    """Return the input elements that block i of a windowed op's result needs, for a dilated and padded input.
 
-    Returns the window, the place of its first element in the dilated extent, and that extent; None where the place
+    Returns the window, the offset of its first element in the dilated extent, and that extent; None if the offset
     differs between blocks.
     """
     block = -(-out // blocks)
@@ -233,15 +232,15 @@ def spatial_window(
         return None
     (place,) = places
     width = max(1, -(-(extent - place) // dilation))
-    return straight(size, blocks, starts, width), place, extent
+    return contiguous_window(size, blocks, starts, width), place, extent
 
 
 def _windows(lowering: Lowering, op: Op, windows: Windows, rule: Rule, assignment: Assignment, cut: list[int]) -> None:
-    """A windowed fold on cut dimensions: every process gets what its windows see; padding is in it already."""
+    """Lower windows along sharded dimensions: every process fetches the elements of its windows, padding included."""
     layout = sharding_of(lowering.mesh, rule.operands[0], assignment)
     emitter = lowering.emitter
     count = len(op.results)
-    inits = [lowering.whole(value) for value in op.operands[count:]]
+    inits = [lowering.replicated(value) for value in op.operands[count:]]
     padding = np.array(windows.padding, np.int64).reshape(windows.rank, 2)
     locals_ = []
     for value, init in zip(op.operands[:count], inits, strict=True):
@@ -259,7 +258,7 @@ def _windows(lowering: Lowering, op: Op, windows: Windows, rule: Rule, assignmen
 
 @lowers("stablehlo.select_and_scatter")
 def select_and_scatter(lowering: Lowering, op: Op) -> None:
-    """Windows that lie in one block each are a block's own; anything else on a cut dimension is done whole."""
+    """Lower select_and_scatter: windows within one block are local; other sharded dimensions are replicated."""
     rule = local_rule(op)
     windows = windows_of(op)
     sizes, kinds = list(rule.sizes), list(rule.kinds)

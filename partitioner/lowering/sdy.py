@@ -1,4 +1,4 @@
-"""Local forms of sdy's ops: constraints reshard values, collectives reduce what processes hold."""
+"""Lowers sdy's ops: constraints reshard, collectives reduce partial values."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from spmd.types import TensorType
 
 @lowers("sdy.sharding_constraint", "sdy.reshard")
 def constraint(lowering: Lowering, op: Op) -> None:
-    """Reshards the operand to the layout of the result."""
+    """Reshard the operand to the layout of the result."""
     value = op.operands[0]
     if not isinstance(value.type, TensorType):
-        lowering.set(op.result, lowering.whole(value), None)
+        lowering.set(op.result, lowering.replicated(value), None)
         return
     layout = lowering.target_sharding(op.result)
     lowering.set(op.result, lowering.get(value, layout), layout)
@@ -25,17 +25,17 @@ def constraint(lowering: Lowering, op: Op) -> None:
 
 @lowers("sdy.propagation_barrier")
 def barrier(lowering: Lowering, op: Op) -> None:
-    """The operand in its current layout: propagation alone is restricted."""
+    """Forward the operand in its current layout; only propagation is restricted."""
     layout = lowering.current_sharding(op.operands[0])
     lowering.set(op.result, lowering.get(op.operands[0], layout), layout)
 
 
 @lowers("sdy.all_reduce", "sdy.reduce_scatter")
 def reduction(lowering: Lowering, op: Op) -> None:
-    """The fold, over the op's axes, of what the processes hold.
+    """Lower a reduction over the op's axes.
 
-    Along some of them they hold partial results, whose fold is the value; along the others copies of the value. Copies
-    are filed as partial results, which are reduced when the value is used.
+    Along some of them processes hold partial values, which their reduction completes; along others copies, which are
+    registered as partial values to be reduced when the result is used.
     """
     value = op.operands[0]
     layout = lowering.target_sharding(op.result)
@@ -52,7 +52,7 @@ def reduction(lowering: Lowering, op: Op) -> None:
 
 
 def _held_partial(lowering: Lowering, value: Value) -> frozenset[int]:
-    """Return the sub-axes over which processes hold partial results of `value`, by its layout and its operands'."""
+    """Return the sub-axes over which processes hold partial values of `value`, by its layout and its operands'."""
     partial = frozenset(lowering.target_sharding(value).partial)
     op = value.defining_op
     if op is None:

@@ -1,6 +1,6 @@
-"""Ops of a single device: it alone computes them, on whole operands, and sends their results to the others.
+"""Lowers ops of a single device, which computes them on replicated operands and broadcasts the results.
 
-These are the ops that a program gives to one device (`maximal device=k`), and calls with side effects in the global
+These are ops that the program assigns to a device (`maximal device=k`), and calls with side effects in the global
 program, which are issued once. Source: Shardy's documentation of its export passes,
 sdy-resolve-single-device-sharding; XLA's HloSharding, "maximal".
 """
@@ -22,12 +22,12 @@ from spmd.types import TensorType, TokenType, Type
 
 @lowers(ON_DEVICE)
 def on_device(lowering: Lowering, op: Op) -> None:
-    """An `if` whose true branch holds `op` and runs on its device; a broadcast from there for each result."""
+    """Emit an `if` whose true branch contains `op` and is taken by its device, and broadcast each result."""
     device = lowering.device_of(op)
     assert device is not None
     _check(lowering, op)
     emitter = lowering.emitter
-    operands = [lowering.whole(value) for value in op.operands]
+    operands = [lowering.replicated(value) for value in op.operands]
     taken, skipped = Block(), Block()
     outer, emitter.ops = emitter.ops, taken.ops
     _finish(lowering, lowering.clone(op, operands, [None] * len(op.results), types=op.result_types))
@@ -46,11 +46,11 @@ def on_device(lowering: Lowering, op: Op) -> None:
 
 def _check(lowering: Lowering, op: Op) -> None:
     if lowering.manual_around(op):
-        text = "an op of a single device inside of manual code, which every device runs for itself"
+        text = "an op of a single device must not be in manual code, which every device executes"
         raise CompileError(Diagnostic(op.location, text, op.name))
     for inner in op.walk():
         if inner.name == "sdy.manual_computation" or is_boundary(inner) or has_trait(inner, Trait.COLLECTIVE):
-            text = f"an op of a single device holds {inner.name}, which takes all devices"
+            text = f"an op of a single device must not contain {inner.name}, which involves all devices"
             raise CompileError(Diagnostic(inner.location, text, op.name))
 
 
@@ -60,20 +60,20 @@ def _finish(lowering: Lowering, results: Sequence[Value]) -> None:
 
 
 def _nothing(lowering: Lowering, op: Op, type: Type) -> Value:
-    """What devices that do not run `op` have in place of a result; it is never read."""
+    """Return a placeholder for a result of `op` on other devices, which is never read."""
     if isinstance(type, TensorType):
         return lowering.emitter.splat(0, type)
     if isinstance(type, TokenType):
         return lowering.emitter.one("create_token", (), type)
-    text = f"it runs on a single device, and a value of type {type} cannot be sent to the others"
+    text = f"the results of an op on a single device are sent to the others, which is not possible for type {type}"
     raise CompileError(Diagnostic(op.location, text, op.name))
 
 
 @lowers("stablehlo.partition_id", "stablehlo.replica_id")
 def process_id(lowering: Lowering, op: Op) -> None:
-    """The id of a process in manual code; of the global program, which has no process, CompileError.
+    """Lower a process id in manual code; raise CompileError in the global program.
 
-    Ids that all processes of the mesh share (replica_id where devices are partitions) are values of the program.
+    Ids that all processes of the mesh share (replica_id if devices are partitions) are valid anywhere.
     """
     processes = lowering.emitter.processes
     differs = "stablehlo.replica_id" if processes.by_replica else "stablehlo.partition_id"
@@ -82,8 +82,8 @@ def process_id(lowering: Lowering, op: Op) -> None:
         runs = lowering.mesh.runs([axis for axis in range(len(lowering.mesh.sub_axes)) if axis not in manual])
         free = ", ".join(f'"{run.name}"' for run in runs)
         text = (
-            "has no meaning for a value of all devices: it is allowed in code that is manual over all axes of the "
-            f"mesh (here {free} are not manual), and in ops of a single device"
+            "must be in code that is manual over all axes of the mesh, or in an op of one device, since it differs "
+            f"between devices: axes {free} are not manual"
         )
         raise CompileError(Diagnostic(op.location, text, op.name))
     by_rule(lowering, op)

@@ -1,4 +1,4 @@
-"""Local forms of sort and top_k: other dimensions are cut in place of the sorted one; top_k sends candidates only."""
+"""Lowers sort and top_k: other dimensions are sharded instead of the sorted one; top_k exchanges candidates only."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from spmd.types import ElementType
 
 @lowers("chlo.top_k")
 def top_k(lowering: Lowering, op: Op) -> None:
-    """Every process finds the largest of its block; the largest of those are the largest of all.
+    """Lower top_k: each process finds the largest of its block, and all of them the largest of these.
 
-    Ties go to the lower index, as they do in the whole: blocks are gathered in order.
+    Ties go to the lower index, as in the global op, since blocks are gathered in order.
     """
     value = op.operands[0]
     layout = lowering.current_sharding(value)
@@ -47,7 +47,7 @@ def _local_top_k(lowering: Lowering, op: Op, local: Value, taken: int) -> tuple[
 
 
 def _pick(lowering: Lowering, origins: Value, picked: Value, last: int) -> Value:
-    """origins[..., picked]: by comparing places, as there are few of them."""
+    """Return origins[..., picked], by comparing indices, since there are few."""
     emitter = lowering.emitter
     shape = (*picked.tensor.static_shape, origins.tensor.static_shape[last])
     kept = tuple(range(last + 1))

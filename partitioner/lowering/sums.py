@@ -1,4 +1,4 @@
-"""Values as sums: of what one process has, and of nothing from the others."""
+"""Values as partial sums with a single non-zero term."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from spmd.support.arrays import Array
 from spmd.types import ElementType, TensorType
 
 
-def nothing_of(type: TensorType) -> Array | None:
-    """What may be added to elements of a type without a change, zeros' signs included; None where nothing may."""
+def additive_identity(type: TensorType) -> Array | None:
+    """Return the identity of addition for elements of a type, which keeps signs of zeros; None if there is none."""
     element = type.element_type
     return identity("add", element) if isinstance(element, ElementType) else None
 
 
-def sum_of(type: TensorType) -> str:
-    """Return the op that adds up elements of a type of which one alone is not nothing."""
+def summing_op(type: TensorType) -> str:
+    """Return the op that sums partial values of a type of which all but one are the identity."""
     element = type.element_type
     return "stablehlo.or" if isinstance(element, ElementType) and element.is_boolean else "stablehlo.add"

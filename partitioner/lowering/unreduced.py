@@ -1,4 +1,4 @@
-"""From one layout to another where either may hold partial results: blocks and copies become what folds to the value.
+"""Resharding between layouts that may be partial: blocks and copies become partial values.
 
 Source: Shardy's dialect documentation, ShardedToUnreducedOp and ReplicatedToUnreducedOp.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from partitioner.emit import Emitter
-from partitioner.lowering.sums import nothing_of
+from partitioner.lowering.sums import additive_identity
 from partitioner.mesh import Axes
 from partitioner.reshard import cost, nests, reshard
 from partitioner.sharding import Sharding
@@ -19,24 +19,23 @@ _ADD = "stablehlo.add"
 
 
 def same_layout(layout: Sharding, other: Sharding) -> bool:
-    """Return whether a block laid out as one is laid out as the other: of a layout without partial results nothing
-    folds."""
+    """Return whether two layouts are the same; the reduction matters only if they are partial."""
     if layout.dimensions != other.dimensions or layout.partial != other.partial:
         return False
     return not layout.partial or layout.reduction == other.reduction
 
 
 def layout_cost(type: TensorType, source: Sharding, target: Sharding) -> float:
-    """Bytes that a process sends to bring a value of `type` from `source` to `target`, either partial or not."""
+    """Return the bytes that a process sends to reshard a value of `type`; either layout may be partial."""
     kept, blocks, whole = _steps(type, source, target)
     return cost(type, source, kept) + cost(type, kept, blocks) + cost(type, whole, target)
 
 
 def to_layout(emitter: Emitter, local: Value, type: TensorType, source: Sharding, target: Sharding) -> Value:
-    """Return the block `local` of a tensor of `type` laid out as `source`, in layout `target`, either partial or not.
+    """Return the block `local` of layout `source` in layout `target`, either of which may be partial.
 
-    A block becomes one of several whose sum the value is: nothing surrounds it. So does one of several copies, while
-    the others become nothing; as partial results of a maximum or a minimum copies stay what they are.
+    A block becomes a partial value by padding with the identity. Of copies, the first process keeps its value and the
+    others get the identity; for a maximum or minimum, copies are partial values already.
     """
     kept, blocks, whole = _steps(type, source, target)
     local = reshard(emitter, local, type, source, kept)
@@ -53,10 +52,9 @@ def to_layout(emitter: Emitter, local: Value, type: TensorType, source: Sharding
 
 
 def _steps(type: TensorType, source: Sharding, target: Sharding) -> tuple[Sharding, Sharding, Sharding]:
-    """Return the layouts on the way: of partial results that may stay such, of blocks that may become such, and as
-    such."""
+    """Return the intermediate layouts: after reduction, with blocks that become partial values, and after that."""
     if target.partial and target.reduction != source.reduction:
-        source = source.whole()
+        source = source.without_partial()
     kept = source
     extra = set(target.partial) - set(source.partial)
     blocks, whole = kept, kept
@@ -73,13 +71,12 @@ def _steps(type: TensorType, source: Sharding, target: Sharding) -> tuple[Shardi
 
 
 def _nothing(emitter: Emitter, type: TensorType) -> Value:
-    nothing = nothing_of(type)
+    nothing = additive_identity(type)
     return emitter.splat(0 if nothing is None else nothing, type)
 
 
 def _placed(emitter: Emitter, local: Value, size: int, blocks: Sharding, dimension: int, axes: Axes) -> Value:
-    """Return a block at its place among those along `axes`, of `size` along `dimension` in all; nothing is
-    elsewhere."""
+    """Return the blocks along `axes`, of total `size` along `dimension`, with the identity for those of others."""
     shape = list(local.tensor.static_shape)
     extent = shape[dimension]
     shape[dimension] = extent * blocks.mesh.count(axes)

@@ -1,9 +1,9 @@
-"""One factor rule an op: which dimension of which operand and result is which factor.
+"""Factor rules of ops: which dimensions of operands and results are the same factor.
 
-Files are named by family, as in spmd/dialects. `rule_of(op)` gives an op's rule as Shardy has it, by which shardings
-propagate, `conservative_rule(op)` the one by which less of them does; `local_rule(op)` gives the same factors, their
-kinds as they hold for blocks: what lowering and stacking go by. `register(name)` adds a rule for a custom call, or
-replaces one. Nothing here knows of meshes or of shardings.
+Files are named by family, as in spmd/dialects. `rule_of(op)` returns the op's rule as in Shardy, for propagation;
+`conservative_rule(op)` the rule of conservative propagation; `local_rule(op)` the same factors with the kinds that hold
+for blocks, for lowering and stacking. `register(name)` adds or replaces the rule of a custom call. Nothing here depends
+on meshes or shardings.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from partitioner.rules.core import (
     rule_of,
 )
 
-#: The modules that file the rules of ops.
+#: Modules imported because they register the rules of ops.
 FAMILIES = (
     *(chlo, collective, communication, contraction, control_flow, custom_call, data_movement, elementwise),
     *(indexing, linear_algebra, random, reduction, sdy),

@@ -11,7 +11,7 @@ from spmd.ir import Op
 
 @rule(*named("chlo", Trait.ELEMENTWISE), *named("chlo", Trait.BROADCASTING), CONSTANT_LIKE, published=False)
 def broadcasting(op: Op) -> Rule:
-    """Elementwise where all shapes agree; anything that broadcasts is left whole."""
+    """Return a pointwise rule if all shapes are equal, else a replicated one."""
     shapes = {shape for value in (*op.operands, *op.results) if (shape := shape_of(value.type)) != ()}
     return pointwise(op) if len(shapes) <= 1 else replicated_rule(op)
 

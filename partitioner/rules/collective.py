@@ -1,6 +1,6 @@
-"""Rules of collectives, which stand in manual computations: what the free axes may do there.
+"""Rules of collectives in manual computations, for the free axes.
 
-All operands have one set of factors.
+All operands share one set of factors.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ rule("stablehlo.collective_reduce", published=False)(pointwise)
 
 @rule("stablehlo.all_gather", "stablehlo.all_to_all", "stablehlo.reduce_scatter")
 def resized(op: Op) -> Rule:
-    """Dimensions that the collective changes stay whole: the others' factors, then two for each of those."""
+    """Return a rule that replicates the dimensions that the collective changes, each of which is two factors."""
     builder = RuleBuilder(op)
     names = ("all_gather_dim", "scatter_dimension", "split_dimension", "concat_dimension")
     changed = list(dict.fromkeys(op[name] for name in names if op.has(name)))

@@ -1,4 +1,4 @@
-"""Rules of communication with hosts and other programs: whole values travel."""
+"""Rules of communication with hosts and other programs, which need replicated values."""
 
 from __future__ import annotations
 

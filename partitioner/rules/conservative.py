@@ -1,4 +1,4 @@
-"""Rules that hand nothing on along dimensions whose elements a cut would send to neighbours.
+"""Rules that do not propagate along dimensions whose sharding would need communication with neighbours.
 
 Source: Shardy's documentation of its passes, option conservative-propagation; its registry of rules.
 """
@@ -18,7 +18,7 @@ _MOVING = frozenset(
 
 
 def conservative_rule(op: Op) -> Rule:
-    """Return the rule of `op`, its moving factors blocked or left out; one that the op carries is as it is."""
+    """Return the rule of `op` with such factors blocked or removed; a rule on the op itself is returned unchanged."""
     rule = rule_of(op)
     if RULE_NAME in op.discardable:
         return rule
@@ -38,7 +38,7 @@ def _factors_of(mapping: Mapping, dimensions: Iterable[int]) -> set[int]:
 
 
 def _without(rule: Rule, dropped: Collection[int]) -> Rule:
-    """`rule` without factors; dimensions that had no other get one of size 1 of their own."""
+    """Return `rule` without factors; dimensions that lose all factors get one of size 1."""
     kept = [factor for factor in range(len(rule.sizes)) if factor not in dropped]
     number = {factor: index for index, factor in enumerate(kept)}
     sizes = [rule.sizes[factor] for factor in kept]

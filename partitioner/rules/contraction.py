@@ -8,7 +8,7 @@ from spmd.ir import Op
 
 @rule("stablehlo.dot_general")
 def dot_general(op: Op) -> Rule:
-    """Batch dimensions, free dimensions of either side, then contracted ones."""
+    """Return the rule of a dot: batch dimensions, free dimensions of both sides, then contracting ones."""
     builder = RuleBuilder(op)
     numbers = op["dot_dimension_numbers"]
     lhs, rhs = builder.operand_shapes[:2]
@@ -44,7 +44,7 @@ def dot(op: Op) -> Rule:
 
 @rule("stablehlo.einsum", "stablehlo.unary_einsum", published=False)
 def einsum(op: Op) -> Rule:
-    """Return the config's own letters; an ellipsis stands for leading dimensions."""
+    """Return the rule given by the config's letters; an ellipsis stands for leading dimensions."""
     builder = RuleBuilder(op)
     left, right = op["einsum_config"].replace(" ", "").split("->")
     shapes = builder.operand_shapes
@@ -66,10 +66,10 @@ def einsum(op: Op) -> Rule:
 
 @rule("stablehlo.convolution")
 def convolution(op: Op) -> Rule:
-    """Batch and features as in a dot, with a factor for the groups.
+    """Return the rule of a convolution: batch and features as in a dot, plus a factor for the groups.
 
-    A spatial dimension of the input is made of the windows that move over it (they exchange halos) and of the extent
-    of one window (contracted with the kernel), the larger of the two major.
+    A spatial dimension of the input has two factors, the larger one major: the windows' positions (which exchange
+    halos) and the extent of one window (contracted with the kernel).
     """
     builder = RuleBuilder(op)
     numbers = op["dimension_numbers"]

@@ -1,4 +1,4 @@
-"""Rules of control flow: data-flow edges, which are built where the graph of propagation is."""
+"""Rules of control flow, whose data-flow edges are built with the propagation graph."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from spmd.ir import Op
 
 @rule("stablehlo.optimization_barrier", published=False)
 def optimization_barrier(op: Op) -> Rule:
-    """Return every value on its own."""
+    """Return a rule in which each value has factors of its own."""
     builder = RuleBuilder(op)
     for index, shape in enumerate(builder.operand_shapes):
         for dimension, size in enumerate(shape):

@@ -1,12 +1,11 @@
-"""Factor rules: what they hold, how one is built, and the table of all rules by op.
+"""Factor rules: their representation, their construction, and the table of rules by op.
 
-A factor is a dimension of the computation, as the letters of an einsum are. A dimension of an operand or result is one
+A factor is a dimension of the computation, like a letter of an einsum. A dimension of an operand or result is one
 factor, or several for a reshape (major first). Source: Shardy's documentation, "Propagation" (operation sharding rule,
 compound factors) and OpShardingRuleAttr (factor types); the rules of ops are those of its registry, factor by factor.
 
-`rule_of` is the rule that shardings propagate by and that Shardy prints; `local_rule` has the same factors with the
-kinds that hold for a process's blocks, where those differ. `published_rule` leaves out the ops that only we have a
-rule for.
+`rule_of` is the rule for propagation, which Shardy prints; `local_rule` has the same factors with the kinds that hold
+for a process's blocks. `published_rule` omits ops for which Shardy has no rule.
 """
 
 from __future__ import annotations
@@ -21,19 +20,19 @@ from spmd.ir import Op
 from spmd.ir.attributes import DictAttr, StringAttr
 from spmd.types import TensorType
 
-#: Kinds of factors. PASS: no communication when all tensors are cut alike. REDUCE: cut operands give partial results.
-#: REPLICATE: must not be cut. PERMUTE: cut dimensions exchange elements with their neighbours.
+#: Kinds of factors. PASS: no communication if all tensors are sharded alike. REDUCE: sharded operands give partial
+#: results. REPLICATE: must not be sharded. PERMUTE: sharded dimensions exchange elements with their neighbours.
 PASS, REDUCE, REPLICATE, PERMUTE = "pass", "reduce", "replicate", "permute"
 
-#: Factors of each dimension of one tensor.
+#: The factors of each dimension of one tensor.
 Mapping = tuple[tuple[int, ...], ...]
 
 
 @dataclass(frozen=True)
 class Rule:
-    """The factors of one op. `blocked`: factors along which shardings do not propagate.
+    """The factor rule of one op. `blocked` holds factors along which shardings do not propagate.
 
-    `local`: (factor, kind) where what a process may do with its blocks is not what Shardy's rule says.
+    `local` holds (factor, kind) where the kind for a process's blocks differs from that of Shardy's rule.
     """
 
     sizes: tuple[int, ...]
@@ -46,12 +45,12 @@ class Rule:
 
     @cached_property
     def tensors(self) -> tuple[Mapping, ...]:
-        """Operands, then results."""
+        """The mappings of operands, then results."""
         return (*self.operands, *self.results)
 
     @cached_property
     def places(self) -> tuple[tuple[tuple[int, int, int], ...], ...]:
-        """The positions of each factor: (tensor, dimension, index among the dimension's factors)."""
+        """The occurrences of each factor: (tensor, dimension, index among the dimension's factors)."""
         places_of_factors: list[list[tuple[int, int, int]]] = [[] for _ in self.sizes]
         for tensor, mapping in enumerate(self.tensors):
             for dimension, factors in enumerate(mapping):
@@ -60,10 +59,11 @@ class Rule:
         return tuple(map(tuple, places_of_factors))
 
     def of_kind(self, kind: str) -> tuple[int, ...]:
+        """Return the factors of `kind`."""
         return tuple(factor for factor, own_kind in enumerate(self.kinds) if own_kind == kind)
 
     def attribute(self) -> sdy.OpShardingRule:
-        """Return the rule as Shardy writes it."""
+        """Return the rule as Shardy's attribute."""
 
         def mappings(tensors: Iterable[Mapping]) -> tuple[sdy.TensorMapping, ...]:
             return tuple(sdy.TensorMapping(tuple(map(sdy.DimMapping, mapping))) for mapping in tensors)
@@ -84,7 +84,7 @@ class Rule:
 
 
 def from_attribute(attribute: sdy.OpShardingRule) -> Rule:
-    """Return a rule that a program carries on an op."""
+    """Return the rule that an attribute on an op gives."""
     kinds = [PASS] * len(attribute.factor_sizes)
     for kind, factors in (
         (REDUCE, attribute.reduction),
@@ -116,8 +116,8 @@ def shape_of(value_type: object) -> tuple[int, ...]:
 class RuleBuilder:
     """Builds the rule of `op` factor by factor.
 
-    Dimensions left out get a factor of size 1 of their own, which nothing cuts. A factor of size 1 is not added to a
-    dimension that has factors already.
+    Dimensions without a factor get one of size 1, which is not sharded. Factors of size 1 are not added to dimensions
+    that have a factor.
     """
 
     op: Op
@@ -142,9 +142,9 @@ class RuleBuilder:
         blocked: bool = False,
         local: str | None = None,
     ) -> RuleBuilder:
-        """Add a factor that is dimension `operands[i]` of operand i (None: not in it), and so for results.
+        """Add a factor: dimension `operands[i]` of operand i (None: not in it), and likewise for results.
 
-        `local`: the kind that holds for a process's blocks, where it is another.
+        `local` is the kind for a process's blocks, if different.
         """
         index = len(self.sizes)
         self.sizes.append(size)
@@ -162,22 +162,22 @@ class RuleBuilder:
     def everywhere(
         self, dimension: int, size: int, kind: str = PASS, *, blocked: bool = False, local: str | None = None
     ) -> RuleBuilder:
-        """Add a factor that is `dimension` of every operand and result but scalars."""
+        """Add a factor: `dimension` of every operand and result except scalars."""
         operands, results = (
             [dimension if shape else None for shape in shapes] for shapes in (self.operand_shapes, self.result_shapes)
         )
         return self.factor(operands, results, size, kind, blocked=blocked, local=local)
 
     def of_all_operands(self, dimension: int, size: int, kind: str) -> RuleBuilder:
-        """Add a factor that is `dimension` of every operand."""
+        """Add a factor: `dimension` of every operand."""
         return self.factor([dimension if shape else None for shape in self.operand_shapes], [], size, kind)
 
     def of_all_results(self, dimension: int, size: int, kind: str) -> RuleBuilder:
-        """Add a factor that is `dimension` of every result."""
+        """Add a factor: `dimension` of every result."""
         return self.factor([], [dimension if shape else None for shape in self.result_shapes], size, kind)
 
     def matching(self, kind: str, *, blocked: bool = False, local: str | None = None) -> RuleBuilder:
-        """Add a factor a dimension of the first operand; where the first result's size differs it is of `kind`."""
+        """Add a factor per dimension of the first operand, of `kind` where the first result's size differs."""
         for dimension, (size, result_size) in enumerate(
             zip(self.operand_shapes[0], self.result_shapes[0], strict=True)
         ):
@@ -188,6 +188,7 @@ class RuleBuilder:
         return self
 
     def build(self) -> Rule:
+        """Return the rule."""
         for tensors in (self._operands, self._results):
             for tensor in tensors:
                 for factors in tensor:
@@ -205,17 +206,17 @@ class RuleBuilder:
         )
 
 
-#: Gives an op's rule.
+#: Returns an op's rule.
 Maker = Callable[[Op], Rule]
 
 _RULES: dict[str, Maker] = {}
 _CUSTOM_CALLS: dict[str, Maker] = {}
-#: Ops that Shardy has no rule for.
+#: Ops for which Shardy has no rule.
 _OURS: set[str] = set()
 
 
 def rule(*names: str, published: bool = True) -> Callable[[Maker], Maker]:
-    """Decorator: files a rule under the names of the ops it serves; `published` off: Shardy has none for them."""
+    """Return a decorator that registers a rule for the ops named; `published`: whether Shardy has a rule for them."""
 
     def add(maker: Maker) -> Maker:
         for name in names:
@@ -230,9 +231,9 @@ def rule(*names: str, published: bool = True) -> Callable[[Maker], Maker]:
 
 
 def register(target: str) -> Callable[[Maker], Maker]:
-    """Decorator for users: the function gives the rule of custom calls of `target`; it replaces one there was.
+    """Return a decorator that registers, or replaces, the rule of custom calls of `target`.
 
-    The rule is the whole truth on how the call may be cut: the call runs on blocks as if they were whole arrays.
+    The rule must be exact: the call is executed on blocks as if they were complete arrays.
     """
 
     def add(maker: Maker) -> Maker:
@@ -253,13 +254,13 @@ def rules() -> dict[str, Maker]:
 
 
 def rule_of(op: Op) -> Rule:
-    """Return the rule of `op`: the one it carries, else the one registered for it, else nothing may be cut."""
+    """Return the rule of `op`: the one on the op, else the registered one, else a replicated one."""
     attribute = op.discardable.get(RULE_NAME)
     return from_attribute(attribute) if isinstance(attribute, sdy.OpShardingRule) else _own_rule(op)
 
 
 def local_rule(op: Op) -> Rule:
-    """How a process may cut `op`: kinds as they hold for its blocks. A rule that a custom call carries is believed."""
+    """Return the rule of `op` with the kinds that hold for blocks; a rule on a custom call itself is trusted."""
     attribute = op.discardable.get(RULE_NAME) if op.name == _CALL else None
     own = from_attribute(attribute) if isinstance(attribute, sdy.OpShardingRule) else _own_rule(op)
     if not own.local:
@@ -271,10 +272,9 @@ def local_rule(op: Op) -> Rule:
 
 
 def published_rule(op: Op, users: Iterable[Op] = (), maker: Maker | None = None) -> Rule | None:
-    """Return the rule that Shardy has for `op`; None for an op that it hands shardings on in another way, or not at
-    all.
+    """Return the rule that Shardy has for `op`; None if it has none.
 
-    `users`: the ops that take the results of `op`; `maker`: what gives the rules, where that is not `rule_of`.
+    `users` are the users of the results of `op`; `maker` returns rules instead of `rule_of`.
     """
     maker = maker or rule_of
     if RULE_NAME in op.discardable:
@@ -291,7 +291,7 @@ _CALL, _RANDOM = "stablehlo.custom_call", "stablehlo.rng_bit_generator"
 
 
 def _state_rule(op: Op) -> Rule:
-    """Return the state of a random number generator, put together of halves: it stays whole."""
+    """Return the rule of a random state that is combined from halves, which must be replicated."""
     builder = RuleBuilder(op)
     return builder.everywhere(0, builder.result_shapes[0][0], REPLICATE, blocked=True).build()
 
@@ -323,7 +323,7 @@ def _batch_rule(op: Op) -> Rule:
 
 
 def is_known(op: Op) -> bool:
-    """Return whether `op` has a rule, registered or written on it."""
+    """Return whether `op` has a rule, registered or on the op itself."""
     if RULE_NAME in op.discardable:
         return True
     table = rules()

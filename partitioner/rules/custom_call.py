@@ -1,9 +1,9 @@
-"""Rules of the custom calls that frontends and compilers are known to make. Source: Shardy's registry of rules."""
+"""Rules of well-known custom calls of frontends and compilers. Source: Shardy's registry of rules."""
 
 from __future__ import annotations
 
 from partitioner.rules.core import PASS, REPLICATE, Rule, RuleBuilder, register
-from partitioner.rules.elementwise import pointwise, whole_inside
+from partitioner.rules.elementwise import pointwise, replicated_inside
 from spmd.ir import Op
 
 for _target in (
@@ -26,8 +26,8 @@ for _target in (
 @register("InvertDiagBlocksLowerTriangular")
 @register("InvertDiagBlocksUpperTriangular")
 def of_matrices(op: Op) -> Rule:
-    """Shardings pass along all dimensions; a process needs its matrices whole."""
-    return whole_inside(op, 2)
+    """Return a rule that propagates along all dimensions, but needs replicated matrices for computation."""
+    return replicated_inside(op, 2)
 
 
 @register("_SPMDInternalOp_MultiPad")
@@ -36,12 +36,12 @@ def of_matrices(op: Op) -> Rule:
 @register("_SPMDInternalOp_RotateRight")
 @register("_SPMDInternalOp_Wrap")
 def moving(op: Op) -> Rule:
-    """Shardings pass, elements move along every dimension."""
-    return whole_inside(op, len(RuleBuilder(op).result_shapes[0]))
+    """Return a rule that propagates along all dimensions, along each of which elements move."""
+    return replicated_inside(op, len(RuleBuilder(op).result_shapes[0]))
 
 
 def _batched(op: Op) -> tuple[RuleBuilder, tuple[int, ...]]:
-    """Return a builder with a factor for each dimension before the last two, and the first operand's shape."""
+    """Return a builder with a factor for each dimension but the last two, and the first operand's shape."""
     builder = RuleBuilder(op)
     shape = builder.operand_shapes[0]
     for dimension, size in enumerate(shape[:-2]):
@@ -51,7 +51,7 @@ def _batched(op: Op) -> tuple[RuleBuilder, tuple[int, ...]]:
 
 @register("Eigh")
 def eigh(op: Op) -> Rule:
-    """Eigenvectors are cut as the matrix, eigenvalues as its last dimension; a process needs the matrix whole."""
+    """Return a rule that shards eigenvectors as the matrix and eigenvalues as its last dimension."""
     builder, shape = _batched(op)
     rows, columns = len(shape) - 2, len(shape) - 1
     builder.factor([rows], [rows, None], shape[rows], local=REPLICATE)
@@ -79,7 +79,7 @@ def householder_product(op: Op) -> Rule:
 
 @register("mhlo.topk")
 def top_k(op: Op) -> Rule:
-    """Batch dimensions pass; the last one, of which the largest are taken, stays whole."""
+    """Return a rule that shards batch dimensions and replicates the last one, of which the largest are taken."""
     builder = RuleBuilder(op)
     last = len(builder.operand_shapes[0]) - 1
     for dimension, (size, taken) in enumerate(zip(builder.operand_shapes[0], builder.result_shapes[0], strict=True)):
@@ -92,7 +92,7 @@ def top_k(op: Op) -> Rule:
 @register("ApproxTopK")
 @register("PartialReduce")
 def approximate_top_k(op: Op) -> Rule:
-    """As top_k, along the dimension that is made smaller; the operand's place in it is a factor of its own."""
+    """Return the rule of top_k along the dimension that shrinks, which is a separate factor of operand and result."""
     builder = RuleBuilder(op)
     for dimension, (size, taken) in enumerate(zip(builder.operand_shapes[0], builder.result_shapes[0], strict=True)):
         if size == taken:

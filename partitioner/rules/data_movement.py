@@ -1,4 +1,4 @@
-"""Rules of ops that place elements anew. Source: Shardy's documentation, "Propagation" (compound factors)."""
+"""Rules of ops that move elements. Source: Shardy's documentation, "Propagation" (compound factors)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from spmd.ir import Op, Value
 
 @rule("stablehlo.constant", "stablehlo.create_token", "stablehlo.iota", published=False)
 def source(op: Op) -> Rule:
-    """Return a value made from nothing may be cut anywhere."""
+    """Return the rule of an op without operands, whose result may be sharded along every dimension."""
     builder = RuleBuilder(op)
     for result, shape in enumerate(builder.result_shapes):
         for dimension, size in enumerate(shape):
@@ -20,13 +20,13 @@ def source(op: Op) -> Rule:
 
 @rule("stablehlo.broadcast_in_dim")
 def broadcast_in_dim(op: Op) -> Rule:
-    """Return a dimension that is kept is one factor of both; one that is expanded from size 1 is a factor of each."""
+    """Return a rule with one factor per dimension kept; expanded dimensions of size 1 are separate factors."""
     return _broadcast(op, op["broadcast_dimensions"])
 
 
 @rule("stablehlo.broadcast", published=False)
 def broadcast(op: Op) -> Rule:
-    """New major dimensions, then the operand's."""
+    """Return a rule with factors for the new major dimensions, then the operand's."""
     new = len(op["broadcast_sizes"])
     return _broadcast(op, range(new, new + op.operands[0].tensor.rank))
 
@@ -54,13 +54,13 @@ def transpose(op: Op) -> Rule:
 
 @rule("stablehlo.reshape")
 def reshape(op: Op) -> Rule:
-    """Dimensions are split into the factors that both sides are made of; where none are common, each has its own."""
+    """Return a rule with the common factors of both shapes; where there are none, each side has its own."""
     builder = RuleBuilder(op)
     inner, outer = builder.operand_shapes[0], builder.result_shapes[0]
     if 0 in inner:
         return replicated_rule(op)
     i = o = 0
-    left_in = left_out = 1  # what of the current dimensions is not yet a factor
+    left_in = left_out = 1  # the part of the current dimensions that is not yet a factor
     done_in = done_out = 1
     while i < len(inner) or o < len(outer):
         if i < len(inner) and inner[i] == 1:
@@ -93,7 +93,7 @@ def reshape(op: Op) -> Rule:
 
 
 def _diverged(left: int, common: int, behind: int, ahead: int) -> int:
-    """Return the next factor of the side that is behind: what makes both sides equal again, if the dimension has it."""
+    """Return the next factor of the side that is behind, which makes both sides equal if it divides."""
     if behind == ahead:
         return left
     if ahead % behind == 0 and left % (ahead // behind) == 0:
@@ -103,9 +103,9 @@ def _diverged(left: int, common: int, behind: int, ahead: int) -> int:
 
 @rule("stablehlo.slice", "stablehlo.pad")
 def windowed(op: Op) -> Rule:
-    """Return a dimension of unchanged extent passes; a sliced or padded one exchanges elements with its neighbours.
+    """Return a rule that passes dimensions of unchanged size; sliced or padded ones exchange elements.
 
-    So does one that is padded at one end by as much as it loses at the other, which is not part of the rule.
+    For computation only untouched dimensions pass: a dimension may be padded by as much as it is sliced.
     """
     builder = RuleBuilder(op)
     for dimension, (size, result_size) in enumerate(
@@ -117,7 +117,7 @@ def windowed(op: Op) -> Rule:
 
 
 def is_untouched(op: Op, dimension: int) -> bool:
-    """Return whether a slice or pad leaves `dimension` as it is."""
+    """Return whether a slice or pad leaves `dimension` unchanged."""
     size = op.operands[0].tensor.static_shape[dimension]
     if op.name == "stablehlo.pad":
         return not (
@@ -130,7 +130,7 @@ def is_untouched(op: Op, dimension: int) -> bool:
 
 @rule("stablehlo.concatenate")
 def concatenate(op: Op) -> Rule:
-    """Other dimensions pass. The joined one is permuted when all inputs are slices, or of one value; else whole."""
+    """Return a rule that permutes the joined dimension if all inputs are slices or one value, else replicates it."""
     builder = RuleBuilder(op)
     joined = op["dimension"]
     for dimension, size in enumerate(builder.result_shapes[0]):
@@ -159,8 +159,7 @@ def reverse(op: Op) -> Rule:
 
 @rule("stablehlo.sort")
 def sort(op: Op) -> Rule:
-    """Return the sorted dimension stays whole; shardings do not pass along it when there is no other to move them
-    to."""
+    """Return a rule that replicates the sorted dimension, and blocks it if no other can be sharded instead."""
     builder = RuleBuilder(op)
     shape = builder.operand_shapes[0]
     chosen = op["dimension"] % max(1, len(shape))

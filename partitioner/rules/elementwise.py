@@ -1,4 +1,4 @@
-"""Rules of ops that act element by element. Source: Shardy's documentation, "Propagation"."""
+"""Rules of elementwise ops. Source: Shardy's documentation, "Propagation"."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from spmd.dialects.core import Trait, has_trait
 from spmd.ir import Op
 from spmd.types import TensorType
 
-#: Applies a region to elements: no op of its own, so that its declaration has no trait to say so.
+#: Elementwise by its region, hence without the trait.
 _MAP = "stablehlo.map"
-#: Has its operand's shape alone.
+#: Uses only its operand's shape.
 CONSTANT_LIKE = "chlo.constant_like"
 
 
 def named(dialect: str, trait: Trait) -> list[str]:
-    """Return the ops of `dialect` that are declared with `trait`."""
+    """Return the ops of `dialect` declared with `trait`."""
     return [name for name, declared in OPS.items() if declared.dialect == dialect and trait in declared.traits]
 
 
 def pointwise(op: Op) -> Rule:
-    """Return every dimension is one factor of all operands and results; scalars have none."""
-    return whole_inside(op, 0)
+    """Return a rule with one factor per dimension, of all operands and results that are not scalars."""
+    return replicated_inside(op, 0)
 
 
-def whole_inside(op: Op, inner: int) -> Rule:
-    """As `pointwise`, but a process needs the last `inner` dimensions whole."""
+def replicated_inside(op: Op, inner: int) -> Rule:
+    """Return the pointwise rule with the last `inner` dimensions replicated for computation."""
     builder = RuleBuilder(op)
     shape = shape_of(op.results[0].type)
     for dimension, size in enumerate(shape):
@@ -33,7 +33,7 @@ def whole_inside(op: Op, inner: int) -> Rule:
     return builder.build()
 
 
-#: Those that Shardy has no rule for.
+#: Ops for which Shardy has no rule.
 _OURS = frozenset((_MAP, "stablehlo.uniform_dequantize", "stablehlo.uniform_quantize"))
 
 rule(*(set(named("stablehlo", Trait.ELEMENTWISE)) - _OURS))(pointwise)
@@ -42,7 +42,7 @@ rule(*_OURS, published=False)(pointwise)
 
 @rule("stablehlo.bitcast_convert")
 def bitcast_convert(op: Op) -> Rule:
-    """Return the minor dimension that one side has and the other has not stays whole."""
+    """Return a rule that replicates the minor dimension that only one side has."""
     builder = RuleBuilder(op)
     inner, outer = builder.operand_shapes[0], builder.result_shapes[0]
     for dimension, size in enumerate(inner if len(inner) < len(outer) else outer):
@@ -55,7 +55,7 @@ def bitcast_convert(op: Op) -> Rule:
 
 
 def is_elementwise(op: Op) -> bool:
-    """Return whether `op` acts element by element on tensors of one shape."""
+    """Return whether `op` is elementwise on tensors of one shape."""
     acts = has_trait(op, Trait.ELEMENTWISE) or has_trait(op, Trait.BROADCASTING) or op.name in (_MAP, CONSTANT_LIKE)
     return acts and _one_shape(op)
 

@@ -11,21 +11,21 @@ from partitioner.rules.core import PASS, REDUCE, REPLICATE, Rule, RuleBuilder, r
 from spmd.analysis.reducers import monoids_of
 from spmd.ir import Op, Region
 
-#: Adds a factor: operand dimension, indices dimension, slices dimension, size, kind, blocked.
+#: Adds a factor: (operand dimension, indices dimension, slices dimension, size, kind, blocked).
 _Add = Callable[[int | None, int | None, int | None, int, str, bool], object]
 
 
 @rule("stablehlo.dynamic_slice")
 def dynamic_slice(op: Op) -> Rule:
-    """Return a dimension taken whole passes; one that is cut at a run-time place stays whole."""
+    """Return a rule that passes dimensions of full extent and replicates sliced ones."""
     return RuleBuilder(op).matching(REPLICATE, blocked=True).build()
 
 
 @rule("stablehlo.dynamic_update_slice")
 def dynamic_update_slice(op: Op) -> Rule:
-    """Return a dimension updated whole is one factor of all; else the operand's passes and the update's stays whole.
+    """Return a rule that passes dimensions of full extent; otherwise the update's dimension is replicated.
 
-    With constant places the update's may be sharded, says Shardy; a process still needs it whole.
+    With constant indices Shardy shards the update, too; for computation it is replicated.
     """
     builder = RuleBuilder(op)
     makers = [value.defining_op for value in op.operands[2:]]
@@ -42,7 +42,7 @@ def dynamic_update_slice(op: Op) -> Rule:
 
 @rule("stablehlo.gather")
 def gather(op: Op) -> Rule:
-    """Window dimensions taken whole and batch dimensions pass; an indexed dimension is summed over its parts."""
+    """Return a rule that passes batch dimensions and full windows; results are partial along indexed dimensions."""
     builder = RuleBuilder(op)
     numbers = op["dimension_numbers"]
 
@@ -66,7 +66,7 @@ def gather(op: Op) -> Rule:
 
 @rule("stablehlo.scatter")
 def scatter(op: Op) -> Rule:
-    """As gather, turned round: updates of cut batch dimensions are folded, if the update folds with a known op."""
+    """Return the rule of a gather reversed: batch dimensions of updates are reduced if the computation is a monoid."""
     builder = RuleBuilder(op)
     numbers = op["scatter_dimension_numbers"]
     count = len(op.operand_group("inputs"))
@@ -90,8 +90,7 @@ def scatter(op: Op) -> Rule:
 
 
 def _folds_alike(region: Region) -> bool:
-    """Return whether an update computation folds every input with its update by one op, so that partial results can
-    be."""
+    """Return whether an update computation reduces all inputs by one op, so that results may be partial."""
     monoids = monoids_of(region)
     if not monoids or len({monoid.kind for monoid in monoids}) > 1:
         return False
@@ -111,7 +110,7 @@ def _indexed_factors(
     scattered: str | None,
     add: _Add,
 ) -> None:
-    """Factors of a gather (`scattered` None) or scatter (`scattered`: the kind of its plain batch dimensions)."""
+    """Add the factors of a gather (`scattered` is None) or scatter (`scattered`: the kind of batch dimensions)."""
     windowed = iter([d for d in range(len(operand)) if d not in collapsed and d not in operand_batching])
     batch = iter([d for d in range(len(indices)) if d != index_vector_dim])
     for dimension, size in enumerate(slices):
@@ -147,7 +146,7 @@ def _window_factor(source: int, dimension: int, size: int, taken: int, is_scatte
 
 @rule("stablehlo.torch_index_select", published=False)
 def torch_index_select(op: Op) -> Rule:
-    """Batch dimensions are shared, the selected one stays whole, the others pass."""
+    """Return a rule that shares batch dimensions, replicates the selected one and passes the others."""
     builder = RuleBuilder(op)
     operand, index = builder.operand_shapes
     selected, batches = op["dim"], op["batch_dims"]

@@ -1,4 +1,4 @@
-"""Rules of linear algebra, transforms and normalization: batch dimensions pass, matrices stay whole."""
+"""Rules of linear algebra, transforms and normalization: batch dimensions pass, matrices are replicated."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def cholesky(op: Op) -> Rule:
 
 @rule("stablehlo.triangular_solve")
 def triangular_solve(op: Op) -> Rule:
-    """Batch dimensions pass; all else stays whole, but a process may solve for some of the right-hand sides alone."""
+    """Return a rule that passes batch dimensions; for computation, right-hand sides may be sharded, too."""
     builder = RuleBuilder(op)
     matrix, sides = builder.operand_shapes
     rows, columns = len(matrix) - 2, len(matrix) - 1
@@ -61,7 +61,7 @@ def batch_norm_inference(op: Op) -> Rule:
 
 @rule("stablehlo.batch_norm_training", "stablehlo.batch_norm_grad", published=False)
 def batch_norm(op: Op) -> Rule:
-    """Features pass; all else is folded into the statistics, and so stays whole."""
+    """Return a rule that passes features; other dimensions are reduced to statistics and replicated."""
     builder = RuleBuilder(op)
     feature = op["feature_index"]
     shape = builder.operand_shapes[0]

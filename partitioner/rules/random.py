@@ -8,7 +8,7 @@ from spmd.ir import Op
 
 @rule("stablehlo.rng_bit_generator")
 def rng_bit_generator(op: Op) -> Rule:
-    """Return the state stays whole; the bits may be cut, as any device can make all of them."""
+    """Return a rule that replicates the state; bits may be sharded, since any device can compute all of them."""
     builder = RuleBuilder(op)
     for dimension, size in enumerate(builder.operand_shapes[0]):
         builder.factor([dimension], [dimension, None], size, REPLICATE, blocked=True)

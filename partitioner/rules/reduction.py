@@ -1,4 +1,4 @@
-"""Rules of ops that fold elements. Source: Shardy's documentation, "Propagation"."""
+"""Rules of reductions. Source: Shardy's documentation, "Propagation"."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from spmd.ir import Op
 
 @rule("stablehlo.reduce")
 def reduce(op: Op) -> Rule:
-    """Kept dimensions pass, folded ones give partial results."""
+    """Return a rule that passes kept dimensions; reduced ones give partial results."""
     builder = RuleBuilder(op)
     count = len(op.operands) // 2
     place = 0
@@ -27,7 +27,7 @@ def reduce(op: Op) -> Rule:
 @rule("stablehlo.reduce_window")
 def reduce_window(op: Op) -> Rule:
     builder, windows = RuleBuilder(op), windows_of(op)
-    as_published = replace(windows, base_dilations=(1,) * windows.rank)  # Shardy has no look at them
+    as_published = replace(windows, base_dilations=(1,) * windows.rank)  # Shardy ignores them
     for dimension, size in enumerate(builder.result_shapes[0]):
         kind = PASS if as_published.passes(dimension) else PERMUTE
         builder.everywhere(dimension, size, kind, local=PASS if windows.passes(dimension) else PERMUTE)
@@ -36,7 +36,7 @@ def reduce_window(op: Op) -> Rule:
 
 @rule("stablehlo.select_and_scatter")
 def select_and_scatter(op: Op) -> Rule:
-    """As reduce_window, with the source's dimensions apart where windows move."""
+    """Return the rule of reduce_window, but source dimensions along which windows move are separate factors."""
     builder, windows = RuleBuilder(op), windows_of(op)
     operand, source = builder.operand_shapes[:2]
     for dimension, size in enumerate(operand):

@@ -1,4 +1,4 @@
-"""Rules of sdy's own ops: identities."""
+"""Rules of sdy's own ops, which are identities."""
 
 from __future__ import annotations
 

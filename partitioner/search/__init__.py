@@ -1,5 +1,5 @@
-"""Layouts that nobody wrote: which axes of a mesh cut which dimensions, chosen by an integer program.
+"""Automatic sharding: an integer program chooses which mesh axes shard which dimensions.
 
-`building` makes groups of ops that share a layout of the factors of a program (`model`), `ties` finds those that repeat
-each other, `integer` chooses. What things cost is given as values: nothing here knows of machines or networks.
+`building` groups the ops of a program that share a sharding of their factors (`model`), `ties` finds groups that
+repeat, `integer` solves. Costs are given as values: nothing here depends on machines or networks.
 """

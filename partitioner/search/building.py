@@ -1,4 +1,4 @@
-"""From a program to the model of it: ops become groups, and values tensors, by the union of their factors."""
+"""Builds the model of a program: ops become groups and values tensors, by the union of their factors."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 from partitioner.graph import DATA_FLOW, Graph, PropagationEdge, Spec
 from partitioner.mesh import Axes
-from partitioner.program import CONSTRAINT, Program
+from partitioner.program import CONSTRAINT, ImportedProgram
 from partitioner.reading import ShardingReader
 from partitioner.rules.core import PASS, REDUCE, local_rule
 from partitioner.rules.core import Mapping as Factors
 from partitioner.search.model import (
     NONE,
     PARTIAL,
-    Group,
+    FactorGroup,
     Model,
     Places,
     Projection,
@@ -27,18 +27,18 @@ from spmd.analysis.loops import trip_count
 from spmd.ir import Block, Op, Value
 from spmd.types import TensorType
 
-#: Ops whose results follow what they read: with them in one group, no layout changes in between.
+#: Ops that join the group of their operands, without a resharding in between.
 _FOLLOWING = frozenset(("stablehlo.transpose", "stablehlo.convert", "stablehlo.reverse", "stablehlo.reduce"))
-#: What is given by these is laid out by them, and joins no other group.
+#: Ops whose results adopt the layout of their users, and join no other group.
 _SOFT = frozenset(("stablehlo.transpose", "stablehlo.broadcast_in_dim", "stablehlo.iota", "stablehlo.constant"))
-#: What gives their first operand back, but for some elements.
+#: Ops whose result is their first operand with some elements replaced.
 _UPDATING = frozenset(("stablehlo.dynamic_update_slice", "stablehlo.scatter"))
-#: Seconds that one process would take for all of an op.
+#: Returns the seconds that one process needs for the complete op.
 Pricer = Callable[[Op], float]
 
 
 def build_model(
-    program: Program,
+    program: ImportedProgram,
     reader: ShardingReader,
     axes: Sequence[tuple[str, Axes]],
     seconds: Pricer,
@@ -46,8 +46,8 @@ def build_model(
 ) -> Model:
     """Return the model of `program` over named `axes` of the reader's mesh.
 
-    `aliases`: results that are written over arguments. A result that is computed element by element from an argument
-    of its type is taken to come back as that argument, too: the state of a training step.
+    `aliases` maps results to the arguments that they overwrite. A result that is computed elementwise from an argument
+    of its type is assumed to be the argument's next value, as in a training step.
     """
     graph = Graph(program, reader, local_rule)
     graph.build()
@@ -55,29 +55,32 @@ def build_model(
 
 
 class _Sets:
-    """Sets of numbers that grow together; the least number of each stands for it."""
+    """A union-find structure; the least number represents its set."""
 
     def __init__(self) -> None:
         self.parents: list[int] = []
 
     def new(self) -> int:
+        """Return a new set of one number."""
         self.parents.append(len(self.parents))
         return len(self.parents) - 1
 
     def find(self, number: int) -> int:
+        """Return the representative of the set of `number`."""
         while self.parents[number] != number:
             self.parents[number] = self.parents[self.parents[number]]
             number = self.parents[number]
         return number
 
     def join(self, first: int, second: int) -> None:
+        """Merge the sets of two numbers."""
         first, second = self.find(first), self.find(second)
         self.parents[max(first, second)] = min(first, second)
 
 
 @dataclass(eq=False)
-class _Home:
-    """Where a value is made: a node, and which of the node's dimensions each of its own is (None: cut by nothing)."""
+class _Producer:
+    """Where a value is produced: a node, and the node dimension of each value dimension (None: not sharded)."""
 
     node: int
     dimensions: tuple[int | None, ...]
@@ -88,7 +91,7 @@ class _Home:
 class _Builder:
     def __init__(
         self,
-        program: Program,
+        program: ImportedProgram,
         reader: ShardingReader,
         graph: Graph,
         axes: Sequence[tuple[str, Axes]],
@@ -101,14 +104,14 @@ class _Builder:
         self.sizes: list[int] = []  # of dimensions
         self.owners: list[int] = []  # the node of each dimension
         self.uncut: set[int] = set()
-        self.homes: dict[Spec, _Home] = {}
-        self.uses: dict[Spec, list[_Home]] = {}
+        self.producers: dict[Spec, _Producer] = {}
+        self.uses: dict[Spec, list[_Producer]] = {}
         self.work: list[tuple[int, float, tuple[int, ...], str]] = []
         self.born: dict[Spec, int] = {}
         self.dies: dict[Spec, int] = {}
         self.kept: set[Spec] = set()
-        self.updated: dict[Spec, Spec] = {}  # what an update of a part is an update of
-        self.fixed: list[tuple[Spec, _Home]] = []
+        self.updated: dict[Spec, Spec] = {}  # the value of which each value is an update
+        self.fixed: list[tuple[Spec, _Producer]] = []
         self.itemsizes: dict[Spec, int] = {}
         for value, spec in graph.specs.items():
             if isinstance(value.type, TensorType):
@@ -128,29 +131,30 @@ class _Builder:
     # --- nodes ---
 
     def _dimension(self, node: int, size: int) -> int | None:
-        """Return a new dimension of a node; None for one of size 1, which nothing cuts."""
+        """Return a new dimension of a node; None for size 1, which cannot be sharded."""
         if size <= 1:
             return None
         self.sizes.append(size)
         self.owners.append(node)
         return self.dimensions.new()
 
-    def home(self, spec: Spec) -> _Home:
-        """Where `spec` is made; a node of its own where no op was seen to make it."""
-        known = self.homes.get(spec)
+    def producer(self, spec: Spec) -> _Producer:
+        """Return where `spec` is produced; a new node if no op has produced it."""
+        known = self.producers.get(spec)
         if known is None:
             node = self.nodes.new()
-            known = _Home(node, tuple(self._dimension(node, size) for size in spec.shape), (), True)
-            self.homes[spec] = known
+            known = _Producer(node, tuple(self._dimension(node, size) for size in spec.shape), (), True)
+            self.producers[spec] = known
             self.born.setdefault(spec, 0)
         return known
 
     def model(self, aliases: Mapping[int, int]) -> Model:
+        """Return the model."""
         block = self.program.block
         arguments = [self.graph.specs.get(argument) if _is_tensor(argument) else None for argument in block.arguments]
         for spec in arguments:
             if spec is not None:
-                self.home(spec)
+                self.producer(spec)
         for index, edge in enumerate(self.graph.edges):
             self._edge(index, edge)
         end = len(self.graph.edges)
@@ -169,24 +173,24 @@ class _Builder:
     def _returned(
         self, arguments: list[Spec | None], results: list[Spec | None], aliases: Mapping[int, int]
     ) -> list[int | None]:
-        """Return the argument that each result comes back as."""
+        """Return the argument whose next value each result is; None if there is none."""
         returned = [aliases.get(index) for index in range(len(results))]
         taken = set(aliases.values())
         for index, result in enumerate(results):
             if result is None or not result.shape or returned[index] is not None:
                 continue
-            source = self.homes.get(self.updated.get(result, result))
+            source = self.producers.get(self.updated.get(result, result))
             for number, argument in enumerate(arguments):
                 if argument is None or number in taken or source is None:
                     continue
                 alike = argument.shape == result.shape and self.itemsizes.get(argument) == self.itemsizes.get(result)
-                if alike and self._is_same(self.homes[argument], source):
+                if alike and self._is_same(self.producers[argument], source):
                     returned[index] = number
                     taken.add(number)
                     break
         return returned
 
-    def _is_same(self, first: _Home, second: _Home) -> bool:
+    def _is_same(self, first: _Producer, second: _Producer) -> bool:
         if self.nodes.find(first.node) != self.nodes.find(second.node):
             return False
 
@@ -196,17 +200,17 @@ class _Builder:
         return list(map(root, first.dimensions)) == list(map(root, second.dimensions))
 
     def _give_back(self, result: Spec, argument: Spec | None, end: int) -> None:
-        self.home(result)
+        self.producer(result)
         self.dies[result] = end
         self.kept.add(result)
         if argument is not None:
-            self.uses.setdefault(result, []).append(self.home(argument))
-        elif result.shape or self.homes[result].summed:
+            self.uses.setdefault(result, []).append(self.producer(argument))
+        elif result.shape or self.producers[result].summed:
             node = self.nodes.new()
-            free = _Home(node, tuple(self._dimension(node, size) for size in result.shape), (), False)
+            free = _Producer(node, tuple(self._dimension(node, size) for size in result.shape), (), False)
             self.uses.setdefault(result, []).append(free)
         if result.is_annotated:
-            self.fixed.append((result, self.uses[result][-1] if result in self.uses else self.homes[result]))
+            self.fixed.append((result, self.uses[result][-1] if result in self.uses else self.producers[result]))
 
     def _edge(self, index: int, edge: PropagationEdge) -> None:
         for spec in edge.specs:
@@ -215,12 +219,12 @@ class _Builder:
             self.born.setdefault(spec, index)
         if edge.name == DATA_FLOW:
             for target in edge.specs[edge.count :]:
-                home = self.home(target)
+                producer = self.producer(target)
                 for spec in edge.specs[: edge.count]:
-                    self.home(spec)
+                    self.producer(spec)
                     self.kept.add(spec)
                     if len(spec.shape) == len(target.shape):
-                        self.uses.setdefault(spec, []).append(home)
+                        self.uses.setdefault(spec, []).append(producer)
             return
         rule, node = edge.rule, self.nodes.new()
         factors = [self._dimension(node, size) for size in rule.sizes]
@@ -233,9 +237,9 @@ class _Builder:
                 self.uncut.update(wide[1:])
         follows = self._follows(edge)
         for spec, mapping in zip(edge.specs[: edge.count], rule.operands, strict=True):
-            home, dimensions = self.home(spec), _major(mapping, factors)
-            if not (follows and home.soft and self._join(node, dimensions, home)):
-                self.uses.setdefault(spec, []).append(_Home(node, dimensions, (), False))
+            producer, dimensions = self.producer(spec), _major(mapping, factors)
+            if not (follows and producer.soft and self._join(node, dimensions, producer)):
+                self.uses.setdefault(spec, []).append(_Producer(node, dimensions, (), False))
             if not edge.is_elementwise:
                 self.kept.add(spec)
         self._results(edge, node, factors)
@@ -252,13 +256,13 @@ class _Builder:
             used = {factor for several in mapping for factor in several}
             reduced = [factors[factor] for factor in rule.of_kind(REDUCE) if factor not in used]
             summed = tuple(dimension for dimension in reduced if dimension is not None)
-            made = _Home(node, _major(mapping, factors), summed, soft)
-            if spec in self.homes:  # read before it is made: a carried value, or one of a sharding group
+            made = _Producer(node, _major(mapping, factors), summed, soft)
+            if spec in self.producers:  # used before its definition: loop state, or a sharding group
                 self.uses.setdefault(spec, []).append(made)
             else:
-                self.homes[spec] = made
+                self.producers[spec] = made
             if spec.is_annotated:
-                self.fixed.append((spec, self.homes[spec]))
+                self.fixed.append((spec, self.producers[spec]))
             if not soft:
                 self.kept.add(spec)
 
@@ -269,10 +273,10 @@ class _Builder:
         simple = all(len(several) == 1 for mapping in edge.rule.tensors for several in mapping)
         return simple and (edge.is_elementwise or edge.name in _FOLLOWING or edge.name == "stablehlo.reshape")
 
-    def _join(self, node: int, dimensions: tuple[int | None, ...], home: _Home) -> bool:
-        """Make one group of two nodes, dimension by dimension; False where two dimensions of one would become one."""
+    def _join(self, node: int, dimensions: tuple[int | None, ...], producer: _Producer) -> bool:
+        """Merge two nodes dimension by dimension; return False if two dimensions of one would be merged."""
         pairs = []
-        for first, second in zip(dimensions, home.dimensions, strict=True):
+        for first, second in zip(dimensions, producer.dimensions, strict=True):
             if first is None or second is None:
                 if first is not second:
                     return False
@@ -282,14 +286,14 @@ class _Builder:
                 return False
             pairs.append((first, second))
         if not pairs:
-            return False  # numbers are everywhere: they make nothing alike
-        is_one = self.nodes.find(node) == self.nodes.find(home.node)
+            return False  # scalars relate nothing
+        is_one = self.nodes.find(node) == self.nodes.find(producer.node)
         if is_one and any(first != second for first, second in pairs):
             return False
         left, right = {first for first, _ in pairs}, {second for _, second in pairs}
         if len(left) < len(pairs) or len(right) < len(pairs):
             return False
-        self.nodes.join(node, home.node)
+        self.nodes.join(node, producer.node)
         for first, second in pairs:
             self.dimensions.join(first, second)
         return True
@@ -310,7 +314,7 @@ class _Builder:
             place |= {dimension: index for index, dimension in enumerate(members.get(root, []))}
         number = {root: index for index, root in enumerate(roots)}
         groups = [
-            Group(
+            FactorGroup(
                 tuple(self.sizes[dimension] for dimension in members.get(root, [])),
                 tuple(dimension not in uncut for dimension in members.get(root, [])),
                 {},
@@ -327,12 +331,12 @@ class _Builder:
         for root, each in names.items():
             groups[root].names = tuple(each)
 
-        def projected(home: _Home) -> tuple[int, Projection]:
-            group = number[self.nodes.find(home.node)]
+        def projected(producer: _Producer) -> tuple[int, Projection]:
+            group = number[self.nodes.find(producer.node)]
             projection = [NONE] * len(groups[group].sizes)
-            for dimension in home.summed:
+            for dimension in producer.summed:
                 projection[place[self.dimensions.find(dimension)]] = PARTIAL
-            for own, found in enumerate(home.dimensions):
+            for own, found in enumerate(producer.dimensions):
                 if found is not None:
                     projection[place[self.dimensions.find(found)]] = own
             return group, tuple(projection)
@@ -341,8 +345,8 @@ class _Builder:
             each_group.choices = all_choices(each_group, [size for _, size, _ in self.axes])
         self._fix(groups, projected)
         tensors: dict[Spec, Tensor] = {}
-        for spec, home in self.homes.items():
-            group, projection = projected(home)
+        for spec, producer in self.producers.items():
+            group, projection = projected(producer)
             uses = dict.fromkeys(Use(*projected(use)) for use in self.uses.get(spec, ()))
             tensors[spec] = Tensor(
                 spec,
@@ -366,11 +370,11 @@ class _Builder:
             self.graph.specs,
         )
 
-    def _fix(self, groups: list[Group], projected: Callable[[_Home], tuple[int, Projection]]) -> None:
-        """Keep the layouts that the program annotates: choices that differ from them go."""
-        annotated = [(spec, home) for spec, home in self.homes.items() if spec.is_annotated]
-        for spec, home in (*annotated, *self.fixed):
-            group, projection = projected(home)
+    def _fix(self, groups: list[FactorGroup], projected: Callable[[_Producer], tuple[int, Projection]]) -> None:
+        """Restrict choices to the shardings that the program annotates."""
+        annotated = [(spec, producer) for spec, producer in self.producers.items() if spec.is_annotated]
+        for spec, producer in (*annotated, *self.fixed):
+            group, projection = projected(producer)
             wanted = [
                 next((index for index, cut in enumerate(spec.dimensions) if set(parts) & set(cut)), NONE)
                 for _, _, parts in self.axes
@@ -395,7 +399,7 @@ def _is_tensor(value: Value) -> bool:
 
 
 def _count(block: Block, times: float, counts: dict[Op, float]) -> None:
-    """How often each op runs in a step."""
+    """Count the executions of each op per step."""
     for op in block.ops:
         counts[op] = times
         inner = times * ((trip_count(op) or 1) if op.name == "stablehlo.while" else 1)
@@ -405,6 +409,6 @@ def _count(block: Block, times: float, counts: dict[Op, float]) -> None:
 
 
 def _major(mapping: Factors, factors: list[int | None]) -> tuple[int | None, ...]:
-    """Return the dimension of a node that each of a tensor is: of several factors the first that is wider than 1."""
+    """Return the node dimension of each tensor dimension: the first of its factors that is larger than 1."""
     wide = ([factors[factor] for factor in several if factors[factor] is not None] for several in mapping)
     return tuple(found[0] if found else None for found in wide)

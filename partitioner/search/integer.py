@@ -1,7 +1,7 @@
-"""The integer program: one choice for each class of groups, and what laying tensors out anew costs between them.
+"""The integer program: one choice per class of groups, and the resharding costs between them.
 
-As in Alpa (arXiv 2201.12023, section 4.2), with layouts of a tensor in place of pairs of strategies: a tensor that
-several groups want in one layout is brought there once, as the partitioner does. Solved by HiGHS (scipy.optimize.milp).
+As in Alpa (arXiv 2201.12023, section 4.2), with layouts of a tensor instead of pairs of strategies: a tensor that
+several groups need in one layout is resharded once, as in the partitioner. Solved by HiGHS (scipy.optimize.milp).
 """
 
 from __future__ import annotations
@@ -18,34 +18,34 @@ from partitioner.search.model import PARTIAL, Model, Places, Projection, project
 from partitioner.search.ties import Flow, Ties
 from spmd.support.arrays import Array
 
-#: How far from the best a solution may be, and how many nodes are looked at: no clock, so that all ranks find the same.
+#: Relative optimality gap, and limit of nodes: no time limit, so that all ranks find the same solution.
 _GAP, _NODES = 5e-3, 200
-#: The part of all computing below which it does not matter what laying a tensor out anew takes.
+#: Resharding costs below this fraction of all computing are ignored.
 _NEGLIGIBLE = 3e-5
 
 
-class Prices(Protocol):
-    """What it costs to bring blocks to other processes."""
+class ReshardingPrices(Protocol):
+    """The cost model of resharding."""
 
     def moving(self, kind: str, axis: int, nbytes: float) -> float:
-        """Seconds of "all_reduce", "reduce_scatter", "all_gather" or "all_to_all" along an axis.
+        """Return the seconds of "all_reduce", "reduce_scatter", "all_gather" or "all_to_all" along an axis.
 
-        `nbytes`: what a process gives; of an all_gather what it ends with.
+        `nbytes` is the size of a process's input; for an all_gather, of its output.
         """
 
 
 @dataclass(frozen=True)
 class Limit:
-    """Bytes of a process that arguments and values may take together; None where there is enough."""
+    """The bytes per process that arguments and values may take together; None for no limit."""
 
     bytes: float | None = None
-    #: Seconds that a byte at the peak is taken to cost, to prefer what is small.
+    #: Seconds per byte of peak memory, to prefer solutions that need less.
     price: float = 0.0
 
 
 @dataclass
 class Solution:
-    """The choice of each class, seconds as far as they are modelled, and the bytes of a process at its peak."""
+    """The choice of each class, the modelled seconds, and the peak bytes per process."""
 
     choices: list[Places]
     seconds: float
@@ -54,7 +54,7 @@ class Solution:
 
 @dataclass(frozen=True)
 class Wanted:
-    """A use of what flows: the layouts that its group may want, and seconds from each layout to each of them."""
+    """A use of a flow: the layouts that its group may need, and the seconds from each source layout to each of them."""
 
     group: int
     projection: Projection
@@ -63,8 +63,8 @@ class Wanted:
 
 
 def moving_seconds(shape: Sequence[int], itemsize: int, source: Places, target: Places, sizes: Sequence[int],
-                   prices: Prices) -> float:  # fmt: skip
-    """Seconds of laying a tensor out anew: first what makes it smaller, at last what makes it larger."""
+                   prices: ReshardingPrices) -> float:  # fmt: skip
+    """Return the seconds of resharding: moves that shrink the tensor first, moves that enlarge it last."""
     if source == target:
         return 0.0
     nbytes = float(itemsize)
@@ -95,7 +95,7 @@ def moving_seconds(shape: Sequence[int], itemsize: int, source: Places, target: 
 
 @dataclass
 class _Rows:
-    """A sparse matrix of constraints, as it grows."""
+    """A sparse matrix of constraints under construction."""
 
     rows: list[int] = field(default_factory=list)
     columns: list[int] = field(default_factory=list)
@@ -104,6 +104,7 @@ class _Rows:
     high: list[float] = field(default_factory=list)
 
     def add(self, entries: Mapping[int, float], low: float, high: float) -> None:
+        """Append the constraint low <= sum(entries) <= high."""
         self.rows += [len(self.low)] * len(entries)
         self.columns += entries.keys()
         self.entries += entries.values()
@@ -114,11 +115,11 @@ class _Rows:
 class Problem:
     """The integer program of a model, built once and solved under several limits."""
 
-    def __init__(self, model: Model, ties: Ties, prices: Prices) -> None:
+    def __init__(self, model: Model, ties: Ties, prices: ReshardingPrices) -> None:
         self.model, self.ties, self.prices = model, ties, prices
         self.costs: list[float] = []
         self.rows = _Rows()
-        self.arguments: list[int] = []  # costs of laying out arguments anew
+        self.arguments: list[int] = []  # indices of the costs of resharding arguments
         self.starts: list[int] = []
         sizes = model.sizes
         self.choices = [model.groups[first].choices for first in ties.first]
@@ -136,18 +137,18 @@ class Problem:
             self.rows.add(dict.fromkeys(range(start, start + len(choices)), 1.0), 1, 1)
         for flow, sources, uses in linked:
             self._link(flow, sources, uses)
-        #: Classes that matter to others; of the rest any choice is as good.
+        #: Classes connected by costs; for others, every choice is independent.
         self.linked = {flow.source for flow, _, _ in linked} | {use.group for _, _, uses in linked for use in uses}
         self.peaks = self._peaks()
 
     def layouts(self, group: int, projection: tuple[int, ...]) -> list[Places]:
-        """Return the layout of a tensor by each choice of a class."""
+        """Return the layout of a tensor for each choice of a class."""
         return [project(projection, choice) for choice in self.choices[group]]
 
-    # --- what flows ---
+    # --- resharding costs ---
 
     def _flow(self, flow: Flow, times: float) -> tuple[Flow, list[Places], list[Wanted]] | None:
-        """Return the costs of a flow by layouts; those within one class go to the class's own."""
+        """Return the costs of a flow by layout; costs within one class are added to the class's own."""
         sources = self.layouts(flow.source, flow.projection)
         distinct = list(dict.fromkeys(sources))
         uses = []
@@ -187,7 +188,7 @@ class Problem:
                 self.rows.add({shared[key]: 1.0, int(numbers[row, column]): -1.0}, 0.0, np.inf)
 
     def _sum(self, group: int, projection: tuple[int, ...], layouts: list[Places], numbers: Array) -> None:
-        """The pairs that have a layout are as many as the choices of it."""
+        """Require that the pairs with a layout are as many as the choices with it."""
         by_layout: dict[Places, list[int]] = {}
         for index, layout in enumerate(self.layouts(group, projection)):
             by_layout.setdefault(layout, []).append(self.starts[group] + index)
@@ -198,7 +199,7 @@ class Problem:
     # --- memory ---
 
     def _peaks(self, most: int = 4) -> list[dict[int, float]]:
-        """Return the bytes of each choice at the moments when most is alive."""
+        """Return the bytes of each choice at the points of highest memory use."""
         model, sizes = self.model, self.model.sizes
         alive = np.zeros(model.length + 1)
         kept = [tensor for tensor in model.tensors if tensor.is_kept and tensor.bytes >= 1024]
@@ -234,12 +235,12 @@ class Problem:
         is_aligned: bool = False,
         only: Mapping[int, Places] | None = None,
     ) -> Solution | None:
-        """Return the best choices under a limit; None where there are none.
+        """Return the best choices under a limit; None if there are none.
 
-        `is_aligned`: arguments are used as they are laid out, or pay for it ten times. `only`: classes whose choice is
-        made.
+        `is_aligned` charges resharding of arguments tenfold, so that they are used as they are sharded. `only` fixes
+        the choice of classes.
         """
-        costs = np.array([*self.costs, 0.0])  # the last: the bytes at the peak
+        costs = np.array([*self.costs, 0.0])  # the last: peak bytes
         if is_aligned:
             costs[self.arguments] += 9.0 * costs[self.arguments] + sum(map(np.min, self.unary)) / 100
         scale = 1.0 / max(float(np.abs(costs).max()), 1e-30)

@@ -1,8 +1,8 @@
-"""What the search decides on: groups of ops that are laid out alike, and the tensors that pass between them.
+"""The model of the search: groups of ops that share a sharding, and the tensors that pass between them.
 
-Dimensions are the union of factors over ops, by the partitioner's own rules: ops that act element by element join what
-they read, and so all that passes along them has one layout. Contractions, gathers and the like stand alone, and what
-they read and give may be laid out anew. Source: named dimensions as in TOAST (arXiv 2508.15010), sections 3 and 4.
+Dimensions are the union of factors over ops, by the partitioner's rules: elementwise ops join their operands' group, so
+that all values along them share a sharding. Contractions, gathers and the like are groups of their own, whose operands
+and results may be resharded. Source: named dimensions as in TOAST (arXiv 2508.15010), sections 3 and 4.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from math import prod
 from partitioner.graph import Spec
 from spmd.ir import Value
 
-#: Where an axis is, of a tensor: on one of its dimensions, nowhere, or the tensor is a partial sum over it.
+#: A mesh axis shards no dimension of a tensor, or the tensor is a partial sum over it.
 NONE, PARTIAL = -1, -2
-#: Of each axis of the mesh the dimension of a group that it cuts, or NONE; of a tensor PARTIAL, too.
+#: For each mesh axis the dimension of a group that it shards, or NONE; of a tensor also PARTIAL.
 Places = tuple[int, ...]
-#: Of each dimension of a group the dimension of a tensor that it is, NONE, or PARTIAL where it is summed over.
+#: For each dimension of a group the dimension of a tensor, NONE, or PARTIAL if it is summed over.
 Projection = tuple[int, ...]
 
-#: How much larger padding may make a dimension.
+#: The largest factor by which padding may enlarge a dimension.
 _MOST_PADDING = 1.15
-#: Dimensions of a group that are thought of, the largest; and choices of a group.
+#: The number of dimensions of a group that are considered, the largest first, and of choices of a group.
 _MOST_DIMENSIONS, _MOST_CHOICES = 8, 729
 
 
 @dataclass(eq=False)
-class Group:
-    """Ops that are laid out alike. `work` is seconds of one process by the dimensions that share them out."""
+class FactorGroup:
+    """Ops with a common sharding. `work` is the seconds of one process, by the dimensions that divide them."""
 
     sizes: tuple[int, ...]
     is_cuttable: tuple[bool, ...]
@@ -39,7 +39,7 @@ class Group:
     choices: list[Places] = field(default_factory=list)
 
     def seconds(self, places: Places, axes: Sequence[int]) -> float:
-        """Return the seconds of one process with axes of these sizes at `places`."""
+        """Return the seconds of one process with axes of these sizes on the dimensions `places`."""
         total = 0.0
         for dimensions, seconds in self.work.items():
             blocks = prod(size for place, size in zip(places, axes, strict=True) if place in dimensions)
@@ -49,7 +49,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Use:
-    """A tensor as a group reads it."""
+    """A use of a tensor by a group."""
 
     group: int
     projection: Projection
@@ -57,9 +57,9 @@ class Use:
 
 @dataclass(eq=False)
 class Tensor:
-    """A value that a group gives, and the uses of it that may lay it out in another way.
+    """A value that a group produces, and its uses in other layouts.
 
-    `times`: how often it is made. `born`, `dies`: the first and the last op by number that it is there for.
+    `times` is how often it is produced; `born` and `dies` are the first and last op during which it is live.
     """
 
     spec: Spec
@@ -74,6 +74,7 @@ class Tensor:
 
     @property
     def bytes(self) -> float:
+        """The size of the complete tensor."""
         return self.itemsize * float(prod(self.spec.shape))
 
 
@@ -82,28 +83,29 @@ class Model:
     """Groups, tensors, and the tensors of arguments and results."""
 
     axes: tuple[tuple[str, int], ...]
-    groups: list[Group]
+    groups: list[FactorGroup]
     tensors: list[Tensor]
     arguments: list[Tensor | None]
-    #: Of each result, the argument that it comes back as.
+    #: For each result, the argument whose next value it is, or None.
     returned: list[int | None]
     results: list[Tensor | None]
     length: int
-    #: What propagation works on, of each value.
+    #: The propagation spec of each value.
     specs: Mapping[Value, Spec]
 
     @property
     def sizes(self) -> tuple[int, ...]:
+        """The size of each mesh axis."""
         return tuple(size for _, size in self.axes)
 
 
 def project(projection: Projection, places: Places) -> Places:
-    """Where axes are, of a tensor, that are at `places` of a group."""
+    """Return the layout of a tensor for the choice `places` of a group."""
     return tuple(projection[place] if place >= 0 else NONE for place in places)
 
 
-def all_choices(group: Group, axes: Sequence[int]) -> list[Places]:
-    """Return all ways to put axes of these sizes on the dimensions of a group."""
+def all_choices(group: FactorGroup, axes: Sequence[int]) -> list[Places]:
+    """Return all assignments of axes of these sizes to dimensions of a group."""
     usable = [index for index, size in enumerate(group.sizes) if group.is_cuttable[index] and size > 1]
     usable = sorted(sorted(usable, key=lambda index: -group.sizes[index])[:_MOST_DIMENSIONS])
     while (len(usable) + 1) ** len(axes) > _MOST_CHOICES and len(usable) > 1:
@@ -121,5 +123,5 @@ def all_choices(group: Group, axes: Sequence[int]) -> list[Places]:
 
 
 def fits(size: int, blocks: int) -> bool:
-    """Return whether a dimension of `size` may be cut in so many blocks with little padding."""
+    """Return whether a dimension of `size` may be split into so many blocks with little padding."""
     return size >= blocks and -(-size // blocks) * blocks <= _MOST_PADDING * size

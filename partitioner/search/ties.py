@@ -1,6 +1,6 @@
-"""Groups that repeat each other, such as those of a model's layers: they are laid out alike.
+"""Finds groups that repeat, such as those of a model's layers, to give them the same sharding.
 
-Two groups are tied when they have the same dimensions and work, and stand among groups that are tied in the same way:
+Two groups are equivalent if they have the same dimensions and work, and their neighbours are equivalent:
 colour refinement to a fixed point, as for isomorphism of graphs (Weisfeiler and Leman).
 """
 
@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 
-from partitioner.search.model import Group, Model, Projection
+from partitioner.search.model import FactorGroup, Model, Projection
 
 _MOST_ROUNDS = 64
 
 
 @dataclass(frozen=True)
 class Flow:
-    """Tensors that are alike: of the same shape, from tied groups to tied groups."""
+    """Equivalent tensors: of one shape, between equivalent groups."""
 
     shape: tuple[int, ...]
     itemsize: int
@@ -28,7 +28,7 @@ class Flow:
 
 @dataclass
 class Ties:
-    """The class of each group; of each class its first group and how many there are; and what flows between classes."""
+    """The class of each group; the first group and the size of each class; and the flows between classes."""
 
     classes: list[int]
     first: list[int]
@@ -36,8 +36,8 @@ class Ties:
     flows: dict[Flow, float]
 
 
-def find_ties(model: Model) -> Ties:
-    """Return the groups of `model` that repeat each other."""
+def find_equivalent_groups(model: Model) -> Ties:
+    """Return the classes of equivalent groups of `model`."""
     colors = _numbered(_own(group) for group in model.groups)
     near: list[list[tuple[int, Hashable]]] = [[] for _ in model.groups]
     for tensor in model.tensors:
@@ -66,12 +66,12 @@ def find_ties(model: Model) -> Ties:
     return Ties(colors, first, [colors.count(color) for color in range(count)], flows)
 
 
-def _own(group: Group) -> Hashable:
+def _own(group: FactorGroup) -> Hashable:
     work = tuple(sorted((tuple(sorted(dimensions)), round(seconds, 15)) for dimensions, seconds in group.work.items()))
     return group.sizes, group.is_cuttable, tuple(group.choices), work, group.names if len(group.names) < 64 else ()
 
 
 def _numbered(keys: Iterable[Hashable]) -> list[int]:
-    """Return a number for each key, the same for equal ones, in order of appearance."""
+    """Return a number per key, equal for equal keys, in order of appearance."""
     seen: dict[Hashable, int] = {}
     return [seen.setdefault(key, len(seen)) for key in keys]

@@ -1,1 +1,1 @@
-"""What is known of a program: read by the partitioner, the compiler and the back ends."""
+"""Analyses of programs, shared by the partitioner, the compiler and the back ends."""

@@ -1,8 +1,8 @@
-"""Where an element lies: affine forms over loop variables.
+"""Affine forms over loop variables: the indices and addresses of elements.
 
 An index into a dimension, or an address in a buffer, is `offset + sum(coefficient * variable)`, and where a program
-computes indices (dynamic slices, gathers) also `coefficient * expression` of scalar expressions. Movement of data
-(slices, transposes, broadcasts, ...) rewrites such forms and leaves nothing to be done while running.
+computes indices (dynamic slices, gathers) also `coefficient * expression` of scalar expressions. Ops that move data
+(slices, transposes, broadcasts, ...) rewrite such forms at compile time and cost nothing at run time.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from dataclasses import dataclass
 
 from spmd.analysis.scalar.expression import I64, Expression, constant, constant_value, is_constant
 
-#: A loop variable: its number among those of a loop nest.
+#: A loop variable: its index in the loop nest, the outermost being 0.
 Variable = int
 
 
 @dataclass(frozen=True, slots=True)
 class Affine:
-    """`offset + sum(c * variable) + sum(c * expression)`: terms in the order of variables, no coefficient zero."""
+    """`offset + sum(c * variable) + sum(c * expression)`: terms sorted by variable, without zero coefficients."""
 
     offset: int = 0
     terms: tuple[tuple[Variable, int], ...] = ()
@@ -26,11 +26,12 @@ class Affine:
 
     @staticmethod
     def of(variable: Variable) -> Affine:
+        """Return the form of one variable."""
         return Affine(0, ((variable, 1),))
 
     @staticmethod
     def computed(expression: Expression) -> Affine:
-        """Return the i64 `expression`, as it is."""
+        """Return the i64 `expression` as a form: an offset if it is constant, else a dynamic term."""
         if is_constant(expression):
             return Affine(int(constant_value(expression)))
         return Affine(0, (), ((expression, 1),))
@@ -57,9 +58,11 @@ class Affine:
         )
 
     def shifted(self, offset: int) -> Affine:
+        """Return the form plus `offset`."""
         return self if not offset else Affine(self.offset + offset, self.terms, self.dynamic)
 
     def scaled(self, factor: int) -> Affine:
+        """Return the form times `factor`."""
         if factor == 1:
             return self
         if factor == 0:
@@ -71,17 +74,18 @@ class Affine:
         )
 
     def coefficient(self, variable: Variable) -> int:
+        """Return the coefficient of `variable`, 0 if it does not occur."""
         return next((c for v, c in self.terms if v == variable), 0)
 
     def replaced(self, substitutes: Mapping[Variable, Affine]) -> Affine:
-        """Return the form with variables written as others; its expressions are not looked into."""
+        """Return the form with forms substituted for variables; variables inside expressions are left alone."""
         affine = Affine(self.offset, (), self.dynamic)
         for variable, coefficient in self.terms:
             affine += substitutes.get(variable, Affine.of(variable)).scaled(coefficient)
         return affine
 
     def bounds(self, extents: Mapping[Variable, int] | Sequence[int]) -> tuple[int, int] | None:
-        """Return the smallest and the largest value, both included; None where an expression takes part."""
+        """Return the smallest and largest value, both inclusive, for variables in [0, extent); None if dynamic."""
         if self.dynamic:
             return None
         low = high = self.offset
@@ -91,7 +95,7 @@ class Affine:
         return low, high
 
     def expression(self, position: Callable[[Variable], Expression]) -> Expression:
-        """Return the form as a scalar expression of i64; `position` gives a variable's."""
+        """Return the form as a scalar expression of type i64; `position` maps a variable to its value."""
         total = constant(self.offset, I64)
         parts = [(position(v), c) for v, c in self.terms] + list(self.dynamic)
         for part, coefficient in parts:
@@ -101,7 +105,7 @@ class Affine:
 
 
 def linear(index: Iterable[Affine], strides: Iterable[int]) -> Affine:
-    """Return the address of the element at `index` in a buffer of `strides`, in elements."""
+    """Return the address, in elements, of the element at `index` in a buffer with `strides`."""
     total = Affine()
     for part, stride in zip(index, strides, strict=True):
         total += part.scaled(stride)
@@ -109,7 +113,7 @@ def linear(index: Iterable[Affine], strides: Iterable[int]) -> Affine:
 
 
 def row_major(shape: Sequence[int]) -> tuple[int, ...]:
-    """Return the strides, in elements, of a dense buffer of `shape` whose last dimension is the quickest."""
+    """Return the strides, in elements, of a dense row-major buffer of `shape`; the last dimension is minor."""
     strides, step = [], 1
     for size in reversed(shape):
         strides.append(step)
@@ -118,7 +122,7 @@ def row_major(shape: Sequence[int]) -> tuple[int, ...]:
 
 
 class Split(Exception):
-    """A variable has to become two loops, the inner one of `size`, before an index is affine."""
+    """Raised when a variable must be split into two loops, the inner one of `size`, to make an index affine."""
 
     def __init__(self, variable: Variable, size: int) -> None:
         super().__init__(variable, size)
@@ -127,9 +131,9 @@ class Split(Exception):
 
 
 def divided(form: Affine, size: int, extents: Mapping[Variable, int]) -> tuple[Affine, Affine] | None:
-    """Quotient and remainder of `form` by `size`; None where they are not affine. Raises Split where they could be.
+    """Return the quotient and remainder of `form` by `size`, or None if they are not affine.
 
-    `form` is known to be at least zero.
+    `form` must be non-negative. Raises Split if splitting a loop would make them affine.
     """
     if form.dynamic:
         return None

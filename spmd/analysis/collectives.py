@@ -1,4 +1,4 @@
-"""What each collective op asks of the communicator, and of which processes.
+"""Describes each collective op as operations of a communicator on process groups.
 
 Source: StableHLO specification, "Collective ops" and each op's section.
 """
@@ -37,22 +37,22 @@ from spmd.types import QuantizedType, TensorType
 
 
 class CollectiveOptions(Protocol):
-    """What the description of a collective reads of a compilation's options (spmd.compiler.pipeline.options)."""
+    """The compile options that descriptions of collectives depend on (spmd.compiler.pipeline.options)."""
 
     @property
     def grid(self) -> ProcessGrid: ...
 
     @property
     def reproducible(self) -> bool:
-        """Whether reductions give the same bits however they are carried out."""
+        """Whether reductions give the same bits whichever algorithm carries them out."""
 
     @property
     def combine_threshold(self) -> int:
-        """Up to how many bytes in all operands travel as one message."""
+        """The largest total size, in bytes, of operands that are combined into one message."""
 
 
 class CollectiveContext(Protocol):
-    """What the description of a collective asks of who compiles it: part of a kernel's Context."""
+    """What the description of a collective needs from the compiler: a subset of a kernel's Context."""
 
     @property
     def module(self) -> Module:
@@ -60,19 +60,19 @@ class CollectiveContext(Protocol):
 
     @property
     def options(self) -> CollectiveOptions:
-        """What of its options a collective depends on."""
+        """The compile options that collectives depend on."""
 
     def vectorized(self, op: Op, index: int) -> Callable[..., tuple[Array, ...]]:
-        """Region `index` of `op`, whose arguments are scalars, as a function on whole arrays."""
+        """Return region `index` of `op`, whose arguments are scalars, as a function on whole arrays."""
 
 
 @dataclass(frozen=True)
 class Collective:
-    """What a collective op asks of the communicator, one operation an operand.
+    """A collective op as operations of a communicator, one per operand.
 
-    `groups` are the process groups, or None for an op on the whole grid. A process in no group gets what
-    `outsider(index)` makes, or an error where that is None. `convert` is the dtype to which operands are promoted.
-    All_reduces of up to `pack_limit` bytes in all travel as one message.
+    `groups` are the process groups; None stands for the whole grid. A process in no group gets `outsider(index)` as
+    result `index`, or an error if `outsider` is None. `convert` holds the dtype to which each operand is promoted
+    (None: not). All_reduces of at most `pack_limit` bytes in total are combined into one message.
     """
 
     op: Op
@@ -83,7 +83,10 @@ class Collective:
     pack_limit: int = 0
 
     def communicator(self, world: Communicator, rank: int) -> Communicator | None:
-        """Return the end that process `rank` of the grid has of its group; None for a process in no group."""
+        """Return the communicator of the group of process `rank`; None if it is in no group.
+
+        Raises CollectiveError if the op needs every process in a group.
+        """
         if self.groups is None:
             return world
         group = self.groups.find(rank)
@@ -95,7 +98,7 @@ class Collective:
 
     @cached_property
     def packed(self) -> AllReduce | None:
-        """The one message as which the operands of a variadic all_reduce travel together, if they do."""
+        """The combined message of a variadic all_reduce; None if its operands are not combined."""
         first = self.operations[0]
         if not isinstance(first, AllReduce) or len({operation.dtype for operation in self.operations}) > 1:
             return None
@@ -106,12 +109,12 @@ class Collective:
 
     @property
     def messages(self) -> tuple[Operation, ...]:
-        """The operations that are carried out."""
+        """The operations to perform, after combining."""
         return self.operations if self.packed is None else (self.packed,)
 
     @cached_property
     def where(self) -> str:
-        """The op's place in the source."""
+        """The op's source location."""
         return str(self.op.location)
 
 
@@ -169,7 +172,7 @@ def _collective_reduce(op: Op, context: CollectiveContext, root: int = 0) -> Col
     return Collective(op, operations, _groups(op, context), _zeros(op.results), _promotions(op))
 
 
-#: What the op of each name asks for: (op, context) -> Collective.
+#: The description of each collective op: (op, context) -> Collective.
 DESCRIPTIONS: dict[str, Callable[[Op, CollectiveContext], Collective]] = {
     "stablehlo.all_reduce": _all_reduce,
     "stablehlo.cross-replica-sum": _all_reduce,
@@ -181,19 +184,22 @@ DESCRIPTIONS: dict[str, Callable[[Op, CollectiveContext], Collective]] = {
     "stablehlo.collective_reduce": _collective_reduce,
 }
 
-#: The ops by which processes communicate with each other.
+#: The ops by which processes communicate.
 COMMUNICATING = frozenset((*DESCRIPTIONS, "stablehlo.send", "stablehlo.recv"))
 
 
 def messages_of(op: Op, grid: ProcessGrid) -> tuple[CollectivePermute, ...]:
-    """Return the messages that a send lets go, one a tensor, with the ranks that it names; none where it names none."""
+    """Return one permute per tensor that a send transfers, with the ranks that its pairs name.
+
+    Empty if the op has no `source_target_pairs`.
+    """
     ends = transfer_ends(op, grid) or {}
     pairs = tuple((source, target) for source, target in ends.items() if source != target)
     tensors = [value for value in op.operands if isinstance(value.type, TensorType)]
     return tuple(CollectivePermute(_shape(each), each.tensor.dtype, pairs) for each in tensors if pairs)
 
 
-#: The same of ops whose root may be told while running: (op, context, root) -> Collective.
+#: Descriptions of ops whose root may be a run-time value: (op, context, root) -> Collective.
 ROOTED: dict[str, Callable[[Op, CollectiveContext, int], Collective]] = {
     "stablehlo.collective_broadcast": _collective_broadcast,
     "stablehlo.collective_reduce": _collective_reduce,
@@ -201,17 +207,17 @@ ROOTED: dict[str, Callable[[Op, CollectiveContext, int], Collective]] = {
 
 
 def left_out(op: Op, who: str, groups: str) -> CollectiveError:
-    """Return the error of a process, `who`, that comes to `op` and is in none of its `groups`."""
+    """Return the error of a process, `who`, that executes `op` but is in none of its `groups`."""
     text = f"{who} is in none of the process groups {groups}"
     return CollectiveError(Diagnostic(op.location, text, op.name, label_of_ids(op)))
 
 
 def takes_all_processes(op: Op) -> bool:
-    """Return whether `op` has no result for a process that is in none of its groups."""
+    """Return whether every process must be in one of the groups of `op`."""
     return op.name in DESCRIPTIONS.keys() - ROOTED.keys() - {"stablehlo.collective_permute"}
 
 
-#: Ops whose results have another shape in a group of another size: the label of what operands must be, and of results.
+#: Ops whose result shape depends on the group size: labels of the constraints on operands and on results.
 _LABELS = {
     "stablehlo.all_gather": ("C1", "C6"),
     "stablehlo.all_to_all": ("C8", "C9"),
@@ -220,10 +226,10 @@ _LABELS = {
 
 
 def shape_fault(op: Op, sizes: Iterable[int]) -> Diagnostic | None:
-    """Return what is wrong where results of a group of one of `sizes` processes are not what `op` declares.
+    """Return the fault if, in a group of one of `sizes` processes, results differ from the declared types of `op`.
 
-    What a transport writes has the group's size in it, which the op's types alone do not tell. Sizes that are values
-    are right. Source: StableHLO specification, all_gather C6, reduce_scatter C1 and C8, all_to_all C2, C8 and C9.
+    The result shape depends on the group size, which the op's types alone do not determine. Dynamic dimensions match
+    any size. Source: StableHLO specification, all_gather C6, reduce_scatter C1 and C8, all_to_all C2, C8 and C9.
     """
     labels = _LABELS.get(op.name)
     if labels is None or not all(value.tensor.is_static for value in op.operands):
@@ -238,13 +244,13 @@ def shape_fault(op: Op, sizes: Iterable[int]) -> Diagnostic | None:
             if len(shape) != declared.rank or any(
                 d not in (None, s) for d, s in zip(declared.shape, shape, strict=True)
             ):
-                text = f"a process group of {size} processes gives a result of shape {shape}, declared {declared}"
+                text = f"result in a group of {size} processes must have shape {shape}, got {declared}"
                 return Diagnostic(op.location, text, op.name, labels[1])
     return None
 
 
 def check_shapes(op: Op, sizes: Iterable[int]) -> None:
-    """Raise CollectiveError for a `shape_fault`."""
+    """Raise CollectiveError if `shape_fault` finds a fault."""
     fault = shape_fault(op, sizes)
     if fault is not None:
         raise CollectiveError(fault)
@@ -269,18 +275,18 @@ def _shape(value: Value) -> tuple[int, ...]:
 
 
 def _data(op: Op) -> tuple[Value, ...]:
-    """Return the operands without the roots."""
+    """Return the operands without the root."""
     return op.operands[: len(op.results)]
 
 
 def _promotions(op: Op) -> tuple[DType | None, ...]:
-    """Return the dtype to convert each operand to before it is reduced; None where it has the result's own."""
+    """Return the dtype to convert each operand to before the reduction; None where it is the result's own."""
     pairs = zip(_data(op), op.results, strict=True)
     return tuple(None if v.tensor.dtype == r.tensor.dtype else r.tensor.dtype for v, r in pairs)
 
 
 def _zero(value: Value) -> int:
-    """What stands for zero in the storage of `value`."""
+    """Return the stored value that represents zero in `value` (the zero point of a quantized type)."""
     element = value.tensor.element_type
     return element.zero_points[0] if isinstance(element, QuantizedType) else 0
 
@@ -296,7 +302,7 @@ def _zeros(values: Sequence[Value]) -> Callable[[int], Array]:
 
 
 def _reduction(op: Op, context: CollectiveContext) -> Reduction:
-    """Return the op's region as a reduction: one of the monoids, or itself on whole arrays."""
+    """Return the op's region as a reduction: a known monoid, or the region itself applied to whole arrays."""
     monoid = monoid_of(op.regions[0])
     if monoid is not None and monoid.kind in MONOIDS:
         return MONOIDS[monoid.kind]
@@ -305,7 +311,7 @@ def _reduction(op: Op, context: CollectiveContext) -> Reduction:
 
 
 def _fingerprint(op: Op) -> str:
-    """Return a short name for what the region computes, the same for equal regions in different programs."""
+    """Return a short hash of the region's computation, equal for equal regions of different programs."""
     numbers: dict[Value, int] = {}
     text = []
     block = op.regions[0].block

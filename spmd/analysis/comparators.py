@@ -1,4 +1,4 @@
-"""What a sort's comparator says: which keys it compares, in which direction and order."""
+"""Recognizes comparators of sorts: their keys, with the direction and order of each."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from spmd.analysis.expressions import COMMUTATIVE, Expression, Expressions
 from spmd.ir import Block, Op, Region, Value
 from spmd.types import TensorType
 
-#: Elements of a row whose ties a sort that need not be stable leaves in the order of XLA's quicksort; shorter and
+#: Bounds of the row length, in elements, for which an unstable sort breaks ties as XLA's quicksort does; shorter and
 #: longer rows are sorted stably (spmd/backends/numpy/sort_unstable.py).
 LEAST, MOST = 17, 256
 
 
 @dataclass(frozen=True)
 class SortKey:
-    """One key of a comparator: what is compared, in which direction and order.
+    """One sort key: the compared value, its direction and its order.
 
-    `value` is the key of the left side in the comparator's block. `operand` is the sort operand that the key is,
-    None when it is computed from operands. `canonical`: NaNs are one, and so are zeros (JAX's comparators do this).
+    `value` is the key of the left side in the comparator's block. `operand` is the index of the sort operand that is
+    the key, None if the key is computed. `canonical`: all NaNs are equal, and so are zeros (as in JAX's comparators).
     """
 
     value: Value
@@ -31,7 +31,7 @@ class SortKey:
 
 
 def sort_keys(region: Region) -> tuple[SortKey, ...] | None:
-    """Return the keys of a comparator, the most significant first; None when it is no lexicographic order of keys."""
+    """Return a comparator's keys, the most significant first; None if it is not a lexicographic order of keys."""
     block = region.block
     return _Comparator(block).keys(block.terminator.operands[0])
 
@@ -95,7 +95,7 @@ class _Comparator:
 
 
 def _without_canonicalization(expression: Expression) -> tuple[Expression, bool]:
-    """x and True for select(x != x, NaN, select(x == 0, 0, x)); else the expression and False."""
+    """Return (x, True) for select(x != x, NaN, select(x == 0, 0, x)), else (`expression`, False)."""
     match expression:
         case ("select", _, ("compare", (_, _, differs), x, same), ("constant", nan_type, nan),
               ("select", _, ("compare", (_, _, equals), *compared), ("constant", zero_type, zero), kept)):  # fmt: skip
@@ -112,7 +112,7 @@ def _is_nan(type: TensorType, data: bytes) -> bool:
 
 
 def _swapped(expression: Expression) -> Expression:
-    """Return the expression with the two sides of a comparator exchanged: arguments 2k and 2k+1."""
+    """Return the expression with the comparator's sides exchanged: arguments 2k and 2k+1."""
     if expression[0] == "argument":
         return ("argument", expression[1] ^ 1)
     if expression[0] in ("constant", "captured"):

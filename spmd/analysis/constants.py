@@ -1,4 +1,4 @@
-"""Values that are known before the program runs."""
+"""Values known at compile time."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from spmd.support.arrays import Array
 
 CONSTANT = "stablehlo.constant"
 
-#: Ops whose result has no elements but their operand's.
+#: Ops whose result holds elements of their operand only.
 MOVES = frozenset(
     (
         "stablehlo.broadcast_in_dim",
@@ -23,7 +23,7 @@ MOVES = frozenset(
 
 
 def constant_array(op: Op | None) -> Array | None:
-    """Return the array that `op` gives when it is a constant of plain elements; None for any other op."""
+    """Return the elements of `op` if it is a constant of plain elements; None for any other op."""
     if op is None or op.name != CONSTANT:
         return None
     attribute = op.attributes["value"]
@@ -31,10 +31,9 @@ def constant_array(op: Op | None) -> Array | None:
 
 
 def constant_elements(value: Value) -> Array | None:
-    """Return the elements of the constant that `value` is made of by broadcasting or moving; a splat's once, of shape
-    [1].
+    """Return the elements of the constant that `value` is broadcast or moved from, a splat as shape [1].
 
-    None where `value` is made of anything else. The array has neither the shape of `value` nor its order.
+    None if `value` is computed otherwise. The array has neither the shape nor the element order of `value`.
     """
     op = value.defining_op
     while op is not None and op.name in MOVES:
@@ -46,7 +45,7 @@ def constant_elements(value: Value) -> Array | None:
 
 
 def constant_scalar(value: Value) -> Array | None:
-    """Return the one element, of shape [], that `value` is known to hold at every place; else None."""
+    """Return the element, of shape [], that `value` holds everywhere; None if it is not known to be a splat."""
     elements = constant_elements(value)
     if elements is None or not elements.size:
         return None
@@ -57,7 +56,7 @@ def constant_scalar(value: Value) -> Array | None:
 
 
 def constant_integer(value: Value) -> int | None:
-    """Return the integer that `value` is, when it is a constant of rank 0; else None."""
+    """Return the integer value of `value` if it is a constant of rank 0; else None."""
     array = constant_array(value.defining_op)
     if array is None or array.ndim or array.dtype.kind not in "iu":
         return None

@@ -1,4 +1,4 @@
-"""What is known of custom calls: their attributes, and their targets."""
+"""Custom calls: their attributes and targets."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from spmd.dialects.custom_call_targets import PARTS, REGISTERED
 from spmd.ir import AttributeValue, Module, Op
 from spmd.ir import attributes as a
 
-#: Targets that give their operands back: hints on where values lie.
+#: Targets that return their operands: hints on placement.
 HINTS = frozenset({*TYPED_HINTS, *PARTS, "Pin", "Unpin"})
 
-#: What JAX's pure_callback, io_callback and debug callbacks lower to; who runs them gives them other targets.
+#: The target of JAX's pure_callback, io_callback and debug callbacks; running programs replace it by their own.
 PYTHON_CALLBACK = "xla_ffi_python_cpu_callback"
 
 _BATCHES: set[str] = set(HINTS)
@@ -21,10 +21,10 @@ _OF_C: set[str] = set()
 
 
 def declare_registered(target: str, *, takes_batch: bool, is_of_c: bool = False) -> None:
-    """Say that users' code runs for `target` from now on.
+    """Declare that `target` runs user code.
 
-    `takes_batch`: it takes operands that all have one more leading dimension, as its results then have. `is_of_c`: it
-    is `void target(void* out, void** in)`.
+    `takes_batch`: operands and results may all have one extra leading dimension. `is_of_c`: its signature is
+    `void target(void* out, void** in)`.
     """
     REGISTERED.add(target)
     (_BATCHES.add if takes_batch else _BATCHES.discard)(target)
@@ -38,22 +38,22 @@ def declare_unregistered(target: str) -> None:
 
 
 def is_of_c(target: str) -> bool:
-    """Return whether the code that a user registered for `target` is a function of C."""
+    """Return whether the user's implementation of `target` is a C function."""
     return target in _OF_C
 
 
 def is_registered(target: str) -> bool:
-    """Return whether users' code runs for `target`, whatever is built in under its name."""
+    """Return whether user code runs for `target`; it overrides a built-in of the same name."""
     return target in REGISTERED
 
 
 def takes_batch(target: str) -> bool:
-    """Return whether one call of `target` may do the work of several: operands and results have a leading axis more."""
+    """Return whether one call of `target` may process a batch: operands and results with an extra leading axis."""
     return target in _BATCHES
 
 
 def retarget_callbacks(module: Module, target_of: Callable[[int], str]) -> None:
-    """Give each callback into Python the target that is its own; JAX numbers those of a program."""
+    """Give each Python callback its own target, by the number that JAX assigns to it in the program."""
     for op in module.walk():
         if op.name != "stablehlo.custom_call" or op["call_target_name"] != PYTHON_CALLBACK:
             continue
@@ -69,7 +69,7 @@ def retarget_callbacks(module: Module, target_of: Callable[[int], str]) -> None:
 def call_attributes(op: Op) -> dict[str, AttributeValue]:
     """Return all attributes of a custom call as plain Python values by name.
 
-    `mhlo.backend_config`, in which frontends put the dictionary of a typed call, takes the place of `backend_config`.
+    The dictionary of a typed call, which frontends store as `mhlo.backend_config`, replaces `backend_config`.
     """
     plain = {name: plain_value(value) for name, value in op.attributes.items()}
     plain.update((name, plain_value(value)) for name, value in op.discardable.items())
@@ -80,7 +80,7 @@ def call_attributes(op: Op) -> dict[str, AttributeValue]:
 
 
 def plain_value(value: object) -> AttributeValue:
-    """Return an attribute as the Python value nearest to it."""
+    """Return an attribute as the nearest Python value."""
     match value:
         case a.UnitAttr():
             return True

@@ -1,7 +1,7 @@
-"""What the values of a block are, as expressions over its arguments: equal when they compute the same.
+"""Values of a block as expressions over its arguments, equal if they compute the same.
 
-It does not matter how a block is written: constants may stand inside or outside of it, ops in any order, arguments of
-commutative ops in any order, and ops that give a scalar back as it is are seen through.
+The form is canonical: it does not depend on whether constants are inside the block or captured, on the order of ops,
+or on the order of arguments of commutative ops; ops that return a scalar unchanged are skipped.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ import numpy as np
 from spmd.analysis.constants import constant_array
 from spmd.ir import AttributeValue, Block, Op, Value
 
-#: ("argument", index), ("constant", type, bytes), ("captured", value), or (op, what it is besides, *operands).
+#: ("argument", index), ("constant", type, bytes), ("captured", value), or (op, attributes, *operands).
 Expression = tuple[Any, ...]
 
-#: Ops whose operands may be exchanged.
+#: Commutative ops.
 COMMUTATIVE = frozenset(("add", "multiply", "maximum", "minimum", "and", "or", "xor"))
 
-#: Ops that give their operand back as it is when the types are one.
+#: Ops that return their operand unchanged if operand and result types are the same.
 _SEEN_THROUGH = frozenset(
     (
         "stablehlo.broadcast_in_dim",
@@ -33,7 +33,7 @@ _SEEN_THROUGH = frozenset(
 
 
 class Expressions:
-    """The expressions of a block's values; None for one that is computed with regions inside or has effects."""
+    """The expressions of a block's values; None for values of ops with regions or side effects."""
 
     def __init__(self, block: Block) -> None:
         self._table: dict[Value, Expression | None] = {
@@ -58,7 +58,7 @@ class Expressions:
         operands = [self[operand] for operand in op.operands]
         if any(operand is None for operand in operands):
             return None
-        if gives_back(op):
+        if returns_operand(op):
             return operands[0]
         name = op.name.removeprefix("stablehlo.")
         if name in COMMUTATIVE or (name == "compare" and op["comparison_direction"] in ("EQ", "NE")):
@@ -66,8 +66,8 @@ class Expressions:
         return (name, (result.index, result.type, _frozen(op.attributes)), *operands)
 
 
-def gives_back(op: Op) -> bool:
-    """Return whether `op` gives its operand back as it is, everything being a scalar of one type."""
+def returns_operand(op: Op) -> bool:
+    """Return whether `op` returns its scalar operand unchanged."""
     return op.name in _SEEN_THROUGH and op.operands[0].type is op.results[0].type and not op.operands[0].tensor.rank
 
 

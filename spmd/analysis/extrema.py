@@ -1,8 +1,8 @@
-"""Regions that fold pairs (value, index) to the largest or smallest value and its place: argmax, argmin and their kin.
+"""Reductions of pairs (value, index) to the largest or smallest value and its index: argmax, argmin and the like.
 
-Such a region only compares its arguments and selects among them. What it does is then settled by how its two values
-and its two indices relate, and there are few ways in which they can. The ops are read once for each of these ways;
-what comes out, an argument of the first or of the second pair, is a table that tells what the region is.
+The region of such a reduction only compares its arguments and selects among them, so its result depends only on how
+its two values and its two indices compare. The ops are evaluated symbolically for each of these few cases; the
+resulting table of selected arguments identifies the reduction.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from itertools import product
 from typing import Any, NamedTuple
 
 from spmd.analysis.constants import constant_array, constant_scalar
-from spmd.analysis.expressions import gives_back
+from spmd.analysis.expressions import returns_operand
 from spmd.analysis.reducers import identity
 from spmd.ir import Block, Op, Region, Value
 from spmd.types import ElementType, storage_range
@@ -21,17 +21,16 @@ from spmd.types import ElementType, storage_range
 
 @dataclass(frozen=True)
 class Extremum:
-    """A fold of (value, index) pairs to the largest or smallest value and where it is.
+    """A reduction of (value, index) pairs to the largest or smallest value and its index.
 
     kind             "maximum" or "minimum"
-    total            values are in TOTALORDER: -NaN, -inf, ..., -0, +0, ..., inf, NaN
-    tie              which index wins among equal values: "low" the lowest, "first" or "last" that of the first or
-                     last argument
-    propagates_nan   a NaN wins, the first of several; otherwise the outcome with NaN depends on the order. Always of
-                     integers and in total order
+    total            values are compared as TOTALORDER: -NaN, -inf, ..., -0, +0, ..., inf, NaN
+    tie              index of equal values: "low" is the lowest, "first" or "last" that of the first or last argument
+    propagates_nan   the first NaN wins; otherwise results with NaN depend on the order. Always true of integers
+                     and in total order
 
-    Zeros of two signs are equal unless `total`: the index is as `tie` says, the value is one of them, and which one
-    only the region itself tells (but see `keeps_first`).
+    Zeros of different signs are equal unless `total`: `tie` selects the index, but which zero is returned depends on
+    the region (see `keeps_first`).
     """
 
     kind: str
@@ -40,28 +39,28 @@ class Extremum:
     propagates_nan: bool
 
     def commutes(self, element: ElementType) -> bool:
-        """Return whether the outcome for values of `element` does not depend on the order of pairs.
+        """Return whether the result for values of type `element` is independent of the order of pairs.
 
-        Of floats that are not in total order it does: one of two NaNs and one of two zeros is kept.
+        It is not for floats without total order: which of two NaNs or zeros is returned depends on the order.
         """
         return self.tie == "low" and (self.total or not element.is_float)
 
 
 class _Case(NamedTuple):
-    """How two values and two indices relate: -1, 0 or 1 as the first is below, equal to or above the second."""
+    """How two values and two indices compare: -1, 0 or 1 if the first is less, equal or greater."""
 
-    value: int  # as floats compare, where neither is NaN
-    total: int  # in total order
+    value: int  # comparison of floats, if neither is NaN
+    total: int  # comparison in total order
     first_nan: bool
     second_nan: bool
-    place: int
+    order: int
 
 
-#: A pair's half: ("value" or "index", 0 or 1); a boolean is itself.
+#: An element of a pair: ("value" or "index", 0 or 1); booleans are plain bools.
 _Symbol = tuple[str, int]
 
 _NUMBERS = ((-1, -1, False, False), (0, 0, False, False), (1, 1, False, False))
-#: Zeros of two signs, then NaNs of either sign.
+#: Zeros of different signs, then NaNs of either sign.
 _OF_FLOATS = (
     *((0, total, False, False) for total in (-1, 1)),
     *((0, total, first, not first) for total in (-1, 1) for first in (True, False)),
@@ -78,7 +77,7 @@ _DIRECTIONS = {
 
 
 def extremum_of(region: Region) -> Extremum | None:
-    """Return the extremum that `region`, on (value, index, value, index), folds to; None for any other region."""
+    """Return the extremum that `region`, on (value, index, value, index), computes; None for any other region."""
     if len(region.blocks) != 1 or len(region.block.arguments) != 4 or len(region.block.terminator.operands) != 2:
         return None
     block = region.block
@@ -91,8 +90,8 @@ def extremum_of(region: Region) -> Extremum | None:
         return None
     ways = (*_NUMBERS, *_OF_FLOATS) if value.is_float else _NUMBERS
     table = {}
-    for way, places in product(ways, (-1, 0, 1)):
-        case = _Case(*way, places)
+    for way, order in product(ways, (-1, 0, 1)):
+        case = _Case(*way, order)
         outcome = _outcome(block, case)
         if outcome is None:
             return None
@@ -101,36 +100,35 @@ def extremum_of(region: Region) -> Extremum | None:
 
 
 def keeps_first(op: Op, extremum: Extremum) -> bool:
-    """Return whether `op`, a reduce by `extremum`, finds the first of all floats that are equal, NaNs being so, and
-    its index.
+    """Return whether `op`, a reduce by `extremum`, returns the first of equal floats, NaNs included, with its index.
 
-    Its indices count upwards along the one dimension that is reduced, and its initial pair comes before and loses
-    against every other, or ties with it at the same index. Of two pairs the one whose value is better, or else whose
-    index is lower, may then be taken as it is: in whichever order pairs meet, the outcome is one pair of the operands.
+    This holds if its indices count up along the single reduced dimension and its initial pair loses against every
+    other, or ties with it at the same index. Combining then always selects one of the two pairs, by value and then
+    by lower index, so the result is one of the operands' pairs in whichever order they are combined.
     """
     if op.name != "stablehlo.reduce" or len(op["dimensions"]) != 1 or extremum.tie != "low" or extremum.total:
         return False
-    value, place, initial_value, initial_place = op.operands
+    value, index, initial_value, initial_index = op.operands
     element = value.tensor.element_type
     if not isinstance(element, ElementType) or not element.is_float or element != _element_of_region(op):
         return False
     if not extremum.propagates_nan:
         return False
     worst = identity(extremum.kind, element)
-    starts = constant_scalar(initial_value), constant_scalar(initial_place)
+    starts = constant_scalar(initial_value), constant_scalar(initial_index)
     if worst is None or starts[0] is None or starts[1] is None or starts[0] != worst or starts[1] != 0:
         return False
-    return counts_along(place, op["dimensions"])
+    return counts_along(index, op["dimensions"])
 
 
-def counts_along(places: Value, axes: tuple[int, ...]) -> bool:
-    """Return whether indices count from 0 upwards along the one dimension `axes`, so that the first is the lowest."""
-    indices = places.tensor
-    if len(axes) != 1 or not isinstance(indices.element_type, ElementType) or not indices.element_type.is_integer:
+def counts_along(indices: Value, axes: tuple[int, ...]) -> bool:
+    """Return whether `indices` count up from 0 along the single dimension in `axes`."""
+    type = indices.tensor
+    if len(axes) != 1 or not isinstance(type.element_type, ElementType) or not type.element_type.is_integer:
         return False
-    if not indices.is_static or indices.static_shape[axes[0]] - 1 > storage_range(indices.element_type)[1]:
+    if not type.is_static or type.static_shape[axes[0]] - 1 > storage_range(type.element_type)[1]:
         return False
-    op = places.defining_op
+    op = indices.defining_op
     while op is not None and op.name == "stablehlo.broadcast_in_dim":
         if axes[0] not in op["broadcast_dimensions"]:
             return False
@@ -143,11 +141,11 @@ def _element_of_region(op: Op) -> object:
     return op.regions[0].block.arguments[0].tensor.element_type
 
 
-# --- reading the ops in one case -------------------------------------------------------------------------------------
+# --- symbolic evaluation ----------------------------------------------------------------------------------------------
 
 
 def _outcome(block: Block, case: _Case) -> tuple[int, int] | None:
-    """Of which pair the value and the index are that the block returns; None where that cannot be told."""
+    """Return from which pair the block takes its value and its index; None if unknown."""
     known: dict[Value, Any] = {
         argument: ("value" if k % 2 == 0 else "index", k // 2) for k, argument in enumerate(block.arguments)
     }
@@ -166,16 +164,16 @@ def _outcome(block: Block, case: _Case) -> tuple[int, int] | None:
 
 
 def _boolean(value: Value) -> bool | None:
-    """Return a constant of i1."""
+    """Return the value of a constant of type i1; None for any other value."""
     array = constant_array(value.defining_op)
     return bool(array) if array is not None and array.ndim == 0 and array.dtype.kind == "b" else None
 
 
 def _result(op: Op, operands: list[Any], case: _Case) -> Any:
-    """What `op` gives: a boolean, or a half of a pair; None where that cannot be told."""
+    """Return the result of `op`: a boolean, or an element of a pair; None if unknown."""
     if any(operand is None for operand in operands):
         return None
-    if gives_back(op):
+    if returns_operand(op):
         return operands[0]
     name = op.name.removeprefix("stablehlo.")
     if all(isinstance(operand, bool) for operand in operands):
@@ -186,7 +184,7 @@ def _result(op: Op, operands: list[Any], case: _Case) -> Any:
         return None
     left, right = operands
     if left[0] != right[0]:
-        return None  # a value compared with an index
+        return None  # compares a value with an index
     if name == "compare":
         return _compared(op, left, right, case)
     return _larger(left, right, case, 1 if name == "maximum" else -1)
@@ -208,10 +206,10 @@ def _is_nan(symbol: _Symbol, case: _Case) -> bool:
 
 
 def _relation(left: _Symbol, right: _Symbol, case: _Case, *, total: bool) -> int:
-    """-1, 0 or 1; NaNs aside unless `total`."""
+    """Return -1, 0 or 1. Neither is NaN unless `total`."""
     if left[1] == right[1]:
         return 0
-    relation = case.place if left[0] == "index" else (case.total if total else case.value)
+    relation = case.order if left[0] == "index" else (case.total if total else case.value)
     return relation if left[1] == 0 else -relation
 
 
@@ -223,13 +221,13 @@ def _compared(op: Op, left: _Symbol, right: _Symbol, case: _Case) -> bool:
 
 
 def _larger(left: _Symbol, right: _Symbol, case: _Case, sign: int) -> _Symbol:
-    """Return the larger one (the smaller one for sign -1); NaN wins, and zeros are ordered by their signs."""
+    """Return the larger of the two (the smaller for sign -1): NaN wins, and zeros are ordered by sign."""
     if _is_nan(left, case) or _is_nan(right, case):
         return left if _is_nan(left, case) else right
     return left if sign * _relation(left, right, case, total=True) >= 0 else right
 
 
-# --- what the table says ---------------------------------------------------------------------------------------------
+# --- identification ---------------------------------------------------------------------------------------------------
 
 
 def _matching(table: dict[_Case, tuple[int, int]], is_float: bool) -> Extremum | None:
@@ -246,17 +244,17 @@ def _agrees(outcome: tuple[int, int], case: _Case, kind: str, tie: str, *, total
     if relation:
         winner = int((relation > 0) != (kind == "maximum"))
         return outcome == (winner, winner)
-    # The values are equal, so whichever is taken (see Extremum about zeros); equal indices are one as well.
-    index_kept = {"low": int(case.place > 0), "first": 0, "last": 1}[tie]
-    return outcome[1] == index_kept or case.place == 0
+    # The values are equal: either may be returned (zeros: see Extremum), and so may either of two equal indices.
+    index_kept = {"low": int(case.order > 0), "first": 0, "last": 1}[tie]
+    return outcome[1] == index_kept or case.order == 0
 
 
 def _propagates(table: dict[_Case, tuple[int, int]], strange: Iterable[_Case]) -> bool:
-    """Return whether the NaN wins, the first of two, with its own index."""
+    """Return whether the first NaN wins with its own index."""
     for case in strange:
         winner = 0 if case.first_nan else 1
         value, index = table[case]
         one_nan = case.first_nan != case.second_nan
-        if (index != winner and case.place) or (one_nan and value != winner):
+        if (index != winner and case.order) or (one_nan and value != winner):
             return False
     return True

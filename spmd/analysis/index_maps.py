@@ -1,9 +1,8 @@
-"""What one element of a result is: which elements of the operands, at which places.
+"""Index maps: from an element of an op's result to the operand elements that it is.
 
-An op that moves elements is an index map: the place of an element of the result gives the place of the element of the
-operand that it is. Each op's rule rewrites an index (one affine form a dimension) and asks the reader for the operand
-there; the reader decides whether that is a load from memory or another op's rule. Source: StableHLO specification, the
-"Semantics" of each op.
+Each op that moves elements has a rule that maps a result index (one affine form per dimension) to an operand index
+and reads the operand there; the reader decides whether that is a load from memory or another op's rule. Source:
+StableHLO specification, the "Semantics" of each op.
 """
 
 from __future__ import annotations
@@ -28,24 +27,24 @@ Index = tuple[Affine, ...]
 
 
 class ElementReader(Protocol):
-    """What a rule may ask for."""
+    """What rules need to read operands."""
 
     @property
     def extents(self) -> Sequence[int]:
-        """How far each loop variable runs."""
+        """The extent of each loop variable."""
 
     def read(self, value: Value, index: Index) -> Element:
         """Return the element of `value` at `index`."""
 
     def under(self, condition: Expression) -> AbstractContextManager[None]:
-        """Within, elements are read only where `condition` holds; elsewhere they may be anything."""
+        """Return a context in which elements are read only if `condition` holds; otherwise they are undefined."""
 
     def position(self, form: Affine) -> Expression:
-        """Return the number that `form` is at a point, an i64."""
+        """Return the run-time value of `form`, an i64."""
 
 
 def element_type(value: Value) -> ElementType:
-    """Return the element type of a tensor, known not to be quantized."""
+    """Return the element type of a tensor, which must not be quantized."""
     type = value.tensor.element_type
     assert isinstance(type, ElementType)
     return type
@@ -53,12 +52,12 @@ def element_type(value: Value) -> ElementType:
 
 Rule = Callable[[Op, Index, ElementReader], Element]
 
-#: The rule of each op that moves elements.
+#: The index map of each op that moves elements.
 INDEX_MAPS: dict[str, Rule] = {}
 
 
 def index_map(*names: str) -> Callable[[Rule], Rule]:
-    """Decorator: files a rule under the names of the ops that it serves."""
+    """Return a decorator that registers a rule for the ops named."""
     return filed(INDEX_MAPS, names, "index map")
 
 
@@ -108,19 +107,19 @@ def _(op: Op, index: Index, reader: ElementReader) -> Element:
 
 
 def reshaped(index: Index, result: Sequence[int], operand: Sequence[int], reader: ElementReader) -> Index:
-    """Return the index in a dense array of shape `operand` of the element at `index` of its reshaping to `result`.
+    """Return the index, in a dense array of shape `operand`, of the element at `index` of its reshape to `result`.
 
-    Sizes are taken together only as far as they must. Raises affine.Split where a loop has to be cut first.
+    Dimensions are linearized only where they must be. Raises affine.Split if a loop has to be split first.
     """
     source: list[Affine] = []
     for theirs, ours in common_groups(result, operand):
-        place = linear(index[theirs], row_major(result[theirs]))
-        source += _unravelled(place, operand[ours], reader)
+        offset = linear(index[theirs], row_major(result[theirs]))
+        source += _unravelled(offset, operand[ours], reader)
     return tuple(source)
 
 
 def common_groups(left: Sequence[int], right: Sequence[int]) -> Iterator[tuple[slice, slice]]:
-    """Cut two shapes of as many elements into stretches of as many elements, each as short as it can be."""
+    """Yield the smallest groups of consecutive dimensions of two shapes that hold equally many elements."""
     i = j = 0
     while i < len(left) or j < len(right):
         start, other = i, j
@@ -139,8 +138,8 @@ def common_groups(left: Sequence[int], right: Sequence[int]) -> Iterator[tuple[s
         yield slice(start, i), slice(other, j)
 
 
-def _unravelled(place: Affine, sizes: Sequence[int], reader: ElementReader) -> list[Affine]:
-    """Return the index of the element that is number `place` of a dense array of `sizes`."""
+def _unravelled(offset: Affine, sizes: Sequence[int], reader: ElementReader) -> list[Affine]:
+    """Return the index of the element at offset `offset` of a dense array of `sizes`."""
     outermost = next((dimension for dimension, size in enumerate(sizes) if size != 1), None)
     if outermost is None:
         return [Affine()] * len(sizes)
@@ -149,23 +148,23 @@ def _unravelled(place: Affine, sizes: Sequence[int], reader: ElementReader) -> l
         if size == 1:
             index.append(Affine())
             continue
-        parts = divided(place, size, dict(enumerate(reader.extents)))
+        parts = divided(offset, size, dict(enumerate(reader.extents)))
         if parts is None:
-            number, by = reader.position(place), constant(size, I64)
+            number, by = reader.position(offset), constant(size, I64)
             parts = (
                 Affine.computed(build.udiv(number, by)),
                 Affine.computed(build.urem(number, by)),
             )
-        place, remainder = parts
+        offset, remainder = parts
         index.append(remainder)
-    return [*[Affine()] * outermost, place, *reversed(index)]
+    return [*[Affine()] * outermost, offset, *reversed(index)]
 
 
-# --- beyond the operand's ends ---------------------------------------------------------------------------------------
+# --- bounds checks ---------------------------------------------------------------------------------------------------
 
 
 def at_least(form: Affine, least: int, reader: ElementReader) -> Expression | None:
-    """Return whether `form` is `least` or more; None where it always is."""
+    """Return the condition `form >= least`; None if it always holds."""
     bounds = form.bounds(reader.extents)
     if bounds is not None and bounds[0] >= least:
         return None
@@ -173,7 +172,7 @@ def at_least(form: Affine, least: int, reader: ElementReader) -> Expression | No
 
 
 def below(form: Affine, limit: int, reader: ElementReader) -> Expression | None:
-    """Return whether `form` is less than `limit`; None where it always is."""
+    """Return the condition `form < limit`; None if it always holds."""
     bounds = form.bounds(reader.extents)
     if bounds is not None and bounds[1] < limit:
         return None
@@ -181,7 +180,7 @@ def below(form: Affine, limit: int, reader: ElementReader) -> Expression | None:
 
 
 def all_of(conditions: Sequence[Expression | None]) -> Expression | None:
-    """Return whether all conditions hold; None where none is left to ask."""
+    """Return the conjunction of conditions; None if all of them always hold."""
     expression: Expression | None = None
     for condition in conditions:
         if condition is not None:
@@ -190,7 +189,7 @@ def all_of(conditions: Sequence[Expression | None]) -> Expression | None:
 
 
 def choose(condition: Expression, taken: Element, otherwise: Element) -> Element:
-    """Where `condition` holds `taken`, else `otherwise`."""
+    """Return `taken` if `condition` holds, else `otherwise`."""
     return tuple(build.select(condition, one, other) for one, other in zip(taken, otherwise, strict=True))
 
 
@@ -209,17 +208,16 @@ def padded(
     reader: ElementReader,
     target: ElementType | None = None,
 ) -> Element:
-    """Return the element at `index` of `operand` with `low` paddings before it and `interior` ones between its
-    elements.
+    """Return the element at `index` of `operand` with `low` padding before it and `interior` padding between elements.
 
-    `target` is the element type that operand and padding, which may differ, are converted to.
+    `target` is the element type that operand and padding are converted to, if given.
     """
 
-    def read(value: Value, place: Index) -> Element:
-        element = reader.read(value, place)
+    def read(value: Value, source: Index) -> Element:
+        element = reader.read(value, source)
         return element if target is None else converted(element, element_type(value), target)
 
-    source, inside = dilated_place(operand, index, low, interior, reader)
+    source, inside = dilated_index(operand, index, low, interior, reader)
     if inside is None:
         return read(operand, source)
     outside = read(padding, ())
@@ -230,10 +228,13 @@ def padded(
     return choose(inside, element, outside)
 
 
-def dilated_place(
+def dilated_index(
     operand: Value, index: Index, low: Sequence[int], interior: Sequence[int], reader: ElementReader
 ) -> tuple[Index, Expression | None]:
-    """Which element of `operand` is at `index` of it with paddings, and whether there is one; None where always."""
+    """Return the index in `operand` of the element at `index` of it padded, and the condition that it is no padding.
+
+    The condition is None if it always holds.
+    """
     source: list[Affine] = []
     conditions: list[Expression | None] = []
     for part, before, between, size in zip(index, low, interior, operand.tensor.static_shape, strict=True):
@@ -254,11 +255,11 @@ def dilated_place(
 @index_map("stablehlo.concatenate")
 def _(op: Op, index: Index, reader: ElementReader) -> Element:
     dimension = op["dimension"]
-    place = index[dimension]
-    bounds = place.bounds(reader.extents)
+    position = index[dimension]
+    bounds = position.bounds(reader.extents)
     chosen: Element | None = None
     end = op.result.tensor.static_shape[dimension]
-    # From the last to the first: each part is taken where the place lies before the parts behind it.
+    # From the last to the first: each operand is selected where the index is below its end.
     for operand in reversed(op.operands):
         size = operand.tensor.static_shape[dimension]
         start = end - size
@@ -266,34 +267,34 @@ def _(op: Op, index: Index, reader: ElementReader) -> Element:
         end = start
         if not here:
             continue
-        inside = all_of([at_least(place, start, reader), below(place, start + size, reader)])
-        source = (*index[:dimension], place.shifted(-start), *index[dimension + 1 :])
+        inside = all_of([at_least(position, start, reader), below(position, start + size, reader)])
+        source = (*index[:dimension], position.shifted(-start), *index[dimension + 1 :])
         if inside is None:
             return reader.read(operand, source)
         with reader.under(inside):
             element = reader.read(operand, source)
-        before_end = below(place, start + size, reader)
+        before_end = below(position, start + size, reader)
         chosen = element if chosen is None or before_end is None else choose(before_end, element, chosen)
-    # A place beyond all of them, in a padding that is never read from here, is asked for like any other.
+    # No operand covers the index, which is in padding whose value is never used.
     return element_constant(0, element_type(op.result)) if chosen is None else chosen
 
 
-# --- places that are numbers -----------------------------------------------------------------------------------------
+# --- run-time indices ------------------------------------------------------------------------------------------------
 
 
 @index_map("stablehlo.iota")
 def _(op: Op, index: Index, reader: ElementReader) -> Element:
-    place = reader.position(index[op["iota_dimension"]])
-    return converted((place,), SI64, element_type(op.result))
+    position = reader.position(index[op["iota_dimension"]])
+    return converted((position,), SI64, element_type(op.result))
 
 
 def clamped(start: Value, index: Index, most: int, reader: ElementReader) -> Affine:
-    """Return the start that an operand of a dynamic op gives, kept within 0 and `most`."""
+    """Return the start index, an operand of a dynamic op, clamped to [0, `most`]."""
     element = element_type(start)
     (number,) = reader.read(start, index)
     if is_constant(number) and not element.is_unsigned:
         return Affine(min(max(int(constant_value(number)), 0), most))
-    # In the type that it has: where that is narrower than an address, a vector holds more of them.
+    # Clamp in its own type: a vector holds more elements of a type that is narrower than an address.
     largest = constant(min(most, storage_range(element)[1]), number.type)
     if element.is_unsigned:
         number = build.umin(number, largest)
@@ -311,16 +312,16 @@ def _(op: Op, index: Index, reader: ElementReader) -> Element:
     return reader.read(operand, tuple(source))
 
 
-def component_place(component: int, batch: Sequence[Affine], vector: int, indices: Value) -> Index:
-    """Where number `component` of the start index of a slice lies in `indices`, whose index_vector_dim is `vector`."""
-    place = list(batch)
+def component_index(component: int, batch: Sequence[Affine], vector: int, indices: Value) -> Index:
+    """Return the index in `indices` of component `component` of a slice's start; `vector` is the index_vector_dim."""
+    index = list(batch)
     if vector < indices.tensor.rank:
-        place.insert(vector, Affine(component))
-    return tuple(place)
+        index.insert(vector, Affine(component))
+    return tuple(index)
 
 
 def batch_coordinate(dimension: int, batch: Sequence[Affine], vector: int) -> Affine:
-    """Of the coordinates `batch` that of dimension `dimension` of the indices: there is none for index_vector_dim."""
+    """Return the coordinate along dimension `dimension` of the indices; `batch` skips the index_vector_dim `vector`."""
     return batch[dimension if dimension < vector else dimension - 1]
 
 
@@ -337,9 +338,9 @@ def _(op: Op, index: Index, reader: ElementReader) -> Element:
     for dimension, (whole, size) in enumerate(zip(shape, sizes, strict=True)):
         form = Affine() if dimension in unindexed else next(offsets)
         if dimension in numbers.start_index_map:
-            place = component_place(numbers.start_index_map.index(dimension), batch, vector, indices)
+            component = component_index(numbers.start_index_map.index(dimension), batch, vector, indices)
             if whole != size:
-                form += clamped(indices, place, whole - size, reader)
+                form += clamped(indices, component, whole - size, reader)
         if dimension in numbers.operand_batching_dims:
             position = numbers.start_indices_batching_dims[numbers.operand_batching_dims.index(dimension)]
             form += batch_coordinate(position, batch, vector)
@@ -347,11 +348,11 @@ def _(op: Op, index: Index, reader: ElementReader) -> Element:
     return reader.read(operand, tuple(source))
 
 
-# --- products of single elements -------------------------------------------------------------------------------------
+# --- outer products --------------------------------------------------------------------------------------------------
 
 
 def is_outer_product(op: Op) -> bool:
-    """Return whether `op`, a dot_general, multiplies single elements and sums nothing up."""
+    """Return whether `op`, a dot_general, sums over dimensions of size 1 only."""
     shape = op.operands[0].tensor.static_shape
     return op["algorithm"] is None and all(
         shape[dimension] == 1 for dimension in op["dot_dimension_numbers"].lhs_contracting_dimensions
@@ -367,16 +368,16 @@ def _(op: Op, index: Index, reader: ElementReader) -> Element:
     element = element_type(op.result)
     factors = []
     for operand, batch, contracted in zip(op.operands, batching, contracting, strict=True):
-        place = []
+        source = []
         for dimension in range(operand.tensor.rank):
             if dimension in batch:
-                place.append(index[batch.index(dimension)])
+                source.append(index[batch.index(dimension)])
             elif dimension in contracted:
-                place.append(Affine())
+                source.append(Affine())
             else:
-                place.append(index[free])
+                source.append(index[free])
                 free += 1
-        factors.append(converted(reader.read(operand, tuple(place)), element_type(operand), element))
+        factors.append(converted(reader.read(operand, tuple(source)), element_type(operand), element))
     scalar = TensorType((), element)
     results = compute(make_op("stablehlo.multiply", [Value(scalar), Value(scalar)], [scalar]), factors)
     assert results is not None, f"multiply of {scalar} has no scalar form"

@@ -1,4 +1,4 @@
-"""Counted loops: how often the body of a `while` runs."""
+"""Counted loops: the trip count of a `while`."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from spmd.types import ElementType, storage_range
 
 @dataclass(frozen=True)
 class CountedLoop:
-    """A loop that goes on while a carried counter is less than `bound`, and adds `step` (> 0) to it in each iteration.
+    """A loop that runs while a carried counter is less than `bound` and adds `step` (> 0) in each iteration.
 
-    `start` is the counter's first value.
+    `start` is the counter's initial value, `limit` the largest value of its type.
     """
 
     start: Value
@@ -22,13 +22,13 @@ class CountedLoop:
     limit: int
 
     def iterations(self, start: int, bound: int) -> int | None:
-        """Return how often the body runs from `start`; None where the counter wraps on its way to `bound`."""
+        """Return the trip count from `start`; None if the counter would overflow before reaching `bound`."""
         count = max(0, -((start - bound) // self.step))
         return None if start + count * self.step > self.limit else count
 
 
 def counted_loop(op: Op) -> CountedLoop | None:
-    """Return the while `op` as a counted loop; None where it is none. `bound` may be a value carried unchanged."""
+    """Return the while `op` as a counted loop, or None. `bound` may be carried, if it is never changed."""
     condition, body = (region.block for region in op.regions)
     compare = condition.terminator.operands[0].defining_op
     if compare is None or compare.name != "stablehlo.compare" or compare["comparison_direction"] != "LT":
@@ -36,7 +36,7 @@ def counted_loop(op: Op) -> CountedLoop | None:
     counter, bound = compare.operands
     if counter.owner is not condition:
         return None
-    if bound.owner is condition:  # carried: the same in each iteration, or not a bound
+    if bound.owner is condition:  # carried: must be loop-invariant
         if body.terminator.operands[bound.index] is not body.arguments[bound.index]:
             return None
         bound = op.operands[bound.index]
@@ -48,7 +48,7 @@ def counted_loop(op: Op) -> CountedLoop | None:
 
 
 def trip_count(op: Op) -> int | None:
-    """Return how often the body of `op`, a while, runs: known when it counts up to a constant in constant steps."""
+    """Return the trip count of `op`, a while, if it counts up to a constant by constant steps; else None."""
     loop = counted_loop(op)
     if loop is None:
         return None
@@ -57,7 +57,7 @@ def trip_count(op: Op) -> int | None:
 
 
 def _step(value: Value, argument: Value) -> int | None:
-    """Return the constant that is added to `argument` to give `value`."""
+    """Return the constant that is added to `argument` to compute `value`; None if there is none."""
     add = value.defining_op
     if add is None or add.name != "stablehlo.add" or argument not in add.operands:
         return None

@@ -1,4 +1,4 @@
-"""Operands of products as matrices that lie in memory as they are: of which numbers and strides one is made."""
+"""Operands of products as strided matrices in memory, without copies."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from spmd.ir import Value
 
 @dataclass(frozen=True)
 class Matrix:
-    """An operand as matrices: the strides of its batching dimensions, of its rows and of its columns, in elements."""
+    """An operand as a batch of matrices: sizes, and strides, in elements, of batching dimensions, rows and columns."""
 
     batch: tuple[int, ...]
     rows: int
@@ -21,17 +21,17 @@ class Matrix:
 
     @property
     def leading(self) -> int:
-        """BLAS's leading dimension."""
+        """The leading dimension as BLAS defines it."""
         return max(self.row_stride, self.column_stride, 1)
 
 
 def free_dimensions(rank: int, batching: Sequence[int], contracting: Sequence[int]) -> tuple[int, ...]:
-    """Return the dimensions of an operand of a product that are neither batched nor summed over."""
+    """Return the dimensions of a product's operand that are neither batching nor contracting."""
     return tuple(d for d in range(rank) if d not in batching and d not in contracting)
 
 
 def _merged(shape: Sequence[int], strides: Sequence[int], dimensions: Sequence[int]) -> tuple[int, int] | None:
-    """Size and stride of several dimensions taken as one, in their order; None where they are no one dimension."""
+    """Return size and stride of several dimensions merged into one, in order; None if they are not contiguous."""
     size, stride = 1, 0
     for dimension in reversed(dimensions):
         if shape[dimension] == 1:
@@ -46,8 +46,10 @@ def _merged(shape: Sequence[int], strides: Sequence[int], dimensions: Sequence[i
 
 
 def matrix_of(value: Value, batching: Sequence[int], rows: Sequence[int], columns: Sequence[int]) -> Matrix | None:
-    """`value`, of static shape, as matrices whose rows and columns are counted by those dimensions, or by one of them
-    taken as one; None where neither rows nor columns are neighbours in memory."""
+    """Return `value`, of static shape, as matrices whose rows and columns are these dimensions merged.
+
+    None if they cannot be merged, or if neither rows nor columns are contiguous in memory.
+    """
     shape = value.tensor.static_shape
     strides = row_major(shape)
     by_row, by_column = _merged(shape, strides, rows), _merged(shape, strides, columns)

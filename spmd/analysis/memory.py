@@ -1,4 +1,4 @@
-"""How much memory a value takes, beside how much there is."""
+"""The memory that values take and that is available."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from collectives.system import IS_LINUX
 from spmd.support import control_groups
 from spmd.types import TensorType, TupleType, Type
 
-#: What a control group's limit and its usage are called, in the second version and in the first.
+#: Files of a control group's memory limit and usage, in version 2 and in version 1.
 _GROUP_FILES = (("memory.max", "memory.current"), ("memory.limit_in_bytes", "memory.usage_in_bytes"))
-#: Bytes that no stride of an array reaches.
+#: Strides, in bytes, must be less than this.
 _STRIDES = 1 << 63
 _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
 
 @cache
 def memory_here() -> int:
-    """Bytes of memory that this process can have at most: of the machine, its control groups, or its own limit."""
+    """Return the bytes of memory that this process may have: the least of the machine's, control groups' and rlimit."""
     limits = [1 << 62]
     if "SC_PHYS_PAGES" in os.sysconf_names:
         limits.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
@@ -35,20 +35,19 @@ def memory_here() -> int:
 
 
 def free_memory() -> int:
-    """Bytes that a program may still take without others having to go: of the machine, and of its control groups."""
+    """Return the bytes of memory that are available without reclaim from others, in the machine and control groups."""
     limits = [memory_here()]
     try:
         lines = [] if not IS_LINUX else Path("/proc/meminfo").read_text().splitlines()
         limits += [int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable:")]
     except (OSError, ValueError):
-        pass  # the system keeps it to itself
+        pass  # not readable
     limits += [limit - used for limit, used in _group_limits()]
     return max(0, min(limits))
 
 
 def _group_limits() -> list[tuple[int, int]]:
-    """Return the limit of each control group around this process that has one, and the bytes that cannot be freed of
-    it."""
+    """Return the limit of each control group of this process that has one, and its usage without reclaimable cache."""
     found = []
     for folder in control_groups.folders("memory"):
         for limited, taken in _GROUP_FILES:
@@ -61,7 +60,7 @@ def _group_limits() -> list[tuple[int, int]]:
 
 
 def too_large(types: Iterable[Type]) -> str | None:
-    """What is wrong with values of `types`, held at once, when there is not so much memory; None when there is."""
+    """Return the fault if values of `types` do not fit into memory together; None if they do."""
     all_types = list(types)
     if (fault := uncountable(all_types)) is not None:
         return fault
@@ -73,7 +72,7 @@ def too_large(types: Iterable[Type]) -> str | None:
 
 
 def uncountable(types: Iterable[Type]) -> str | None:
-    """What is wrong with `types` if no array has one of them: also one without elements has strides, in 64 bits."""
+    """Return the fault if one of `types` has strides beyond 64 bits, even without elements; None if none has."""
     for type in types:
         if isinstance(type, TupleType):
             fault = uncountable(type.types)
@@ -92,7 +91,7 @@ def _has_strides(type: Type) -> bool:
 
 
 def over_memory(what: str, size: int, total: int) -> str | None:
-    """What is wrong with `what` of `size` bytes, which makes it `total` that are held, when there is not so much."""
+    """Return the fault if `what`, of `size` bytes, raises the total held to more than the memory; None if it fits."""
     most = memory_here()
     if total <= most:
         return None

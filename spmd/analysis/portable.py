@@ -1,8 +1,8 @@
-"""Ops as plain data: what tells one program from another, and what can be kept in a file and made ops of again.
+"""Ops as plain data: a program's identity in cache keys, and a form that can be stored and rebuilt.
 
-Values, types and attributes stand in tables and are told by their numbers. An op does not tell where it was read; it
-tells the number of the op of its program that stands there, so that programs which differ in their files' names alone
-are one, and each finds its own places again.
+Values, types and attributes are held in tables and referred to by number. An op has no source position of its own but
+the number of the op of its program at that position: programs that differ only in positions are equal, and each
+rebuilt op gets the positions of the program at hand.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from spmd.ir.attributes import DenseAttr, is_splat
 from spmd.support.arrays import Array
 from spmd.types import TensorType, Type
 
-#: The number of a place that no op of the program has.
+#: The number for a position at which the program has no op.
 NOWHERE = -1
 
 
@@ -27,13 +27,13 @@ NOWHERE = -1
 PortableBlock = tuple[tuple[int, ...], tuple["PortableOp", ...]]
 
 #: An op: its name; operands, results, attributes and discardable attributes by number; the blocks of each region; and
-#: the number of the op at its place. Tuples, because there are as many as a program has ops.
+#: the number of the op at its position. Tuples, because there are as many as a program has ops.
 PortableOp = tuple[str, tuple[int, ...], tuple[int, ...], int, int, tuple[tuple[PortableBlock, ...], ...], int]
 
 
 @dataclass(frozen=True)
 class PortableArray:
-    """A constant's elements; of a splat, one of them, of shape []."""
+    """The elements of a constant; for a splat one element, of shape []."""
 
     type: TensorType
     elements: Array
@@ -49,7 +49,7 @@ class PortableArray:
 
 @dataclass
 class PortableTables:
-    """What ops refer to by numbers: of each value the number of its type, of constants among them the elements."""
+    """What ops refer to by number: types, attributes, the type of each value, the elements of constants."""
 
     types: list[Type] = field(default_factory=list)
     attributes: list[Mapping[str, AttributeValue]] = field(default_factory=list)
@@ -57,8 +57,8 @@ class PortableTables:
     constants: dict[int, PortableArray] = field(default_factory=dict)
 
 
-class Places:
-    """The ops of a program by their numbers, and the numbers by the places at which ops stand."""
+class OpNumbers:
+    """The ops of a program by number, and their numbers by source position."""
 
     def __init__(self, program: Op) -> None:
         self.ops = list(program.walk())
@@ -68,7 +68,7 @@ class Places:
         self._by_offset: dict[tuple[int, int], int] | None = None
 
     def number(self, op: Op) -> int:
-        """Return the number of the op of the program that stands where `op` does, from which a pass has made it."""
+        """Return the number of the program's op at the position of `op`, from which a pass has made `op`."""
         known = self._numbers.get((op.place, op.debug_location))
         if known is not None:
             return known
@@ -80,11 +80,11 @@ class Places:
 
 
 class Packer:
-    """Makes portable ops. `places` tells their places; without it, none are told."""
+    """Converts ops to portable ones. `places` gives their positions; without it, all are NOWHERE."""
 
-    def __init__(self, places: Places | None = None) -> None:
+    def __init__(self, places: OpNumbers | None = None) -> None:
         self.tables = PortableTables()
-        #: Whether each op's place is one that the program knows.
+        #: Whether every packed op has a position in the program.
         self.is_placed = True
         self._places = places
         self._types: dict[Type, int] = {}
@@ -92,7 +92,7 @@ class Packer:
         self._values: dict[Value, int] = {}
 
     def value(self, value: Value) -> int:
-        """Return the number of `value`."""
+        """Return the number of `value`, assigned on first use."""
         number = self._values.get(value)
         if number is None:
             number = self._values[value] = len(self._values)
@@ -107,24 +107,24 @@ class Packer:
         return tuple([self.value(value) for value in values])
 
     def reader(self, op: Op) -> PortableOp:
-        """`op`, which stands alone: constants that it reads are kept with their elements."""
+        """Pack `op` by itself, with the elements of the constants that it reads."""
         for value in (*op.operands, *captured_values(op)):
             self.constant(value)
         return self.op(op)
 
     def constant(self, value: Value) -> None:
-        """Keep the elements of `value` if it is a constant."""
+        """Record the elements of `value` if it is a constant."""
         array = constant_array(value.defining_op)
         if array is not None:
             self.tables.constants[self.value(value)] = PortableArray.of(value.tensor, array)
 
     def mark(self, op: Op) -> PortableOp:
-        """What tells the name and the place of `op`, and nothing else."""
+        """Pack the name and position of `op` alone."""
         nothing = self._mapping(NO_ATTRIBUTES)
         return op.name, (), (), nothing, nothing, (), self._place(op)
 
     def op(self, op: Op) -> PortableOp:
-        """`op` with all that is inside it."""
+        """Pack `op` with its regions."""
         place = self._place(op)
         regions = tuple([tuple([self._block(block) for block in region.blocks]) for region in op.regions])
         operands, results = self.values(op.operands), self.values(op.results)
@@ -142,7 +142,7 @@ class Packer:
         return self.values(block.arguments), tuple([self.op(op) for op in block.ops])
 
     def _mapping(self, mapping: Mapping[str, AttributeValue]) -> int:
-        """Return the number of a mapping, which equal ops share and nobody changes."""
+        """Return the number of a mapping; equal ops share mappings, which are immutable."""
         number = self._attributes.get(id(mapping))
         if number is None:
             number = self._attributes[id(mapping)] = len(self._attributes)
@@ -151,7 +151,7 @@ class Packer:
 
 
 class Unpacker:
-    """Makes ops of portable ones; they stand where the ops of `places` do."""
+    """Rebuilds ops from portable ones, at the positions of the ops of `places`."""
 
     def __init__(self, tables: PortableTables, places: Sequence[Op]) -> None:
         self._tables = tables
@@ -160,7 +160,7 @@ class Unpacker:
         self._mappings: dict[int, Mapping[str, AttributeValue]] = {}
 
     def value(self, number: int) -> Value:
-        """Return the value of this number: a constant, what an op here gives, or one that nobody defines."""
+        """Return the value of this number: a constant, a result of an unpacked op, or a value without an owner."""
         value = self._values.get(number)
         if value is None:
             type = self._type(number)
@@ -178,7 +178,7 @@ class Unpacker:
         return [self.value(number) for number in numbers]
 
     def op(self, portable: PortableOp) -> Op:
-        """Return the op; its results are values of these numbers from now on."""
+        """Rebuild the op and bind its results to their numbers."""
         name, operands, results, attributes, discardable, regions, place = portable
         there = self._places[place]
         op = new_op(

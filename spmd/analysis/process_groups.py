@@ -1,4 +1,4 @@
-"""Which processes a collective op joins: found when the program is compiled, from its attributes and the grid.
+"""The process groups of collective ops, computed at compile time from their attributes and the grid.
 
 Source: StableHLO specification, "Collective ops" (strategies, replica groups, meshes).
 """
@@ -16,7 +16,7 @@ from spmd.dialects.mesh_groups import given_groups
 from spmd.errors import CollectiveError, Diagnostic
 from spmd.ir import Module, Op
 
-#: The labels of the constraints that need the grid: how many ids there are, and that global ids need a channel.
+#: Labels of the constraints that depend on the grid: on the ids, and on the channel that global ids need.
 _OF_GRID = {
     "stablehlo.all_gather": ("C3", "C5"),
     "stablehlo.all_reduce": ("C2", "C4"),
@@ -31,13 +31,12 @@ _OF_GRID = {
 
 
 def label_of_ids(op: Op) -> str:
-    """Return the label of the constraint on which ids the groups, or pairs, of `op` have; empty where it has none."""
+    """Return the label of the constraint on the ids in the groups or pairs of `op`; empty if there is none."""
     return _OF_GRID.get(op.name, ("", ""))[0]
 
 
 def process_groups(op: Op, grid: ProcessGrid, module: Module) -> Groups:
-    """Return the groups of ranks of `op`. CollectiveError for ids that the grid does not have, or that are given
-    twice."""
+    """Return the groups of ranks of `op`. Raises CollectiveError for ids outside the grid, or duplicate ones."""
     family = op.name.removeprefix("stablehlo.")
     try:
         ids = np.asarray(given_groups(op, module), np.int64)
@@ -51,8 +50,7 @@ def process_groups(op: Op, grid: ProcessGrid, module: Module) -> Groups:
 
 
 def process_pairs(op: Op, grid: ProcessGrid) -> tuple[tuple[int, int], ...]:
-    """Return the (source, target) ranks of `op`. CollectiveError for ids that the grid does not have, or given
-    twice."""
+    """Return the (source, target) ranks of `op`. Raises CollectiveError for ids outside the grid, or duplicate ones."""
     try:
         pairs = np.asarray(op["source_target_pairs"], np.int64)
         return _paired(grid, pairs.tobytes(), channel_id(op) > 0)
@@ -62,10 +60,10 @@ def process_pairs(op: Op, grid: ProcessGrid) -> tuple[tuple[int, int], ...]:
 
 
 def transfer_ends(op: Op, grid: ProcessGrid) -> dict[int, int] | None:
-    """For a send the target of each rank that sends, for a recv the source of each that receives.
+    """Return, for a send, the target of each sending rank; for a recv, the source of each receiving rank.
 
-    None where the op has no `source_target_pairs`: its channel finds the other end. Pairs are of partitions where the
-    grid has partitions, else of replicas. CollectiveError for ids that the grid does not have, or given twice.
+    None if the op has no `source_target_pairs`: its channel determines the peer. Ids are partitions if the grid has
+    several, else replicas. Raises CollectiveError for ids outside the grid, or duplicate ones.
     """
     pairs = op.attributes.get("source_target_pairs")
     if pairs is None or not pairs.size:
@@ -82,7 +80,7 @@ def transfer_ends(op: Op, grid: ProcessGrid) -> dict[int, int] | None:
 def _grouped(
     family: str, crosses: bool, global_ids: bool, grid: ProcessGrid, shape: tuple[int, ...], data: bytes
 ) -> Groups:
-    """Return the groups that rows of ids stand for: the ops of a program mostly share theirs."""
+    """Return the groups for rows of ids; cached, since most ops of a program share theirs."""
     ids = np.frombuffer(data, np.int64).reshape(shape)
     chosen = cross_replica if family == "cross-replica-sum" else strategy(family, int(crosses), global_ids)
     return chosen(grid, ids)
@@ -94,6 +92,6 @@ def _paired(grid: ProcessGrid, data: bytes, crosses: bool) -> tuple[tuple[int, i
 
 
 def channel_id(op: Op) -> int:
-    """Return the op's channel; 0 when it has none."""
+    """Return the op's channel id; 0 if it has none."""
     handle = op.attributes.get("channel_handle")
     return 0 if handle is None else int(handle.handle)

@@ -1,6 +1,6 @@
-"""What is said of an op of a stacked program for those who watch it run: which process a row is of.
+"""Attributes that map rows of a stacked value to processes, for watched runs.
 
-Attributes of no dialect, so that any tool reads them; they are there where a program is watched.
+They belong to no dialect, so that any tool can parse them.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from spmd.ir import Op
 from spmd.ir.attributes import DenseAttr, DictAttr, StringAttr
 from spmd.types import I64, TensorType
 
-#: Of an op whose results have a dimension of processes.
+#: On an op whose results have a dimension of processes.
 ROWS = "spmd_process_rows"
-#: Of an op that computes for processes that do not come to it as well: nobody looks at its results.
+#: On an op that also computes rows of processes that do not execute it: those rows are masked out.
 UNSEEN = "spmd_unseen"
 
 
 @dataclass(frozen=True)
 class ProcessRows:
-    """Of an op's results, `block` rows after another along `dimension` are those of each of the processes `ranks`.
+    """Rows of an op's results by process: `block` consecutive ones along `dimension` for each of `ranks`, in order.
 
-    In the source the op is `name`.
+    `name` is the op's name in the source program.
     """
 
     name: str
@@ -35,7 +35,7 @@ class ProcessRows:
     ranks: Sequence[int]
 
     def attribute(self) -> DictAttr:
-        """As an op's attribute ROWS."""
+        """Return the rows as the attribute ROWS."""
         shape = self.grid.num_replicas, self.grid.num_partitions
         numbers = np.array([self.dimension, self.block, *shape, *self.ranks], np.int64)
         entries = {
@@ -46,7 +46,7 @@ class ProcessRows:
 
     @classmethod
     def of(cls, op: Op | None) -> ProcessRows | None:
-        """What the attribute of `op` says, if it has one."""
+        """Return the rows that the attribute of `op` holds, or None."""
         attribute = None if op is None else op.discardable.get(ROWS)
         if not isinstance(attribute, DictAttr):
             return None

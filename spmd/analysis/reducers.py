@@ -1,11 +1,11 @@
-"""What a region that folds elements computes: told by reading its ops, never by trying values.
+"""Recognizes what reduction regions compute, from their ops, without evaluating them.
 
-One recognizer for all who ask: kernels, collectives, the partitioner, the compiler's passes, the back ends. A region
-is a monoid when it applies one associative and commutative op to its two arguments, in either order, and returns the
-result; a variadic region is as many monoids as it has results when each result is made of its own pair alone. What
-gives a scalar back as it is (a convert to the same type, a reshape) is seen through. A body that converts to another
-type on the way is no monoid: it rounds where the op alone would not.
-Source: StableHLO specification, "reduce" and the ops that fold with a region as it does.
+Shared by kernels, collectives, the partitioner, the compiler's passes and the back ends. A region is a monoid if it
+applies one associative and commutative op to its two arguments, in either order, and returns the result; a variadic
+region is one monoid per result if each result depends on its own pair only. Ops that return a scalar unchanged (a
+convert to the same type, a reshape) are skipped. A body that converts to another type in between is not a monoid: it
+rounds where the op alone would not.
+Source: StableHLO specification, "reduce" and the other ops with a reduction region.
 """
 
 from __future__ import annotations
@@ -21,17 +21,16 @@ from spmd.ir import Region, Value
 from spmd.support.arrays import Array, DType, extreme
 from spmd.types import F32, ElementType, storage_range
 
-#: Ops that fold in any order, without their dialect.
+#: Names of associative ops, without their dialect.
 KINDS = ("add", "multiply", "maximum", "minimum", "and", "or", "xor")
 
 
 @dataclass(frozen=True)
 class Monoid:
-    """An associative op on elements of one type, commutative but for `commutes`; `kind` is its name, without dialect.
+    """An associative op on elements of one type, commutative if `commutes`; `kind` is its name without dialect.
 
-    `element` is the type in which the region computes, to which what is folded is converted first. Elements of i1 are
-    OR-ed by add and maximum, AND-ed by multiply and minimum. Maximum and minimum propagate NaN, and order zeros by
-    their signs.
+    `element` is the region's type, to which operands are converted first. On i1, add and maximum are OR, multiply and
+    minimum are AND. Maximum and minimum propagate NaN and order zeros by sign.
     """
 
     kind: str
@@ -44,11 +43,11 @@ class Monoid:
 
     @property
     def accumulator(self) -> ElementType:
-        """The type in which a fold is carried out: f32 for the sums and products of floats of at most 16 bits.
+        """The type to accumulate in: f32 for sums and products of floats of at most 16 bits, else `element`.
 
-        A fold in f32 is rounded once, at its end, and not after each step as the specification's own loop would. It
-        is never less accurate, it is what XLA does, and its result then hardly depends on how elements are grouped,
-        so that a reduction, a window, a scatter and an all_reduce of the same elements agree.
+        A result accumulated in f32 is rounded once, not after each step as in the specification's loop: it is never
+        less accurate, it is what XLA does, and it hardly depends on the grouping of elements, so that a reduce, a
+        reduce_window, a scatter and an all_reduce of the same elements agree.
         """
         narrow = self.element.is_float and self.element.bits <= 16
         return F32 if narrow and self.kind in ("add", "multiply") else self.element
@@ -60,16 +59,16 @@ class Monoid:
 
     @property
     def commutes(self) -> bool:
-        """Whether the result of several elements has the same bits in any order, where no rounding tells orders apart.
+        """Whether the result has the same bits in any order, rounding aside.
 
-        Of complex numbers with NaN, or whose parts are zeros of two signs, maximum and minimum keep the first.
+        Maximum and minimum of complex numbers with NaN, or with parts that are zeros of both signs, keep the first.
         """
         return not (self.element.is_complex and self.kind in ("maximum", "minimum"))
 
     @cached_property
     def identity(self) -> Array | None:
-        """The neutral element, a 0-d array; None where the type has none. Of sums of floats it is -0.0: 0.0 would
-        turn a sum of nothing but -0.0 into 0.0."""
+        """The identity, a 0-d array; None if the type has none. For sums of floats it is -0.0, since 0.0 would turn
+        a sum of -0.0 alone into 0.0."""
         return identity(self.kind, self.element)
 
 
@@ -80,8 +79,10 @@ def monoid_of(region: Region) -> Monoid | None:
 
 
 def monoids_of(region: Region) -> list[Monoid] | None:
-    """For a region on n accumulators and n elements: the monoid of each pair, when each result is that of its own
-    pair only; else None."""
+    """Return the monoid of each pair of a region on n accumulators and n elements, if its results are independent.
+
+    Return None for any other region.
+    """
     if len(region.blocks) != 1:
         return None
     arguments, returned = region.block.arguments, region.block.terminator.operands
@@ -93,9 +94,8 @@ def monoids_of(region: Region) -> list[Monoid] | None:
     return None if None in monoids else [monoid for monoid in monoids if monoid is not None]
 
 
-def running_monoid(region: Region) -> Monoid | None:
-    """Return the monoid that a scan's body applies to its input and its carry, giving the result twice; None for any
-    other."""
+def scan_monoid(region: Region) -> Monoid | None:
+    """Return the monoid that a scan's body applies to input and carry, returning it twice; None for any other body."""
     if len(region.blocks) != 1 or len(region.block.arguments) != 2 or len(region.block.terminator.operands) != 2:
         return None
     expressions = Expressions(region.block)
@@ -114,7 +114,7 @@ def _monoid(expression: Expression | None, argument: Value, left: int, right: in
 
 
 def binary_of(region: Region) -> str | None:
-    """Return the name (without its dialect) of the one op that `region` applies to its two arguments in their order."""
+    """Return the name, without dialect, of the single op that `region` applies to its arguments in order, or None."""
     if len(region.blocks) != 1 or len(region.block.arguments) != 2:
         return None
     returned = region.block.terminator.operands
@@ -127,7 +127,7 @@ def binary_of(region: Region) -> str | None:
 
 
 def returned_argument(region: Region) -> int | None:
-    """Return the position of the argument that `region` returns as it is (1 for an assigning scatter), or None."""
+    """Return the index of the argument that `region` returns unchanged (1 for an overwriting scatter), or None."""
     returned = region.block.terminator.operands
     if len(returned) == 1:
         expression = Expressions(region.block)[returned[0]]
@@ -136,12 +136,11 @@ def returned_argument(region: Region) -> int | None:
     return None
 
 
-# --- neutral elements ------------------------------------------------------------------------------------------------
+# --- identities ------------------------------------------------------------------------------------------------------
 
 
 def identity(kind: str, element: ElementType) -> Array | None:
-    """Return the neutral element of the monoid `kind` on elements of a type, as a 0-d array; None where there is
-    none."""
+    """Return the identity of the monoid `kind` on elements of a type, as a 0-d array; None if there is none."""
     if element.numpy is None:
         return None
     if element.is_float:

@@ -1,4 +1,4 @@
-"""Windows that slide over an array: StableHLO specification, "reduce_window" and "select_and_scatter"."""
+"""Sliding windows. Source: StableHLO specification, "reduce_window" and "select_and_scatter"."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from spmd.ir import Op
 
 @dataclass(frozen=True)
 class Windows:
-    """Windows over a padded and dilated array: sizes, strides and dilations by dimension, and how many there are."""
+    """Windows over a padded and dilated array: sizes, strides, dilations and padding per dimension."""
 
     shape: tuple[int, ...]
     sizes: tuple[int, ...]
@@ -22,10 +22,12 @@ class Windows:
 
     @property
     def rank(self) -> int:
+        """The rank of the array."""
         return len(self.shape)
 
     @property
     def padded_shape(self) -> tuple[int, ...]:
+        """The shape of the array after dilation and padding."""
         return tuple(
             max(0, low + dilated(size, dilation) + high)
             for size, dilation, (low, high) in zip(self.shape, self.base_dilations, self.padding, strict=True)
@@ -33,24 +35,25 @@ class Windows:
 
     @property
     def reaches(self) -> tuple[int, ...]:
-        """The extents that windows cover, their own dilation included."""
+        """The extents of windows, with their dilation."""
         return tuple(map(dilated, self.sizes, self.window_dilations))
 
     @property
     def counts(self) -> tuple[int, ...]:
-        """How many windows along each dimension."""
+        """The number of windows along each dimension."""
         return tuple(map(window_count, self.padded_shape, self.reaches, self.strides))
 
     @property
     def is_padded(self) -> bool:
+        """Whether the array is padded or dilated."""
         return any(low or high for low, high in self.padding) or any(step != 1 for step in self.base_dilations)
 
     def passes(self, axis: int) -> bool:
-        """Return whether windows do nothing along `axis`: one element wide, one apart, no padding, no holes."""
+        """Return whether windows are trivial along `axis`: size and stride 1, neither padding nor dilation."""
         return self.sizes[axis] == self.strides[axis] == self.base_dilations[axis] == 1 and not any(self.padding[axis])
 
     def places(self) -> list[tuple[slice, ...]]:
-        """For each place within a window, in row-major order: what all windows have there."""
+        """Return, for each offset within a window in row-major order, the slice of all windows' elements."""
         return [
             tuple(
                 slice(k * dilation, k * dilation + (count - 1) * stride + 1, stride) if count else slice(0, 0)
@@ -61,10 +64,10 @@ class Windows:
             for place in product(*map(range, self.sizes))
         ]
 
-    def running_axis(self) -> tuple[int, bool] | None:
-        """(axis, backwards) when each window holds all up to its own element, or all from it on; else None.
+    def cumulative_axis(self) -> tuple[int, bool] | None:
+        """Return (axis, backwards) if each window holds all elements up to its own, or all from it on; else None.
 
-        Folded, such windows are running totals: a cumulative sum, product or maximum.
+        Reductions of such windows are cumulative: a cumulative sum, product or maximum.
         """
         wide = [axis for axis in range(self.rank) if self.sizes[axis] != 1]
         plain = all(step == 1 for step in (*self.strides, *self.base_dilations, *self.window_dilations))
@@ -80,7 +83,7 @@ class Windows:
 
 
 def windows_of(op: Op) -> Windows:
-    """Return the windows of a reduce_window or select_and_scatter of static shape, its defaults filled in."""
+    """Return the windows of a reduce_window or select_and_scatter of static shape, defaults filled in."""
     shape = op.operands[0].tensor.static_shape
     ones = (1,) * len(shape)
 

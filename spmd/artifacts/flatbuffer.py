@@ -101,7 +101,7 @@ class Table:
         return at + self._read(_U32, at)
 
     def _vector(self, slot: int, size: int) -> tuple[int, int]:
-        """(start, length) of a vector of elements of `size` bytes."""
+        """Return (start, length) of a vector of elements of `size` bytes."""
         at = self._field(slot)
         if at is None:
             return 0, 0

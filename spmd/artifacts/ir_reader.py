@@ -29,7 +29,8 @@ _MARGIN = 128
 
 
 def _integers(data: bytes) -> tuple[list[int], bytes]:
-    """(the integer that would start at each byte of `data`, how many bytes it would have), and so for the margin."""
+    """Return (the integer that would start at each byte of `data`, how many bytes it would have), and so for the
+    margin."""
     padded = data + bytes(2 * _MARGIN)
     count = len(data) + _MARGIN
     words = np.ndarray((count + 1,), np.dtype("<u8"), padded, 0, (1,))

@@ -210,7 +210,7 @@ def _sizes(entry: EntryReader, length: int) -> tuple[int, ...]:
 def _file(
     definition: OpDef | None, attributes: Mapping[str, Attribute], faults: list[str]
 ) -> tuple[dict[str, AttributeValue], dict[str, Attribute]]:
-    """(declared attributes, decoded; any other)."""
+    """Return (declared attributes, decoded; any other)."""
     if definition is None:
         return {}, dict(attributes)
     known: dict[str, AttributeValue] = {}

@@ -15,7 +15,8 @@ from spmd.ir import AttributeValue, Value
 def moved(
     builder: XlaBuilder, name: str, value: Value, attributes: Mapping[str, AttributeValue], kind: t.TensorType
 ) -> Value:
-    """`stablehlo.reshape` or `stablehlo.broadcast_in_dim` of `value` to `kind`, which has the bounds of its dimensions.
+    """Return `stablehlo.reshape` or `stablehlo.broadcast_in_dim` of `value` to `kind`, which has the bounds of its
+    dimensions.
 
     StableHLO's results of these have one dynamic dimension at most. Of several, each a dimension of the operand, a
     static array is made first, and then their sizes are set.

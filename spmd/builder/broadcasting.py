@@ -106,7 +106,7 @@ def _degenerate(left: _Placed, right: _Placed, lhs: Value, rhs: Value) -> Sizes:
 
 
 def _to(builder: XlaBuilder, value: Value, placed: _Placed, sizes: Sizes) -> Value:
-    """`value` broadcast to `sizes`."""
+    """Return `value` broadcast to `sizes`."""
     if checks.sizes(value) == sizes:
         return value
     target = t.TensorType(sizes, value.tensor.element_type)

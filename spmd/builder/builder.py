@@ -197,7 +197,7 @@ class XlaBuilder(Builder):
             self._depth -= 1
 
     def perform_now(self, name: str, function: Callable[[XlaBuilder], R]) -> R:
-        """`perform` for what gives no value of the computation: its error is raised at once."""
+        """Return `perform` for what gives no value of the computation: its error is raised at once."""
         kept, self.die_immediately_on_error = self.die_immediately_on_error, True
         try:
             return self.perform(name, function, (), {})
@@ -302,7 +302,7 @@ class XlaBuilder(Builder):
         *,
         element: t.Type | None = None,
     ) -> XlaOp:
-        """`emit` for an op with one result."""
+        """Return `emit` for an op with one result."""
         types = None if type is None else [type]
         (value,) = self.emit(name, operands, attributes, types, regions, element=element)
         return XlaOp(self, value)

@@ -21,7 +21,7 @@ Groups = Sequence[ReplicaGroup] | Sequence[Sequence[int]]
 
 
 def integers(values: object, argument: str, count: int | None = None, least: int | None = None) -> tuple[int, ...]:
-    """`values` as a tuple of ints, `count` of them, each at least `least`."""
+    """Return `values` as a tuple of ints, `count` of them, each at least `least`."""
     try:
         numbers = tuple(int(index(value)) for value in cast("Iterable[SupportsIndex]", values))
     except TypeError:

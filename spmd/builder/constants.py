@@ -14,7 +14,7 @@ _OUTSIDE = frozenset(
 
 
 def _needed(value: Value) -> dict[Value, None]:
-    """`value` and all that it depends on, through captured values too."""
+    """Return `value` and all that it depends on, through captured values too."""
     needed: dict[Value, None] = {}
     waiting = [value]
     while waiting:

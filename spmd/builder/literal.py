@@ -92,7 +92,7 @@ class Literal:
     __hash__ = None  # type: ignore[assignment]
 
     def __str__(self) -> str:
-        """`s32[3] {0, 5, 6}`; a tuple in parentheses."""
+        """Return `s32[3] {0, 5, 6}`; a tuple in parentheses."""
         if self._array is None:
             return "(" + ", ".join(map(str, self._elements)) + ")"
         return f"{self._shape.brief} {literal_text(self._array)}"
@@ -114,7 +114,7 @@ _TEXT = re.compile(r"(?P<type>\w+\[[^\]]*\])\s*(?P<layout>\{[\d,\s]*\}(?=\s*\S))
 
 
 def as_array(value: object, type: ElementLike | None = None) -> Array:
-    """`value` as a fresh C-ordered array; see Literal for the element types of Python numbers."""
+    """Return `value` as a fresh C-ordered array; see Literal for the element types of Python numbers."""
     if type is not None:
         return np.array(value, dtype=PrimitiveType.of(type).dtype, order="C")
     array = np.array(value, order="C")

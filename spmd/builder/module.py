@@ -73,7 +73,7 @@ def _function(computation: XlaComputation, symbol: str, *, public: bool) -> Func
 
 
 def _clean(name: str) -> str:
-    """`name` as an identifier of the language."""
+    """Return `name` as an identifier of the language."""
     text = re.sub(r"[^\w.$-]", "_", name)
     return text if not text[:1].isdigit() else "_" + text
 

@@ -216,7 +216,7 @@ class PrecisionConfig:
 def make_padding(
     sizes: Sequence[int], window: Sequence[int], strides: Sequence[int], padding: Padding | str
 ) -> list[tuple[int, int]]:
-    """(low, high) of every dimension for SAME or VALID padding; `window` has its dilation in it already.
+    """Return (low, high) of every dimension for SAME or VALID padding; `window` has its dilation in it already.
 
     SAME gives ceil(size / stride) positions; the odd element of padding goes to the high end.
     """
@@ -233,7 +233,7 @@ MakePadding = make_padding
 def window_padding_type_to_pad_values(
     padding_type: Padding | str, lhs_dims: Sequence[int], rhs_dims: Sequence[int], window_strides: Sequence[int]
 ) -> list[tuple[int, int]]:
-    """`make_padding` in xla_client's order of arguments."""
+    """Return `make_padding` in xla_client's order of arguments."""
     return make_padding(lhs_dims, rhs_dims, window_strides, padding_type)
 
 

@@ -56,7 +56,7 @@ def bound_shape(type: TensorType) -> tuple[int | None, ...]:
 
 
 def at_bounds(op: Op) -> Op:
-    """`op` on operands that are as large as their bounds, and so its results."""
+    """Return `op` on operands that are as large as their bounds, and so its results."""
     operands = [
         NumberedValue(_at_bound(value.type), value.owner, value.index, value.name_hint) for value in op.operands
     ]

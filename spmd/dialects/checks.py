@@ -27,18 +27,18 @@ Dimension = int | None
 
 
 def listed(values: Iterable[object]) -> str:
-    """`1`, `1 and 2`, `1, 2 and 3`."""
+    """Return `1`, `1 and 2`, `1, 2 and 3`."""
     items = [str(value) for value in values]
     return " and ".join(filter(None, (", ".join(items[:-1]), *items[-1:]))) or "none"
 
 
 def dims(values: Sequence[AttributeValue]) -> str:
-    """`[0, 1]`."""
+    """Return `[0, 1]`."""
     return f"[{', '.join('?' if value is None else str(value) for value in values)}]"
 
 
 def shape_text(shape: Sequence[Dimension]) -> str:
-    """`2x?x3`; `scalar` for rank 0."""
+    """Return `2x?x3`; `scalar` for rank 0."""
     return "x".join("?" if size is None else str(size) for size in shape) or "scalar"
 
 
@@ -51,7 +51,7 @@ def equal(*values: object) -> str | None:
 
 
 def in_range(values: Sequence[int], limit: int) -> str | None:
-    """0 <= values < limit."""
+    """Return 0 <= values < limit."""
     return None if all(0 <= value < limit for value in values) else f"{dims(values)} and {limit}"
 
 
@@ -239,7 +239,7 @@ def parameters(region: Region) -> list[Type]:
 
 
 def signature(region: Region) -> str:
-    """`(tensor<f32>, tensor<f32>) -> (tensor<f32>)`."""
+    """Return `(tensor<f32>, tensor<f32>) -> (tensor<f32>)`."""
     return f"({', '.join(map(str, parameters(region)))}) -> ({', '.join(map(str, returned(region)))})"
 
 

@@ -37,7 +37,7 @@ _BROADCAST_FORM = "$lhs `,` $rhs attr-dict `:` `(` type($lhs) `,` type($rhs) `)`
 
 
 def _joined_size(dimension: int, left: Size, right: Size) -> Size:
-    """(size, bound) of a dimension of which a size of one is repeated to the other size."""
+    """Return (size, bound) of a dimension of which a size of one is repeated to the other size."""
     sizes = left[0], right[0]
     if sizes[0] == 1 or sizes[1] == 1:
         return right if sizes[0] == 1 else left

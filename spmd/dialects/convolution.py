@@ -247,7 +247,7 @@ def convolved(op: Op, padding: Sequence[Sequence[int]] | None) -> list[Type]:
 
 
 def padding_values(padding: np.ndarray[tuple[int, ...], np.dtype[np.int64]] | None, count: int) -> list[list[int]]:
-    """(low, high) of each spatial dimension; zeros when not given."""
+    """Return (low, high) of each spatial dimension; zeros when not given."""
     return [[0, 0]] * count if padding is None else padding.tolist()
 
 

@@ -148,7 +148,7 @@ keeps_element_type(CONCATENATE, "C5", "element_type(result) = element_type(input
 
 
 def _joined(left: Size, right: Size) -> Size:
-    """(size, bound) of two dimensions laid end to end."""
+    """Return (size, bound) of two dimensions laid end to end."""
     if left[0] is not None and right[0] is not None:
         return left[0] + right[0], None
     left_most, right_most = (size if size is not None else bound for size, bound in (left, right))

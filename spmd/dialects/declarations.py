@@ -46,7 +46,7 @@ def define_unary(
 
 
 def comparison_attributes(dialect: str) -> list[AttributeDef]:
-    """`comparison_direction` and `compare_type`, of the enumerations of `dialect`."""
+    """Return `comparison_direction` and `compare_type`, of the enumerations of `dialect`."""
     directions = kinds.enum(dialect, "comparison_direction", "EQ", "NE", "GE", "GT", "LE", "LT")
     types = kinds.enum(dialect, "comparison_type", "NOTYPE", "FLOAT", "TOTALORDER", "SIGNED", "UNSIGNED")
     return [attribute("comparison_direction", directions), attribute("compare_type", types, optional=True)]

@@ -7,6 +7,7 @@ TYPED = "attr-dict `:` functional-type(operands, results)"
 
 
 def one_type(*names: str) -> str:
-    """`attr-dict : type` where all of `names` (the last is the result) have one type; the full form otherwise."""
+    """Return `attr-dict : type` where all of `names` (the last is the result) have one type; the full form
+    otherwise."""
     types = ", ".join(f"type(${name})" for name in names)
     return f"attr-dict `:` custom<SameOperandsAndResultType>({types})"

@@ -45,7 +45,7 @@ DYNAMIC_SLICE.constraint("C3", "same(type(start_indices...))")(
 
 
 def fitting(sizes: Sequence[Dimension], shape: Sequence[Dimension]) -> str | None:
-    """0 <= sizes <= shape."""
+    """Return 0 <= sizes <= shape."""
     for size, most in zip(sizes, shape, strict=True):
         if size is not None and (size < 0 or (most is not None and size > most)):
             return f"{dims(sizes)} and {shape_text(shape)}"

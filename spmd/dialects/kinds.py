@@ -166,7 +166,7 @@ def _written_out(attribute: DenseAttr) -> Array:
 
 
 def _array_kind(element: t.ElementType, text: str) -> AttributeKind[tuple[Any, ...]]:
-    """`array<element: ...>`, also in the old spelling `dense<...> : tensor<Nxelement>`."""
+    """Return `array<element: ...>`, also in the old spelling `dense<...> : tensor<Nxelement>`."""
 
     def decode(attribute: Attribute) -> tuple[Any, ...]:
         if isinstance(attribute, DenseArrayAttr) and attribute.element_type is element:
@@ -184,7 +184,7 @@ BOOL_ARRAY: AttributeKind[tuple[bool, ...]] = _array_kind(t.I1, "array of boolea
 
 
 def _dense_kind(element: t.ElementType, text: str) -> AttributeKind[Array]:
-    """`dense<...> : tensor<...xelement>` of any rank: an int64 array."""
+    """Return `dense<...> : tensor<...xelement>` of any rank: an int64 array."""
 
     def decode(attribute: Attribute) -> Array:
         if isinstance(attribute, DenseAttr) and attribute.type.element_type is element:
@@ -307,7 +307,7 @@ def struct(cls: type[T]) -> AttributeKind[T]:
 
 
 def array_of(kind: AttributeKind[T]) -> AttributeKind[tuple[T, ...]]:
-    """`[...]` of one kind; the value is a tuple."""
+    """Return `[...]` of one kind; the value is a tuple."""
 
     def decode(attribute: Attribute) -> tuple[T, ...]:
         if not isinstance(attribute, ArrayAttr):

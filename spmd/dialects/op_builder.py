@@ -53,7 +53,7 @@ class OpBuilder:
         return self.one("constant", (), type, value=DenseAttr(array, type))
 
     def splat(self, value: object, type: TensorType) -> Value:
-        """`value` everywhere in a tensor of `type`.
+        """Return `value` everywhere in a tensor of `type`.
 
         The whole number 0 is the element without bits, as communicators fill with it: f8E8M0FNU has no zero.
         """
@@ -112,7 +112,7 @@ class OpBuilder:
         )
 
     def pad(self, value: Value, dimension: int, low: int, high: int, fill: Value | None = None) -> Value:
-        """`low` and `high` more elements along one dimension, zeros unless `fill` (a scalar) is given."""
+        """Return `low` and `high` more elements along one dimension, zeros unless `fill` (a scalar) is given."""
         if low == high == 0:
             return value
         rank = value.tensor.rank
@@ -129,7 +129,7 @@ class OpBuilder:
         )
 
     def dynamic_slice(self, value: Value, dimension: int, start: Value, size: int) -> Value:
-        """`size` elements from a run-time place along one dimension."""
+        """Return `size` elements from a run-time place along one dimension."""
         shape = list(value.tensor.static_shape)
         starts = [self.index(0)] * len(shape)
         starts[dimension] = start

@@ -33,7 +33,7 @@ Types = Callable[[Op], Sequence[Type]]
 
 
 def accumulated(region: Region, inputs: Sequence[Type]) -> list[Type]:
-    """`inputs` with the element types that the region gives."""
+    """Return `inputs` with the element types that the region gives."""
     return [
         with_element(type, element_of(returned_type))
         for type, returned_type in zip(inputs, returned(region), strict=True)

@@ -121,7 +121,7 @@ class AxisRef(StructAttribute):
         return quote(self.name) + (f":{self.sub_axis_info.format()}" if self.sub_axis_info else "")
 
     def interval(self, full_size: int) -> tuple[int, int]:
-        """(pre-size, pre-size * size) in an axis of `full_size`; two refs overlap when their intervals do."""
+        """Return (pre-size, pre-size * size) in an axis of `full_size`; two refs overlap when their intervals do."""
         if self.sub_axis_info is None:
             return 1, full_size
         return self.sub_axis_info.pre_size, self.sub_axis_info.pre_size * self.sub_axis_info.size

@@ -74,7 +74,7 @@ def difference(left: Parts, right: Parts) -> Parts:
 
 
 def sort_axes(axes: Sequence[sdy.AxisRef], mesh: sdy.Mesh) -> list[sdy.AxisRef]:
-    """`axes` in the order of the mesh, sub-axes by where they start."""
+    """Return `axes` in the order of the mesh, sub-axes by where they start."""
 
     def key(axis: sdy.AxisRef) -> tuple[int, tuple[int, int]]:
         return mesh.axis_position(axis.name), axis.interval(mesh.axis_size(axis.name) or 1)

@@ -105,7 +105,7 @@ def _entry(attribute: object, index: int) -> sdy.TensorSharding | None:
 
 
 def without_axes(sharding: sdy.TensorSharding, names: frozenset[str]) -> sdy.TensorSharding:
-    """`sharding` as it is inside of a computation manual over the axes `names`."""
+    """Return `sharding` as it is inside of a computation manual over the axes `names`."""
 
     def free(axes: tuple[sdy.AxisRef, ...]) -> tuple[sdy.AxisRef, ...]:
         return tuple(axis for axis in axes if axis.name not in names)

@@ -31,7 +31,7 @@ def with_element(type: Type, element: Type) -> Type:
 
 
 def most_specific_size(dimension: int, left: Size, right: Size) -> Size:
-    """(size, bound) of a dimension that both (size, bound) pairs describe."""
+    """Return (size, bound) of a dimension that both (size, bound) pairs describe."""
     (left_size, left_bound), (right_size, right_bound) = left, right
     if left_size is None and right_size is None:
         known = [bound for bound in (left_bound, right_bound) if bound is not None]
@@ -46,7 +46,7 @@ def most_specific_size(dimension: int, left: Size, right: Size) -> Size:
 
 
 def least_specific_size(dimension: int, left: Size, right: Size) -> Size:
-    """(size, bound) that covers both (size, bound) pairs."""
+    """Return (size, bound) that covers both (size, bound) pairs."""
     if left[0] is not None and right[0] is not None:
         if left[0] != right[0]:
             raise InferenceError(f"sizes of dimension {dimension} agree, got {left[0]} and {right[0]}")

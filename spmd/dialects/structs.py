@@ -26,7 +26,8 @@ class StructAttribute(Attribute):
     SPELLING: ClassVar[str]
 
     def fault(self) -> tuple[str, str] | None:
-        """(constraint label, what is wrong) of an attribute that breaks constraints by itself; None otherwise."""
+        """Return (constraint label, what is wrong) of an attribute that breaks constraints by itself; None
+        otherwise."""
         return None
 
 

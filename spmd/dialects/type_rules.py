@@ -35,7 +35,8 @@ _NONE = OpaqueType("none")
 
 @lru_cache(maxsize=4096)
 def type_fault(type: Type) -> tuple[str, str] | None:
-    """(constraint label, what is wrong) of a type that breaks the constraints of its kind; None for a sound one."""
+    """Return (constraint label, what is wrong) of a type that breaks the constraints of its kind; None for a sound
+    one."""
     if isinstance(type, QuantizedType):
         return _of_both_editions(_quantized_fault(type))
     if isinstance(type, (TensorType, UnrankedTensorType, BufferType)):
@@ -107,7 +108,8 @@ def _quantized_fault(type: QuantizedType) -> tuple[str, str] | None:
 
 @lru_cache(maxsize=4096)
 def type_advice(type: Type) -> tuple[str, str] | None:
-    """(constraint label, what is wrong) of a sound type that the specification's text forbids; None for another."""
+    """Return (constraint label, what is wrong) of a sound type that the specification's text forbids; None for
+    another."""
     if isinstance(type, QuantizedType) and type.storage.bits == type.expressed.bits:
         return "C1", _storage_width(type)
     if isinstance(type, (TensorType, UnrankedTensorType, BufferType)):
@@ -122,7 +124,7 @@ def _storage_width(type: QuantizedType) -> str:
 
 @lru_cache(maxsize=4096)
 def value_fault(type: Type) -> tuple[str, str] | None:
-    """(constraint label, what is wrong) of a type that no value may have; None for a sound one."""
+    """Return (constraint label, what is wrong) of a type that no value may have; None for a sound one."""
     if isinstance(type, (TupleType, FutureType)):
         return next(filter(None, map(value_fault, type.types)), None)
     fault = type_fault(type)

@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 
 from collectives.grid import ProcessGrid
 from spmd.analysis.varying.check import check_processes
-from spmd.analysis.varying.findings import Finding, Kind
+from spmd.analysis.varying.findings import Finding, FindingKind
 from spmd.errors import CollectiveError, UsageError
 from spmd.jax.leaves import AbstractLeaf
 from spmd.jax.tracing import Lowered
@@ -83,4 +83,4 @@ def result_leaves(which: bool | int | Sequence[int], tree: Tree) -> list[int]:
 
 
 def _is_of_derivative(finding: Finding) -> bool:
-    return finding.kind is Kind.REPEATED_SUM and _TRANSPOSED in (finding.op.debug_location or "")
+    return finding.kind is FindingKind.REPEATED_SUM and _TRANSPOSED in (finding.op.debug_location or "")

@@ -15,7 +15,7 @@ from spmd.jax.process_view import Axes
 from spmd.jax.tracing import Lowered
 from spmd.sharding_search.autoshard import autoshard, checked_memory, checked_mesh
 from spmd.sharding_search.layouts import Spec, mesh_op_of, with_given
-from spmd.sharding_search.plan import Plan
+from spmd.sharding_search.plan import ShardingPlan
 from spmd.support.arrays import Tree
 
 
@@ -35,7 +35,7 @@ class Searched:
     def processes(self) -> int:
         return prod(size for _, size in self.mesh)
 
-    def lay_out(self, lowered: Lowered, tree: Tree) -> tuple[Lowered, Plan]:
+    def lay_out(self, lowered: Lowered, tree: Tree) -> tuple[Lowered, ShardingPlan]:
         """Return the program with the layout found for arguments (args, kwargs) of `tree`, and the plan."""
         given = self._given(tree)
         places = {leaf: lowered.tokens + place for place, leaf in enumerate(lowered.kept)}

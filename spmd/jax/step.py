@@ -34,7 +34,7 @@ from spmd.support.usage import kind_of
 if TYPE_CHECKING:
     from spmd.jax.searched import Searched
     from spmd.predict.prediction import Prediction
-    from spmd.sharding_search.plan import Plan
+    from spmd.sharding_search.plan import ShardingPlan
     from spmd.viewing.view import View
 
 _flatten = jax.tree_util.tree_flatten
@@ -76,7 +76,7 @@ class JittedFunction:
         self._donated = donated
         self._declared = declared or Declared()
         self._searched = searched
-        self._plan: Plan | None = None
+        self._plan: ShardingPlan | None = None
         self._programs = Programs(self._compile)
         self._last: Compiled | None = None
         self._last_generation = 0  # generation of the ranks at the last call
@@ -206,7 +206,7 @@ class JittedFunction:
         return self._programs.apply("shardings", tree)
 
     @property
-    def plan(self) -> Plan:
+    def plan(self) -> ShardingPlan:
         """The layout found for the program compiled last: see `spmd.autoshard`. UsageError if none was searched for."""
         if self._plan is None:
             raise UsageError(

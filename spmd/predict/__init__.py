@@ -1,1 +1,1 @@
-"""What a program would take on machines one does not have, and what the one at hand does in what time."""
+"""Predicts the time and memory of programs on any machine and number of processes."""

@@ -1,6 +1,6 @@
-"""Measures a machine: small programs of one kind of work each, and collectives of every size, timed.
+"""Calibrates a machine: times small programs of one kind of work each, and collectives of all sizes.
 
-Under several ranks all compute at the same time, as they do in a job; what is told is what the slowest takes.
+With several ranks, all measure at the same time, as in a job; the result is that of the slowest.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ from spmd.runtime.compile import compile
 from spmd.runtime.process import Process
 from spmd.support.collecting import no_collection
 
-#: Seconds of one round of a measurement, and rounds of each.
+#: Seconds per round of a measurement, and number of rounds.
 _ROUND, _ROUNDS = 3e-3, 15
-#: Bytes of operands that collectives are measured with.
+#: Operand sizes, in bytes, of the measured collectives.
 _SIZES = (*(4 << shift for shift in range(0, 22, 3)), 16 << 20)
 
 Call = Callable[[], object]
@@ -51,23 +51,26 @@ Report = Callable[[str], None]
 
 @dataclass(frozen=True)
 class MeasuredRanks:
-    """Who measures together: nobody else where `world` is None."""
+    """The ranks that measure together; this process alone if `world` is None."""
 
     world: Communicator | None = None
 
     @property
     def size(self) -> int:
+        """The number of ranks."""
         return 1 if self.world is None else self.world.size
 
     def barrier(self) -> None:
+        """Wait for all ranks."""
         if self.world is not None:
             self.world.barrier("a measurement")
 
     def slowest(self, seconds: float) -> float:
+        """Return the maximum of `seconds` over the ranks."""
         return seconds if self.world is None else max(self.world.allgather_object(seconds))
 
     def time(self, call: Call) -> float:
-        """Seconds of one `call` on the slowest rank: of short rounds the quickest, disturbed least."""
+        """Return the seconds of one `call` on the slowest rank: the minimum over short rounds."""
         call()
         turns = self._turns(call)
         took = []
@@ -80,7 +83,7 @@ class MeasuredRanks:
         return self.slowest(min(took))
 
     def _turns(self, call: Call) -> int:
-        """Return how often a round calls: the same on all ranks."""
+        """Return the number of calls per round, which is the same on all ranks."""
         self.barrier()
         began = time.perf_counter()
         call()
@@ -88,9 +91,9 @@ class MeasuredRanks:
 
 
 def calibrate(name: str, world: Communicator | None = None, report: Report = lambda text: None) -> Machine:
-    """Measure the machine that this process, or all ranks of `world`, run on. Every rank calls it.
+    """Measure the machine that this process, or all ranks of `world`, run on; collective among them.
 
-    `report` is told what is measured next.
+    `report` is called with a description of each measurement.
     """
     ranks = MeasuredRanks(world)
     with no_collection():
@@ -133,13 +136,13 @@ def _overheads(ranks: MeasuredRanks) -> dict[str, float]:
 
 
 def _rate(ranks: MeasuredRanks, texts: Sequence[str], kind: str, call: float) -> float:
-    """Work of one kind a second, over programs that do little else."""
+    """Return the work of one kind per second, over programs that do little else."""
     amount = sum(work.amount for text in texts for work in _work_of(text) if work.kind == kind)
     return amount / sum(max(_time(ranks, text) - call, 1e-7) for text in texts)
 
 
 def _work_of(text: str) -> list[Work]:
-    """Return the work of a program; of loops, that of all their turns."""
+    """Return the work of a program, loops counted with their trip counts."""
     prepared = prepare(probes.module(text))
     lowering = ModuleLowering(prepared.module, prepared.options)
     block = lowering.flatten(prepared.function).body
@@ -147,7 +150,7 @@ def _work_of(text: str) -> list[Work]:
 
 
 def _memory(ranks: MeasuredRanks, call: float) -> Iterator[Memory]:
-    """Results stay below the size from which on the C library asks the system for new memory at each call."""
+    """Yield bandwidths; results stay below the size from which the C library maps new memory at each call."""
     for count in (1 << 15, 1 << 17, 1 << 18, 1 << 20, 1 << 22):
         touched = 2 * 4 * count
         reading = max(_time(ranks, probes.totals(2 * count)) - call, 1e-8)
@@ -163,7 +166,7 @@ def _products(ranks: MeasuredRanks, call: float) -> Iterator[MeasuredProduct]:
 
 
 def _kernel_rate(ranks: MeasuredRanks, kernel: float) -> float:
-    """Bytes a second of an op that NumPy runs, in a chain of them on arrays beyond the nearest caches."""
+    """Return the bytes per second of a NumPy op, in a chain of them on arrays larger than the nearest caches."""
     count, length = 1 << 19, 4
     seconds = _time(ranks, probes.chain(length, count), backends=("numpy",)) - length * kernel
     return 3 * 4 * count * length / max(seconds, 1e-7)
@@ -173,13 +176,13 @@ def _kernel_rate(ranks: MeasuredRanks, kernel: float) -> float:
 
 
 def _group_sizes(size: int) -> list[int]:
-    """Powers of two that divide the ranks, and all of them."""
+    """Return the powers of two that divide the number of ranks, and that number."""
     powers = [1 << place for place in range(1, size.bit_length()) if size % (1 << place) == 0]
     return sorted({*powers, size} - {1})
 
 
 def _operations(count: int, size: int) -> Iterator[Operation]:
-    """Yield the collectives of `count` floats that groups of `size` are measured with."""
+    """Yield the measured collectives of `count` floats on groups of `size`."""
     shape = (-(-count // size) * size,)
     single, narrow = np.dtype(np.float32), np.dtype(bfloat16)
     ring = tuple((position, (position + 1) % size) for position in range(size))
@@ -194,7 +197,7 @@ def _operations(count: int, size: int) -> Iterator[Operation]:
 
 
 def _curves(ranks: MeasuredRanks, size: int) -> Iterator[Curve]:
-    """Yield every collective on groups of `size` neighbours, all groups at once."""
+    """Yield the curve of every collective on groups of `size` neighbours, all groups at once."""
     assert ranks.world is not None
     first = ranks.world.rank // size * size
     group = ranks.world.group(tuple(range(first, first + size)))
@@ -206,17 +209,16 @@ def _curves(ranks: MeasuredRanks, size: int) -> Iterator[Curve]:
             points.setdefault((operation.name, how(operation)), []).append((wire_bytes(operation), seconds))
     for (name, carried), measured in points.items():
         by_size = dict(measured)
-        # More bytes take no less time: what seems to is another program's doing.
+        # Times must not decrease with size: where they do, they were disturbed.
         rising = np.minimum.accumulate(list(by_size.values())[::-1])[::-1].tolist()
         yield Curve(name, carried, size, tuple(map(float, by_size)), tuple(rising))
 
 
 def fitted_link(curves: Sequence[Curve], folding: float, started: float) -> Level:
-    """Return the latency and bandwidth of messages with which collectives take what `curves` say, by least relative
-    squares.
+    """Return the latency and bandwidth of messages that fit `curves` best, by relative least squares.
 
-    `folding` bytes a second are folded, and a collective takes `started` seconds beside its messages. Of one process
-    alone nothing was measured: messages go as memory is copied.
+    Reductions process `folding` bytes per second, and a collective takes `started` seconds besides its messages.
+    Without curves, for a single process, messages are assumed to be as fast as copies in memory.
     """
     by_kind = {(curve.name, curve.how, curve.ranks): curve for curve in curves}
     shares: list[tuple[float, float]] = []
@@ -238,6 +240,6 @@ def fitted_link(curves: Sequence[Curve], folding: float, started: float) -> Leve
 
 
 def _folding_rate(ranks: MeasuredRanks) -> float:
-    """Bytes a second that one array is added to another."""
+    """Return the bytes per second of adding one array to another."""
     first, second = np.ones(1 << 20, np.float32), np.ones(1 << 20, np.float32)
     return first.nbytes / ranks.time(lambda: np.add(first, second, out=second))

@@ -1,4 +1,4 @@
-"""How far a prediction is from what a program takes where it runs: predicted beside measured, unit by unit."""
+"""Compares a prediction with the measured time of a program, by unit of its schedule."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from spmd.predict.timeline import OneMachine, timeline
 from spmd.runtime.executable import Executable
 from spmd.support.arrays import Array, Results
 
-#: Steps that are timed, whole and by unit.
+#: Steps that are timed, both complete and by unit.
 ROUNDS = 15
-#: Seconds that each kind of round may take in all, once there are three.
+#: Seconds that each of the two may take, after at least three steps.
 _PATIENCE = 10.0
 
 
 @dataclass(frozen=True)
 class Compared:
-    """Seconds of one thing, as predicted and as measured on the slowest process.
+    """Predicted and measured seconds of a step or unit, the latter on the slowest process.
 
-    `share` is of the measured step, or, where its units take longer apart than together, of their sum.
+    `share` is the fraction of the measured step, or of the sum of its units if that is longer.
     """
 
     title: str
@@ -47,9 +47,9 @@ class Compared:
 
 @dataclass(frozen=True)
 class Checked:
-    """A whole step, and its units, each run and timed on its own, the longest first.
+    """A complete step and its units, each timed by itself, the longest first.
 
-    `trace` are the measured units of this process's last step.
+    `trace` holds the measured units of this process's last step.
     """
 
     prediction: Prediction
@@ -59,7 +59,7 @@ class Checked:
 
     @property
     def between(self) -> Compared:
-        """What of the step lies between the units: nothing where they take longer apart than together."""
+        """The part of the step outside of units; 0 if the units take longer by themselves than together."""
         predicted, measured = (
             max(0.0, whole - sum(units))
             for whole, units in (
@@ -70,6 +70,7 @@ class Checked:
         return Compared("between the units", "", predicted, measured, measured / (self.step.measured or 1.0))
 
     def to_json(self) -> dict[str, object]:
+        """Return the comparison as JSON."""
         return {
             "prediction": self.prediction.to_json(),
             "step": _entry(self.step),
@@ -78,7 +79,7 @@ class Checked:
         }
 
     def page(self, title: str, most: int = 24) -> str:
-        """Return a table: predicted beside measured."""
+        """Return a table of predicted and measured seconds."""
         header = ("predicted", "measured", "ratio", "share")
         shown = [each for each in self.units if each.share >= 0.001][:most]
         first, *lines = table(header, [_row(self.step), *map(_row, shown), _row(self.between)])
@@ -108,10 +109,10 @@ def check(
     turns: int = UNKNOWN_TURNS,
     rounds: int = ROUNDS,
 ) -> Checked:
-    """Run the program on this process's `arrays` and compares; every process of the grid calls it.
+    """Run the program on this process's `arrays` and compare; collective among the processes of the grid.
 
-    `prepared` and `executable` are the same program. The whole step runs as ever; by unit it runs each unit on its own,
-    and collectives only when all processes have come.
+    `prepared` and `executable` must be of the same program. Complete steps run as usual; by unit, each unit runs by
+    itself, and collectives start when all processes are ready.
     """
     process = executable.process
     world = process.communicator
@@ -148,7 +149,7 @@ def check(
 
 
 def _call(part: PricedPart, machine: Machine) -> float:
-    """Return the seconds of the call that a unit has of its own only where it is timed on its own."""
+    """Return the seconds of the native call that a unit needs only if it runs by itself."""
     return machine.overhead["call"] if part.continues else 0.0
 
 
@@ -158,7 +159,7 @@ def _timed(
     before: Callable[[], None],
     slowest: Callable[[Sequence[float]], list[float]],
 ) -> list[float]:
-    """Seconds of each of so many calls, fewer of slow ones; the first is left out."""
+    """Return the seconds of up to `rounds` calls, without the first; fewer if they are slow."""
     took: list[float] = []
     (spent,) = slowest([0.0])
     while len(took) < rounds + 1 and (len(took) < 4 or spent < _PATIENCE):
@@ -171,7 +172,7 @@ def _timed(
 
 
 class _Clock:
-    """Times the steps of a program as its watcher, by the part of the schedule that each belongs to."""
+    """Times the steps of a program, as its watcher, by part of the schedule."""
 
     def __init__(self, parts: Sequence[PricedPart], barrier: Callable[[], None]) -> None:
         self._parts = parts
@@ -184,7 +185,7 @@ class _Clock:
         self._began = 0.0
 
     def begin(self) -> None:
-        """A new round."""
+        """Start a new round."""
         self._barrier()
         self._rounds.append([0.0] * len(self._parts))
         self.trace.clear()
@@ -206,5 +207,5 @@ class _Clock:
                     self.trace.append((first.title, first.place, start - self._began, seconds))
 
     def quickest(self) -> list[float]:
-        """Seconds of each part: of the rounds the quickest, as machines are measured."""
+        """Return the least seconds of each part over the rounds, as in calibration."""
         return [min(column) for column in zip(*self._rounds[1:], strict=True)]

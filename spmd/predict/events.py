@@ -1,4 +1,4 @@
-"""A program as what one process does, event after event, each with its expected time: the schedule, priced."""
+"""The schedule of one process as a sequence of events with predicted seconds."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from spmd.ir import Function, Op, Value, captured_values
 from spmd.predict.machine import Machine
 from spmd.support.amounts import amount
 
-#: Turns that are taken as read in a loop that does not say how many it makes.
+#: The assumed trip count of loops whose trip count is unknown.
 UNKNOWN_TURNS = 1
-#: Bytes that the programs go over by which other work than products was measured.
+#: Working-set size, in bytes, of the calibration programs except products.
 _MEASURED_ON = 1 << 18
 _BRANCHES = ("stablehlo.if", "stablehlo.case")
 _POINT_TO_POINT = ("stablehlo.send", "stablehlo.recv")
@@ -29,12 +29,12 @@ _POINT_TO_POINT = ("stablehlo.send", "stablehlo.recv")
 
 @dataclass(frozen=True, eq=False)
 class PricedEvent:
-    """One thing that a process does: a unit that it computes, or a collective that it takes part in.
+    """An event of a process: a unit of computation, or its part in a collective.
 
-    `seconds` is what the process computes in one turn; `turns` how often loops around it make it so. `collective` is
-    what processes do together; `starts` an asynchronous one goes on while the process does, until the event whose
-    `finishes` is it. `sent` are the messages that a send lets go, whose bytes count. `ops` are what it stands for in
-    the program. `work` and `moved`, the bytes that are read and written, are those of one turn.
+    `seconds` is the computing time of one execution, `turns` the number of executions by surrounding loops.
+    `collective` is the communication; it is asynchronous if `starts`, until the event whose `finishes` refers to it.
+    `sent` are the messages of a send, for their bytes. `ops` are the program's ops. `work` and `moved`, the bytes read
+    and written, are per execution.
     """
 
     title: str
@@ -52,7 +52,7 @@ class PricedEvent:
 
 @dataclass(frozen=True)
 class Footprint:
-    """Bytes of memory of one process: arguments, results, and the most that lies beside them at any time."""
+    """Memory of one process in bytes: arguments, results, and the peak of all other live values."""
 
     arguments: int
     results: int
@@ -60,14 +60,15 @@ class Footprint:
 
     @property
     def total(self) -> int:
+        """The sum."""
         return self.arguments + self.results + self.temporaries
 
 
 @dataclass(frozen=True)
 class PricedPart:
-    """A step of the program's own block, and the events that it is.
+    """A step of the entry block and its events.
 
-    `continues` native code that the step before began: one call of Python makes both.
+    `continues`: it continues native code of the previous step, in one call from Python.
     """
 
     step: Step
@@ -77,7 +78,7 @@ class PricedPart:
 
 @dataclass(frozen=True)
 class PricedSchedule:
-    """All that one process does in a step, its memory, and what had to be assumed."""
+    """The events of one process in a step, its memory, and notes on assumptions."""
 
     function: Function
     parts: tuple[PricedPart, ...]
@@ -86,13 +87,14 @@ class PricedSchedule:
 
     @property
     def events(self) -> tuple[PricedEvent, ...]:
+        """All events in order."""
         return tuple([event for part in self.parts for event in part.events])
 
 
 def price_schedule(
     lowering: ModuleLowering, function: Function, machine: Machine, turns: int = UNKNOWN_TURNS
 ) -> PricedSchedule:
-    """What a process of the program does on `machine`. `turns`: of loops that do not say how many they make."""
+    """Return the priced schedule of a process on `machine`; `turns` is assumed for unknown trip counts."""
     flat = lowering.flatten(function)
     pricer = _SchedulePricer(lowering, machine, turns)
     arguments = sum(map(bytes_of, flat.body.arguments))
@@ -109,7 +111,7 @@ class _SchedulePricer:
     lowering: ModuleLowering
     machine: Machine
     turns: int
-    #: Bytes that a step touches: what is not touched before in a step was touched so long ago.
+    #: Bytes that a step touches: the reuse distance of values not touched before in the step.
     step: float = 0.0
     clock: float = 0.0
     touched: dict[Value, float] = field(default_factory=dict)
@@ -120,18 +122,19 @@ class _SchedulePricer:
     # --- the schedule ---
 
     def facts(self, unit: Unit) -> UnitFacts:
+        """Return the facts of `unit`, cached."""
         facts_of_unit = self._facts.get(unit)
         if facts_of_unit is None:
             facts_of_unit = self._facts[unit] = UnitFacts.of(unit)
         return facts_of_unit
 
     def events(self, steps: Sequence[Step], turns: int, inside: bool) -> Iterator[PricedEvent]:
-        """Yield the events of steps that run `turns` times; `inside` native code, where nothing is called from
-        Python."""
+        """Yield the events of steps that run `turns` times; `inside` native code nothing is called from Python."""
         for part in self.parts(steps, turns, inside):
             yield from part.events
 
     def parts(self, steps: Sequence[Step], turns: int, inside: bool) -> Iterator[PricedPart]:
+        """Yield the priced steps."""
         running = inside
         for step in steps:
             before = set(self.touched)
@@ -173,10 +176,10 @@ class _SchedulePricer:
     # --- seconds ---
 
     def _seconds(self, unit: Unit, native: bool, step: Step, before: set[Value]) -> float:
-        """Of a loop nest, computing and memory go side by side, and what takes longer counts.
+        """Return the seconds of a unit: for a loop nest, the maximum of computing and memory.
 
-        Other ops, products above all, first bring near what they go over more than once: how fast they are was measured
-        where it was near, and so what it takes to come from further away is added.
+        For other ops, mainly products, the time to load operands from beyond the caches is added to the measured rate,
+        which was measured with operands in cache.
         """
         machine, facts = self.machine, self.facts(unit)
         reads, written = facts.reads, facts.cost.written
@@ -200,13 +203,13 @@ class _SchedulePricer:
         return overhead + max(computing + memory - near, memory)
 
     def _distance(self, value: Value, size: int, together: bool, before: set[Value]) -> float:
-        """Return how many bytes have been touched since the first of the `size` that are read of `value` was."""
+        """Return the reuse distance of `value` in bytes, of which `size` are read."""
         if together and value in self.touched and value not in before:
-            return 0.0  # of the same row, just now
+            return 0.0  # just produced in the same row
         return self.clock - self.touched.get(value, self.clock - self.step) + size
 
     def traffic(self, steps: Sequence[Step]) -> float:
-        """Return the bytes that one run of `steps` reads and writes."""
+        """Return the bytes read and written by one run of `steps`."""
         return float(sum(self.facts(unit).cost.bytes for step in steps for unit in step.all_units))
 
     # --- control flow ---
@@ -216,7 +219,7 @@ class _SchedulePricer:
         if count is None:
             count = self.turns
             told = f"{count} turn{'s' * (count != 1)}"
-            self.notes.append(f"{op.location}: how often the loop runs is not known: taken as {told}")
+            self.notes.append(f"{op.location}: the trip count of the loop is unknown: assumed {told}")
         condition, body = self._inner(step, op)
         each = 0.0 if native else self.machine.overhead["kernel"]
         around = self.step
@@ -233,9 +236,9 @@ class _SchedulePricer:
         self.touched |= dict.fromkeys(op.results, self.clock)
 
     def _longest_way(self, steps: Sequence[Step]) -> float:
-        """Seconds from the first to the last of the operations of loop nests that wait for each other in a block.
+        """Return the latency, in seconds, of the longest dependence chain through the loop nests of a block.
 
-        Loops of few points are no quicker, however many operations a processor does side by side.
+        Loops of few points are bounded by it, however much the processor overlaps.
         """
         reached: dict[Value, float] = {}
         for step in steps:
@@ -247,7 +250,7 @@ class _SchedulePricer:
         return max(reached.values(), default=0.0) / self.machine.rates["serial"]
 
     def _branches(self, step: Step, op: Op, turns: int, native: bool, overhead: float) -> Iterator[PricedEvent]:
-        """Yield the branch that takes the longest."""
+        """Yield the events of the slowest branch."""
         clock, touched = self.clock, dict(self.touched)
         told = []
         for steps in self._inner(step, op):
@@ -266,7 +269,7 @@ class _SchedulePricer:
     # --- communication ---
 
     def _communication(self, op: Op, turns: int) -> PricedEvent | None:
-        """What `op` has to do with other processes; None for an op that computes."""
+        """Return the communication event of `op`; None for an op that computes."""
         place = str(op.location)
         inner = op.regions[0].block.ops[0] if op.name == "stablehlo.async_start" else op
         if inner.name in DESCRIPTIONS:
@@ -302,6 +305,6 @@ def _read(unit: Unit, facts: UnitFacts) -> list[Value]:
 
 
 def _told(step: Step) -> str:
-    """What a step is, and what it is made of."""
+    """Return the title of a step and the names of its ops."""
     told = title(step).removeprefix("stablehlo.")
     return f"{told}: {name_of(step.ops)}" if step.units[0].fused or len(step.units) > 1 else told

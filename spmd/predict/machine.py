@@ -1,7 +1,7 @@
-"""What a machine does in what time: how fast one process computes, and what its collectives take.
+"""Performance of a machine: rates of one process's computation, and times of its collectives.
 
-The file is TOML that `spmd calibrate` writes and a person may edit. Seconds, bytes a second, and work a second of one
-process; kinds of work are those of spmd.compiler.schedule.costs.Work.
+It is stored as a TOML file that `spmd calibrate` writes and users may edit. Units are seconds, bytes per second, and
+work per second of one process; kinds of work are those of spmd.compiler.schedule.costs.Work.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ from spmd.predict.tables import (
     record_lines,
 )
 
-#: Seconds, each with what it is.
+#: Fixed overheads in seconds, with descriptions for the file.
 OVERHEADS = {
     "call": "a native function that Python calls",
     "kernel": "an op that NumPy runs",
     "collective": "a collective of next to nothing, beside its messages",
 }
-#: Work a second, each kind with what is counted.
+#: Rates per second, with descriptions for the file.
 RATES = {
     "elementwise": "additions of 32 bits, or what takes as long, in native loops",
     "division": "divisions and square roots of 32 bits, in native loops",
@@ -59,17 +59,17 @@ RATES = {
     "kernel": "bytes that an op reads and writes which NumPy runs",
     "folding": "bytes that are folded into others by a reduction between processes",
 }
-#: Kinds of work that takes as much longer as numbers are wider than 32 bits.
+#: Kinds of work whose time is proportional to the element width, in units of 32 bits.
 _WIDENED = ("elementwise", "division", "function", "strided", "aliased")
-#: Forms of products (see Work).
+#: Forms of products: see Work.
 FORMS = ("nn", "nt", "window", "batch")
-#: How an operation travels: by MPI's own call, by it in a wider type, or as operands that the processes fold.
+#: How an operation is implemented: by an MPI call, by one in a wider type, or by exchanging operands and reducing.
 HOW = ("mpi", "widened", "exchanged")
 
 
 @dataclass(frozen=True)
 class Memory:
-    """Bytes a second that a loop reads, and writes, where what it goes over was last touched `bytes` ago."""
+    """Bandwidths of loops, in bytes per second, on data with a reuse distance of `bytes`."""
 
     bytes: float = field(metadata=WHOLE)
     read: float = field(metadata=NUMBER)
@@ -78,7 +78,7 @@ class Memory:
 
 @dataclass(frozen=True)
 class MeasuredProduct:
-    """Products of numbers of `bits`, `sizes` and `form` (see Work): `rate` operations a second."""
+    """The measured `rate`, in operations per second, of products of `bits`, `form` and `sizes` (see Work)."""
 
     bits: int = field(metadata=COUNT)
     form: str = field(metadata=one_of(FORMS))
@@ -88,7 +88,7 @@ class MeasuredProduct:
 
 @dataclass(frozen=True)
 class Curve:
-    """Seconds of a collective on `ranks` processes, by bytes of an operand as it travels."""
+    """Seconds of a collective on `ranks` processes by the bytes of an operand on the wire."""
 
     name: str = field(metadata=TEXT)
     how: str = field(metadata=one_of(HOW))
@@ -97,7 +97,7 @@ class Curve:
     seconds: tuple[float, ...] = field(metadata=NUMBERS)
 
     def at(self, nbytes: float) -> float:
-        """Seconds for operands of `nbytes`: between what was measured, and beyond it in proportion."""
+        """Return the seconds for operands of `nbytes`: interpolated, or extrapolated in proportion."""
         if nbytes > self.bytes[-1]:
             return self.seconds[-1] * nbytes / self.bytes[-1]
         return exp(float(np.interp(log(max(nbytes, 1.0)), np.log(self.bytes), np.log(self.seconds))))
@@ -105,7 +105,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class Machine:
-    """One machine. `link` is how messages go between its processes, which prices what no curve was measured of."""
+    """One machine. `link` describes messages between its processes, for collectives without a curve."""
 
     name: str
     overhead: Mapping[str, float]
@@ -118,14 +118,14 @@ class Machine:
     # --- computing ---
 
     def seconds(self, work: Work) -> float:
-        """Seconds of so much work of one kind."""
+        """Return the seconds of `work`."""
         if work.kind == "product":
             return work.amount / self._product_rate(work)
         wide = work.bits / 32 if work.kind in _WIDENED else 1.0
         return work.amount * wide / self.rates[work.kind]
 
     def _product_rate(self, work: Work) -> float:
-        """Return the rate of the measured products, the nearer in their sizes the more they count."""
+        """Return the rate of a product: the mean of measured ones, weighted by similarity of their sizes."""
         alike = [each for each in self.products if each.bits == work.bits]
         known = [each for each in alike if each.form == work.form] or alike
         if not known:
@@ -136,11 +136,11 @@ class Machine:
         return exp(float(np.sum(weights * np.log([each.rate for each in known])) / weights.sum()))
 
     def reading(self, nbytes: float, distance: float) -> float:
-        """Seconds of reading what was last touched `distance` bytes ago."""
+        """Return the seconds of reading data with a reuse distance of `distance` bytes."""
         return nbytes / self._bandwidth([each.read for each in self.memory], distance)
 
     def writing(self, nbytes: float, distance: float) -> float:
-        """Seconds of writing to what was last touched `distance` bytes ago."""
+        """Return the seconds of writing to data with a reuse distance of `distance` bytes."""
         return nbytes / self._bandwidth([each.write for each in self.memory], distance)
 
     def _bandwidth(self, rates: Sequence[float], distance: float) -> float:
@@ -151,11 +151,11 @@ class Machine:
 
     @property
     def network(self) -> Network:
-        """The machine's processes, all on one level."""
+        """The network of the machine's processes, a single level."""
         return Network((self.link,), self.rates["folding"])
 
     def measured(self, operation: Operation, size: int) -> float | None:
-        """Seconds of `operation` on `size` processes by its curve; None where it was not measured on so many."""
+        """Return the measured seconds of `operation` on `size` processes; None without a curve for that size."""
         wanted = operation.name, how(operation), size
         curve = next((each for each in self.curves if (each.name, each.how, each.ranks) == wanted), None)
         return None if curve is None else curve.at(wire_bytes(operation))
@@ -163,7 +163,7 @@ class Machine:
     # --- files ---
 
     def to_toml(self) -> str:
-        """Return the file's text."""
+        """Return the text of the file."""
         lines = [
             "# What a machine does in what time: seconds, bytes a second, work a second of one process.",
             f"name = {quoted(self.name)}",
@@ -196,7 +196,7 @@ class Machine:
 
 
 def how(operation: Operation) -> str:
-    """One of HOW."""
+    """Return how `operation` is implemented: one of HOW."""
     if isinstance(operation, ReducingOperation):
         if operation.is_exchanged:
             return "exchanged"
@@ -206,19 +206,19 @@ def how(operation: Operation) -> str:
 
 
 def read_machine(path: str | Path) -> Machine:
-    """Return the machine that the file at `path` tells. UsageError, naming the entry, for one that is wrong."""
+    """Return the machine in the file at `path`; raises UsageError that names the invalid entry."""
     return _machine(FileTable.read(path))
 
 
 @cache
 def nominal() -> Machine:
-    """Return a machine to reckon with where none was measured: round figures of one core of a server."""
+    """Return the nominal machine: round figures of one core of a server."""
     text = resources.files("spmd.predict").joinpath("nominal.toml").read_text(encoding="utf-8")
     return _machine(FileTable.parse(text, "nominal.toml"))
 
 
 def default_machine() -> Machine:
-    """Return the machine of the file that $SPMD_MACHINE names; a nominal one where it names none."""
+    """Return the machine of the file $SPMD_MACHINE, or the nominal one if it is not set."""
     path = os.environ.get("SPMD_MACHINE")
     return read_machine(path) if path else nominal()
 
@@ -259,7 +259,7 @@ def _product(table: FileTable) -> MeasuredProduct:
 def _curve(table: FileTable) -> Curve:
     curve = table.record(Curve)
     if len(curve.bytes) != len(curve.seconds) or any(np.diff(curve.bytes) <= 0):
-        raise UsageError(f"{table.where}: bytes must rise, and seconds have an entry for each")
+        raise UsageError(f"{table.where}: bytes must be increasing, and seconds must have as many entries")
     return curve
 
 

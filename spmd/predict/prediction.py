@@ -1,4 +1,4 @@
-"""`predict`: what a step of a program takes on a machine, on any number of processes."""
+"""`predict`: the predicted step of a program on a machine, for any number of processes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from spmd.support.pictures import picture_of
 
 @dataclass(frozen=True)
 class Share:
-    """What one place of the program adds to the length of a step: seconds, and how much of the step that is."""
+    """The part of one event on the critical path: its seconds, and its fraction of the step."""
 
     title: str
     place: str
@@ -34,7 +34,7 @@ class Share:
 
 @dataclass(frozen=True)
 class Prediction:
-    """A step, as it is expected. Seconds are those of a process, averaged over all of them; bytes as said."""
+    """A predicted step. Seconds are means over the processes, except the step's own; see `Timeline`."""
 
     grid: ProcessGrid
     machine: str
@@ -44,9 +44,9 @@ class Prediction:
     hidden: float
     waiting: float
     memory: Footprint
-    #: Bytes that all processes together send over each level of the network.
+    #: Bytes that all processes send over each level of the network.
     levels: Mapping[str, float]
-    #: What the step's length hangs on, the longest first.
+    #: The critical path by event, the longest first.
     critical: Sequence[Share]
     notes: Sequence[str]
     timeline: Timeline
@@ -55,7 +55,7 @@ class Prediction:
         return picture_of(self)
 
     def to_json(self) -> dict[str, object]:
-        """Return the prediction as JSON has it: seconds and bytes."""
+        """Return the prediction as JSON, in seconds and bytes."""
         return {
             "grid": [self.grid.num_replicas, self.grid.num_partitions],
             "machine": self.machine,
@@ -76,26 +76,25 @@ class Prediction:
 
 
 def prices_of(machine: Machine, network: Network | None, size: int) -> TrafficPrices:
-    """What collectives take: as the network lets expect, or as measured on the machine.
+    """Return the cost model of collectives: of the network, or as measured on the machine.
 
-    UsageError for a network that has not room for `size` processes.
+    Raises UsageError for a network with fewer than `size` processes.
     """
     if network is None:
         return OneMachine(machine)
     last = network.levels[-1]
     if last.processes is not None and size > last.processes:
-        text = f"level {last.name!r} of the network, the outermost, has {last.processes:,} processes"
-        raise UsageError(f"{text}; there are {size:,}")
+        text = f"level {last.name!r} of the network, the outermost, must have {size:,} processes"
+        raise UsageError(f"{text}, got {last.processes:,}")
     return OfNetwork(machine, network)
 
 
 def predict(
     prepared: Prepared, machine: Machine, network: Network | None = None, turns: int = UNKNOWN_TURNS
 ) -> Prediction:
-    """Return the step of a prepared program (spmd.compiler.pipeline.prepare) on `machine`'s processes, joined by
-    `network`.
+    """Return the predicted step of a prepared program (spmd.compiler.pipeline.prepare) on processes of `machine`.
 
-    Without a network they are on one machine. `turns` are reckoned with in loops that do not say how many they make.
+    They are connected by `network`, by default on one machine. `turns` is assumed for unknown trip counts.
     """
     return predict_on(prepared, machine, [network], turns)[0]
 
@@ -103,14 +102,14 @@ def predict(
 def predict_on(
     prepared: Prepared, machine: Machine, networks: Sequence[Network | None], turns: int = UNKNOWN_TURNS
 ) -> list[Prediction]:
-    """Return the same on each of several networks."""
+    """Return the predictions for several networks."""
     lowering = ModuleLowering(prepared.module, prepared.options)
     priced = price_schedule(lowering, prepared.function, machine, turns)
     return [predicted(prepared, priced, machine, network) for network in networks]
 
 
 def predicted(prepared: Prepared, priced: PricedSchedule, machine: Machine, network: Network | None) -> Prediction:
-    """Return the step of a prepared program whose schedule is priced already."""
+    """Return the prediction for a prepared program whose schedule is already priced."""
     grid = prepared.options.grid
     line = timeline(priced.events, grid.size, prices_of(machine, network, grid.size))
     return Prediction(
@@ -130,7 +129,7 @@ def predicted(prepared: Prepared, priced: PricedSchedule, machine: Machine, netw
 
 
 def _priced_by(events: Sequence[PricedEvent], machine: Machine, network: Network | None) -> list[str]:
-    """Which collectives a calibrated machine prices as they were measured, and which by its link."""
+    """Return notes on which collectives are priced as measured and which by the machine's link."""
     if network is not None or not machine.curves:
         return []
     told: dict[bool, dict[str, None]] = {True: {}, False: {}}
@@ -145,7 +144,7 @@ def _priced_by(events: Sequence[PricedEvent], machine: Machine, network: Network
 
 
 def partitioner_prices(machine: Machine, network: Network | None = None) -> PartitionerPrices:
-    """What the partitioner should weigh its choices by: of a network, its outermost level counts."""
+    """Return prices for the partitioner's cost model, by the outermost level of a network."""
     link = machine.link if network is None else network.levels[-1]
     return PartitionerPrices(link.latency * link.bandwidth, machine.rates["product"] / link.bandwidth)
 
@@ -153,7 +152,7 @@ def partitioner_prices(machine: Machine, network: Network | None = None) -> Part
 def collective_seconds(
     module: Module, grid: ProcessGrid, machine: Machine, network: Network | None = None
 ) -> Callable[[Op], float]:
-    """What tells the expected seconds of a collective op of `module`, the program of one process of `grid`."""
+    """Return a function that predicts the seconds of a collective op of `module`, the program of one process."""
     lowering = ModuleLowering(module, Options(grid=grid))
     prices = prices_of(machine, network, grid.size)
 
@@ -165,7 +164,7 @@ def collective_seconds(
 
 
 def _shares(predicted: Timeline) -> list[Share]:
-    """Return the critical path by place, the longest first."""
+    """Return the critical path summed by event, the longest first."""
     seconds: dict[PricedEvent, float] = {}
     for event, took in predicted.critical_path():
         seconds[event] = seconds.get(event, 0.0) + took

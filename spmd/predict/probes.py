@@ -1,4 +1,4 @@
-"""Small programs that do one kind of work each, by which a machine is measured."""
+"""Small programs that each do one kind of work, for calibration."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from spmd.types import TensorType, Type
 
 
 def module(text: str) -> Module:
-    """Return the program of a text."""
+    """Return the verified program of a text."""
     parsed = parse(text, "<probe>")
     verify(parsed)
     return parsed
 
 
 def arguments(types: Sequence[Type]) -> list[Array]:
-    """Arrays for arguments of these types: floats between one half and one and a half, integers spread over 256."""
+    """Return random arguments of these types: floats in [0.5, 1.5), integers in [0, 256)."""
     generator = np.random.default_rng(0)
     arrays = []
     for type in types:
@@ -35,14 +35,14 @@ def arguments(types: Sequence[Type]) -> list[Array]:
 
 
 def _function(arguments: Sequence[str], lines: Sequence[str], result: str) -> str:
-    """Return a function of `arguments` %0, %1, ... whose last line gives %result."""
+    """Return a function of `arguments` %0, %1, ... that returns %result."""
     taken = ", ".join(f"%{number}: tensor<{type}>" for number, type in enumerate(arguments))
     body = "\n  ".join(lines)
     return f"func.func @main({taken}) -> tensor<{result}> {{\n  {body}\n  return %result : tensor<{result}>\n}}"
 
 
 def chain(length: int, count: int, op: str = "", type: str = "f32") -> str:
-    """`length` ops one after another on `count` numbers: additions and multiplications by turns, or `op`."""
+    """Return a chain of `length` ops on `count` numbers: alternately additions and multiplications, or `op`."""
     of = f"{count}x{type}"
     lines = []
     before = "%0"
@@ -58,13 +58,14 @@ def chain(length: int, count: int, op: str = "", type: str = "f32") -> str:
 
 
 def transpose(rows: int, columns: int) -> str:
+    """Return a transpose of a matrix."""
     types = f"(tensor<{rows}x{columns}xf32>) -> tensor<{columns}x{rows}xf32>"
     line = f"%result = stablehlo.transpose %0, dims = [1, 0] : {types}"
     return _function([f"{rows}x{columns}xf32"], [line], f"{columns}x{rows}xf32")
 
 
 def product(element: str, form: str, sizes: Sequence[int]) -> str:
-    """Return a product of matrices: `sizes` are (batch, rows, depth, columns), `form` "nn" or "nt"."""
+    """Return a matrix product: `sizes` are (batch, rows, depth, columns), `form` is "nn" or "nt"."""
     batch, rows, depth, columns = sizes
     shapes = [[rows, depth], [columns, depth] if form == "nt" else [depth, columns], [rows, columns]]
     last = 1 if form == "nt" else 0
@@ -100,8 +101,7 @@ def _scatter(count: int) -> str:
 
 
 def _convolution(form: str, sizes: Sequence[int]) -> str:
-    """Return a convolution of images: `sizes` are (batch, result's side, features, window's side, result's
-    features)."""
+    """Return a convolution of images: `sizes` are (batch, output side, features, window side, output features)."""
     batch, side, features, window, columns = sizes
     image = (batch, side + window - 1, side + window - 1, features)
     dims = "b, 0, 1, f"
@@ -118,7 +118,7 @@ def _convolution(form: str, sizes: Sequence[int]) -> str:
 
 
 def totals(count: int) -> str:
-    """Return the sums of rows of `count` numbers in all."""
+    """Return row sums of `count` numbers in rows of 1024."""
     rows = count // 1024
     lines = [
         "%zero = stablehlo.constant dense<0.0> : tensor<f32>",
@@ -129,7 +129,7 @@ def totals(count: int) -> str:
 
 
 def _hash(count: int) -> str:
-    """Integers mixed by operations of bits."""
+    """Return a chain of additions and bitwise ops on integers."""
     of, lines, before = f"tensor<{count}xi32>", [], ["%0", "%1"]
     for number in range(16):
         name = "%result" if number == 15 else f"%v{number}"
@@ -140,7 +140,7 @@ def _hash(count: int) -> str:
 
 
 def _polynomial(count: int) -> str:
-    """Sum and products of two arrays that do not wait for each other."""
+    """Return a sum of independent products of two arrays."""
     of, lines = f"tensor<{count}xf32>", []
     for number, (first, second) in enumerate((("%0", "%1"), ("%1", "%0"), ("%0", "%0"), ("%1", "%1"))):
         lines += [
@@ -168,12 +168,12 @@ def _divisions(count: int) -> str:
     return _function([f"{count}xf32"] * 2, lines, f"{count}xf32")
 
 
-#: Operations of one turn of `series`.
+#: Operations per iteration of `series`.
 SERIES = 16
 
 
 def series(turns: int) -> str:
-    """Return a number that additions and multiplications change one after another, in a loop."""
+    """Return a loop that applies dependent additions and multiplications to a number."""
     lines = [
         "%zero = stablehlo.constant dense<0> : tensor<i32>",
         "%one = stablehlo.constant dense<1> : tensor<i32>",
@@ -231,7 +231,7 @@ def _random() -> str:
     return _function(["2xui64"], lines, "65536xui32")
 
 
-#: Programs by the kind of work that is nearly all of theirs.
+#: Programs by the kind of work that dominates them.
 KINDS: dict[str, Sequence[str]] = {
     "elementwise": [_polynomial(8192), _hash(8192)],
     "division": [_divisions(4096)],
@@ -246,7 +246,7 @@ KINDS: dict[str, Sequence[str]] = {
     "random": [_random()],
 }
 _CUBES = [(1, side, side, side) for side in (16, 32, 64, 128, 256, 512, 1024)]
-#: Those of vectors are no products here, but folds.
+#: Matrix-vector products are excluded, as they are scheduled as reductions.
 _THIN = [
     (1, 128, 512, 10),
     (1, 10, 128, 512),

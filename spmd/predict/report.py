@@ -1,4 +1,4 @@
-"""Predictions for people: a page of text, and the terminal picture of a sweep."""
+"""Predictions as text: a page, and a plot of a sweep."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from string import ascii_letters
 from spmd.predict.prediction import Prediction
 from spmd.support.amounts import amount
 
-#: Lines of the critical path that are told.
+#: The number of entries of the critical path that are shown.
 TOLD = 12
-#: Doublings that a picture shows a line each, and characters of a column.
+#: The largest number of rows of a plot, and the characters per column.
 _MOST_ROWS, _COLUMN = 12, 7
 
 
 def duration(seconds: float) -> str:
-    """Seconds for people: `1.23 ms`."""
+    """Return seconds with a unit: `1.23 ms`."""
     for unit, size in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
         if seconds >= size:
             return f"{seconds / size:.3g} {unit}"
@@ -24,15 +24,15 @@ def duration(seconds: float) -> str:
 
 
 def heading(prediction: Prediction, title: str) -> str:
-    """Of what a prediction is: `title`, the processes and the machine."""
+    """Return the heading of a prediction: `title`, the processes and the machine."""
     size = prediction.grid.size
     processes = f"{size:,} process{'es' * (size > 1)}"
     return f"{title} on a {prediction.grid} grid of {processes}, {prediction.machine}"
 
 
 def parts_of_step(prediction: Prediction) -> Sequence[tuple[str, float]]:
-    """What a process does in a step, in seconds; communication beside the rest where there is some."""
-    hidden = [("communication beside it", prediction.hidden)] if prediction.hidden else []
+    """Return the parts of a process's step in seconds, with hidden communication if there is any."""
+    hidden = [("communication hidden", prediction.hidden)] if prediction.hidden else []
     return [
         ("  computing", prediction.computing),
         ("  communicating", prediction.communicating),
@@ -42,7 +42,7 @@ def parts_of_step(prediction: Prediction) -> Sequence[tuple[str, float]]:
 
 
 def page(prediction: Prediction, title: str) -> str:
-    """Return a prediction as text; `title` says of what."""
+    """Return a prediction as text with a `title`."""
     size = prediction.grid.size
     lines = [heading(prediction, title), "", f"{'a step':24} {duration(prediction.seconds):>9}"]
     whole = prediction.seconds or 1.0
@@ -54,7 +54,7 @@ def page(prediction: Prediction, title: str) -> str:
     lines += ["", f"memory of a process: {amount(memory.total)} ({told})"]
     for name, sent in prediction.levels.items():
         lines.append(f"sent over level {name}: {amount(sent / size)} a process, {amount(sent)} in all")
-    lines += ["", "what a step's length hangs on:"]
+    lines += ["", "critical path:"]
     for share in prediction.critical[:TOLD]:
         lines.append(f"{share.share:6.1%} {duration(share.seconds):>9}  {share.title}  ({share.place})")
     rest = prediction.critical[TOLD:]
@@ -66,17 +66,17 @@ def page(prediction: Prediction, title: str) -> str:
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Rows under a header, right-aligned."""
+    """Yield the lines of a table, right-aligned."""
     widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
     for row in (header, *rows):
         yield "  ".join(map(str.rjust, row, widths))
 
 
 def picture(counts: Sequence[int], curves: Mapping[str, Sequence[float]], label: str) -> str:
-    """Curves over process counts as a terminal shows them, the height in powers of two.
+    """Return a text plot of curves over process counts, with a logarithmic vertical axis.
 
-    Each curve is drawn with a letter of its name, the ideal one (as many times as there are processes) with dots; where
-    several meet, the first in order is seen.
+    Each curve is drawn with a letter of its name and the ideal one (linear in the processes) with dots; of several at
+    one position, the first is shown.
     """
     ideal = [count / counts[0] for count in counts]
     values = [value for curve in (ideal, *curves.values()) for value in curve if value > 0]
@@ -101,7 +101,7 @@ def picture(counts: Sequence[int], curves: Mapping[str, Sequence[float]], label:
 
 
 def _marks(names: Iterable[str]) -> dict[str, str]:
-    """Return a letter for each name: the first in it that stands for no other."""
+    """Return a unique letter for each name, from the name if possible."""
     marks: dict[str, str] = {}
     for name in names:
         free = [letter for letter in name + ascii_letters if letter.isalpha() and letter not in marks.values()]

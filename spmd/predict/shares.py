@@ -1,4 +1,4 @@
-"""How the time of a unit of several ops is divided over them: an estimate, by what each would compute by itself."""
+"""Divides the time of a unit among its ops: an estimate, by the time of each op by itself."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from spmd.predict.machine import Machine
 
 
 def shares(ops: Sequence[Op], machine: Machine) -> list[float]:
-    """Return the part of each of `ops` in the time of a unit of them: 1 in all.
+    """Return the fraction of a unit's time for each of its `ops`; their sum is 1.
 
-    Parts are as the seconds that the ops compute by themselves on `machine`; of ops that compute nothing, as the bytes
-    of their results.
+    Fractions are proportional to the ops' seconds by themselves on `machine`; if none computes, to the bytes of their
+    results.
     """
     if len(ops) == 1:
         return [1.0]

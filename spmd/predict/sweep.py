@@ -1,8 +1,8 @@
-"""A program on more and more processes: speed-up and efficiency.
+"""Predicts a program on increasing numbers of processes: speed-up and efficiency.
 
-A global program with shardings is cut finer: the mesh axis that is swept takes each of the sizes, and the whole problem
-stays what it is. The program of one process stays as it is, with the same arrays on each of ever more processes; its
-collectives must be those of data parallelism, reductions and broadcasts over all processes.
+For a global program with shardings, one mesh axis takes each of the sizes, and the problem stays the same (strong
+scaling). The program of one process stays the same, with equal arrays on each process (weak scaling); its collectives
+must be those of data parallelism, reductions and broadcasts over all processes.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from spmd.predict.timeline import timeline
 
 @dataclass(frozen=True)
 class Point:
-    """One size of a sweep: `speedup` over the first size, `efficiency` of each process beside one of the first.
+    """One size of a sweep: `speedup` relative to the first size, and `efficiency` per process.
 
-    `size` is that of the mesh axis that is swept; of a program of one process, the number of processes.
+    `size` is that of the mesh axis; for a program of one process, the number of processes.
     """
 
     size: int
@@ -45,22 +45,22 @@ class Point:
 
 @dataclass(frozen=True)
 class Sweep:
-    """A program on several numbers of processes: those of a mesh whose `axis` is cut finer, or, without one, those that
-    each have the same work, so that the problem grows with them."""
+    """A program on several numbers of processes: strong scaling along mesh axis `axis`, weak scaling without one."""
 
     axis: str | None
     points: Sequence[Point]
 
     @property
     def grows(self) -> bool:
-        """Whether the problem grows with the processes."""
+        """Whether the problem grows with the number of processes."""
         return self.axis is None
 
     def to_json(self) -> dict[str, object]:
+        """Return the sweep as JSON."""
         return {"problem_grows": self.grows, "axis": self.axis, "points": [vars(point) for point in self.points]}
 
     def page(self) -> str:
-        """Return a table and a picture."""
+        """Return a table and a plot."""
         how = "each process has the same work" if self.grows else "the processes share the same work"
         rows = [
             (
@@ -91,16 +91,15 @@ def sweep(
     turns: int = UNKNOWN_TURNS,
     **options: Unpack[CompileOptions],
 ) -> Sweep:
-    """Return the step of a program with a mesh axis of each of the ascending sizes `counts`, or on so many processes.
+    """Return the predictions of a program for the ascending sizes `counts` of a mesh axis, or numbers of processes.
 
-    `axis` is the mesh axis that takes these sizes, of programs with shardings; by default the first of the mesh.
-    `grid` is the one that the groups of collectives are written for, of a program of one process; by default the
-    module's own. Raises UsageError for a mesh without such an axis, or a program without a mesh or collectives, which
-    is the same on any number of processes; CompileError for a program that is not data parallel.
+    `axis` is the mesh axis of a program with shardings, by default the first. `grid` is the grid that the collectives
+    of a program of one process refer to, by default the module's own. Raises UsageError if the mesh has no such axis,
+    or if the program has neither a mesh nor collectives; CompileError for a program that is not data parallel.
     """
     if _is_cut(module, function):
         if grid is not None:
-            raise UsageError(f"the mesh says how many processes there are, and the sweep resizes it: no grid {grid}")
+            raise UsageError(f"grid must be None for a program with a mesh, whose axis the sweep resizes, got {grid}")
         axis = axis_of_mesh(module, axis)
         processes, seconds = [], []
         for count in counts:
@@ -109,12 +108,12 @@ def sweep(
             seconds.append(predict(prepared, machine, network, turns).seconds)
         return _sweep(axis, counts, processes, seconds)
     if axis is not None:
-        raise UsageError(f"axis {axis!r} is one to cut arrays along, and the program is that of one process already")
+        raise UsageError(f"axis must be None for the program of one process, which has no shardings, got {axis!r}")
     prepared = prepare(module, grid, function, **options)
     priced = price_schedule(ModuleLowering(prepared.module, prepared.options), prepared.function, machine, turns)
     size = prepared.options.grid.size
     if all(event.collective is None for event in priced.events):
-        text = "has no collectives and no shardings: nothing is swept, each process does the same on any number of them"
+        text = "must have collectives or shardings to be swept: otherwise processes are independent"
         raise UsageError(f"@{function} {text}")
     _check_data_parallel(priced.events, size)
     seconds = [_grown(priced.events, count, machine, network) for count in counts]
@@ -135,12 +134,12 @@ def _sweep(axis: str | None, sizes: Sequence[int], processes: Sequence[int], sec
 
 
 def _check_data_parallel(events: Sequence[PricedEvent], size: int) -> None:
-    """CompileError for an event that is not the same on any number of processes."""
+    """Raise CompileError for an event that depends on the number of processes."""
     for event in events:
         collective = event.collective
         if collective is not None and not _is_over_all(collective, size):
             op = event.ops[0]
-            text = "it is not data parallel: only reductions and broadcasts over all processes stay what they are"
+            text = "it is not data parallel: only reductions and broadcasts over all processes can be resized"
             raise CompileError(Diagnostic(op.location, f"the program cannot be swept: {text}", op.name))
 
 
@@ -167,7 +166,7 @@ def _grown(events: Sequence[PricedEvent], count: int, machine: Machine, network:
 
 
 def _is_cut(module: Module, function: str) -> bool:
-    """Return whether the partitioner cuts the program, rather than the program itself."""
+    """Return whether the partitioner, rather than the program itself, shards the program."""
     if not partitioner.is_sharded(module) or partitioner.starts_processes(module, function):
         return False
     names = {op.name for op in module.walk()}

@@ -1,4 +1,4 @@
-"""Files of machines and networks: TOML, every entry checked, with errors that name file and entry."""
+"""Reads TOML files of machines and networks with checked entries, and errors that name file and entry."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 
 R = TypeVar("R", bound="DataclassInstance")
 
-#: The largest number that is read, and the largest count.
+#: The largest number and the largest count that are accepted.
 _LARGEST, _LARGEST_COUNT = sys.float_info.max, (1 << 63) - 1
-#: How many characters of a wrong entry are shown.
+#: The number of characters shown of an invalid entry.
 _MOST_SHOWN = 60
 
 
 @dataclass(frozen=True)
 class FileTable:
-    """A table of a file: its entries are taken one by one; what nobody takes is an error (`done`)."""
+    """A table of a file; entries are read one by one, and unread ones are an error (`done`)."""
 
     entries: Mapping[str, Any]
     where: str
@@ -32,7 +32,7 @@ class FileTable:
 
     @classmethod
     def read(cls, path: str | Path) -> FileTable:
-        """Return the whole of the file at `path`. UsageError for a file that cannot be read, or is no TOML."""
+        """Return the top-level table of the file at `path`; raises UsageError if it cannot be read or parsed."""
         try:
             text = Path(path).read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
@@ -42,12 +42,14 @@ class FileTable:
 
     @classmethod
     def parse(cls, text: str, where: str) -> FileTable:
+        """Return the top-level table of a text; `where` names it in errors."""
         try:
             return cls(tomllib.loads(text), where, set())
         except (ValueError, RecursionError) as error:  # no TOML, a number of thousands of digits, or too deep
             raise UsageError(f"{where}: {error}") from None
 
     def fault(self, name: str, expected: str) -> UsageError:
+        """Return the error of entry `name`, which must be `expected`."""
         value = self.entries.get(name)
         got = "there is none" if name not in self.entries else f"got {_shortened(value)}"
         return UsageError(f"{self.where}: {name} must be {expected}; {got}")
@@ -57,28 +59,32 @@ class FileTable:
         return self.entries.get(name)
 
     def text(self, name: str, among: tuple[str, ...] = ()) -> str:
+        """Return a string, one of `among` if given."""
         value = self._take(name)
         if not isinstance(value, str) or (among and value not in among):
             raise self.fault(name, f"one of {', '.join(among)}" if among else "a text")
         return value
 
     def number(self, name: str) -> float:
-        """Return a finite number above 0."""
+        """Return a finite positive number."""
         value = self._take(name)
         if not _is_number(value) or not 0 < value <= _LARGEST:
             raise self.fault(name, "a number above 0")
         return float(value)
 
     def optional_number(self, name: str) -> float | None:
+        """Return a finite positive number, or None if there is none."""
         return self.number(name) if name in self.entries else None
 
     def count(self, name: str) -> int:
+        """Return a positive integer."""
         value = self._take(name)
         if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= _LARGEST_COUNT:
             raise self.fault(name, "a whole number from 1 on, of 64 bits")
         return value
 
     def optional_count(self, name: str) -> int | None:
+        """Return a positive integer, or None if there is none."""
         return self.count(name) if name in self.entries else None
 
     def numbers(self, name: str) -> tuple[float, ...]:
@@ -89,13 +95,14 @@ class FileTable:
         return tuple(map(float, value))
 
     def table(self, name: str) -> FileTable:
+        """Return the table [name]."""
         value = self._take(name)
         if not isinstance(value, dict):
             raise self.fault(name, f"a table, [{name}]")
         return FileTable(value, f"{self.where}: [{name}]", set())
 
     def tables(self, name: str) -> list[FileTable]:
-        """Return the tables [[name]]; none where there are none."""
+        """Return the tables [[name]]; empty if there are none."""
         value = self._take(name)
         if value is None:
             return []
@@ -104,19 +111,16 @@ class FileTable:
         return [FileTable(entry, f"{self.where}: [[{name}]] {index + 1}", set()) for index, entry in enumerate(value)]
 
     def record(self, kind: type[R]) -> R:
-        """Return all of the table as a `kind`, a dataclass that says by `entry` what each of its fields is in a
-        file."""
+        """Return the table as a dataclass `kind`, whose fields declare by `entry` how they are read."""
         record = kind(**{each.name: each.metadata[_ENTRY].read(self, each.name) for each in fields(kind)})
         self.done()
         return record
 
     def done(self) -> None:
-        """UsageError for an entry that has no meaning."""
+        """Raise UsageError for an unread entry."""
         unknown = sorted(set(self.entries) - self.taken)
         if unknown:
-            raise UsageError(
-                f"{self.where}: {unknown[0]} has no meaning here; what has: {', '.join(sorted(self.taken))}"
-            )
+            raise UsageError(f"{self.where}: unknown entry {unknown[0]}; known are: {', '.join(sorted(self.taken))}")
 
 
 def _shortened(value: object) -> str:
@@ -129,13 +133,13 @@ def _is_number(value: object) -> bool:
 
 
 def quoted(text: str) -> str:
-    """Return a text as TOML writes it."""
+    """Return a text as a TOML string."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return '"' + "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in escaped) + '"'
 
 
 def number_text(value: float) -> str:
-    """Return a number with the three digits that are meant."""
+    """Return a number with three significant digits."""
     return f"{value:.3g}" if abs(value) < 1000 and value == int(value) else f"{value:.3e}"
 
 
@@ -151,12 +155,12 @@ _ENTRY = "entry"
 
 
 def entry(read: Callable[[FileTable, str], object], write: Callable[[Any], str]) -> Mapping[str, EntryKind]:
-    """Return the metadata of a field of a record (see `FileTable.record`): an entry of the field's name."""
+    """Return the metadata of a record's field, an entry with the field's name (see `FileTable.record`)."""
     return {_ENTRY: EntryKind(read, write)}
 
 
 def one_of(texts: tuple[str, ...]) -> Mapping[str, EntryKind]:
-    """Return a text among `texts`."""
+    """Return the metadata of a string among `texts`."""
     return entry(lambda table, name: table.text(name, texts), quoted)
 
 
@@ -167,7 +171,7 @@ def _listed(write: Callable[[float], str]) -> Callable[[Iterable[float]], str]:
 _whole = "{:.0f}".format
 TEXT = entry(FileTable.text, quoted)
 COUNT = entry(FileTable.count, str)
-#: A number, and several, in the digits that are meant; and without a fraction.
+#: A number and a list of numbers, with three significant digits; and without fractions.
 NUMBER = entry(FileTable.number, number_text)
 NUMBERS = entry(FileTable.numbers, _listed(number_text))
 WHOLE = entry(FileTable.number, _whole)
@@ -175,6 +179,6 @@ WHOLES = entry(FileTable.numbers, _listed(_whole))
 
 
 def record_lines(name: str, record: DataclassInstance) -> list[str]:
-    """`record` as the lines of a table [[name]]."""
+    """Return `record` as the lines of a table [[name]]."""
     texts = [f"{each.name} = {each.metadata[_ENTRY].write(getattr(record, each.name))}" for each in fields(record)]
     return [f"[[{name}]]", *texts]

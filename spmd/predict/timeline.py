@@ -1,4 +1,4 @@
-"""All processes' steps beside each other: when each is computing, communicating, or waiting for others."""
+"""The timeline of all processes: when each computes, communicates or waits."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from spmd.support.arrays import Array
 
 
 class TrafficPrices(Protocol):
-    """What collectives take."""
+    """The cost model of collectives."""
 
     @property
     def levels(self) -> Sequence[str]:
         """The names of the network's levels."""
 
     def of(self, operation: Operation, groups: Array) -> Traffic:
-        """`operation` in all groups (their ranks, a row each) at once."""
+        """Return the traffic of `operation` in all groups at once, a row of ranks each."""
 
     def permutation(self, operation: CollectivePermute, source: Array, target: Array) -> Traffic:
-        """Return the messages of a permutation: the seconds of each."""
+        """Return the traffic of a permutation, with the seconds of each message."""
 
 
 @dataclass(frozen=True)
 class OneMachine:
-    """As measured on the machine; where it was not, as its link lets expect."""
+    """Costs as measured on the machine, or by its link where not measured."""
 
     machine: Machine
 
@@ -60,7 +60,7 @@ class OneMachine:
 
 @dataclass(frozen=True)
 class OfNetwork:
-    """As a described network's levels let expect."""
+    """Costs by the levels of a network."""
 
     machine: Machine
     network: Network
@@ -77,7 +77,7 @@ class OfNetwork:
 
 
 def _started(machine: Machine, messages: Traffic, operation: Operation, groups: Array) -> Traffic:
-    """Return what starting costs besides, and each level's bytes: its messages' share of those counted everywhere."""
+    """Add the start-up overhead, and scale each level's bytes so that they add up to the operation's total."""
     started = machine.overhead["collective"] if groups.shape[1] > 1 else 0.0
     carried = float(messages.bytes.sum())
     share = _in_all(operation, groups) / carried if carried else 0.0
@@ -85,15 +85,15 @@ def _started(machine: Machine, messages: Traffic, operation: Operation, groups: 
 
 
 def _in_all(operation: Operation, groups: Array) -> float:
-    """Bytes that the processes of all groups together send."""
+    """Return the bytes that the processes of all groups send."""
     return float(len(groups) * operation.total(wire_bytes(operation), groups.shape[1]))
 
 
 @dataclass(frozen=True, eq=False)
 class Moment:
-    """An event as the processes come through it: when each begins and is done.
+    """An event on all processes: arrays of times by rank.
 
-    `begins` is when a process has all that it waits for; `after` whose arrival that was (its own rank, mostly).
+    `begins` is when all that a process waits for is ready; `after` is the rank that it waited for (often itself).
     """
 
     event: PricedEvent
@@ -105,9 +105,9 @@ class Moment:
 
 @dataclass
 class Timeline:
-    """A step of all processes: seconds of each, in rank order, and bytes over each level from all together.
+    """A step of all processes: seconds by rank, and total bytes over each level.
 
-    `hidden` is communication that went on while a process computed.
+    `hidden` is communication that overlaps with computation.
     """
 
     moments: list[Moment]
@@ -120,7 +120,7 @@ class Timeline:
     seconds: float = field(default=0.0)
 
     def critical_path(self) -> list[tuple[PricedEvent, float]]:
-        """What the step's length hangs on, in order: each event with the seconds that it adds."""
+        """Return the critical path in order: each event with its seconds on it."""
         if not self.moments:
             return []
         rank = int(np.argmax(self.moments[-1].ends))
@@ -139,19 +139,19 @@ class Timeline:
         return path[::-1]
 
     def _behind(self, number: int, rank: int, path: list[tuple[PricedEvent, float]]) -> tuple[int, int]:
-        """Go back along communication that was waited for: to where it was asked for when the network was free."""
+        """Follow asynchronous communication back to where it was started with an idle network."""
         while True:
             moment = self.moments[number]
             path.append((moment.event, float(moment.ends[rank] - moment.begins[rank])))
             rank = rank if moment.after is None else int(moment.after[rank])
             if moment.begins[rank] <= moment.arrives[rank]:
                 return number, rank
-            # The network had something else to do before: the last thing that this process had asked of it.
+            # The network was busy with the previous request of this process.
             number = max(index for index in range(number) if self.moments[index].event.starts)
 
 
 def timeline(events: Sequence[PricedEvent], size: int, prices: TrafficPrices) -> Timeline:
-    """Return the step of `size` processes that all do `events`."""
+    """Return the timeline of `size` processes that all execute `events`."""
     return _Run(size, prices).run(events)
 
 
@@ -162,7 +162,7 @@ class _Run:
         self.computing, self.communicating = np.zeros(size), np.zeros(size)
         self.hidden, self.waiting = np.zeros(size), np.zeros(size)
         self.bytes = np.zeros(len(prices.levels))
-        #: When the network is done with what a process has asked of it: requests go one after another.
+        #: When the requests of each process are done; they are processed in order.
         self.busy = np.zeros(size)
         self.pending: dict[PricedEvent, tuple[Array, Array]] = {}
         self.moments: list[Moment] = []
@@ -197,7 +197,7 @@ class _Run:
         self.moments.append(Moment(event, arrives, arrives, self.now))
 
     def _meet(self, event: PricedEvent, collective: Collective) -> None:
-        """A collective: it begins when the last process of a group has come."""
+        """Advance through a collective, which begins when the last process of a group arrives."""
         arrives = self.now.copy()
         ready = np.maximum(arrives, self.busy) if event.starts else arrives
         begins, seconds, after = self._met(collective, ready, event.turns)
@@ -213,7 +213,7 @@ class _Run:
         self.moments.append(Moment(event, arrives, begins, ends, after))
 
     def _finish(self, event: PricedEvent) -> None:
-        """The end of an asynchronous collective: what is not done yet is waited for."""
+        """Advance through the end of an asynchronous collective, waiting until it is done."""
         assert event.finishes is not None
         begins, ends = self.pending.pop(event.finishes)
         arrives = self.now
@@ -257,7 +257,7 @@ class _Run:
             seconds[mine] = np.maximum(seconds[mine], turns * traffic.seconds)
 
     def _rows(self, groups: Groups) -> list[Array]:
-        """Return the groups as arrays of ranks, those of one size together."""
+        """Return the groups as arrays of ranks, one array per group size."""
         key = tuple(groups)
         shared_rows = self._seen.get(key)
         if shared_rows is None:

@@ -1,4 +1,4 @@
-"""Files that describe a network of levels.
+"""Reads network descriptions, which consist of levels.
 
 name = "a cluster"
 [[level]]
@@ -29,9 +29,9 @@ from spmd.predict.tables import FileTable
 
 
 def read_topology(path: str | Path, folding: float) -> Network:
-    """Return the network that the file at `path` tells; `folding` as in Network.
+    """Return the network in the file at `path`; `folding` as in Network.
 
-    UsageError for an entry that is wrong, and for levels that do not grow.
+    Raises UsageError for an invalid entry, or if levels are not nested.
     """
     table = FileTable.read(path)
     if "name" in table.entries:
@@ -42,14 +42,13 @@ def read_topology(path: str | Path, folding: float) -> Network:
     table.done()
     for inner, outer in pairwise(levels):
         if inner.processes is None or (outer.processes is not None and outer.processes % inner.processes):
-            text = f"its processes must be a whole number of units of {inner.name!r}, the level before it"
+            text = f"processes must be a multiple of those of {inner.name!r}, the previous level"
             raise UsageError(f"{table.where}: level {outer.name!r}: {text}")
     return Network(levels, folding)
 
 
 def default_network(machine: Machine) -> Network | None:
-    """Return the network of the file that $SPMD_TOPOLOGY names; where it names none, none: processes are on one
-    machine."""
+    """Return the network of the file $SPMD_TOPOLOGY; None, for a single machine, if it is not set."""
     path = os.environ.get("SPMD_TOPOLOGY")
     return read_topology(path, machine.rates["folding"]) if path else None
 

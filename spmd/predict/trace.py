@@ -1,4 +1,4 @@
-"""Predicted and measured steps as a trace for Perfetto (ui.perfetto.dev), a track a process."""
+"""Predicted and measured steps as traces for Perfetto (ui.perfetto.dev), one track per process."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Iterator, Sequence
 from spmd.predict.timeline import Moment, Timeline
 from spmd.runtime.trace import TraceEvent
 
-#: Processes whose tracks are written.
+#: The largest number of processes with a track.
 MOST_TRACKS = 64
-#: Measured tracks have this much added to their process's number.
+#: Added to a process's number for its measured track.
 _MEASURED = 1_000_000
 
 
 def predicted_events(predicted: Timeline) -> Iterator[TraceEvent]:
-    """Trace events of a predicted step: of each process what it computes, communicates and waits for."""
+    """Yield the trace events of a predicted step: computation, communication and waits of each process."""
     size = min(MOST_TRACKS, len(predicted.computing))
     for rank in range(size):
         yield {"name": "process_name", "ph": "M", "pid": rank, "args": {"name": f"rank {rank}, predicted"}}
@@ -34,7 +34,7 @@ def _of_moment(moment: Moment, rank: int) -> Iterator[TraceEvent]:
 
 
 def measured_events(rank: int, measured: Sequence[tuple[str, str, float, float]]) -> Iterator[TraceEvent]:
-    """Trace events of the units of a step that ran: (title, place, start, seconds) each."""
+    """Yield the trace events of measured units: (title, place, start, seconds) each."""
     number = _MEASURED + rank
     yield {"name": "process_name", "ph": "M", "pid": number, "args": {"name": f"rank {rank}, measured"}}
     for title, place, start, seconds in measured:

@@ -91,19 +91,20 @@ class SymbolicExecutable(Executable):
         return sized
 
     def _inferred(self, blocks: tuple[Shape, ...]) -> Executable:
-        from partitioner.shapes import asked_cuts, cuts_of, whole_shape  # loaded late, as by the compiler
+        # Loaded late, as by the compiler.
+        from partitioner.shapes import annotated_block_counts, block_counts, global_shape
 
-        cuts = asked_cuts(self.module, self.grid, self.function)
+        cuts = annotated_block_counts(self.module, self.grid, self.function)
         for _ in range(_MOST_TRIES):
             shapes = [
-                whole_shape(block, type, cut) if isinstance(type, TensorType) and len(block) == type.rank else block
+                global_shape(block, type, cut) if isinstance(type, TensorType) and len(block) == type.rank else block
                 for block, type, cut in zip(blocks, self.in_types, cuts, strict=True)
             ]
             sized = self.for_shapes(shapes)
             if _type_shapes(sized.in_types) == blocks:
                 return sized
             shardings = [layout.sharding for layout in sized.in_shardings or ()]
-            cuts = [cuts_of(sharding, len(block)) for sharding, block in zip(shardings, blocks, strict=True)]
+            cuts = [block_counts(sharding, len(block)) for sharding, block in zip(shardings, blocks, strict=True)]
         text = f"arguments of shapes {_listed(blocks)} are not blocks of common global arrays, which shard makes"
         raise ExecutionError(f"@{self.function}: {text}", self._location)
 

@@ -1,1 +1,1 @@
-"""`spmd.autoshard`: the search of partitioner.search, with layouts that are partitioned and predicted."""
+"""`spmd.autoshard`: searches shardings by partitioner.search, and partitions and predicts the candidates."""

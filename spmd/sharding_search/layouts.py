@@ -1,4 +1,4 @@
-"""A layout of a program's arguments and results, and the program with it written on."""
+"""Layouts of a program: shardings of arguments, results and inner values, and their annotation."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from spmd.ir import Function, Module, Op, copy_op
 from spmd.ir.attributes import Attribute, DictAttr, IntegerAttr, SymbolRefAttr
 from spmd.types import I32, TensorType, Type
 
-#: The axes that cut each dimension, from major to minor.
+#: The axes that shard each dimension, major first.
 Spec = tuple[tuple[str, ...], ...]
-#: The spec of each argument, or of each result; None: left to propagation.
+#: The spec of each argument or result; None: left to propagation.
 Specs = tuple[Spec | None, ...]
 
 
 @dataclass(frozen=True)
 class ProgramLayout:
-    """How the arguments and the results of a program are cut, and those results of its ops that are told.
+    """The shardings of a program's arguments, results, and of the results of some inner ops.
 
-    `is_open`: propagation may cut arguments further.
+    `is_open`: propagation may shard arguments further.
     """
 
     arguments: Specs
@@ -36,9 +36,9 @@ class ProgramLayout:
 
 
 def mesh_op_of(module: Module, axes: Mapping[str, int]) -> Op:
-    """Return the mesh of `module`, which has `axes`; one of its own where it has none.
+    """Return the mesh op of `module` with these `axes`; a new one if the module has none.
 
-    CompileError for a module with a mesh of other axes.
+    Raises CompileError if the module has a mesh with other axes.
     """
     meshes = [op for op in module.body.ops if op.name == "sdy.mesh" and op["mesh"].axes]
     for op in meshes:
@@ -47,7 +47,7 @@ def mesh_op_of(module: Module, axes: Mapping[str, int]) -> Op:
     if meshes:
         there = ", ".join(f"{axis.name}={axis.size}" for axis in meshes[0]["mesh"].axes)
         wanted = ", ".join(f"{name}={size}" for name, size in axes.items())
-        text = f"the program has shardings over a mesh of {there}; a layout over one of {wanted} does not fit it"
+        text = f"the program's shardings must be over the mesh {wanted}, got {there}"
         raise CompileError(Diagnostic(meshes[0].location, text, "sdy.mesh"))
     names = {op["sym_name"] for op in module.body.ops if "sym_name" in op.attributes}
     name = next(each for each in ("mesh", *(f"mesh_{number}" for number in range(len(names) + 1))) if each not in names)
@@ -56,9 +56,9 @@ def mesh_op_of(module: Module, axes: Mapping[str, int]) -> Op:
 
 
 def annotated(module: Module, mesh: Op, layout: ProgramLayout, function: str) -> Module:
-    """`module` with shardings on the arguments and results of `function` that have none, and on the ops told.
+    """Return `module` with `layout` as shardings of arguments, results and inner ops that have none.
 
-    What is left to propagation is annotated as open in all its dimensions. Bodies are shared where no op is told.
+    Values left to propagation are annotated as open in all dimensions. Without inner ops, bodies are shared.
     """
     module = _with_inner(module, mesh, layout.inner)
     entry = module.function(function)
@@ -81,7 +81,7 @@ def annotated(module: Module, mesh: Op, layout: ProgramLayout, function: str) ->
 
 
 def with_given(module: Module, mesh: Op, specs: Mapping[int, Spec], function: str) -> Module:
-    """`module` with shardings on those arguments of `function` that are told, and nothing else."""
+    """Return `module` with shardings on the arguments of `function` in `specs` only."""
     if not specs:
         return module
     entry = module.function(function)
@@ -95,7 +95,7 @@ def with_given(module: Module, mesh: Op, specs: Mapping[int, Spec], function: st
 
 
 def _with_inner(module: Module, mesh: Op, inner: Sequence[tuple[Op, Spec]]) -> Module:
-    """`module` with shardings on the results of some of its ops."""
+    """Return `module` with shardings on the results of the ops in `inner`."""
     if not inner:
         return module
     told = dict(inner)
@@ -114,7 +114,7 @@ def _is_mesh(op: Op, mesh: Op) -> bool:
 
 
 def is_given(entries: Mapping[str, Attribute]) -> bool:
-    """Return whether an argument's or a result's attributes say how it is laid out."""
+    """Return whether attributes of an argument or a result have a sharding."""
     return SHARDING_NAME in entries or GSPMD_NAME in entries
 
 
@@ -133,7 +133,7 @@ def _sharding(spec: Spec | None, rank: int, mesh: Op, is_closed: bool) -> sdy.Te
 
 
 def specs_of(layouts: Sequence[ShardedType], axes: Mapping[str, int]) -> Specs | None:
-    """Return the specs of layouts that the partitioner came to; None where one is cut along a part of an axis."""
+    """Return the specs of layouts of the partitioner; None if one is sharded along a sub-axis."""
     return tuple(map(spec_of_layout, layouts)) if all(_is_whole(each, axes) for each in layouts) else None
 
 
@@ -153,7 +153,7 @@ def spec_of_layout(layout: ShardedType) -> Spec | None:
 
 
 def format_spec(spec: Spec | None) -> str:
-    """`[{"data"}, {}]`, as a sharding prints."""
+    """Return a spec in the notation of shardings, `[{"data"}, {}]`."""
     if spec is None:
         return "open"
     return "[" + ", ".join("{" + ", ".join(f'"{axis}"' for axis in axes) + "}" for axes in spec) + "]"

@@ -1,4 +1,4 @@
-"""What a search chose, and what it can say of it."""
+"""The result of a search, and its explanation."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from spmd.sharding_search.pricing import PricedLayout
 from spmd.support.amounts import amount
 from spmd.types import TensorType, Type
 
-#: Arguments that `explain` tells of, the largest.
+#: The number of arguments in `explain`, the largest first.
 _MOST_TOLD = 32
-#: From this part of the memory on, it is what binds.
+#: From this fraction of the memory limit on, memory is the bottleneck.
 _FULL = 0.9
 
 
 @dataclass(frozen=True)
 class ArgumentPlan:
-    """How one argument is laid out: `bytes` of it on a process, and the next best layout of it that was priced.
+    """The sharding of one argument, its `bytes` per process, and the next best sharding that was priced.
 
-    `alternative`: its spec, and by how many seconds a step would be longer (None: no other has room, or was priced).
+    `alternative` is its spec and the seconds that it would add to a step (None: no other fits, or was priced).
     """
 
     name: str
@@ -35,35 +35,34 @@ class ArgumentPlan:
 
 
 @dataclass(frozen=True)
-class Plan:
-    """A layout of a program over `mesh`, and the step that is expected of it. Seconds; bytes of a process.
+class ShardingPlan:
+    """A layout of a program over `mesh` and the predicted step, in seconds and bytes per process.
 
-    `told`: how many results of ops carry a sharding besides; `tried`: how many layouts were priced.
+    `annotated_inner` is the number of inner ops with a sharding, `tried` the number of layouts priced.
     """
 
     mesh: Mapping[str, int]
     arguments: Sequence[ArgumentPlan]
     results: Sequence[Spec | None]
-    told: int
+    annotated_inner: int
     tried: int
     seconds: float
     computing: float
     communicating: float
     memory: Footprint
     limit: float | None
-    #: What a step hangs on most: its title and its part of the step.
+    #: The critical path: title and fraction of the step, the longest first.
     critical: Sequence[tuple[str, float]]
 
     @property
     def binding(self) -> str:
-        """What limits the step: "memory", "computing" or "communication"."""
+        """The bottleneck: "memory", "computing" or "communication"."""
         if self.limit is not None and self.memory.total > _FULL * self.limit:
             return "memory"
         return "computing" if self.computing >= self.communicating else "communication"
 
     def explain(self) -> str:
-        """Return the plan as text: of each argument what was chosen and what the next best would cost, and what
-        binds."""
+        """Return a description: the sharding of each argument with the next best one, memory, and the bottleneck."""
         mesh = ", ".join(f"{name}={size}" for name, size in self.mesh.items())
         lines = [
             f"a step of {duration(self.seconds)} on {prod(self.mesh.values()):,} processes ({mesh}): computing "
@@ -72,14 +71,15 @@ class Plan:
             + ("" if self.limit is None else f" of {amount(self.limit)}")
             + f" (arguments {amount(self.memory.arguments)}, results {amount(self.memory.results)}, "
             f"temporaries {amount(self.memory.temporaries)})",
-            f"what binds: {self.binding}; {self.tried:,} layouts were priced; {self.told} values inside are told",
+            f"bottleneck: {self.binding}; {self.tried:,} layouts were priced; "
+            f"{self.annotated_inner} inner values are annotated",
             "",
         ]
         shown = sorted(range(len(self.arguments)), key=lambda index: (-self.arguments[index].bytes, index))[:_MOST_TOLD]
         lines += table(("argument", "type", "a process", "layout", "next best"), [self._row(i) for i in sorted(shown)])
         if len(self.arguments) > len(shown):
-            lines.append(f"{len(self.arguments) - len(shown)} smaller ones are not shown")
-        lines += ["", "what the step hangs on:"]
+            lines.append(f"{len(self.arguments) - len(shown)} smaller arguments are not shown")
+        lines += ["", "critical path:"]
         lines += [f"{share:6.1%}  {title}" for title, share in self.critical]
         return "\n".join(lines)
 
@@ -98,8 +98,8 @@ class Plan:
 
 def make_plan(
     function: Function, mesh: Mapping[str, int], best: PricedLayout, priced: Sequence[PricedLayout], limit: float | None
-) -> Plan:
-    """Return the plan of `best`, one of the layouts that were `priced` for `function`."""
+) -> ShardingPlan:
+    """Return the plan for `best`, one of the `priced` layouts of `function`."""
     prediction = best.prediction
     arguments = []
     for index, (type, spec) in enumerate(zip(function.type.inputs, best.layout.arguments, strict=True)):
@@ -109,7 +109,7 @@ def make_plan(
                 name, type, spec, local_bytes(type, spec, mesh), _alternative(index, spec, best, priced, limit)
             )
         )
-    return Plan(
+    return ShardingPlan(
         dict(mesh),
         tuple(arguments),
         best.layout.results,
@@ -127,7 +127,7 @@ def make_plan(
 def _alternative(
     index: int, spec: Spec | None, best: PricedLayout, priced: Sequence[PricedLayout], limit: float | None
 ) -> tuple[Spec, float] | None:
-    """Return the best of the layouts priced that lays an argument out in another way."""
+    """Return the best priced layout that shards an argument differently, and the added seconds."""
     others = [
         (each.seconds - best.seconds, other)
         for each in priced
@@ -142,7 +142,7 @@ def _alternative(
 
 
 def local_bytes(type: Type, spec: Spec | None, mesh: Mapping[str, int]) -> int:
-    """Bytes of an argument on one process."""
+    """Return the bytes of an argument on one process."""
     if not isinstance(type, TensorType) or not type.is_static:
         return 0
     blocks = [prod(mesh[axis] for axis in axes) for axes in spec] if spec is not None else [1] * type.rank
@@ -150,7 +150,7 @@ def local_bytes(type: Type, spec: Spec | None, mesh: Mapping[str, int]) -> int:
 
 
 def too_large(function: Function, mesh: Mapping[str, int], smallest: PricedLayout, limit: float) -> str:
-    """Return the sentence for a program that has no room: what the smallest layout found needs, and by which arrays."""
+    """Return the message that no layout fits `limit`: what the smallest needs, and the largest arguments."""
     memory = smallest.prediction.memory
     sizes = [
         (local_bytes(type, spec, mesh), function.arguments[index].name_hint or str(index), type)
@@ -160,7 +160,7 @@ def too_large(function: Function, mesh: Mapping[str, int], smallest: PricedLayou
     arrays = ", ".join(f"%{name}: {type} {amount(size)}" for size, name, type in largest if size)
     return (
         f"no layout of @{function.symbol} over {', '.join(f'{name}={size}' for name, size in mesh.items())} was found "
-        f"that takes at most {amount(limit)} of a process: the smallest takes {amount(memory.total)} (arguments "
+        f"that needs at most {amount(limit)} per process: the smallest needs {amount(memory.total)} (arguments "
         f"{amount(memory.arguments)}, results {amount(memory.results)}, temporaries {amount(memory.temporaries)}); "
         f"the largest arguments: {arrays}"
     )

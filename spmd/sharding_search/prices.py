@@ -1,4 +1,4 @@
-"""What the search weighs layouts by: seconds of ops and of collectives along an axis, on one machine and network."""
+"""Cost model of the search: seconds of ops, and of collectives along an axis, on one machine and network."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from spmd.predict.machine import Machine
 from spmd.predict.timeline import TrafficPrices
 from spmd.types import TensorType
 
-#: Additions that a function of an element takes, or a division.
+#: The cost of a transcendental function and of a division, in additions.
 _FUNCTION, _DIVISION = 16.0, 4.0
 _FUNCTIONS = frozenset(
     "stablehlo." + name
@@ -26,11 +26,11 @@ _FUNCTIONS = frozenset(
                  "tan", "power", "cbrt", "atan2")
 )  # fmt: skip
 _DIVISIONS = frozenset(("stablehlo.divide", "stablehlo.sqrt", "stablehlo.rsqrt", "stablehlo.remainder"))
-#: What moves or makes nothing by itself.
+#: Ops that neither move nor compute data by themselves.
 _FREE = frozenset(
     ("stablehlo.reshape", "stablehlo.broadcast_in_dim", "stablehlo.iota", "stablehlo.constant", "stablehlo.while")
 )
-#: What an op goes over of a larger value.
+#: The value whose elements an op touches, where its operand is larger.
 _TOUCHED: dict[str, Callable[[Op], Value]] = {
     "stablehlo.slice": lambda op: op.results[0],
     "stablehlo.dynamic_slice": lambda op: op.results[0],
@@ -38,12 +38,12 @@ _TOUCHED: dict[str, Callable[[Op], Value]] = {
     "stablehlo.dynamic_update_slice": lambda op: op.operands[1],
     "stablehlo.scatter": lambda op: op.operands[-1],
 }
-#: Bytes for which collectives are priced; in between by straight lines.
+#: Sizes at which collectives are priced, with linear interpolation between them.
 _BYTES = [float(1 << power) for power in range(6, 40, 2)]
 
 
 def op_seconds(machine: Machine, op: Op) -> float:
-    """Seconds that one process takes for all of `op`, which is fused with its neighbours where it may be."""
+    """Return the seconds that one process takes for the complete `op`, assumed to be fused where possible."""
     types = [value.type for value in (*op.operands, *op.results)]
     if op.name in _FREE or not all(isinstance(type, TensorType) and type.is_static for type in types):
         return 0.0
@@ -66,7 +66,7 @@ def op_seconds(machine: Machine, op: Op) -> float:
 
 @dataclass
 class AxisPrices:
-    """Seconds of collectives along the axes of a mesh."""
+    """Seconds of collectives along the axes of a mesh, cached."""
 
     traffic: TrafficPrices
     mesh: DeviceMesh
@@ -75,7 +75,7 @@ class AxisPrices:
     _known: dict[tuple[str, int, float], float] = field(default_factory=dict)
 
     def moving(self, kind: str, axis: int, nbytes: float) -> float:
-        """Seconds of a collective along an axis: see partitioner.search.integer.Prices."""
+        """Return the seconds of a collective along an axis: see partitioner.search.integer.ReshardingPrices."""
         key = kind, axis, nbytes
         seconds = self._known.get(key)
         if seconds is None:

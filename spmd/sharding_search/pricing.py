@@ -1,4 +1,4 @@
-"""Layouts of one program, partitioned and predicted: what each really takes, and what propagation makes of it."""
+"""Prices layouts: partitions the program, completes the layout by propagation, and predicts the step."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import cached_property
 
 from collectives.network import Network
 from partitioner.partition import partition
-from partitioner.program import Program
+from partitioner.program import ImportedProgram
 from partitioner.propagation import propagate
 from partitioner.reading import ShardingReader
 from partitioner.sharding import Annotation, ShardedType, Sharding
@@ -25,18 +25,19 @@ from spmd.sharding_search.layouts import ProgramLayout, Spec, annotated, is_give
 
 @dataclass(frozen=True)
 class PricedLayout:
-    """A layout, every argument and result told, and the step that it gives."""
+    """A complete layout, with every argument and result, and its predicted step."""
 
     layout: ProgramLayout
     prediction: Prediction
 
     @property
     def seconds(self) -> float:
+        """The predicted seconds of a step."""
         return self.prediction.seconds
 
     @property
     def bytes(self) -> int:
-        """Bytes of a process at its peak."""
+        """Bytes per process at the peak."""
         return self.prediction.memory.total
 
 
@@ -44,8 +45,8 @@ class PricedLayout:
 class Pricer:
     """Prices layouts of `function` of `module` on a machine and a network, each once.
 
-    `returned`: of each result the argument that it comes back as, which is laid out alike. `program`: as `reader`
-    reads it, with nothing laid out that the module does not lay out itself.
+    `returned` maps each result to the argument whose next value it is, which is sharded alike (or None). `program` is
+    imported by `reader` with the module's own annotations only.
     """
 
     module: Module
@@ -54,14 +55,14 @@ class Pricer:
     machine: Machine
     network: Network | None
     returned: Sequence[int | None]
-    program: Program
+    program: ImportedProgram
     reader: ShardingReader
     count: int = 0
     _known: dict[ProgramLayout, PricedLayout | None] = field(default_factory=dict)
 
     @cached_property
     def given(self) -> frozenset[Value]:
-        """The arguments that the module lays out itself."""
+        """The arguments that the module annotates."""
         entries = zip(
             self.program.block.arguments, self.module.function(self.function).argument_attributes, strict=True
         )
@@ -69,10 +70,11 @@ class Pricer:
 
     @property
     def axes(self) -> Mapping[str, int]:
+        """The axes of the mesh and their sizes."""
         return {axis.name: axis.size for axis in self.mesh["mesh"].axes}
 
     def propagated(self, layout: ProgramLayout) -> dict[Value, Sharding]:
-        """Return the layout of every value of the program by propagation alone."""
+        """Return the propagated sharding of every value of the program."""
         annotations = dict(self.program.annotations)
         for value, spec in zip(self.program.block.arguments, layout.arguments, strict=True):
             if spec is not None and value not in self.given:
@@ -90,7 +92,7 @@ class Pricer:
         return Annotation(Sharding(self.reader.mesh, dimensions), (is_closed,) * rank, (0,) * rank)
 
     def complete(self, layout: ProgramLayout) -> ProgramLayout | None:
-        """`layout` with the arguments that it leaves open as propagation has them; None where parts of axes cut one."""
+        """Return `layout` with open arguments as propagation shards them; None if one is sharded along a sub-axis."""
         if layout.is_open or None in layout.arguments:
             layouts = self.propagated(layout)
             arguments = specs_of(
@@ -106,7 +108,7 @@ class Pricer:
         return ProgramLayout(layout.arguments, tuple(results), inner=layout.inner)
 
     def price(self, layout: ProgramLayout) -> PricedLayout | None:
-        """What a step takes; None for what the partitioner does not lay out so."""
+        """Return the priced layout; None if the partitioner does not realize it."""
         whole = self.complete(layout)
         if whole is None:
             return None
@@ -115,6 +117,7 @@ class Pricer:
         return self._known[whole]
 
     def is_known(self, layout: ProgramLayout) -> bool:
+        """Return whether `layout` has been priced."""
         return layout in self._known
 
     def _priced(self, layout: ProgramLayout) -> PricedLayout | None:

@@ -1,4 +1,4 @@
-"""The search for a layout: candidates of the integer program and by hand, priced as they are, and what is near them."""
+"""The search for a layout: prices solutions of the integer program and simple layouts, then searches locally."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 
 from collectives.network import Network
-from partitioner.program import Program, import_program
+from partitioner.program import ImportedProgram, import_program
 from partitioner.reading import ShardingReader
 from partitioner.search.building import build_model
 from partitioner.search.integer import Limit, Problem, Solution
 from partitioner.search.model import NONE, PARTIAL, Places, Tensor, fits, project
-from partitioner.search.ties import find_ties
+from partitioner.search.ties import find_equivalent_groups
 from partitioner.sharding import Sharding
 from spmd.dialects import sdy_attributes as sdy
 from spmd.ir import Function, Module, Op, Value
@@ -24,23 +24,23 @@ from spmd.sharding_search.prices import AxisPrices, op_seconds
 from spmd.sharding_search.pricing import PricedLayout, Pricer
 from spmd.types import TensorType
 
-#: Ops whose pricing is worth it all told, and the least and the most layouts that are priced. No clock: all ranks and
-#: all runs find the same.
+#: Total number of ops to price, and the least and largest number of layouts: no time limit, so that all ranks and all
+#: runs find the same.
 _OPS, _LEAST, _MOST = 24_000, 4, 200
-#: By how much a layout must be better to be taken in place of another.
+#: The relative improvement by which a layout replaces another.
 _BETTER = 1e-3
-#: How often propagation is looked at again after what it lays out in another way was told; and the share of the largest
-#: value that one must have to be told.
+#: Rounds of annotating values that propagation shards differently, and the smallest such value, as a fraction of the
+#: largest one.
 _ROUNDS, _LEAST_SHARE = 10, 1e-3
-#: Ops that are copied for each use, each copy laid out as it is needed.
+#: Ops that are cloned per user, and so need no annotation.
 _UNTOLD = frozenset(("stablehlo.constant", "stablehlo.iota", "stablehlo.broadcast_in_dim"))
-#: Layouts near which others are tried.
+#: The number of layouts from which the local search starts.
 _STARTS = 3
 
 
 @dataclass
-class Search:
-    """The search for a layout of `function` of `module` over `mesh`. `memory`: bytes that a process may take."""
+class ShardingSearch:
+    """The search for a layout of `function` of `module` over `mesh`; `memory` is the limit of bytes per process."""
 
     module: Module
     function: str
@@ -49,7 +49,7 @@ class Search:
     network: Network | None
     memory: float | None = None
     priced: list[PricedLayout] = field(default_factory=list)
-    #: Classes of groups that it matters how they are laid out.
+    #: Classes of groups whose sharding affects others.
     linked: set[int] = field(default_factory=set)
 
     def __post_init__(self) -> None:
@@ -64,7 +64,7 @@ class Search:
         parts = [(axis.name, reader.axes([sdy.AxisRef(axis.name)], self.mesh["mesh"])) for axis in axes]
         given = self.module.function(self.function)
         self.model = build_model(program, reader, parts, lambda op: op_seconds(self.machine, op), aliases_of(given))
-        self.ties = find_ties(self.model)
+        self.ties = find_equivalent_groups(self.model)
         traffic = prices_of(self.machine, self.network, reader.mesh.size)
         self.prices = AxisPrices(traffic, reader.mesh, [sub_axes for _, sub_axes in parts])
         self.pricer = Pricer(
@@ -84,7 +84,7 @@ class Search:
     # --- arguments ---
 
     def _argument_classes(self) -> list[list[int]]:
-        """Arguments that are laid out alike: those of groups that repeat each other."""
+        """Return the arguments that are sharded alike, since their groups repeat."""
         classes: dict[tuple[object, ...], list[int]] = {}
         for index, tensor in enumerate(self.model.arguments):
             if tensor is not None and tensor.spec.shape and index not in self.given:
@@ -93,7 +93,7 @@ class Search:
         return list(classes.values())
 
     def layout(self, places: Sequence[Places | None], *, is_open: bool = False) -> ProgramLayout:
-        """Return the layout with the axes of each argument at these places; None leaves an argument open."""
+        """Return the layout with the axes of each argument on these dimensions; None leaves an argument open."""
         names = [name for name, _ in self.model.axes]
         specs = [
             None if each is None or tensor is None else spec_of(each, len(tensor.spec.shape), names)
@@ -102,14 +102,14 @@ class Search:
         return ProgramLayout(tuple(specs), (None,) * len(self.model.results), is_open)
 
     def places(self, layout: ProgramLayout) -> list[Places | None]:
-        """Return the places of the axes of each argument."""
+        """Return the dimension of each axis, for each argument."""
         names = [name for name, _ in self.model.axes]
         return [None if spec is None else places_of(spec, names) for spec in layout.arguments]
 
     # --- candidates ---
 
     def solutions(self) -> Iterator[ProgramLayout]:
-        """What the integer program finds, with the values told that need it, and without."""
+        """Yield the integer program's layouts with the annotations that they need, simple ones, and those without."""
         problem = Problem(self.model, self.ties, self.prices)
         self.linked = problem.linked
         found = []
@@ -123,7 +123,7 @@ class Search:
         yield from map(self._solved, found)
 
     def _solved_by_limits(self, problem: Problem) -> Iterator[Solution | None]:
-        """Yield the quickest, with arguments used as they are laid out or not, and within the memory, or small."""
+        """Yield the fastest solutions: without and with arguments used as sharded, then under memory limits."""
         quick = problem.solve(Limit())
         yield quick
         if quick is None:
@@ -138,8 +138,7 @@ class Search:
             yield problem.solve(Limit(None, weight * max(quick.seconds, 1e-9) / max(quick.bytes, 1.0)))
 
     def _constrained(self, solution: Solution) -> ProgramLayout:
-        """Return a solution with the layouts told of those values that propagation alone would lay out in another
-        way."""
+        """Return a solution's layout, with annotations where propagation would shard values differently."""
         layout = self._solved(solution)
         wanted = self._wanted(solution)
         inner: dict[Op, Spec] = {}
@@ -149,7 +148,7 @@ class Search:
             for value, (origin, group, spec) in wanted.items():
                 if origin not in inner and spec != spec_of_sharding(found.get(value)):
                     missed.setdefault(group, (origin, spec))
-            # First those that most hangs on, few at a time: what follows from them need not be told.
+            # Annotate the largest groups first, few at a time: others may then follow by propagation.
             first = sorted(missed, key=lambda group: (-len(self.model.groups[group].names), group))
             inner.update(missed[group] for group in first[: 2**turn])
             if not missed:
@@ -157,7 +156,7 @@ class Search:
         return replace(layout, inner=tuple(inner.items()))
 
     def _wanted(self, solution: Solution) -> dict[Value, tuple[Op, int, Spec]]:
-        """Return the layout of each value that a solution has, with its op in the module, and its group."""
+        """Return the sharding of each value in a solution, with its op in the module and its group."""
         names = [name for name, _ in self.model.axes]
         most = max((tensor.bytes for tensor in self.model.tensors), default=0.0)
         tensors = {tensor.spec: tensor for tensor in self.model.tensors}
@@ -190,7 +189,7 @@ class Search:
         return self.layout(places)
 
     def by_hand(self) -> Iterator[ProgramLayout]:
-        """Nothing cut; each dimension of each argument along all axes and each of them, the rest as it propagates."""
+        """Yield layouts that shard one dimension of one class of arguments, and the replicated layout."""
         count = len(self.model.axes)
         ways = [tuple(range(count)), *((axis,) for axis in range(count) if count > 1)]
         returned = set(self.model.returned)
@@ -211,7 +210,7 @@ class Search:
         yield self.layout([(NONE,) * count] * len(self.model.arguments))
 
     def _fully_sharded(self) -> ProgramLayout:
-        """Inputs cut by rows along all axes, and what comes back along its largest dimension that takes them all."""
+        """Return the layout of fully sharded data parallelism: inputs by rows, state along its largest dimension."""
         count = len(self.model.axes)
         returned = set(self.model.returned)
         places: list[Places | None] = [None] * len(self.model.arguments)
@@ -229,7 +228,7 @@ class Search:
         return tensor
 
     def near(self, layout: ProgramLayout) -> Iterator[ProgramLayout]:
-        """Layouts that differ in where one axis is in arguments that are alike, alone or with what follows from it."""
+        """Yield layouts that move one axis in one class of arguments, also with the axis freed elsewhere."""
         current = self.places(layout)
         count = len(self.model.axes)
         half = len(layout.inner) // 2
@@ -268,7 +267,7 @@ class Search:
     # --- the search ---
 
     def run(self) -> PricedLayout | None:
-        """Return the best layout found; None where none fits the memory."""
+        """Return the best layout found; None if none fits the memory."""
         for layout in chain(self.solutions(), self.by_hand()):
             if self.pricer.count >= max(_LEAST, self.budget * 2 // 3):
                 break
@@ -285,7 +284,7 @@ class Search:
         return self.memory is None or priced.bytes <= self.memory
 
     def _rank(self, priced: PricedLayout) -> tuple[object, ...]:
-        """What has room first, the quickest of it; of the rest the smallest."""
+        """Return a sort key: layouts that fit by seconds, then others by bytes."""
         cuts = sum(len(axes) for spec in priced.layout.arguments if spec for axes in spec)
         if self._has_room(priced):
             return 0, priced.seconds, priced.bytes, cuts, repr(priced.layout)
@@ -306,7 +305,7 @@ class Search:
         return priced
 
     def _climb(self, best: PricedLayout, tried: set[ProgramLayout]) -> None:
-        """Go from layout to layout as long as one near it is better."""
+        """Move to better neighbours until there are none, within the budget."""
         while best.layout not in tried:
             tried.add(best.layout)
             start = best
@@ -319,7 +318,7 @@ class Search:
 
 
 def spec_of(places: Places, rank: int, names: Sequence[str]) -> Spec:
-    """Return the spec with the axes of these names at `places`; on one dimension in the order of the mesh."""
+    """Return the spec with the named axes on dimensions `places`; several on one dimension in mesh order."""
     return tuple(
         tuple(name for name, place in zip(names, places, strict=True) if place == dimension)
         for dimension in range(rank)
@@ -327,20 +326,20 @@ def spec_of(places: Places, rank: int, names: Sequence[str]) -> Spec:
 
 
 def spec_of_sharding(sharding: Sharding | None) -> Spec | None:
-    """Return the spec of a sharding that cuts along whole axes."""
+    """Return the spec of a sharding along full axes."""
     if sharding is None:
         return None
     return tuple(tuple(run.name for run in sharding.mesh.runs(axes)) for axes in sharding.dimensions)
 
 
 def places_of(spec: Spec, names: Sequence[str]) -> Places:
-    """Return the dimension that each axis cuts."""
+    """Return the dimension that each axis shards, or NONE."""
     at: Mapping[str, int] = {axis: dimension for dimension, axes in enumerate(spec) for axis in axes}
     return tuple(at.get(name, NONE) for name in names)
 
 
 def aliases_of(function: Function) -> dict[int, int]:
-    """Return the results that a function says are written over arguments."""
+    """Return the argument that each result aliases, by the function's attributes."""
     aliases: dict[int, int] = {}
     for index, entries in enumerate(function.argument_attributes):
         result = _number(entries.get("tf.aliasing_output"))
@@ -353,5 +352,5 @@ def _number(attribute: object) -> int | None:
     return attribute.value if isinstance(attribute, IntegerAttr) else None
 
 
-def _count(program: Program) -> int:
+def _count(program: ImportedProgram) -> int:
     return sum(1 for op in program.block.ops for _ in op.walk())

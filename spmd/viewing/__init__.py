@@ -1,1 +1,1 @@
-"""What a person sees of a program: `spmd.view`'s page. Data is made of the compiler's own objects, then drawn."""
+"""Visualization: `spmd.view`'s page. Its data is built from the compiler's objects, then drawn by scripts."""

@@ -1,4 +1,4 @@
-"""The blocks of a sharded array and the processes that hold them: as data, as text, and as a table of HTML."""
+"""The blocks of a sharded array and the processes that hold them: as data, text, and HTML tables."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from partitioner.sharding import ShardedType
 from spmd.support.amounts import amount
 from spmd.types import TensorType
 
-#: Rows and columns of blocks that a table has, pages of it, and runs of ranks that a cell names.
+#: The largest number of rows and columns of a table, of tables, and of rank ranges in a cell.
 _MOST_CELLS, _MOST_PAGES, _MOST_RUNS = 16, 4, 3
 
 Part = tuple[slice, ...]
 
 
 @dataclass(frozen=True)
-class Block:
-    """A part of an array, padding left out, and the ranks that hold it."""
+class ArrayBlock:
+    """A block of an array, without padding, and the ranks that hold it."""
 
     part: Part
     ranks: tuple[int, ...]
 
 
-def blocks(layout: ShardedType, processes: int) -> dict[tuple[int, ...], Block]:
-    """Return the blocks of an array over `processes`, by their numbers along each dimension."""
+def blocks(layout: ShardedType, processes: int) -> dict[tuple[int, ...], ArrayBlock]:
+    """Return the blocks of an array over `processes`, by block index along each dimension."""
     sharding, type = layout.sharding, layout.type
     assert sharding is not None and isinstance(type, TensorType)
     ranks = np.arange(processes)
@@ -38,12 +38,12 @@ def blocks(layout: ShardedType, processes: int) -> dict[tuple[int, ...], Block]:
     held: dict[tuple[int, ...], list[int]] = {}
     for rank, index in zip(ranks.tolist(), np.stack([devices, *indices], 1)[:, 1:].tolist(), strict=True):
         held.setdefault(tuple(index), []).append(rank)
-    return {index: Block(layout.index(found[0]), tuple(found)) for index, found in sorted(held.items())}
+    return {index: ArrayBlock(layout.index(found[0]), tuple(found)) for index, found in sorted(held.items())}
 
 
 @dataclass(frozen=True)
 class Sheet:
-    """Blocks of the last two dimensions as rows of cells; `title` says which blocks of the others they are of."""
+    """The blocks along the last two dimensions, as rows of cells; `title` is the range of the leading dimensions."""
 
     title: str
     columns: Sequence[str]
@@ -51,7 +51,7 @@ class Sheet:
 
 
 def sheets(layout: ShardedType, processes: int) -> Iterator[Sheet]:
-    """Yield an array as tables of who holds what, one a block of the leading dimensions; as many as are shown."""
+    """Yield an array as tables of ranks, one per block of the leading dimensions, up to a limit."""
     found = blocks(layout, processes)
     counts = [1 + max(index[at] for index in found) for at in range(len(next(iter(found))))]
     leading, last = counts[:-2], [1, 1, *counts][-2:]
@@ -69,24 +69,24 @@ def sheets(layout: ShardedType, processes: int) -> Iterator[Sheet]:
 
 
 def left_out(layout: ShardedType, processes: int) -> bool:
-    """Return whether `sheets` shows not all blocks."""
+    """Return whether `sheets` omits blocks."""
     counts = [1 + max(column) for column in zip(*blocks(layout, processes), strict=True)]
     return int(np.prod(counts[:-2])) > _MOST_PAGES or any(count > _MOST_CELLS for count in counts[-2:])
 
 
 def headline(layout: ShardedType) -> str:
-    """What an array is and how it is cut: `tensor<8x6xf32> [{"data"}, {}], a block is tensor<4x6xf32> of 96 B`."""
+    """Return the type, sharding and block: `tensor<8x6xf32> [{"data"}, {}], a block is tensor<4x6xf32> of 96 B`."""
     local = layout.local_type
     if layout.sharding is None or not isinstance(local, TensorType):
         return f"{layout}, the same on every process"
     told = f"{layout}, a block is {local} of {amount(local.nbytes)}"
     if layout.sharding.partial:
-        told += f", each a term of the {layout.sharding.reduction.removeprefix('stablehlo.')} over its group"
+        told += f", each a partial value of the {layout.sharding.reduction.removeprefix('stablehlo.')} over its group"
     return told
 
 
 def text(layout: ShardedType, processes: int) -> Iterator[str]:
-    """Lines for a terminal: an array's blocks, each with the ranks that hold it."""
+    """Yield lines of text: an array's blocks, each with the ranks that hold it."""
     yield headline(layout)
     if layout.sharding is None:
         return
@@ -105,7 +105,7 @@ def text(layout: ShardedType, processes: int) -> Iterator[str]:
 
 
 def table(layout: ShardedType, processes: int) -> str:
-    """HTML for a notebook: the same as a table."""
+    """Return the same as HTML tables, for a notebook."""
     parts = [f"<p>{html.escape(headline(layout))}</p>"]
     for sheet in sheets(layout, processes) if layout.sharding is not None else ():
         head = "".join(f"<th>{html.escape(name)}</th>" for name in ("", *sheet.columns))
@@ -123,7 +123,7 @@ def _range(part: slice) -> str:
 
 
 def _ranks(ranks: Sequence[int]) -> str:
-    """`0-3, 8`, or `0, 2, ... 14` of regular steps."""
+    """Return `0-3, 8`, or `0, 2, ... 14` for regular steps."""
     steps = {after - before for before, after in pairwise(ranks)}
     if len(ranks) > 3 and len(steps) == 1 and steps != {1}:
         return f"{ranks[0]}, {ranks[1]}, ... {ranks[-1]}"

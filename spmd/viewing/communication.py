@@ -1,4 +1,4 @@
-"""What processes send each other: each collective with its groups, bytes, algorithm and expected time."""
+"""The communication of a program: each collective with its groups, bytes, algorithm and predicted time."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from spmd.dialects.calls import CALLS
 from spmd.ir import Block, Op
 from spmd.predict.timeline import Timeline
 from spmd.viewing.program import Origins, ProgramTables
-from spmd.viewing.tables import Json, Table
+from spmd.viewing.tables import Json, JsonTable
 
-#: Ops that communicate and are no collectives.
+#: Communicating ops that are no collectives.
 STREAMS = ("stablehlo.send", "stablehlo.recv", "stablehlo.infeed", "stablehlo.outfeed")
-#: Members of process groups that a page lists of one collective.
+#: The largest number of members of process groups that are listed for a collective.
 _MOST_MEMBERS = 1 << 15
 _LOOP = "stablehlo.while"
 
 
 @dataclass(frozen=True)
 class Found:
-    """A collective, or a stream's op (no `collective`), of the scheduled program; `repeated`: a loop runs it."""
+    """A collective, or an op of a stream (`collective` is None); `repeated`: it runs in a loop."""
 
     op: Op
     collective: Collective | None
@@ -38,9 +38,9 @@ class Found:
 def find_collectives(
     lowering: ModuleLowering, block: Block, *, repeated: bool = False, seen: set[str] | None = None
 ) -> Iterator[Found]:
-    """Yield the communication of a block and of the regions inside, in program order.
+    """Yield the communication of a block and of its regions, in program order.
 
-    A function that stays a function, being called too often to be inlined, counts as a loop; `seen` are those met.
+    Functions that are called too often to be inlined count as loops; `seen` holds those visited.
     """
     met: set[str] = set() if seen is None else seen
     for op in block.ops:
@@ -60,16 +60,16 @@ def find_collectives(
 
 @dataclass
 class CommunicationTable:
-    """Collectives in program order, and the tables of process groups and messages that they share."""
+    """Collectives in program order, and the tables of process groups and messages that they refer to."""
 
     size: int
     program: ProgramTables
     origins: Origins
-    groups: Table = field(default_factory=Table)
+    groups: JsonTable = field(default_factory=JsonTable)
     entries: list[Json] = field(default_factory=list)
 
     def add(self, found: Iterable[Found], timeline: Timeline | None) -> None:
-        """Add what `find_collectives` gives; of what `timeline` has, the expected time, too."""
+        """Add the result of `find_collectives`, with the predicted times in `timeline`."""
         took = _seconds(timeline)
         for each in found:
             entry = self._entry(each)
@@ -122,7 +122,7 @@ class CommunicationTable:
 
 
 def _seconds(timeline: Timeline | None) -> dict[Op, tuple[float, int]]:
-    """What each collective takes once, and how often it runs."""
+    """Return the predicted seconds of one execution of each collective, and its number of executions."""
     found = {}
     for moment in timeline.moments if timeline is not None else ():
         event = moment.event

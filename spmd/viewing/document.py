@@ -1,4 +1,4 @@
-"""A program as data for a page: everything in it is JSON, and numbers are places in its tables."""
+"""A program as data for a page, in JSON; numbers are indices into its tables."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from spmd.version import __version__
 from spmd.viewing import memory, timing
 from spmd.viewing.communication import CommunicationTable, find_collectives
 from spmd.viewing.layouts import Layouts
-from spmd.viewing.places import Places
+from spmd.viewing.places import LocationTable
 from spmd.viewing.profile import read_profile
 from spmd.viewing.program import Origins, ProgramTables
 from spmd.viewing.subject import Subject
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 def document(
     subject: Subject, *, profile: str | PathLike[str] | None = None, seed: int | None = None
 ) -> dict[str, Json]:
-    """Return all that the panels show of one program.
+    """Return the data for all panels of one program.
 
-    `profile`: the trace of a run. `seed`: the program is run on arguments made by it.
+    `profile` is the trace of a run; with a `seed`, the program is run on arguments that it generates.
     """
     texts = Texts()
-    places = Places(subject.module, texts)
+    places = LocationTable(subject.module, texts)
     layouts = Layouts(texts, places, subject.record)
     program = ProgramTables(texts, places, layouts, subject.record)
     prepared = subject.prepared
@@ -66,7 +66,7 @@ def document(
     if seed is not None:
         found["run"] = run_steps(subject, program, seed)
     if any(value[2] is None and value[3] for value in program.values):
-        subject.notes.append("shapes that are not known before the program runs count no bytes and no time")
+        subject.notes.append("values with dynamic shapes are assumed to take no memory and no time")
     return found | {
         "grid": _grid(subject, layouts),
         "ops": program.ops,
@@ -115,7 +115,7 @@ def _add_schedule(found: dict[str, Json], subject: Subject, program: ProgramTabl
 def _boundary(
     layouts: Layouts, texts: Texts, sharded: Sequence[ShardedType] | None, values: Sequence[Value]
 ) -> list[Json]:
-    """[global type, sharding, type of a block] of each argument or result."""
+    """Return [global type, sharding, type of a block] of each argument or result."""
     if sharded is None:
         return [[texts.of(str(value.type)), -1, texts.of(str(value.type))] for value in values]
     return [
@@ -142,6 +142,6 @@ def _grid(subject: Subject, layouts: Layouts) -> dict[str, Json]:
 
 
 def _levels(network: Network | None) -> list[Json]:
-    """Return the units of a network, the innermost first: [name, processes (None: all), latency, bandwidth, uplink]."""
+    """Return the levels of a network, innermost first: [name, processes (None: all), latency, bandwidth, uplink]."""
     levels = network.levels if network is not None else ()
     return [[short(each.name), each.processes, each.latency, each.bandwidth, each.uplink] for each in levels]

@@ -1,4 +1,4 @@
-"""Meshes, shardings, and how propagation gave each value its own, as a page has them."""
+"""Meshes, shardings and their propagation, as data for a page."""
 
 from __future__ import annotations
 
@@ -7,36 +7,36 @@ from dataclasses import dataclass, field
 
 from partitioner.graph import DATA_FLOW, Spec
 from partitioner.mesh import DeviceMesh
-from partitioner.record import Growth, PartitionRecord
+from partitioner.record import PartitionRecord, PropagationStep
 from partitioner.sharding import ShardedType, Sharding
 from spmd.ir import Block, Op, Value
 from spmd.types import TensorType, Type
-from spmd.viewing.places import Places
-from spmd.viewing.tables import Json, Table, Texts
+from spmd.viewing.places import LocationTable
+from spmd.viewing.tables import Json, JsonTable, Texts
 
 
 def element_bytes(type: Type) -> float:
-    """Bytes of an element in memory; 0 of what is no tensor, or of elements that no array holds."""
+    """Return the bytes of an element in memory; 0 if `type` is no tensor, or no array can hold its elements."""
     with suppress(TypeError):
         return type.dtype.itemsize if isinstance(type, TensorType) else 0
     return 0
 
 
 def static_shape(type: Type) -> list[int] | None:
-    """Return the extents of a tensor whose shape is known."""
+    """Return the shape of a tensor with static shape; None for other types."""
     return list(type.static_shape) if isinstance(type, TensorType) and type.is_static else None
 
 
 @dataclass
 class Layouts:
-    """The tables of meshes, of shardings, and of the global program's values."""
+    """Tables of meshes, shardings and values of the global program."""
 
     texts: Texts
-    places: Places
+    places: LocationTable
     record: PartitionRecord | None
-    meshes: Table = field(default_factory=Table)
-    shardings: Table = field(default_factory=Table)
-    globals: Table = field(default_factory=Table)
+    meshes: JsonTable = field(default_factory=JsonTable)
+    shardings: JsonTable = field(default_factory=JsonTable)
+    globals: JsonTable = field(default_factory=JsonTable)
     _values_of: dict[int, Value] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -45,8 +45,7 @@ class Layouts:
             self._values_of.setdefault(id(spec), value)
 
     def mesh(self, mesh: DeviceMesh) -> int:
-        """Return the number of a mesh: its axes, the prime parts that they are made of, and the device at each
-        position."""
+        """Return the number of a mesh: its axes, their prime sub-axes, and the device at each position."""
         entry = {
             "axes": [[name, size] for name, size in mesh.axes.items()],
             "parts": [[part.name, part.pre_size, part.size] for part in mesh.sub_axes],
@@ -55,7 +54,7 @@ class Layouts:
         return self.meshes.add((mesh.sub_axes, mesh.order), entry)
 
     def sharding(self, sharding: Sharding | None) -> int:
-        """Return the number of a sharding; -1 for none."""
+        """Return the number of a sharding; -1 for None."""
         if sharding is None:
             return -1
         key = (self.mesh(sharding.mesh), sharding.dimensions, sharding.partial, sharding.reduction)
@@ -69,9 +68,9 @@ class Layouts:
         return self.shardings.add(key, entry)
 
     def value(self, value: Value) -> int:
-        """Return the number of a value of the global program: what it is, its sharding, and how that came to be.
+        """Return the number of a value of the global program: its type, sharding and propagation.
 
-        [name, type, shape, bytes of an element, sharding, place, whether the program asks for it, growths].
+        [name, type, shape, bytes of an element, sharding, place, whether it is annotated, propagation steps].
         """
         number = self.globals.number(value)
         if number is not None:
@@ -84,21 +83,21 @@ class Layouts:
             element_bytes(value.type),
             self.sharding(self.record.layouts.get(value)),
             self.places.number(value.owner) if isinstance(value.owner, Op) else -1,
-            int(self.record.is_asked(value)),
+            int(self.record.is_annotated(value)),
             [],
         ]
         number = self.globals.add(value, entry)
-        entry[-1] = [self._growth(growth) for growth in self.record.growths_of(value)]
+        entry[-1] = [self._growth(growth) for growth in self.record.steps_of(value)]
         return number
 
     def boundary(self, name: str, sharded: ShardedType) -> int:
-        """Return the number of an argument or result of which no more is left than how it is laid out."""
+        """Return the number of an argument or result of which only the layout is known."""
         told, type = self.texts.of(name), self.texts.of(str(sharded.type))
         entry = [told, type, static_shape(sharded.type), element_bytes(sharded.type)]
         return self.globals.add((name, sharded), [*entry, self.sharding(sharded.sharding), -1, 1, []])
 
-    def _growth(self, growth: Growth) -> list[Json]:
-        """[dimension, axes, op, its place, the value that the axes come from, its dimension]."""
+    def _growth(self, growth: PropagationStep) -> list[Json]:
+        """Return [dimension, axes, op, its place, the value that the axes come from, its dimension]."""
         assert self.record is not None and self.record.mesh is not None
         op = growth.edge.op
         name = op.name.removeprefix("stablehlo.") if op is not None else ""
@@ -114,13 +113,13 @@ class Layouts:
         ]
 
     def _of_spec(self, spec: Spec) -> int:
-        """Return a value that has the layout `spec`; -1 for a boundary that is no value."""
+        """Return a value with the spec `spec`; -1 for a boundary that is no value."""
         value = self._values_of.get(id(spec))
         return -1 if value is None else self.value(value)
 
 
 def name_of(value: Value) -> str:
-    """What a value is called: the source's name, or its op's, or its number among arguments."""
+    """Return the display name of a value: that in the source, that of its op, or its argument number."""
     hint = value.name_hint
     if hint:
         return f"%{hint}"

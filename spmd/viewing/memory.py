@@ -1,4 +1,4 @@
-"""The memory of a process over its schedule: what lives at each step, and of which line of the program it is."""
+"""The memory of a process over its schedule: live values at each step, by line of the program."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from spmd.viewing.program import Origins, ProgramTables
 from spmd.viewing.tables import Json
 
 ScheduleOf = Callable[[Block], Schedule]
-#: Bytes of a buffer, and when it is first and no longer needed (spmd.compiler.schedule.arena).
+#: The bytes of a buffer, and the start and end of its lifetime (spmd.compiler.schedule.arena).
 Lifetime = tuple[int, int, int]
 
 
 @dataclass(frozen=True)
 class Live:
-    """Memory of `nbytes` that is needed from step `first` to step `last`; `op` makes what lies in it."""
+    """`nbytes` of memory that are live from step `first` to step `last`; `op` defines the value in it."""
 
     nbytes: int
     first: int
@@ -34,9 +34,9 @@ class Live:
 
 
 def memory(schedule: Schedule, schedule_of: ScheduleOf, program: ProgramTables, origins: Origins) -> dict[str, Json]:
-    """Steps in their order, and what lives over them: [bytes, first step, last step, op, its place, what it is].
+    """Return the steps in order, and live memory: [bytes, first step, last step, op, its place, kind].
 
-    `arenas` are the bytes that the native regions are given, each with its first and its last step.
+    `arenas` holds the bytes of the arena of each native region, with its first and last step.
     """
     steps, lives, arenas = _Walk(schedule, schedule_of).run()
     return {
@@ -55,10 +55,11 @@ class _Walk:
         self.schedule, self.schedule_of = schedule, schedule_of
         self.steps: list[Step] = schedule.steps
         self.number = {step: number for number, step in enumerate(self.steps)}
-        self.shown: dict[Value, Value] = {}  # by view, what it shows
+        self.shown: dict[Value, Value] = {}  # the viewed value of each view
         self.last_read = self._last_reads()
 
     def run(self) -> tuple[list[Step], list[Live], list[list[int]]]:
+        """Return the steps, the live memory, and the arenas."""
         lives: list[Live] = []
         arenas: list[list[int]] = []
         returned = {self._memory(value) for value in self.schedule.block.terminator.operands}
@@ -68,14 +69,14 @@ class _Walk:
                 if part.placement.size:
                     arenas.append([part.placement.size, first, last])
                 lives += self._of_region(part)
-                lives += self._handed_on(part.outputs, returned, first, last)
+                lives += self._forwarded(part.outputs, returned, first, last)
             else:
-                lives += self._handed_on(part.op.results, returned, first, last)
+                lives += self._forwarded(part.op.results, returned, first, last)
                 lives += self._within(part)
         return self.steps, lives, arenas
 
     def _span(self, part: NativeRegion | KernelCall) -> tuple[int, int]:
-        """Return the first and the last step of a part of the schedule."""
+        """Return the first and last step of a part of the schedule."""
         steps = part.body.steps if isinstance(part, NativeRegion) else [part]
         return self.number[steps[0]], self.number[steps[-1]]
 
@@ -83,7 +84,7 @@ class _Walk:
         return self.shown.get(value, value)
 
     def _last_reads(self) -> dict[Value, int]:
-        """Return the last step of the part that reads each value last: what a part is given lives until it ends."""
+        """Return the last step of the last part that reads each value: inputs stay live until a part ends."""
         last: dict[Value, int] = {}
         for part in self.schedule.entries:
             if isinstance(part, KernelCall) and part.units[0].is_view:
@@ -94,7 +95,7 @@ class _Walk:
         return last
 
     def _of_region(self, part: NativeRegion) -> Iterator[Live]:
-        """Yield the buffers of the arena, by the steps at whose peaks they are needed."""
+        """Yield the buffers of an arena, by the steps at whose peak they are live."""
         lifetimes = part.memory.arena.lifetimes()
         own = [number for number, block in enumerate(part.placement.blocks) if block is None]
         made = {buffer.number: (buffer, step) for top in part.body.steps for buffer, step in _made(top)}
@@ -106,8 +107,8 @@ class _Walk:
             if steps:
                 yield Live(nbytes, steps[0], steps[-1], _maker(*made[number]), "temporary")
 
-    def _handed_on(self, values: Sequence[Value], returned: set[Value], first: int, last: int) -> Iterator[Live]:
-        """What the part of the schedule from step `first` to step `last` makes for others."""
+    def _forwarded(self, values: Sequence[Value], returned: set[Value], first: int, last: int) -> Iterator[Live]:
+        """Yield the values that a part of the schedule produces for others."""
         for value in values:
             op = value.defining_op
             if op is None or self._memory(value) is not value or value in returned:
@@ -115,7 +116,7 @@ class _Walk:
             yield Live(bytes_of(value), first, self.last_read.get(value, last), op, "handed on")
 
     def _within(self, step: KernelCall) -> Iterator[Live]:
-        """What a loop or branch that Python runs needs at its peak."""
+        """Yield the memory that a loop or branch run by Python needs at its peak."""
         number = self.number[step]
         regions = [region for op in step.ops if has_trait(op, Trait.RUNS_REGIONS) for region in op.regions]
         inner = [_Walk(self.schedule_of(region.block), self.schedule_of).run()[1] for region in regions]
@@ -125,7 +126,7 @@ class _Walk:
 
 
 def _made(step: Step) -> Iterator[tuple[Buffer, Step]]:
-    """Yield the buffers of the arena that a step makes, and those of the blocks that it runs."""
+    """Yield the arena buffers that a step defines, including those in its blocks."""
     yield from ((buffer, step) for buffer in step.made if buffer.home is Home.ARENA)
     for block in step.blocks:
         for inner in block.steps:
@@ -133,7 +134,7 @@ def _made(step: Step) -> Iterator[tuple[Buffer, Step]]:
 
 
 def _peaks(steps: Sequence[Step], lifetimes: Sequence[Lifetime], own: Sequence[int]) -> list[int]:
-    """When, of what happens to the arena in order, each step needs the most bytes of the buffers `own`."""
+    """Return, for each step, the time in the arena's history at which the buffers `own` need the most bytes."""
     sizes, begins, ends = np.array([lifetimes[number] for number in own], np.int64).reshape(-1, 3).T
 
     def needed(now: int) -> int:
@@ -152,7 +153,7 @@ def _peaks(steps: Sequence[Step], lifetimes: Sequence[Lifetime], own: Sequence[i
 
 
 def _at_peak(lives: Sequence[Live]) -> Iterator[Live]:
-    """Those that live at the step at which the most bytes do."""
+    """Yield the memory that is live at the step of the peak."""
     changes: dict[int, int] = {}
     for each in lives:
         changes[each.first] = changes.get(each.first, 0) + each.nbytes

@@ -1,4 +1,4 @@
-"""What a notebook shows of modules, executables, shardings and predictions."""
+"""HTML representations of modules, executables, shardings and predictions in notebooks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from spmd.viewing.view import view
 
 
 def picture(value: object) -> str:
-    """HTML that shows `value`; its text where it can be shown in no other way."""
+    """Return HTML that shows `value`; its text if it has no picture."""
     match value:
         case Module() | Executable():
             try:
@@ -27,7 +27,7 @@ def picture(value: object) -> str:
             processes = 1 if value.sharding is None else value.sharding.mesh.size
             return blocks.table(value, processes) if _is_static(value) else _text(str(value))
         case Sharding():
-            # A sharding has no sizes: of each dimension as many elements are shown as it has blocks.
+            # A sharding has no sizes: show one element per block.
             counts = tuple(value.count(dimension) for dimension in range(value.rank))
             return blocks.table(ShardedType(TensorType(counts, F32), value), value.mesh.size)
         case Prediction():

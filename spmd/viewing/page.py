@@ -1,4 +1,4 @@
-"""One file of HTML that shows programs: data, drawing and style in it, and nothing loaded from anywhere."""
+"""Builds a page: one HTML file with its data, scripts and style, which loads nothing else."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SCRIPTS = (
     *("core", "mesh", "layout", "details"),
     *("grid", "arrays", "program", "communication", "memory", "time", "values", "compare", "main"),
 )
-#: What would end the element that the data stands in, or begin another; and what old scripts take for a line's end.
+#: Characters that could end the element with the data or start another, and line ends in old scripts.
 _ESCAPES = {ord(letter): f"\\u{ord(letter):04x}" for letter in "<>&\u2028\u2029"}
 
 _PAGE = """<!doctype html>
@@ -49,12 +49,12 @@ def _script() -> str:
 
 
 def embedded(data: Json) -> str:
-    """`data` as JSON that may stand in an element of HTML, whatever texts are in it."""
+    """Return `data` as JSON that is safe inside an HTML element, whatever texts it contains."""
     return json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False).translate(_ESCAPES)
 
 
 def page(documents: Sequence[Json], title: str) -> str:
-    """Return the page of one program, or of two side by side. Only its own script runs, and it can reach no network."""
+    """Return the page of one program, or of two side by side; only its own script may run, without network access."""
     script = _script()
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     policy = f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; img-src blob: data:"

@@ -1,4 +1,4 @@
-"""Where ops come from: their places, the names of the code around them, and the lines of the source there."""
+"""Source locations of ops: names, enclosing scopes, and surrounding lines."""
 
 from __future__ import annotations
 
@@ -13,24 +13,23 @@ from spmd.ir import Module, Op
 from spmd.ir.traced import TracedLocation
 from spmd.viewing.tables import Json, Texts, short
 
-#: A name that stands in front of a location, or alone; and a file with a line.
+#: A name in front of a location or alone; a file with a line.
 _NAME = re.compile(r'"((?:[^"\\]|\\.)*)"(?!\s*:\d)')
 _FILE = re.compile(r'"((?:[^"\\]|\\.)*)":(\d+)')
-#: Lines around an op's that are shown, lines that a page has at most, and characters of a line.
+#: Lines shown around that of an op, the largest number of lines on a page, and of characters of a line.
 _AROUND, _MOST_LINES, _WIDTH = 2, 6000, 200
 _DEEPEST, _LONGEST_NAME = 12, 80
 
 
 def key_of(location: Location) -> Hashable:
-    """What ops of one place in the program have in common."""
+    """Return a key that ops of one location share."""
     if isinstance(location, PythonLocation):
         return str(location)
     return location.source.name, location.offset
 
 
 def scope_of(debug: str | None) -> tuple[str, ...]:
-    """Return the names of the code around an op, the outermost first: of `jit(f)/block/mlp/dot`, `jit(f)`, `block`,
-    `mlp`."""
+    """Return the scopes around an op, outermost first: `jit(f)`, `block` and `mlp` for `jit(f)/block/mlp/dot`."""
     return _scope_of(debug) if debug else ()
 
 
@@ -46,7 +45,7 @@ def _scope_of(debug: str) -> tuple[str, ...]:
 
 
 def _split(name: str) -> list[str]:
-    """Return a path's parts; a slash in parentheses belongs to its part."""
+    """Return the components of a path, not split at slashes in parentheses."""
     parts, depth = [""], 0
     for letter in name:
         depth += (letter == "(") - (letter == ")")
@@ -58,8 +57,8 @@ def _split(name: str) -> list[str]:
 
 
 @dataclass
-class Places:
-    """The places that a page tells, by number, and the lines of the files that they are in."""
+class LocationTable:
+    """The numbered source locations on a page, and the lines of their files."""
 
     module: Module
     texts: Texts
@@ -76,19 +75,18 @@ class Places:
                 self._debug.setdefault(self.key(op), text)
 
     def key(self, op: Op) -> Hashable:
-        """What `op` has in common with the ops that were made of the same one of the program."""
+        """Return a key that `op` shares with the ops made from the same op of the program."""
         found = self._keys.get(op.place)
         if found is None:
             found = self._keys[op.place] = key_of(op.location)
         return found
 
     def debug(self, op: Op) -> str | None:
-        """Return the location that the program's producer wrote on `op`, or on what it was made of."""
+        """Return the producer's debug location of `op`, or of the op that it was made from."""
         return op.debug_location or self._debug.get(self.key(op))
 
     def number(self, op: Op) -> int:
-        """Return the number of the place of `op`: [what messages call it, [file, line] of each level, the innermost
-        first]."""
+        """Return the number of the location of `op`: [text, [file, line] of each frame, innermost first]."""
         key = self.key(op)
         number = self._numbers.get(key)
         if number is None:
@@ -107,7 +105,7 @@ class Places:
         return [[self.texts.of(file), line] for file, line in dict.fromkeys(frames)]
 
     def sources(self) -> dict[str, dict[int, str]]:
-        """Lines around the places, by file and number, of files that are there."""
+        """Return the lines around the locations, by file and line number, for files that exist."""
         found: dict[str, dict[int, str]] = {}
         left = _MOST_LINES
         for file, numbers in self._lines.items():

@@ -1,4 +1,4 @@
-"""Measured steps, from the traces that `spmd run --profile` and `spmd predict --trace` write."""
+"""Reads measured steps from traces of `spmd run --profile` and `spmd predict --trace`."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from os import PathLike
 from spmd.runtime.trace_reading import LEFT_OUT, PROGRAM, WAIT, TraceEvent, read_trace
 from spmd.viewing.tables import Json, Texts, short
 
-#: Events, and tracks, that a page holds.
+#: The largest number of events and of tracks on a page.
 _MOST_EVENTS, _MOST_TRACKS = 20_000, 64
 
 
 def read_profile(path: str | PathLike[str], texts: Texts) -> dict[str, Json]:
     """Return the tracks of the trace at `path`: [name, place, begin, duration, kind] of each event, in nanoseconds.
 
-    Of a trace of several steps of one program it is the last, which is not cold; `what` says which step it is. Time
-    begins with the first event. Of a long trace the longest events are kept; `left` says how many are not. UsageError
-    for a file that holds no trace.
+    Of several steps of one program the last one is used, which is warm; `what` names the step. Times start at the first
+    event. Of a long trace the longest events are kept; `left` is the number of others. Raises UsageError for a file
+    that is no trace.
     """
     trace = read_trace(path)
     events, step = _of_last_step(trace.events)
@@ -36,15 +36,14 @@ def read_profile(path: str | PathLike[str], texts: Texts) -> dict[str, Json]:
     return {"tracks": tracks, "left": left, "what": _STEP[min(step, 1)].format(step)}
 
 
-#: Categories of a trace's events that nobody measured (spmd.predict.trace), and of those that are no units.
+#: Categories of predicted events (spmd.predict.trace), and of events that are no units.
 _PREDICTED, _WHOLE = ("compute", "communication"), (PROGRAM, LEFT_OUT)
-#: What is said of no step by itself, of the first one, and of one after it.
-_STEP = {-1: "measured", 0: "measured: step 0, whose code and memory are cold", 1: "measured: step {}"}
+#: Descriptions of an unnumbered step, the first one, and a later one.
+_STEP = {-1: "measured", 0: "measured: step 0, with cold code and memory", 1: "measured: step {}"}
 
 
 def _of_last_step(events: Sequence[TraceEvent]) -> tuple[list[TraceEvent], int]:
-    """What was measured in the last step of one program, and its number; all, and -1, where there are several programs
-    or none is told."""
+    """Return the measured events of the last step of a program, and its number; all, and -1, if that is unknown."""
     units = [event for event in events if event.category not in (*_PREDICTED, *_WHOLE)]
     programs = [event for event in events if event.category == PROGRAM and event.step is not None]
     if len({event.name for event in programs}) != 1:

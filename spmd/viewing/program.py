@@ -1,4 +1,4 @@
-"""The program of one process as a page has it: ops, values, and the scopes that fold them."""
+"""The program of one process as data for a page: ops, values, and scopes."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from partitioner.sharding import ShardedType
 from spmd.dialects.core import Trait, has_trait
 from spmd.ir import Block, Function, Op, Value
 from spmd.viewing.layouts import Layouts, element_bytes, name_of, static_shape
-from spmd.viewing.places import Places, scope_of
+from spmd.viewing.places import LocationTable, scope_of
 from spmd.viewing.tables import Json, Texts, short
 
 
 @dataclass
 class ProgramTables:
-    """Ops in program order, with those of the regions that control flow runs; values; scopes.
+    """Ops in program order, including those in regions of control flow; values; scopes.
 
-    An op is [name, operands, results, scope, place, resharding, rule, whether it ends a block]; a scope [name, its
-    parent's number]. A value is [name, type, shape, bytes of an element, global value, sharding, op, argument]: the
-    block of which global value it is, and the number of the op or of the argument; -1 for none.
+    An op is [name, operands, results, scope, place, resharding, rule, whether it is a terminator]; a scope [name,
+    parent]. A value is [name, type, shape, bytes of an element, global value, sharding, op, argument]: the global value
+    of which it is the block, and the number of its op or argument; -1 for none.
     """
 
     texts: Texts
-    places: Places
+    places: LocationTable
     layouts: Layouts
     record: PartitionRecord | None
     ops: list[Json] = field(default_factory=list)
@@ -45,7 +45,7 @@ class ProgramTables:
                 self.rules.setdefault((edge.name, self.places.key(edge.op)), short(str(edge.rule)))
 
     def add_functions(self, entry: Function, functions: Iterable[Function]) -> None:
-        """The ops of `entry`, and those of what else there is."""
+        """Add the ops of `entry`, and those of other functions."""
         for number, argument in enumerate(entry.body.arguments):
             self._value(argument, -1, number)
         self._block(entry.body, 0)
@@ -54,11 +54,11 @@ class ProgramTables:
                 self._block(function.body, self._scope(0, f"@{function.symbol}"))
 
     def results(self, entry: Function) -> list[int]:
-        """Return the values that `entry` returns."""
+        """Return the numbers of the values that `entry` returns."""
         return [self._value(value) for value in entry.body.terminator.operands]
 
     def lay_out(self, numbers: Iterable[int], shardings: Sequence[ShardedType] | None) -> None:
-        """Say of values, by number, that they are laid out as `shardings`, where the program does not."""
+        """Set the layouts of values, by number, to `shardings` where partitioning recorded none."""
         for number, sharded in zip(numbers, shardings or (), strict=False):
             value = self.values[number]
             if value[4] < 0 and sharded.sharding is not None:
@@ -144,15 +144,15 @@ class ProgramTables:
         return -1 if rule is None else self.texts.of(rule)
 
     def at(self, op: Op) -> list[int]:
-        """Return the ops of the name of `op` that stand where it does, in order."""
+        """Return the numbers of the ops with the name and location of `op`, in order."""
         return self._by_place.get((op.name, self.places.key(op)), [])
 
 
 @dataclass
 class Origins:
-    """Which op of `program` each op of a program that was made of it stands for.
+    """Maps ops of a derived program to the ops of `program` that they come from.
 
-    Where several stand at one place, as those of an inlined function do, they are taken in turn.
+    If several ops have the same location, as in an inlined function, they are assigned in order.
     """
 
     program: ProgramTables
@@ -160,7 +160,7 @@ class Origins:
     _turns: dict[Hashable, int] = field(default_factory=lambda: defaultdict(int))
 
     def __call__(self, op: Op) -> int:
-        """Return the number of the op; -1 where none is found."""
+        """Return the number of the original op; -1 if there is none."""
         number = self._found.get(op)
         if number is None:
             numbers = self.program.at(op) or [-1]
@@ -170,7 +170,7 @@ class Origins:
         return number
 
     def all(self, ops: Iterable[Op]) -> list[int]:
-        """Those of `ops` that are found, each once, in order."""
+        """Return the numbers of the original ops of `ops`, sorted and without duplicates."""
         return sorted({number for number in map(self, ops) if number >= 0})
 
 

@@ -1,4 +1,4 @@
-"""What a page is made of: a program, partitioned, scheduled and priced once, for all of its panels."""
+"""The subject of a page: a program, partitioned, scheduled and priced once for all panels."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 @dataclass(eq=False)
 class Subject:
-    """A program as it is shown. What cannot be found out of it is None, and `notes` says why."""
+    """A program to show. Parts that cannot be computed are None, and `notes` gives the reason."""
 
     module: Module
     prepared: Prepared
@@ -48,7 +48,7 @@ class Subject:
         *,
         partition: bool = True,
     ) -> Subject:
-        """Return the program `function` of `module`. A program that cannot be partitioned is shown as it is written."""
+        """Return the subject of `function` of `module`; a program that cannot be partitioned is shown as written."""
         record = PartitionRecord()
         notes: list[str] = []
         try:
@@ -58,12 +58,12 @@ class Subject:
                 raise
             notes.append(f"not partitioned: {_first_line(error)}")
             prepared = prepare(module, grid, function, partition=False, **options)
-        notes += [f"not split: {note}" for note in prepared.notes]
+        notes += [f"not partitioned: {note}" for note in prepared.notes]
         return cls(module, prepared, machine, network, title, record if record.program else None, notes)
 
     @classmethod
     def of_executable(cls, executable: Executable, machine: Machine, network: Network | None, title: str) -> Subject:
-        """What is compiled already: the program of one process."""
+        """Return the subject of a compiled program: the program of one process."""
         module = executable.module
         shardings = executable.in_shardings, executable.out_shardings
         prepared = Prepared(module, module.function(executable.function), executable.options, *shardings)
@@ -71,38 +71,38 @@ class Subject:
 
     @property
     def grid(self) -> ProcessGrid:
-        """The processes."""
+        """The process grid."""
         return self.prepared.options.grid
 
     @cached_property
     def lowering(self) -> ModuleLowering:
-        """What compiles the program of one process."""
+        """The lowering of the program of one process."""
         return ModuleLowering(self.prepared.module, self.prepared.options)
 
     @cached_property
     def priced(self) -> PricedSchedule | None:
-        """The schedule with what its steps take."""
+        """The schedule with predicted times."""
         return self.tried("no schedule", lambda: price_schedule(self.lowering, self.prepared.function, self.machine))
 
     @cached_property
     def flat(self) -> Function | None:
-        """The function as it is scheduled: calls inlined, collectives combined."""
+        """The function as scheduled: calls inlined, collectives combined."""
         if self.priced is not None:
             return self.priced.function
         return self.tried("not simplified", lambda: self.lowering.flatten(self.prepared.function))
 
     @cached_property
     def prediction(self) -> Prediction | None:
-        """What a step takes."""
+        """The predicted step."""
         priced = self.priced
         if priced is None:
             return None
-        # The notes of partitioning are told already.
+        # The notes of partitioning are included already.
         prepared = replace(self.prepared, notes=())
         return self.tried("no prediction", lambda: predicted(prepared, priced, self.machine, self.network))
 
     def tried(self, what: str, make: Callable[[], T]) -> T | None:
-        """What `make` gives; None where it cannot, which a note says."""
+        """Return the result of `make`; if it raises, add a note that begins with `what` and return None."""
         try:
             return make()
         except (SpmdError, ValueError, TypeError, AssertionError) as error:

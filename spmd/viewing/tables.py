@@ -1,31 +1,31 @@
-"""Tables of a page's data in which equal entries are written once."""
+"""Tables of a page's data, without duplicate entries."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable
 from typing import Any, TypeAlias
 
-#: What JSON has.
+#: A JSON value.
 Json: TypeAlias = Any
 
-#: Characters of a text that a page holds at most; a name may have any number.
+#: The largest number of characters of a text on a page, since names have no limit.
 LONGEST = 300
 
 
 def short(text: str, most: int = LONGEST) -> str:
-    """`text`, its middle left out where it is long."""
+    """Return `text` with its middle omitted if it is longer than `most`."""
     return text if len(text) <= most else f"{text[: most - most // 3]} … {text[-(most // 3) :]}"
 
 
-class Table:
-    """Entries by the number that each has; `add` gives that of an entry that is there already."""
+class JsonTable:
+    """Numbered entries without duplicates."""
 
     def __init__(self) -> None:
         self.entries: list[Json] = []
         self._numbers: dict[Hashable, int] = {}
 
     def add(self, key: Hashable, entry: Json) -> int:
-        """Return the number of `key`, whose entry is `entry`."""
+        """Return the number of `key`, adding `entry` for a new one."""
         number = self._numbers.get(key)
         if number is None:
             number = self._numbers[key] = len(self.entries)
@@ -33,14 +33,14 @@ class Table:
         return number
 
     def number(self, key: Hashable) -> int | None:
-        """Return the number of `key`, if it is there."""
+        """Return the number of `key`, or None."""
         return self._numbers.get(key)
 
 
-class Texts(Table):
-    """Texts, shortened."""
+class Texts(JsonTable):
+    """A table of shortened texts."""
 
     def of(self, text: str) -> int:
-        """Return the number of `text`."""
+        """Return the number of `text`, adding it if it is new."""
         told = short(text)
         return self.add(told, told)

@@ -1,4 +1,4 @@
-"""The predicted step: its units, when each kind of process runs them, and what the step's length hangs on."""
+"""The predicted step: its units, when each kind of process executes them, and the critical path."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from spmd.predict.timeline import Moment, Timeline
 from spmd.viewing.program import Origins
 from spmd.viewing.tables import Json, Texts
 
-#: Ranks that are compared with each other, kinds of them that are shown, and moments of all kinds together.
+#: The largest number of ranks compared, of kinds shown, and of moments of all kinds.
 _MOST_RANKS, _MOST_KINDS, _MOST_MOMENTS = 64, 8, 24_000
 _NANOSECONDS = 1e9
-#: How many times as long as the predicted step a measured one is drawn beside it.
+#: A measured step longer than this multiple of the predicted one is not shown in full at first.
 _MUCH_LONGER = 4
 
 
 @dataclass(frozen=True)
-class Kind:
-    """Processes whose steps are alike: the first of them, and those of the ranks looked at that are like it."""
+class ProcessKind:
+    """Processes with the same timeline: the first rank, and all compared ranks of the kind."""
 
     rank: int
     ranks: tuple[int, ...]
 
 
 def units(prediction: Prediction, machine: Machine, texts: Texts, origins: Origins) -> list[Json]:
-    """What a process does, in order: [title, place, seconds of all turns, turns, ops, what it is, shares of the ops].
+    """Return a process's units in order: [title, place, total seconds, turns, ops, kind, fraction of each op].
 
-    It is "compute", "collective", or "start" and "wait" of an asynchronous one. The shares are an estimate where there
-    are several ops, and 1 in all.
+    The kind is "compute", "collective", or "start" and "wait" for an asynchronous one. Fractions add up to 1 and are
+    estimates if there are several ops.
     """
     return [_unit(moment, machine, texts, origins) for moment in prediction.timeline.moments]
 
@@ -55,8 +55,7 @@ def _unit(moment: Moment, machine: Machine, texts: Texts, origins: Origins) -> l
 
 
 def span(timeline: dict[str, Json] | None, measured: dict[str, Json] | None) -> int:
-    """Return the nanoseconds that are drawn first: all, unless what was measured is much longer than what is
-    predicted."""
+    """Return the nanoseconds shown at first: all, unless the measured step is much longer than the predicted one."""
     predicted = 0 if timeline is None else round(timeline["seconds"] * _NANOSECONDS)
     longest = max((track["end"] for track in measured["tracks"]), default=0) if measured is not None else 0
     return predicted if 0 < predicted * _MUCH_LONGER < longest else max(1, predicted, longest)
@@ -71,7 +70,7 @@ def _what(event: PricedEvent) -> str:
 
 
 def timeline(prediction: Prediction) -> dict[str, Json]:
-    """Return the tracks of each kind of process: for each moment [unit, waits from, begins, ends], in nanoseconds."""
+    """Return the tracks of each kind of process: for each moment [unit, arrives, begins, ends], in nanoseconds."""
     line = prediction.timeline
     size = len(line.computing)
     ranks = _looked_at(size)
@@ -91,20 +90,20 @@ def timeline(prediction: Prediction) -> dict[str, Json]:
 
 
 def _looked_at(size: int) -> list[int]:
-    """Return all ranks, or some from the first to the last."""
+    """Return all ranks, or a sample from the first to the last."""
     if size <= _MOST_RANKS:
         return list(range(size))
     return sorted({int(rank) for rank in np.linspace(0, size - 1, _MOST_RANKS).round()})
 
 
-def _kinds(line: Timeline, ranks: list[int]) -> list[Kind]:
+def _kinds(line: Timeline, ranks: list[int]) -> list[ProcessKind]:
     rows: dict[bytes, list[int]] = {}
     begins = np.array([moment.begins[ranks] for moment in line.moments]).reshape(-1, len(ranks))
     ends = np.array([moment.ends[ranks] for moment in line.moments]).reshape(-1, len(ranks))
     for column, rank in enumerate(ranks):
         key = begins[:, column].tobytes() + ends[:, column].tobytes()
         rows.setdefault(key, []).append(rank)
-    return [Kind(found[0], tuple(found)) for found in rows.values()]
+    return [ProcessKind(found[0], tuple(found)) for found in rows.values()]
 
 
 def _moments(line: Timeline, rank: int) -> list[list[int]]:

@@ -1,4 +1,4 @@
-"""A small program run as all its processes, with what each of them holds after every op."""
+"""Runs a small program on all its processes and records every value."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from spmd.viewing.program import Origins, ProgramTables
 from spmd.viewing.subject import Subject
 from spmd.viewing.tables import Json
 
-#: What a page shows step by step: processes, elements of one value on all of them, and steps.
+#: The largest number of processes, of elements of one value on all of them, and of steps shown.
 _MOST_PROCESSES, _MOST_ELEMENTS, _MOST_STEPS = 64, 4096, 2000
 _DIGITS = 4
 
 
 def run_steps(subject: Subject, program: ProgramTables, seed: int) -> dict[str, Json]:
-    """What every process gets of every op, in the order of the first process.
+    """Return every process's results of every op, in the order of the first process.
 
-    The arguments are made by `seed`. UsageError for a grid of more processes than are shown.
+    Arguments are generated from `seed`. Raises UsageError for a grid with too many processes.
     """
     grid = subject.grid
     if grid.size > _MOST_PROCESSES:
-        raise UsageError(f"values are shown of at most {_MOST_PROCESSES} processes; the program has {grid.size:,}")
+        raise UsageError(f"values are shown for at most {_MOST_PROCESSES} processes, got {grid.size:,}")
     watcher = _Watcher(grid.size)
     options = replace(subject.prepared.options, watch=watcher, backends=("numpy",))
     executable = executable_of(replace(subject.prepared, options=options))
@@ -58,7 +58,7 @@ def run_steps(subject: Subject, program: ProgramTables, seed: int) -> dict[str, 
 
 
 def _blocks(subject: Subject, wholes: Sequence[Array], rank: int) -> list[Array]:
-    """Return the arguments of a process: its blocks, or arrays that are its rank more than those of the first."""
+    """Return the arguments of a process: its blocks, or distinct arrays if the program has no shardings."""
     shardings = subject.prepared.in_shardings
     if shardings is None:
         return [_of_process(array, rank) for array in wholes]
@@ -66,12 +66,12 @@ def _blocks(subject: Subject, wholes: Sequence[Array], rank: int) -> list[Array]
 
 
 def _of_process(array: Array, rank: int) -> Array:
-    """Return every process has numbers of its own, by which one sees where they go."""
+    """Return the array with the rank added, so that the origin of values is visible."""
     return array if array.dtype.kind in "bV" else np.asarray(array + np.asarray(rank, array.dtype), array.dtype)
 
 
 class _Watcher:
-    """Keeps what each process gets of each op: [shape, elements as text], None of what is left out."""
+    """Records what each process computes: [shape, elements as text], None for what is not shown."""
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -94,8 +94,7 @@ class _Watcher:
 
 
 def _shown(value: object, processes: int) -> Json:
-    """Return the shape of an array and its elements in row-major order; no elements of one that is too large to be
-    shown."""
+    """Return the shape of an array and its elements in row-major order, or None instead of too many elements."""
     if not isinstance(value, np.ndarray | np.generic):
         return None
     array = np.asarray(value)

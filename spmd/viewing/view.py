@@ -1,4 +1,4 @@
-"""`spmd.view`: a page that shows a program, its processes, and what passes between them."""
+"""`spmd.view`: a page that shows a program, its processes, and their communication."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ from spmd.viewing.page import page
 from spmd.viewing.subject import Subject
 from spmd.viewing.tables import Json
 
-#: Pixels of height that a notebook gives a page.
+#: The height of a page in a notebook, in pixels.
 _HEIGHT = 760
 
 
 class View:
-    """A page about one program, or two side by side. `documents` is its data: JSON, one a program."""
+    """A page about one program, or two side by side. `documents` is its data, JSON for each program."""
 
     def __init__(self, documents: Sequence[Json], title: str) -> None:
         self.documents = documents
         self.title = title
 
     def to_html(self) -> str:
-        """Return the page: one text of HTML that loads nothing."""
+        """Return the page as self-contained HTML."""
         return page(self.documents, self.title)
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the page to a file, which a browser opens without a network or a server."""
+        """Write the page to a file, which browsers open without a network or server."""
         write_file(fspath(path), self.to_html().encode())
 
     def _repr_html_(self) -> str:
@@ -65,19 +65,18 @@ def view(
     partition: bool = True,
     **options: Unpack[CompileOptions],
 ) -> View:
-    """Return a page that shows `program`: its processes, arrays, ops, communication, memory and time, linked by
-    selection.
+    """Return a page that shows `program`: processes, arrays, ops, communication, memory and time, linked.
 
-    :param other: a second program, which is shown beside the first.
-    :param grid, function: what of a module is compiled, as spmd.compile takes it; an executable has its own.
-    :param machine, topology: a file, or what is read of one, by which time is predicted; as `spmd predict` takes them.
-    :param profile: a trace that `spmd run --profile` wrote, which is shown under the predicted step.
-    :param run: runs the program on arguments made by `seed`, to show what each process holds after every op: for small
-        programs of up to 64 processes.
+    :param other: a second program, shown side by side.
+    :param grid, function: what to compile of a module, as for spmd.compile; an executable has its own.
+    :param machine, topology: the machine and network for predictions, or their files, as for `spmd predict`.
+    :param profile: a trace of `spmd run --profile`, shown below the predicted step.
+    :param run: whether to run the program on arguments generated from `seed`, to show the values on each process after
+        every op; for small programs on up to 64 processes.
     :param partition: whether a program with shardings is partitioned, as spmd.compile does.
-    :param title: what the page is called; by default the name of the program's file.
+    :param title: the title of the page, by default the name of the program's file.
     :param options: those of spmd.compile.
-    :raises UsageError: for what is no program, grid or file, or is too large to be run so.
+    :raises UsageError: for an invalid program, grid or file, or a program too large to run.
     """
     check_grid(grid, "spmd.view")
     check_function(function, "spmd.view")
@@ -103,7 +102,7 @@ def _of_executable(
     options: CompileOptions,
 ) -> Subject:
     if grid is not None or options:
-        raise UsageError("spmd.view of an executable takes no grid and no options: it is compiled already")
+        raise UsageError("grid and options must not be given for an executable, which is compiled already")
     return Subject.of_executable(executable, machine, network, title or _title(executable.module))
 
 
@@ -124,7 +123,7 @@ def _of_module(
 
 
 def _title(module: Module) -> str:
-    """Return the name of the file that the module was read from, or its own."""
+    """Return the name of the module's file, or of the module."""
     name = module.location.file.replace("\\", "/").rpartition("/")[2]
     return name if name and not name.startswith("<") else f"@{module.symbol}" if module.symbol else "a program"
 

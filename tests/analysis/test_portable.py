@@ -6,7 +6,7 @@ import numpy as np
 
 import spmd
 from spmd.analysis.constants import constant_array
-from spmd.analysis.portable import NOWHERE, Packer, Places, Unpacker
+from spmd.analysis.portable import NOWHERE, OpNumbers, Packer, Unpacker
 from spmd.errors import UNKNOWN
 from spmd.ir import Op
 
@@ -32,7 +32,7 @@ def ops_of(module: spmd.Module) -> dict[str, Op]:
 
 def there_and_back(module: spmd.Module, op: Op) -> Op:
     """`op`, alone, through a file."""
-    packer = Packer(Places(module))
+    packer = Packer(OpNumbers(module))
     portable = packer.reader(op)
     assert packer.is_placed
     portable, tables = pickle.loads(pickle.dumps((portable, packer.tables)))
@@ -72,13 +72,13 @@ def test_ops_stand_where_they_stood_also_where_one_place_is_that_of_many() -> No
         op.move(UNKNOWN)
         op.debug_location = f'"{op.name}"'
     for op in module.walk():
-        packer = Packer(Places(module))
+        packer = Packer(OpNumbers(module))
         mark = Unpacker(packer.tables, list(module.walk())).op(packer.mark(op))
         assert (mark.name, mark.debug_location) == (op.name, op.debug_location)
 
 
 def test_an_op_of_another_program_has_no_place() -> None:
     module, other = spmd.parse(TEXT), spmd.parse("// more\n" + TEXT)
-    packer = Packer(Places(module))
+    packer = Packer(OpNumbers(module))
     assert packer.mark(ops_of(other)["stablehlo.add"])[-1] == NOWHERE
     assert not packer.is_placed

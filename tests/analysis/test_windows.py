@@ -49,7 +49,7 @@ def seen(windows: Windows) -> dict[tuple[int, ...], set[tuple[int, ...]]]:
 
 @given(windows())
 def test_running_totals_are_windows_that_hold_all_up_to_their_element(windows: Windows) -> None:
-    running = windows.running_axis()
+    running = windows.cumulative_axis()
     windows_seen = seen(windows)
     axes = [(axis, backwards) for axis in range(windows.rank) for backwards in (False, True)]
     fitting = {

@@ -11,7 +11,7 @@ import pytest
 
 import spmd
 from spmd.analysis import custom_calls
-from spmd.analysis.portable import Places
+from spmd.analysis.portable import OpNumbers
 from spmd.backends.kernels import TARGETS
 from spmd.backends.llvm import backend
 from spmd.compiler.pipeline import cache_key
@@ -35,7 +35,7 @@ func.func @other(%a: tensor<3x3xf32>) -> tensor<3x3xf32> {{ return %a : tensor<3
 def key(text: str = TEXT, function: str = "main", **options: Any) -> str | None:
     module = spmd.parse(text)
     return cache_key.cache_key(
-        module, module.function(function), chosen_options(spmd.ProcessGrid(2, 1), options), Places(module)
+        module, module.function(function), chosen_options(spmd.ProcessGrid(2, 1), options), OpNumbers(module)
     )
 
 

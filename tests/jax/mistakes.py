@@ -186,7 +186,7 @@ def processes_leave_a_retry_by_their_number(wrong: bool) -> Callable[..., Any]:
 # --- sums ---
 
 
-@mistake(V, X, warning="it counts 4 times", replicated=0)
+@mistake(V, X, warning="it is counted 4 times", replicated=0)
 def a_mean_gradient_is_summed(wrong: bool) -> Callable[..., Any]:
     def step(w: jax.Array, x: jax.Array) -> jax.Array:
         g = mean(jax.grad(loss)(w, x))
@@ -195,7 +195,7 @@ def a_mean_gradient_is_summed(wrong: bool) -> Callable[..., Any]:
     return step
 
 
-@mistake(V, X, warning="it counts 4 times", replicated=0)
+@mistake(V, X, warning="it is counted 4 times", replicated=0)
 def weight_decay_inside_of_the_sum(wrong: bool) -> Callable[..., Any]:
     def step(w: jax.Array, x: jax.Array) -> jax.Array:
         g = jax.grad(loss)(w, x)
@@ -216,7 +216,7 @@ def a_bias_before_the_sum_of_a_row_parallel_layer(wrong: bool) -> Callable[..., 
     return layer
 
 
-@mistake(M, M, V, warning="it counts 4 times", replicated=(0, 2))
+@mistake(M, M, V, warning="it is counted 4 times", replicated=(0, 2))
 def a_share_of_a_bias(wrong: bool) -> Callable[..., Any]:
     def layer(x: jax.Array, w: jax.Array, b: jax.Array) -> jax.Array:
         return lax.psum(x @ w + b / (2 if wrong else 4), "data")  # fault
@@ -224,7 +224,7 @@ def a_share_of_a_bias(wrong: bool) -> Callable[..., Any]:
     return layer
 
 
-@mistake(V, X, warning="it counts 4 times", replicated=True)
+@mistake(V, X, warning="it is counted 4 times", replicated=True)
 def a_loss_of_one_batch_for_all(wrong: bool) -> Callable[..., Any]:
     def step(w: jax.Array, x: jax.Array) -> jax.Array:
         value = loss(w, x)
@@ -233,7 +233,7 @@ def a_loss_of_one_batch_for_all(wrong: bool) -> Callable[..., Any]:
     return step
 
 
-@mistake(X, warning="it counts 4 times")
+@mistake(X, warning="it is counted 4 times")
 def a_norm_of_a_reduced_gradient(wrong: bool) -> Callable[..., Any]:
     def step(x: jax.Array) -> jax.Array:
         g = mean(x) if wrong else x
@@ -242,7 +242,7 @@ def a_norm_of_a_reduced_gradient(wrong: bool) -> Callable[..., Any]:
     return step
 
 
-@mistake(X, warning="it counts 2 times", axes={"data": 2, "model": 2})
+@mistake(X, warning="it is counted 2 times", axes={"data": 2, "model": 2})
 def a_sum_over_both_axes_of_what_one_has_summed(wrong: bool) -> Callable[..., Any]:
     def step(x: jax.Array) -> jax.Array:
         total = lax.psum(x.sum(0), "model")
@@ -251,7 +251,7 @@ def a_sum_over_both_axes_of_what_one_has_summed(wrong: bool) -> Callable[..., An
     return step
 
 
-@mistake(X, warning="it counts 4 times")
+@mistake(X, warning="it is counted 4 times")
 def a_scattered_sum_of_a_gathered_array(wrong: bool) -> Callable[..., Any]:
     def step(x: jax.Array) -> jax.Array:
         whole = lax.all_gather(x, "data", tiled=True)
@@ -262,7 +262,7 @@ def a_scattered_sum_of_a_gathered_array(wrong: bool) -> Callable[..., Any]:
     return step
 
 
-@mistake(X, N, warning="it counts 4 times", replicated=1)
+@mistake(X, N, warning="it is counted 4 times", replicated=1)
 def a_count_that_everybody_has(wrong: bool) -> Callable[..., Any]:
     def step(x: jax.Array, n: jax.Array) -> jax.Array:
         count = lax.psum(n, "data") if wrong else lax.psum(1, "data") * n  # fault
@@ -274,7 +274,7 @@ def a_count_that_everybody_has(wrong: bool) -> Callable[..., Any]:
 # --- results that are held for the same ---
 
 
-@mistake(V, X, error="a sum over processes is owed", replicated=0, replicated_results=0)
+@mistake(V, X, error="it is a partial sum", replicated=0, replicated_results=0)
 def the_forgotten_mean(wrong: bool) -> Callable[..., Any]:
     def step(w: jax.Array, x: jax.Array) -> jax.Array:
         g = jax.grad(loss)(w, x)
@@ -293,7 +293,7 @@ def momentum_of_the_local_gradient(wrong: bool) -> Callable[..., Any]:
     return step
 
 
-@mistake(STATE, X, error="held for the same", replicated=0, donate_argnums=0)
+@mistake(STATE, X, error="must be the same", replicated=0, donate_argnums=0)
 def donated_state_is_the_next_step_s(wrong: bool) -> Callable[..., Any]:
     def step(state: dict[str, Any], x: jax.Array) -> tuple[dict[str, Any], jax.Array]:
         value, g = jax.value_and_grad(loss)(state["w"], x)
@@ -324,7 +324,7 @@ def a_logged_loss_of_one_process(wrong: bool) -> Callable[..., Any]:
     return step
 
 
-@mistake(V, X, error="held for the same", replicated=0, replicated_results=0)
+@mistake(V, X, error="must be the same", replicated=0, replicated_results=0)
 def accumulated_gradients_reduced_too_early(wrong: bool) -> Callable[..., Any]:
     def step(w: jax.Array, x: jax.Array) -> jax.Array:
         first, second = jax.grad(loss)(w, x[:4]), jax.grad(loss)(w, x[4:])
@@ -334,7 +334,7 @@ def accumulated_gradients_reduced_too_early(wrong: bool) -> Callable[..., Any]:
     return step
 
 
-@mistake(V, X, error="held for the same", replicated=0, replicated_results=0, axes={"data": 2, "model": 2})
+@mistake(V, X, error="must be the same", replicated=0, replicated_results=0, axes={"data": 2, "model": 2})
 def a_mean_over_one_of_two_axes(wrong: bool) -> Callable[..., Any]:
     def step(w: jax.Array, x: jax.Array) -> jax.Array:
         g = jax.grad(loss)(w, x)
@@ -343,9 +343,7 @@ def a_mean_over_one_of_two_axes(wrong: bool) -> Callable[..., Any]:
     return step
 
 
-@mistake(
-    np.ones(12, np.float32), np.ones(12, np.float32), error="held for the same", replicated=0, replicated_results=0
-)
+@mistake(np.ones(12, np.float32), np.ones(12, np.float32), error="must be the same", replicated=0, replicated_results=0)
 def a_sharded_optimizer_that_gathers_nothing(wrong: bool) -> Callable[..., Any]:
     def step(w: jax.Array, g: jax.Array) -> jax.Array:
         at = lax.axis_index("data") * 3
@@ -357,7 +355,7 @@ def a_sharded_optimizer_that_gathers_nothing(wrong: bool) -> Callable[..., Any]:
     return step
 
 
-@mistake(KEY, V, error="held for the same", replicated=(0, 1), replicated_results=0)
+@mistake(KEY, V, error="must be the same", replicated=(0, 1), replicated_results=0)
 def a_key_with_the_process_in_it_is_carried_on(wrong: bool) -> Callable[..., Any]:
     def step(key: jax.Array, w: jax.Array) -> tuple[jax.Array, jax.Array]:
         own = jax.random.fold_in(key, lax.axis_index("data"))
@@ -367,7 +365,7 @@ def a_key_with_the_process_in_it_is_carried_on(wrong: bool) -> Callable[..., Any
     return step
 
 
-@mistake(V, X, error="held for the same", replicated=0, replicated_results=0)
+@mistake(V, X, error="must be the same", replicated=0, replicated_results=0)
 def steps_in_a_scan_without_a_mean(wrong: bool) -> Callable[..., Any]:
     def train(w: jax.Array, x: jax.Array) -> jax.Array:
         def body(w: jax.Array, rows: jax.Array) -> tuple[jax.Array, None]:
@@ -379,7 +377,7 @@ def steps_in_a_scan_without_a_mean(wrong: bool) -> Callable[..., Any]:
     return train
 
 
-@mistake(M, M, M, error="a sum over processes is owed", replicated=0, replicated_results=0)
+@mistake(M, M, M, error="it is a partial sum", replicated=0, replicated_results=0)
 def a_tensor_parallel_layer_without_its_sum(wrong: bool) -> Callable[..., Any]:
     def layer(x: jax.Array, up: jax.Array, down: jax.Array) -> jax.Array:
         y = jax.nn.relu(x @ up) @ down  # fault
@@ -388,7 +386,7 @@ def a_tensor_parallel_layer_without_its_sum(wrong: bool) -> Callable[..., Any]:
     return layer
 
 
-@mistake(V, X, error="held for the same", replicated=0, replicated_results=0)
+@mistake(V, X, error="must be the same", replicated=0, replicated_results=0)
 def an_average_of_the_weights_that_left_one_out(wrong: bool) -> Callable[..., Any]:
     def step(w: jax.Array, x: jax.Array) -> jax.Array:
         own = w - jax.grad(loss)(w, x)
@@ -398,7 +396,7 @@ def an_average_of_the_weights_that_left_one_out(wrong: bool) -> Callable[..., An
     return step
 
 
-@mistake(V, X, warning="held for the same", replicated=0, replicated_results=0)
+@mistake(V, X, warning="must be the same", replicated=0, replicated_results=0)
 def a_neighbour_s_average_is_no_average(wrong: bool) -> Callable[..., Any]:
     def step(w: jax.Array, x: jax.Array) -> jax.Array:
         own = w - jax.grad(loss)(w, x)
@@ -408,7 +406,7 @@ def a_neighbour_s_average_is_no_average(wrong: bool) -> Callable[..., Any]:
     return step
 
 
-@mistake(V, X, error="held for the same", replicated=0, replicated_results=0)
+@mistake(V, X, error="must be the same", replicated=0, replicated_results=0)
 def a_clipped_gradient_by_its_own_norm(wrong: bool) -> Callable[..., Any]:
     def step(w: jax.Array, x: jax.Array) -> jax.Array:
         own = jax.grad(loss)(w, x)
@@ -419,7 +417,7 @@ def a_clipped_gradient_by_its_own_norm(wrong: bool) -> Callable[..., Any]:
     return step
 
 
-@mistake(X, error="held for the same", replicated_results=0)
+@mistake(X, error="must be the same", replicated_results=0)
 def the_best_of_each_process(wrong: bool) -> Callable[..., Any]:
     def step(x: jax.Array) -> jax.Array:
         best = x.max()
@@ -478,7 +476,7 @@ def noise_for_privacy_of_one_key(wrong: bool) -> Callable[..., Any]:
     return step
 
 
-@mistake(KEY, error="held for the same", replicated=0, replicated_results=0)
+@mistake(KEY, error="must be the same", replicated=0, replicated_results=0)
 def weights_drawn_of_a_key_by_process(wrong: bool) -> Callable[..., Any]:
     def initial(key: jax.Array) -> jax.Array:
         own = jax.random.fold_in(key, lax.axis_index("data")) if wrong else key

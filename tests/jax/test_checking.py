@@ -41,7 +41,7 @@ def meant(w: jax.Array, x: jax.Array) -> jax.Array:
 
 
 def test_the_forgotten_mean() -> None:
-    with pytest.raises(CollectiveError, match=r"test_checking.py:\d+.*result 0 is held for the same") as raised:
+    with pytest.raises(CollectiveError, match=r"test_checking.py:\d+.*result 0 must be the same") as raised:
         traced(forgotten, W, X, replicated=0, replicated_results=0)
     assert "argument 1" in str(raised.value)
     traced(forgotten, W, X)
@@ -61,7 +61,7 @@ def test_a_gradient_that_is_summed_twice() -> None:
         mean = jax.lax.pmean(jax.grad(loss)(w, x), "data")
         return w - jax.lax.psum(mean, "data")
 
-    with pytest.raises(CommunicationWarning, match="it counts 4 times"):
+    with pytest.raises(CommunicationWarning, match="it is counted 4 times"):
         traced(step, W, X, replicated=0)
 
 

@@ -47,7 +47,7 @@ REFUSED = {
     "mesh": (
         'sdy.mesh @mesh = <["x"=2]>\n'
         + SOME.replace("%x: tensor<2xf32>", '%x: tensor<2xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"x"}]>}'),
-        "the program's mesh has 2 devices",
+        "the mesh's 2 devices",
         True,
     ),
 }

@@ -73,7 +73,7 @@ def test_a_grid_that_the_mesh_does_not_fit() -> None:
     : (tensor<2xi64>, tensor<4xi64>, tensor<2xi64>, tensor<4xi64>)
     -> (tensor<2xi64>, tensor<4xi64>, tensor<2xi64>, tensor<4xi64>)
 """.replace("%r", "%b = stablehlo.constant dense<10> : tensor<4xi64>\n%r")
-    with pytest.raises(spmd.CompileError, match="the program's mesh has 4 devices"):
+    with pytest.raises(spmd.CompileError, match="the mesh's 4 devices"):
         spmd.compile(_module(_FUNCTION, "[[@part, @part]]", body))
 
 

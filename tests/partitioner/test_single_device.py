@@ -149,23 +149,23 @@ def test_calls_with_effects_of_no_device_are_made_once() -> None:
 @pytest.mark.parametrize(
     ("body", "match"),
     [
-        (f"%r = stablehlo.abs %a {_ON_ONE.replace('one', 'nine')} : tensor<4xf32>", "no device 9 among 4"),
+        (f"%r = stablehlo.abs %a {_ON_ONE.replace('one', 'nine')} : tensor<4xf32>", "must be less than 4, got 9"),
         (
             "%s:2 = stablehlo.optimization_barrier {sdy.sharding = #sdy.sharding_per_value<[<@one, []>, <@two, []>]>}"
             " %a, %a : tensor<4xf32>, tensor<4xf32>\n%r = stablehlo.add %s#0, %s#1 : tensor<4xf32>",
-            "of devices 1 and 2",
+            "on one device, got devices 1 and 2",
         ),
         (
             "%s:2 = stablehlo.optimization_barrier "
             '{mhlo.sharding = "{{maximal device=1}, {devices=[4]<=[4]}}"}'
             " %a, %a : tensor<4xf32>, tensor<4xf32>\n%r = stablehlo.add %s#0, %s#1 : tensor<4xf32>",
-            "of device 1 alone",
+            "on device 1 alone",
         ),
         (
             "%id = stablehlo.partition_id : tensor<ui32>\n%f = stablehlo.convert %id : (tensor<ui32>) -> tensor<f32>\n"
             "%b = stablehlo.broadcast_in_dim %f, dims = [] : (tensor<f32>) -> tensor<4xf32>\n"
             "%r = stablehlo.add %a, %b : tensor<4xf32>",
-            r'partition_id: has no meaning .* "x", "y" are not manual',
+            r'partition_id: must be in code that is manual .* "x", "y" are not manual',
         ),
     ],
 )

@@ -47,7 +47,7 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
         (
             "call = ",
             "cells = 3\ncall = ",
-            r"\[overhead\]: cells has no meaning here; what has: call, coll",
+            r"\[overhead\]: unknown entry cells; known are: call, coll",
         ),
         ("call = ", "call = true # ", r"\[overhead\]: call must be a number above 0; got True"),
         ("call = ", f"call = {'9' * 400} # ", r"\[overhead\]: call must be a number above 0; got 9{60}\.\.\.$"),
@@ -61,7 +61,11 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
             r"\[\[product\]\] 1: sizes must be batch, rows, depth",
         ),
         ('how = "mpi"', 'how = "magic"', r"\[\[collective\]\] 1: how must be one of mpi, widened, exchanged"),
-        ("seconds = [", "seconds = [1, ", r"\[\[collective\]\] 1: bytes must rise, and seconds have an entry for each"),
+        (
+            "seconds = [",
+            "seconds = [1, ",
+            r"\[\[collective\]\] 1: bytes must be increasing, and seconds must have as many entries",
+        ),
         ("[link]", "[[link]]", r"link must be a table, \[link\]"),
         ("name = ", "name ", r"Expected '='"),
     ],
@@ -161,18 +165,18 @@ def test_a_network_is_read(tmp_path: Path) -> None:
     network = read_topology(file, 1e9)
     levels = [(level.name, level.processes, level.uplink) for level in network.levels]
     assert levels == [("node", 4, None), ("rack", 8, 2e9)]
-    with pytest.raises(UsageError, match="level 'rack' of the network, the outermost, has 8 processes; there are 9"):
+    with pytest.raises(UsageError, match="level 'rack' of the network, the outermost, must have 9 processes, got 8"):
         prices_of(nominal(), network, 9)
 
 
 @pytest.mark.parametrize(
     ("before", "after", "said"),
     [
-        ("processes = 8", "processes = 6", "level 'rack': its processes must be a whole number of units of 'node'"),
-        ("processes = 4", "", "level 'rack': its processes must be a whole number of units of 'node'"),
+        ("processes = 8", "processes = 6", "level 'rack': processes must be a multiple of those of 'node'"),
+        ("processes = 4", "", "level 'rack': processes must be a multiple of those of 'node'"),
         ('algorithm = "ring"', 'algorithm = "star"', "algorithm must be one of ring, tree, recursive_halving, hier"),
         ("latency = 1e-6", "latency = 0", r"\[\[level\]\] 1: latency must be a number above 0; got 0"),
-        ("[[level]]", "[[levels]]", "levels has no meaning|level must be tables"),
+        ("[[level]]", "[[levels]]", "unknown entry levels|level must be tables"),
     ],
 )
 def test_a_network_that_is_wrong_is_named(tmp_path: Path, before: str, after: str, said: str) -> None:

@@ -68,7 +68,7 @@ def test_a_loop_is_no_quicker_than_what_waits_in_it() -> None:
 
 def test_a_loop_that_does_not_say_how_often_is_told() -> None:
     prediction = told(loop("%n"))
-    assert any("how often the loop runs is not known: taken as 1 turn" in note for note in prediction.notes)
+    assert any("the trip count of the loop is unknown: assumed 1 turn" in note for note in prediction.notes)
     assert told(loop("%n"), turns=4000).seconds == pytest.approx(told(loop(4000)).seconds, rel=0.05)
     assert "note: " in page(prediction, "p") and not told(loop(4000)).notes
 
@@ -108,9 +108,7 @@ module attributes {mhlo.num_replicas = 2 : i32} {
 }"""
     prediction = told(text)
     assert prediction.hidden > 0 and prediction.communicating == 0
-    assert prediction.seconds == pytest.approx(prediction.computing) and "communication beside it" in page(
-        prediction, "p"
-    )
+    assert prediction.seconds == pytest.approx(prediction.computing) and "communication hidden" in page(prediction, "p")
 
 
 # --- sweeps ---
@@ -157,14 +155,16 @@ def test_what_cannot_be_swept_is_named() -> None:
     with pytest.raises(CompileError, match="cannot be swept: it is not data parallel") as caught:
         sweep(spmd.parse(text), "main", [1, 2], nominal(), backends=BACKENDS)
     assert "stablehlo.all_reduce" in str(caught.value)
-    with pytest.raises(UsageError, match="the mesh has no axis 'model'; those there are: data"):
+    with pytest.raises(UsageError, match="the mesh has no axis 'model'; its axes are: data"):
         sweep(spmd.parse(SHARDED), "main", [1, 2], nominal(), axis="model", backends=BACKENDS)
     alone = spmd.parse("func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> { return %x : tensor<4xf32> }")
-    with pytest.raises(UsageError, match="@main has no collectives and no shardings: nothing is swept"):
+    with pytest.raises(UsageError, match="@main must have collectives or shardings to be swept"):
         sweep(alone, "main", [1, 2], nominal(), backends=BACKENDS)
-    with pytest.raises(UsageError, match="the sweep resizes it: no grid 4x1"):
+    with pytest.raises(UsageError, match="whose axis the sweep resizes, got 4x1"):
         sweep(spmd.parse(SHARDED), "main", [1, 2], nominal(), grid=spmd.ProcessGrid(4, 1), backends=BACKENDS)
-    with pytest.raises(UsageError, match="axis 'data' is one to cut arrays along, and the program is that of one"):
+    with pytest.raises(
+        UsageError, match="axis must be None for the program of one process, which has no shardings, got 'data'"
+    ):
         sweep(spmd.parse(DATA_PARALLEL), "main", [1, 2], nominal(), axis="data", backends=BACKENDS)
 
 

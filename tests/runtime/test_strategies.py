@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import spmd
 from spmd.analysis.varying.check import check_processes
-from spmd.analysis.varying.findings import Kind
+from spmd.analysis.varying.findings import FindingKind
 from spmd.testing import strategies
 from spmd.testing.strategies import Program, ReplicaGroups
 
@@ -60,7 +60,7 @@ def test_what_is_called_the_same_is_the_same(program: Program) -> None:
     differing = set()
     for index in range(count):
         found = check_processes(module, program.grid, replicated_arguments=[0], replicated_results=[index])
-        assert {each.kind for each in found} <= {Kind.VARYING_RESULT}
+        assert {each.kind for each in found} <= {FindingKind.VARYING_RESULT}
         differing |= {index} if found else set()
     results = spmd.run_parallel(module, program.grid, program.inputs)
     for index in set(range(count)) - differing:

@@ -18,7 +18,7 @@ from spmd.predict.machine import Machine, read_machine
 from spmd.predict.topology import read_topology
 from spmd.sharding_search.layouts import ProgramLayout, Spec, mesh_op_of
 from spmd.sharding_search.pricing import PricedLayout
-from spmd.sharding_search.search import Search
+from spmd.sharding_search.search import ShardingSearch
 
 SCALING = Path(__file__).parents[2] / "examples" / "scaling"
 MACHINE: Machine = read_machine(SCALING / "machine.toml")
@@ -54,7 +54,7 @@ def searched(module: spmd.Module, mesh: dict[str, int], **options: Any) -> tuple
 
 def priced(module: spmd.Module, mesh: dict[str, int], arguments: Sequence[Spec]) -> PricedLayout:
     """A layout of arguments that somebody wrote, as the search would price it."""
-    search = Search(module, "main", mesh_op_of(module, mesh), MACHINE, NETWORK)
+    search = ShardingSearch(module, "main", mesh_op_of(module, mesh), MACHINE, NETWORK)
     known = search.pricer.price(ProgramLayout(tuple(arguments), (None,) * len(search.model.results)))
     assert known is not None
     return known

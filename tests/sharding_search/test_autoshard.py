@@ -49,7 +49,7 @@ def test_what_is_laid_out_stays_so() -> None:
     laid_out, plan = searched(module, {"model": 4})
     assert plan.arguments[0].spec == ((), ("model",))
     assert str(laid_out).count("sdy.mesh") == 1
-    with pytest.raises(spmd.CompileError, match="over a mesh of model=4; a layout over one of model=8 does not fit it"):
+    with pytest.raises(spmd.CompileError, match="must be over the mesh model=8, got model=4"):
         searched(module, {"model": 8})
 
 
@@ -71,19 +71,19 @@ def test_too_little_memory_says_how_much_is_needed_and_by_what() -> None:
     with pytest.raises(spmd.CompileError) as caught:
         searched(program(), {"model": 4}, memory="10kB")
     text = str(caught.value)
-    assert "mlp.mlir:1:1: func.func: no layout of @main over model=4 was found that takes at most 10 kB" in text
-    assert "the smallest takes" in text and "%up: tensor<256x1024xf32> 262 kB" in text
+    assert "mlp.mlir:1:1: func.func: no layout of @main over model=4 was found that needs at most 10 kB" in text
+    assert "the smallest needs" in text and "%up: tensor<256x1024xf32> 262 kB" in text
 
 
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ({"mesh": {}}, "mesh is a mapping of names to sizes"),
-        ({"mesh": {"a": 0}}, "an integer from 1 on"),
-        ({"mesh": {"a": 1}}, "nothing to lay out"),
+        ({"mesh": {}}, "mesh must be a mapping of names to sizes"),
+        ({"mesh": {"a": 0}}, "positive integers by name"),
+        ({"mesh": {"a": 1}}, "at least two processes"),
         ({"mesh": {"a": 2}, "memory": "plenty"}, 'such as "16GB"'),
         ({"mesh": {"a": 2}, "memory": -1}, 'such as "16GB"'),
-        ({"mesh": {"a": 2}, "machine": 3}, "a file that spmd calibrate wrote"),
+        ({"mesh": {"a": 2}, "machine": 3}, "a file written by spmd calibrate"),
         ({"mesh": {"a": 2}, "topology": 3}, "a file that describes a network"),
     ],
 )

@@ -15,7 +15,7 @@ import pytest
 import spmd
 from partitioner.search.model import NONE, fits
 from spmd.sharding_search.layouts import ProgramLayout, Spec, annotated, mesh_op_of
-from spmd.sharding_search.search import Search, spec_of
+from spmd.sharding_search.search import ShardingSearch, spec_of
 from tests.partitioner.running import run_module
 from tests.sharding_search.programs import MACHINE, NETWORK, shape, traced
 
@@ -91,11 +91,11 @@ def drawn(seed: int, largest: int = 14) -> tuple[spmd.Module, dict[str, int], ra
     return traced(function, *arguments), mesh, source
 
 
-def search(module: spmd.Module, mesh: dict[str, int]) -> Search:
-    return Search(module, "main", mesh_op_of(module, mesh), MACHINE, NETWORK)
+def search(module: spmd.Module, mesh: dict[str, int]) -> ShardingSearch:
+    return ShardingSearch(module, "main", mesh_op_of(module, mesh), MACHINE, NETWORK)
 
 
-def all_layouts(of: Search) -> list[list[Spec]]:
+def all_layouts(of: ShardingSearch) -> list[list[Spec]]:
     """Every way to cut each argument."""
     names, sizes = [name for name, _ in of.model.axes], of.model.sizes
     every = []

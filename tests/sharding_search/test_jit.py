@@ -31,7 +31,7 @@ def test_leaves_are_searched_for_or_given() -> None:
         ({"mesh": {"x": 2}, "in_shardings": ("auto", P("z"))}, "is not a layout of an array of 2 dimensions over x=2"),
         ({"mesh": {"x": 2}, "in_shardings": ("auto", 3)}, 'must have "auto", AUTO, a PartitionSpec or None'),
         ({"mesh": {"x": 2}, "in_shardings": ("auto",)}, "a tree like the positional arguments"),
-        ({"mesh": {"x": 0}}, "an integer from 1 on"),
+        ({"mesh": {"x": 0}}, "positive integers by name"),
         ({"mesh": {"x": 2}, "axes": {"x": 2}}, "takes a mesh, or the axes"),
         ({"in_shardings": "auto"}, "with a mesh over which a layout is searched for"),
     ],

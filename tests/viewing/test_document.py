@@ -173,7 +173,7 @@ def test_names_are_shortened_and_cannot_end_their_element() -> None:
 
 
 def test_what_cannot_be_planned_is_told() -> None:
-    assert any("not known before the program runs" in note for note in data_of(DYNAMIC)["notes"])
+    assert any("dynamic shapes" in note for note in data_of(DYNAMIC)["notes"])
 
 
 def test_values_are_what_the_run_gives() -> None:
@@ -237,7 +237,7 @@ def test_the_last_of_several_measured_steps_is_shown(tmp_path: Path) -> None:
     assert warm["what"] == "measured: step 1" and [track["end"] for track in warm["tracks"]] == [1000, 1000]
     assert {texts.entries[event[0]] for track in warm["tracks"] for event in track["events"]} == {"unit 1"}
     cold = read_profile(trace_of_steps(tmp_path / "t.json", [(0, 5e4)]), texts)
-    assert cold["what"].startswith("measured: step 0, whose code") and cold["tracks"][0]["end"] == 25_000_000
+    assert cold["what"].startswith("measured: step 0, with cold code") and cold["tracks"][0]["end"] == 25_000_000
     several = read_profile(trace_of_steps(tmp_path / "t.json", [(0, 5e4), (1, 2.0)], ("@a", "@b")), texts)
     assert several["what"] == "measured" and len(several["tracks"][0]["events"]) == 4
 

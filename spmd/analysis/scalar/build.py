@@ -1,4 +1,4 @@
-"""Expressions by the names of their primitives, and the small ones that many others are made of."""
+"""Builders of expressions, one per primitive, and small compositions of them."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ copysign = _binary(Primitive.COPYSIGN)
 
 
 def fma(x: Operand, y: Expression, z: Operand) -> Expression:
-    """x * y + z, rounded once."""
+    """Return x * y + z, rounded once."""
     return expression(Primitive.FMA, y.type, (as_expression(x, y.type), y, as_expression(z, y.type)))
 
 
 def call(function: Primitive, *operands: Expression) -> Expression:
-    """Return a function of floats, of its operands' type."""
+    """Return a call of a function of floats, in its operands' type."""
     return expression(function, operands[0].type, operands)
 
 
@@ -60,7 +60,7 @@ def like(value: float, x: Expression) -> Expression:
 
 
 def table(index: Expression, values: Sequence[float], type: MachineType) -> Expression:
-    """Return the entry of `values` at an i32 `index`, which is within."""
+    """Return `values[index]` for an i32 `index`, which must be in range."""
     bits = tuple(constant(value, type).attribute for value in values)
     return expression(Primitive.TABLE, type, (index,), bits)
 
@@ -69,7 +69,7 @@ def table(index: Expression, values: Sequence[float], type: MachineType) -> Expr
 
 
 def select(chosen: Expression, x: Operand, y: Operand) -> Expression:
-    """x where `chosen`, else y; one of them may be a number."""
+    """Return x if `chosen` (an i1), else y; one of them may be a number."""
     if x is y and isinstance(x, Expression):
         return x
     first, second = _of_one_type(x, y)
@@ -79,13 +79,13 @@ def select(chosen: Expression, x: Operand, y: Operand) -> Expression:
 
 
 def rarely(chosen: Expression, x: Operand, y: Operand) -> Expression:
-    """`select`, of an x that is long and seldom chosen."""
+    """Return `select` for an expensive x that is seldom chosen: back ends may skip it if no lane chooses it."""
     first, second = _of_one_type(x, y)
     return expression(Primitive.RARELY, first.type, (chosen, first, second))
 
 
 def _of_one_type(x: Operand, y: Operand) -> tuple[Expression, Expression]:
-    """Both as expressions; TypeError where both are numbers."""
+    """Return both as expressions of one type; raises TypeError if both are numbers."""
     if isinstance(x, Expression):
         return x, as_expression(y, x.type)
     if isinstance(y, Expression):
@@ -94,7 +94,7 @@ def _of_one_type(x: Operand, y: Operand) -> tuple[Expression, Expression]:
 
 
 def compare(predicate: str, x: Expression, y: Operand) -> Expression:
-    """Return an i1; `predicate` is one of COMPARE_FLOAT's or COMPARE_INTEGER's."""
+    """Return a comparison, an i1; `predicate` is one of COMPARE_FLOAT's or COMPARE_INTEGER's."""
     primitive = Primitive.COMPARE_FLOAT if x.type.is_float else Primitive.COMPARE_INTEGER
     return expression(primitive, I1, (x, as_expression(y, x.type)), predicate)
 
@@ -125,7 +125,7 @@ def minimum(x: Expression, y: Expression) -> Expression:
 
 
 def _extremum(primitive: Primitive, x: Expression, y: Expression) -> Expression:
-    """One comparison is enough beside a constant, whose zero's sign is known."""
+    """Return the larger or smaller float; one comparison suffices if one is a constant, whose sign of zero is known."""
     if is_constant(x):
         x, y = y, x
     if not is_constant(y):
@@ -143,7 +143,7 @@ def _extremum(primitive: Primitive, x: Expression, y: Expression) -> Expression:
 
 
 def truncate(x: Expression, type: MachineType) -> Expression:
-    """Return the low bits of an integer; the same when it has no more."""
+    """Return the low bits of an integer, which may already have the width of `type`."""
     return _resized(Primitive.TRUNCATE, x, type)
 
 
@@ -156,7 +156,7 @@ def sign_extend(x: Expression, type: MachineType) -> Expression:
 
 
 def _resized(primitive: Primitive, x: Expression, type: MachineType) -> Expression:
-    """Return a constant's is one, too: a place that a program names is known."""
+    """Return an integer in another width, folded if it is constant."""
     if x.type is type:
         return x
     if x.primitive is not Primitive.CONSTANT:
@@ -167,7 +167,7 @@ def _resized(primitive: Primitive, x: Expression, type: MachineType) -> Expressi
 
 
 def resize(x: Expression, type: MachineType, *, signed: bool) -> Expression:
-    """Return an integer in another width: its low bits, or extended."""
+    """Return an integer in another width, truncated or extended."""
     if x.type.bits >= type.bits:
         return truncate(x, type)
     return sign_extend(x, type) if signed and x.type is not I1 else zero_extend(x, type)
@@ -180,29 +180,29 @@ def to_float(x: Expression, type: MachineType, *, signed: bool) -> Expression:
 
 
 def to_integer(x: Expression, type: MachineType, *, signed: bool = True) -> Expression:
-    """Return a float towards zero, known to be within the range of `type`."""
+    """Return a float rounded towards zero; it must be in the range of `type`."""
     return expression(Primitive.FLOAT_TO_SIGNED if signed else Primitive.FLOAT_TO_UNSIGNED, type, (x,))
 
 
 def extend(x: Expression) -> Expression:
-    """f32 in f64; a number that a program names stays one."""
+    """Return an f32 as f64, folded if it is constant."""
     if is_constant(x) and (value := constant_value(x)) == value:
         return constant(value, F64)
     return x if x.type is F64 else expression(Primitive.FLOAT_EXTEND, F64, (x,))
 
 
 def shorten(x: Expression) -> Expression:
-    """f64 rounded to f32."""
+    """Return an f64 rounded to f32."""
     return x if x.type is F32 else expression(Primitive.FLOAT_TRUNCATE, F32, (x,))
 
 
 def bits_of(x: Expression) -> Expression:
-    """Return a float's bits, as an integer."""
+    """Return a float's bits as an integer."""
     return expression(Primitive.BITCAST, x.type.integer, (x,))
 
 
 def float_of(x: Expression) -> Expression:
-    """Return the float that has these bits, i32 or i64."""
+    """Return the float with these bits, an i32 or i64."""
     return expression(Primitive.BITCAST, F32 if x.type.bits == 32 else F64, (x,))
 
 
@@ -218,7 +218,7 @@ def from_half(x: Expression) -> Expression:
 
 
 def polynomial(x: Expression, coefficients: Sequence[float]) -> Expression:
-    """Return the polynomial with `coefficients`, highest power first, by Horner's rule with fused steps."""
+    """Return the polynomial with `coefficients`, highest power first, by Horner's rule with fused multiply-adds."""
     result = like(coefficients[0], x)
     for coefficient in coefficients[1:]:
         result = fma(result, x, coefficient)
@@ -234,7 +234,7 @@ def shift_right(x: Expression, count: int, *, signed: bool = False) -> Expressio
 
 
 def mask(x: Expression, bits: int) -> Expression:
-    """x and a constant's bits."""
+    """Return x & bits."""
     return x & constant_bits(bits, x.type)
 
 

@@ -1,4 +1,4 @@
-"""CHLO's elementwise ops at one point: special and inverse functions, predicates, next_after, mulhi, constants.
+"""Scalar rules of CHLO's elementwise ops: special and inverse functions, predicates, next_after, mulhi, constants.
 
 Source: StableHLO's CHLO dialect (docs/generated/chlo.md).
 """
@@ -70,7 +70,7 @@ def mulhi(op: Op, operands: Sequence[Element]) -> list[Element] | None:
 
 @rule("chlo.next_after")
 def next_after(op: Op, operands: Sequence[Element]) -> list[Element] | None:
-    """Return the next number after x towards y; y where they are equal, NaN where either is."""
+    """Return the number next to x towards y; y if they are equal, NaN if either is NaN."""
     element_type = element_of(op)
     if element_type.bits < 32 and element_type not in (F16, BF16):
         return None

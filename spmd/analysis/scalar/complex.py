@@ -1,9 +1,9 @@
-"""Complex functions at one point, with C99's branch cuts and special values (Annex G) and NumPy's association.
+"""Complex functions of elements, with C99's branch cuts and special values (Annex G) and NumPy's association.
 
-Where the standard leaves a sign open, the result is glibc's, which the NumPy back end calls.
+Where the standard leaves a sign unspecified, the result is glibc's, which the NumPy back end calls.
 
-An element is (real part, imaginary part). Sums and products are those of the parts; every other function of
-complex<f32> computes in f64 and rounds each part once, which also keeps it from overflowing on the way.
+An element is (real part, imaginary part). Sums and products are computed in the parts' type; every other function of
+complex<f32> is computed in f64, which avoids overflow, and rounds each part once.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ P = Primitive
 
 
 def in_double(function: Function) -> Function:
-    """Return a function that computes complex<f32> in f64."""
+    """Return `function` with complex<f32> computed in f64."""
 
     def inner(*operands: Element) -> Element:
         if operands[0][0].type is not F32:
@@ -81,37 +81,37 @@ def conjugate(z: Element) -> Element:
 
 
 def square(z: Element) -> Element:
-    """((x - y)(x + y), 2xy)."""
+    """Return z^2 as ((x - y)(x + y), 2xy)."""
     x, y = z
     return (x - y) * (x + y), 2 * (x * y)
 
 
 def divide(z: Element, w: Element) -> Element:
-    """z / w; infinities, zeros and what is out of range on the way as in C99's Annex G."""
+    """Return z / w, with infinities, zeros and intermediate overflow handled as in C99's Annex G."""
     return in_double(quotient_in_range)(z, w) if z[0].type is F32 else quotient(z, w)
 
 
 @in_double
 def remainder(z: Element, w: Element) -> Element:
-    """z - w q, where q is z / w with both parts rounded towards zero."""
+    """Return z - w q, where q is z / w with both parts truncated."""
     real, imaginary = smith_quotient(z, w)
     return minus(z, times(w, (trunc(real), trunc(imaginary))))
 
 
 def maximum(z: Element, w: Element) -> Element:
-    """Return the larger by the real part, then by the imaginary part; an operand with NaN, the first one before."""
+    """Return the lexicographically larger (real part first); if there are NaNs, the first operand with one."""
     return _extremum("G", z, w)
 
 
 def minimum(z: Element, w: Element) -> Element:
-    """Return the smaller by the real part, then by the imaginary part; an operand with NaN, the first one before."""
+    """Return the lexicographically smaller (real part first); if there are NaNs, the first operand with one."""
     return _extremum("L", z, w)
 
 
 def compared(direction: str, z: Element, w: Element) -> Expression:
-    """EQ and NE of both parts; LT, LE, GT, GE by the real parts, and where these are equal by the imaginary ones.
+    """Return the comparison as an i1: EQ and NE of both parts, LT, LE, GT and GE lexicographic, the real part first.
 
-    Nothing is below, above or equal to a number with NaN in either part, as in NumPy. Source: StableHLO specification,
+    A number with a NaN part compares unequal and unordered, as in NumPy. Source: StableHLO specification,
     "compare": complex elements are ordered lexicographically.
     """
     if direction in ("EQ", "NE"):
@@ -135,7 +135,7 @@ def absolute(z: Element) -> Expression:
 
 @in_double
 def sign(z: Element) -> Element:
-    """z / |z|; 0 for 0, NaN in both parts if either is NaN or infinite."""
+    """Return z / |z|; 0 for 0, NaN in both parts if either is NaN or infinite."""
     unordered = any_of(*(~compare("olt", abs_(part), infinity(part.type)) for part in z))
     z, *_ = scaled(z)
     size = hypot(*z)
@@ -183,7 +183,7 @@ exp = in_double(_exp)
 
 @in_double
 def expm1(z: Element) -> Element:
-    """exp(z) - 1, accurate near zero; real where z is, infinity included."""
+    """Return exp(z) - 1, accurate near zero; real if z is real, infinities included."""
     x, y = z
     exponent, *factors = reduced_exponent(x)
     half = select(compare("oeq", exponent, x), call(P.SIN, 0.5 * y), 0)
@@ -196,7 +196,7 @@ def expm1(z: Element) -> Element:
 
 
 def _log(z: Element) -> Element:
-    """log |z|, which near |z| = 1 is taken from |z|^2 - 1."""
+    """Return log z; near |z| = 1 the real part is computed from |z|^2 - 1."""
     x, y = z
     size_x, size_y = abs_(x), abs_(y)
     steep = compare("ogt", size_y, size_x)
@@ -213,7 +213,7 @@ log = in_double(_log)
 
 @in_double
 def log1p(z: Element) -> Element:
-    """log(1 + z); the real part keeps its accuracy near z = 0 and on the circle |1 + z| = 1."""
+    """Return log(1 + z), accurate in the real part near z = 0 and near the circle |1 + z| = 1."""
     x, y = z
     one = like(1, x)
     squares = x * (2 + x) + y * y
@@ -225,9 +225,9 @@ def log1p(z: Element) -> Element:
 
 @in_double
 def logistic(z: Element) -> Element:
-    """1 / (1 + exp(-z)), from the side on which the exponential stays small.
+    """Return 1 / (1 + exp(-z)), computed from the exponential that does not overflow.
 
-    Re(1 + exp(x + iy)) is the sum of 1 - exp(x) and 2 exp(x) cos(y/2)^2, neither of them negative.
+    Re(1 + exp(x + iy)) is computed as the sum of 1 - exp(x) and 2 exp(x) cos(y/2)^2, both non-negative.
     """
     left = compare("olt", z[0], 0)
     x, y = select(left, z[0], -z[0]), select(left, z[1], -z[1])
@@ -241,7 +241,7 @@ def logistic(z: Element) -> Element:
 
 @in_double
 def power(z: Element, w: Element) -> Element:
-    """exp(w log z); 1 for w = 0, and 0 for z = 0 where Re w > 0."""
+    """Return exp(w log z); 1 if w = 0, and 0 if z = 0 and Re w > 0."""
     size, angle = _log(z)
     exponent = times(w, (size, angle))
     real, imaginary = _exp(exponent)
@@ -283,7 +283,7 @@ sqrt_ = in_double(_sqrt)
 
 @in_double
 def rsqrt(z: Element) -> Element:
-    """1 / sqrt(z); a zero for all infinities."""
+    """Return 1 / sqrt(z); zero for infinities."""
     real, imaginary = _sqrt(z)
     infinite = any_of(*(compare("oeq", abs_(part), infinity(part.type)) for part in (real, imaginary)))
     inverse = smith_quotient((like(1, real), like(0, real)), (real, imaginary))
@@ -293,7 +293,7 @@ def rsqrt(z: Element) -> Element:
 
 @in_double
 def cbrt(z: Element) -> Element:
-    """Return the principal cube root; of huge and tiny numbers by an eighth, or by 2^60 times them."""
+    """Return the principal cube root; huge and tiny numbers are scaled by 1/8 and 2^60."""
     size = abs_(z[0]) + abs_(z[1])
     huge, tiny = compare("ogt", size, 2.0**1000), compare("olt", size, 2.0**-900)
     scale, back = (select(huge, a, select(tiny, like(b, size), 1)) for a, b in ((0.125, 2.0**60), (2.0, 2.0**-20)))
@@ -328,7 +328,7 @@ def _cosh(z: Element) -> Element:
 
 
 def _tanh(z: Element) -> Element:
-    """(beta rho s + i t) / (1 + beta s^2) with t = tan y, s = sinh x (Kahan, "Branch cuts")."""
+    """Return tanh z = (beta rho s + i t) / (1 + beta s^2), t = tan y, s = sinh x (Kahan, "Branch cuts")."""
     x, y = z
     one = like(1, x)
     t, s = call(P.TAN, y), call(P.SINH, x)
@@ -349,7 +349,7 @@ def _tanh(z: Element) -> Element:
 
 
 def _turned(function: Function) -> Function:
-    """-i f(i z)."""
+    """Return z -> -i f(i z)."""
 
     def inner(z: Element) -> Element:
         real, imaginary = function((-z[1], z[0]))
@@ -365,14 +365,14 @@ cos = in_double(lambda z: _cosh((-z[1], z[0])))
 
 @in_double
 def sin(z: Element) -> Element:
-    """-i sinh(i z); of two infinities the imaginary part is positive."""
+    """Return -i sinh(i z); the imaginary part of an infinite result is positive."""
     real, imaginary = _turned(_sinh)(z)
     return real, select(_is_wild(z[0]) & _is_infinite(z[1]), infinity(real.type), imaginary)
 
 
 @in_double
 def atan2(y: Element, x: Element) -> Element:
-    """-i log((x + iy) / sqrt(x^2 + y^2)) (reference interpreter; the specification leaves complex atan2 open)."""
+    """Return -i log((x + iy) / sqrt(x^2 + y^2)), as StableHLO's reference interpreter does; unspecified otherwise."""
     turned = (x[0] - y[1], x[1] + y[0])
     real, imaginary = _log(smith_quotient(turned, _sqrt(plus(times(x, x), times(y, y)))))
     return imaginary, -real

@@ -1,6 +1,6 @@
-"""What complex functions of f64 are made of where a number between operands and result leaves the range of f64.
+"""Building blocks of complex functions of f64 whose intermediate results may leave the range of f64.
 
-Functions of complex<f32> compute in f64, where nothing does. Source: C99, Annex G.5.1, for quotients of infinities and
+Functions of complex<f32> are computed in f64, where none does. Source: C99, Annex G.5.1, for quotients of infinities
 by zero.
 """
 
@@ -24,15 +24,15 @@ from spmd.analysis.scalar.build import (
 from spmd.analysis.scalar.elements import Element
 from spmd.analysis.scalar.expression import F32, Expression, Primitive
 
-#: Exponents beyond the limit are reduced by a step, twice at most: what is finite then has a tiny sine or cosine.
+#: Exponents above the limit are reduced by a step, at most twice.
 EXPONENT_LIMIT, EXPONENT_STEP = 709.5, 640.0
-#: Numbers beyond these are multiplied by a power of two.
+#: Numbers beyond these are scaled by a power of two.
 HUGE, TINY = 2.0**1000, 2.0**-900
 SHRINK, GROW = 2.0**-100, 2.0**200
 
 
 def reduced_exponent(x: Expression) -> tuple[Expression, Expression, Expression]:
-    """(y, p, q) with exp(x) = exp(y) p q, and y at least 69 where it is not x."""
+    """Return (y, p, q) with exp(x) = exp(y) p q, where y is x or at least 69."""
     factors = []
     for _ in range(2):
         beyond = compare("ogt", x, EXPONENT_LIMIT)
@@ -42,7 +42,7 @@ def reduced_exponent(x: Expression) -> tuple[Expression, Expression, Expression]
 
 
 def hypot(x: Expression, y: Expression) -> Expression:
-    """sqrt(x^2 + y^2) without overflow, within an ULP; infinity wherever a part is."""
+    """Return sqrt(x^2 + y^2) without overflow, within an ULP; infinity if either is infinite."""
     x, y = abs_(x), abs_(y)
     swapped = compare("ogt", y, x)
     large, small = select(swapped, y, x), select(swapped, x, y)
@@ -57,9 +57,9 @@ def hypot(x: Expression, y: Expression) -> Expression:
 
 
 def scaled(z: Element) -> tuple[Element, Expression, Expression]:
-    """(w, huge, tiny) where w is z times SHRINK if it is huge, times GROW if it is tiny, else z.
+    """Return (w, huge, tiny), where w is z times SHRINK if it is huge, times GROW if it is tiny, else z.
 
-    |w| is a normal number wherever z is finite and not zero.
+    |w| is a normal number if z is finite and not zero.
     """
     size = _larger(z)
     huge, tiny = compare("ogt", size, HUGE), compare("olt", size, TINY)
@@ -68,14 +68,14 @@ def scaled(z: Element) -> tuple[Element, Expression, Expression]:
 
 
 def log_hypot(x: Expression, y: Expression) -> Expression:
-    """log sqrt(x^2 + y^2), whatever the size."""
+    """Return log sqrt(x^2 + y^2) without overflow or underflow."""
     (p, q), huge, tiny = scaled((x, y))
     back = select(huge, -math.log(SHRINK), select(tiny, like(-math.log(GROW), x), 0))
     return call(Primitive.LOG, hypot(p, q)) + back
 
 
 def smith_quotient(z: Element, w: Element) -> Element:
-    """z / w by the larger part of the divisor (Smith's algorithm)."""
+    """Return z / w by Smith's algorithm, which divides by the larger part of w."""
     (a, b), (c, d) = z, w
     steep = ~compare("oge", abs_(c), abs_(d))
     large, small = select(steep, d, c), select(steep, c, d)
@@ -88,7 +88,7 @@ def smith_quotient(z: Element, w: Element) -> Element:
 
 
 def quotient(z: Element, w: Element) -> Element:
-    """z / w, finite wherever it is, and with C99's infinities and zeros."""
+    """Return z / w without intermediate overflow, with C99's infinities and zeros."""
     plain = smith_quotient(z, w)
     (p, huge_p, tiny_p), (q, huge_q, tiny_q) = scaled(z), scaled(w)
     by_q = select(huge_q, SHRINK, select(tiny_q, like(GROW, q[0]), 1))
@@ -100,7 +100,7 @@ def quotient(z: Element, w: Element) -> Element:
 
 
 def quotient_in_range(z: Element, w: Element) -> Element:
-    """`quotient` of operands of which no quotient, and no step to it, is out of range."""
+    """Return `quotient` for operands whose intermediate results are in range."""
     plain = smith_quotient(z, w)
     careful = with_infinities(z, w, plain)
     odd = any_of(*map(is_nan, plain))
@@ -108,8 +108,10 @@ def quotient_in_range(z: Element, w: Element) -> Element:
 
 
 def with_infinities(z: Element, w: Element, result: Element) -> Element:
-    """Return the quotient `result` of z by w; where both its parts are NaN, infinity or zero if one of z and w is
-    infinite."""
+    """Return `result`, the quotient z / w, corrected to infinity or zero if both its parts are NaN.
+
+    Applies if one of z and w is infinite or w is zero.
+    """
     lost = is_nan(result[0]) & is_nan(result[1])
     endless_z, endless_w = (any_of(*map(_is_infinite, each)) for each in (z, w))
     finite_z, finite_w = ((_is_finite(each[0]) & _is_finite(each[1])) for each in (z, w))
@@ -124,7 +126,7 @@ def with_infinities(z: Element, w: Element, result: Element) -> Element:
 
 
 def _corner(z: Element) -> Element:
-    """1 for infinite parts and 0 for others, with their signs."""
+    """Return 1 for an infinite part and 0 for any other, with its sign."""
     return tuple(copysign(select(_is_infinite(part), like(1, part), 0), part) for part in z)
 
 
@@ -137,6 +139,6 @@ def _is_finite(part: Expression) -> Expression:
 
 
 def _larger(z: Element) -> Expression:
-    """Return the size of the larger part; of two sizes with NaN the first one."""
+    """Return the size of the larger part; if both are NaN, of the first."""
     sizes = abs_(z[0]), abs_(z[1])
     return select(compare("ogt", sizes[1], sizes[0]), sizes[1], sizes[0])

@@ -1,8 +1,8 @@
-"""Conversions at one point: convert, bitcast_convert, reduce_precision.
+"""Scalar rules of convert, bitcast_convert and reduce_precision.
 
-Source: specification, "convert", "bitcast_convert", "reduce_precision". Where it leaves the result open: a float out
-of an integer's range gives the nearest end of the range, NaN gives 0, integers wrap, and of a complex number going to
-a real type the real part counts (XLA's CPU backend).
+Source: specification, "convert", "bitcast_convert", "reduce_precision". Unspecified results are those of XLA's CPU
+backend: floats outside an integer's range saturate, NaN converts to 0, integers wrap, and a complex number converts to
+a real type by its real part.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def convert(op: Op, operands: Sequence[Element]) -> list[Element] | None:
 
 
 def converted(element: Element, source: ElementType, target: ElementType) -> Element:
-    """Return an element of `source` in `target`, rounded once."""
+    """Return an element of type `source` converted to `target`, rounded once."""
     if source is target:
         return element
     if source.is_complex and not target.is_complex:
@@ -75,8 +75,7 @@ def _to_float(value: Expression, source: ElementType, target: ElementType) -> El
 
 
 def _odd_53_bits(value: Expression, *, signed: bool) -> Expression:
-    """Return an i64 that f64 holds exactly, rounded to odd: what is rounded from it to a narrow float is rounded
-    once."""
+    """Return an i64 rounded to odd, to 53 bits, so that rounding it again to a narrow float is correct."""
     high = shift_right(value, 11, signed=signed)
     sticky = zero_extend(compare("ne", mask(value, 2047), 0), I64)
     odd = shift_left(high | sticky, 11)
@@ -86,7 +85,7 @@ def _odd_53_bits(value: Expression, *, signed: bool) -> Expression:
 
 
 def _saturated(value: Expression, target: ElementType) -> Expression:
-    """Return a float towards zero, the nearest end of the range beyond it, 0 for NaN."""
+    """Return a float truncated to an integer of type `target`, saturating; 0 for NaN."""
     register = register_types(target)[0]
     whole = I64 if register is I64 else I32
     lowest, highest = t.storage_range(target)
@@ -101,7 +100,7 @@ def _saturated(value: Expression, target: ElementType) -> Expression:
 
 @rule("stablehlo.bitcast_convert")
 def bitcast_convert(op: Op, operands: Sequence[Element]) -> list[Element] | None:
-    """Between types of one width alone; others change the shape."""
+    """Return None for types of different widths, which change the shape."""
     source, target = element_of(op), result_element(op)
     if source.bits != target.bits:
         return None
@@ -123,12 +122,12 @@ def _as_type(value: Expression, type: MachineType) -> Expression:
 
 @rule("stablehlo.reduce_precision")
 def reduce_precision(op: Op, operands: Sequence[Element]) -> list[Element] | None:
-    """Rounds to `mantissa_bits` (ties to even) and `exponent_bits`, overflow is infinity, underflow zero; NaN stays."""
+    """Round to `mantissa_bits` (ties to even) and `exponent_bits`; overflow is infinity, underflow zero."""
     return [precision_reduced(operands[0], element_of(op), op["exponent_bits"], op["mantissa_bits"])]
 
 
 def precision_reduced(element: Element, element_type: ElementType, exponent_bits: int, mantissa_bits: int) -> Element:
-    """Return an element of `element_type` in the precision of a float of so many bits."""
+    """Return an element of `element_type` rounded to a float with that many exponent and mantissa bits."""
     if element_type.name not in FLOAT_FORMATS:
         return round_to(precision_reduced(element, t.F32, exponent_bits, mantissa_bits), element_type)
     own_exponent, own_mantissa = FLOAT_FORMATS[element_type.name]
@@ -138,7 +137,7 @@ def precision_reduced(element: Element, element_type: ElementType, exponent_bits
     bits = _as_type(code, code.type.integer)
     reduced = _reduced_bits(bits, own_exponent, own_mantissa, exponent_bits, mantissa_bits)
     value = decode((_as_type(reduced, code.type),), element_type)[0]
-    unordered = element[0] if mantissa_bits > 0 else infinity(value.type)  # without a mantissa there is no NaN
+    unordered = element[0] if mantissa_bits > 0 else infinity(value.type)  # no NaN without a mantissa
     return (select(is_nan(element[0]), unordered, value),)
 
 

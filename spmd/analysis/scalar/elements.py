@@ -2,13 +2,13 @@
 
 The register form of an element is a tuple of values of machine types:
 
-- i1 is an i1; integers of 8 to 64 bits are themselves; those of 2 and 4 bits lie extended in an i8;
+- i1 is an i1; integers of 8 to 64 bits are themselves; those of 2 and 4 bits are extended to i8;
 - f32 and f64 are themselves; every narrower float is an f32 that the type holds exactly;
 - complex numbers are two floats;
 - quantized numbers are those of their storage type.
 
-The memory form of each of these values is one machine integer or float; `encode` and `decode` go between the two.
-Legalization stands on this: a narrow type is widened when it is read, computed on wide, and rounded once.
+In memory each of these values is one machine integer or float; `encode` and `decode` convert between the forms.
+Legalization relies on this: a narrow type is widened on load, computed on wide, and rounded once.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from spmd.analysis.scalar.expression import (
 from spmd.analysis.scalar.narrow import decode_float, encode_float, odd_single, round_float
 from spmd.types import ElementType, QuantizedType
 
-#: The register form of one element.
+#: An element in register form.
 Element = tuple[Expression, ...]
 
 
 def register_types(element_type: ElementType | QuantizedType) -> tuple[MachineType, ...]:
-    """Return the machine types of an element's register form; TypeError for a type no tensor has."""
+    """Return the machine types of an element in register form; raises TypeError for a type that no tensor has."""
     if isinstance(element_type, QuantizedType):
         return register_types(element_type.storage)
     if element_type.is_boolean:
@@ -52,7 +52,7 @@ def register_types(element_type: ElementType | QuantizedType) -> tuple[MachineTy
 
 
 def memory_types(element_type: ElementType | QuantizedType) -> tuple[MachineType, ...]:
-    """Return the machine types of an element's memory form, one after another."""
+    """Return the machine types of an element in memory form."""
     if isinstance(element_type, QuantizedType):
         return memory_types(element_type.storage)
     if element_type.is_complex or element_type.bits >= 32:
@@ -61,7 +61,7 @@ def memory_types(element_type: ElementType | QuantizedType) -> tuple[MachineType
 
 
 def decode(codes: Element, element_type: ElementType | QuantizedType) -> Element:
-    """Return the register form of an element's memory form."""
+    """Return an element in register form, given its memory form."""
     if isinstance(element_type, QuantizedType):
         return decode(codes, element_type.storage)
     if element_type.is_boolean:
@@ -74,7 +74,7 @@ def decode(codes: Element, element_type: ElementType | QuantizedType) -> Element
 
 
 def encode(element: Element, element_type: ElementType | QuantizedType) -> Element:
-    """Return the memory form of an element's register form."""
+    """Return an element in memory form, given its register form."""
     if isinstance(element_type, QuantizedType):
         return encode(element, element_type.storage)
     if element_type.is_boolean:
@@ -87,7 +87,7 @@ def encode(element: Element, element_type: ElementType | QuantizedType) -> Eleme
 
 
 def normalize(value: Expression, element_type: ElementType) -> Expression:
-    """Return an integer's register form of its low bits: those of 2 and 4 bits are extended in their i8."""
+    """Return an integer in register form, given its low bits: types of 2 and 4 bits are extended in their i8."""
     spare = value.type.bits - element_type.bits
     if spare <= 0:
         return value
@@ -97,10 +97,9 @@ def normalize(value: Expression, element_type: ElementType) -> Expression:
 
 
 def round_to(element: Element, element_type: ElementType) -> Element:
-    """Return an f32 to the nearest value of a narrow float type, an i8 wrapped to a 2- or 4-bit integer; others as
-    they are.
+    """Return an element rounded to a narrower float type, or wrapped to a 2- or 4-bit integer.
 
-    A float of f64 is rounded once, whatever the type.
+    An f64 is rounded once, whatever the type.
     """
     if element_type.is_integer:
         return (normalize(element[0], element_type),)
@@ -113,8 +112,7 @@ def round_to(element: Element, element_type: ElementType) -> Element:
 
 
 def element_constant(value: object, element_type: ElementType) -> Element:
-    """Return the element that a number, or an array of one element, is in `element_type`; f32's and f64's NaNs keep
-    bits."""
+    """Return a number, or an array of one element, as an element constant; NaNs of f32 and f64 keep their bits."""
     array = np.asarray(value).astype(element_type.dtype).reshape(())
     types = register_types(element_type)
     if element_type.is_complex:

@@ -1,7 +1,7 @@
-"""What an elementwise op computes for one point, as expressions over scalar primitives.
+"""Scalar rules of StableHLO's elementwise ops, as expressions over scalar primitives.
 
-The tables are the whole story: an op's name, and its function for each kind of element type. How a function of f32 and
-f64 serves the narrower types is spmd.analysis.scalar.rules' matter. Source: StableHLO specification, "Ops".
+The tables map each op to its function for each kind of element type. spmd.analysis.scalar.rules extends functions of
+f32 and f64 to the narrower types. Source: StableHLO specification, "Ops".
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from spmd.analysis.scalar.rules import HALF, NARROW, RULES, ScalarRule, element_
 from spmd.ir import Op
 from spmd.types import ElementType
 
-#: The modules whose rules stand in RULES.
+#: Modules imported because they register rules in RULES.
 _FILES = (chlo, conversion, quantization)
 
 
 def compute(op: Op, operands: Sequence[Element]) -> list[Element] | None:
-    """What `op` gives for one point, one element a result, from its operands' elements there.
+    """Return the elements of the results of `op` at one index, given its operands' elements there.
 
-    None where the op is not elementwise, or has no scalar form on its types.
+    None if the op is not elementwise, or has no scalar form on its types.
     """
     scalar_rule = RULES.get(op.name)
     if scalar_rule is None:
@@ -38,7 +38,7 @@ def compute(op: Op, operands: Sequence[Element]) -> list[Element] | None:
 
 
 def has_scalar_form(name: str) -> bool:
-    """Return whether ops of that name are computed element by element here."""
+    """Return whether ops of that name have a scalar rule."""
     return name in RULES
 
 
@@ -46,7 +46,7 @@ def has_scalar_form(name: str) -> bool:
 
 
 def _real_sign(x: Expression) -> Expression:
-    """-1, 1, the zero itself with its sign, or NaN."""
+    """Return -1 or 1; a zero or NaN unchanged."""
     return select(compare("one", x, 0), b.copysign(like(1, x), x), x)
 
 
@@ -55,31 +55,31 @@ def _rsqrt(x: Expression) -> Expression:
 
 
 def _round_half_away(x: Expression) -> Expression:
-    """Return the nearest integer, halves away from zero."""
+    """Return the nearest integer, ties away from zero."""
     whole = b.trunc(x)
     away = compare("oge", b.abs_(x - whole), 0.5)
     size = b.abs_(whole)
     return b.copysign(select(away, size + 1, size), x)
 
 
-#: What gives integers as floats.
+#: Primitives whose results are integral floats.
 _WHOLE = (Primitive.SIGNED_TO_FLOAT, Primitive.UNSIGNED_TO_FLOAT)
 
 
 def _power(x: Expression, y: Expression) -> Expression:
-    """Return a square is a product, wherever the exponent comes from."""
+    """Return x^y; a square is a product, whether or not the exponent is a literal."""
     if is_constant(y, 2):
         return x * x
     return b.call(Primitive.POW, x, y)
 
 
 def _quotient(x: Expression, y: Expression) -> Expression:
-    """x / y, without a division where x is an integer's float and y one of few digits: what images are divided by.
+    """Return x / y, without a division if x is an integer's float and y a constant of few digits, as in image code.
 
-    The reciprocal in two floats is known to 2^(1 - 2p) of itself, p being the binary digits of a float, and so is the
-    quotient that `fma` rounds. What lies halfway between two floats has p + 1 digits; y times that has more than p, so
-    that x is another number, and where y has k digits, away from it by 2^(-p - 1 - k) of itself at least. With k up to
-    p - 8 the result is the division's. Nothing overflows or becomes subnormal, and zeros keep their sign.
+    The reciprocal, as the sum of two floats, is accurate to 2^(1 - 2p) relative, p being the float's precision, and so
+    is the quotient that `fma` rounds. A tie between two floats has p + 1 digits, and its product with y more than p, so
+    x differs from it: if y has k digits, by at least 2^(-p - 1 - k) relative. With k at most p - 8 the result is that
+    of the division. Nothing overflows or becomes subnormal, and zeros keep their sign.
     """
     if x.primitive not in _WHOLE or not is_constant(y):
         return x / y
@@ -147,7 +147,7 @@ def _listed(element: Element | None) -> list[Element] | None:
     return None if element is None else [element]
 
 
-#: Functions that ask for the element type, of integers alone.
+#: Functions of integers that depend on the element type.
 _INTEGER: dict[str, Callable[..., Expression]] = {
     "stablehlo.count_leading_zeros": integer.count_leading_zeros,
     "stablehlo.popcnt": integer.population_count,
@@ -177,14 +177,14 @@ def is_finite(op: Op, operands: Sequence[Element]) -> list[Element] | None:
 
 @rule("stablehlo.compare")
 def comparison(op: Op, operands: Sequence[Element]) -> list[Element] | None:
-    """FLOAT compares as IEEE-754 does, TOTALORDER by its total order; SIGNED and UNSIGNED follow the element type."""
+    """Compare as IEEE-754 (FLOAT) or by its total order (TOTALORDER); integers by the sign of the element type."""
     return [(compared(op["comparison_direction"], op["compare_type"], element_of(op), *operands),)]
 
 
 def compared(
     direction: str, compare_type: str | None, element_type: ElementType, left: Element, right: Element
 ) -> Expression:
-    """Return the i1 of a comparison of two elements; `direction` is EQ, NE, GE, GT, LE or LT."""
+    """Return the comparison of two elements, an i1; `direction` is EQ, NE, GE, GT, LE or LT."""
     if element_type.is_complex:
         return z.compared(direction, left, right)
     x, y = left[0], right[0]
@@ -205,7 +205,7 @@ def _integer_comparison(direction: str, x: Expression, y: Expression, *, signed:
 
 
 def _order_key(x: Expression) -> Expression:
-    """Return the signed integer whose order is the total order of floats."""
+    """Return a signed integer that orders floats by their total order."""
     bits = b.bits_of(x)
     sign = b.shift_right(bits, bits.type.bits - 1, signed=True)
     return bits ^ b.shift_right(sign, 1)
@@ -219,7 +219,7 @@ def choose(op: Op, operands: Sequence[Element]) -> list[Element] | None:
 
 @rule("stablehlo.clamp")
 def clamp(op: Op, operands: Sequence[Element]) -> list[Element] | None:
-    """minimum(maximum(operand, min), max)."""
+    """Return minimum(maximum(operand, min), max)."""
     low, value, high = operands
     element_type = element_of(op, 1)
     raised = BINARY["stablehlo.maximum"].compute(element_type, (value, low))
@@ -241,5 +241,5 @@ def real(op: Op, operands: Sequence[Element]) -> list[Element] | None:
 
 @rule("stablehlo.imag")
 def imag(op: Op, operands: Sequence[Element]) -> list[Element] | None:
-    """Return the imaginary part; zero for a real number."""
+    """Return the imaginary part; zero if the operand is real."""
     return [operands[0][1:] or (like(0, operands[0][0]),)]

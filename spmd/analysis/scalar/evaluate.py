@@ -1,7 +1,7 @@
-"""Scalar expressions computed on NumPy arrays: what a compiler needs to follow indices and predicates.
+"""Evaluates scalar expressions on NumPy arrays, for compile-time analysis of indices and predicates.
 
-Of floats, the primitives that NumPy rounds as IEEE 754 does, by which narrow integers are divided; functions are left
-to the back ends.
+Floats are limited to the primitives that NumPy rounds as IEEE 754 does, which divisions of narrow integers use;
+functions are left to the back ends.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ from spmd.support.arrays import Array, DType
 
 
 def evaluate(roots: Sequence[Expression], parameters: Sequence[Array]) -> list[Array] | None:
-    """Return the values of `roots`, elementwise over `parameters`, which broadcast; None where one needs another
-    primitive.
+    """Return the values of `roots`, elementwise over `parameters`, which broadcast; None for other primitives.
 
     Parameters and results are in the form of registers: i1 as bool, other integers as signed NumPy integers.
     """
@@ -81,7 +80,7 @@ def _float_compared(predicate: str, x: Array, y: Array) -> Array:
 
 
 def _quotient(x: Array, y: Array) -> Array:
-    """Division towards zero; who divides by zero has chosen another value."""
+    """Return x / y truncated; results for y = 0 are unused."""
     divisor = np.where(y == 0, 1, y)
     floor = x // divisor
     quotient: Array = floor + ((floor * divisor != x) & ((x < 0) != (divisor < 0)))

@@ -1,9 +1,8 @@
-"""What an elementwise op computes at one point, as data: a directed acyclic graph of scalar primitives.
+"""Scalar expressions: elementwise computations as directed acyclic graphs of scalar primitives.
 
-Expressions are immutable and hash-consed: two equal ones are one object, so that a common subexpression is found by
-identity. Every value is of a machine type; integers have no sign, the primitives say how they read them. Floating
-point is IEEE 754's, every primitive rounded to nearest even on its own: a back end may neither contract, reorder nor
-approximate.
+Expressions are immutable and hash-consed: equal ones are the same object, so common subexpressions are found by
+identity. Every value has a machine type; integers are signless, as primitives determine signedness. Floating point is
+IEEE 754's, every primitive rounded to nearest even: back ends may not contract, reorder or approximate.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from weakref import WeakValueDictionary
 
 
 class MachineType(enum.Enum):
-    """The type of a value in a register. `bits` counts i1 as one."""
+    """The type of a value in a register; `bits` is 1 for i1."""
 
     I1 = "i1"
     I8 = "i8"
@@ -28,7 +27,7 @@ class MachineType(enum.Enum):
 
     bits: int
     is_float: bool
-    __hash__ = object.__hash__  # members are single, and are looked up for every node
+    __hash__ = object.__hash__  # members are singletons, and hashed for every node
 
     def __init__(self, name: str) -> None:
         self.bits = int(name[1:])
@@ -36,7 +35,7 @@ class MachineType(enum.Enum):
 
     @property
     def integer(self) -> MachineType:
-        """The integer of the same width."""
+        """The integer type of the same width."""
         return integer_type(self.bits)
 
 
@@ -49,9 +48,9 @@ def integer_type(bits: int) -> MachineType:
 
 
 class Primitive(enum.Enum):
-    """What a node computes. Operands and result have one type unless said otherwise.
+    """The operation of a node. Operands and result have one type unless stated otherwise.
 
-    The last group are functions that back ends expand or call: each has a definition over the other primitives
+    The last group are functions that back ends expand or call: each has a definition in terms of the other primitives
     (spmd.analysis.scalar.functions).
     """
 
@@ -64,7 +63,7 @@ class Primitive(enum.Enum):
     MUL = "mul"
 
     # integers
-    SDIV = "sdiv"  # towards zero; the divisor is not 0, nor -1 under the smallest dividend
+    SDIV = "sdiv"  # truncates; the divisor is not 0, nor is this the smallest integer divided by -1
     UDIV = "udiv"
     SREM = "srem"
     UREM = "urem"
@@ -93,14 +92,14 @@ class Primitive(enum.Enum):
     FLOOR = "floor"
     CEIL = "ceil"
     TRUNC = "trunc"
-    RINT = "rint"  # halves to even
+    RINT = "rint"  # ties to even
     MAXIMUM = "maximum"  # NaN propagates, -0 < +0 (IEEE 754-2019)
     MINIMUM = "minimum"
     COMPARE_FLOAT = "compare_float"  # -> i1; `attribute`: oeq olt ole ogt oge one ord, or unordered: ueq ... une uno
 
-    # of any types
+    # any type
     SELECT = "select"  # (i1, x, x) -> x
-    RARELY = "rarely"  # the same, its first choice seldom taken and long: it may be skipped when no lane takes it
+    RARELY = "rarely"  # select whose first value is expensive and seldom chosen: skipped if no lane chooses it
     TRUNCATE = "truncate"  # to a narrower integer
     ZERO_EXTEND = "zero_extend"
     SIGN_EXTEND = "sign_extend"
@@ -108,12 +107,12 @@ class Primitive(enum.Enum):
     FLOAT_EXTEND = "float_extend"
     SIGNED_TO_FLOAT = "signed_to_float"
     UNSIGNED_TO_FLOAT = "unsigned_to_float"
-    FLOAT_TO_SIGNED = "float_to_signed"  # towards zero; the operand is within the range of the result's type
+    FLOAT_TO_SIGNED = "float_to_signed"  # truncates; the operand is in the range of the result's type
     FLOAT_TO_UNSIGNED = "float_to_unsigned"
     FLOAT_TO_HALF = "float_to_half"  # f32 -> i16, the bits of the nearest f16
     HALF_TO_FLOAT = "half_to_float"
-    BITCAST = "bitcast"  # between an integer and a float of one width
-    TABLE = "table"  # (i32 index) -> an entry of `attribute`, bits of constants; in definitions of functions alone
+    BITCAST = "bitcast"  # between an integer and a float of the same width
+    TABLE = "table"  # (i32 index) -> an entry of `attribute`, bits of constants; only in definitions of functions
 
     # functions
     EXP = "exp"
@@ -141,7 +140,7 @@ class Primitive(enum.Enum):
     ERF_INV = "erf_inv"
     LGAMMA = "lgamma"
     DIGAMMA = "digamma"
-    INTEGER_POWER = "integer_power"  # (x, n): x to the power n, wrapped; n reads as unsigned
+    INTEGER_POWER = "integer_power"  # (x, n): x to the power n, wrapping; n is unsigned
 
     __hash__ = object.__hash__
 
@@ -159,10 +158,10 @@ Attribute = int | str | tuple[object, ...] | None
 
 @dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
 class Expression:
-    """A primitive on operands. Made by `expression`, `constant` and `parameter` alone.
+    """A primitive applied to operands. Made by `expression`, `constant` and `parameter` only.
 
-    Operators write the primitives of two operands of one type, one of which may be a number: `0.5 * x + y`. `/` is of
-    floats. There are none of comparison, since those of integers have a sign: see `build.compare`.
+    Operators build binary primitives on operands of one type, one of which may be a number: `0.5 * x + y`. `/` is for
+    floats. Comparisons have no operators, since those of integers depend on signedness: see `build.compare`.
     """
 
     primitive: Primitive
@@ -216,7 +215,7 @@ class Expression:
         return expression(primitive, self.type, (self, as_expression(other, self.type)))
 
 
-#: An expression, or a number that stands for the constant of the type at hand.
+#: An expression, or a number that is converted to a constant of the other operand's type.
 Operand = Expression | float
 
 
@@ -226,7 +225,7 @@ _KNOWN: WeakValueDictionary[tuple[object, ...], Expression] = WeakValueDictionar
 def expression(
     primitive: Primitive, type: MachineType, operands: Sequence[Expression] = (), attribute: Attribute = None
 ) -> Expression:
-    """Return the one expression of these parts."""
+    """Return the unique expression with these components."""
     parts = tuple(operands)
     key = (primitive, type, attribute, *map(id, parts))
     node = _KNOWN.get(key)
@@ -237,24 +236,24 @@ def expression(
 
 
 def parameter(index: int, type: MachineType) -> Expression:
-    """Return the `index`-th value that the expression is given."""
+    """Return parameter number `index` of an expression."""
     return expression(Primitive.PARAMETER, type, (), index)
 
 
 def constant(value: float | bool, type: MachineType) -> Expression:
-    """`value` in `type`: an integer wrapped to its width, or a number rounded to the nearest float."""
+    """Return `value` as a constant of `type`: an integer wrapped to its width, or a number rounded to nearest."""
     if type.is_float:
         return constant_bits(float_bits(float(value), type), type)
     return constant_bits(int(value) & ((1 << type.bits) - 1), type)
 
 
 def as_expression(operand: Operand, type: MachineType) -> Expression:
-    """`operand` itself, or the constant of `type` that a number is."""
+    """Return `operand`, a number being converted to a constant of `type`."""
     return operand if isinstance(operand, Expression) else constant(operand, type)
 
 
 def constant_bits(bits: int, type: MachineType) -> Expression:
-    """Return the constant that has these bits."""
+    """Return the constant with these bits."""
     return expression(Primitive.CONSTANT, type, (), bits)
 
 
@@ -269,7 +268,7 @@ def float_bits(value: float, type: MachineType) -> int:
 
 
 def constant_value(node: Expression) -> float | int:
-    """Return the number that a constant is; an integer reads as signed."""
+    """Return the value of a constant; integers are read as signed."""
     assert node.primitive is Primitive.CONSTANT and isinstance(node.attribute, int)
     bits, type = node.attribute, node.type
     if type.is_float:
@@ -279,14 +278,14 @@ def constant_value(node: Expression) -> float | int:
 
 
 def is_constant(node: Expression, value: float | None = None) -> bool:
-    """Return whether `node` is a constant, equal to `value` where that is given."""
+    """Return whether `node` is a constant, and equal to `value` if given."""
     return node.primitive is Primitive.CONSTANT and (value is None or constant_value(node) == value)
 
 
 def walk(
     roots: Sequence[Expression], needed: Callable[[Expression], Sequence[Expression]] = lambda node: node.operands
 ) -> list[Expression]:
-    """Return every node below `roots` once, operands before what reads them; `needed` gives those to look at."""
+    """Return every node reachable from `roots` once, operands before users; `needed` overrides a node's operands."""
     order: dict[Expression, None] = {}
     stack = [(root, False) for root in reversed(roots)]
     while stack:
@@ -302,7 +301,7 @@ def walk(
 
 
 def substitute(roots: Sequence[Expression], parameters: Sequence[Expression]) -> list[Expression]:
-    """`roots` with the expression at its index in place of each parameter."""
+    """Return `roots` with each parameter replaced by the expression at its index."""
     expressions: dict[Expression, Expression] = {}
     for node in walk(roots):
         if node.primitive is Primitive.PARAMETER:
@@ -317,7 +316,7 @@ def substitute(roots: Sequence[Expression], parameters: Sequence[Expression]) ->
 
 
 def show(node: Expression) -> str:
-    """`node` as text: `fma.f32(p0, 0x1p+1, p1)`."""
+    """Return `node` as text: `fma.f32(p0, 0x1p+1, p1)`."""
     texts: dict[Expression, str] = {}
     for each in walk([node]):
         if each.primitive is Primitive.PARAMETER:

@@ -1,12 +1,12 @@
-"""Integer functions at one point, with XLA's results where the specification leaves them open.
+"""Integer functions; results that the specification leaves undefined are XLA's.
 
-Division by zero gives all ones, remainder by zero the dividend, the smallest integer divided by -1 itself. Shift
-amounts count as unsigned; past the width nothing is left but, arithmetically, the sign. Source: specification,
+Division by zero gives all ones, remainder by zero the dividend, and the smallest integer divided by -1 itself. Shift
+amounts are unsigned; shifts by at least the width give 0, or the sign if arithmetic. Source: specification,
 "divide", "remainder", "power", "shift_left", "shift_right_arithmetic", "shift_right_logical", "popcnt",
 "count_leading_zeros"; chlo.mulhi.
 
-Processors have no vectors of integer quotients: up to 32 bits they are taken from floats, in which the nearest
-quotient, cut off, is the right one (a quotient that is no integer is further from the next one than it is rounded).
+Processors have no vector integer division: types of up to 32 bits are divided as floats, whose truncated quotient is
+exact (a fractional quotient is further from the next integer than its rounding error).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def negate(x: Expression) -> Expression:
 
 
 def absolute(x: Expression) -> Expression:
-    """Return the smallest integer is its own."""
+    """Return |x|; the smallest integer is unchanged."""
     return smax(x, negate(x))
 
 
@@ -77,7 +77,7 @@ def _is_zero(x: Expression) -> Expression:
 
 
 def _quotient(x: Expression, y: Expression, *, signed: bool) -> Expression:
-    """x / y towards zero; any number where y = 0."""
+    """Return x / y truncated; undefined if y = 0."""
     if is_constant(y):
         return _by_constant(x, y, signed=signed)
     divisor = select(_is_zero(y), 1, y)
@@ -108,14 +108,14 @@ def _remainder(x: Expression, y: Expression, *, signed: bool) -> Expression:
 
 
 def power_unsigned(x: Expression, y: Expression) -> Expression:
-    """x to the power y, wrapped."""
+    """Return x^y, wrapping."""
     if is_constant(y):
         return power_by_squaring(x, int(constant_value(y)) & (1 << y.type.bits) - 1)
     return call(Primitive.INTEGER_POWER, x, y)
 
 
 def power_signed(x: Expression, y: Expression) -> Expression:
-    """For negative y, 1 and -1 keep their powers, any other x gives 0."""
+    """Return x^y, wrapping; for negative y, x being 1 or -1 gives 1 or -1 and any other x gives 0."""
     if is_constant(y) and constant_value(y) >= 0:
         return power_unsigned(x, y)
     negative = compare("slt", y, 0)
@@ -125,7 +125,7 @@ def power_signed(x: Expression, y: Expression) -> Expression:
 
 
 def power_by_squaring(x: Expression, exponent: int) -> Expression:
-    """x to the power of a number that is known."""
+    """Return x to the power of a constant."""
     result, square = None, x
     while exponent:
         if exponent & 1:
@@ -158,7 +158,7 @@ def _amount(y: Expression, element: ElementType) -> Expression:
 
 
 def _own_bits(x: Expression, element: ElementType) -> Expression:
-    """Return the bits of the element, none of which is an extension of its sign."""
+    """Return x without the extension of its sign beyond the element's width."""
     return x if element.bits == x.type.bits else mask(x, 2**element.bits - 1)
 
 
@@ -167,17 +167,17 @@ def _within(amount: Expression) -> Expression:
 
 
 def population_count(x: Expression, element: ElementType) -> Expression:
-    """Number of one bits, of two's complement for negative numbers."""
+    """Return the number of one bits, in two's complement for negative numbers."""
     return ctpop(_own_bits(x, element))
 
 
 def count_leading_zeros(x: Expression, element: ElementType) -> Expression:
-    """Number of zero bits above the highest one bit; the width for zero."""
+    """Return the number of zero bits above the highest one bit; the width for zero."""
     return ctlz(_own_bits(x, element)) - (x.type.bits - element.bits)
 
 
 def high_product(x: Expression, y: Expression, element: ElementType) -> Expression:
-    """Return the upper half of the product of two integers of N bits, as N bits."""
+    """Return the upper N bits of the 2N-bit product of two N-bit integers."""
     if element.bits == 64:
         return _high_product_64(x, y, signed=element.is_signed)
     wide = I64 if element.bits == 32 else I32
@@ -197,5 +197,5 @@ def _high_product_64(x: Expression, y: Expression, *, signed: bool) -> Expressio
 
 
 def _if_negative(x: Expression, value: Expression) -> Expression:
-    """`value` where x < 0, else 0."""
+    """Return `value` where x < 0, else 0."""
     return shift_right(x, 63, signed=True) & value

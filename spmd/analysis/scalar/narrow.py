@@ -1,9 +1,9 @@
-"""Floats of at most 16 bits: their values as f32, and rounding to them.
+"""Floats of at most 16 bits: represented as f32, rounded, encoded and decoded.
 
-The register form of a narrow float is an f32 that the type holds exactly. `decode_float` and `encode_float` go between
-that and the type's bits, `round_float` takes any f32 to the nearest value of the type, ties to even. Overflow and NaN
-follow ml_dtypes, which holds these types in memory. Source: the specification's "Floating-point types" and the papers
-it names; the OCP "Microscaling Formats" specification for the types that only hold finite numbers.
+The register form of a narrow float is an f32 that the type represents exactly. `decode_float` and `encode_float`
+convert between it and the type's bits; `round_float` rounds any f32 to the type, ties to even. Overflow and NaN follow
+ml_dtypes, which defines these types in NumPy. Source: the specification's "Floating-point types" and the papers
+it names; the OCP "Microscaling Formats" specification for the types with finite numbers only.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _INFINITY = 0x7F800000
 
 
 class Beyond(Enum):
-    """What stands above the largest finite number of a type."""
+    """The encodings above the largest finite number of a type."""
 
     INFINITY = "infinity, and NaNs above it"
     NAN = "one NaN of either sign"
@@ -52,7 +52,7 @@ class Beyond(Enum):
 
 @dataclass(frozen=True)
 class Format:
-    """A narrow float: sign, exponent with `bias`, `mantissa` bits, `bits` in all; `largest` is its largest number."""
+    """A narrow float: `bits` in total, `mantissa` bits, the exponent's `bias`, and the `largest` finite number."""
 
     bits: int
     mantissa: int
@@ -67,16 +67,16 @@ class Format:
 
     @property
     def infinity(self) -> int:
-        """The bits of infinity, where the type has one: the exponent all ones."""
+        """The bits of infinity, if the type has one: the exponent all ones."""
         return self.magnitude >> self.mantissa << self.mantissa
 
     @property
     def nan(self) -> int:
-        """The bits of the one NaN."""
+        """The bits of the only NaN."""
         return 1 << (self.bits - 1) if self.beyond is Beyond.NEGATIVE_ZERO_IS_NAN else self.magnitude
 
 
-#: Formats by element type; f8E8M0FNU, a bare exponent, is apart.
+#: Formats by element type, without f8E8M0FNU, which is a bare exponent.
 FORMATS: dict[str, Format] = {
     "f4E2M1FN": Format(4, 1, 1, 6.0, Beyond.NOTHING),
     "f6E2M3FN": Format(6, 3, 1, 7.5, Beyond.NOTHING),
@@ -92,12 +92,12 @@ FORMATS: dict[str, Format] = {
 
 
 def has_mantissa(element_type: ElementType) -> bool:
-    """Return whether the type is more than an exponent."""
+    """Return whether the type has a mantissa."""
     return element_type.name != "f8E8M0FNU"
 
 
 def decode_float(code: Expression, element_type: ElementType) -> Expression:
-    """Return the f32 of a narrow float's bits, which lie in an i8 or i16."""
+    """Return the f32 for a narrow float's bits, an i8 or i16."""
     if element_type is F16:
         return from_half(code)
     if element_type is BF16:
@@ -108,7 +108,7 @@ def decode_float(code: Expression, element_type: ElementType) -> Expression:
 
 
 def encode_float(value: Expression, element_type: ElementType) -> Expression:
-    """Return the bits, in an i8 or i16, of an f32 that the type holds exactly."""
+    """Return the bits, an i8 or i16, of an f32 that the type represents exactly."""
     if element_type is F16:
         return to_half(value)
     if element_type is BF16:
@@ -119,7 +119,7 @@ def encode_float(value: Expression, element_type: ElementType) -> Expression:
 
 
 def round_float(value: Expression, element_type: ElementType) -> Expression:
-    """Return the value of a narrow type nearest to an f32."""
+    """Return an f32 rounded to a narrow type."""
     if element_type is F16:
         return from_half(to_half(value))
     if element_type is BF16:
@@ -130,10 +130,10 @@ def round_float(value: Expression, element_type: ElementType) -> Expression:
 
 
 def odd_single(value: Expression) -> Expression:
-    """f64 in f32, rounded to odd: what is rounded from it to a narrower type is rounded once.
+    """Return an f64 as f32, rounded to odd, so that rounding it again to a narrower type is correct.
 
-    An inexact result is the neighbour whose last bit is one, so that it is no tie, nor a number, of a type with at
-    least two bits less. Source: Boldo and Melquiond, "Emulation of FMA and correctly rounded sums" (2008).
+    An inexact result is the neighbour whose last bit is one: neither a tie nor a value of a type with at least two
+    fewer bits. Source: Boldo and Melquiond, "Emulation of FMA and correctly rounded sums" (2008).
     """
     nearest = shorten(value)
     back = extend(nearest)
@@ -152,7 +152,7 @@ def _round_bf16(value: Expression) -> Expression:
 
 
 def _quiet(value: Expression) -> Expression:
-    """Return a NaN, quiet: what it carries at the top is not nothing."""
+    """Return a NaN made quiet, so that its truncated payload is not zero."""
     bits = bits_of(value)
     return float_of(bits | 0x400000)
 
@@ -160,7 +160,7 @@ def _quiet(value: Expression) -> Expression:
 def _decode(code: Expression, form: Format) -> Expression:
     wide = zero_extend(code, I32)
     magnitude = mask(wide, form.magnitude)
-    # as an f32 the bits have the wrong bias, subnormal ones included, which one exact product mends
+    # As an f32 the bits have the wrong bias, subnormals included; one exact multiplication corrects it.
     value = float_of(shift_left(magnitude, _MANTISSA - form.mantissa)) * (2.0 ** (_BIAS - form.bias))
     sign = mask(shift_left(wide, 32 - form.bits), _SIGN)
     if form.beyond is Beyond.NEGATIVE_ZERO_IS_NAN:
@@ -178,7 +178,7 @@ def _encode(value: Expression, form: Format) -> Expression:
     spare = _MANTISSA - form.mantissa
     code = shift_right(bits_of(size * (2.0 ** (form.bias - _BIAS))), spare)
     if form.beyond is Beyond.INFINITY:
-        own = bits_of(size)  # infinity, and NaNs with what they carry
+        own = bits_of(size)  # infinity, and NaNs with their payload
         code = select(compare("uge", own, _INFINITY), mask(shift_right(own, spare), form.magnitude), code)
     elif form.beyond is not Beyond.NOTHING:
         code = select(is_nan(value), form.nan, code)
@@ -190,7 +190,7 @@ def _round(value: Expression, form: Format) -> Expression:
     size = abs_(value)
     limit = constant(2 * form.largest, F32)
     limited = select(compare("olt", size, limit), size, limit)
-    # the distance of the type's numbers about here, and a sum that has no bits below it
+    # Adding the anchor rounds to the spacing of the type's numbers around the value.
     smallest_exponent = (_BIAS + 1 - form.bias) << _MANTISSA
     exponent = umax(mask(bits_of(limited), _INFINITY), constant(smallest_exponent, I32))
     anchor = float_of(exponent + (((_MANTISSA - form.mantissa) << _MANTISSA) | 1 << 22))
@@ -201,7 +201,7 @@ def _round(value: Expression, form: Format) -> Expression:
     if form.beyond is Beyond.NOTHING:
         return select(is_nan(value), copysign(constant(0, F32), -value), rounded)
     if form.beyond is Beyond.NEGATIVE_ZERO_IS_NAN:
-        rounded = rounded + 0.0  # the only zero is +0
+        rounded = rounded + 0.0  # there is no -0
     return select(is_nan(value), _quiet(value), rounded)
 
 
@@ -215,7 +215,7 @@ def _decode_exponent(code: Expression) -> Expression:
 
 
 def _round_exponent(value: Expression) -> Expression:
-    """Halves go up; what is not positive is NaN. Subnormal numbers go to 2^-127 or 2^-126 as ml_dtypes has them."""
+    """Round ties up; non-positive numbers are NaN. Subnormals become 2^-127 or 2^-126, as in ml_dtypes."""
     bits = bits_of(value)
     normal = zero_extend(compare("uge", bits, 1 << _MANTISSA), I32)
     exponent = mask(bits + (0x3FFFFF + normal), _INFINITY)

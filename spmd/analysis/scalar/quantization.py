@@ -1,9 +1,9 @@
-"""Quantized elements at one point: to and from floats, and the elementwise ops on them.
+"""Scalar rules of quantized types: quantize, dequantize, and elementwise ops on quantized elements.
 
-The register form of a quantized element is that of its storage type. An op that computes does what the
-specification's `dequantize_op_quantize` (and `hybrid_dequantize_then_op`, `dequantize_compare`, ...) says: conversions
-stand around the op on the expressed types. Only where every element is read alike: a scale that depends on where an
-element stands (per axis, per block) is no matter of one point. Source: StableHLO specification, "Quantized tensors"
+The register form of a quantized element is that of its storage type. Ops compute as the specification's
+`dequantize_op_quantize` (and `hybrid_dequantize_then_op`, `dequantize_compare`, ...): the op on the expressed types
+between conversions. This is limited to uniform scales: per-axis and per-block scales depend on the element's index and
+have no scalar form. Source: StableHLO specification, "Quantized tensors"
 and "Quantization computations".
 """
 
@@ -24,7 +24,7 @@ from spmd.types import ElementType, QuantizedType, Type
 
 
 def on_floats(op: Op, operands: Sequence[Element]) -> list[Element] | None:
-    """What an op with quantized operands or results gives, by way of the expressed types."""
+    """Return the results of an op with quantized operands or results, computed in the expressed types."""
     if op.name in _CONVERSIONS:
         return RULES[op.name](op, operands)
     quantized = [_quantized(value) for value in (*op.operands, *op.results)]
@@ -58,12 +58,12 @@ def _expressed(value: Value) -> Type:
 
 
 def is_uniform(quantized: QuantizedType) -> bool:
-    """Return whether every element is read in the same way."""
+    """Return whether all elements have the same scale and zero point."""
     return not quantized.is_per_axis and not quantized.block_sizes
 
 
 def dequantized(element: Element, quantized: QuantizedType) -> Element:
-    """(storage - zero point) * scale, in the expressed type."""
+    """Return (storage - zero point) * scale in the expressed type."""
     storage, expressed = quantized.storage, quantized.expressed
     wide = I32 if storage.bits <= 16 else I64
     value = resize(element[0], wide, signed=storage.is_signed)
@@ -74,10 +74,10 @@ def dequantized(element: Element, quantized: QuantizedType) -> Element:
 
 
 def quantized_to(element: Element, quantized: QuantizedType) -> Element:
-    """round_nearest_even(float / scale) + zero point, clamped, in the storage type; NaN is stored as 0.
+    """Return round_nearest_even(float / scale) + zero point, clamped, in the storage type; 0 for NaN.
 
-    Quotient and rounding are the expressed type's. The sum is clamped as one of integers, of which no bit is lost: a
-    register that holds the quotient has room for storage of 16 bits and its zero point, an f64 for 32 bits.
+    Quotient and rounding are in the expressed type. The sum is clamped before it is formed, so no bits are lost: the
+    register of the quotient has room for 16-bit storage and its zero point, an f64 for 32 bits.
     """
     storage, expressed = quantized.storage, quantized.expressed
     scaled = round_to((element[0] / _number(quantized.scales[0], expressed)[0],), expressed)[0]
@@ -89,7 +89,7 @@ def quantized_to(element: Element, quantized: QuantizedType) -> Element:
     return converted((limited + zero_point,), _FLOATS[whole.type], storage)
 
 
-#: The element type that a register's floats are of.
+#: The element type of a float register.
 _FLOATS = {F32: t.F32, F64: t.F64}
 
 
@@ -105,7 +105,7 @@ def uniform_dequantize(op: Op, operands: Sequence[Element]) -> list[Element] | N
 
 @rule("stablehlo.uniform_quantize")
 def uniform_quantize(op: Op, operands: Sequence[Element]) -> list[Element] | None:
-    """From a float, or from another quantized type by way of its floats."""
+    """Quantize a float, or requantize another quantized type through its expressed type."""
     source, target = _quantized(op.operands[0]), _quantized(op.result)
     if target is None or not is_uniform(target) or (source is not None and not is_uniform(source)):
         return None

@@ -1,4 +1,4 @@
-"""The table of elementwise ops: what each computes for one point."""
+"""The table of scalar rules of elementwise ops."""
 
 from __future__ import annotations
 
@@ -14,45 +14,45 @@ from spmd.ir import Op
 from spmd.support.registry import filed
 from spmd.types import ELEMENT_TYPES, F16, ElementType
 
-#: What an op gives for one point, from its operands' elements there; None where its types have no scalar form.
+#: Maps an op and its operands' elements at one index to its results' elements; None if its types have no scalar form.
 Rule = Callable[[Op, Sequence[Element]], list[Element] | None]
-#: A function of registers.
+#: A function on registers.
 Real = Callable[..., Expression]
 
 RULES: dict[str, Rule] = {}
 
 
 def rule(*names: str) -> Callable[[Rule], Rule]:
-    """Register the rule of the ops `names`."""
+    """Return a decorator that registers the rule of the ops `names`."""
     return filed(RULES, names, "scalar rule")
 
 
 def element_of(op: Op, index: int = 0) -> ElementType:
-    """Element type of an operand that is not quantized."""
+    """Return the element type of an operand, which must not be quantized."""
     element = op.operands[index].tensor.element_type
     assert isinstance(element, ElementType)
     return element
 
 
 def result_element(op: Op) -> ElementType:
-    """Element type of the result, which is not quantized."""
+    """Return the element type of the result, which must not be quantized."""
     element = op.result.tensor.element_type
     assert isinstance(element, ElementType)
     return element
 
 
-#: Floats whose registers hold nothing that the type does not: they have -0, negative numbers and NaN or infinity.
+#: Suffixes of floats without -0 or negative numbers, whose `exact` results need rounding as well.
 _NO_NEGATIVE_ZERO = ("FNU", "FNUZ")
 
 
 @dataclass(frozen=True)
 class ScalarRule:
-    """An elementwise function by kind of element type; None where the op does not admit the kind.
+    """An elementwise function by kind of element type; None for kinds that the op does not support.
 
-    `real` takes and gives f32 or f64; the result is rounded to a narrower type, unless the function is `exact`: gives
-    an operand, or its negative. The f32 result of a type that is `doubled`, rounded once more, would not always be the
-    exact one rounded once: it is computed in f64. `complex` takes and gives elements, of f32 or f64 parts. Integers of
-    2 and 4 bits are computed in 8 and wrapped.
+    `real` is a function of f32 or f64, whose result is rounded to a narrower type unless it is `exact`: an operand or
+    its negative. `doubled` types are computed in f64, since rounding their f32 result again would not always be
+    correct. `complex` is a function of elements with f32 or f64 parts. Integers of 2 and 4 bits are computed in 8 and
+    wrapped.
     """
 
     real: Real | None = None
@@ -64,7 +64,7 @@ class ScalarRule:
     doubled: frozenset[ElementType] = frozenset()
 
     def compute(self, element_type: ElementType, operands: Sequence[Element]) -> Element | None:
-        """Return the function of elements of `element_type`; None where it is not defined."""
+        """Return the function applied to elements of `element_type`; None if it is not defined there."""
         if element_type.is_complex:
             return None if self.complex is None else self.complex(*operands)
         function = self._on_registers(element_type)
@@ -72,7 +72,7 @@ class ScalarRule:
             return None
         registers = [operand[0] for operand in operands]
         wide = element_type in self.doubled
-        if wide or (element_type.is_float and not has_mantissa(element_type)):  # whose products reach beyond f32
+        if wide or (element_type.is_float and not has_mantissa(element_type)):  # products may exceed f32's range
             registers = [extend(register) for register in registers]
         result = (function(*registers),)
         if self.exact and element_type.is_float and not element_type.name.endswith(_NO_NEGATIVE_ZERO):
@@ -87,10 +87,10 @@ class ScalarRule:
         return self.signed if element_type.is_signed else self.unsigned
 
 
-#: What functions of one operand compute in f64: bf16 has 16 bits less than f32, so that few numbers lie near a tie, and
-#: tests go through all of them.
+#: Narrow types for which unary functions compute in f64. bf16 has 16 bits fewer than f32, so that few results are near
+#: a tie; tests cover all of them.
 HALF = frozenset({F16})
-#: What functions of two operands do: nobody can try all pairs.
+#: The same for binary functions, whose operands cannot all be tested.
 NARROW = frozenset(each for each in ELEMENT_TYPES.values() if each.is_float and each.bits < 32)
 
 
@@ -99,6 +99,6 @@ def function(
     complex: Callable[..., Element] | None = None,
     doubled: frozenset[ElementType] = HALF,
 ) -> ScalarRule:
-    """Return the rule of a function of floats, which its definition gives to a few units in the last place."""
+    """Return the rule of a function of floats, accurate to a few ULPs."""
     real = (lambda *operands: call(primitive, *operands)) if primitive in DEFINITIONS else None
     return ScalarRule(real, complex, doubled=doubled)

@@ -1,5 +1,5 @@
-"""What is the same on all processes and what differs: communication that cannot end, or sums what is the same already.
+"""Static check of communication: which values differ between processes, deadlocks, and sums of equal values.
 
-Here belongs what is found of a program before it runs, by reading it once. Programs that differ by process are matched
-in `matching`, where each process's communication is followed in its order.
+The analysis reads a program once, before it runs. Programs that differ between processes are checked by `matching`,
+which follows the communication of each process in order.
 """

@@ -1,7 +1,7 @@
-"""Which values of a program are the same on all processes, and what is wrong with its communication because of that.
+"""Finds which values are equal on all processes, and faults of communication that follow.
 
-The program of one process is read once, from its arguments on: each value gets a `Fact`. Loops are read until what they
-carry settles. Calls are read for each set of facts that they are given.
+A forward dataflow analysis of the program of one process that gives each value a `Fact`. Loops are iterated to a fixed
+point, and functions analysed once for each combination of facts of their arguments.
 """
 
 from __future__ import annotations
@@ -14,26 +14,26 @@ import numpy as np
 
 from collectives.grid import ProcessGrid
 from spmd.analysis.collectives import DESCRIPTIONS
-from spmd.analysis.varying.events import Event, Meeting
-from spmd.analysis.varying.facts import Fact, held_constant, known_results
-from spmd.analysis.varying.findings import Finding, Kind, is_ignored
-from spmd.analysis.varying.groups import Groups, after, groups_of, paired, root_of, signature
-from spmd.analysis.varying.owed import SUMMING, owed_after
+from spmd.analysis.varying.events import CollectiveEvent, Event
+from spmd.analysis.varying.facts import Fact, known_constant, known_results
+from spmd.analysis.varying.findings import Finding, FindingKind, is_ignored
+from spmd.analysis.varying.groups import GroupArray, after, groups_of, paired, root_of, signature
+from spmd.analysis.varying.partial_sums import SUMMING, partial_after
 from spmd.analysis.varying.partitions import Labels, Partition, Partitions
 from spmd.dialects.core import Trait, has_trait
 from spmd.errors import CollectiveError, Diagnostic, Location
 from spmd.ir import Block, Function, Module, Op, Value
 from spmd.support.arrays import Array
 
-#: How what an op gives follows from what it is given; filed by the op's name.
+#: Transfer function of an op: sets the facts of its results; registered by the op's name.
 Rule = Callable[["Analysis", Op], None]
 RULES: dict[str, Rule] = {}
-#: What is looked at in ops to which random numbers come, by the op's name.
+#: Checks of ops that have random numbers among their operands, by the op's name.
 MIXING: dict[str, Rule] = {}
 
 
 def rule(*names: str) -> Callable[[Rule], Rule]:
-    """File the rule of the ops `names`."""
+    """Return a decorator that registers the rule of the ops `names`."""
 
     def add(function: Rule) -> Rule:
         RULES.update(dict.fromkeys(names, function))
@@ -44,14 +44,14 @@ def rule(*names: str) -> Callable[[Rule], Rule]:
 
 @dataclass
 class Analysis:
-    """The facts of a module's values on the processes of `grid`, and what was found.
+    """The facts of a module's values on the processes of `grid`, and the findings.
 
-    causes         for a value that varies, the operand by which it does
-    collected      the communication of the block at hand, in its order
-    active         1 for each process that comes to the block at hand; None for all
-    among_others   whether other processes run other programs
-    names          what arguments are called, where that is not their name in the text
-    calls          the calls by which the block at hand is reached
+    causes     for each value that varies, the operand from which it does
+    collected  the communication of the current block, in order
+    active     1 for each process that executes the current block, else 0; None for all
+    is_mpmd    whether other processes run other programs
+    names      display names of arguments that differ from those in the text
+    calls      the call stack of the current block
     """
 
     module: Module
@@ -61,7 +61,7 @@ class Analysis:
     findings: list[Finding] = field(default_factory=list)
     collected: list[Event] = field(default_factory=list)
     active: Labels | None = None
-    among_others: bool = False
+    is_mpmd: bool = False
     names: dict[Value, str] = field(default_factory=dict)
     calls: list[Op] = field(default_factory=list)
 
@@ -69,20 +69,20 @@ class Analysis:
         self.partitions = Partitions(self.grid.num_replicas * self.grid.num_partitions)
         self.nothing = Fact(self.partitions.uniform, self.partitions.uniform)
         self._facts = {(self.nothing.may, self.nothing.sure): self.nothing}
-        self._groups: dict[Hashable, Groups] = {}
+        self._groups: dict[Hashable, GroupArray] = {}
         self._after: dict[Hashable, Partition] = {}
         self._called: dict[Hashable, tuple[Sequence[Fact], Sequence[Event]]] = {}
         self._functions = {function.symbol: function for function in self.module.functions}
-        self._reported: set[tuple[Op, Kind]] = set()
+        self._reported: set[tuple[Op, FindingKind]] = set()
 
     # --- facts -------------------------------------------------------------------------------------------------------
 
     def fact(self, value: Value) -> Fact:
-        """What is known of `value`; of one that nothing is said of, that it is the same everywhere."""
+        """Return the fact of `value`; without one it is equal on all processes."""
         return self.facts.get(value, self.nothing)
 
     def set(self, value: Value, fact: Fact, causes: Iterable[Value] = ()) -> None:
-        """File `fact`; the first of `causes` that varies is why `value` does."""
+        """Set the fact of `value`; its cause is the first of `causes` that varies."""
         self.facts[value] = fact
         if not fact.is_uniform and value not in self.causes:
             for cause in causes:
@@ -90,28 +90,27 @@ class Analysis:
                     self.causes[value] = cause
                     return
 
-    def held(self, known: Array) -> Fact:
-        """Return the fact of a value of which each process's numbers are known."""
+    def known_fact(self, known: Array) -> Fact:
+        """Return the fact of a value whose contents `known` are known on each process, or on all."""
         if len(known) == 1:
             return Fact(self.partitions.uniform, self.partitions.uniform, known)
-        part = self.partitions.of_rows(known)
-        return Fact(part, part, known[:1] if part.is_uniform else known)
+        partition = self.partitions.of_rows(known)
+        return Fact(partition, partition, known[:1] if partition.is_uniform else known)
 
     def with_constant(self, value: Value, fact: Fact) -> Fact:
-        """Return the `fact` of `value`, with its number where it is a constant: for a block that takes it as an
-        argument."""
-        known = held_constant(value) if fact is self.nothing else None
-        return fact if known is None else self.held(known)
+        """Return `fact` with the contents of `value` if it is a constant, for a block that takes it as an argument."""
+        known = known_constant(value) if fact is self.nothing else None
+        return fact if known is None else self.known_fact(known)
 
     def join(self, facts: Sequence[Fact]) -> Fact:
-        """What is computed of values of `facts`, nothing else being known."""
+        """Return the join of `facts`: the fact of a value computed from values with these facts."""
         may = self.partitions.join([fact.may for fact in facts])
         sure = self.partitions.join([fact.sure for fact in facts])
-        owed = next((fact.owed for fact in facts if fact.owed is not None), None)
-        return self._plain(may, sure) if owed is None else Fact(may, sure, owed=owed)
+        partial = next((fact.partial for fact in facts if fact.partial is not None), None)
+        return self._plain(may, sure) if partial is None else Fact(may, sure, partial=partial)
 
     def _plain(self, may: Partition, sure: Partition) -> Fact:
-        """Return the one fact that says who holds the same and nothing else: facts are mostly compared by identity."""
+        """Return the shared fact of two partitions without other knowledge; facts are mostly compared by identity."""
         known = self._facts.get((may, sure))
         if known is None:
             known = self._facts[may, sure] = Fact(may, sure)
@@ -120,7 +119,7 @@ class Analysis:
     # --- the walk ----------------------------------------------------------------------------------------------------
 
     def block(self, block: Block) -> None:
-        """Read the ops of `block`, whose arguments have their facts."""
+        """Analyse the ops of `block`, whose arguments must have facts."""
         facts, nothing = self.facts, self.nothing
         for op in block.ops:
             special = RULES.get(op.name)
@@ -131,23 +130,27 @@ class Analysis:
                 operands = [facts.get(value, nothing) for value in (*op.operands, *_captured(op))]
             else:
                 operands = [facts.get(operand, nothing) for operand in op.operands]
-            told = [fact for fact in operands if fact is not nothing]
-            if not told:
+            informative = [fact for fact in operands if fact is not nothing]
+            if not informative:
                 for result in op.results:
                     facts.pop(result, None)
-            elif told[0].is_plain and told.count(told[0]) == len(told) and op.name not in SUMMING:
+            elif (
+                informative[0].is_plain
+                and informative.count(informative[0]) == len(informative)
+                and op.name not in SUMMING
+            ):
                 for result in op.results:
-                    self.set(result, told[0], op.operands)
+                    self.set(result, informative[0], op.operands)
             else:
                 self.computed(op, operands)
 
     def computed(self, op: Op, operands: Sequence[Fact]) -> None:
-        """File what `op` gives where that follows from its `operands` alone."""
+        """Set the facts of the results of `op`, which depend on its `operands` alone."""
         known = None
         if any(fact.known is not None for fact in operands):
             known = known_results(op, [fact.known for fact in operands[: len(op.operands)]])
         if known is not None:
-            self.set(op.results[0], self.held(known), op.operands)
+            self.set(op.results[0], self.known_fact(known), op.operands)
             return
         joined = self.join(operands)
         random = None
@@ -159,14 +162,18 @@ class Analysis:
         if joined.is_uniform and random is None:
             fact = self.nothing
         else:
-            met, owed = self._met(op, joined), owed_after(op, operands)
-            plain = random is None and owed is None
-            fact = self._plain(met.may, met.sure) if plain else Fact(met.may, met.sure, random=random, owed=owed)
+            exchanged, partial = self._exchanged(op, joined), partial_after(op, operands)
+            plain = random is None and partial is None
+            fact = (
+                self._plain(exchanged.may, exchanged.sure)
+                if plain
+                else Fact(exchanged.may, exchanged.sure, random=random, partial=partial)
+            )
         for result in op.results:
             self.set(result, fact, op.operands)
 
-    def _met(self, op: Op, joined: Fact) -> Fact:
-        """What `op` gives of a value and what a permutation gives of that, in either order: the same on both ends."""
+    def _exchanged(self, op: Op, joined: Fact) -> Fact:
+        """Refine the fact of a commutative op on a value and a permutation of it: both ends of a pair are equal."""
         if op.name not in _COMMUTATIVE:
             return joined
         for value, other in (op.operands, op.operands[::-1]):
@@ -175,19 +182,19 @@ class Analysis:
                 groups = self.groups(permutation)
                 fact = self.fact(value)
                 if groups is not None:
-                    may, sure = (paired(groups, part, self.partitions) for part in (fact.may, fact.sure))
+                    may, sure = (paired(groups, partition, self.partitions) for partition in (fact.may, fact.sure))
                     return Fact(may, sure)
         return joined
 
     def call(self, symbol: str, operands: Sequence[Value]) -> tuple[Sequence[Fact], Function] | None:
-        """Return the facts of what the function `symbol` returns; None for one without a body."""
+        """Return the facts of the results of the function `symbol`, and the function; None if it has no body."""
         function = self._functions.get(symbol)
         if function is None or function.is_declaration:
             return None
         facts = [self.fact(operand) for operand in operands]
         if any(fact.known is not None for fact in facts):
             facts = [self.with_constant(operand, fact) for operand, fact in zip(operands, facts, strict=True)]
-        given = ((fact.may, fact.sure, _bytes(fact.known), fact.random, fact.owed) for fact in facts)
+        given = ((fact.may, fact.sure, _bytes(fact.known), fact.random, fact.partial) for fact in facts)
         key = (symbol, _bytes(self.active), *given)
         known = self._called.get(key)
         if known is None:
@@ -201,9 +208,9 @@ class Analysis:
         return known[0], function
 
     def reached(self, op: Op) -> Iterator[Op]:
-        """`op`, what is in its regions, and what functions have that are called there."""
+        """Yield `op`, the ops in its regions, and those of all functions called from there."""
         waiting, called = [op], set[str]()
-        for each in waiting:  # which grows
+        for each in waiting:  # grows
             for inner in each.walk():
                 yield inner
                 symbol = inner.attributes.get("callee") or inner.attributes.get("decomposition")
@@ -214,7 +221,7 @@ class Analysis:
 
     @contextmanager
     def collecting(self) -> Iterator[list[Event]]:
-        """Within it, communication is collected apart."""
+        """Collect communication into a separate list within the context."""
         before, self.collected = self.collected, []
         try:
             yield self.collected
@@ -222,8 +229,8 @@ class Analysis:
             self.collected = before
 
     @contextmanager
-    def among(self, mask: Labels | None) -> Iterator[None]:
-        """Within it, only the processes of `mask` are there."""
+    def restricted_to(self, mask: Labels | None) -> Iterator[None]:
+        """Restrict the context to the processes of `mask`."""
         before = self.active
         if mask is not None:
             self.active = mask if before is None else before * mask
@@ -235,11 +242,11 @@ class Analysis:
     # --- reports -----------------------------------------------------------------------------------------------------
 
     def mark(self) -> tuple[int, int]:
-        """Where the analysis stands, to return to."""
+        """Return a state of the analysis for `return_to`."""
         return len(self.findings), len(self._called)
 
     def return_to(self, mark: tuple[int, int]) -> None:
-        """Forgets what was found since `mark`: facts were not settled yet."""
+        """Discard the findings and analysed calls since `mark`, whose facts were not final."""
         findings, called = mark
         for finding in self.findings[findings:]:
             self._reported.discard((finding.op, finding.kind))
@@ -247,39 +254,41 @@ class Analysis:
         for key in list(self._called)[called:]:
             del self._called[key]
 
-    def report(self, kind: Kind, op: Op, text: str, certain: bool, notes: Sequence[str] = (), label: str = "") -> None:
-        """Add a finding at `op`, once an op and kind, unless its line silences it."""
-        location = self.place(op)
+    def report(
+        self, kind: FindingKind, op: Op, text: str, certain: bool, notes: Sequence[str] = (), label: str = ""
+    ) -> None:
+        """Add a finding at `op`, once per op and kind, unless the source line suppresses it."""
+        location = self.location_of(op)
         if (op, kind) in self._reported or is_ignored(kind, location):
             return
         self._reported.add((op, kind))
         self.findings.append(Finding(kind, certain, Diagnostic(location, text, op.name, label, tuple(notes)), op))
 
-    def place(self, op: Op) -> Location:
-        """Where `op` stands; inside of a library's function, which has no lines of its own, where that is called."""
+    def location_of(self, op: Op) -> Location:
+        """Return the location of `op`; within a library function, which has no source lines, that of its call."""
         own = self.module.location.file
         places = [op.location, *(call.location for call in reversed(self.calls))]
         return next((place for place in places if place.file != own), op.location)
 
     def report_result(self, value: Value, entry: Op, text: str, certain: bool, notes: Sequence[str]) -> None:
-        """Add a finding at what makes `value`, a result of `entry`."""
+        """Add a finding at the op that defines `value`, a result of `entry`."""
         op = value.defining_op or entry
-        location = self.place(op)
-        if is_ignored(Kind.VARYING_RESULT, location):
+        location = self.location_of(op)
+        if is_ignored(FindingKind.VARYING_RESULT, location):
             return
         diagnostic = Diagnostic(location, text, op.name, notes=tuple(notes))
-        self.findings.append(Finding(Kind.VARYING_RESULT, certain, diagnostic, op))
+        self.findings.append(Finding(FindingKind.VARYING_RESULT, certain, diagnostic, op))
 
-    def after(self, op: Op, groups: Groups, part: Partition, roots: Partition) -> Partition:
-        """Who holds the same result of the collective `op` on an operand of `part`."""
-        key = (op.name, id(groups), part, roots, root_of(op))
+    def after(self, op: Op, groups: GroupArray, partition: Partition, roots: Partition) -> Partition:
+        """Return the partition of the result of collective `op` on an operand of `partition`, cached."""
+        key = (op.name, id(groups), partition, roots, root_of(op))
         known = self._after.get(key)
         if known is None:
-            known = self._after[key] = after(op, groups, part, roots, self.partitions)
+            known = self._after[key] = after(op, groups, partition, roots, self.partitions)
         return known
 
-    def groups(self, op: Op) -> Groups | None:
-        """Return the groups of the collective `op`; None, with a report, where the grid does not have them."""
+    def groups(self, op: Op) -> GroupArray | None:
+        """Return the groups of collective `op`; None, with a report, if they do not fit the grid."""
         key = _grouping(op)
         known = self._groups.get(key)
         if known is None:
@@ -287,12 +296,12 @@ class Analysis:
                 known = self._groups[key] = groups_of(op, self.grid, self.module)
             except CollectiveError as error:
                 fault = error.diagnostics[0]
-                self.report(Kind.GROUPS, op, fault.message, certain=True, label=fault.label)
+                self.report(FindingKind.GROUPS, op, fault.message, certain=True, label=fault.label)
         return known
 
 
 def _captured(op: Op) -> list[Value]:
-    """Values that the regions of `op` read from around it, or that vary by what is inside."""
+    """Return the operands of the ops in the regions of `op`, its captured values among them."""
     inside: dict[Value, None] = {}
     for region in op.regions:
         for block in region.blocks:
@@ -303,7 +312,7 @@ def _captured(op: Op) -> list[Value]:
 
 
 def _random_of(op: Op, operands: Sequence[Fact]) -> Op | None:
-    """Return the op that drew the random numbers that an elementwise result is made of."""
+    """Return the op that drew the random numbers of an elementwise result; None if there are none."""
     if not (has_trait(op, Trait.ELEMENTWISE) or op.name in _SAME_ELEMENTS):
         return None
     return next((fact.random for fact in operands if fact.random is not None), None)
@@ -311,12 +320,12 @@ def _random_of(op: Op, operands: Sequence[Fact]) -> Op | None:
 
 _PERMUTATION = "stablehlo.collective_permute"
 _COMMUTATIVE = frozenset(f"stablehlo.{name}" for name in ("add", "multiply", "maximum", "minimum", "and", "or", "xor"))
-#: Ops whose result has the operand's elements, each once.
+#: Ops whose result has elements of the operand, each at most once.
 _SAME_ELEMENTS = frozenset(f"stablehlo.{name}" for name in ("reshape", "transpose", "slice", "bitcast_convert"))
 
 
 def _grouping(op: Op) -> Hashable:
-    """What of `op` its process groups depend on."""
+    """Return the attributes that determine the process groups of `op`, as a key."""
     given = op.attributes.get("replica_groups")
     pairs = op.attributes.get("source_target_pairs")
     ids = given if pairs is None else pairs
@@ -345,8 +354,8 @@ def _collective(analysis: Analysis, op: Op) -> None:
     operands = op.operands
     if op.attributes.get("has_dynamic_root"):
         roots, operands = analysis.fact(op.operands[-1]), op.operands[:-1]
-    given = tuple([analysis.fact(operand).may for operand in operands])
-    analysis.collected.append(Meeting(op, groups, signature(op), given))
+    partitions = tuple([analysis.fact(operand).may for operand in operands])
+    analysis.collected.append(CollectiveEvent(op, groups, signature(op), partitions))
     for operand, result in zip(operands, op.results, strict=True):
         fact = analysis.fact(operand)
         may = analysis.after(op, groups, fact.may, roots.may)

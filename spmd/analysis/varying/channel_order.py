@@ -1,6 +1,6 @@
-"""Sends, and receives, on one channel that nothing orders: which message is which is left open.
+"""Finds sends, or receives, on one channel whose order is undefined.
 
-Source: specification, "Execution order": tokens alone order side effects; the program's text does not.
+Source: specification, "Execution order": only tokens order side effects, not the program's text.
 """
 
 from __future__ import annotations
@@ -8,43 +8,43 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from spmd.analysis.varying.analysis import Analysis
-from spmd.analysis.varying.events import Transfer, transfers
-from spmd.analysis.varying.findings import Kind
+from spmd.analysis.varying.events import TransferEvent, transfer_events
+from spmd.analysis.varying.findings import FindingKind
 from spmd.ir import Block, Function, Op, captured_values
 
 _TRANSFERS = ("stablehlo.send", "stablehlo.recv")
 
 
 def check_channel_order(analysis: Analysis, functions: Sequence[Function]) -> None:
-    """Report each transfer that does not depend on the one before it on its channel, in the same block.
+    """Report each transfer that does not depend on the previous one on its channel in the same block.
 
-    Transfers between different processes may share a channel in any order.
+    Transfers between different processes may share a channel without order.
     """
-    known = {each.op: each for each in transfers(analysis.collected)}
+    known = {each.op: each for each in transfer_events(analysis.collected)}
     for function in functions if known else ():
         for block in _blocks(function.body):
-            last: dict[tuple[int, bool], Transfer] = {}
+            last: dict[tuple[int, bool], TransferEvent] = {}
             for op in block.ops:
                 transfer = known.get(op)
                 if transfer is None:
                     continue
                 before = last.get((transfer.channel, transfer.sends))
-                if before is not None and _share(before, transfer) and not _depends(op, before.op):
+                if before is not None and _may_overlap(before, transfer) and not _depends(op, before.op):
                     _report(analysis, transfer, before)
                 last[transfer.channel, transfer.sends] = transfer
 
 
-def _report(analysis: Analysis, transfer: Transfer, before: Transfer) -> None:
+def _report(analysis: Analysis, transfer: TransferEvent, before: TransferEvent) -> None:
     what = "sends" if transfer.sends else "receives"
     text = (
-        f"nothing orders this and the {before.op.name} at {before.op.location}, which {what} on channel "
-        f"{transfer.channel}, too: it takes no token of it, and which message comes first is left open"
+        f"this op is not ordered after {before.op.name} at {before.op.location}, which also {what} on channel "
+        f"{transfer.channel}: it does not depend on its token, so either message may come first"
     )
-    analysis.report(Kind.CHANNEL, transfer.op, text, certain=False)
+    analysis.report(FindingKind.CHANNEL, transfer.op, text, certain=False)
 
 
 def _blocks(block: Block) -> Iterator[Block]:
-    """Yield the blocks with transfers in `block`, itself included."""
+    """Yield the blocks with transfers in `block`, including itself."""
     if any(op.name in _TRANSFERS for op in block.ops):
         yield block
     for op in block.ops:
@@ -53,15 +53,15 @@ def _blocks(block: Block) -> Iterator[Block]:
                 yield from _blocks(inner)
 
 
-def _share(first: Transfer, second: Transfer) -> bool:
-    """Return whether there are two processes between which both may carry a message."""
+def _may_overlap(first: TransferEvent, second: TransferEvent) -> bool:
+    """Return whether both transfers may carry a message between the same two processes."""
     if first.ends is None or second.ends is None:
         return True
     return any(second.ends.get(process) == other for process, other in first.ends.items())
 
 
 def _depends(op: Op, other: Op) -> bool:
-    """Return whether `op` takes what `other` gives, in however many steps."""
+    """Return whether `op` depends on `other`, directly or indirectly."""
     seen: set[Op] = set()
     left = [op]
     while left:

@@ -1,6 +1,6 @@
-"""Branches, loops, calls and asynchronous ops: where processes may go different ways.
+"""Rules of branches, loops, calls and asynchronous ops, where processes may diverge.
 
-A collective inside is sound where all of its group go the same way, or where each way has the same communication.
+Collectives inside are sound if all processes of a group take the same path, or all paths communicate alike.
 """
 
 from __future__ import annotations
@@ -14,9 +14,17 @@ import numpy as np
 from spmd.analysis.constants import constant_array
 from spmd.analysis.loops import counted_loop
 from spmd.analysis.varying.analysis import Analysis, rule
-from spmd.analysis.varying.events import Choice, Event, Transfer, first_meeting, meetings, trace, transfers
+from spmd.analysis.varying.events import (
+    ControlFlowEvent,
+    Event,
+    TransferEvent,
+    collective_events,
+    first_collective,
+    trace,
+    transfer_events,
+)
 from spmd.analysis.varying.facts import Fact
-from spmd.analysis.varying.findings import Kind
+from spmd.analysis.varying.findings import FindingKind
 from spmd.analysis.varying.groups import members_text
 from spmd.analysis.varying.matching import match
 from spmd.analysis.varying.partitions import Labels, Partition
@@ -80,14 +88,17 @@ def _branches(analysis: Analysis, op: Op) -> None:
             facts.append([])
             events.append(())
             continue
-        with analysis.collecting() as collected, analysis.among(None if mask is None or len(mask) == 1 else mask):
+        with (
+            analysis.collecting() as collected,
+            analysis.restricted_to(None if mask is None or len(mask) == 1 else mask),
+        ):
             analysis.block(region.block)
         facts.append([analysis.fact(value) for value in region.block.terminator.operands])
         events.append(collected)
     for at, result in enumerate(op.results):
         taken = [(branch[at], index) for index, branch in enumerate(facts) if branch]
         returned = [op.regions[index].block.terminator.operands[at] for _, index in taken]
-        if len(set(returned)) == 1:  # the same whatever branch is taken
+        if len(set(returned)) == 1:  # every branch returns the same value
             analysis.set(result, taken[0][0], returned)
             continue
         fact = _merged(
@@ -95,14 +106,14 @@ def _branches(analysis: Analysis, op: Op) -> None:
         )
         analysis.set(result, fact, (*returned, op.operands[0]))
     if any(events):
-        event = Choice(op, tuple(events), _ways(masks))
+        event = ControlFlowEvent(op, tuple(events), _paths(masks))
         analysis.collected.append(event)
         _check_branches(analysis, event, chosen, masks)
         _check_transfers(analysis, event, chosen, op.operands[0])
 
 
 def _masks(op: Op, known: Array | None) -> list[Labels] | None:
-    """Which processes take each branch, 1 a process that does; None where that is not known."""
+    """Return a mask per branch: 1 for each process that takes it; None if unknown."""
     if known is None:
         return None
     values = known.reshape(-1).astype(np.int64)
@@ -113,13 +124,13 @@ def _masks(op: Op, known: Array | None) -> list[Labels] | None:
     return [(values == index).astype(np.int64) for index in range(last + 1)]
 
 
-def _ways(masks: list[Labels] | None) -> Array | None:
-    """Return the branch that each process takes."""
+def _paths(masks: list[Labels] | None) -> Array | None:
+    """Return the index of the branch that each process takes."""
     return None if masks is None else np.argmax(np.stack(masks), axis=0)
 
 
 def _iterations(analysis: Analysis, op: Op) -> Array | None:
-    """Return how often each process goes through a counted loop whose start and bound are known."""
+    """Return the trip count of a counted loop on each process; None if its start or bound is unknown."""
     loop = counted_loop(op)
     if loop is None:
         return None
@@ -131,7 +142,7 @@ def _iterations(analysis: Analysis, op: Op) -> Array | None:
 
 
 def _numbers(analysis: Analysis, value: Value) -> Array | None:
-    """Return the scalar that each process holds, or one for all."""
+    """Return the scalar that each process holds, or one for all; None if unknown."""
     known = analysis.fact(value).known
     if known is not None:
         return known.reshape(-1)
@@ -140,7 +151,7 @@ def _numbers(analysis: Analysis, value: Value) -> Array | None:
 
 
 def _merged(analysis: Analysis, chosen: Fact, facts: list[Fact], masks: list[Labels] | None) -> Fact:
-    """What is known after branches, of which each process has taken one."""
+    """Return the join over the branches, of which each process takes one."""
     partitions = analysis.partitions
     if masks is None or any(len(mask) == 1 for mask in masks):
         if len(facts) == 1:
@@ -151,7 +162,7 @@ def _merged(analysis: Analysis, chosen: Fact, facts: list[Fact], masks: list[Lab
     may = partitions.selected(taken, [fact.may for fact in facts])
     sure = partitions.selected(taken, [fact.sure for fact in facts])
     known = _selected(taken, [fact.known for fact in facts], partitions.size)
-    return Fact(may, sure) if known is None else analysis.held(known)
+    return Fact(may, sure) if known is None else analysis.known_fact(known)
 
 
 def _selected(masks: Sequence[Array], known: Sequence[Array | None], size: int) -> Array | None:
@@ -164,10 +175,10 @@ def _selected(masks: Sequence[Array], known: Sequence[Array | None], size: int) 
     return result
 
 
-def _check_branches(analysis: Analysis, event: Choice, chosen: Fact, masks: list[Labels] | None) -> None:
-    """Reports groups whose processes may take branches of different communication."""
+def _check_branches(analysis: Analysis, event: ControlFlowEvent, chosen: Fact, masks: list[Labels] | None) -> None:
+    """Report groups whose processes may take branches with different communication."""
     divided: list[tuple[int, ...]] = []
-    for meeting, group in _divided(analysis, event, chosen.may):
+    for collective, group in _divided(analysis, event, chosen.may):
         divided.append(group)
         branches = [
             at
@@ -180,36 +191,38 @@ def _check_branches(analysis: Analysis, event: Choice, chosen: Fact, masks: list
         pair = chosen.may.disagreeing(group)
         assert pair is not None
         certain = chosen.sure.disagreeing(group) is not None
-        _report(analysis, event, group, pair, certain, masks, meeting)
+        _report(analysis, event, group, pair, certain, masks, collective)
         return
     _check_order(analysis, event, frozenset(divided), chosen, masks)
 
 
-def _check_transfers(analysis: Analysis, event: Choice, chosen: Fact, predicate: Value) -> None:
-    """Reports messages whose ends may go different ways; where each process's way is known, `matching` follows it."""
-    if event.ways is not None:
+def _check_transfers(analysis: Analysis, event: ControlFlowEvent, chosen: Fact, predicate: Value) -> None:
+    """Report messages whose ends may take different paths; known paths are left to `matching`."""
+    if event.paths is not None:
         return
     is_loop = event.op.name == _LOOP
     labels = chosen.may.labels
-    for transfer in sorted(transfers([*chain(*event.regions)]), key=_sends):
+    for transfer in sorted(transfer_events([*chain(*event.regions)]), key=_sends):
         for rank, other in (transfer.ends or {}).items():
-            sides = [] if is_loop else [[_between(each, rank, other) for each in transfers(r)] for r in event.regions]
+            sides = (
+                [] if is_loop else [[_between(each, rank, other) for each in transfer_events(r)] for r in event.regions]
+            )
             if labels[rank] == labels[other] or (sides and all(side == sides[0] for side in sides)):
                 continue
             does = "leave the loop earlier" if is_loop else "take another branch"
-            text = f"process {rank} has process {other} at the other end, which may {does}"
-            notes = [f"  {event.op.name} at {event.op.location} goes by", *reasons(analysis, predicate)]
+            text = f"the other end of process {rank}, process {other}, may {does}"
+            notes = [f"  {event.op.name} at {event.op.location} depends on", *reasons(analysis, predicate)]
             certain = chosen.sure.labels[rank] != chosen.sure.labels[other]
-            analysis.report(Kind.CHANNEL, transfer.op, text, bool(certain), notes)
+            analysis.report(FindingKind.CHANNEL, transfer.op, text, bool(certain), notes)
             return
 
 
-def _sends(transfer: Transfer) -> bool:
+def _sends(transfer: TransferEvent) -> bool:
     return transfer.sends
 
 
-def _between(transfer: Transfer, rank: int, other: int) -> tuple[int, bool, bool] | None:
-    """What of a transfer concerns two processes: its channel, and who sends."""
+def _between(transfer: TransferEvent, rank: int, other: int) -> tuple[int, bool, bool] | None:
+    """Return what two processes see of a transfer: channel, direction, and whether `rank` takes part."""
     ends = transfer.ends or {}
     if ends.get(rank) != other and ends.get(other) != rank:
         return None
@@ -217,9 +230,13 @@ def _between(transfer: Transfer, rank: int, other: int) -> tuple[int, bool, bool
 
 
 def _check_order(
-    analysis: Analysis, event: Choice, groups: frozenset[tuple[int, ...]], chosen: Fact, masks: list[Labels] | None
+    analysis: Analysis,
+    event: ControlFlowEvent,
+    groups: frozenset[tuple[int, ...]],
+    chosen: Fact,
+    masks: list[Labels] | None,
 ) -> None:
-    """Reports branches that have each group's communication alike, and that of several groups in another order."""
+    """Report branches that have the same communication for each group, but order that of several groups differently."""
     traces = [trace(region, groups) for region in event.regions]
     if len(groups) < 2 or all(each == traces[0] for each in traces):
         return
@@ -230,58 +247,58 @@ def _check_order(
                 finding.kind, finding.op, finding.diagnostic.message, finding.certain, finding.diagnostic.notes
             )
         return
-    text = "groups meet in another order in other branches, which processes may take: they may wait for each other"
-    where = next(op for group in groups for op in [first_meeting(event.regions[0], group)] if op is not None)
-    notes = [f"  {event.op.name} at {event.op.location} chooses by", *reasons(analysis, event.op.operands[0])]
-    analysis.report(Kind.DIVERGENT_COLLECTIVE, where, text, False, notes)
+    text = "branches order the collectives of several groups differently: processes in different branches may deadlock"
+    where = next(op for group in groups for op in [first_collective(event.regions[0], group)] if op is not None)
+    notes = [f"  {event.op.name} at {event.op.location} depends on", *reasons(analysis, event.op.operands[0])]
+    analysis.report(FindingKind.DIVERGENT_COLLECTIVE, where, text, False, notes)
 
 
 def _report(
     analysis: Analysis,
-    event: Choice,
+    event: ControlFlowEvent,
     group: tuple[int, ...],
     pair: tuple[int, int],
     certain: bool,
     masks: list[Labels] | None,
-    meeting: Op,
+    collective: Op,
 ) -> None:
     predicate = event.op.operands[0]
-    where, other = (meeting, None)
+    where, other = (collective, None)
     if masks is not None:
         taken = [next(at for at, mask in enumerate(masks) if mask[rank]) for rank in pair]
-        found = [first_meeting(event.regions[at], group) for at in taken]
-        where, other = (found[0] or found[1] or meeting), found[1] if found[0] else None
+        found = [first_collective(event.regions[at], group) for at in taken]
+        where, other = (found[0] or found[1] or collective), found[1] if found[0] else None
         waits, goes = pair if found[0] else pair[::-1]
         does = (
-            f"comes to {other.name} at {other.location}"
+            f"executes {other.name} at {other.location}"
             if other is not None and other is not where
-            else "does not come to it"
+            else "does not execute it"
         )
         text = f"process {waits} waits here for process {goes}, which takes another branch and {does}"
     else:
         text = (
-            f"{members_text(group)} meet here, and may take different branches: "
+            f"{members_text(group)} execute this collective, but may take different branches: "
             f"the {'predicate' if event.op.name == 'stablehlo.if' else 'index'} of {event.op.name} differs between them"
         )
-    notes = [f"  {event.op.name} at {event.op.location} chooses by", *reasons(analysis, predicate)]
-    analysis.report(Kind.DIVERGENT_COLLECTIVE, where, text, certain, notes)
+    notes = [f"  {event.op.name} at {event.op.location} depends on", *reasons(analysis, predicate)]
+    analysis.report(FindingKind.DIVERGENT_COLLECTIVE, where, text, certain, notes)
 
 
-def _divided(analysis: Analysis, event: Choice, part: Partition) -> Iterator[tuple[Op, tuple[int, ...]]]:
-    """Groups that meet within `event` and whose processes differ in `part`, each once, with a collective of theirs."""
+def _divided(analysis: Analysis, event: ControlFlowEvent, partition: Partition) -> Iterator[tuple[Op, tuple[int, ...]]]:
+    """Yield, once, each group that communicates within `event` and differs in `partition`, and a collective of it."""
     seen: set[int] = set()
     checked: set[tuple[int, ...]] = set()
-    active = None if analysis.among_others and event.ways is None else analysis.active
+    active = None if analysis.is_mpmd and event.paths is None else analysis.active
     for region in event.regions:
-        for meeting in meetings(region):
-            if id(meeting.groups) in seen:
+        for collective in collective_events(region):
+            if id(collective.groups) in seen:
                 continue
-            seen.add(id(meeting.groups))
-            for index in meeting.groups.apart(part, active):
-                group = meeting.groups.tuples[index]
+            seen.add(id(collective.groups))
+            for index in collective.groups.divided(partition, active):
+                group = collective.groups.tuples[index]
                 if group not in checked:
                     checked.add(group)
-                    yield meeting.op, group
+                    yield collective.op, group
 
 
 @rule(_LOOP)
@@ -295,14 +312,14 @@ def _loop(analysis: Analysis, op: Op) -> None:
     while True:
         before = analysis.mark()
         with analysis.collecting() as events:
-            _enter(analysis, condition.arguments, carried, causes)
+            _bind(analysis, condition.arguments, carried, causes)
             analysis.block(condition)
-            chosen = _goes_on(analysis, op)
-            _enter(analysis, body.arguments, carried, causes)
+            chosen = _loop_fact(analysis, op)
+            _bind(analysis, body.arguments, carried, causes)
             analysis.block(body)
         returned = [analysis.fact(value) for value in body.terminator.operands]
         after = [
-            fact if value is argument else _settled(analysis, fact, back, chosen)
+            fact if value is argument else _loop_join(analysis, fact, back, chosen)
             for value, argument, fact, back in zip(
                 body.terminator.operands, body.arguments, carried, returned, strict=True
             )
@@ -316,30 +333,30 @@ def _loop(analysis: Analysis, op: Op) -> None:
     for result, fact, argument in zip(op.results, carried, body.arguments, strict=True):
         analysis.set(result, fact, (argument, condition.terminator.operands[0]))
     if events:
-        event = Choice(op, (events,), _iterations(analysis, op))
+        event = ControlFlowEvent(op, (events,), _iterations(analysis, op))
         analysis.collected.append(event)
         _check_loop(analysis, event, chosen, condition.terminator.operands[0])
         _check_transfers(analysis, event, chosen, condition.terminator.operands[0])
 
 
-def _enter(
+def _bind(
     analysis: Analysis, arguments: Sequence[Value], facts: Sequence[Fact], causes: Sequence[Sequence[Value]]
 ) -> None:
     for argument, fact, values in zip(arguments, facts, causes, strict=True):
         analysis.set(argument, fact, values)
 
 
-def _goes_on(analysis: Analysis, op: Op) -> Fact:
-    """Which processes go through the loop `op` equally often: those that go on alike, or whose number is known."""
+def _loop_fact(analysis: Analysis, op: Op) -> Fact:
+    """Return the fact of the loop's predicate, or of its trip count if known: equal where processes loop alike."""
     counts = _iterations(analysis, op)
     if counts is None:
         return analysis.fact(op.regions[0].block.terminator.operands[0])
-    part = analysis.partitions.of(np.broadcast_to(counts, analysis.partitions.size))
-    return Fact(part, part)
+    partition = analysis.partitions.of(np.broadcast_to(counts, analysis.partitions.size))
+    return Fact(partition, partition)
 
 
-def _settled(analysis: Analysis, fact: Fact, back: Fact, chosen: Fact) -> Fact:
-    """What is known of a carried value at the start of any iteration, and after the last."""
+def _loop_join(analysis: Analysis, fact: Fact, back: Fact, chosen: Fact) -> Fact:
+    """Return the join of a carried value over all iterations."""
     if fact.known is not None and _same(fact, back):
         return fact
     joined = analysis.join([fact, back, chosen])
@@ -352,16 +369,16 @@ def _same(fact: Fact, other: Fact) -> bool:
     return fact.known is None or np.array_equal(fact.known, np.asarray(other.known))
 
 
-def _check_loop(analysis: Analysis, event: Choice, chosen: Fact, predicate: Value) -> None:
-    """Reports groups whose processes may leave the loop at different iterations."""
-    for meeting, group in _divided(analysis, event, chosen.may):
+def _check_loop(analysis: Analysis, event: ControlFlowEvent, chosen: Fact, predicate: Value) -> None:
+    """Report groups whose processes may leave the loop after different numbers of iterations."""
+    for collective, group in _divided(analysis, event, chosen.may):
         pair = chosen.may.disagreeing(group)
         assert pair is not None
         certain = chosen.sure.disagreeing(group) is not None
         text = (
-            f"{members_text(group)} meet here in each iteration of a loop whose number of iterations differs between "
+            f"{members_text(group)} execute this collective in a loop whose trip count differs between "
             f"processes {pair[0]} and {pair[1]}"
         )
-        notes = [f"  stablehlo.while at {event.op.location} goes on by", *reasons(analysis, predicate)]
-        analysis.report(Kind.DIVERGENT_COLLECTIVE, meeting, text, certain, notes)
+        notes = [f"  stablehlo.while at {event.op.location} depends on", *reasons(analysis, predicate)]
+        analysis.report(FindingKind.DIVERGENT_COLLECTIVE, collective, text, certain, notes)
         return

@@ -1,29 +1,29 @@
-"""The communication of a block in its order: collectives, and control flow that has some inside."""
+"""The communication of a block in program order: collectives, messages, and control flow that contains some."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from spmd.analysis.varying.groups import Groups
+from spmd.analysis.varying.groups import GroupArray
 from spmd.analysis.varying.partitions import Partition
 from spmd.ir import Op
 from spmd.support.arrays import Array
 
 
 @dataclass(frozen=True)
-class Meeting:
-    """A collective that the program comes to; `given` says which processes hold the same operands."""
+class CollectiveEvent:
+    """A collective; `operand_partitions` holds, for each operand, the partition of processes by equal values."""
 
     op: Op
-    groups: Groups
+    groups: GroupArray
     signature: Hashable
-    given: tuple[Partition, ...] = ()
+    operand_partitions: tuple[Partition, ...] = ()
 
 
 @dataclass(frozen=True)
-class Transfer:
-    """A send or recv: `ends` has the other end of each process that is at one; None where the channel finds it."""
+class TransferEvent:
+    """A send or recv; `ends` maps each process that executes it to its peer, None if the channel determines it."""
 
     op: Op
     channel: int
@@ -31,86 +31,86 @@ class Transfer:
 
     @property
     def sends(self) -> bool:
+        """Whether the op is a send."""
         return self.op.name == "stablehlo.send"
 
 
 @dataclass(frozen=True)
-class Choice:
+class ControlFlowEvent:
     """Control flow with communication inside: the events of each branch, or of a loop's condition and body.
 
-    `ways` is, for each process (or in one number for all), the branch that it takes, or how often it goes through the
-    loop; None where the program computes it of what is not known.
+    `ways` is the branch, or the trip count, of each process (or one for all); None if unknown.
     """
 
     op: Op
     regions: tuple[Sequence[Event], ...]
-    ways: Array | None = None
+    paths: Array | None = None
 
 
-Event = Meeting | Transfer | Choice
-#: Meetings up to which a loop's are compared one by one.
+Event = CollectiveEvent | TransferEvent | ControlFlowEvent
+#: The largest number of collectives in a loop for which iterations are compared one by one.
 _MOST_UNROLLED = 64
 
 
 def trace(events: Sequence[Event], groups: frozenset[tuple[int, ...]]) -> tuple[Hashable, ...]:
-    """What of `events` concerns `groups`, to be compared; only the way of all of them where that is known."""
+    """Return the events that concern `groups`, for comparison, unfolding control flow whose path is known."""
     found: list[Hashable] = []
     for event in events:
-        if isinstance(event, Meeting):
+        if isinstance(event, CollectiveEvent):
             concerned = tuple(group for group in event.groups.tuples if group in groups)
             if concerned:
                 found.append((concerned, event.signature))
-        elif isinstance(event, Choice):
+        elif isinstance(event, ControlFlowEvent):
             inside = tuple(trace(region, groups) for region in event.regions)
             if any(inside):
-                found += _one_way(event, inside, groups)
+                found += _taken_path(event, inside, groups)
     return tuple(found)
 
 
-def _one_way(
-    event: Choice, inside: Sequence[tuple[Hashable, ...]], groups: frozenset[tuple[int, ...]]
+def _taken_path(
+    event: ControlFlowEvent, inside: Sequence[tuple[Hashable, ...]], groups: frozenset[tuple[int, ...]]
 ) -> Sequence[Hashable]:
-    """Return the trace of control flow of which `inside` has each region's."""
+    """Return the trace of control flow, operand_partitions the trace `inside` each region."""
     is_loop = event.op.name == "stablehlo.while"
-    if event.ways is not None:
-        members = [0] if len(event.ways) == 1 else [rank for group in groups for rank in group]
-        ways = set(event.ways[members].tolist())
-        if len(ways) == 1:
-            way = int(ways.pop())
+    if event.paths is not None:
+        members = [0] if len(event.paths) == 1 else [rank for group in groups for rank in group]
+        paths = set(event.paths[members].tolist())
+        if len(paths) == 1:
+            path = int(paths.pop())
             if not is_loop:
-                return list(inside[way])
-            return list(inside[0]) * way if way * len(inside[0]) <= _MOST_UNROLLED else [(way, inside)]
+                return list(inside[path])
+            return list(inside[0]) * path if path * len(inside[0]) <= _MOST_UNROLLED else [(path, inside)]
     return [(event.op.name, inside)]
 
 
-def first_meeting(events: Sequence[Event], group: tuple[int, ...]) -> Op | None:
+def first_collective(events: Sequence[Event], group: tuple[int, ...]) -> Op | None:
     """Return the first collective of `group` among `events`."""
     for event in events:
-        if isinstance(event, Meeting):
+        if isinstance(event, CollectiveEvent):
             if group in event.groups.tuples:
                 return event.op
-        elif isinstance(event, Choice):
+        elif isinstance(event, ControlFlowEvent):
             for region in event.regions:
-                found = first_meeting(region, group)
+                found = first_collective(region, group)
                 if found is not None:
                     return found
     return None
 
 
-def meetings(events: Sequence[Event]) -> Iterator[Meeting]:
+def collective_events(events: Sequence[Event]) -> Iterator[CollectiveEvent]:
     """Yield all collectives among `events`."""
-    return (event for event in _leaves(events) if isinstance(event, Meeting))
+    return (event for event in _leaves(events) if isinstance(event, CollectiveEvent))
 
 
-def transfers(events: Sequence[Event]) -> Iterator[Transfer]:
+def transfer_events(events: Sequence[Event]) -> Iterator[TransferEvent]:
     """Yield all sends and receives among `events`."""
-    return (event for event in _leaves(events) if isinstance(event, Transfer))
+    return (event for event in _leaves(events) if isinstance(event, TransferEvent))
 
 
-def _leaves(events: Sequence[Event]) -> Iterator[Meeting | Transfer]:
-    """What stands among `events` and in the regions of control flow, in order."""
+def _leaves(events: Sequence[Event]) -> Iterator[CollectiveEvent | TransferEvent]:
+    """Yield `events` with control flow replaced by the events of its regions, in order."""
     for event in events:
-        if isinstance(event, Choice):
+        if isinstance(event, ControlFlowEvent):
             for region in event.regions:
                 yield from _leaves(region)
         else:

@@ -1,4 +1,4 @@
-"""What is known of a value: which processes surely hold the same, and which numbers each holds."""
+"""What the analysis knows about a value: which processes hold equal contents, and small known contents."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from spmd.ir import Op, Value
 from spmd.support.arrays import Array
 from spmd.types import ElementType, TensorType
 
-#: Elements of an array that is followed number by number: indices, predicates, tables of coordinates.
+#: The largest number of elements of values whose contents are tracked: indices, predicates, coordinate tables.
 _MOST_ELEMENTS = 64
 
 
@@ -27,40 +27,40 @@ _MOST_ELEMENTS = 64
 class Fact:
     """What is known of a value.
 
-    may      processes with one label hold the same, each argument that nobody declares replicated being different
-             on each process
-    sure     the same, such arguments being equal on all: what varies here varies by the program's own doing
-    known    what each process holds, an array with a leading axis of processes (or of one, for all of them)
-    random   the op that drew the random numbers that the value is made of, element by element
-    owed     the op that summed what each process has of its own: the sum over processes is owed, of this value or of
-             a term of it
+    may      the partition of processes by equal values if arguments not declared replicated differ everywhere
+    sure     the partition if those arguments are equal, too: differences that the program itself causes
+    known    the contents on each process, an array with a leading axis of processes (of size 1 if all are equal)
+    random   the op that drew the random numbers that the value consists of, element by element
+    partial  the op that summed over each process's own elements: the value, or a term of it, is a partial sum whose
+             reduction across processes is missing
     """
 
     may: Partition
     sure: Partition
     known: Array | None = None
     random: Op | None = None
-    owed: Op | None = None
+    partial: Op | None = None
 
     @property
     def is_plain(self) -> bool:
-        """Whether nothing but who holds the same is known."""
-        return self.known is None and self.random is None and self.owed is None
+        """Whether only the partitions are known."""
+        return self.known is None and self.random is None and self.partial is None
 
     @property
     def is_uniform(self) -> bool:
+        """Whether the value is equal on all processes."""
         return self.may.is_uniform
 
 
 def known_results(op: Op, operands: list[Array | None]) -> Array | None:
-    """What `op` gives on each process from what its operands are known to be; None where that is not followed."""
+    """Return the contents of the result of `op` on each process, given its operands'; None if they are not tracked."""
     if len(op.results) != 1 or not isinstance(op.results[0].type, TensorType):
         return None
     type = op.results[0].tensor
     if not type.is_static or type.is_quantized or type.size > _MOST_ELEMENTS:
         return None
     arrays = [
-        held_constant(value) if known is None else known for value, known in zip(op.operands, operands, strict=True)
+        known_constant(value) if known is None else known for value, known in zip(op.operands, operands, strict=True)
     ]
     if not all(isinstance(array, np.ndarray) and array.dtype.kind in "iubf" for array in arrays):
         return None
@@ -69,8 +69,8 @@ def known_results(op: Op, operands: list[Array | None]) -> Array | None:
     return _elementwise(op, held) if move is None else move(op, held)
 
 
-def held_constant(value: Value) -> Array | None:
-    """What all processes hold of `value` where it is a small constant, with an axis of one process."""
+def known_constant(value: Value) -> Array | None:
+    """Return the contents of `value` if it is a small constant, with a leading axis of size 1; else None."""
     op = value.defining_op
     array = _counted_up(op) if op is not None and op.name == "stablehlo.iota" else constant_array(op)
     return None if array is None or array.size > _MOST_ELEMENTS else array[np.newaxis]
@@ -133,7 +133,7 @@ def _sliced(op: Op, arrays: list[Array]) -> Array:
 
 
 def _dynamically_sliced(op: Op, arrays: list[Array]) -> Array:
-    """Return each process's slice; starts are clamped. Source: specification, dynamic_slice."""
+    """Return the slice of each process; starts are clamped. Source: specification, dynamic_slice."""
     array, starts = arrays[0], arrays[1:]
     count = max(len(each) for each in arrays)
     sizes = op["slice_sizes"]
@@ -163,7 +163,7 @@ def _reversed(op: Op, arrays: list[Array]) -> Array:
 
 
 def _reduced(op: Op, arrays: list[Array]) -> Array | None:
-    """Folds of integers and booleans, whose order does not matter."""
+    """Reduce integers or booleans, for which the order does not matter; None for floats."""
     monoid = monoid_of(op.regions[0])
     fold = None if monoid is None else _FOLDS.get(monoid.kind)
     if fold is None or len(arrays) != 2 or arrays[0].dtype.kind == "f":

@@ -1,4 +1,4 @@
-"""What the analysis of a program reports: what is wrong or suspected, where, and by which path of reasons."""
+"""What the analysis reports: the kind of fault, where it is, and why."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from spmd.errors import Diagnostic, Location
 from spmd.ir import Op
 
 
-class Kind(Enum):
-    """What is wrong. The value is the name by which a line silences it: `spmd: ignore[same-random]`."""
+class FindingKind(Enum):
+    """The kind of fault. Its value is the name by which a line suppresses it: `spmd: ignore[same-random]`."""
 
-    DIVERGENT_COLLECTIVE = "divergent-collective"  #: processes of a group come to it, or not, or in another order
-    GROUPS = "process-groups"  #: groups that the grid does not have
-    REPEATED_SUM = "repeated-sum"  #: a sum of what is the same on all processes
-    VARYING_RESULT = "varying-result"  #: a result that callers hold for the same
-    SAME_RANDOM = "same-random"  #: the same random numbers where data differ
-    DIFFERENT_RANDOM = "different-random"  #: different random numbers where data are the same
+    DIVERGENT_COLLECTIVE = "divergent-collective"  #: processes of a group do not all execute it, or in another order
+    GROUPS = "process-groups"  #: groups that do not fit the grid
+    REPEATED_SUM = "repeated-sum"  #: a sum of values that are equal on all processes
+    VARYING_RESULT = "varying-result"  #: a result that must be replicated, but differs
+    SAME_RANDOM = "same-random"  #: the same random numbers for different data
+    DIFFERENT_RANDOM = "different-random"  #: different random numbers for the same data
     CHANNEL = "channel"  #: a channel without a sender or receiver, or a wait for one
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that is wrong at `op`, or suspected where the analysis cannot be `certain`."""
+    """A fault at `op`, or a suspected one if not `certain`."""
 
-    kind: Kind
+    kind: FindingKind
     certain: bool
     diagnostic: Diagnostic
     op: Op
@@ -39,9 +39,8 @@ class Finding:
 _IGNORED = re.compile(r"(?://|#)\s*spmd:\s*ignore(?:\[([\w, -]*)\])?")
 
 
-def is_ignored(kind: Kind, location: Location) -> bool:
-    """Return whether the source line at `location` silences findings of `kind`, by a comment `spmd: ignore[KIND,
-    ...]`."""
+def is_ignored(kind: FindingKind, location: Location) -> bool:
+    """Return whether the source line at `location` suppresses `kind` by a comment `spmd: ignore[KIND, ...]`."""
     start = location.source.text.rfind("\n", 0, location.offset) + 1
     end = location.source.text.find("\n", location.offset)
     line = location.source.text[start : end if end >= 0 else None]

@@ -1,7 +1,7 @@
-"""Programs of one process inside a global one: what `shard_map` lowers to, with the mesh's devices as the processes.
+"""Checks manual computations of a global program (lowered from `shard_map`), mesh devices being the processes.
 
-Operands differ along the manual axes that shard them. A result that the body gives as replicated along an axis must be
-the same there. Source: Shardy's dialect documentation, ManualComputationOp.
+Operands differ along the manual axes that shard them. A result that is replicated along an axis must be equal there.
+Source: Shardy's dialect documentation, ManualComputationOp.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from spmd.analysis.varying.analysis import Analysis
 from spmd.analysis.varying.facts import Fact
 from spmd.analysis.varying.partitions import Labels, numbered
 from spmd.analysis.varying.reasons import reasons
-from spmd.analysis.varying.results import forgotten, is_certain
+from spmd.analysis.varying.results import is_certain, missing_reduction
 from spmd.dialects.sdy_attributes import Mesh
 from spmd.ir import Module, Op
 from spmd.support.arrays import Array
@@ -36,14 +36,14 @@ def manual_computations(ops: Sequence[Op]) -> list[tuple[Op, Mesh]]:
 
 
 def analyse(module: Module, op: Op, mesh: Mesh) -> Analysis:
-    """Return the body of `op` on the devices of `mesh`."""
+    """Return the analysis of the body of `op` on the devices of `mesh`."""
     analysis = Analysis(module, ProcessGrid(1, mesh.size))
     coordinates = _coordinates(mesh)
     names = [axis.name for axis in mesh.axes]
     block = op.regions[0].block
     for argument, sharding in zip(block.arguments, op["in_shardings"].shardings, strict=True):
-        part = analysis.partitions.of_rows(coordinates[:, _axes(sharding, names)] if names else coordinates)
-        analysis.set(argument, Fact(part, analysis.partitions.uniform))
+        partition = analysis.partitions.of_rows(coordinates[:, _axes(sharding, names)] if names else coordinates)
+        analysis.set(argument, Fact(partition, analysis.partitions.uniform))
     analysis.block(block)
     manual = list(op["manual_axes"].axes)
     for index, (value, sharding) in enumerate(
@@ -55,8 +55,8 @@ def analyse(module: Module, op: Op, mesh: Mesh) -> Analysis:
             at = names.index(axis)
             if at in sharded or _is_same_along(fact.may.labels, coordinates, at):
                 continue
-            text = f'result {index} is replicated along "{axis}" by its out_sharding, and differs there'
-            text += forgotten(analysis, value)
+            text = f'result {index} is replicated along "{axis}" by its out_sharding, but differs there'
+            text += missing_reduction(analysis, value)
             certain = is_certain(analysis, value)
             analysis.report_result(value, op, text, certain, reasons(analysis, value))
             break
@@ -73,7 +73,7 @@ def _mesh_of(op: Op, meshes: dict[str, Mesh]) -> Mesh | None:
 
 
 def _coordinates(mesh: Mesh) -> Array:
-    """Return a row a device: its index along each axis."""
+    """Return one row per device: its coordinates on the mesh."""
     sizes = [axis.size for axis in mesh.axes]
     grid = np.stack(np.unravel_index(np.arange(mesh.size), sizes), axis=1)
     if not mesh.device_ids:
@@ -84,7 +84,7 @@ def _coordinates(mesh: Mesh) -> Array:
 
 
 def _axes(sharding: object, names: Sequence[str]) -> list[int]:
-    """Return the indices of the axes that shard a value; of a part of an axis, the whole."""
+    """Return the indices of the axes that shard a value; a sub-axis counts as its axis."""
     found: list[int] = []
     for dimension in sharding.dimensions:  # type: ignore[attr-defined]
         found += [names.index(axis.name) for axis in dimension.axes if axis.name in names]
@@ -92,8 +92,8 @@ def _axes(sharding: object, names: Sequence[str]) -> list[int]:
 
 
 def _is_same_along(labels: Labels, coordinates: Array, axis: int) -> bool:
-    """Return whether processes that differ along `axis` alone have one label."""
+    """Return whether processes that differ along `axis` only have the same label."""
     others = np.delete(coordinates, axis, axis=1)
-    apart = numbered(others) if others.shape[1] else np.zeros(len(labels), np.int64)
-    together = numbered(np.stack([apart, labels], axis=1))
-    return bool(together.max() == apart.max())
+    divided = numbered(others) if others.shape[1] else np.zeros(len(labels), np.int64)
+    together = numbered(np.stack([divided, labels], axis=1))
+    return bool(together.max() == divided.max())

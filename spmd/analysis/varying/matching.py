@@ -1,10 +1,10 @@
-"""The communication of all processes, each followed in its order: whether all of it meets, or who waits for whom.
+"""Simulates the communication of all processes, each in program order, to find mismatches and deadlocks.
 
-A send never waits for its receiver; a receiver waits for its message, and the members of a group for each other. What a
-process does is then settled whatever the order in which processes go on, so that one order shows all.
+Sends never block; a receive waits for its message, and members of a group wait for each other. The outcome does not
+depend on the interleaving, so that simulating one suffices.
 
-Where a program decides by what is not known, all processes are taken to decide alike: branches and numbers of
-iterations are tried one after another. What is found so is certain only where no process has come to such a decision.
+All processes are assumed to take the same path where it is unknown: a few branches and trip counts are tried in turn.
+Findings are certain only if no process involved has passed such control flow.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from itertools import islice
 
 from collectives.channels import Channels
 from collectives.errors import CommunicationError
-from spmd.analysis.varying.events import Choice, Event, Meeting, Transfer, transfers
-from spmd.analysis.varying.findings import Finding, Kind, is_ignored
+from spmd.analysis.varying.events import CollectiveEvent, ControlFlowEvent, Event, TransferEvent, transfer_events
+from spmd.analysis.varying.findings import Finding, FindingKind, is_ignored
 from spmd.analysis.varying.groups import members_text
 from spmd.errors import Diagnostic
 from spmd.ir import Op
 
-#: Branches, and numbers of iterations, that are tried where the program decides by what is not known.
+#: Branches and trip counts that are tried where they are unknown.
 _SCENARIOS = (1, 2, 0)
-#: Ops that a process's way to where it waits is shown by, and processes of a chain of waiting.
+#: Ops that show how a process got to where it waits, and processes of a chain of waits, in a message.
 _MOST_STEPS, _MOST_WAITING = 3, 8
-#: Steps after which it is left open what a process would come to.
+#: Steps up to which the remaining communication of a process is examined.
 _MOST_LEFT = 10_000
 
 Group = tuple[int, ...]
@@ -34,7 +34,7 @@ Group = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class _Join:
-    """A process comes to a collective of its group."""
+    """A process takes part in a collective of its group."""
 
     op: Op
     group: Group
@@ -43,7 +43,7 @@ class _Join:
 
 @dataclass(frozen=True, slots=True)
 class _Message:
-    """A process sends to process `other`, or receives from it; `kind` is what is sent."""
+    """A process sends to process `other`, or receives from it; `kind` is the types of the data."""
 
     op: Op
     other: int
@@ -53,15 +53,15 @@ class _Message:
 
 
 _Step = _Join | _Message
-#: The channel of permutations' messages, whose own numbers are not negative.
+#: The channel of permutations; those of sends and receives are not negative.
 _PERMUTATION = -1
 
 
 @dataclass
 class _Process:
-    """A process on its way: `at` is where it waits, `left` what would come after that.
+    """A simulated process: `at` is the step that it waits at, `left` the steps after that.
 
-    `decided` says whether it took a way that nobody can foresee.
+    `decided` tells whether it has passed control flow whose path is unknown.
     """
 
     rank: int
@@ -69,16 +69,16 @@ class _Process:
     steps: Iterator[_Step]
     at: _Step | None = None
     decided: bool = False
-    done: deque[Op] = field(default_factory=lambda: deque(maxlen=_MOST_STEPS))
+    history: deque[Op] = field(default_factory=lambda: deque(maxlen=_MOST_STEPS))
     left: list[_Step] = field(default_factory=list)
 
 
 def match(programs: Sequence[Sequence[Event]], program_of: Sequence[int], names: Sequence[str]) -> list[Finding]:
-    """What does not meet when process `rank` runs `programs[program_of[rank]]`.
+    """Return communication that does not match when process `rank` runs `programs[program_of[rank]]`.
 
-    `names` are the programs' names, for messages.
+    `names` are the programs' display names.
     """
-    found: dict[tuple[Op, Kind], Finding] = {}
+    found: dict[tuple[Op, FindingKind], Finding] = {}
     for scenario in _SCENARIOS:
         run = _Run(programs, program_of, names, scenario)
         run.go()
@@ -93,19 +93,19 @@ def match(programs: Sequence[Sequence[Event]], program_of: Sequence[int], names:
 
 
 def _channels(programs: Sequence[Sequence[Event]], program_of: Sequence[int]) -> Channels | None:
-    """Return the ends of channels without pairs; None in one program run by all, where the host is at the other end."""
+    """Return the ends of channels without pairs; None for a single program, whose channels lead to the host."""
     if len(programs) == 1:
         return None
     ends = []
     for events in programs:
-        own = [transfer for transfer in transfers(events) if transfer.ends is None]
+        own = [transfer for transfer in transfer_events(events) if transfer.ends is None]
         sides = {each.channel for each in own if each.sends}, {each.channel for each in own if not each.sends}
         ends.append(sides)
     return Channels([ends[number][0] for number in program_of], [ends[number][1] for number in program_of])
 
 
 class _Run:
-    """All processes going on until each has ended or waits in vain."""
+    """A simulation of all processes until each has ended or is blocked."""
 
     def __init__(
         self, programs: Sequence[Sequence[Event]], program_of: Sequence[int], names: Sequence[str], scenario: int
@@ -121,13 +121,13 @@ class _Run:
             process.steps = self._steps(programs[number], process)
             self.processes.append(process)
 
-    # --- what a process does -----------------------------------------------------------------------------------------
+    # --- steps of a process ------------------------------------------------------------------------------------------
 
     def _steps(self, events: Sequence[Event], process: _Process) -> Iterator[_Step]:
         for event in events:
-            if isinstance(event, Choice):
+            if isinstance(event, ControlFlowEvent):
                 yield from self._chosen(event, process)
-            elif isinstance(event, Transfer):
+            elif isinstance(event, TransferEvent):
                 other = self._other_end(event, process)
                 if other is not None:
                     yield _Message(event.op, other, event.channel, _sent_types(event.op), event.sends)
@@ -138,17 +138,17 @@ class _Run:
                 if len(group) > 1:
                     yield _Join(event.op, group, event.signature)
 
-    def _chosen(self, event: Choice, process: _Process) -> Iterator[_Step]:
+    def _chosen(self, event: ControlFlowEvent, process: _Process) -> Iterator[_Step]:
         is_loop = event.op.name == "stablehlo.while"
-        if event.ways is None:
+        if event.paths is None:
             process.decided = True
-            way = self._scenario if is_loop else self._scenario % len(event.regions)
+            path = self._scenario if is_loop else self._scenario % len(event.regions)
         else:
-            way = int(event.ways[process.rank % len(event.ways)])
-        for _ in range(way if is_loop else 1):
-            yield from self._steps(event.regions[0 if is_loop else way], process)
+            path = int(event.paths[process.rank % len(event.paths)])
+        for _ in range(path if is_loop else 1):
+            yield from self._steps(event.regions[0 if is_loop else path], process)
 
-    def _other_end(self, transfer: Transfer, process: _Process) -> int | None:
+    def _other_end(self, transfer: TransferEvent, process: _Process) -> int | None:
         if transfer.ends is not None:
             return transfer.ends.get(process.rank)
         if self._channels is None:
@@ -157,13 +157,13 @@ class _Run:
             find = self._channels.target if transfer.sends else self._channels.source
             return find(transfer.channel, process.rank)
         except CommunicationError as error:
-            self._file(Kind.CHANNEL, transfer.op, str(error), True)
+            self._file(FindingKind.CHANNEL, transfer.op, str(error), True)
             return None
 
-    # --- going on ----------------------------------------------------------------------------------------------------
+    # --- simulation --------------------------------------------------------------------------------------------------
 
     def go(self) -> None:
-        """Let all processes go on, and files what is found."""
+        """Run all processes and record findings."""
         ready = deque(self.processes)
         waiting: dict[tuple[int, int, int], _Process] = {}
         while ready:
@@ -172,10 +172,10 @@ class _Run:
             for step in process.steps:
                 process.at = step
                 if isinstance(step, _Join):
-                    met = self._join(process, step)
-                    if met is None:
+                    exchanged = self._join(process, step)
+                    if exchanged is None:
                         break
-                    ready.extend(met)
+                    ready.extend(exchanged)
                 elif step.sends:
                     key = (process.rank, step.other, step.channel)
                     self._messages.setdefault(key, deque()).append(step)
@@ -185,13 +185,13 @@ class _Run:
                 elif not self._receive(process):
                     waiting[step.other, process.rank, step.channel] = process
                     break
-                process.done.append(step.op)
+                process.history.append(step.op)
                 process.at = None
         self._report_waiting()
         self._report_unreceived()
 
     def _join(self, process: _Process, step: _Join) -> list[_Process] | None:
-        """Return the others of the group, who go on now that `process` has come; None where it must wait."""
+        """Return the group's other members if `process` is the last to arrive; None if it must wait."""
         arrived = self._arrived.setdefault(step.group, [])
         arrived.append(process)
         if len(arrived) < len(step.group):
@@ -205,11 +205,11 @@ class _Run:
         others = arrived[:-1]
         for other in others:
             assert other.at is not None
-            other.done.append(other.at.op)
+            other.history.append(other.at.op)
         return others
 
     def _receive(self, process: _Process) -> bool:
-        """Return whether the message that `process` waits for is there; it is taken."""
+        """Take the message that `process` waits for; return whether it has been sent."""
         step = process.at
         assert isinstance(step, _Message)
         queue = self._messages.get((step.other, process.rank, step.channel))
@@ -218,30 +218,30 @@ class _Run:
         sent = queue.popleft()
         if sent.kind != step.kind:
             text = f"process {process.rank} receives {step.kind} from process {step.other}, which sends {sent.kind}"
-            self._file(Kind.CHANNEL, step.op, text, not process.decided, [f"  sent at {sent.op.location}"])
+            self._file(FindingKind.CHANNEL, step.op, text, not process.decided, [f"  sent at {sent.op.location}"])
         return True
 
     # --- reports -----------------------------------------------------------------------------------------------------
 
-    def _file(self, kind: Kind, op: Op, text: str, certain: bool, notes: Sequence[str] = ()) -> None:
+    def _file(self, kind: FindingKind, op: Op, text: str, certain: bool, notes: Sequence[str] = ()) -> None:
         diagnostic = Diagnostic(op.location, text, op.name, notes=tuple(notes))
         self.findings.append(Finding(kind, certain, diagnostic, op))
 
     def _report_mismatch(self, first: _Process, second: _Process) -> None:
         assert isinstance(first.at, _Join) and isinstance(second.at, _Join)
         text = (
-            f"process {first.rank} comes to this op where process {second.rank} of its group "
-            f"comes to {second.at.op.name} at {second.at.op.location}: "
+            f"process {first.rank} executes this op while process {second.rank} of its group "
+            f"executes {second.at.op.name} at {second.at.op.location}: "
             f"{_difference(first.at.signature, second.at.signature)}"
         )
-        notes = [_way(process) for process in (first, second)]
+        notes = [_history(process) for process in (first, second)]
         certain = not (first.decided or second.decided)
-        self._file(Kind.DIVERGENT_COLLECTIVE, first.at.op, text, certain, notes)
+        self._file(FindingKind.DIVERGENT_COLLECTIVE, first.at.op, text, certain, notes)
 
     def _report_waiting(self) -> None:
-        """Reports a shortest circle of processes that wait for each other, or a chain to one that has ended."""
+        """Report a shortest cycle of processes that wait for each other, or a chain to one that has ended."""
         waiting = [process for process in self.processes if process.at is not None]
-        if not waiting or any(finding.kind is Kind.DIVERGENT_COLLECTIVE for finding in self.findings):
+        if not waiting or any(finding.kind is FindingKind.DIVERGENT_COLLECTIVE for finding in self.findings):
             return
         chain = min((self._chain(process) for process in waiting[:_MOST_STARTS]), key=len)
         at = next((at for at, process in enumerate(chain) if self._never_comes(process)), 0)
@@ -253,12 +253,12 @@ class _Run:
         ended = self._awaited(chain[-1])
         if ended.at is None:
             notes.append(f"  process {ended.rank} ({ended.program}) has ended{_after(ended)}")
-        kind = Kind.DIVERGENT_COLLECTIVE if isinstance(first.at, _Join) else Kind.CHANNEL
+        kind = FindingKind.DIVERGENT_COLLECTIVE if isinstance(first.at, _Join) else FindingKind.CHANNEL
         certain = not any(process.decided for process in (*chain, ended))
         self._file(kind, first.at.op, text, certain, notes)
 
     def _chain(self, process: _Process) -> list[_Process]:
-        """From `process` to whom it waits for, and on: a circle alone, or all up to the last that still waits."""
+        """Follow waits from `process`: return the cycle, or the chain up to the last process that waits."""
         chain = [process]
         while True:
             process = self._awaited(process)
@@ -269,8 +269,7 @@ class _Run:
             chain.append(process)
 
     def _never_comes(self, process: _Process) -> bool:
-        """Return whether what `process` waits for is nowhere on the way of whom it waits for: a mistake, and no mere
-        order."""
+        """Return whether the awaited process never executes the counterpart: a missing op, not just a wrong order."""
         step, awaited = process.at, self._awaited(process)
         awaited.left = awaited.left or list(islice(awaited.steps, _MOST_LEFT))
         if len(awaited.left) == _MOST_LEFT:
@@ -282,7 +281,7 @@ class _Run:
         return sought not in [(each.other, each.channel, each.sends) for each in awaited.left if type(each) is _Message]
 
     def _awaited(self, process: _Process) -> _Process:
-        """One that `process` waits for."""
+        """Return a process that `process` waits for."""
         step = process.at
         if isinstance(step, _Message):
             return self.processes[step.other]
@@ -305,32 +304,32 @@ class _Run:
             for message in queue:
                 ends = self.processes[source], self.processes[target]
                 text = f"process {source} sends to process {target}, which does not receive it{_after(ends[1])}"
-                self._file(Kind.CHANNEL, message.op, text, not any(end.decided for end in ends))
+                self._file(FindingKind.CHANNEL, message.op, text, not any(end.decided for end in ends))
                 break
 
 
-#: Processes from which the shortest chain of waiting is looked for.
+#: The number of processes from which the shortest chain of waits is searched.
 _MOST_STARTS = 64
 
 
-def _permutation(meeting: Meeting, rank: int) -> Iterator[_Message]:
-    """What a process does in a permutation: sends to its target, then receives from its source."""
-    for source, target in meeting.groups.pairs_of.get(rank, ()):
+def _permutation(collective: CollectiveEvent, rank: int) -> Iterator[_Message]:
+    """Yield the steps of a process in a permutation: the send to its target, then the receive from its source."""
+    for source, target in collective.groups.pairs_of.get(rank, ()):
         if source == rank != target:
-            yield _Message(meeting.op, target, _PERMUTATION, meeting.signature, True)
-    for source, target in meeting.groups.pairs_of.get(rank, ()):
+            yield _Message(collective.op, target, _PERMUTATION, collective.signature, True)
+    for source, target in collective.groups.pairs_of.get(rank, ()):
         if target == rank != source:
-            yield _Message(meeting.op, source, _PERMUTATION, meeting.signature, False)
+            yield _Message(collective.op, source, _PERMUTATION, collective.signature, False)
 
 
 def _sent_types(op: Op) -> Hashable:
-    """Return the types of what an op sends or receives, without tokens."""
+    """Return the types that an op sends or receives, without tokens."""
     types = op.operand_types[:-1] if op.name == "stablehlo.send" else op.result_types[:-1]
     return ", ".join(map(str, types))
 
 
 def _difference(first: Hashable, second: Hashable) -> str:
-    """How two signatures differ, in words."""
+    """Return a description of how two signatures differ."""
     assert isinstance(first, tuple) and isinstance(second, tuple)
     for name, one, other in zip(("ops", "operands", "attributes", "reductions"), first, second, strict=True):
         if one != other:
@@ -343,10 +342,10 @@ def _shown(value: Hashable) -> str:
 
 
 def _after(process: _Process) -> str:
-    """Where a process has been last, in words."""
-    return f", after {process.done[-1].name} at {process.done[-1].location}" if process.done else ""
+    """Return a description of the last op that a process executed."""
+    return f", after {process.history[-1].name} at {process.history[-1].location}" if process.history else ""
 
 
-def _way(process: _Process) -> str:
-    steps = [f"{op.name} at {op.location}" for op in process.done]
-    return f"  process {process.rank} ({process.program}) came by {', '.join(steps) if steps else 'no communication'}"
+def _history(process: _Process) -> str:
+    steps = [f"{op.name} at {op.location}" for op in process.history]
+    return f"  process {process.rank} ({process.program}) executed {', '.join(steps) if steps else 'nothing'} before"

@@ -1,4 +1,4 @@
-"""Processes that come to a collective and are in none of its groups, and groups whose results are not as declared."""
+"""Finds processes that execute a collective without being in its groups, and results of wrong shape."""
 
 from __future__ import annotations
 
@@ -8,33 +8,33 @@ import numpy as np
 
 from spmd.analysis.collectives import left_out, shape_fault, takes_all_processes
 from spmd.analysis.varying.analysis import Analysis
-from spmd.analysis.varying.events import Choice, Event, Meeting
-from spmd.analysis.varying.findings import Kind
+from spmd.analysis.varying.events import CollectiveEvent, ControlFlowEvent, Event
+from spmd.analysis.varying.findings import FindingKind
 from spmd.analysis.varying.partitions import Labels
 
 _LOOP = "stablehlo.while"
 
 
 def check_membership(analysis: Analysis, events: Sequence[Event], there: Labels, *, certain: bool = True) -> None:
-    """Report what is refused when it runs of the collectives of `events`, to which the processes `there` come.
+    """Report collectives among `events` that the processes `there` cannot execute.
 
-    What stands in a branch or loop of which it is not known who enters it is suspected alone.
+    Findings in control flow whose path is unknown are suspected only.
     """
     for event in events:
-        if isinstance(event, Meeting):
+        if isinstance(event, CollectiveEvent):
             _check(analysis, event, there, certain)
-        elif isinstance(event, Choice):
+        elif isinstance(event, ControlFlowEvent):
             for index, region in enumerate(event.regions):
-                if event.ways is None:
+                if event.paths is None:
                     check_membership(analysis, region, there, certain=False)
                 else:
-                    ways = np.broadcast_to(event.ways, there.shape)
-                    enter = ways > 0 if event.op.name == _LOOP else ways == index
+                    paths = np.broadcast_to(event.paths, there.shape)
+                    enter = paths > 0 if event.op.name == _LOOP else paths == index
                     check_membership(analysis, region, there * enter, certain=certain)
 
 
-def _check(analysis: Analysis, meeting: Meeting, there: Labels, certain: bool) -> None:
-    op, groups = meeting.op, meeting.groups
+def _check(analysis: Analysis, collective: CollectiveEvent, there: Labels, certain: bool) -> None:
+    op, groups = collective.op, collective.groups
     if not there.any():
         return
     if takes_all_processes(op):
@@ -43,8 +43,8 @@ def _check(analysis: Analysis, meeting: Meeting, there: Labels, certain: bool) -
         if outside.any():
             fault = left_out(op, f"process {int(outside.argmax())}", str(list(map(list, groups.tuples[:8]))))
             message, label = fault.diagnostics[0].message, fault.diagnostics[0].label
-            analysis.report(Kind.GROUPS, op, message, certain, label=label)
+            analysis.report(FindingKind.GROUPS, op, message, certain, label=label)
             return
     shape = shape_fault(op, {len(group) for group in groups.tuples})
     if shape is not None:
-        analysis.report(Kind.GROUPS, op, shape.message, certain, label=shape.label)
+        analysis.report(FindingKind.GROUPS, op, shape.message, certain, label=shape.label)

@@ -1,7 +1,7 @@
-"""Which processes of a grid hold the same value: a partition of them, as a label a process.
+"""Partitions of the processes of a grid by equal values: one label per process.
 
-Two processes with one label hold equal values, whatever the program is given. Equal partitions are one object, so that
-they are compared by identity, and what is made of them is kept.
+Processes with the same label hold equal values, whatever the program's input. Partitions are unique objects, compared
+by identity, and results of operations on them are cached.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Labels = npt.NDArray[np.int64]
 
 
 class Partition:
-    """A partition of the processes; uniform where all of them hold the same value. Made by `Partitions` alone."""
+    """A partition of the processes; uniform if all hold equal values. Made by `Partitions` only."""
 
     __slots__ = ("count", "is_uniform", "labels")
 
@@ -25,7 +25,7 @@ class Partition:
         self.is_uniform = count <= 1
 
     def disagreeing(self, ranks: Sequence[int]) -> tuple[int, int] | None:
-        """Two of the processes `ranks` that may hold different values; None where all agree."""
+        """Return two of the processes `ranks` that may hold different values; None if all agree."""
         labels = self.labels[list(ranks)]
         other = np.flatnonzero(labels != labels[0])
         return (ranks[0], ranks[int(other[0])]) if other.size else None
@@ -42,11 +42,11 @@ class Partitions:
         self.distinct = self.of(np.arange(size))
 
     def of(self, labels: npt.ArrayLike) -> Partition:
-        """Return the partition of these labels, one a process, of any numbers."""
+        """Return the partition given by arbitrary labels, one per process."""
         return self._named(numbered(np.asarray(labels, np.int64)))
 
     def of_rows(self, rows: npt.ArrayLike) -> Partition:
-        """Return the partition of what each process holds: a row a process."""
+        """Return the partition by equal rows, one per process."""
         return self._named(numbered(np.asarray(rows).reshape(self.size, -1)))
 
     def _named(self, labels: Labels) -> Partition:
@@ -57,7 +57,7 @@ class Partitions:
         return known
 
     def join(self, parts: Iterable[Partition]) -> Partition:
-        """What is computed of values of `parts`: the same where all of them are."""
+        """Return the join of `parts`: the partition of a value computed from values of these partitions."""
         result = self.uniform
         for part in parts:
             if part is result or part.is_uniform:
@@ -74,7 +74,7 @@ class Partitions:
         return joined
 
     def selected(self, masks: Sequence[npt.NDArray[np.bool_]], parts: Sequence[Partition]) -> Partition:
-        """Return the partition of `parts[i]` on the processes of `masks[i]`; processes of two masks share no value."""
+        """Return the partition that is `parts[i]` on the processes of `masks[i]`, sharing no labels between them."""
         labels = np.zeros(self.size, np.int64)
         offset = 0
         for mask, part in zip(masks, parts, strict=True):
@@ -83,13 +83,12 @@ class Partitions:
         return self.of(labels)
 
 
-#: Rows up to which numbering them one by one is quicker than sorting.
+#: The number of rows up to which a loop is faster than sorting.
 _FEW = 256
 
 
 def numbered(rows: npt.NDArray[np.generic]) -> Labels:
-    """Return a label a row, or an element of a vector: equal ones have one, and labels count up in the order of the
-    first."""
+    """Return a label per row, or per element of a vector: equal ones have the same, numbered by first occurrence."""
     if len(rows) <= _FEW:
         seen: dict[object, int] = {}
         keys = rows.tolist() if rows.ndim == 1 else [row.tobytes() for row in rows]

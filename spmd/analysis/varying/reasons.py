@@ -1,4 +1,4 @@
-"""Why a value varies: the way from it back to where the difference begins, as lines of text."""
+"""Explains why a value varies: the chain of ops back to the origin of the difference, as lines of text."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ _MOST_LINES = 8
 
 
 def reasons(analysis: Analysis, value: Value) -> list[str]:
-    """Return a line for each op on the way from `value` back to what differs, the last one saying what that is.
+    """Return a line per op on the way from `value` back to the origin of the difference, which comes last.
 
-    Lines of one place in the source stand once; a long way is shortened in the middle.
+    Equal consecutive lines are merged; a long chain is shortened in the middle.
     """
     lines: list[str] = []
     seen: set[Value] = set()
@@ -31,15 +31,15 @@ def reasons(analysis: Analysis, value: Value) -> list[str]:
 
 
 def _origin(analysis: Analysis, value: Value) -> str:
-    """Where the difference between processes begins, in words."""
+    """Return a description of where the difference between processes originates."""
     op = value.defining_op
     if op is not None:
         return f"{op.name} at {op.location}, which differs between processes"
-    return f"{argument_text(analysis, value)}, which may differ: nobody says that it is the same on all processes"
+    return f"{argument_text(analysis, value)}, which may differ: it is not declared the same on all processes"
 
 
 def argument_text(analysis: Analysis, value: Value) -> str:
-    """`argument 1 (%x)`, or by the name that the argument has for who wrote the program."""
+    """Return `argument 1 (%x)`, preferring the argument's display name."""
     name = analysis.names.get(value) or (f"%{value.name_hint}" if value.name_hint else "")
     return f"argument {value.index}{f' ({name})' if name else ''}"
 

@@ -1,4 +1,4 @@
-"""Results that callers hold for the same on all processes, and that differ: the forgotten mean, named as such."""
+"""Finds results that must be replicated but differ, and names the missing reduction."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from spmd.analysis.varying.analysis import Analysis
 from spmd.analysis.varying.reasons import argument_text, reasons
 from spmd.ir import Function, Op, Value, captured_values
 
-#: Ops after which values may be the same though the analysis does not see it: a ring of messages, what a host gives.
+#: Ops after which values may be equal without the analysis knowing: a ring of messages, data from the host.
 _UNSEEN = frozenset(
     f"stablehlo.{name}"
     for name in ("collective_permute", "all_to_all", "send", "recv", "infeed", "custom_call", "async_start")
@@ -18,7 +18,7 @@ _MOST_VISITED = 10_000
 
 
 def check_result(analysis: Analysis, entry: Function, index: int) -> None:
-    """Reports that result `index` of `entry` differs between processes."""
+    """Report result `index` of `entry` if it differs between processes."""
     value = entry.body.terminator.operands[index]
     fact = analysis.fact(value)
     if fact.is_uniform:
@@ -26,37 +26,34 @@ def check_result(analysis: Analysis, entry: Function, index: int) -> None:
     pair = fact.may.disagreeing(range(analysis.partitions.size))
     assert pair is not None
     state = _state(analysis, entry, index)
-    text = (
-        f"result {index} is held for the same on all processes, and differs between processes {pair[0]} and {pair[1]}"
-    )
+    text = f"result {index} must be the same on all processes, but differs between processes {pair[0]} and {pair[1]}"
     if state is not None:
-        text += f" (it is made of {argument_text(analysis, state)})"
-    text += forgotten(analysis, value)
+        text += f" (it is computed from {argument_text(analysis, state)})"
+    text += missing_reduction(analysis, value)
     analysis.report_result(value, entry, text, is_certain(analysis, value), reasons(analysis, value))
 
 
-def forgotten(analysis: Analysis, value: Value) -> str:
-    """What is missing between `value` and what differs, in words; nothing where some communication is there."""
-    owed = analysis.fact(value).owed
-    if owed is not None:
+def missing_reduction(analysis: Analysis, value: Value) -> str:
+    """Return a description of the missing reduction; empty if there is communication on the way to the difference."""
+    partial = analysis.fact(value).partial
+    if partial is not None:
         return (
-            f": a sum over processes is owed: {owed.name} at {owed.location} sums what each process has of its own, "
-            "and no all_reduce (psum or pmean in JAX) follows"
+            f": it is a partial sum: {partial.name} at {partial.location} sums the elements of each process, and no "
+            "all_reduce (psum or pmean in JAX) follows"
         )
-    if any(op.name in COMMUNICATING for op in _way(analysis, value)):
+    if any(op.name in COMMUNICATING for op in _communication_before(analysis, value)):
         return ""
-    return ": no collective (all_reduce, or pmean in JAX) stands between it and what differs"
+    return ": no collective (all_reduce, or pmean in JAX) follows what differs"
 
 
 def is_certain(analysis: Analysis, value: Value) -> bool:
-    """Return whether what differs by its way surely differs: messages, hosts, and branches may make it the same
-    unseen."""
-    way = _way(analysis, value)
-    return not any(op.name in _UNSEEN or (op.regions and op.name not in COMMUNICATING) for op in way)
+    """Return whether `value` differs for certain: no message, host or branch on the way may have made it equal."""
+    path = _communication_before(analysis, value)
+    return not any(op.name in _UNSEEN or (op.regions and op.name not in COMMUNICATING) for op in path)
 
 
 def _state(analysis: Analysis, entry: Function, index: int) -> Value | None:
-    """Return the argument, the same on all processes, of which result `index` is the next value."""
+    """Return the uniform argument of the same type that result `index` depends on: the state that it updates."""
     result = entry.body.terminator.operands[index]
     waiting, seen = [result], {result}
     for value in waiting:  # which grows
@@ -72,8 +69,8 @@ def _state(analysis: Analysis, entry: Function, index: int) -> Value | None:
     return None
 
 
-def _way(analysis: Analysis, value: Value) -> Iterator[Op]:
-    """What made `value`, by way of values that vary: communication, and control flow that has some inside."""
+def _communication_before(analysis: Analysis, value: Value) -> Iterator[Op]:
+    """Yield the communication, and control flow around it, through which varying values reach `value`."""
     waiting, seen = [value], {value}
     while waiting:
         op = waiting.pop().defining_op

@@ -1,4 +1,4 @@
-"""Where differences between processes come from, and what draws random numbers."""
+"""Rules of ops whose results differ between processes, and checks of random numbers."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import numpy as np
 
 from spmd.analysis.process_groups import channel_id, transfer_ends
 from spmd.analysis.varying.analysis import MIXING, Analysis, rule
-from spmd.analysis.varying.events import Transfer
+from spmd.analysis.varying.events import TransferEvent
 from spmd.analysis.varying.facts import Fact
-from spmd.analysis.varying.findings import Kind
+from spmd.analysis.varying.findings import FindingKind
 from spmd.analysis.varying.groups import members_text
 from spmd.analysis.varying.partitions import Labels
 from spmd.analysis.varying.reasons import reasons
@@ -19,11 +19,11 @@ from spmd.errors import CollectiveError
 from spmd.ir import Op, Value
 from spmd.types import ElementType, TensorType
 
-#: Functions that JAX's random bits come from, by their names in its programs.
+#: Functions that generate JAX's random bits, by their names in its programs.
 _RANDOM_BITS = re.compile(r"random_bits|rng_bit_generator|^_?rng_|threefry2x32")
-#: Ops that put random numbers and data together, element by element.
+#: Ops that combine random numbers and data, element by element.
 _MIXING = ("stablehlo.multiply", "stablehlo.select", "stablehlo.add", "stablehlo.subtract")
-#: Those by which a mask is applied.
+#: Ops that apply a mask.
 _MASKING = _MIXING[:2]
 _MOST_VISITED = 2000
 
@@ -33,7 +33,7 @@ def _id(analysis: Analysis, op: Op) -> None:
     ranks = np.arange(analysis.partitions.size, dtype=np.uint32)
     partitions = analysis.grid.num_partitions
     ids = ranks % partitions if op.name == "stablehlo.partition_id" else ranks // partitions
-    analysis.set(op.results[0], analysis.held(ids))
+    analysis.set(op.results[0], analysis.known_fact(ids))
 
 
 @rule("stablehlo.send")
@@ -51,14 +51,14 @@ def _transfer(analysis: Analysis, op: Op) -> None:
     try:
         ends = transfer_ends(op, analysis.grid)
     except CollectiveError as error:
-        analysis.report(Kind.GROUPS, op, error.diagnostics[0].message, certain=True)
+        analysis.report(FindingKind.GROUPS, op, error.diagnostics[0].message, certain=True)
         return
-    analysis.collected.append(Transfer(op, channel_id(op), ends))
+    analysis.collected.append(TransferEvent(op, channel_id(op), ends))
 
 
 @rule("stablehlo.infeed")
 def _received(analysis: Analysis, op: Op) -> None:
-    """What a process is given while it runs: nothing says that others are given the same."""
+    """Set data that a process receives at run time as varying: they may differ between processes."""
     for result in op.results:
         if isinstance(result.type, TensorType):
             analysis.set(result, Fact(analysis.partitions.distinct, analysis.partitions.uniform))
@@ -66,7 +66,7 @@ def _received(analysis: Analysis, op: Op) -> None:
 
 @rule("stablehlo.rng")
 def _rng(analysis: Analysis, op: Op) -> None:
-    """Random numbers of each process's own. Source: specification, rng."""
+    """Set random numbers as distinct: each process draws its own. Source: specification, rng."""
     fact = Fact(analysis.partitions.distinct, analysis.partitions.distinct, random=op)
     analysis.set(op.results[0], fact)
 
@@ -80,7 +80,7 @@ def _rng_bit_generator(analysis: Analysis, op: Op) -> None:
 
 @rule("stablehlo.custom_call")
 def _custom_call(analysis: Analysis, op: Op) -> None:
-    """A call with effects may give each process something else; any other is a function of its operands."""
+    """Set results of calls with side effects as varying; other calls are functions of their operands."""
     fact = analysis.join([analysis.fact(operand) for operand in op.operands])
     if op["has_side_effect"]:
         fact = replace(fact, may=analysis.partitions.distinct)
@@ -89,12 +89,12 @@ def _custom_call(analysis: Analysis, op: Op) -> None:
 
 
 def draws_random_bits(symbol: str) -> bool:
-    """Return whether a function of this name gives random bits of a key."""
+    """Return whether a function of this name generates random bits from a key."""
     return _RANDOM_BITS.search(symbol) is not None
 
 
 def _check_mixing(analysis: Analysis, op: Op) -> None:
-    """Reports random numbers that are the same where data differ, or differ where data are the same."""
+    """Report random numbers that are equal for different data, or different for equal data."""
     if not _is_float(op.results[0]):
         return
     facts = [analysis.fact(operand) for operand in op.operands]
@@ -112,30 +112,30 @@ def _check_mixing(analysis: Analysis, op: Op) -> None:
     varying = next((value for value, fact in data if join([random.may, fact.may]) is not random.may), None)
     all_data = join([fact.may for _, fact in data])
     if random.may is not analysis.partitions.distinct and varying is not None:
-        which = "all processes" if random.is_uniform else _alike(random.may.labels)
+        which = "all processes" if random.is_uniform else _sharing_text(random.may.labels)
         text = f"the same random numbers on {which}, for data that differ between them"
-        notes = [f"  drawn by {source.name} at {source.location}, of a key that is the same; the data:"]
-        analysis.report(Kind.SAME_RANDOM, op, text, False, [*notes, *reasons(analysis, varying)])
+        notes = [f"  drawn by {source.name} at {source.location} from a key that is the same; the data:"]
+        analysis.report(FindingKind.SAME_RANDOM, op, text, False, [*notes, *reasons(analysis, varying)])
     elif (
         _is_masking(op, random)
         and join([random.may, all_data]) is not all_data
         and any(depends_on_data(value) for value, _ in data)
     ):
-        which = "all of them" if all_data.is_uniform else _alike(all_data.labels)
+        which = "all of them" if all_data.is_uniform else _sharing_text(all_data.labels)
         text = f"random numbers that differ between processes, for data that are the same on {which}"
         drawn = next(value for value, fact in zip(op.operands, facts, strict=True) if fact is random)
-        notes = [f"  drawn by {source.name} at {source.location}, of a key that differs:"]
-        analysis.report(Kind.DIFFERENT_RANDOM, op, text, False, [*notes, *reasons(analysis, drawn)])
+        notes = [f"  drawn by {source.name} at {source.location} from a key that differs:"]
+        analysis.report(FindingKind.DIFFERENT_RANDOM, op, text, False, [*notes, *reasons(analysis, drawn)])
 
 
-def _alike(labels: Labels) -> str:
-    """Return the processes of the first label that several have, in words."""
+def _sharing_text(labels: Labels) -> str:
+    """Return a description of the processes with the first label that several share."""
     first = int(np.argmax(np.bincount(labels) > 1))
     return members_text(np.flatnonzero(labels == first).tolist())
 
 
 def _is_broadcast(value: Value) -> bool:
-    """Return whether elements of `value` are the same along a dimension: a scale, and no data."""
+    """Return whether `value` is broadcast along a dimension: a scale rather than data."""
     op = value.defining_op
     if op is None or op.name != "stablehlo.broadcast_in_dim":
         return False
@@ -147,7 +147,7 @@ def _is_masking(op: Op, random: Fact) -> bool:
 
 
 def depends_on_data(value: Value) -> bool:
-    """Return whether `value` is computed of anything but constants: of arguments, or of what communication gives."""
+    """Return whether `value` depends on arguments or communication, not on constants only."""
     waiting, seen = [value], {value}
     while waiting and len(seen) < _MOST_VISITED:
         op = waiting.pop().defining_op

@@ -123,7 +123,7 @@ def complex_of(element: t.Type) -> t.Type:
 
 
 def _bounds(encoding: attrs.Attribute) -> tuple[tuple[int | None, ...] | None, str | None]:
-    """(bounds, any other encoding's text) of a tensor type's encoding."""
+    """Return (bounds, any other encoding's text) of a tensor type's encoding."""
     if isinstance(encoding, Bounds):
         return encoding.bounds, None
     return None, format_attribute(encoding)

@@ -181,7 +181,7 @@ def unwritten(writer: EntryWriter, value: object) -> None:
 
 
 def expect(value: object, *classes: type) -> FieldValue:
-    """`value`, known to be of one of `classes`; ValueError otherwise."""
+    """Return `value`, known to be of one of `classes`; ValueError otherwise."""
     if not isinstance(value, classes):
         names = " or ".join(cls.__name__ for cls in classes)
         raise ValueError(f"expected {names}, got {type(value).__name__}")

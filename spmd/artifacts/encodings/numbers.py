@@ -37,7 +37,7 @@ _MOST_WORDS = 1 << 18  # of the widest integer that MLIR has, 2**24 - 1 bits
 
 
 def _width(type: t.Type) -> tuple[int, bool]:
-    """(bits, whether unsigned) of an integer type; ValueError for any other."""
+    """Return (bits, whether unsigned) of an integer type; ValueError for any other."""
     if isinstance(type, t.ElementType) and (type.is_integer or type.is_boolean or type.is_index):
         return type.bits if not type.is_boolean else 1, not (type.is_signed or type.is_index)
     wide = t.wide_integer(type)

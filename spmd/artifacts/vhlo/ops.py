@@ -150,7 +150,7 @@ class VhloOp:
 
 
 def parse_version(text: str) -> Version:
-    """`1.20`, or `1.20.3`, of which the last number never matters."""
+    """Return `1.20`, or `1.20.3`, of which the last number never matters."""
     major, minor = text.split(".")[:2]
     return int(major), int(minor)
 

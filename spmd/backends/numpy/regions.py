@@ -130,7 +130,7 @@ def loops_of(region: Region) -> list[Loop] | None:
 
 def running_loop_of(region: Region) -> Loop | None:
     """Return the monoid whose prefix sums a scan with this body computes, or None."""
-    monoid = reducers.running_monoid(region)
+    monoid = reducers.scan_monoid(region)
     return None if monoid is None else _loop(monoid)
 
 

@@ -148,7 +148,7 @@ def _general_windows(op: Op, context: Context, windows: Windows) -> Callable[...
     combine, count = context.vectorized(op, 0), len(op.results)
     dtypes = region_dtypes(op)
     shape, pad = windows.counts, padding_of(windows)
-    running = windows.running_axis()
+    running = windows.cumulative_axis()
     if running is not None and running[1] and prod(windows.sizes) <= FEW:
         running = None  # the reverse is not the specification's order
     places = [] if running is not None else windows.places()

@@ -149,7 +149,7 @@ def AllToAll(
     replica_groups: Groups = (),
     channel_id: Channel = None,
 ) -> XlaOp:
-    """`operand` split along `split_dimension`, block i sent to replica i of the group, blocks received joined.
+    """Return `operand` split along `split_dimension`, block i sent to replica i of the group, blocks received joined.
 
     The size of `split_dimension` is divisible by `split_count`, the size of the groups. Source: "AllToAll".
     """
@@ -207,7 +207,7 @@ def ReduceScatter(
 def CollectivePermute(
     builder: XlaBuilder, operand: XlaOp, source_target_pairs: Sequence[tuple[int, int]], channel_id: Channel = None
 ) -> XlaOp:
-    """`operand` sent from each source to its target; zeros on a replica that is no target.
+    """Return `operand` sent from each source to its target; zeros on a replica that is no target.
 
     Sources are distinct, and so are targets. Source: "CollectivePermute".
     """

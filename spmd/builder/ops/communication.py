@@ -108,7 +108,7 @@ def _outfeed(builder: XlaBuilder, operand: object, token: Value, shape: object, 
 def Outfeed(
     builder: XlaBuilder, operand: XlaOp, shape_with_layout: Shape | None = None, outfeed_config: str = ""
 ) -> XlaOp:
-    """`operand`, an array or a tuple of arrays, written to this process's outfeed. Gives an empty tuple."""
+    """Return `operand`, an array or a tuple of arrays, written to this process's outfeed. Gives an empty tuple."""
     builder.set_token(_outfeed(builder, operand, builder.token(), shape_with_layout, outfeed_config))
     return builder.tuple([])
 
@@ -156,7 +156,7 @@ def _recv(
 def Send(
     builder: XlaBuilder, operand: XlaOp, channel_handle: ChannelHandle | int, source_target_pairs: Pairs = None
 ) -> XlaOp:
-    """`operand` sent to the Recv of the same channel. Source: "Send".
+    """Return `operand` sent to the Recv of the same channel. Source: "Send".
 
     With a ChannelHandle, the synchronous form: gives an empty tuple. With a channel id, the transfer is begun, and
     the result is a context for SendDone. `source_target_pairs` says who sends to whom; unless it does, the programs of

@@ -39,7 +39,7 @@ def _arguments(builder: XlaBuilder, args: Sequence[Any], argument: str) -> list[
 
 @operation
 def Call(builder: XlaBuilder, computation: XlaComputation, *args: XlaOp | Sequence[XlaOp]) -> XlaOp:
-    """`computation` applied to `args`, whose number and shapes are those of its parameters. Source: "Call"."""
+    """Return `computation` applied to `args`, whose number and shapes are those of its parameters. Source: "Call"."""
     values = _arguments(builder, args, "args")
     used = checks.signature(builder, computation, "computation", [value.type for value in values])
     builder.called[used.symbol] = used
@@ -177,7 +177,7 @@ def _branch(
 
 @operation
 def While(builder: XlaBuilder, condition: XlaComputation, body: XlaComputation, init: XlaOp) -> XlaOp:
-    """`body` applied to `init`, then to its own result, as long as `condition` of it is true. Source: "While".
+    """Return `body` applied to `init`, then to its own result, as long as `condition` of it is true. Source: "While".
 
     condition: T -> PRED, body: T -> T, where T, which may be a tuple, is the shape of `init`.
     """
@@ -258,7 +258,8 @@ def CustomCallOp(builder: XlaBuilder, call_target_name: str, operands: Sequence[
 
 @operation
 def OptimizationBarrier(builder: XlaBuilder, operand: XlaOp) -> XlaOp:
-    """`operand`, all of which is computed before anything that depends on the result. Source: "OptimizationBarrier"."""
+    """Return `operand`, all of which is computed before anything that depends on the result. Source:
+    "OptimizationBarrier"."""
     value = builder.value(operand, "operand")
     leaves = builder.unpack(value)
     types = [leaf.type for leaf in leaves]

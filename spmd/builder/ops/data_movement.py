@@ -38,7 +38,7 @@ def Broadcast(builder: XlaBuilder, operand: XlaOp, broadcast_sizes: Sequence[int
 def BroadcastInDim(
     builder: XlaBuilder, operand: XlaOp, out_dim_size: Sequence[int], broadcast_dimensions: Sequence[int]
 ) -> XlaOp:
-    """`operand` broadcast to `out_dim_size`, its dimension i being dimension broadcast_dimensions[i] there.
+    """Return `operand` broadcast to `out_dim_size`, its dimension i being dimension broadcast_dimensions[i] there.
 
     A dimension of the operand has size 1 or the size of the one it matches. Source: "BroadcastInDim".
     """
@@ -177,7 +177,7 @@ ConcatInDim = synonym("ConcatInDim", Concatenate, "Concatenate under its name in
 def Pad(
     builder: XlaBuilder, operand: XlaOp, padding_value: XlaOp, padding_config: PaddingConfig | Sequence[Sequence[int]]
 ) -> XlaOp:
-    """`operand` with `padding_value` around and between its elements. Source: "Pad".
+    """Return `operand` with `padding_value` around and between its elements. Source: "Pad".
 
     `padding_config`: a PaddingConfig, or a (low, high, interior) triple for each dimension. Negative edge padding
     takes elements away, after the interior padding, which is not negative.
@@ -250,7 +250,8 @@ def SliceInDim(
 
 @operation
 def Index(builder: XlaBuilder, operand: XlaOp, key: object) -> XlaOp:
-    """`operand[key]`: an element of a tuple, or a static slice with integers, slices, `...` and None as in NumPy."""
+    """Return `operand[key]`: an element of a tuple, or a static slice with integers, slices, `...` and None as in
+    NumPy."""
     value = builder.value(operand, "operand")
     if isinstance(value.type, t.TupleType):
         number = checks.integer(key, "key")
@@ -373,7 +374,7 @@ def GetDimensionSize(builder: XlaBuilder, operand: XlaOp, dimension: int) -> Xla
 
 @operation
 def SetDimensionSize(builder: XlaBuilder, operand: XlaOp, size: XlaOp, dimension: int) -> XlaOp:
-    """`operand` with `dimension` dynamic: only its first `size` (an S32 scalar) entries count from here on.
+    """Return `operand` with `dimension` dynamic: only its first `size` (an S32 scalar) entries count from here on.
 
     The bound of the dimension stays its size. Source: "SetDimensionSize".
     """

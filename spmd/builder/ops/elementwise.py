@@ -164,7 +164,7 @@ EqTotalOrder, NeTotalOrder, GeTotalOrder, GtTotalOrder, LeTotalOrder, LtTotalOrd
 
 @operation
 def Select(builder: XlaBuilder, pred: XlaOp, on_true: XlaOp, on_false: XlaOp) -> XlaOp:
-    """on_true where pred, else on_false, which have one shape. `pred` is PRED of that shape, or a scalar.
+    """Return on_true where pred, else on_false, which have one shape. `pred` is PRED of that shape, or a scalar.
 
     Tuples are chosen whole by a scalar `pred`. Source: "Select".
     """
@@ -196,7 +196,8 @@ def _select(builder: XlaBuilder, chooser: Value, one: Value, two: Value) -> Valu
 
 @operation
 def Clamp(builder: XlaBuilder, min: Operand, operand: XlaOp, max: Operand) -> XlaOp:
-    """min(max(operand, min), max). `min` and `max` have the shape of `operand` or are scalars. Source: "Clamp"."""
+    """Return min(max(operand, min), max). `min` and `max` have the shape of `operand` or are scalars. Source:
+    "Clamp"."""
     value = checks.array(builder, operand, "operand")
     bounds = []
     for argument, limit in (("min", min), ("max", max)):

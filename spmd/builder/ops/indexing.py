@@ -69,7 +69,7 @@ def DynamicSlice(
 def DynamicUpdateSlice(
     builder: XlaBuilder, operand: XlaOp, update: XlaOp, start_indices: Sequence[XlaOp] | XlaOp
 ) -> XlaOp:
-    """`operand` with `update` in it at `start_indices`, moved inside where it sticks out.
+    """Return `operand` with `update` in it at `start_indices`, moved inside where it sticks out.
 
     `update` has the operand's rank and element type, and no larger dimension. Source: "DynamicUpdateSlice".
     """
@@ -158,7 +158,7 @@ def Scatter(
     *,
     dimension_numbers: ScatterDimensionNumbers | None = None,
 ) -> XlaOp:
-    """`operands` updated at `scatter_indices` with `updates`, by `update_computation`. Source: "Scatter".
+    """Return `operands` updated at `scatter_indices` with `updates`, by `update_computation`. Source: "Scatter".
 
     Each element of an update is applied where its own index is one of the operands, and left out elsewhere.
     The computation takes the current value of each operand, then each update, and returns the new values. Several

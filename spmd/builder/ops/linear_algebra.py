@@ -37,7 +37,7 @@ def _square(value: Value, argument: str) -> None:
 
 @operation
 def Cholesky(builder: XlaBuilder, a: XlaOp, lower: bool = True) -> XlaOp:
-    """l with a = l l^H (lower), or u with a = u^H u, of positive definite matrices. Source: "Cholesky".
+    """Return l with a = l l^H (lower), or u with a = u^H u, of positive definite matrices. Source: "Cholesky".
 
     Only that triangle of `a`, and of the result, has a meaning; leading dimensions are batch dimensions.
     """
@@ -56,7 +56,7 @@ def TriangularSolve(
     unit_diagonal: bool,
     transpose_a: Transpose | str = Transpose.NO_TRANSPOSE,
 ) -> XlaOp:
-    """x with op(a) x = b (left_side) or x op(a) = b, where op(a) is a, its transpose or its conjugate transpose.
+    """Return x with op(a) x = b (left_side) or x op(a) = b, where op(a) is a, its transpose or its conjugate transpose.
 
     `a` [..., M, M] is triangular; `b` [..., M, K] or [..., K, M]. Source: "TriangularSolve".
     """
@@ -141,7 +141,7 @@ def _normalized(
 def BatchNormTraining(
     builder: XlaBuilder, operand: XlaOp, scale: XlaOp, offset: XlaOp, epsilon: float, feature_index: int
 ) -> XlaOp:
-    """`operand` normalized over all dimensions but the feature's: a tuple (output, batch_mean, batch_var).
+    """Return `operand` normalized over all dimensions but the feature's: a tuple (output, batch_mean, batch_var).
 
     scale * (x - mean) / sqrt(var + epsilon) + offset; all vectors have one entry a feature. Source:
     "BatchNormTraining".

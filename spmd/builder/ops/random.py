@@ -52,7 +52,7 @@ def RngUniform(builder: XlaBuilder, a: XlaOp, b: XlaOp, shape: Shape) -> XlaOp:
 
 @operation_of('"RngBernoulli"')
 def RngBernoulli(builder: XlaBuilder, mean: XlaOp, shape: Shape) -> XlaOp:
-    """1 with probability `mean` (an F32 scalar), else 0, as U32."""
+    """Return 1 with probability `mean` (an F32 scalar), else 0, as U32."""
     result_shape = array_shape_argument(shape)
     if result_shape.tensor.element_type is not t.UI32:
         raise ArgumentError("shape", f"must have element type U32, got {result_shape.brief}")

@@ -53,7 +53,7 @@ def Reduce(
     computation: XlaComputation,
     dimensions: Sequence[int],
 ) -> XlaOp:
-    """`dimensions` of arrays of one shape folded away by `computation`, starting from `init_values`.
+    """Return `dimensions` of arrays of one shape folded away by `computation`, starting from `init_values`.
 
     The computation takes a scalar for each array folded so far, then one for each input, and returns one for each (a
     tuple when there are several). So does the operation. Source: "Reduce".
@@ -82,7 +82,7 @@ def ReduceAll(
 def window_padding(
     padding: PaddingLike, sizes: Sequence[int], window: Sequence[int], strides: Sequence[int]
 ) -> list[tuple[int, int]]:
-    """(low, high) for each dimension from SAME, VALID or the pairs themselves."""
+    """Return (low, high) for each dimension from SAME, VALID or the pairs themselves."""
     if isinstance(padding, (Padding, str)):
         try:
             return make_padding(sizes, window, strides, padding)
@@ -230,7 +230,7 @@ def Map(
     dimensions: Sequence[int] | None = None,
     static_operands: Sequence[XlaOp] = (),
 ) -> XlaOp:
-    """`computation`, on scalars, applied at every index of arrays of one shape. Source: "Map".
+    """Return `computation`, on scalars, applied at every index of arrays of one shape. Source: "Map".
 
     It takes one scalar for each operand, then the `static_operands` (of any shape, the same for every element), and
     returns a scalar. `dimensions` are all dimensions in order.

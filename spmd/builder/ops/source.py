@@ -120,7 +120,7 @@ ConstantR4FromArray4D = _of_rank("ConstantR4FromArray4D", 4, "A constant of rank
 
 @operation
 def Iota(builder: XlaBuilder, shape: Shape, iota_dimension: int = 0) -> XlaOp:
-    """0, 1, 2, ... along `iota_dimension` of an array of `shape`. Source: "Iota".
+    """Return 0, 1, 2, ... along `iota_dimension` of an array of `shape`. Source: "Iota".
 
     In the form of xla_client, `Iota(builder, F32, 4)`, a vector of an element type and a size.
     """

@@ -126,6 +126,6 @@ def Square(builder: XlaBuilder, operand: XlaOp) -> XlaOp:
 
 @operation_of("XLA's math operations")
 def Reciprocal(builder: XlaBuilder, operand: XlaOp) -> XlaOp:
-    """1 / x of floating-point or complex numbers."""
+    """Return 1 / x of floating-point or complex numbers."""
     value = _operand(builder, operand, _FLOAT_OR_COMPLEX)
     return builder.emit_one("stablehlo.divide", [_filled(builder, value, 1), value])

@@ -23,7 +23,7 @@ import numpy as np
 
 import collectives
 from spmd.analysis.custom_calls import is_of_c, is_registered, takes_batch
-from spmd.analysis.portable import Packer, Places, PortableArray
+from spmd.analysis.portable import OpNumbers, Packer, PortableArray
 from spmd.compiler.pipeline.options import Options
 from spmd.ir import Function, Module
 
@@ -49,7 +49,7 @@ VARIABLES: Mapping[str, str | None] = {
 }
 
 
-def cache_key(module: Module, function: Function, options: Options, places: Places) -> str | None:
+def cache_key(module: Module, function: Function, options: Options, places: OpNumbers) -> str | None:
     """Return the key of `function`, one of `module`, compiled with `options`: 64 hexadecimal digits.
 
     `places` numbers the ops of `module`. None if the program is not cacheable: its constants are too large, or an
@@ -77,7 +77,7 @@ def pickled(data: object) -> bytes | None:
     return file.getvalue()
 
 
-def _program(module: Module, places: Places) -> bytes | None:
+def _program(module: Module, places: OpNumbers) -> bytes | None:
     """Return the pickled module: ops, types, attributes and constants, and which ops share a source location; None if
     its constants are too large.
     """

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from spmd.analysis.constants import constant_array
 from spmd.analysis.memory import over_memory
-from spmd.analysis.portable import Packer, Places, PortableOp, PortableTables, Unpacker
+from spmd.analysis.portable import OpNumbers, Packer, PortableOp, PortableTables, Unpacker
 from spmd.backends.native import CompiledRegion, NativeBackend, NativeCode
 from spmd.compiler.pipeline.cache_key import cache_key, pickled
 from spmd.compiler.pipeline.options import Options
@@ -54,7 +54,7 @@ class CachedProgram:
         self._backend = options.native
         self._cache = user_cache() if self._backend is not None and options.watch is None else None
         if self._cache is not None:
-            self._places = Places(module)
+            self._places = OpNumbers(module)
             self._key = cache_key(module, function, options, self._places)
 
     def get(self, make_step: MakeStep) -> Plan | None:

@@ -347,7 +347,7 @@ def _convolution(op: Op) -> Work:
 
 def _window(op: Op) -> Work:
     """Return the work of a reduce_window. A prefix sum costs one step per element, whatever the window size."""
-    steps = 1 if windows_of(op).running_axis() else prod(op["window_dimensions"])
+    steps = 1 if windows_of(op).cumulative_axis() else prod(op["window_dimensions"])
     return Work("elementwise", _size(op.results[0]) * steps, _bits(op))
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from math import prod
 
 from spmd.analysis.affine import Affine, divided
-from spmd.analysis.index_maps import ElementReader, Index, choose, dilated_place, element_type, padded
+from spmd.analysis.index_maps import ElementReader, Index, choose, dilated_index, element_type, padded
 from spmd.analysis.scalar.conversion import converted
 from spmd.analysis.scalar.elements import Element, element_constant
 from spmd.analysis.windows import windows_of
@@ -37,7 +37,7 @@ def is_sliding(op: Op) -> bool:
 def is_small_window(op: Op) -> bool:
     """Return whether the windows of `op`, a reduce_window of static shape, are small enough to be reduced directly."""
     windows = windows_of(op)
-    return prod(windows.sizes) <= (_MOST_PLACES if windows.running_axis() is None else _FEW_PLACES)
+    return prod(windows.sizes) <= (_MOST_PLACES if windows.cumulative_axis() is None else _FEW_PLACES)
 
 
 def accumulator_of(op: Op) -> ElementType | None:
@@ -162,7 +162,7 @@ def _placed_windows(op: Op, place: list[Affine], window: list[Affine], result: I
 
 def _image_element(op: Op, index: Index, low: list[int], spread: list[int], reader: ElementReader) -> Element:
     image = op.operands[0]
-    place, inside = dilated_place(image, index, low, spread, reader)
+    place, inside = dilated_index(image, index, low, spread, reader)
     if inside is None:
         return _wide(op, image, place, reader)
     accumulator = accumulator_of(op)

@@ -17,7 +17,7 @@ from spmd.analysis.index_maps import (
     batch_coordinate,
     below,
     clamped,
-    component_place,
+    component_index,
     element_type,
 )
 from spmd.analysis.scalar import build
@@ -117,7 +117,7 @@ def _scatter(op: Op, extents: list[int], index: Index, user: PointReader) -> Nes
     for dimension, size in enumerate(shape):
         form = Affine() if dimension in absent else next(offsets)
         if dimension in numbers.scatter_dims_to_operand_dims:
-            at = component_place(numbers.scatter_dims_to_operand_dims.index(dimension), batch, vector, indices)
+            at = component_index(numbers.scatter_dims_to_operand_dims.index(dimension), batch, vector, indices)
             window = 1 if dimension in absent else form_extent(form, extents)
             start = Affine.computed(_start(user.read(indices, at), element_type(indices), window, size))
             if whole:

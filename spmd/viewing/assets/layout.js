@@ -1,7 +1,7 @@
 // A layered layout of a graph: a node stands below all that it takes from, and near what it is joined to.
 "use strict";
 
-// Places in an order in which a node comes after all that it takes from, as far as there are no circles.
+// LocationTable in an order in which a node comes after all that it takes from, as far as there are no circles.
 view.sorted = (count, edges) => {
   const waits = Array.from({ length: count }, () => new Set());
   const users = Array.from({ length: count }, () => []);

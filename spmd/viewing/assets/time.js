@@ -42,7 +42,7 @@
       return found;
     });
 
-  // A line under what the step's length hangs on.
+  // A line under the critical path.
   const underline = (track, critical, row, x) => {
     const y = TOP + row * ROW + ROW - 3;
     const parts = [];
@@ -132,7 +132,7 @@
     for (const [unit, took] of critical) sums.set(unit, (sums.get(unit) || 0) + took);
     const ordered = [...sums].sort((a, b) => b[1] - a[1]);
     return el(
-      "table", { class: "rows" }, el("caption", {}, "what a step's length hangs on"),
+      "table", { class: "rows" }, el("caption", {}, "critical path"),
       el("thead", {}, el("tr", {}, ["share", "time", "unit", "place"].map((name) => el("th", { scope: "col" }, name)))),
       el("tbody", {}, ordered.slice(0, 60).map(([number, took]) => {
         const unit = data.units[number];
@@ -145,15 +145,15 @@
   const totals = (data) => {
     const { prediction } = data;
     const rows = [["a step", prediction.seconds], ["computing", prediction.computing], ["communicating", prediction.communicating], ["waiting for others", prediction.waiting]];
-    if (prediction.hidden) rows.push(["communication beside it", prediction.hidden]);
+    if (prediction.hidden) rows.push(["communication hidden", prediction.hidden]);
     return el("table", { class: "facts" }, rows.map(([name, seconds], at) => el("tr", {}, el("th", { scope: "row" }, name), el("td", { "data-seconds": seconds }, view.seconds(seconds), at ? ` (${view.share(seconds, prediction.seconds)})` : ""))));
   };
 
   const legend = (data) => {
-    const kinds = [["compute", "computing"], ["collective", "communicating"], ["start", "communication beside computing"], ["wait", "waiting for others"]];
+    const kinds = [["compute", "computing"], ["collective", "communicating"], ["start", "asynchronous communication"], ["wait", "waiting for others"]];
     if (data.measured) kinds.push(["measured", "measured"]);
     const repeated = data.units.some((unit) => unit.turns > 1) && el("span", {}, "; what a loop runs is drawn with all its turns together");
-    return el("p", { class: "legend" }, kinds.map(([kind, text]) => [el("i", { style: `background:${COLOURS[kind]}` }), `${text} `]), el("i", { class: "underline" }), "what the step's length hangs on", repeated);
+    return el("p", { class: "legend" }, kinds.map(([kind, text]) => [el("i", { style: `background:${COLOURS[kind]}` }), `${text} `]), el("i", { class: "underline" }), "critical path", repeated);
   };
 
   const panel = {

@@ -7,7 +7,7 @@ import pytest
 
 import spmd
 from spmd.analysis.varying.check import check_processes, check_programs
-from spmd.analysis.varying.findings import Kind
+from spmd.analysis.varying.findings import FindingKind
 
 SUM = """({ ^bb0(%a: tensor<f32>, %b: tensor<f32>):
       %sum = stablehlo.add %a, %b : tensor<f32>
@@ -28,7 +28,7 @@ def program(body: str, arguments: str = "%w: tensor<4xf32>, %x: tensor<4xf32>", 
 
 def found(
     module: spmd.Module, replicated: Sequence[int] = (), results: Sequence[int] = ()
-) -> list[tuple[Kind, bool, int]]:
+) -> list[tuple[FindingKind, bool, int]]:
     findings = check_processes(
         module, spmd.ProcessGrid(4, 1), replicated_arguments=replicated, replicated_results=results
     )
@@ -54,7 +54,7 @@ KEEP = "%e = stablehlo.negate %x : tensor<4xf32>"
 
 def test_a_branch_of_some_members_of_a_group() -> None:
     module = program(f"{LOW}\n{branches('%low', '%t = ' + all_reduce('%x'), KEEP)}")
-    assert found(module) == [(Kind.DIVERGENT_COLLECTIVE, True, 6)]
+    assert found(module) == [(FindingKind.DIVERGENT_COLLECTIVE, True, 6)]
     message = str(check_processes(module, spmd.ProcessGrid(4, 1))[0])
     assert "process 0 waits here for process 2" in message and "stablehlo.replica_id at step.mlir:2" in message
 
@@ -71,13 +71,16 @@ def test_both_branches_have_the_same_communication() -> None:
 
 def test_branches_whose_groups_disagree() -> None:
     then, otherwise = f"%t = {all_reduce('%x', '[[0, 1], [2, 3]]')}", f"%e = {all_reduce('%w', '[[0, 2], [1, 3]]')}"
-    assert found(program(f"{LOW}\n{branches('%low', then, otherwise)}"))[0][:2] == (Kind.DIVERGENT_COLLECTIVE, True)
+    assert found(program(f"{LOW}\n{branches('%low', then, otherwise)}"))[0][:2] == (
+        FindingKind.DIVERGENT_COLLECTIVE,
+        True,
+    )
 
 
 def test_a_predicate_of_an_argument_is_suspected_until_it_is_said_to_be_the_same() -> None:
     body = branches("%p", f"%t = {all_reduce('%x')}", KEEP)
     module = program(body, "%p: tensor<i1>, %x: tensor<4xf32>")
-    assert found(module) == [(Kind.DIVERGENT_COLLECTIVE, False, 3)]
+    assert found(module) == [(FindingKind.DIVERGENT_COLLECTIVE, False, 3)]
     assert found(module, replicated=[0]) == []
 
 
@@ -96,14 +99,14 @@ def loop(bound: str, inside: str) -> str:
 
 
 def test_a_loop_whose_length_differs() -> None:
-    assert found(program(f"{ID}\n{loop('%id', all_reduce('%y'))}")) == [(Kind.DIVERGENT_COLLECTIVE, True, 12)]
+    assert found(program(f"{ID}\n{loop('%id', all_reduce('%y'))}")) == [(FindingKind.DIVERGENT_COLLECTIVE, True, 12)]
     assert found(program(f"{ID}\n{loop('%two', all_reduce('%y'))}")) == []
     assert found(program(f"{ID}\n{loop('%id', 'stablehlo.negate %y : tensor<4xf32>')}")) == []
 
 
 def test_the_forgotten_mean() -> None:
     step = "%r = stablehlo.subtract %w, %x : tensor<4xf32>"
-    assert found(program(step), replicated=[0], results=[0]) == [(Kind.VARYING_RESULT, True, 2)]
+    assert found(program(step), replicated=[0], results=[0]) == [(FindingKind.VARYING_RESULT, True, 2)]
     message = str(
         check_processes(program(step), spmd.ProcessGrid(4, 1), replicated_arguments=[0], replicated_results=[0])[0]
     )
@@ -115,17 +118,17 @@ def test_the_forgotten_mean() -> None:
 def test_a_carried_state_is_held_for_the_same() -> None:
     arguments = "%w: tensor<4xf32> {tf.aliasing_output = 0 : i32}, %x: tensor<4xf32>"
     module = program("%r = stablehlo.subtract %w, %x : tensor<4xf32>", arguments)
-    assert found(module, replicated=[0]) == [(Kind.VARYING_RESULT, True, 2)]
+    assert found(module, replicated=[0]) == [(FindingKind.VARYING_RESULT, True, 2)]
 
 
 def test_a_sum_of_what_is_the_same() -> None:
     twice = f"%g = {all_reduce('%x')}\n%r = {all_reduce('%g')}"
-    assert [kind for kind, _, _ in found(program(twice))] == [Kind.REPEATED_SUM]
+    assert [kind for kind, _, _ in found(program(twice))] == [FindingKind.REPEATED_SUM]
     mean = """%n = stablehlo.constant dense<4.0> : tensor<4xf32>
     %r = stablehlo.divide %h, %n : tensor<4xf32>"""
     assert found(program(f"%g = {all_reduce('%x')}\n%h = {all_reduce('%g')}\n{mean}")) == []
     term = f"%t = stablehlo.add %w, %x : tensor<4xf32>\n%r = {all_reduce('%t')}"
-    assert [kind for kind, _, _ in found(program(term), replicated=[0])] == [Kind.REPEATED_SUM]
+    assert [kind for kind, _, _ in found(program(term), replicated=[0])] == [FindingKind.REPEATED_SUM]
     assert found(program(term)) == []
 
 
@@ -150,8 +153,12 @@ def drawn(key: str, data: str) -> str:
 
 
 def test_random_numbers_and_what_they_are_for() -> None:
-    assert [kind for kind, _, _ in found(program(drawn("%key", "%x"), KEY), replicated=[0])] == [Kind.SAME_RANDOM]
-    assert [kind for kind, _, _ in found(program(drawn("%key", "%x"), KEY), replicated=[1])] == [Kind.DIFFERENT_RANDOM]
+    assert [kind for kind, _, _ in found(program(drawn("%key", "%x"), KEY), replicated=[0])] == [
+        FindingKind.SAME_RANDOM
+    ]
+    assert [kind for kind, _, _ in found(program(drawn("%key", "%x"), KEY), replicated=[1])] == [
+        FindingKind.DIFFERENT_RANDOM
+    ]
     assert found(program(drawn("%key", "%x"), KEY), replicated=[0, 1]) == []
     assert found(program(drawn("%key", "%x"), KEY)) == []
 
@@ -175,7 +182,7 @@ def test_programs_that_wait_for_each_other() -> None:
     first = stage(transfer("recv", 2, 1, 0), transfer("send", 1, 0, 1))
     second = stage(transfer("recv", 1, 0, 1), transfer("send", 2, 1, 0))
     findings = check_programs([("a.mlir", first), ("b.mlir", second)], [1, 1])
-    assert [(each.kind, each.certain) for each in findings] == [(Kind.CHANNEL, True)]
+    assert [(each.kind, each.certain) for each in findings] == [(FindingKind.CHANNEL, True)]
     assert "process 1 (b.mlir) waits at stablehlo.recv" in str(findings[0])
     second = stage(transfer("send", 2, 1, 0), transfer("recv", 1, 0, 1))
     assert check_programs([("a.mlir", first), ("b.mlir", second)], [1, 1]) == []
@@ -184,7 +191,7 @@ def test_programs_that_wait_for_each_other() -> None:
 def test_a_message_that_nobody_receives() -> None:
     first = stage(transfer("send", 1, 0, 1))
     findings = check_programs([("a.mlir", first), ("b.mlir", stage())], [1, 1])
-    assert [(each.kind, each.certain) for each in findings] == [(Kind.CHANNEL, True)]
+    assert [(each.kind, each.certain) for each in findings] == [(FindingKind.CHANNEL, True)]
 
 
 def test_two_messages_on_one_channel_that_no_token_orders() -> None:
@@ -192,10 +199,10 @@ def test_two_messages_on_one_channel_that_no_token_orders() -> None:
     received = transfer("recv", 1, 0, 1), transfer("recv", 1, 0, 1).replace("%got1, %r1 =", "%more, %other =")
     findings = check_programs([("a.mlir", stage(*twice)), ("b.mlir", stage(*received))], [1, 1])
     assert [(each.kind, each.certain, each.op.name) for each in findings] == [
-        (Kind.CHANNEL, False, "stablehlo.send"), (Kind.CHANNEL, False, "stablehlo.recv")
+        (FindingKind.CHANNEL, False, "stablehlo.send"), (FindingKind.CHANNEL, False, "stablehlo.recv")
     ]  # fmt: skip
-    assert "nothing orders this and the stablehlo.send at " in str(findings[0])
-    assert "which sends on channel 1, too" in str(findings[0])
+    assert "this op is not ordered after stablehlo.send at " in str(findings[0])
+    assert "which also sends on channel 1" in str(findings[0])
     ordered = twice[0], twice[1].replace("%x, %t", "%x, %s1")
     taken = received[0], received[1].replace("(%t)", "(%r1)")
     assert check_programs([("a.mlir", stage(*ordered)), ("b.mlir", stage(*taken))], [1, 1]) == []
@@ -219,5 +226,5 @@ def test_programs_that_come_to_different_collectives() -> None:
         program(f"%r = {all_reduce('%x', '[[0, 1]]').replace('.add', '.maximum')}"),
     )
     findings = check_programs([("a.mlir", first), ("b.mlir", second)], [1, 1])
-    assert [each.kind for each in findings] == [Kind.DIVERGENT_COLLECTIVE]
+    assert [each.kind for each in findings] == [FindingKind.DIVERGENT_COLLECTIVE]
     assert "their reductions are add and maximum" in str(findings[0])

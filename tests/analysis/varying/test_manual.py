@@ -38,7 +38,7 @@ LAST = "      %r = stablehlo.subtract %v, %{} : tensor<4xf32>\n      sdy.return 
 @pytest.mark.parametrize(
     ("body", "found"),
     [
-        (LAST.format("own"), (True, 10, "a sum over processes is owed: stablehlo.reduce at step.mlir:8")),
+        (LAST.format("own"), (True, 10, "it is a partial sum: stablehlo.reduce at step.mlir:8")),
         (all_reduce("[[0, 1], [2, 3]]") + LAST.format("g"), (True, 14, 'replicated along "data"')),
         (all_reduce("[[0, 2], [1, 3]]") + LAST.format("g"), None),
     ],

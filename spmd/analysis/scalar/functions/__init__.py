@@ -1,7 +1,7 @@
-"""Functions of floats, each a definition over the primitives that processors have.
+"""Functions of floats, each defined in terms of primitives that processors have.
 
-A definition is branch-free (but for what `rarely` tells of), so that it runs on vectors; it is within two units in
-the last place, and gives what C's functions give for NaN, infinities, zeros and subnormal numbers.
+A definition is branch-free (except for `rarely`), so that it can be vectorized; it is accurate to two ULPs and gives
+the results of C's functions for NaN, infinities, zeros and subnormals.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from spmd.analysis.scalar.functions import (
 )
 from spmd.analysis.scalar.functions.table import DEFINITIONS
 
-#: The modules whose definitions stand in DEFINITIONS.
+#: Modules imported because they register DEFINITIONS.
 _FILES = (error, exponential, gamma, integer_power, inverse, logarithm, power, trigonometric)
 
 
@@ -30,13 +30,13 @@ __all__ = ["DEFINITIONS", "definition", "expand"]
 
 @cache
 def definition(function: Primitive, type: MachineType) -> Expression:
-    """Return the function of parameters 0, 1, ... of `type`, over primitives and other functions."""
+    """Return the function of parameters 0, 1, ... of `type`, in terms of primitives and other functions."""
     formula, arity = DEFINITIONS[function]
     return formula(*(parameter(index, type) for index in range(arity)))
 
 
 def expand(roots: list[Expression]) -> list[Expression]:
-    """`roots` with every function replaced by its definition."""
+    """Return `roots` with every function replaced by its definition."""
     expressions: dict[Expression, Expression] = {}
     for node in walk(roots):
         operands = [expressions[operand] for operand in node.operands]

@@ -3,8 +3,8 @@
 In f64 erf is x P(x^2) up to 1, and erfc is exp(-x^2) P((x - c) / (x + c)) / (1 + 2 x) from 1/2 on, P minimax
 polynomials; erf_inv is a polynomial to 22 bits and a step of Halley's method.
 
-In f32 these are the formulas that XLA compiles CHLO's ops to, in the same steps: programs are checked against what
-those give, and their error is larger than the three ULP that such checks allow. Source of the coefficients: Cephes
+In f32 these are the formulas to which XLA compiles CHLO's ops, in the same steps: programs are checked against XLA's
+results, whose error exceeds the three ULPs that such checks allow. Source of the coefficients: Cephes
 (erf, erfc), Giles, "Approximating the erfinv function" (GPU Computing Gems, 2011).
 """
 
@@ -41,7 +41,7 @@ ERF_BETA = (
     -1.45660718464996e-05, -2.13374055278905e-04, -1.68282697438203e-03, -7.37332916720468e-03, -1.42647390514189e-02,
 )  # fmt: skip
 TWO_OVER_ROOT_PI = 1.1283791670955126
-#: Below it erf(x) is x times that; a product with ALPHA's last, 1/62, would have fewer bits where it is subnormal.
+#: Below this, erf(x) is x times the constant; multiplying by ALPHA's last, 1/62, would lose bits of subnormals.
 ERF_LINEAR = 2.0**-60
 ERFC_BELOW_2 = (
     2.326819970068386e-2, -1.387039388740657e-1, 3.687424674597105e-1, -5.824733027278666e-1, 6.210004621745983e-1,
@@ -55,7 +55,7 @@ ERF_BELOW_1 = (
     7.853861353153693e-5, -8.010193625184903e-4, 5.188327685732524e-3, -2.685381193529856e-2, 1.128358514861418e-1,
     -3.761262582423300e-1, 1.128379165726710,
 )  # fmt: skip
-#: exp(-x) is zero above.
+#: exp(-x) underflows to zero above.
 LARGEST_EXPONENT = 88.72283905206835
 ERF_INV_CENTER = (
     2.81022636e-08, 3.43273939e-07, -3.5233877e-06, -4.39150654e-06, 0.00021858087, -0.00125372503, -0.00417768164,
@@ -68,7 +68,7 @@ ERF_INV_TAIL = (
 
 
 def _in_steps(x: Expression, coefficients: Sequence[float]) -> Expression:
-    """Return a polynomial by Horner's rule, each product and sum rounded."""
+    """Return a polynomial by Horner's rule, every product and sum rounded."""
     result = like(coefficients[0], x)
     for coefficient in coefficients[1:]:
         result = result * x + coefficient
@@ -80,7 +80,7 @@ def _exp(x: Expression) -> Expression:
 
 
 def _erf_single(x: Expression) -> Expression:
-    """Return an odd rational function on [-4, 4]."""
+    """Return erf as an odd rational function on [-4, 4]."""
     inside = minimum(maximum(x, like(-4, x)), like(4, x))
     square = inside * inside
     ratio = _in_steps(square, ERF_ALPHA) * inside / _in_steps(square, ERF_BETA)
@@ -89,7 +89,7 @@ def _erf_single(x: Expression) -> Expression:
 
 
 def _erfc_single(x: Expression) -> Expression:
-    """1 - erf(x) within (-1, 1), exp(-x^2) P(1 / x^2) / |x| outside."""
+    """Return 1 - erf(x) within (-1, 1), exp(-x^2) P(1 / x^2) / |x| outside."""
     square, size, one = x * x, abs_(x), like(1, x)
     inside = one - x * _in_steps(square, ERF_BELOW_1)
     reciprocal = one / square
@@ -102,7 +102,7 @@ def _erfc_single(x: Expression) -> Expression:
 
 
 def _erf_inv_single(x: Expression) -> Expression:
-    """x P(w) with w = -log(1 - x^2), by one polynomial in the centre, one in the tails."""
+    """Return x P(w) with w = -log(1 - x^2), by one polynomial for the centre and one for the tails."""
     w = -call(Primitive.LOG, 1 - x * x)
     center = _in_steps(w - 2.5, ERF_INV_CENTER)
     tail = _in_steps(sqrt(w) - 3, ERF_INV_TAIL)
@@ -114,7 +114,7 @@ _LOG_HALF = -0.6931471824645996
 
 
 def _halved_exp(x: Expression) -> Expression:
-    """exp(x) / 2, which overflows no earlier than its halves' sum."""
+    """Return exp(x) / 2, which overflows only where the result does."""
     return _exp(x + _LOG_HALF)
 
 
@@ -123,7 +123,7 @@ def _cosh_single(x: Expression) -> Expression:
 
 
 def _sinh_single(x: Expression) -> Expression:
-    """Near zero (e + e / (e + 1)) / 2 with e = exp(x) - 1."""
+    """Return sinh; near zero as (e + e / (e + 1)) / 2 with e = exp(x) - 1."""
     large = _halved_exp(x) - _exp(_LOG_HALF - x)
     excess = call(Primitive.EXPM1, x)
     small = 0.5 * (excess + excess / (excess + 1))
@@ -155,7 +155,7 @@ def _erf_near(x: Expression) -> Expression:
 
 
 def _erfc_far(x: Expression) -> Expression:
-    """erfc of x >= 0.45; what squaring rounds off is made good."""
+    """Return erfc of x >= 0.45, corrected for the rounding error of x^2."""
     x = at_most(x, 28.0)
     square = x * x
     lost = fma(x, x, -square)
@@ -188,7 +188,7 @@ _ERF_INV_FAR = (
 
 
 def _erf_inv_double(x: Expression) -> Expression:
-    """Return a guess z, and the step for the difference of erf(z) and |x|, taken from 1 where both are near it."""
+    """Refine a polynomial guess z by one step on erf(z) - |x|, computed from 1 if both are near it."""
     size, one = abs_(x), like(1, x)
     w = -call(Primitive.LOG, (one - size) * (one + size))
     center = size * polynomial(w - 2.5, ERF_INV_CENTER)

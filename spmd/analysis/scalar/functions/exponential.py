@@ -1,6 +1,6 @@
-"""exp, expm1 and what is made of them: logistic, tanh, sinh, cosh.
+"""exp, expm1 and functions based on them: logistic, tanh, sinh, cosh.
 
-With k the whole number nearest to x / log 2 and r = x - k log 2, exp(x) is 2^k exp(r). exp(r) - 1 is r + r^2 Q(r), Q
+With k the integer nearest to x / log 2 and r = x - k log 2, exp(x) is 2^k exp(r). exp(r) - 1 is r + r^2 Q(r), Q
 the minimax polynomial on |r| <= log(2) / 2.
 """
 
@@ -34,12 +34,12 @@ _LOG2_E = 1.4426950408889634
 
 @dataclass(frozen=True)
 class _Format:
-    """What the exponential of a float type needs.
+    """Constants of the exponential of a float type.
 
-    `rounder` has numbers of units in its last place, so that adding it rounds to whole numbers; log 2 is the sum of
-    `log_2`. `lowest` and `highest` are just beyond where the result is zero and infinity, `normal` just within where
-    it is a normal number, `minus_one` where exp(x) - 1 is -1. `infinite` has the least numbers whose exponential, and
-    half of it, are infinite.
+    `rounder` has an ULP of 1, so that adding it rounds to integers; log 2 is the sum of `log_2`. `lowest` and `highest`
+    are just beyond where the result is zero and infinity, `normal` just within where it is a normal number,
+    `minus_one` is where exp(x) - 1 is -1. `infinite` holds the least numbers whose exponential, and half of it,
+    overflow.
     """
 
     rounder: float
@@ -92,7 +92,7 @@ def _format(type: MachineType) -> _Format:
 
 
 def _reduced(x: Expression, *, parts: int = 2) -> tuple[Expression, Expression]:
-    """(a float whose last bits are k, exp(r) - 1), with log 2 in one part or in two."""
+    """Return a float whose last bits are k, and exp(r) - 1, with log 2 as one or two parts."""
     form = _format(x.type)
     rounder = like(form.rounder, x)
     shifted = fma(x, like(_LOG2_E, x), rounder)
@@ -106,61 +106,61 @@ def _reduced(x: Expression, *, parts: int = 2) -> tuple[Expression, Expression]:
 
 
 def _whole(shifted: Expression) -> Expression:
-    """k as an integer."""
+    """Return k as an integer."""
     return bits_of(shifted) - bits_of(like(_format(shifted.type).rounder, shifted))
 
 
 def _in_exponent(shifted: Expression, less: int = 0) -> Expression:
-    """k - `less` in the place of a float's exponent: the rounder's own bits are shifted out."""
+    """Return k - `less` shifted to a float's exponent field; the rounder's own bits are shifted out."""
     return shift_left(bits_of(shifted) - less if less else bits_of(shifted), _format(shifted.type).mantissa)
 
 
 def _power_of_two(exponent: Expression, type: MachineType) -> Expression:
-    """2^exponent, of an integer for which that is a normal number."""
+    """Return 2^exponent, which must be a normal number."""
     form = _format(type)
     return float_of(shift_left(exponent + form.bias, form.mantissa))
 
 
 def _at_least(x: Expression, limit: float) -> Expression:
-    """x, but not below `limit`; NaN stays."""
+    """Return max(x, limit), NaN included."""
     return select(compare("olt", x, limit), limit, x)
 
 
 def at_most(x: Expression, limit: float) -> Expression:
-    """x, but not above `limit`; NaN stays."""
+    """Return min(x, limit), NaN included."""
     return select(compare("ogt", x, limit), limit, x)
 
 
 def scaled_exp(x: Expression, halvings: int = 0) -> Expression:
-    """exp(x) / 2^halvings, where exp(x) alone may overflow; halved once at most.
+    """Return exp(x) / 2^halvings for at most one halving, even if exp(x) overflows.
 
-    What is below all normal numbers, as masked scores of attention are, is computed as the integer that its bits are:
-    a product that underflows takes processors many times as long. Normal numbers take k into their exponent's bits.
+    Subnormal results, as of masked attention scores, are computed as the integer of their bits: processors take many
+    times as long for products that underflow. For normal results k is added to the exponent bits.
     """
     form = _format(x.type)
     shifted, excess = _reduced(_at_least(x, form.lowest))
     mantissa = excess + 1
     value = float_of(bits_of(mantissa) + _in_exponent(shifted, halvings))
-    value = select(compare("olt", x, form.infinite[halvings]), value, x + infinity(x.type))  # NaN stays
+    value = select(compare("olt", x, form.infinite[halvings]), value, x + infinity(x.type))  # keeps NaN
     small = compare("olt", x, form.normal)
     return rarely(small, _small_multiple(mantissa, _whole(shifted) - halvings), value)
 
 
 def exp_of_sum(x: Expression, low: Expression) -> Expression:
-    """exp(x + low), where `low` is within the last places of x."""
+    """Return exp(x + low), where |low| is a few ULPs of x at most."""
     form = _format(x.type)
     shifted, excess = _reduced(at_most(_at_least(x, form.lowest), form.highest))
     return _times_power_of_two(fma(excess + 1, low, excess) + 1, _whole(shifted))
 
 
 def _times_power_of_two(mantissa: Expression, exponent: Expression) -> Expression:
-    """In two steps: the power may be no normal number."""
+    """Return mantissa 2^exponent in two steps, since the power may not be a normal number."""
     half = shift_right(exponent, 1, signed=True)
     return mantissa * _power_of_two(half, mantissa.type) * _power_of_two(exponent - half, mantissa.type)
 
 
 def _small_multiple(mantissa: Expression, exponent: Expression) -> Expression:
-    """mantissa 2^exponent, below twice the least normal number: a whole multiple of the least number of all."""
+    """Return mantissa 2^exponent below twice the least normal number: a multiple of the least subnormal."""
     form = _format(mantissa.type)
     scaled = mantissa * _power_of_two(exponent + (form.bias + form.mantissa - 1), mantissa.type)
     return float_of(to_integer(rint(scaled), exponent.type))
@@ -173,7 +173,7 @@ def exp(x: Expression) -> Expression:
 
 @define(Primitive.EXPM1)
 def expm1(x: Expression) -> Expression:
-    """Of the least numbers x itself, -0 and subnormal ones included."""
+    """Return exp(x) - 1; for the least numbers x itself, -0 and subnormals included."""
     form = _format(x.type)
     shifted, excess = _reduced(at_most(_at_least(x, form.minus_one), form.highest))
     half = _power_of_two(_whole(shifted) - 1, x.type)  # of 2^k, which may overflow
@@ -184,16 +184,16 @@ def expm1(x: Expression) -> Expression:
 
 @define(Primitive.LOGISTIC)
 def logistic(x: Expression) -> Expression:
-    """1 / (1 + exp(-x)), from the side on which the exponential is small."""
+    """Return 1 / (1 + exp(-x)), computed from the exponential that does not overflow."""
     small = scaled_exp(-abs_(x))
     one = like(1, x)
     return _quotient(select(compare("olt", x, 0), small, one), one, small)
 
 
 def _tanh_single(x: Expression) -> Expression:
-    """(1 - e) / (1 + e) with e = exp(-2|x|), at most 1: the divisor is rounded to half of what one above 2 would be.
+    """Return (1 - e) / (1 + e) with e = exp(-2|x|) <= 1, whose divisor has a smaller rounding error.
 
-    log 2 is one float: its product with a small k is as near as the second one would leave it.
+    log 2 is one float: k is small, so that a second part would not improve the product.
     """
     size = at_most(abs_(x), 10.0)
     shifted, excess = _reduced(-(size + size), parts=1)
@@ -202,7 +202,7 @@ def _tanh_single(x: Expression) -> Expression:
 
 
 def _tanh_double(x: Expression) -> Expression:
-    """e / (e + 2) with e = exp(2|x|) - 1."""
+    """Return e / (e + 2) with e = exp(2|x|) - 1."""
     size = at_most(abs_(x), 20.0)
     shifted, excess = _reduced(size + size)
     power = float_of(_in_exponent(shifted) + bits_of(like(1, x)))
@@ -214,7 +214,7 @@ define(Primitive.TANH)(by_width(_tanh_single, _tanh_double))
 
 
 def _quotient(numerator: Expression, x: Expression, y: Expression) -> Expression:
-    """numerator / (x + y) with nearly one rounding."""
+    """Return numerator / (x + y) with nearly a single rounding."""
     total = x + y
     error = y - (total - x)
     inverse = 1 / total

@@ -1,8 +1,8 @@
-"""lgamma and digamma, in f64 (f32 by way of it).
+"""lgamma and digamma, in f64 (also for f32).
 
-Right of zero lgamma is t P(t) about its roots 1 and 2, so that its relative accuracy holds there; up to 8 it is moved
-to [2, 3] by the recurrence, whose terms have one sign; beyond it is Stirling's series. Left of zero both functions are
-reflected. Source of digamma's expansion about its root: Boost.Math, "Digamma".
+For positive x, lgamma is t P(t) around its roots 1 and 2, which keeps the relative error small there; up to 8 it is
+reduced to [2, 3] by the recurrence, whose terms have one sign; above, it is Stirling's series. Both functions are
+reflected for negative x. Source of digamma's expansion around its root: Boost.Math, "Digamma".
 """
 
 from __future__ import annotations
@@ -55,12 +55,12 @@ def _log(x: Expression) -> Expression:
 @define(Primitive.LGAMMA)
 @in_double
 def lgamma(x: Expression, single: bool) -> Expression:
-    """log |gamma(x)|; infinity at both infinities and at the poles."""
+    """Return log |gamma(x)|; infinity at infinities and poles."""
     size = abs_(x)
     positive = _lgamma_right(size)
     sine = _sine_of_pi(size)
     reflected = _LOG_PI - (_log(size * sine) + positive)
-    reflected = select(compare("oeq", sine, 0), infinity(x.type), reflected)  # a pole, also where `positive` overflows
+    reflected = select(compare("oeq", sine, 0), infinity(x.type), reflected)  # a pole, even if `positive` overflows
     left = compare("olt", x, 0)
     value = rarely(left, reflected, positive)
     tiny = compare("olt", size, 2.0**-70)
@@ -72,7 +72,7 @@ def _lgamma_right(x: Expression) -> Expression:
     one, two = like(1, x), like(2, x)
     small = compare("olt", x, 0.75)
     moved = select(small, x + one, x)
-    factor = one  # what the recurrence takes from x in [3, 8)
+    factor = one  # accumulates the recurrence for x in [3, 8)
     for step in range(3, 8):
         above = compare("oge", x, step)
         factor = select(above, factor * (x - (step - 2)), factor)
@@ -80,7 +80,7 @@ def _lgamma_right(x: Expression) -> Expression:
     about_1 = compare("olt", moved, 1.5)
     t = moved - select(about_1, one, two)
     near = t * select(about_1, polynomial(t, _ABOUT_1), polynomial(t, _ABOUT_2))
-    # one logarithm serves the recurrence on either side and Stirling's series
+    # One logarithm serves the recurrence in either direction and Stirling's series.
     far = compare("oge", x, 8)
     logarithm = _log(select(far, x, select(small, x, factor)))
     near = select(small, near - logarithm, near + logarithm)
@@ -91,7 +91,7 @@ def _lgamma_right(x: Expression) -> Expression:
 
 
 def _sine_of_pi(x: Expression) -> Expression:
-    """|sin(pi x)|, zero at whole numbers."""
+    """Return |sin(pi x)|, exactly zero at integers."""
     distance = abs_(x - rint(x))
     pi = like(3.141592653589793, x)
     near = call(Primitive.SIN, pi * distance)
@@ -122,7 +122,7 @@ def digamma(x: Expression, single: bool) -> Expression:
     left = compare("olt", x, 0.5)
     positive = select(left, 1 - x, x)
     value = select(compare("olt", positive, 4), _digamma_below_4(positive), _digamma_from_4(positive))
-    fraction = x - rint(x)  # exact, and tan has its period
+    fraction = x - rint(x)  # exact; tan has this period
     pi = like(3.141592653589793, x)
     reflected = value - pi / call(Primitive.TAN, pi * fraction)
     pole = compare("ole", x, 0) & compare("oeq", x, floor(x))
@@ -130,7 +130,7 @@ def digamma(x: Expression, single: bool) -> Expression:
 
 
 def _digamma_below_4(x: Expression) -> Expression:
-    """Moved into [1, 2] by the recurrence."""
+    """Return digamma, reduced to [1, 2] by the recurrence."""
     one, zero = like(1, x), like(0, x)
     below = compare("olt", x, one)
     moved = select(below, -(one / x), zero)
@@ -148,7 +148,7 @@ def _digamma_below_4(x: Expression) -> Expression:
 
 
 def _digamma_from_4(x: Expression) -> Expression:
-    """Moved beyond 10, to the asymptotic series."""
+    """Return digamma, raised above 10 by the recurrence, for the asymptotic series."""
     one = like(1, x)
     steps = one / x
     for step in range(1, 6):

@@ -9,7 +9,7 @@ from spmd.analysis.scalar.functions.table import define
 
 @define(Primitive.INTEGER_POWER, 2)
 def integer_power(x: Expression, exponent: Expression) -> Expression:
-    """x to the power of an exponent without sign, wrapped: by squaring, one step for each bit of the exponent."""
+    """Return x to the power of an unsigned exponent, wrapping: squaring, one step per bit of the exponent."""
     result, square = like(1, x), x
     for bit in range(x.type.bits):
         odd = compare("ne", mask(shift_right(exponent, bit), 1), 0)

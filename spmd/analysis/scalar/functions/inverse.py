@@ -1,6 +1,6 @@
 """atan2, atan, asin, acos, and the inverse hyperbolic functions.
 
-f32 is computed in f64: with a quotient or a root on the way, f32 has no digits to spare.
+f32 is computed in f64, since quotients and roots in between would cost too much accuracy in f32.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _LONG_ASIN = (
     0.011396435874793717, 0.013981113916437513, 0.01735158835647533, 0.022372216256473083, 0.03038194266458096,
     0.04464285717547122, 0.07499999999969945, 0.16666666666666763,
 )  # fmt: skip
-#: The multiples of pi / 4 from 1 to 4, each in two parts.
+#: The multiples of pi / 4 from 1 to 4, each as a sum of two floats.
 _EIGHTHS = (
     (0.7853981633974483, 3.061616997868383e-17),
     (1.5707963267948966, 6.123233995736766e-17),
@@ -57,13 +57,13 @@ _LOG_2 = 0.6931471805599453
 
 
 def _cubic(t: Expression, coefficients: Sequence[float]) -> Expression:
-    """What is added to t."""
+    """Return t^3 P(t^2), the term to add to t."""
     square = t * t
     return t * square * polynomial(square, coefficients)
 
 
 def _atan2(y: Expression, x: Expression, coefficients: Sequence[float]) -> Expression:
-    """Return the smaller of |x| and |y| over the larger one is in [0, 1]; above tan(pi / 8) it is turned by pi / 4."""
+    """Reduce to the ratio of the smaller to the larger of |x| and |y|, and by pi / 4 above tan(pi / 8)."""
     size_x, size_y = abs_(x), abs_(y)
     steep = compare("ogt", size_y, size_x)
     small, large = select(steep, size_x, size_y), select(steep, size_y, size_x)
@@ -86,7 +86,7 @@ def _atan2(y: Expression, x: Expression, coefficients: Sequence[float]) -> Expre
 
 
 def _corner(turned: Expression, steep: Expression, left: Expression, part: int, x: Expression) -> Expression:
-    """Return the multiple of pi / 4 from which the angle is counted."""
+    """Return a part of the multiple of pi / 4 to which the reduced angle is relative."""
     one, two, three, four = (like(eighth[part], x) for eighth in _EIGHTHS)
     return select(turned, select(left, three, one), select(steep, two, select(left, four, 0)))
 
@@ -107,7 +107,7 @@ def atan(x: Expression, single: bool) -> Expression:
 
 
 def _half_angle(x: Expression, single: bool) -> tuple[Expression, Expression, Expression, Expression]:
-    """(is |x| <= 1/2, t, what is added to t, root): asin(t), where t is x or sqrt((1 - |x|) / 2)."""
+    """Return (is |x| <= 1/2, t, asin(t) - t, root), where t is x or root = sqrt((1 - |x|) / 2)."""
     size = abs_(x)
     near = compare("ole", size, 0.5)
     half = 0.5 * (1 - size)
@@ -132,7 +132,7 @@ def acos(x: Expression, single: bool) -> Expression:
     right, right_low = (like(part, x) for part in _EIGHTHS[1])
     straight, straight_low = (like(part, x) for part in _EIGHTHS[3])
     middle = right - (t + (rest - right_low))
-    # what the root rounds off, which nothing larger hides here
+    # The rounding error of the root, which no larger term hides here.
     lost = fma(-t, t, half) / (t + t)
     lost = select(compare("oeq", t, 0), 0, lost)
     end = 2 * (t + (rest + lost))
@@ -155,7 +155,7 @@ def _log1p(x: Expression) -> Expression:
 @define(Primitive.ASINH)
 @in_double
 def asinh(x: Expression, single: bool) -> Expression:
-    """log(|x| + sqrt(x^2 + 1)), from the excess over one."""
+    """Return log(|x| + sqrt(x^2 + 1)) as log1p of the excess over one."""
     size, one = abs_(x), like(1, x)
     square = size * size
     excess = size + square / (one + sqrt(square + one))
@@ -165,21 +165,21 @@ def asinh(x: Expression, single: bool) -> Expression:
 @define(Primitive.ACOSH)
 @in_double
 def acosh(x: Expression, single: bool) -> Expression:
-    """log(x + sqrt(x^2 - 1)), from the excess over one."""
+    """Return log(x + sqrt(x^2 - 1)) as log1p of the excess over one."""
     excess = x - 1
     value = _unless_large(x, _log1p(excess + sqrt(excess * (excess + 2))))
     return select(compare("olt", x, 1), nan(x.type), value)
 
 
 def _unless_large(size: Expression, value: Expression) -> Expression:
-    """`value`, or log(2 size) where the square of `size` could overflow, and one more or less makes no difference."""
+    """Return `value`, or log(2 size) if the square of `size` could overflow; the one is negligible there."""
     return select(compare("ogt", size, 2.0**28), _log(size) + _LOG_2, value)
 
 
 @define(Primitive.ATANH)
 @in_double
 def atanh(x: Expression, single: bool) -> Expression:
-    """log1p(2|x| / (1 - |x|)) / 2."""
+    """Return log1p(2|x| / (1 - |x|)) / 2."""
     size = abs_(x)
     ratio = (size + size) / (1 - size)
     return copysign(0.5 * _log1p(ratio), x)

@@ -32,13 +32,13 @@ _DOUBLE_R = (
     0.1479677983798193, 0.15313972024680667, 0.18183567210939744, 0.22222198521499656, 0.2857142874285027,
     0.3999999999941281, 0.6666666666666735,
 )  # fmt: skip
-#: log 2 in two parts, the first of which times any exponent is exact.
+#: log 2 as a sum of two floats; the first times any exponent is exact.
 _SINGLE_LOG_2 = (0.693145751953125, 1.428606765330187e-06)
 _DOUBLE_LOG_2 = (0.6931471803691238, 1.9082149292705877e-10)
 
 
 def parts(x: Expression) -> tuple[Expression, Expression]:
-    """(e as a float, m - 1) of a positive number that may be subnormal."""
+    """Return the exponent e, as a float, and m - 1 of a positive number, possibly subnormal."""
     single = x.type is F32
     mantissa, root_half = (23, 0x3F3504F3) if single else (52, 0x3FE6A09E667F3BCD)
     rounder = like(1.5 * 2.0**mantissa, x)
@@ -51,7 +51,7 @@ def parts(x: Expression) -> tuple[Expression, Expression]:
 
 
 def log_of_positive(x: Expression, correction: Expression | None = None) -> Expression:
-    """log(x), and a small `correction` added before the last rounding."""
+    """Return log(x) of a positive number, plus a small `correction` added before the last rounding."""
     exponent, f = parts(x)
     square = f * f
     if x.type is F32:
@@ -70,7 +70,7 @@ def log_of_positive(x: Expression, correction: Expression | None = None) -> Expr
 
 
 def _outside(x: Expression, root: float) -> Expression:
-    """What the logarithm with its pole at `root` is at the pole, at infinity, left of the pole and of NaN."""
+    """Return the logarithm at its pole `root`, below it, at infinity and at NaN."""
     left = select(compare("olt", x, root), nan(x.type), x)
     return select(compare("oeq", x, root), -infinity(x.type), left)
 
@@ -83,7 +83,7 @@ def log(x: Expression) -> Expression:
 
 @define(Primitive.LOG1P)
 def log1p(x: Expression) -> Expression:
-    """log(1 + x), with what the sum rounds off added again."""
+    """Return log(1 + x), corrected for the rounding error of the sum."""
     one = like(1, x)
     total = one + x
     lost = select(compare("ogt", x, one), one - (total - x), x - (total - one))

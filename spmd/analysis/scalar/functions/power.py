@@ -22,7 +22,7 @@ _LOG_2 = (0.6931471803691238, 1.9082149292705877e-10)
 @define(Primitive.POW, 2)
 @in_double
 def power(x: Expression, y: Expression, single: bool) -> Expression:
-    """exp(y log|x|), with the sign and the special values of C's pow."""
+    """Return exp(y log|x|), with the sign and the special values of C's pow."""
     size, one = b.abs_(x), b.like(1, x)
     magnitude = _in_range_of_single(size, y) if single else _power_of_positive(size, y)
     whole = b.compare("oeq", b.rint(y), y)
@@ -39,7 +39,7 @@ def power(x: Expression, y: Expression, single: bool) -> Expression:
 
 
 def _exact_power(x: Expression, y: Expression, otherwise: Expression) -> Expression:
-    """Squares, reciprocals and square roots, which have one rounding."""
+    """Return squares, reciprocals and square roots with a single rounding, and `otherwise` for other exponents."""
     root = b.abs_(b.sqrt(b.select(b.compare("oeq", x, -b.infinity(x.type)), b.infinity(x.type), x)))
     for exponent, value in ((2, x * x), (-1, 1 / x), (0.5, root)):
         otherwise = b.select(b.compare("oeq", y, exponent), value, otherwise)
@@ -47,7 +47,7 @@ def _exact_power(x: Expression, y: Expression, otherwise: Expression) -> Express
 
 
 def _in_range_of_single(x: Expression, y: Expression) -> Expression:
-    """Where the result is wanted as f32, the logarithm has digits enough."""
+    """Return x^y for f32 results, for which an f64 logarithm is accurate enough."""
     return b.call(Primitive.EXP, y * b.call(Primitive.LOG, x))
 
 
@@ -62,7 +62,7 @@ def _power_of_positive(x: Expression, y: Expression) -> Expression:
 
 
 def _long_log(x: Expression) -> tuple[Expression, Expression]:
-    """log(x) of a positive number as a sum of two, to about 68 bits."""
+    """Return log(x) of a positive number as a sum of two floats, to about 68 bits."""
     exponent, f = parts(x)
     two = b.like(2, x)
     divisor = two + f
@@ -98,13 +98,13 @@ _ROOT = (
     -0.13466398437272967, 0.5466551841524232, -0.9543929130515743, 1.1400036923202777, 0.4023888154793034,
 )  # fmt: skip
 _ROOT_OF_2, _ROOT_OF_4 = 1.2599210498948732, 1.5874010519681994
-_THIRDS = 400  # makes exponents positive before they are divided by three
+_THIRDS = 400  # makes exponents positive before the division by three
 
 
 @define(Primitive.CBRT)
 @in_double
 def cbrt(x: Expression, single: bool) -> Expression:
-    """Return a polynomial of the mantissa, a third of the exponent, and Newton's steps."""
+    """Return the cube root by a polynomial of the mantissa, a third of the exponent, and Newton's method."""
     size = b.abs_(x)
     small = b.compare("olt", size, 2.0**-1022)
     size = b.select(small, size * 2.0**54, size)

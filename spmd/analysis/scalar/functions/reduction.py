@@ -1,8 +1,8 @@
-"""Angles modulo a right angle: x = k pi/2 + r with |r| <= pi/4, to all bits of r.
+"""Argument reduction of angles: x = k pi/2 + r with |r| <= pi/4, to full precision of r.
 
 Up to some size k pi/2 is subtracted in three parts (Cody and Waite): the first product differs from x exactly, and
-where the two nearly cancel, so does the second. Beyond, 2/pi is taken in pieces short enough that each product with x
-is exact, whole turns are dropped from each, and the rest is summed with its errors (Payne and Hanek).
+where the two nearly cancel, so does the second. Above, 2/pi is split into pieces short enough that each product with x
+is exact, multiples of a full turn are dropped from each, and the rest is summed with its errors (Payne and Hanek).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _DOUBLE_PARTS = (1.5707963267948966, 6.123233995736766e-17, -1.4973849048591698e
 
 @dataclass(frozen=True)
 class Angle:
-    """A quadrant, an integer of which the last two bits count, and the angle within it; in f64 what that rounds off."""
+    """A quadrant (an integer modulo 4) and the angle within it, in f64 with its rounding error `low`."""
 
     quadrant: Expression
     rest: Expression
@@ -43,12 +43,12 @@ class Angle:
 
 
 def largest_small(x: Expression) -> float:
-    """How large |x| may be for `small_angle`."""
+    """Return the largest |x| that `small_angle` accepts."""
     return 3e4 if x.type is F32 else 1e5
 
 
 def _rounded(x: Expression) -> tuple[Expression, Expression]:
-    """(the nearest integer to a small float as an integer, as a float)."""
+    """Return the integer nearest to a small float, as an integer and as a float."""
     rounder = like(1.5 * 2.0 ** (23 if x.type is F32 else 52), x)
     shifted = x + rounder
     return bits_of(shifted) - bits_of(rounder), shifted - rounder
@@ -89,7 +89,7 @@ def large_angle(x: Expression) -> Angle:
 
 
 def _sum_of_parts(terms: list[Expression]) -> tuple[Expression, Expression, Expression]:
-    """Return the sum of `terms`, each modulo 4, as a sum of three numbers of falling size."""
+    """Return the sum of `terms`, each modulo 4, as a sum of three floats of decreasing size."""
     high = middle = low = constant(0, F64)
     quarter = constant(0.25, F64)
     for term in terms:
@@ -102,18 +102,18 @@ def _sum_of_parts(terms: list[Expression]) -> tuple[Expression, Expression, Expr
 
 
 def _two_sum(x: Expression, y: Expression) -> tuple[Expression, Expression]:
-    """x + y rounded, and what that lost."""
+    """Return x + y rounded, and its rounding error."""
     total = x + y
     part = total - x
     return total, x - (total - part) + (y - part)
 
 
-#: Bits of a piece of 2/pi that is multiplied with half an f64, and how many pieces matter to one x.
+#: Bits of a piece of 2/pi that is multiplied by half an f64, and the number of pieces that matter to one x.
 _PIECE, _WINDOW = 26, 8
 
 
 def _double_terms(x: Expression) -> list[Expression]:
-    """Products of x with the pieces of 2/pi that are neither whole turns nor below all bits."""
+    """Return products of x with the pieces of 2/pi that are neither full turns nor negligible."""
     exponent = truncate(mask(shift_right(bits_of(x), 52), 0x7FF) - (1023 + 54), I32)
     first = udiv(smax(exponent, constant(0, I32)), constant(_PIECE, I32))
     power = 1023 - first * _PIECE
@@ -129,14 +129,14 @@ def _double_terms(x: Expression) -> list[Expression]:
 
 
 def _pieces(bits: int, count: int) -> list[int]:
-    """2/pi cut into integers of so many bits."""
+    """Return 2/pi cut into `count` integers of `bits` bits."""
     total = bits * count
     whole = _two_over_pi(total)
     return [whole >> (total - bits * (at + 1)) & (1 << bits) - 1 for at in range(count)]
 
 
 def _two_over_pi(bits: int) -> int:
-    """2/pi 2^bits, rounded down; pi by Machin's formula."""
+    """Return 2/pi 2^bits, rounded down; pi is computed by Machin's formula."""
     guard = bits + 64
 
     def arctangent_of_inverse(n: int) -> int:

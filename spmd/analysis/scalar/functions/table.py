@@ -1,4 +1,4 @@
-"""Which functions have definitions."""
+"""The table of definitions of functions."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from spmd.analysis.scalar.expression import F32, Expression, Primitive
 
 Definition = Callable[..., Expression]
 
-#: A function's definition, and how many operands it takes.
+#: A function's definition, and its number of operands.
 DEFINITIONS: dict[Primitive, tuple[Definition, int]] = {}
 
 
 def define(function: Primitive, arity: int = 1) -> Callable[[Definition], Definition]:
-    """Register the definition of `function` for every type."""
+    """Return a decorator that registers the definition of `function` for every type."""
 
     def register(formula: Definition) -> Definition:
         DEFINITIONS[function] = formula, arity
@@ -24,8 +24,7 @@ def define(function: Primitive, arity: int = 1) -> Callable[[Definition], Defini
 
 
 def in_double(function: Callable[..., Expression]) -> Definition:
-    """Return a definition that computes f32 in f64; `function` is told by its last argument whether f32 is what is
-    wanted."""
+    """Return a definition that computes f32 in f64; the last argument of `function` is whether the result is f32."""
 
     def formula(*operands: Expression) -> Expression:
         if operands[0].type is F32:
@@ -36,5 +35,5 @@ def in_double(function: Callable[..., Expression]) -> Definition:
 
 
 def by_width(single: Definition, double: Definition) -> Definition:
-    """`single` on f32, `double` on f64."""
+    """Return a definition that is `single` on f32 and `double` on f64."""
     return lambda *operands: (single if operands[0].type is F32 else double)(*operands)

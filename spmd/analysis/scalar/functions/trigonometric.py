@@ -1,4 +1,4 @@
-"""sin, cos, tan: minimax polynomials on |r| <= pi/4, of what is left of the angle (functions/reduction.py)."""
+"""sin, cos, tan: minimax polynomials on |r| <= pi/4 of the reduced angle (functions/reduction.py)."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _cosine(angle: Angle) -> Expression:
 
 
 def _of_angle(angle: Angle, quarter: int) -> Expression:
-    """sin(angle + quarter pi/2)."""
+    """Return sin(angle + quarter pi/2)."""
     quadrant = angle.quadrant + quarter if quarter else angle.quadrant
     odd = compare("ne", mask(quadrant, 1), 0)
     value = select(odd, _cosine(angle), _sine(angle))
@@ -61,7 +61,7 @@ def _of_angle(angle: Angle, quarter: int) -> Expression:
 
 
 def _large(x: Expression) -> Expression:
-    """Return whether x is too large for the quick reduction; infinity is."""
+    """Return whether x is too large for `small_angle`; infinity is."""
     return compare("ogt", abs_(x), largest_small(x))
 
 
@@ -84,7 +84,7 @@ def _tangent(angle: Angle) -> Expression:
 
 @define(Primitive.TAN)
 def tan(x: Expression) -> Expression:
-    """f32 is computed in f64, where a quotient loses nothing that matters."""
+    """Return tan(x), for f32 computed in f64."""
     wide = extend(x)
     value = rarely(_large(wide), _tangent(large_angle(wide)), _tangent(small_angle(wide)))
     return select(compare("oeq", x, 0), x, shorten(value) if x.type is F32 else value)

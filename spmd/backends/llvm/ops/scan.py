@@ -62,7 +62,7 @@ def _running(op: Op) -> _Running | None:
     if len(op.results) != 1 or not all(is_plain(value.type) for value in (*op.operands, op.result)):
         return None
     monoid, shape = monoid_of(op.regions[0]), op.operands[0].tensor.static_shape
-    axis = windows_of(op).running_axis()
+    axis = windows_of(op).cumulative_axis()
     if monoid is None or axis is None or monoid.identity is None or monoid.element.is_complex or not all(shape):
         return None
     if not monoid.idempotent and not _changes_nothing(op.operands[1], monoid):

@@ -1,7 +1,7 @@
-"""Sums that are owed: values made of a sum over what one process has, where a sum over all processes is meant.
+"""Partial sums: values that each process summed over its own elements, without a reduction across processes.
 
-Where a value differs between processes because each summed its own elements (of a batch, of a split dimension), what
-is linear in it may wait for the sum over processes; what is not linear takes it for what it is.
+A value may differ between processes because each summed its own elements (of a batch, of a split dimension). Ops that
+are linear in it commute with the missing reduction; results of other ops are not partial sums.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from spmd.ir import Op
 SUMMING = ("stablehlo.dot_general", "stablehlo.reduce")
 
 
-def owed_after(op: Op, operands: Sequence[Fact]) -> Op | None:
-    """Return the op whose sum over processes is owed, of what `op` gives; None where none is."""
+def partial_after(op: Op, operands: Sequence[Fact]) -> Op | None:
+    """Return the op whose partial sum the results of `op` are; None if they are none."""
     if op.name == SUMMING[0]:
         contracted = bool(len(op["dot_dimension_numbers"].lhs_contracting_dimensions))
         if contracted and not any(fact.is_uniform for fact in operands):
@@ -24,14 +24,14 @@ def owed_after(op: Op, operands: Sequence[Fact]) -> Op | None:
     if op.name == SUMMING[1] and not operands[0].is_uniform:
         folds = [inner.name for inner in op.regions[0].block.ops[:-1]]
         return op if folds == ["stablehlo.add"] else None
-    owed = [fact for fact in operands if fact.owed is not None]
-    others = [fact for fact in operands if fact.owed is None]
-    if not owed or not all(fact.is_uniform for fact in others):
+    partial = [fact for fact in operands if fact.partial is not None]
+    others = [fact for fact in operands if fact.partial is None]
+    if not partial or not all(fact.is_uniform for fact in others):
         return None
-    return owed[0].owed if len(owed) <= _LINEAR.get(op.name, 0) else None
+    return partial[0].partial if len(partial) <= _LINEAR.get(op.name, 0) else None
 
 
-#: Ops that are linear in as many of their operands at once.
+#: The number of operands in which each op is jointly linear.
 _LINEAR = {
     **dict.fromkeys((f"stablehlo.{name}" for name in ("add", "subtract", "select", "concatenate")), 9),
     **dict.fromkeys(
