@@ -1,1 +1,1 @@
-"""Files that are not text: MLIR bytecode and VHLO, what jax.export writes, PyTorch/XLA's saved programs."""
+"""Binary program files: MLIR bytecode and VHLO, files of jax.export, and saved programs of PyTorch/XLA."""

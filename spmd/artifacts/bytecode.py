@@ -1,4 +1,4 @@
-"""MLIR bytecode, with or without VHLO in it, to a module and back. Source: MLIR's bytecode format."""
+"""Reads and writes MLIR bytecode, with or without VHLO. Source: MLIR's bytecode format."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from spmd.support.collecting import no_collection
 
 
 def read_bytecode(data: Buffer, name: str = "<bytes>") -> Module:
-    """Return the module that the bytecode is; its constants are views of `data` where they can be.
+    """Return the module in bytecode `data`; its constants are views of `data` where possible.
 
-    Raises ParseError, with the offset and the section, for what is no bytecode, and VerificationError for all
-    attributes that are not what their op declares.
+    Raises ParseError, with offset and section, for malformed bytecode, and VerificationError for all attributes that
+    break the declaration of their op.
     """
     container = s.read_container(data, name)
     with no_collection():
@@ -27,7 +27,7 @@ def read_bytecode(data: Buffer, name: str = "<bytes>") -> Module:
             reader = IrReader(Tables(container), container.section(s.IR))
             ops = reader.ops()
         except IndexError:
-            raise ParseError("an op goes beyond the end", ByteLocation(name, len(data), s.SECTIONS[s.IR])) from None
+            raise ParseError("an op extends beyond the end", ByteLocation(name, len(data), s.SECTIONS[s.IR])) from None
         except (RecursionError, MemoryError) as error:
             message = f"the file is too large or too deep: {type(error).__name__}"
             raise ParseError(message, ByteLocation(name, 0)) from None
@@ -38,22 +38,21 @@ def read_bytecode(data: Buffer, name: str = "<bytes>") -> Module:
     return Module("builtin.module", regions=[Region([Block((), ops)])], definition=core.OPS["builtin.module"])
 
 
-#: The version of the format that goes with each version of VHLO, from the version named on.
+#: The format version for each version of VHLO, from the version named on.
 _FORMATS: tuple[tuple[Version, int], ...] = (((0, 15), 6), ((0, 14), 4), ((0, 12), 3), ((0, 10), 1), ((0, 9), 0))
 
 
 def write_bytecode(module: Module, *, version: int = s.DURABLE, producer: str = "spmd") -> bytes:
-    """Return the module as MLIR bytecode with its own ops; `version` is that of the format, 0 to 6.
+    """Return the module as MLIR bytecode with its own ops; `version` is the format's, 0 to 6.
 
-    Versions 5 and 6 are read by releases of StableHLO alone whose ops have the attributes that are declared here, those
-    of VHLO 1.20 and later.
+    Versions 5 and 6 can only be read by releases of StableHLO whose ops have the attributes declared here, those of
+    VHLO 1.20 and later.
     """
     return _written(module, Numbering(version), producer)
 
 
 def write_portable(module: Module, version: Version, producer: str = "spmd") -> bytes:
-    """Return the module as a portable artifact of a version of VHLO; ConversionError names an op that has no place in
-    it."""
+    """Return the module as a portable artifact of a VHLO version; raises ConversionError at an op that it lacks."""
     number = next(format for since, format in _FORMATS if since <= version)
     name = f"StableHLO_v{version[0]}.{version[1]}.0+{producer}"
     return _written(module, Numbering(number, version), name)

@@ -1,4 +1,4 @@
-"""Attributes and types of a file, each in the encoding of its dialect or as text. Source: MLIR's bytecode format."""
+"""Attributes and types in a file, in the encoding of their dialect or as text. Source: MLIR's bytecode format."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from spmd.ir.attributes import Attribute
 from spmd.types import MOST_PARTS, Type
 
 
-class Asking(Protocol):
-    """Who refers to something by its number, and tells the place where that is wrong."""
+class Referrer(Protocol):
+    """A reader that refers to entries by number, and reports errors at its position."""
 
     def fail(self, message: str) -> NoReturn: ...
 
@@ -26,29 +26,29 @@ class Entries(Protocol):
     """The tables that entries refer to."""
 
     @property
-    def passing(self) -> Container[int]:
-        """Identities of attributes that hold on to the file, or are large."""
+    def unshared(self) -> Container[int]:
+        """Identities of attributes that are views of the file, or are large."""
 
     @property
     def parts(self) -> Mapping[int, int]:
-        """Of how many attributes each is written out that is of more than itself, by its identity."""
+        """The number of attributes in the printed form of each attribute that contains others, by identity."""
 
-    def attribute(self, index: int, asking: Asking) -> Attribute: ...
+    def attribute(self, index: int, referrer: Referrer) -> Attribute: ...
 
-    def type(self, index: int, asking: Asking) -> Type: ...
+    def type(self, index: int, referrer: Referrer) -> Type: ...
 
-    def string(self, asking: Asking, index: int) -> bytes: ...
+    def string(self, referrer: Referrer, index: int) -> bytes: ...
 
-    def resource(self, index: int, type: Type, asking: Asking) -> Attribute: ...
+    def resource(self, index: int, type: Type, referrer: Referrer) -> Attribute: ...
 
 
 class Entry(EntryReader):
-    """Reads the bytes of `section` from `start` to `end`, and notes what they refer to.
+    """Reads the bytes of `section` from `start` to `end`, and records their references.
 
-    `references` are to `things`; `parts` counts the attributes among them, each wherever it is written out.
+    `references` are the numbers and `resolved` the values; `parts` counts the attributes that printing would write.
     """
 
-    __slots__ = ("_entries", "parts", "references", "things")
+    __slots__ = ("_entries", "parts", "references", "resolved")
 
     def __init__(self, entries: Entries, section: ByteReader, start: int, end: int) -> None:
         self.data = section.data
@@ -56,43 +56,43 @@ class Entry(EntryReader):
         self.section = section.section
         self.position = start
         self.end = end
-        self.lasting = True
+        self.is_cacheable = True
         self.parts = 1
         self.references: list[Reference] = []
-        self.things: list[FieldValue] = []
+        self.resolved: list[FieldValue] = []
         self._entries = entries
 
     def attribute_at(self, index: int) -> Attribute:
         attribute = self._entries.attribute(index, self)
         self.references.append((ATTRIBUTE, index))
-        self.things.append(attribute)
-        if id(attribute) in self._entries.passing:
-            self.lasting = False
+        self.resolved.append(attribute)
+        if id(attribute) in self._entries.unshared:
+            self.is_cacheable = False
         self.parts += self._entries.parts.get(id(attribute), 1)
         if self.parts > MOST_PARTS:
-            self.fail(f"an attribute is of more than {MOST_PARTS} others")
+            self.fail(f"an attribute must have at most {MOST_PARTS} nested attributes")
         return attribute
 
     def type_at(self, index: int) -> Type:
         type = self._entries.type(index, self)
         self.references.append((TYPE, index))
-        self.things.append(type)
+        self.resolved.append(type)
         return type
 
     def string_at(self, index: int) -> bytes:
         string = self._entries.string(self, index)
         self.references.append((STRING, index))
-        self.things.append(string)
+        self.resolved.append(string)
         return string
 
     def resource_at(self, index: int, type: Type) -> Attribute:
-        self.lasting = False
+        self.is_cacheable = False
         return self._entries.resource(index, type, self)
 
 
 @dataclass(frozen=True)
 class Form:
-    """How attributes or types (`what`) stand in a file: in their dialect's encoding or, without one, as text."""
+    """The representation of attributes or types (`what`): the encoding of their dialect, or text."""
 
     what: int
     dialect: str
@@ -100,7 +100,7 @@ class Form:
     memo: Memo = field(default_factory=Memo)
 
     def decode(self, entry: Entry) -> FieldValue:
-        """What `entry` is; ParseError where that is nothing sound."""
+        """Return the value of `entry`; raises ParseError if it is malformed."""
         value = self._parsed(entry) if self.encoding is None else self.encoding.read(entry, self.dialect)
         entry.expect_end(f"an entry of the {self.dialect} dialect")
         if self.what == TYPE:
@@ -108,7 +108,7 @@ class Form:
             if fault is not None:
                 entry.fail(f"({fault[0]}) {fault[1]}" if fault[0] else fault[1])  # such a type may have no text
         elif not isinstance(value, Attribute):
-            entry.fail("an attribute is none")
+            entry.fail("an attribute must not be none")
         return value
 
     def _parsed(self, entry: Entry) -> FieldValue:
@@ -119,7 +119,7 @@ class Form:
             entry.fail(f"{'attribute' if self.what == ATTRIBUTE else 'type'} '{text[:80]}': {error}")
 
 
-#: As text, whatever dialect says it has it.
+#: Entries that are text, whatever their dialect.
 TEXT = {what: Form(what, "", None) for what in (ATTRIBUTE, TYPE)}
 _ENCODED = {
     (what, dialect): Form(what, dialect, encodings.attributes if what == ATTRIBUTE else encodings.types)
@@ -129,5 +129,5 @@ _ENCODED = {
 
 
 def encoded(what: int, dialect: str) -> Form:
-    """Return the encoding of a dialect's attributes or types; one without codes where it is not known."""
+    """Return the form for a dialect's attributes or types; text if the dialect has no encodings."""
     return _ENCODED.get((what, dialect)) or Form(what, dialect, EncodingTable())

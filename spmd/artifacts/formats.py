@@ -1,4 +1,4 @@
-"""What a file is, by its first bytes."""
+"""Detects the format of a file from its first bytes."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from spmd.artifacts.stream import Buffer
 from spmd.errors import UsageError
 from spmd.ir import Module
 
-#: How much of a file tells what it is.
+#: The number of bytes that determine the format.
 HEAD = 4096
 BYTECODE, EXPORTED, TEXT = "MLIR bytecode", "jax.export", "text"
 
 
 def format_of(head: Buffer) -> str:
-    """What a file that begins so is; text is anything else."""
+    """Return the format of a file that starts with `head`; "text" if no binary format matches."""
     if bytes(head[: len(MAGIC)]) == MAGIC:
         return BYTECODE
     if bytes(head[4:8]) and 0 in bytes(head[:64]):
@@ -27,7 +27,7 @@ def format_of(head: Buffer) -> str:
 
 
 def looks_saved(folder: Path) -> bool:
-    """Return whether the folder is one that PyTorch/XLA saved."""
+    """Return whether PyTorch/XLA saved the folder."""
     try:
         return folder.is_dir() and any((folder / "functions").glob("*.meta"))
     except (OSError, ValueError):
@@ -35,9 +35,9 @@ def looks_saved(folder: Path) -> bool:
 
 
 def read_binary(data: Buffer, name: str, *, vjp: int = 0) -> Module | None:
-    """Return the module that `data` holds; None when they are none of what is known here: text, perhaps.
+    """Return the module in `data`; None if the format is not binary, that is, possibly text.
 
-    `vjp` asks for the gradient of so high an order of what jax.export wrote.
+    `vjp` selects the gradient of that order in a file of jax.export.
     """
     format = format_of(data[:HEAD])
     if format == EXPORTED:
@@ -45,7 +45,7 @@ def read_binary(data: Buffer, name: str, *, vjp: int = 0) -> Module | None:
 
         return callable_module(read_exported(data, name).gradient(vjp))
     if vjp:
-        raise UsageError(f"only files of jax.export hold gradients, and {name} is none")
+        raise UsageError(f"vjp needs a file of jax.export, and {name} is none")
     if format == BYTECODE:
         from spmd.artifacts.bytecode import read_bytecode  # late: text does without
 

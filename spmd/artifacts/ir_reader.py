@@ -1,7 +1,7 @@
-"""The ops of a bytecode file. Source: MLIR's bytecode format, "IR Section".
+"""Reads the ops of a bytecode file. Source: MLIR's bytecode format, "IR Section".
 
-The section is a row of variable-width integers with a few bytes between that stand for themselves. What integer would
-start at each byte, and where it would end, is found for all bytes at once; reading an op is then looking things up.
+The section is a sequence of variable-width integers and a few bytes. The integer that would start at each byte, and its
+length, are computed for all bytes at once; reading an op then consists of table look-ups.
 """
 
 from __future__ import annotations
@@ -24,13 +24,12 @@ from spmd.types import Type
 
 _ATTRIBUTES, _RESULTS, _OPERANDS, _SUCCESSORS, _REGIONS, _USE_ORDERS, _PROPERTIES = (1 << bit for bit in range(7))
 _BEHIND = _SUCCESSORS | _REGIONS | _USE_ORDERS
-#: Bytes that are looked at behind the end: an integer is no longer than nine.
+#: Bytes of padding at the end, since an integer has at most nine.
 _MARGIN = 128
 
 
 def _integers(data: bytes) -> tuple[list[int], bytes]:
-    """Return (the integer that would start at each byte of `data`, how many bytes it would have), and so for the
-    margin."""
+    """Return, for each byte of `data` and the padding, the integer that would start there, and its length in bytes."""
     padded = data + bytes(2 * _MARGIN)
     count = len(data) + _MARGIN
     words = np.ndarray((count + 1,), np.dtype("<u8"), padded, 0, (1,))
@@ -41,20 +40,20 @@ def _integers(data: bytes) -> tuple[list[int], bytes]:
     return values.tolist(), padded[:count].translate(_LENGTHS)
 
 
-#: By an integer's first byte: how many bytes it has, which bits of the eight bytes are its, and where they begin.
+#: By an integer's first byte: its length, its mask within eight bytes, and its shift.
 _LENGTHS = bytes([9, *((byte & -byte).bit_length() for byte in range(1, 256))])
 _MASKS = np.array([(1 << 8 * min(length, 8)) - 1 for length in _LENGTHS], np.uint64)
 _SHIFTS = np.array([length % 9 for length in _LENGTHS], np.uint64)
 
 
 class _Forward(Value):
-    """Stands for a value that is used before it is defined."""
+    """A placeholder for a value that is used before its definition."""
 
     __slots__ = ()
 
 
 class _ReadScope:
-    """The values of one isolated region by number, and the ops that used one before it was there."""
+    """The values of one isolated region by number, and the ops that use forward references."""
 
     __slots__ = ("forward", "users", "values")
 
@@ -65,9 +64,9 @@ class _ReadScope:
 
 
 class _ReadRegion:
-    """A region that is being read: its blocks, and the op that has it (None at the top, where values have no numbers).
+    """A region being read: its blocks, and its parent op (None at top level, where values are not numbered).
 
-    What is defined in it has the numbers of `scope` from `following` on, below `last`.
+    Values defined in it are numbered in `scope` from `following` on, below `last`.
     """
 
     __slots__ = ("blocks", "following", "last", "parent", "scope")
@@ -81,7 +80,7 @@ class _ReadRegion:
 
 
 class IrReader:
-    """Reads the ops of one file; positions count from the start of its IR section."""
+    """Reads the ops of one file; positions are relative to the start of its IR section."""
 
     def __init__(self, tables: Tables, reader: ByteReader) -> None:
         self._tables = tables
@@ -99,26 +98,26 @@ class IrReader:
         self.diagnostics: list[Diagnostic] = []
 
     def ops(self) -> list[Op]:
-        """Return the ops at the top."""
+        """Return the top-level ops."""
         block = Block()
         count, arguments = self._flagged()
         if arguments:
-            self.fail("the block at the top has no arguments")
+            self.fail("the top-level block must have no arguments")
         self._ops(block, count, _ReadRegion(_ReadScope(), [], None))
         if self._at != self._end:
-            self.fail(f"{self._end - self._at} bytes are left behind the ops")
+            self.fail(f"{self._end - self._at} bytes are left after the ops")
         return block.ops
 
     # --- primitives --------------------------------------------------------------------------------------------------
 
     def fail(self, message: str) -> NoReturn:
-        """Say what is wrong at the place where the reader is."""
+        """Raise ParseError at the current position."""
         self._reader.fail(message, self._start + min(self._at, self._end))
 
     def _varint(self) -> int:
         at = self._at
         if at >= self._end:
-            self.fail("an integer is needed where nothing is left")
+            self.fail("an integer is needed at the end")
         self._at = at + self._size[at]
         return self._value[at]
 
@@ -133,10 +132,10 @@ class IrReader:
 
     def _check_count(self, number: int, what: str) -> None:
         if number > self._end - self._at:
-            self.fail(f"{number} {what} are told of where {max(0, self._end - self._at)} bytes are left")
+            self.fail(f"{number} {what} do not fit into {max(0, self._end - self._at)} bytes")
 
     def _reader_here(self) -> ByteReader:
-        """Return a reader from here on, which tells errors at this place."""
+        """Return a reader that starts at the current position and reports errors there."""
         reader = self._reader
         at = self._start + min(self._at, self._end)
         return ByteReader(reader.data, reader.file, reader.section, at, self._start + self._end)
@@ -146,18 +145,18 @@ class IrReader:
     def _regions(self, count: int, isolated: bool, scope: _ReadScope, op: type[Op]) -> list[Region]:
         self._depth += 1
         if self._depth > DEEPEST:
-            self.fail(f"regions nest more than {DEEPEST} deep")
+            self.fail(f"regions must be nested at most {DEEPEST} deep")
         apart = isolated and self._version >= s.LAZY_REGIONS
         end = self._end
         if apart:
             number, inside = s.read_section(self._reader_here())
             if number != s.IR:
-                self.fail("an isolated region is a section of IR")
+                self.fail("an isolated region must be a section of IR")
             self._at, self._end = inside.position - self._start, inside.end - self._start
         regions = [self._region(_ReadScope() if isolated else scope, op) for _ in range(count)]
         if apart:
             if self._at != self._end:
-                self.fail("bytes are left behind the regions")
+                self.fail("bytes are left after the regions")
             self._end = end
         self._depth -= 1
         return regions
@@ -182,7 +181,7 @@ class IrReader:
     def _arguments(self, block: Block, region: _ReadRegion) -> None:
         count = self._count("arguments")
         if region.following + count > region.last:
-            self.fail(f"{count} arguments where values up to {region.last - 1} are told of")
+            self.fail(f"{count} arguments exceed the declared number of values, {region.last}")
         arguments: list[NumberedValue] = []
         for index in range(count):
             number, located = self._flagged() if self._version >= s.NO_UNKNOWN_LOCATIONS else (self._varint(), True)
@@ -199,7 +198,7 @@ class IrReader:
                 self._use_orders(count)
 
     def _use_orders(self, count: int) -> None:
-        """The order in which uses of values are kept: nothing here depends on it."""
+        """Skip the order of uses of values, on which nothing depends."""
         for _ in range(self._count("orders") if count > 1 else 1):
             if count > 1:
                 self._varint()
@@ -209,9 +208,9 @@ class IrReader:
                 self._varint()
 
     def _settle(self, scope: _ReadScope, start: int, in_order: bool) -> None:
-        """Put the values from `start` on in place of what stood for them, now that they are there.
+        """Replace placeholders of the values from `start` on, which are defined now.
 
-        A region's one block has its values `in_order`: none is used before it is defined.
+        With `in_order`, for a region with one block, no value is used before its definition.
         """
         resolved: dict[Value, Value] = {}
         for number in [number for number in scope.forward if number >= start]:
@@ -227,18 +226,18 @@ class IrReader:
     # --- ops ---------------------------------------------------------------------------------------------------------
 
     def _ops(self, block: Block, count: int, region: _ReadRegion) -> None:
-        """Read `count` ops into `block`. Programs have very many: what most of them have is read without a call."""
+        """Read `count` ops into `block`. Programs have many ops, so the common case is read without a call."""
         data, value, size, end, scope = self._data, self._value, self._size, self._end, region.scope
         types, kinds, page, base, values = self._tables.types, self._kinds.by_key, self._page, self._start, scope.values
         limit, in_function, numbered = len(values), region.parent is Function, region.parent is not None
         for _ in range(count):
             start = at = self._at
             if at >= end:
-                self.fail(f"{count} ops are told of, of which {len(block.ops)} are there")
+                self.fail(f"{count} ops are declared, but only {len(block.ops)} are present")
             name = value[at]
             at += size[at]
             mask = data[at]
-            at += 1 + size[at + 1]  # over the number of the location
+            at += 1 + size[at + 1]  # skip the number of the location
             attributes = properties = -1
             if mask & _ATTRIBUTES:
                 attributes = value[at]
@@ -272,7 +271,7 @@ class IrReader:
                     operands.append(operand)
             self._at = at
             if at > end:
-                self.fail("an op goes beyond the end")
+                self.fail("an op extends beyond the end")
             key = (name, attributes, properties, in_function)
             kind = kinds.get(key) or self._kinds.make(key, self)
             if type is None or missing or mask & _BEHIND or not kind.plain:
@@ -287,7 +286,7 @@ class IrReader:
                 region.following += 1
 
     def _result_types(self, at: int) -> tuple[list[Type], int]:
-        """Return the types of an op's results, whose number stands at `at`, and where they end."""
+        """Return the types of an op's results, whose count is at `at`, and the position after them."""
         count = self._value[at]
         at += self._size[at]
         if count > self._end - at:
@@ -300,7 +299,7 @@ class IrReader:
         return result_types, at
 
     def _define(self, region: _ReadRegion, values: Sequence[Value]) -> None:
-        """Return `values` the next numbers."""
+        """Assign the next numbers to `values`."""
         if region.parent is None:
             return
         start, end = region.following, region.following + len(values)
@@ -310,16 +309,16 @@ class IrReader:
         region.following = end
 
     def _fail_beyond(self, region: _ReadRegion) -> NoReturn:
-        self.fail(f"more values are defined than the {region.last} that are told of")
+        self.fail(f"more values are defined than the {region.last} declared")
 
     def _op(
         self, block: Block, offset: int, mask: int, kind: OpKind, operands: list[Any], types: list[Type],
         region: _ReadRegion,
     ) -> None:  # fmt: skip
-        """Read the rest of an op into `block`; a cast that changes nothing is what it casts."""
+        """Read the rest of an op into `block`; a cast between equal types is replaced by its operand."""
         successors, regions = self._behind(mask, len(types), kind, region) if mask & _BEHIND else (None, [])
         if kind.cls is not Op and not _has_body(kind.cls, regions):
-            self.fail(f"{kind.name} has one region, of one block where it is a module's")
+            self.fail(f"{kind.name} must have one region, and a module's one block")
         if kind.name == CAST and self._mixed and _is_identity(operands, types):
             self._define(region, operands)
             return
@@ -337,7 +336,7 @@ class IrReader:
     def _behind(
         self, mask: int, results: int, kind: OpKind, region: _ReadRegion
     ) -> tuple[tuple[int, ...] | None, list[Region]]:
-        """What few ops have: successors, the order of uses, and regions."""
+        """Read the rare parts of an op: successors, the order of uses, and regions."""
         successors = None
         if mask & _SUCCESSORS:
             successors = tuple([self._varint() for _ in range(self._count("successors"))])
@@ -354,10 +353,10 @@ class IrReader:
 
 
 def _is_identity(operands: list[Any], types: list[Type]) -> bool:
-    """Return whether a cast changes nothing: between VHLO's types and those they stand for, which are one here."""
+    """Return whether a cast is between equal types: VHLO's types and their equivalents are the same here."""
     return [value.type for value in operands] == types
 
 
 def _has_body(cls: type[Op], regions: list[Region]) -> bool:
-    """Return whether the regions are what an op with names for its parts has."""
+    """Return whether the regions are those of an op class with named parts."""
     return len(regions) == 1 and (cls is not Module or len(regions[0].blocks) == 1)

@@ -1,7 +1,7 @@
-"""Ops as bytecode. Source: MLIR's bytecode format, "IR Section".
+"""Writes ops as bytecode. Source: MLIR's bytecode format, "IR Section".
 
-Beside VHLO, values have one of two spellings of their type, as the op that gives them; where an op takes a value of the
-other spelling, a cast stands between. Reading drops such casts again.
+With VHLO, the type of a value has one of two spellings, according to the op that defines it; if an op needs the other
+spelling, a cast is inserted, which reading removes again.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _CAST = "builtin.unrealized_conversion_cast"
 
 
 class _Cast(NamedTuple):
-    """A value that is needed in the other spelling."""
+    """A value to be cast to the other spelling."""
 
     value: Value
     spelling: str
@@ -35,14 +35,14 @@ class _Cast(NamedTuple):
 
 @dataclass
 class _WrittenScope:
-    """The values of an isolated region by spelling, with their numbers, and how many there are."""
+    """The numbers of an isolated region's values by spelling, and their count."""
 
     numbers: dict[_Cast, int] = field(default_factory=dict)
     count: int = 0
 
 
 class _Spelled(NamedTuple):
-    """An op as it is written: its name, whether readers know it, its attributes, and the spelling of its values."""
+    """An op as written: its name, whether readers know it, its attributes, and the spelling of its values."""
 
     name: str
     registered: bool
@@ -53,7 +53,7 @@ class _Spelled(NamedTuple):
 
 
 class IrWriter:
-    """Writes ops; what they refer to goes into `numbering`."""
+    """Writes ops; their references are added to `numbering`."""
 
     def __init__(self, numbering: Numbering) -> None:
         self._numbering = numbering
@@ -61,7 +61,7 @@ class IrWriter:
         self._portable: Version | None = numbering.portable
 
     def section(self, module: Op) -> bytearray:
-        """Return the section of `module` alone."""
+        """Return the IR section that contains `module`."""
         writer = ByteWriter()
         writer.flagged(1, False)
         self._op(writer, module, _WrittenScope())
@@ -101,8 +101,7 @@ class IrWriter:
             del scope.numbers[cast]
 
     def _steps(self, block: Block, spelling: str, scope: _WrittenScope) -> list[Op | _Cast]:
-        """Return the ops of `block` and the casts between them; their results, and the block's arguments, get
-        numbers."""
+        """Return the ops of `block` with the casts between them; numbers block arguments and results."""
         for argument in block.arguments:
             self._define(scope, argument, spelling)
         steps: list[Op | _Cast] = []
@@ -184,7 +183,7 @@ class IrWriter:
         numbering.op = outer
 
     def _attributes(self, writer: ByteWriter, op: Op, spelled: _Spelled) -> int:
-        """Write what refers to the op's attributes; returns the bits of the mask for it."""
+        """Write the references to the op's attributes; return the bits of its mask for them."""
         numbering, mask = self._numbering, 0
         apart = (
             self._version >= s.PROPERTIES_APART and spelled.registered and bool(spelled.required or spelled.inherent)
@@ -228,7 +227,7 @@ class IrWriter:
             if definition is None or definition.dialect == "stablehlo":
                 raise fault(op, "no version has this op", self._portable)
             if self._portable < MIXED:
-                raise fault(op, "ops of other dialects beside VHLO's came with version 1.11", self._portable)
+                raise fault(op, "ops of other dialects are supported from version 1.11", self._portable)
         if definition is None:
             return _Spelled(op.name, False, {}, frozenset(), op.discardable, PLAIN)
         if self._portable is not None and base_of(op.name) is not None:
@@ -242,7 +241,7 @@ class IrWriter:
         return _Spelled(op.name, True, inherent, required, op.discardable, PLAIN)
 
 
-#: Inherent attributes of functions and calls that VHLO has beside its own, among the discardable ones.
+#: Inherent attributes of functions and calls that VHLO lacks, which are written as discardable ones.
 _BESIDE = ("no_inline",)
 
 

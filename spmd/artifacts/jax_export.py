@@ -1,8 +1,8 @@
-"""Files that `jax.export` writes: a module in VHLO, and what JAX knows of the function.
+"""Reads files of `jax.export`: a module in VHLO, and JAX's description of the function.
 
 Source: JAX's export/serialization.fbs (slots in the order of the schema), and "Module calling convention" in JAX's
-documentation of jax.export. Fields were only ever added, at the end, so all versions are read alike; the version field
-itself says 3 in all of them.
+documentation of jax.export. Fields have only been added at the end, so that all versions are read alike; the version
+field is 3 in all of them.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ import numpy as np
 
 from spmd import types as t
 from spmd.artifacts.bytecode import read_bytecode
-from spmd.artifacts.flatbuffer import Table
+from spmd.artifacts.flatbuffer import FlatTable
 from spmd.artifacts.signature import put_constants, set_arguments, unused_argument
 from spmd.artifacts.stream import Buffer
 from spmd.dialects.func import function_fault
 from spmd.errors import ByteLocation, ParseError, UsageError
 from spmd.ir import Function, Module, Value
 
-#: Of what type the number of the platform is that a module for several is to run on.
+#: The type of the platform index of a module for several platforms.
 _PLATFORM = t.TensorType((), t.I32)
 _LEAF, _NONE, _TUPLE, _LIST, _DICT, _CUSTOM = range(6)
 _DTYPES = (
@@ -29,7 +29,7 @@ _DTYPES = (
     "complex<f64>", "bf16", "i4", "ui4", "f8E4M3B11FNUZ", "f8E4M3FN", "f8E4M3FNUZ", "f8E5M2", "f8E5M2FNUZ", "f0",
     "f8E4M3", "f8E3M4", "f8E8M0FNU", "f4E2M1FN", "key<fry>", "key<rbg>", "key<unsafe_rbg>",
 )  # fmt: skip
-#: What an array of a type that no tensor has is in a module: float0 has no values, keys are words.
+#: The representation of arrays that no tensor type fits: float0 has no values, keys are words.
 _STAND_INS = {
     "f0": ("i1", ()),
     "key<fry>": ("ui32", (2,)),
@@ -41,14 +41,14 @@ _CHECKS = ("platform", "custom_call", "shape_assertions")
 
 @dataclass(frozen=True)
 class Tree:
-    """What JAX calls a tree: a leaf, or children, each with its place in the node (`.x`, `['x']`, `[0]`)."""
+    """A pytree: a leaf, or children with their keys in the node (`.x`, `['x']`, `[0]`)."""
 
     kind: str
     children: tuple[Tree, ...] = ()
     names: tuple[str, ...] = ()
 
     def leaves(self, path: str) -> Iterator[str]:
-        """Yield the place of each leaf, as JAX spells it."""
+        """Yield the path of each leaf, as JAX prints it."""
         if self.kind == "leaf":
             yield path
         for name, child in zip(self.names, self.children, strict=True):
@@ -67,7 +67,7 @@ class Tree:
 
 @dataclass(frozen=True)
 class Array:
-    """An argument or result: sizes, of which a symbolic one is an expression, and element type."""
+    """An argument or result: its element type, and its sizes, which are expressions if symbolic."""
 
     shape: tuple[str, ...]
     element: str
@@ -86,14 +86,14 @@ class Array:
 
 @dataclass(frozen=True)
 class ExportedSharding:
-    """A sharding by names of mesh axes; `text` is how it prints."""
+    """A sharding by names of mesh axes; `text` is its printed form."""
 
     text: str
 
 
 @dataclass
 class Exported:
-    """What a file of `jax.export` holds. `vjp` is the exported gradient, where there is one."""
+    """The contents of a file of `jax.export`. `vjp` is the exported gradient, if there is one."""
 
     function_name: str
     in_tree: Tree
@@ -114,7 +114,7 @@ class Exported:
 
     @property
     def argument_names(self) -> list[str]:
-        """Where each argument stands in `(args, kwargs)`: `args[0]['w']`, `k`."""
+        """The path of each argument in `(args, kwargs)`: `args[0]['w']`, `k`."""
         children = self.in_tree.children
         if self.in_tree.kind == "tuple" and len(children) == 2 and children[1].kind == "dict":
             named = zip(children[1].names, children[1].children, strict=True)
@@ -126,11 +126,11 @@ class Exported:
 
     @property
     def result_names(self) -> list[str]:
+        """The path of each result."""
         return list(self.out_tree.leaves("result"))
 
     def gradient(self, order: int) -> Exported:
-        """Return the exported gradient of that order, the function itself being of order 0; UsageError where there is
-        none."""
+        """Return the exported gradient of that order, 0 being the function; raises UsageError if there is none."""
         export = self
         for _ in range(order):
             if export.vjp is None:
@@ -144,8 +144,7 @@ class Exported:
 
 
 def looks_exported(head: Buffer) -> bool:
-    """Return whether a file that begins so may be one of `jax.export`: a root table whose fields are where they must
-    be."""
+    """Return whether a file that starts with `head` may be one of `jax.export`: a root table with valid offsets."""
     try:
         root = int.from_bytes(head[:4], "little")
         back = int.from_bytes(head[root : root + 4], "little", signed=True)
@@ -158,8 +157,8 @@ def looks_exported(head: Buffer) -> bool:
 
 
 def read_exported(data: Buffer, file: str = "<bytes>") -> Exported:
-    """What the file says; ParseError, with a place, where it is none of `jax.export`."""
-    return _exported(Table.root(data, file), file)
+    """Return the contents of the file; raises ParseError, with a position, if it is not one of `jax.export`."""
+    return _exported(FlatTable.root(data, file), file)
 
 
 #: The slots of the schema's table Exported.
@@ -171,11 +170,11 @@ def read_exported(data: Buffer, file: str = "<bytes>") -> Exported:
 ) = range(26)  # fmt: skip
 
 
-def _exported(table: Table, file: str) -> Exported:
+def _exported(table: FlatTable, file: str) -> Exported:
     code = table.bytes(_MODULE)
     in_tree, out_tree = table.table(_IN_TREE), table.table(_OUT_TREE)
     if code is None or in_tree is None or out_tree is None:
-        table.fail("this is no file of jax.export: it lacks a module or the trees of arguments and results")
+        table.fail("a file of jax.export must have a module and the trees of arguments and results")
     unique = [_array(entry) for entry in table.tables(_UNIQUE_AVALS)]
     meshes = [_mesh(entry) for entry in table.tables(_UNIQUE_MESHES)]
     shardings = [_named_sharding(entry, meshes) for entry in table.tables(_UNIQUE_SHARDINGS)]
@@ -201,7 +200,7 @@ def _exported(table: Table, file: str) -> Exported:
     )
 
 
-def _tree(table: Table) -> Tree:
+def _tree(table: FlatTable) -> Tree:
     kind = table.number(0, "b")
     children = tuple(map(_tree, table.tables(1)))
     names = tuple(f"[{index}]" for index in range(len(children)))
@@ -215,14 +214,14 @@ def _tree(table: Table) -> Tree:
     if kind not in _KINDS:
         table.fail(f"unknown kind {kind} of a tree")
     if kind in (_LEAF, _NONE) and children:
-        table.fail("a leaf has no children")
+        table.fail("a leaf must have no children")
     return Tree(_KINDS[kind], children, names)
 
 
 _KINDS = {_LEAF: "leaf", _NONE: "none", _TUPLE: "tuple", _LIST: "list"}
 
 
-def _array(table: Table) -> Array | None:
+def _array(table: FlatTable) -> Array | None:
     """Return an argument or result; None for a token."""
     if table.number(0, "b") != 0:
         return None
@@ -232,7 +231,7 @@ def _array(table: Table) -> Array | None:
     return Array(table.texts(1), _DTYPES[code], table.number(3, "b"))
 
 
-def _arrays(table: Table, numbered: int, spelled: int, unique: list[Array | None]) -> tuple[Array | None, ...]:
+def _arrays(table: FlatTable, numbered: int, spelled: int, unique: list[Array | None]) -> tuple[Array | None, ...]:
     numbers = table.numbers(numbered, "I")
     if not numbers:
         return tuple(map(_array, table.tables(spelled)))
@@ -241,12 +240,12 @@ def _arrays(table: Table, numbered: int, spelled: int, unique: list[Array | None
     return tuple(unique[number] for number in numbers)
 
 
-def _mesh(table: Table) -> str:
+def _mesh(table: FlatTable) -> str:
     axes = zip(table.texts(1), table.numbers(0, "I"), strict=False)
     return ", ".join(f"{name}={size}" for name, size in axes)
 
 
-def _named_sharding(table: Table, meshes: list[str]) -> ExportedSharding:
+def _named_sharding(table: FlatTable, meshes: list[str]) -> ExportedSharding:
     mesh, spec = table.table(0), table.table(1)
     number = table.number(3, "I")
     if mesh is None and number >= len(meshes):
@@ -258,7 +257,7 @@ def _named_sharding(table: Table, meshes: list[str]) -> ExportedSharding:
 
 
 def _shardings(
-    table: Table, numbered: int, spelled: int, unique: list[ExportedSharding], meshes: list[str]
+    table: FlatTable, numbered: int, spelled: int, unique: list[ExportedSharding], meshes: list[str]
 ) -> tuple[ExportedSharding | None, ...]:
     numbers = table.numbers(numbered, "I")
     if numbers:
@@ -275,7 +274,7 @@ def _shardings(
     return tuple(shardings)
 
 
-def _check(table: Table) -> str:
+def _check(table: FlatTable) -> str:
     kind = table.number(0, "b")
     name = _CHECKS[kind] if 0 <= kind < len(_CHECKS) else f"check {kind}"
     target = table.text(1)
@@ -286,10 +285,10 @@ def _check(table: Table) -> str:
 
 
 def callable_module(exported: Exported, platform: str = "cpu") -> Module:
-    """Return the module as one calls the function: `main` takes every argument of it, flattened, and nothing else.
+    """Return the module with the function's calling convention: `main` takes all its flattened arguments, only these.
 
-    A module exported for several platforms takes the number of the one it runs on first, which becomes a constant
-    here; arguments that the function does not use, and the module therefore does not take, are taken and ignored.
+    The platform index that a module for several platforms takes first becomes a constant; arguments that the function
+    does not use, and the module therefore lacks, are added and ignored.
     Source: JAX's documentation of jax.export, "Module calling convention".
     """
     module = exported.module()
@@ -323,16 +322,16 @@ def callable_module(exported: Exported, platform: str = "cpu") -> Module:
 
 
 def _put_platform(main: Function, argument: Value, exported: Exported, platform: str) -> None:
-    """The number of the platform in place of the argument that tells it, a scalar."""
+    """Replace the argument that takes the platform index, a scalar, by a constant."""
     type = argument.type
     if type is not _PLATFORM:
-        raise ParseError(f"a platform's number is a {_PLATFORM}, got {type}", ByteLocation(exported.file, 0))
+        raise ParseError(f"the platform index must be a {_PLATFORM}, got {type}", ByteLocation(exported.file, 0))
     index = exported.platforms.index(platform) if platform in exported.platforms else 0
     put_constants(main, [(argument, np.array(index, np.int32))])
 
 
 def _check_trees(exported: Exported) -> None:
-    """The trees have a leaf for each argument and result."""
+    """Raise ParseError unless the trees have a leaf for each argument and result."""
     for what, names, avals in (
         ("arguments", exported.argument_names, exported.in_avals),
         ("results", exported.result_names, exported.out_avals),

@@ -1,7 +1,7 @@
-"""What ops of a file with the same name and attributes have in common, worked out once for all of them.
+"""What ops with the same name and attributes share in a file, computed once for all of them.
 
-An op's inherent attributes stand in the dictionary of all its attributes or, since version 5 of the format, apart as
-properties: one reference each in the order of their names, where the producer knew the op.
+An op's inherent attributes are in the dictionary of all its attributes or, since version 5 of the format, in separate
+properties: one reference per attribute, sorted by name, if the producer knew the op.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 from spmd.artifacts import sections as s
 from spmd.artifacts.encodings.fields import ATTRIBUTE, OPTIONAL_ATTRIBUTE, EntryReader
-from spmd.artifacts.entries import Asking, Entry
+from spmd.artifacts.entries import Entry, Referrer
 from spmd.artifacts.memo import Memo
 from spmd.artifacts.page import FilePage
 from spmd.artifacts.tables import OpName, Tables
@@ -33,7 +33,7 @@ _MOST_SEGMENTS = 64
 
 @dataclass(frozen=True, slots=True)
 class OpKind:
-    """The name of some ops, their declaration and attributes."""
+    """The name, declaration and attributes that ops share."""
 
     name: str
     cls: type[Op]
@@ -41,11 +41,11 @@ class OpKind:
     attributes: Mapping[str, AttributeValue]
     discardable: Mapping[str, Attribute]
     faults: tuple[str, ...]
-    #: Whether there is nothing to it but its declaration and sound attributes, and it is no cast.
+    #: Whether attributes are sound, the op has nothing but its declaration, and is no cast.
     plain: bool
 
     def diagnostics(self, page: FilePage, token: int) -> list[Diagnostic]:
-        """What is wrong with the attributes of the op at `token`."""
+        """Return the faults of the attributes of the op at `token`."""
         return [Diagnostic(page.location(token), fault, self.name) for fault in self.faults]
 
 
@@ -54,27 +54,27 @@ class OpKinds:
 
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
-        #: Those met so far by name, dictionary and properties (-1: none), in a function's own body or not.
+        #: Known kinds by name, dictionary and properties (-1: none), and whether in a function's own body.
         self.by_key: dict[tuple[int, int, int, bool], OpKind] = {}
 
-    def make(self, key: tuple[int, int, int, bool], asking: Asking) -> OpKind:
-        """Return the kind `key`, met for the first time in this file."""
-        kind_of_op = self.by_key[key] = self._make(*key, asking)
+    def make(self, key: tuple[int, int, int, bool], referrer: Referrer) -> OpKind:
+        """Return the new kind for `key`."""
+        kind_of_op = self.by_key[key] = self._make(*key, referrer)
         return kind_of_op
 
-    def _make(self, name: int, attributes: int, properties: int, in_function: bool, asking: Asking) -> OpKind:
+    def _make(self, name: int, attributes: int, properties: int, in_function: bool, referrer: Referrer) -> OpKind:
         tables = self._tables
         if name >= len(tables.op_names):
-            asking.fail(f"op name {name} of {len(tables.op_names)}")
+            referrer.fail(f"op name {name} of {len(tables.op_names)}")
         op_name = tables.op_names[name]
         if attributes < 0 and properties < 0:
-            _check_known(op_name.name, asking)
+            _check_known(op_name.name, referrer)
             return _bare(op_name.name, in_function)
-        data = tables.property_key(properties, asking)
+        data = tables.property_key(properties, referrer)
         key = None if data is None else (op_name, in_function, tables.version, attributes, properties < 0, data)
         kind_of_op: OpKind | None = None if key is None else _KINDS.recall(key, tables)
         if kind_of_op is None:
-            _check_known(op_name.name, asking)
+            _check_known(op_name.name, referrer)
             entry = tables.property_entry(properties)
             kind_of_op = self._read(op_name, in_function, attributes, properties, entry)
             tables.remember(_KINDS, key, entry, kind_of_op)
@@ -90,7 +90,7 @@ class OpKinds:
         if attributes >= 0:
             whole = entry.attribute_at(attributes)
             if not isinstance(whole, DictAttr):
-                entry.fail(f"the attributes of {full} are a dictionary, got {type(whole).__name__}")
+                entry.fail(f"the attributes of {full} must be a dictionary, got {type(whole).__name__}")
             attributes_here |= whole.entries
         return _kind(full, row, in_function, attributes_here)
 
@@ -104,7 +104,7 @@ class OpKinds:
         elif registered and definition is not None:
             attributes = _declared(definition, entry, self._tables.version)
         elif registered:
-            entry.fail(f"the properties of {name}, an op nobody here knows, cannot be read")
+            entry.fail(f"the properties of the unknown op {name} cannot be read")
         else:
             whole = ATTRIBUTE.read(entry)
             attributes = dict(whole.entries) if isinstance(whole, DictAttr) else {}
@@ -112,15 +112,15 @@ class OpKinds:
         return attributes
 
 
-def _check_known(full: str, asking: Asking) -> None:
+def _check_known(full: str, referrer: Referrer) -> None:
     if full.startswith("vhlo.") and full not in VHLO_OPS:
-        asking.fail(f"{full} is no operation of any version of VHLO that is known")
+        referrer.fail(f"{full} is not an op of any known version of VHLO")
     if (fault := core.name_fault(full)) is not None:
-        asking.fail(fault)
+        referrer.fail(fault)
 
 
 def _kind(full: str, row: VhloOp | None, in_function: bool, attributes: dict[str, Attribute]) -> OpKind:
-    """Return the kind of ops that the file calls `full`, which VHLO has as `row`, of these attributes."""
+    """Return the kind of ops named `full`, which is VHLO's `row` if given, with these attributes."""
     faults: list[str] = []
     if row is not None:
         full = name_of(row, in_function)
@@ -135,7 +135,7 @@ def _kind(full: str, row: VhloOp | None, in_function: bool, attributes: dict[str
     return OpKind(full, cls, definition, known, discardable, tuple(faults), plain)
 
 
-#: Kinds with attributes that were met in any file.
+#: Kinds with attributes, shared by all files.
 _KINDS = Memo()
 
 
@@ -146,8 +146,7 @@ def _bare(full: str, in_function: bool) -> OpKind:
 
 
 def _declared(definition: OpDef, entry: EntryReader, version: int) -> dict[str, Attribute]:
-    """Return the properties of an op as its declaration says: one reference an attribute, then the sizes of
-    segments."""
+    """Return the properties of an op by its declaration: a reference per attribute, then the sizes of segments."""
     properties: dict[str, Attribute] = {}
     absent = _absent(definition, entry)
     for name, declared in sorted(definition.attribute_table.items()):
@@ -163,7 +162,7 @@ def _declared(definition: OpDef, entry: EntryReader, version: int) -> dict[str, 
     return properties
 
 
-#: Attributes that were added to ops after the first release with properties, the latest first: older files lack them.
+#: Attributes added to ops since the first release with properties, the latest first; older files lack them.
 _ADDED: dict[str, tuple[str, ...]] = {
     "chlo.top_k": ("is_stable",),
     "sdy.all_reduce": ("reduction_op",),
@@ -174,7 +173,7 @@ _ADDED: dict[str, tuple[str, ...]] = {
 
 
 def _absent(definition: OpDef, entry: EntryReader) -> tuple[str, ...]:
-    """Return the attributes that the producer did not know of: there are as many references as it knew attributes."""
+    """Return the attributes that the producer did not know, by the number of references."""
     added = _ADDED.get(definition.name)
     if added is None:
         return ()
@@ -187,14 +186,14 @@ def _absent(definition: OpDef, entry: EntryReader) -> tuple[str, ...]:
 
 
 def _sizes(entry: EntryReader, length: int) -> tuple[int, ...]:
-    """Return a short list of numbers, most of which may be zero and left out."""
+    """Return a short list of numbers, encoded sparsely if most are zero."""
     count, sparse = entry.flagged()
     sizes = [0] * length
     if count > length:
         entry.fail(f"{count} sizes of {length} segments")
     bits = entry.varint() if sparse and count else 0
     if bits > 8:
-        entry.fail(f"the number of a segment has at most 8 bits, got {bits}")
+        entry.fail(f"the number of a segment must have at most 8 bits, got {bits}")
     for position in range(count):
         value = entry.varint()
         at = value & ((1 << bits) - 1) if sparse else position
@@ -210,7 +209,7 @@ def _sizes(entry: EntryReader, length: int) -> tuple[int, ...]:
 def _file(
     definition: OpDef | None, attributes: Mapping[str, Attribute], faults: list[str]
 ) -> tuple[dict[str, AttributeValue], dict[str, Attribute]]:
-    """Return (declared attributes, decoded; any other)."""
+    """Return the declared attributes, decoded, and all others."""
     if definition is None:
         return {}, dict(attributes)
     known: dict[str, AttributeValue] = {}

@@ -1,8 +1,8 @@
-"""What entries were decoded to before, in this file or another: programs say the same things again and again.
+"""Caches decoded entries across files, since programs repeat them.
 
-The meaning of an entry follows from its bytes and from what it refers to, nothing else. So a value is filed by the
-bytes and, below them, by the strings, attributes and types that the numbers in them stand for in the file at hand.
-Values are never changed, so files share them.
+A decoded value depends only on the entry's bytes and on the strings, attributes and types that its references resolve
+to. So values are cached by the bytes and then by the resolved references. Values are immutable, so that files can
+share them.
 """
 
 from __future__ import annotations
@@ -12,31 +12,31 @@ from typing import Protocol
 
 from spmd.artifacts.encodings.fields import FieldValue
 
-#: What an entry refers to: one of the file's types, attributes or strings.
+#: The kinds of references: types, attributes and strings of the file.
 TYPE, ATTRIBUTE, STRING = range(3)
 Reference = tuple[int, int]
 _MOST = 1 << 13
 
 
-class Referred(Protocol):
-    """Looks up what the file at hand has under a number; None where it has nothing."""
+class ReferenceTable(Protocol):
+    """Resolves references in a file; None for numbers out of range."""
 
     def referred(self, what: int, index: int) -> FieldValue: ...
 
 
 class Memo:
-    """The values of one kind of entries."""
+    """The cache of one kind of entries."""
 
     def __init__(self) -> None:
-        #: By an entry's bytes: what it refers to, in the order of reading; its values by these things' identities,
-        #: each beside the things themselves, which thus keep their identities.
+        #: By an entry's bytes: its references in reading order, and its values by the identities of the resolved
+        #: references, which are stored with them so that identities stay unique.
         self._entries: dict[
             Hashable, tuple[tuple[Reference, ...], dict[Hashable, tuple[FieldValue, list[FieldValue]]]]
         ] = {}
         self._count = 0
 
-    def recall(self, data: Hashable, file: Referred) -> FieldValue:
-        """Return the value of the entry `data` of a file; None where it is not known."""
+    def recall(self, data: Hashable, file: ReferenceTable) -> FieldValue:
+        """Return the value of entry `data` in a file; None if it is not cached."""
         entry = self._entries.get(data)
         if entry is None:
             return None
@@ -50,8 +50,8 @@ class Memo:
         kept = values.get(tuple(identities))
         return None if kept is None else kept[0]
 
-    def keep(self, data: Hashable, references: list[Reference], things: list[FieldValue], value: FieldValue) -> None:
-        """File the value that `data` was decoded to, where it referred to `references`, which were `things`."""
+    def keep(self, data: Hashable, references: list[Reference], resolved: list[FieldValue], value: FieldValue) -> None:
+        """Cache the value that `data` was decoded to, by its `references` and the `resolved` values."""
         if self._count >= _MOST:
             self._entries.clear()
             self._count = 0
@@ -60,5 +60,5 @@ class Memo:
             entry = self._entries[data] = tuple(references), {}
         elif list(entry[0]) != references:
             return
-        entry[1][tuple([thing if type(thing) is bytes else id(thing) for thing in things])] = value, things
+        entry[1][tuple([thing if type(thing) is bytes else id(thing) for thing in resolved])] = value, resolved
         self._count += 1

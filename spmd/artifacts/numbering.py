@@ -1,7 +1,7 @@
-"""The tables of a bytecode file while it is written: what ops refer to is encoded when it is first referred to.
+"""The tables of a bytecode file being written: entries are encoded when first referred to.
 
-Attributes and types stand in one of two spellings: MLIR's and each dialect's own, or VHLO's. What VHLO has no code for
-stands plain beside it, since version 1.11 of VHLO.
+Attributes and types have one of two spellings: that of MLIR and each dialect, or VHLO's. Since version 1.11 of VHLO,
+entries without a VHLO code keep their own spelling.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from spmd.ir.attributes import Attribute, DenseAttr, DictAttr, LocationAttr, Str
 from spmd.syntax.attribute_printer import format_attribute
 from spmd.types import Type
 
-#: The two spellings.
+#: The spellings.
 PLAIN, PORTABLE = "", "vhlo"
-#: The first version of VHLO beside which attributes, types and ops of other dialects may stand.
+#: The first VHLO version that allows attributes, types and ops of other dialects.
 MIXED: Version = (1, 11)
-#: The first version of VHLO whose readers know ranges of a file.
+#: The first VHLO version whose readers support file ranges.
 _RANGES: Version = (1, 9)
 #: The dialects that readers of VHLO know.
 READ_BESIDE = frozenset({definition.dialect for definition in OPS.values()} | {"quant"})
-#: Larger constants are told apart by which array they are: comparing their elements would take longer than writing.
+#: Larger constants are identified by their array: comparing elements would be slower than writing them twice.
 _COMPARED_BELOW = 1 << 12
 
 _Entry = tuple[str, bytes | bytearray, bool]
@@ -44,7 +44,7 @@ class Numbering:
     def __init__(self, version: int, portable: Version | None = None) -> None:
         self.version = version
         self.portable = portable
-        #: The op that is being written, which errors name.
+        #: The op being written, for errors.
         self.op: Op | None = None
         self._strings: dict[bytes, int] = {}
         self._dialects: dict[str, int] = {}
@@ -74,7 +74,7 @@ class Numbering:
     # --- attributes and types ----------------------------------------------------------------------------------------
 
     def attribute(self, attribute: Attribute, spelling: str = PLAIN) -> int:
-        """Return the number of `attribute`, which is encoded if it is a new one."""
+        """Return the number of `attribute`, encoding a new one."""
         key = (spelling, _identity(attribute))
         number = self._attributes.get(key)
         if number is None:
@@ -82,7 +82,7 @@ class Numbering:
                 return self.location(attribute.text)
             known = VHLO.attributes.find(attribute) if spelling == PORTABLE else None
             if spelling == PORTABLE and known is None:
-                typed = isinstance(attribute, StringAttr)  # a string with a type: plain ones have a code
+                typed = isinstance(attribute, StringAttr)  # a string with a type: only plain ones have a code
                 self._expect_mixed("attributes", format_attribute(attribute), held=not typed)
                 number = self.attribute(attribute)
             else:
@@ -94,7 +94,7 @@ class Numbering:
         return number
 
     def dictionary(self, entries: Mapping[str, Attribute], spelling: str) -> int:
-        """Return the number of MLIR's dictionary of attributes in `spelling`."""
+        """Return the number of a dictionary attribute in `spelling`."""
         whole = DictAttr(entries)
         key = (spelling, "dictionary", whole)
         number = self._attributes.get(key)
@@ -140,7 +140,7 @@ class Numbering:
         elif self.portable is not None and self.portable < known[0].since:
             since = known[0].since
             text = str(value) if isinstance(value, Type) else format_attribute(value)
-            self._fail(f"{text[:60]} came with version {since[0]}.{since[1]}")
+            self._fail(f"{text[:60]} is supported from version {since[0]}.{since[1]}")
         if known is None:
             text = str(value) if isinstance(value, Type) else format_attribute(value)
             if self.portable is not None and not _dialects_in(text) <= READ_BESIDE:
@@ -151,11 +151,11 @@ class Numbering:
         return dialect, writer.data, True
 
     def _expect_mixed(self, table: str, text: str, *, held: bool) -> None:
-        """Refuse what has no code in VHLO and may not stand beside it: never, if not `held`, or not yet."""
+        """Raise ConversionError for an entry without a VHLO code that the target version does not allow as it is."""
         if not held or _dialect_of(text) == "stablehlo" or not _dialects_in(text) <= READ_BESIDE:
             self._fail(f"no version has {table} such as {text[:60]}")
         if self.portable is not None and self.portable < MIXED:
-            self._fail(f"{table} such as {text[:60]} beside VHLO's came with version 1.11")
+            self._fail(f"{table} such as {text[:60]}, without a VHLO code, are supported from version 1.11")
 
     def _fail(self, why: str) -> NoReturn:
         assert self.op is not None and self.portable is not None
@@ -164,7 +164,7 @@ class Numbering:
     # --- sections ----------------------------------------------------------------------------------------------------
 
     def write_attributes(self, writer: ByteWriter) -> None:
-        """Add the sections of attributes and types, and of their offsets."""
+        """Write the sections of attributes and types, and of their offsets."""
         offsets = ByteWriter()
         offsets.varint(len(self._attribute_entries))
         offsets.varint(len(self._type_entries))
@@ -181,7 +181,7 @@ class Numbering:
         s.write_section(writer, s.ATTRIBUTES, data)
 
     def write_dialects(self, writer: ByteWriter) -> None:
-        """Add the section of dialects and op names: all others must have been numbered."""
+        """Write the section of dialects and op names; the other sections must be complete."""
         names = ByteWriter()
         for dialect, group in _grouped([(_parts(name)[0], (name, known)) for name, known in self._op_names]):
             names.varint(self.dialect(dialect))
@@ -214,7 +214,7 @@ class Numbering:
         s.write_section(writer, s.PROPERTIES, section.data)
 
     def write_resources(self, writer: ByteWriter) -> None:
-        """Add the names of constants whose elements are kept nowhere; nothing where there are none."""
+        """Write the names of constants without stored elements, if there are any."""
         if not self._resources:
             return
         offsets = ByteWriter()
@@ -243,7 +243,7 @@ def _identity(attribute: Attribute) -> Hashable:
 
 
 def _without_ranges(location: Attribute) -> Attribute:
-    """Return the location with places in a file in place of ranges."""
+    """Return the location with file ranges replaced by positions."""
     if isinstance(location, FileRange):
         return FileLocation(location.file, *(*location.numbers, 0, 0)[:2])
     if not hasattr(location, "__dataclass_fields__"):
@@ -260,7 +260,7 @@ def _without_ranges(location: Attribute) -> Attribute:
 
 
 def _dialect_of(text: str) -> str:
-    """Return the dialect that an attribute or type is of, by its text."""
+    """Return the dialect of an attribute or type, by its text."""
     if text[:1] not in "#!":
         return "builtin"
     name = text[1:]
@@ -270,7 +270,7 @@ def _dialect_of(text: str) -> str:
 
 
 def _dialects_in(text: str) -> set[str]:
-    """Return the dialects of the attributes and types that `text` consists of."""
+    """Return the dialects of the attributes and types in `text`."""
     return {_dialect_of(text), *_DIALECT.findall(_STRING.sub("", text))}
 
 
@@ -288,7 +288,7 @@ def _parts(name: str) -> tuple[str, str]:
 
 
 def _grouped(entries: list[tuple[str, FieldValue]]) -> list[tuple[str, list[FieldValue]]]:
-    """Run of entries with the same dialect."""
+    """Return runs of entries with the same dialect."""
     groups: list[tuple[str, list[FieldValue]]] = []
     for dialect, entry in entries:
         if not groups or groups[-1][0] != dialect:
@@ -298,7 +298,7 @@ def _grouped(entries: list[tuple[str, FieldValue]]) -> list[tuple[str, list[Fiel
 
 
 class _TableWriter(EntryWriter):
-    """Writes one entry of the tables, in a spelling."""
+    """Writes one entry of the tables, in one spelling."""
 
     __slots__ = ("_numbering", "_spelling")
 

@@ -1,4 +1,4 @@
-"""Files and texts that hold no program: what they are, and how a program is made of what wrote them.
+"""Describes files and texts that are no programs, and how to get a program from their producer.
 
 Sources: the PT2 Archive Spec of PyTorch's documentation; torch.save and torch.jit.save, which write zip archives with a
 data.pkl; the first bytes of NumPy's, HDF5's and safetensors' files.
@@ -12,7 +12,7 @@ import zipfile
 
 from spmd.artifacts.stream import Buffer
 
-#: What files are by how they begin.
+#: File formats by their first bytes.
 _STARTS = {
     b"\x93NUMPY": "an array file of NumPy",
     b"PK\x05\x06": "an empty zip archive",
@@ -23,10 +23,10 @@ _STARTS = {
 }
 _ZIP = b"PK\x03\x04"
 _PICKLES = tuple(bytes([0x80, protocol]) for protocol in range(2, 6))
-_MOST_HEADER = 100 << 20  # bytes of a safetensors header, which its length at the start must not exceed
+_MOST_HEADER = 100 << 20  # the largest size in bytes of a safetensors header, which precedes it
 _SAVE = "torch_xla.stablehlo.exported_program_to_stablehlo(exported).save('model')"
 _EXPORT = "exported = torch.export.export(model, example_inputs)  # model: the nn.Module"
-#: What PyTorch's files are called, and the line before that which saves StableHLO.
+#: Descriptions of PyTorch's files, and the Python line that saves StableHLO instead.
 _TORCH = {
     "torch.export.save": ("a program that torch.export saved", "exported = torch.export.load({name!r})"),
     "AOTInductor": ("machine code that AOTInductor packaged", _EXPORT + " that was compiled"),
@@ -39,7 +39,7 @@ _PYTHON = (
     "Python, not a program: `python {name}` runs it, `spmd launch -n 2 -- python {name}` on two ranks; "
     "spmd.jax.export makes a program of a JAX function"
 )
-#: What texts are by what no program has: how they begin, or how one of their lines does.
+#: Formats of texts, by the start of the text or of one of its lines.
 _TEXTS = {
     r"\A\s*[\[{]\s*[\[\]{}\"\d]": "JSON, not a program",
     r"\A\s*<[!?/a-zA-Z]": "a page or XML, not a program",
@@ -49,13 +49,13 @@ _TEXTS = {
 
 
 def other_text(text: str, name: str) -> str | None:
-    """Return what a text is that holds no program; None for others. ``name`` is that of its file."""
+    """Return a description of a text that is no program, or None. ``name`` is its file's name."""
     kinds = (kind for pattern, kind in _TEXTS.items() if re.search(pattern, text, re.MULTILINE))
     return next((kind.format(name=name) for kind in kinds), None)
 
 
 def other_kind(data: Buffer, name: str) -> str | None:
-    """What the file of that name and content is, and how to make a program of it, where that is known; else None."""
+    """Return a description of a file that is no program, and how to get one, if known; else None."""
     head = bytes(data[:64])
     kind = _of_archive(data) if head.startswith(_ZIP) else _of_start(head)
     if kind not in _TORCH:
@@ -77,11 +77,11 @@ def _of_start(head: bytes) -> str | None:
 
 
 def _of_archive(data: Buffer) -> str:
-    """What a zip archive is, by the names in it, which most writers put into a folder named after the file."""
+    """Return a description of a zip archive, by its names, most of which are in a folder named after the file."""
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             names = archive.namelist()
-    except Exception:  # zipfile raises many things at damaged archives, and its kind is known all the same
+    except Exception:  # zipfile raises various errors for damaged archives; the kind is known anyway
         return "a zip archive, which is damaged"
     inner = {name.partition("/")[2] for name in names}
     if names and all(name.endswith(".npy") for name in names):

@@ -1,4 +1,4 @@
-"""Where the ops of a file stand: their offsets, and what the file says of their places in someone's source."""
+"""Source locations of a file's ops: their offsets, and their debug locations."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class FilePage:
-    """What the places of a file's ops share; an op's token is the offset of its first byte."""
+    """Data shared by the locations of a file's ops; an op's token is the offset of its first byte."""
 
     __slots__ = ("_is_file", "_reader", "_tables")
 
@@ -33,11 +33,11 @@ class FilePage:
         ir = self._reader
         op = ByteReader(ir.data, ir.file, ir.section, token, ir.end)
         op.varint()  # its name
-        op.byte()  # which parts it has
+        op.byte()  # the mask of its parts
         return self.location_text(op.varint())
 
     def location_text(self, number: int) -> str | None:
-        """What stands in the `loc(...)` that attribute `number` is; None where it is none, or an unknown one."""
+        """Return the inside of `loc(...)` of attribute `number`; None if it is no location, or an unknown one."""
         try:
             location = self._tables.attribute(number, self._reader)
         except (SpmdError, RecursionError):

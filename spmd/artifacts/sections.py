@@ -1,7 +1,7 @@
 """The layout of an MLIR bytecode file: header and sections. Source: MLIR's bytecode format, "Sections".
 
-Versions of the format: 1 lets dialects have versions, 2 keeps isolated regions in sections of their own, 3 has the
-order of uses, 4 leaves unknown locations of block arguments out, 5 and 6 keep inherent attributes as properties.
+Format versions: 1 adds versions of dialects, 2 sections of isolated regions, 3 the order of uses, 4 omits unknown
+locations of block arguments, 5 and 6 store inherent attributes as properties.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from spmd.errors import ByteLocation, ParseError
 
 MAGIC = b"ML\xefR"
 NEWEST = 6
-#: The newest version that does not depend on how a dialect declares its ops: from the next one on, an op's properties
-#: are written in the order of its declaration, and readers refuse those of a declaration with more or fewer attributes.
+#: The newest version that is independent of declarations of ops: later ones write properties in declaration order, and
+#: readers reject ops whose declaration has more or fewer attributes.
 DURABLE = 4
 DIALECT_VERSIONS, LAZY_REGIONS, USE_ORDERS, NO_UNKNOWN_LOCATIONS, PROPERTIES_APART = 1, 2, 3, 4, 5
 SEGMENTS_AS_PROPERTIES = 6
@@ -32,7 +32,7 @@ _LARGEST_ALIGNMENT = 1 << 30
 
 @dataclass(frozen=True)
 class Container:
-    """A bytecode file, its sections not yet looked into."""
+    """A bytecode file as unread sections."""
 
     version: int
     producer: str
@@ -43,7 +43,7 @@ class Container:
 
 
 def read_section(reader: ByteReader) -> tuple[int, ByteReader]:
-    """Return the number of the section that stands next, and a reader of what is in it."""
+    """Return the number of the next section, and a reader of its contents."""
     position = reader.position
     tag = reader.byte()
     number = tag & 0x7F
@@ -53,17 +53,17 @@ def read_section(reader: ByteReader) -> tuple[int, ByteReader]:
     if tag != number:
         alignment = reader.varint()
         if alignment & (alignment - 1) or not 0 < alignment <= _LARGEST_ALIGNMENT:
-            reader.fail(f"alignments are powers of two, got {alignment}")
+            reader.fail(f"the alignment must be a power of two, got {alignment}")
         while reader.position % alignment:
             if reader.byte() != _PADDING:
-                reader.fail("padding is of bytes 0xcb", reader.position - 1)
+                reader.fail("padding bytes must be 0xcb", reader.position - 1)
     if length > reader.left:
         reader.fail(f"the section of {SECTIONS[number]} has {length} bytes, of which {reader.left} are there", position)
     return number, reader.within(length, _PLACES[number])
 
 
 def read_container(data: Buffer, file: str) -> Container:
-    """Header and sections of `data`; ParseError for what is no bytecode."""
+    """Return the header and sections of `data`; raises ParseError if it is not bytecode."""
     reader = ByteReader(data, file, "header")
     if bytes(data[: len(MAGIC)]) != MAGIC:
         raise ParseError("no MLIR bytecode: it begins with ML\\xefR", ByteLocation(file, 0))
@@ -73,7 +73,7 @@ def read_container(data: Buffer, file: str) -> Container:
         reader.fail(f"version {version} of the format is newer than {NEWEST}")
     head = bytes(data[reader.position : reader.position + 4096])
     if 0 not in head:
-        reader.fail("the producer's name is never ended")
+        reader.fail("the producer's name must be terminated")
     producer = head[: head.index(0)].decode("utf-8", "replace")
     reader.skip(head.index(0) + 1)
     sections: dict[int, ByteReader] = {}
@@ -87,12 +87,12 @@ def read_container(data: Buffer, file: str) -> Container:
         if number not in sections:
             reader.fail(f"there is no section of {SECTIONS[number]}")
     if (RESOURCES in sections) != (RESOURCE_OFFSETS in sections):
-        reader.fail("resources and their offsets come together")
+        reader.fail("resources and their offsets must both be present")
     return Container(version, producer, sections)
 
 
 def read_strings(reader: ByteReader) -> list[bytes]:
-    """Return the strings of the section; their lengths stand in front, the last string's first."""
+    """Return the strings of the section; their lengths come first, in reverse order."""
     lengths = reader.varints(reader.count("strings"))
     if sum(lengths) != reader.left or 0 in lengths:
         reader.fail(f"the strings have {sum(lengths)} bytes with their zeros, of which {reader.left} are there")
@@ -108,7 +108,7 @@ def read_strings(reader: ByteReader) -> list[bytes]:
 
 
 def write_section(writer: ByteWriter, number: int, data: bytes | bytearray) -> None:
-    """Add a section, aligned to nothing."""
+    """Write a section without alignment."""
     writer.byte(number)
     writer.varint(len(data))
     writer.bytes(data)

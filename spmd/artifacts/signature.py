@@ -1,4 +1,4 @@
-"""Changing what a loaded @main takes: constants in place of arguments, and arguments that nothing uses."""
+"""Changes the signature of a loaded @main: replaces arguments by constants, and adds unused ones."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from spmd.support.arrays import Array
 
 
 def put_constants(function: Function, constants: Sequence[tuple[Value, Array]]) -> None:
-    """Constants in place of arguments, which are then to be left out by `set_arguments`."""
+    """Replace arguments by constants; `set_arguments` must then remove them."""
     values: dict[Value, Value] = {}
     constant_ops: list[Op] = []
     for argument, array in constants:
@@ -32,12 +32,12 @@ def put_constants(function: Function, constants: Sequence[tuple[Value, Array]]) 
 
 
 def unused_argument(type: t.Type) -> Value:
-    """Return an argument for `set_arguments` that no op uses."""
+    """Return an unused argument for `set_arguments`."""
     return NumberedValue(type, None, 0)
 
 
 def set_arguments(function: Function, arguments: Sequence[Value], names: Sequence[str | None]) -> None:
-    """Make `arguments`, the function's own or unused ones, all that it takes; their attributes stay with them."""
+    """Make `arguments`, the function's own or unused ones, the function's arguments; attributes are preserved."""
     described = dict(zip(function.arguments, function.argument_attributes, strict=True))
     dictionaries = [DictAttr(described.get(argument, {})) for argument in arguments]
     for argument, name in zip(arguments, names, strict=True):
@@ -54,5 +54,5 @@ def set_arguments(function: Function, arguments: Sequence[Value], names: Sequenc
 
 
 def _identifier(path: str) -> str:
-    """Return a value's name for an argument's place: `args[0]['w']` becomes args_0_w."""
+    """Return a value name for an argument's path: `args[0]['w']` becomes args_0_w."""
     return re.sub(r"\W+", "_", path, flags=re.ASCII).strip("_") or "arg"

@@ -1,7 +1,7 @@
-"""Bytes read and written one primitive at a time, with every length checked against what is left.
+"""Reads and writes primitives of bytecode, with every length checked.
 
-Source: MLIR's bytecode format, "Primitives". A variable-width integer tells in the low zero bits of its first byte how
-many bytes follow; a signed one is the zigzag form of that.
+Source: MLIR's bytecode format, "Primitives". The low zero bits of a variable-width integer's first byte are the number
+of bytes that follow; signed integers are zigzag-encoded.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from spmd.errors import ByteLocation, ParseError
 
 Buffer = bytes | memoryview
 
-#: Longer pieces are read anew each time: what is kept of them would not be small.
+#: Longer entries are not cached.
 _LONGEST_KEY = 256
 _UINT64 = 2**64 - 1
-#: The first bytes of integers that have no more of them, and the integers.
+#: Single-byte integers by their byte.
 _SHORT = bytes(range(1, 256, 2))
 _HALVES = bytes(byte >> 1 for byte in range(256))
 
 
 class ByteReader:
-    """A part of a file, read from `position` to `end`; offsets count from the start of the file."""
+    """A part of a file, read from `position` to `end`; offsets are relative to the file."""
 
     __slots__ = ("data", "end", "file", "position", "section")
 
@@ -41,13 +41,13 @@ class ByteReader:
         return self.end - self.position
 
     def within(self, length: int, section: str) -> ByteReader:
-        """Return a reader of the next `length` bytes, which this one passes over."""
+        """Return a reader of the next `length` bytes, and skip them."""
         start = self.position
         self.skip(length)
         return ByteReader(self.data, self.file, section, start, start + length)
 
     def key(self, start: int, end: int) -> bytes | None:
-        """Return the bytes from `start` to `end`; None where they are too many to be known again by."""
+        """Return the bytes from `start` to `end` as a cache key; None if they are too many."""
         if end - start > _LONGEST_KEY:
             return None
         data = self.data[start:end]
@@ -55,7 +55,7 @@ class ByteReader:
 
     def skip(self, length: int) -> None:
         if length > self.end - self.position:
-            self.fail(f"{length} bytes are needed where {self.left} are left")
+            self.fail(f"{length} bytes are needed, but only {self.left} are left")
         self.position += length
 
     def byte(self) -> int:
@@ -64,7 +64,7 @@ class ByteReader:
         return self.data[position]
 
     def bytes(self, length: int) -> Buffer:
-        """Return the next `length` bytes, as a part of the file's data where that is a view."""
+        """Return the next `length` bytes, as a view if the file's data is one."""
         position = self.position
         self.skip(length)
         return self.data[position : position + length]
@@ -72,7 +72,7 @@ class ByteReader:
     def varint(self) -> int:
         position = self.position
         if position >= self.end:
-            self.fail("an integer is needed where nothing is left")
+            self.fail("an integer is needed at the end")
         first = self.data[position]
         if first & 1:
             self.position = position + 1
@@ -120,29 +120,29 @@ class ByteReader:
         return (value >> 1) ^ -(value & 1)
 
     def count(self, what: str) -> int:
-        """Return how many of `what` follow, each of a byte at least."""
+        """Return the number of the `what` that follow, checked against the remaining bytes."""
         position = self.position
         number = self.varint()
         if number > self.end - self.position:
-            self.fail(f"{number} {what} are told of where {self.left} bytes are left", position)
+            self.fail(f"{number} {what} do not fit into {self.left} bytes", position)
         return number
 
     def c_string(self) -> Buffer:
-        """Bytes up to a zero, which is passed over."""
+        """Return the bytes before the next zero, and skip it."""
         chunk = bytes(self.data[self.position : self.end])
         length = chunk.find(0)
         if length < 0:
-            self.fail("a string is never ended")
+            self.fail("a string must be terminated")
         self.position += length + 1
         return chunk[:length]
 
     def expect_end(self, what: str) -> None:
         if self.position != self.end:
-            self.fail(f"{self.left} bytes are left behind {what}")
+            self.fail(f"{self.left} bytes are left after {what}")
 
 
 class ByteWriter:
-    """Bytes that grow."""
+    """A growing buffer of bytes."""
 
     __slots__ = ("data",)
 
@@ -156,7 +156,7 @@ class ByteWriter:
         self.data += data
 
     def varint(self, value: int) -> None:
-        """A number from 0 to 2**64 - 1, in as few bytes as hold it."""
+        """Write a number in [0, 2**64) in as few bytes as possible."""
         if value < 0x80:
             self.data.append(value << 1 | 1)
             return
@@ -171,5 +171,5 @@ class ByteWriter:
         self.varint(value << 1 | flag)
 
     def svarint(self, value: int) -> None:
-        """A number from -2**63 to 2**63 - 1."""
+        """Write a number in [-2**63, 2**63)."""
         self.varint(value << 1 if value >= 0 else ~(value << 1))

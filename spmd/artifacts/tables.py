@@ -1,6 +1,6 @@
-"""What the ops of a bytecode file refer to by number: strings, dialects, op names, attributes, types, resources.
+"""The tables of a bytecode file: strings, dialects, op names, attributes, types, resources.
 
-Attributes and types are decoded when they are first asked for. Source: MLIR's bytecode format.
+Attributes and types are decoded on first use. Source: MLIR's bytecode format.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from spmd.artifacts import sections as s
 from spmd.artifacts.encodings.fields import FieldValue
-from spmd.artifacts.entries import TEXT, Asking, Entry, Form, encoded
+from spmd.artifacts.entries import TEXT, Entry, Form, Referrer, encoded
 from spmd.artifacts.memo import ATTRIBUTE, STRING, TYPE, Memo
 from spmd.artifacts.sections import Container
 from spmd.artifacts.stream import Buffer, ByteReader
@@ -18,30 +18,30 @@ from spmd.ir.attributes import Attribute, DenseResourceAttr
 from spmd.syntax.dense import dense_raw
 from spmd.types import TensorType, Type
 
-#: How deep attributes and types refer to each other.
+#: The largest nesting of references between attributes and types.
 DEEPEST = 96
 
 
 class Dialect(NamedTuple):
     name: str
-    #: Where its version stands, if it has one.
+    #: A reader of its version, if it has one.
     section: ByteReader | None = None
 
     @property
     def version(self) -> tuple[int, ...]:
-        """The numbers of its version; none where it has none."""
+        """The components of its version; empty if it has none."""
         at = self.section
         return tuple(ByteReader(at.data, at.file, at.section, at.position, at.end).rest()) if at is not None else ()
 
 
 class OpName(NamedTuple):
-    """An op's full name; `registered` tells whether its producer knew it, None where the file does not say."""
+    """An op's full name; `registered` tells whether the producer knew it, None if unknown."""
 
     name: str
     registered: bool | None
 
 
-#: Where an attribute or a type stands: how, its start and its end.
+#: The form, start and end of an attribute or type.
 _Where = tuple[Form, int, int]
 
 
@@ -57,11 +57,11 @@ class Tables:
         self._data = container.section(s.ATTRIBUTES)
         self._attributes, self._types = self._read_offsets(container.section(s.ATTRIBUTE_OFFSETS))
         self.attributes: list[Attribute | None] = [None] * len(self._attributes)
-        #: The types that were asked for so far, by number.
+        #: The types used so far, by number.
         self.types: dict[int, Type] = {}
-        #: Identities of the attributes that are of this file alone: they hold on to it, or are large.
-        self.passing: set[int] = set()
-        #: By the identity of an attribute that is of more than itself: of how many it is written out.
+        #: Identities of attributes that are not shared between files: views of the file, or large.
+        self.unshared: set[int] = set()
+        #: The number of attributes in the printed form of each attribute that contains others, by identity.
         self.parts: dict[int, int] = {}
         self.properties: list[tuple[int, int]] = []
         self._properties = container.sections.get(s.PROPERTIES) or self._data
@@ -75,12 +75,12 @@ class Tables:
 
     # --- strings and names -------------------------------------------------------------------------------------------
 
-    def text(self, asking: Asking, index: int) -> str:
-        return self.string(asking, index).decode("utf-8", "surrogateescape")
+    def text(self, referrer: Referrer, index: int) -> str:
+        return self.string(referrer, index).decode("utf-8", "surrogateescape")
 
-    def string(self, asking: Asking, index: int) -> bytes:
+    def string(self, referrer: Referrer, index: int) -> bytes:
         if index >= len(self.strings):
-            asking.fail(f"string {index} of {len(self.strings)}")
+            referrer.fail(f"string {index} of {len(self.strings)}")
         return self.strings[index]
 
     def _read_dialects(self, reader: ByteReader) -> None:
@@ -92,7 +92,7 @@ class Tables:
             name = self.text(reader, index)
             self.dialects.append(Dialect(name, self._dialect_version(reader) if versioned else None))
         if self.version >= s.NO_UNKNOWN_LOCATIONS:
-            reader.varint()  # the number of op names, for who allocates ahead
+            reader.varint()  # the number of op names, for allocation
         while reader.left:
             dialect = self._dialect(reader, reader.varint())
             for number in reader.varints(reader.count("op names")):
@@ -104,7 +104,7 @@ class Tables:
         position = reader.position
         number, inside = s.read_section(reader)
         if number != s.VERSIONS:
-            reader.fail("a dialect's version is a section of its own", position)
+            reader.fail("a dialect's version must be a section of its own", position)
         return inside
 
     def _dialect(self, reader: ByteReader, index: int) -> str:
@@ -125,7 +125,7 @@ class Tables:
             while len(table) < count:
                 group = numbers[at : at + 2]
                 if len(group) < 2 or group[1] > len(numbers) - at - 2:
-                    reader.fail(f"{len(table)} entries are there where {count} are told of")
+                    reader.fail(f"{count} entries are declared, but at least {len(table)} are present")
                 form = encoded(what, self._dialect(reader, group[0]))
                 at += 2
                 for number in numbers[at : at + group[1]]:
@@ -134,38 +134,38 @@ class Tables:
                     start = end
                 at += group[1]
             if len(table) != count:
-                reader.fail(f"{len(table)} entries where {count} are told of")
+                reader.fail(f"{count} entries are declared, but {len(table)} are present")
             tables.append(table)
         if at != len(numbers):
-            reader.fail(f"{len(numbers) - at} numbers are left behind the offsets")
+            reader.fail(f"{len(numbers) - at} numbers are left after the offsets")
         if start > self._data.end:
-            reader.fail("entries lie beyond the section of attributes and types")
+            reader.fail("entries extend beyond the section of attributes and types")
         return tables[0], tables[1]
 
-    def attribute(self, index: int, asking: Asking) -> Attribute:
-        """Attribute `index`, which `asking` refers to."""
+    def attribute(self, index: int, referrer: Referrer) -> Attribute:
+        """Return attribute `index`; errors are reported at `referrer`."""
         if index >= len(self.attributes):
-            asking.fail(f"attribute {index} of {len(self.attributes)}")
+            referrer.fail(f"attribute {index} of {len(self.attributes)}")
         kept = self.attributes[index]
         if kept is None:
-            kept, parts = self._entry(self._attributes[index], asking)
+            kept, parts = self._entry(self._attributes[index], referrer)
             self.attributes[index] = kept
             if parts > 1:
                 self.parts[id(kept)] = parts
         return kept
 
-    def type(self, index: int, asking: Asking) -> Type:
-        """Type `index`, which `asking` refers to."""
+    def type(self, index: int, referrer: Referrer) -> Type:
+        """Return type `index`; errors are reported at `referrer`."""
         if index >= len(self._types):
-            asking.fail(f"type {index} of {len(self._types)}")
+            referrer.fail(f"type {index} of {len(self._types)}")
         kept = self.types.get(index)
         if kept is None:
-            kept, _ = self._entry(self._types[index], asking)
+            kept, _ = self._entry(self._types[index], referrer)
             self.types[index] = kept
         return kept
 
     def referred(self, what: int, index: int) -> FieldValue:
-        """What an entry refers to, decoded; None where there is nothing of that number."""
+        """Return a decoded reference; None if the number is out of range."""
         if what == STRING:
             return self.strings[index] if index < len(self.strings) else None
         if what == TYPE:
@@ -174,11 +174,11 @@ class Tables:
             return None
         return self.attributes[index] or self.attribute(index, self._data)
 
-    def _entry(self, where: _Where, asking: Asking) -> tuple[FieldValue, int]:
-        """What stands there, and of how many attributes it is."""
+    def _entry(self, where: _Where, referrer: Referrer) -> tuple[FieldValue, int]:
+        """Return the value of an entry, and the number of attributes in its printed form."""
         form, start, end = where
         if self._depth >= DEEPEST:
-            asking.fail(f"attributes and types refer to each other more than {DEEPEST} deep")
+            referrer.fail(f"attributes and types must be nested at most {DEEPEST} deep")
         self._depth += 1
         try:
             data = self._data.key(start, end)
@@ -187,17 +187,17 @@ class Tables:
                 entry = Entry(self, self._data, start, end)
                 decoded = form.decode(entry), entry.parts
                 if not self.remember(form.memo, data, entry, decoded):
-                    self.passing.add(id(decoded[0]))
+                    self.unshared.add(id(decoded[0]))
         finally:
             self._depth -= 1
         return decoded
 
     def remember(self, memo: Memo, data: Hashable | None, entry: Entry, value: object) -> bool:
-        """Keep what `entry` was decoded to for other files, unless it or what it refers to is large."""
-        lasting = data is not None and entry.lasting
-        if lasting:
-            memo.keep(data, entry.references, entry.things, value)
-        return lasting
+        """Cache the value of `entry` for other files, unless it or a reference is large; return whether it was."""
+        is_cacheable = data is not None and entry.is_cacheable
+        if is_cacheable:
+            memo.keep(data, entry.references, entry.resolved, value)
+        return is_cacheable
 
     # --- properties and resources ------------------------------------------------------------------------------------
 
@@ -208,21 +208,21 @@ class Tables:
             reader.skip(length)
         reader.expect_end("the properties")
 
-    def property_key(self, index: int, asking: Asking) -> bytes | None:
-        """What properties `index` are known again by; nothing is where that is negative."""
+    def property_key(self, index: int, referrer: Referrer) -> bytes | None:
+        """Return properties `index` as a cache key; empty if it is negative."""
         if index < 0:
             return b""
         if index >= len(self.properties):
-            asking.fail(f"properties {index} of {len(self.properties)}")
+            referrer.fail(f"properties {index} of {len(self.properties)}")
         return self._properties.key(*self.properties[index])
 
     def property_entry(self, index: int) -> Entry:
-        """Return a reader of properties `index`; of nothing where that is negative."""
+        """Return a reader of properties `index`; an empty one if it is negative."""
         return Entry(self, self._properties, *(self.properties[index] if index >= 0 else (0, 0)))
 
     def _read_resources(self, reader: ByteReader, offsets: ByteReader) -> None:
         for _ in range(offsets.count("groups")):
-            offsets.varint()  # who they are for: nobody here
+            offsets.varint()  # the owner, which is not needed
             for _ in self._group(reader, offsets):
                 pass
         while offsets.left:
@@ -240,12 +240,12 @@ class Tables:
             kind = offsets.byte()
             yield key, kind, reader.within(size, reader.section)
 
-    def resource(self, index: int, type: Type, asking: Asking) -> Attribute:
-        """Return the constant that resource `index` is, of `type`."""
+    def resource(self, index: int, type: Type, referrer: Referrer) -> Attribute:
+        """Return the constant in resource `index`, of `type`."""
         if index >= len(self._resource_keys):
-            asking.fail(f"resource {index} of {len(self._resource_keys)}")
+            referrer.fail(f"resource {index} of {len(self._resource_keys)}")
         if not isinstance(type, TensorType):
-            asking.fail(f"a constant is a tensor, got {type}")
+            referrer.fail(f"a constant must be a tensor, got {type}")
         key = self._resource_keys[index]
         data = self.resources.get(key)
         return DenseResourceAttr(key, type) if data is None else dense_raw(data, type)
@@ -255,7 +255,7 @@ _BLOB = 0
 
 
 def _blob(reader: ByteReader) -> Buffer:
-    """Return the bytes of a resource, behind their padding."""
+    """Return the bytes of a resource, after its padding."""
     alignment, size = reader.varint(), reader.varint()
     if size > reader.left or alignment & (alignment - 1):
         reader.fail(f"a resource of {size} bytes at multiples of {alignment}, of which {reader.left} are there")

@@ -1,4 +1,4 @@
-"""Attributes and types that a file holds as text: those of dialects without an encoding of their own."""
+"""Attributes and types that a file stores as text, since their dialect has no encodings."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ T = TypeVar("T")
 
 
 def parse_attribute(text: str) -> Attribute:
-    """Return the attribute that all of `text` is; ValueError says what is wrong with it."""
+    """Return the attribute that `text` is; raises ValueError if it cannot be parsed."""
     return _whole(text, OperationParser.parse_attribute)
 
 
 def parse_type(text: str) -> Type:
-    """Return the type that all of `text` is; ValueError says what is wrong with it."""
+    """Return the type that `text` is; raises ValueError if it cannot be parsed."""
     return _whole(text, OperationParser.parse_type)
 
 

@@ -1,4 +1,4 @@
-"""Folders that PyTorch/XLA saves a model to: functions, the weights they take, and which argument is what.
+"""Reads models saved by PyTorch/XLA: functions, their weights, and the roles of arguments.
 
     data/NAME  constants/NUMBER      arrays in NumPy's format
     functions/NAME.meta .bytecode .mlir
@@ -34,16 +34,16 @@ _DTYPES = {
 
 
 def read_saved(folder: Path) -> Module:
-    """Return the folder's function, its weights bound: @main takes the inputs of the model alone, flattened.
+    """Return the folder's function with bound weights: @main takes the model's inputs only, flattened.
 
-    Of several functions it is `forward`. Raises ParseError, which names the file, where something is missing or wrong.
+    Of several functions it is `forward`. Raises ParseError, naming the file, if something is missing or malformed.
     """
     return _Folder(folder).module()
 
 
 @dataclass(frozen=True)
 class _Location:
-    """Where an argument comes from."""
+    """The source of an argument."""
 
     kind: str
     position: int
@@ -56,7 +56,7 @@ class _Folder:
         names = sorted(file.stem for file in (folder / "functions").glob("*.meta"))
         self._name = "forward" if "forward" in names else names[0]
         if len(names) > 1 and self._name != "forward":
-            raise ParseError(f"{folder}: which of the functions is meant: {', '.join(names)}?")
+            raise ParseError(f"{folder}: must have one function, or one named forward, got {', '.join(names)}")
         self._meta_file = folder / "functions" / f"{self._name}.meta"
         self._meta = self._json()
 
@@ -67,9 +67,9 @@ class _Folder:
         try:
             meta = json.loads(self._meta_file.read_bytes())
         except (OSError, ValueError, RecursionError) as error:
-            self.fail(f"is not read: {error}")
+            self.fail(f"cannot be read: {error}")
         if not isinstance(meta, dict):
-            self.fail("is no description of a function")
+            self.fail("must describe a function")
         return meta
 
     # --- the function ------------------------------------------------------------------------------------------------
@@ -78,7 +78,7 @@ class _Folder:
         module = self._code()
         functions = [function for function in module.functions if function.symbol == "main"] or module.functions[:1]
         if not functions or functions[0].is_declaration:
-            self.fail("the module has no function")
+            self.fail("the module must have a function")
         (main,) = functions
         fault = function_fault(main)
         if fault is not None:
@@ -116,48 +116,48 @@ class _Folder:
     def _locations(self) -> list[_Location]:
         entries = self._meta.get("input_locations")
         if not isinstance(entries, list):
-            self.fail("input_locations is a list")
+            self.fail("input_locations must be a list")
         return [self._location(entry) for entry in entries]
 
     def _location(self, entry: object) -> _Location:
         if not isinstance(entry, dict):
-            self.fail(f"a location is a dictionary, got {entry!r}")
+            self.fail(f"a location must be a dictionary, got {entry!r}")
         kind, position, name = entry.get("type_"), entry.get("position", -1), entry.get("name", "")
         if kind not in (_INPUT, _PARAMETER, _CONSTANT) or not isinstance(position, int) or not isinstance(name, str):
-            self.fail(f"a location has type_, position and name, got {entry!r}")
+            self.fail(f"a location must have type_, position and name, got {entry!r}")
         if kind != _PARAMETER and position < 0:
-            self.fail(f"a position is not negative, got {position}")
+            self.fail(f"a position must not be negative, got {position}")
         return _Location(kind, position, name)
 
     def _unused(self) -> list[tuple[int, t.Type]]:
-        """Inputs of the model that the function does not take: (position, type)."""
+        """Return the inputs of the model that the function lacks: (position, type)."""
         unused: list[tuple[int, t.Type]] = []
         for entry in self._meta.get("unused_inputs") or ():
             if not isinstance(entry, list) or len(entry) != 2 or not isinstance(entry[1], dict):
-                self.fail(f"an unused input is a location and a signature, got {entry!r}")
+                self.fail(f"an unused input must have a location and a signature, got {entry!r}")
             location, signature = self._location(entry[0]), entry[1]
             shape, dtype = signature.get("shape"), _DTYPES.get(str(signature.get("dtype")))
             if not isinstance(shape, list) or dtype is None:
-                continue  # no array: Python's own numbers are part of the program
+                continue  # not an array: Python numbers are constants of the program
             if not all(isinstance(size, int) and size >= 0 for size in shape):
-                self.fail(f"a shape is a list of sizes, got {shape}")
+                self.fail(f"a shape must be a list of sizes, got {shape}")
             unused.append((location.position, t.TensorType(tuple(shape), t.ELEMENT_TYPES[dtype])))
         return unused
 
     # --- arrays ------------------------------------------------------------------------------------------------------
 
     def _array(self, location: _Location, type: t.Type) -> Array:
-        """Return the weight or constant, seen in its file."""
+        """Return the weight or constant as a view of its file."""
         name = location.name if location.kind == _PARAMETER else str(location.position)
         if not name or Path(name).name != name or name in (".", ".."):
-            self.fail(f"{name!r} is no name of a file with weights")
+            self.fail(f"{name!r} must be the name of a file with weights")
         file = self._folder / ("data" if location.kind == _PARAMETER else "constants") / name
         try:
             array = read_arrays(file, mapped=True).get("")
         except ArrayFileError as error:
             raise ParseError(str(error)) from None
         if array is None:
-            raise ParseError(f"{file}: holds several arrays where one is needed")
+            raise ParseError(f"{file}: must hold one array, got several")
         if not _holds(type, array):
             raise ParseError(f"{file}: an array of {array.dtype} and shape {array.shape} where {type} is needed")
         plain = np.asarray(array)
@@ -166,7 +166,7 @@ class _Folder:
 
 
 def _holds(type: t.Type, array: Array) -> bool:
-    """Return whether `array` is a value of `type`."""
+    """Return whether `array` is a valid value of `type`."""
     if not isinstance(type, t.TensorType) or array.shape != type.shape:
         return False
     element = type.element_type

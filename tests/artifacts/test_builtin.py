@@ -125,7 +125,7 @@ def test_strings_that_are_not_there_are_told_with_their_byte() -> None:
     shape = bytes([13 << 1 | 1, 1 << 1 | 1, 2 << 2 | 1])  # a tensor type of rank 1 and size 2
     assert data.count(shape) == 1
     damaged = data.replace(shape, shape[:2] + bytes([60 << 2 | 1]))
-    with pytest.raises(spmd.ParseError, match=r"byte .*60 strings are told of"):
+    with pytest.raises(spmd.ParseError, match=r"byte .*60 strings do not fit"):
         spmd.parse(damaged)
 
 

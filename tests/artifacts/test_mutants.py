@@ -11,7 +11,7 @@ import pytest
 
 import spmd
 from spmd.artifacts.bytecode import write_bytecode
-from spmd.artifacts.encodings.builtin import Bounds, tensor_of
+from spmd.artifacts.encodings.builtin import BoundsAttr, tensor_of
 from spmd.artifacts.formats import read_binary
 from spmd.artifacts.sections import read_container
 from spmd.artifacts.stream import ByteReader
@@ -129,7 +129,9 @@ def test_attributes_that_double_forty_times_are_refused() -> None:
     places.sort()
     for (_, start, _), (_, _, number) in pairwise(places):
         data[start + 2] = data[start + 3] = number
-    with pytest.raises(spmd.ParseError, match=r"byte \d+ \(section of attributes and types\): an attribute is of more"):
+    with pytest.raises(
+        spmd.ParseError, match=r"byte \d+ \(section of attributes and types\): an attribute must have at most"
+    ):
         spmd.parse(bytes(data))
 
 
@@ -138,7 +140,7 @@ def test_what_no_text_could_say_is_refused() -> None:
     text = "func.func private @f() { return }\nfunc.func @main() { func.call @f() : () -> () return }"
     data = spmd.serialize(spmd.parse(text))
     assert data.count(b"private") == 1
-    with pytest.raises(spmd.SpmdError, match="sym_visibility is public, private or nested, got 'pbivate'"):
+    with pytest.raises(spmd.SpmdError, match="sym_visibility must be public, private or nested, got 'pbivate'"):
         spmd.parse(data.replace(b"private", b"pbivate"))
-    with pytest.raises(ValueError, match="bounds are not negative"):
-        tensor_of((None,), F32, Bounds((-5,)))
+    with pytest.raises(ValueError, match="bounds must not be negative"):
+        tensor_of((None,), F32, BoundsAttr((-5,)))

@@ -106,7 +106,7 @@ WRONG = {
     ),
     "several arrays": (
         lambda f: np.savez((f / "data" / "fc.bias").open("wb"), a=WEIGHT, b=BIAS),
-        r"fc\.bias: holds several",
+        r"fc\.bias: must hold one array",
     ),
     "a weight that is missing": (lambda f: (f / "data" / "fc.bias").unlink(), r"fc\.bias: cannot be read: No such"),
     "a weight of another shape": (
@@ -119,10 +119,10 @@ WRONG = {
     ),
     "a function of another type than its body": (
         lambda f: write(f / "functions/forward.bytecode", of_another_type(spmd.parse(MODULE))),
-        r"forward\.meta: @main: the body's arguments are the function's, got \(tensor<3xf32>, .*\) and \(none\)",
+        r"forward\.meta: @main: the body's arguments must be the function's, got \(tensor<3xf32>, .*\) and \(none\)",
     ),
     "a pickle": (lambda f: np.save((f / "data" / "fc.bias").open("wb"), np.array([{}])), r"fc\.bias: not an array"),
-    "no description": (lambda f: (f / "functions/forward.meta").write_text("["), r"forward\.meta: is not read"),
+    "no description": (lambda f: (f / "functions/forward.meta").write_text("["), r"forward\.meta: cannot be read"),
     "too few locations": (
         lambda f: (f / "functions/forward.meta").write_text(meta_with(input_locations=META["input_locations"][:3])),
         "3 input_locations for 4 arguments",
@@ -131,7 +131,7 @@ WRONG = {
         lambda f: (f / "functions/forward.meta").write_text(
             meta_with(input_locations=[{"type_": "parameter", "name": "../x"}, *META["input_locations"][1:]])
         ),
-        "'../x' is no name of a file",
+        "'../x' must be the name of a file",
     ),
     "one input twice": (
         lambda f: (f / "functions/forward.meta").write_text(
@@ -144,7 +144,7 @@ WRONG = {
             (f / "functions/forward.meta").rename(f / "functions/a.meta"),
             (f / "functions/b.meta").write_text("{}"),
         ],
-        "which of the functions is meant: a, b",
+        "must have one function, or one named forward, got a, b",
     ),
 }
 

@@ -37,7 +37,7 @@ def test_bytecode_comes_back(name: str, version: int) -> None:
 def test_the_reference_reads_portable_artifacts(name: str, version: str) -> None:
     module = spmd.parse(PROGRAMS[name])
     if parse_version(version) < parse_version(SINCE.get(name, "0.9")):
-        with pytest.raises(spmd.ConversionError, match=r"VHLO .* cannot hold it: .* came with version"):
+        with pytest.raises(spmd.ConversionError, match=r"VHLO .* cannot hold it: .* supported from version"):
             spmd.serialize(module, version=version)
         return
     data = spmd.serialize(module, version=version)
@@ -52,7 +52,7 @@ def test_quantized_types_come_back(version: str) -> None:
     if version == "current":
         assert difference(module, spmd.parse(spmd.serialize(module, version=version))) is None
     else:
-        with pytest.raises(spmd.ConversionError, match=r"came with version 0\.18"):
+        with pytest.raises(spmd.ConversionError, match=r"is supported from version 0\.18"):
             spmd.serialize(module, version=version)
 
 
@@ -62,7 +62,7 @@ def test_what_a_version_brought_the_one_before_cannot_hold(name: str) -> None:
     module = spmd.parse(text)
     major, minor = parse_version(before)
     after = "1.0.0" if (major, minor) == (0, 20) else f"{major}.{minor + 1}.0"
-    with pytest.raises(spmd.ConversionError, match=rf"VHLO {before} cannot hold it: .*came with version"):
+    with pytest.raises(spmd.ConversionError, match=rf"VHLO {before} cannot hold it: .*supported from version"):
         spmd.serialize(module, version=f"{before}.0")
     data = spmd.serialize(module, version=after)
     assert difference(module, spmd.parse(data)) is None
@@ -121,7 +121,7 @@ def test_dialects_that_readers_know_stand_beside_it(dialect: str) -> None:
         "arith": "arith.constant 3 : index",
     }[dialect]
     module = spmd.parse(f"func.func @f(%a: tensor<2xf32>) {{ %0 = {body}\n return }}")
-    with pytest.raises(spmd.ConversionError, match=r"VHLO 1\.10 cannot hold it: .* came with version 1\.11"):
+    with pytest.raises(spmd.ConversionError, match=r"VHLO 1\.10 cannot hold it: .* supported from version 1\.11"):
         spmd.serialize(module, version="1.10.0")
     data = spmd.serialize(module, version="1.11.0")
     assert difference(module, spmd.parse(data)) is None

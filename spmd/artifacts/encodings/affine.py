@@ -11,7 +11,7 @@ from spmd.artifacts.encodings.fields import BOOL, DIMENSION, SHAPE, EncodingTabl
 from spmd.ir.attributes import AffineMapAttr, Attribute, OpaqueAttr
 from spmd.syntax.token_parser import DEEPEST
 
-#: The low two bits of a map's header: how its results are stored. The other bits are the number of dimensions.
+#: The low two bits of a map's header tell how its results are stored; the others are the number of dimensions.
 _IDENTITY, _PERMUTATION, _PROJECTED_PERMUTATION = range(3)
 _MOST_INPUTS = 1 << 16
 _LEAVES = ("d", "s", "constant")
@@ -19,14 +19,14 @@ _KIND = Enum((*_LEAVES, "+", "*", "mod", "floordiv", "ceildiv"))
 
 
 class _Expression(NamedTuple):
-    """A dimension, symbol or constant with its number, or an operation with its operands."""
+    """A dimension, symbol or constant with its number, or an operation with operands."""
 
     kind: str
     number: int = 0
     operands: tuple[_Expression, ...] = ()
 
     def text(self, *, tight: bool = False) -> str:
-        """Return the expression, in parentheses if it is an operation and `tight`."""
+        """Return the text of the expression, in parentheses if it is an operation and `tight`."""
         if not self.operands:
             return str(self.number) if self.kind == "constant" else f"{self.kind}{self.number}"
         left, right = self.operands
@@ -40,11 +40,11 @@ class _Expression(NamedTuple):
 
     @property
     def negates(self) -> bool:
-        """Whether this is a product with -1."""
+        """Whether this is a product with -1, printed as a subtraction."""
         return self.kind == "*" and self.operands[1] == _Expression("constant", -1)
 
     def added(self) -> str:
-        """Return the expression as the right-hand side of a sum, with its sign."""
+        """Return the text of the expression as the right-hand side of a sum, with its sign."""
         if self.kind == "constant" and self.number < 0:
             return f"- {-self.number}"
         if self.negates:
@@ -57,7 +57,7 @@ class _Expression(NamedTuple):
 
 def _read_expression(reader: EntryReader, dims: int, symbols: int, depth: int = 0) -> _Expression:
     if depth > DEEPEST:
-        raise ValueError(f"expressions nest deeper than {DEEPEST} levels")
+        raise ValueError(f"expressions must be nested at most {DEEPEST} deep")
     kind = _KIND.read(reader)
     if kind == "constant":
         return _Expression(kind, reader.svarint())
@@ -71,7 +71,7 @@ def _read_expression(reader: EntryReader, dims: int, symbols: int, depth: int = 
 
 
 def _checked(number: int) -> int:
-    """Return a number of dimensions or symbols, which are not stored one by one; refuses one that no program has."""
+    """Return a number of dimensions or symbols; raises ValueError if it is too large, as it takes no space itself."""
     if number > _MOST_INPUTS:
         raise ValueError(f"an affine map has at most {_MOST_INPUTS} dimensions or symbols, got {number}")
     return number
@@ -112,7 +112,7 @@ def _strided(offset: int | None, strides: tuple[int | None, ...]) -> Attribute:
 
 
 def declare(attributes: EncodingTable) -> None:
-    """Add the codes to MLIR's own; none of them is written."""
+    """Add the codes to the builtin dialect's; they are not written."""
     attributes.reading(23, Simple(_read_map, unwritten), make=lambda value: value)
     attributes.reading(24, Simple(_read_set, unwritten), make=lambda value: value)
     attributes.reading(25, DIMENSION, SHAPE, make=_strided)

@@ -1,4 +1,4 @@
-"""MLIR's own attributes and types in bytecode. Source: MLIR's BuiltinDialectBytecode."""
+"""Encodings of the builtin dialect's attributes and types. Source: MLIR's BuiltinDialectBytecode."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from spmd import types as t
 from spmd.artifacts.encodings import fields as f
-from spmd.artifacts.encodings import kept, locations
+from spmd.artifacts.encodings import locations, textual
 from spmd.artifacts.encodings.fields import DialectEncodings, EntryReader, EntryWriter, FieldValue, Simple
 from spmd.artifacts.encodings.numbers import ARRAY, DENSE, FLOAT, INTEGER
 from spmd.artifacts.text import parse_type
@@ -23,13 +23,14 @@ _attributes, _types = BUILTIN.attributes, BUILTIN.types
 
 
 def entry_name(attribute: attrs.Attribute) -> str:
-    """Return the name that a dictionary's entry has; ValueError for anything but a string."""
+    """Return the name of a dictionary entry; raises ValueError unless it is a string."""
     if not isinstance(attribute, attrs.StringAttr):
-        raise ValueError(f"a name is a string, got {type(attribute).__name__}")
+        raise ValueError(f"a name must be a string, got {type(attribute).__name__}")
     return attribute.value
 
 
 def name_attribute(name: str) -> attrs.StringAttr:
+    """Return a dictionary entry's name as an attribute."""
     return attrs.StringAttr(name.encode("utf-8", "surrogateescape"))
 
 
@@ -55,7 +56,7 @@ def _symbol(root: attrs.Attribute, nested: tuple[attrs.Attribute, ...] = ()) -> 
     path = [entry_name(root)]
     for leaf in nested:
         if not isinstance(leaf, attrs.SymbolRefAttr):
-            raise ValueError(f"a nested symbol is a symbol, got {type(leaf).__name__}")
+            raise ValueError(f"a nested symbol must be a symbol, got {type(leaf).__name__}")
         path += leaf.path
     return attrs.SymbolRefAttr(tuple(path))
 
@@ -102,7 +103,7 @@ def _integer(number: int) -> t.Type:
     width, signedness = number >> 2, number & 3
     name = f"{('', '', 'u')[signedness]}i{width}" if signedness < 3 and 0 < width < 2**24 else ""
     if not name:
-        raise ValueError(f"an integer type has from 1 to 16777215 bits, got {width}")
+        raise ValueError(f"an integer type must have 1 to 16777215 bits, got {width}")
     return t.ELEMENT_TYPES.get(name) or t.OpaqueType(name)
 
 
@@ -117,21 +118,21 @@ def _integer_fields(type: t.ElementType) -> tuple[int] | None:
 
 
 def complex_of(element: t.Type) -> t.Type:
-    """Return the complex type of these parts."""
+    """Return the complex type with these parts; raises ValueError if there is none."""
     complex_element = t.ELEMENT_TYPES.get(f"complex<{element}>")
     return complex_element if complex_element is not None else parse_type(f"complex<{element}>")
 
 
 def _bounds(encoding: attrs.Attribute) -> tuple[tuple[int | None, ...] | None, str | None]:
-    """Return (bounds, any other encoding's text) of a tensor type's encoding."""
-    if isinstance(encoding, Bounds):
+    """Return the bounds of a tensor type's encoding, or the text of any other encoding."""
+    if isinstance(encoding, BoundsAttr):
         return encoding.bounds, None
     return None, format_attribute(encoding)
 
 
 @dataclass(frozen=True)
-class Bounds(StructAttribute):
-    """The encoding of a tensor type with bounds, as it stands in a file."""
+class BoundsAttr(StructAttribute):
+    """The encoding of a tensor type with bounds, an attribute of its own in files."""
 
     DIALECT, MNEMONIC = "stablehlo", "bounds"
     bounds: tuple[int | None, ...]
@@ -141,19 +142,19 @@ class Bounds(StructAttribute):
 
 
 def tensor_of(shape: tuple[int | None, ...], element: t.Type, encoding: attrs.Attribute | None = None) -> t.Type:
-    """Return the tensor type of these parts."""
+    """Return the tensor type of this shape, element type and encoding."""
     if any(size is not None and size < 0 for size in shape):
-        raise ValueError(f"sizes are not negative, got {shape}")
+        raise ValueError(f"sizes must not be negative, got {shape}")
     bounds, other = (None, None) if encoding is None else _bounds(encoding)
     if any(bound is not None and bound < 0 for bound in bounds or ()):
-        raise ValueError(f"bounds are not negative, got {bounds}")
+        raise ValueError(f"bounds must not be negative, got {bounds}")
     return t.TensorType(shape, element, bounds, other)
 
 
 def encoding_of(type: t.TensorType) -> attrs.Attribute | None:
-    """Return the encoding attribute of a tensor type; None where it has none."""
+    """Return the encoding attribute of a tensor type, or None."""
     if type.bounds is not None:
-        return Bounds(type.bounds)
+        return BoundsAttr(type.bounds)
     return attrs.OpaqueAttr(type.encoding) if type.encoding is not None else None
 
 
@@ -167,7 +168,7 @@ def _buffer(
 
 
 def _is_identity(layout: attrs.Attribute) -> bool:
-    """Return whether a layout is the one that memref types have unless told: (d0, d1) -> (d0, d1)."""
+    """Return whether a layout is the default of memref types, (d0, d1) -> (d0, d1)."""
     if not isinstance(layout, attrs.AffineMapAttr):
         return False
     inputs, _, outputs = layout.text.removeprefix("affine_map<").removesuffix(">").partition("->")
@@ -204,4 +205,4 @@ _types.encoding(
 )  # fmt: skip
 _types.encoding(15, t.TupleType, f.TYPES)
 _types.encoding(18, t.UnrankedTensorType, f.TYPE)
-kept.declare(_attributes, _types)
+textual.declare(_attributes, _types)

@@ -1,7 +1,7 @@
-"""What attributes and types are made of in bytecode, and how each dialect declares the codes of its own.
+"""Fields of bytecode entries, and the declaration of a dialect's codes in terms of them.
 
-One declaration serves both ways: `Encoding(code, cls, fields, make, take)` reads its fields in order and gives them to
-`make`; to write a value, `take` gives the same fields back, or None where another code of that class holds the value.
+A declaration serves both directions: `Encoding(code, cls, fields, make, take)` reads its fields in order and passes
+them to `make`; `take` returns the fields of a value to write, or None if another code of the class represents it.
 
     table.encoding(5, DotDimensionNumbers, SVARINTS, SVARINTS, SVARINTS, SVARINTS)
     table.encoding(2, StringAttr, BYTES, make=StringAttr, take=lambda a: (a.data,) if a.type is None else None)
@@ -20,22 +20,21 @@ from spmd.ir.attributes import Attribute
 from spmd.types import Type
 
 Version = tuple[int, int]
-#: What a field holds, decoded: its declaration says what that is.
+#: A decoded field.
 FieldValue: TypeAlias = Any
 
-#: How a dynamic dimension stands among the sizes.
+#: The encoding of a dynamic dimension's size.
 DYNAMIC = -(2**63)
 
 
 class EntryReader(ByteReader, ABC):
-    """Reads one attribute or type; knows the file's tables, which the entry refers to.
+    """Reads one attribute or type, and resolves its references in the file's tables.
 
-    `lasting` says whether what is read follows from the entry's bytes and what they refer to alone, and needs no more
-    of the file.
+    `is_cacheable` tells whether the value depends only on the entry's bytes and references.
     """
 
-    __slots__ = ("lasting",)
-    lasting: bool
+    __slots__ = ("is_cacheable",)
+    is_cacheable: bool
 
     @abstractmethod
     def attribute_at(self, index: int) -> Attribute: ...
@@ -51,7 +50,7 @@ class EntryReader(ByteReader, ABC):
 
 
 class EntryWriter(ByteWriter, ABC):
-    """Writes one attribute or type; numbers what it refers to."""
+    """Writes one attribute or type, and numbers its references."""
 
     __slots__ = ()
 
@@ -60,7 +59,7 @@ class EntryWriter(ByteWriter, ABC):
 
     @abstractmethod
     def plain_attribute_number(self, attribute: Attribute) -> int:
-        """Return the number of an attribute of MLIR's own, whatever dialect the entry is of."""
+        """Return the number of an attribute in the builtin dialect's spelling, whatever the entry's dialect."""
 
     @abstractmethod
     def type_number(self, type: Type) -> int: ...
@@ -73,7 +72,7 @@ class EntryWriter(ByteWriter, ABC):
 
 
 class Field(Protocol):
-    """One part of an entry."""
+    """A field of an entry."""
 
     def read(self, reader: EntryReader) -> FieldValue: ...
 
@@ -82,7 +81,7 @@ class Field(Protocol):
 
 @dataclass(frozen=True)
 class Simple:
-    """A field that two functions read and write."""
+    """A field with a function for reading and one for writing."""
 
     read: Callable[[EntryReader], FieldValue]
     write: Callable[[EntryWriter, FieldValue], None]
@@ -90,7 +89,7 @@ class Simple:
 
 @dataclass(frozen=True)
 class ListOf:
-    """A number, then that many of one field: a tuple."""
+    """A count followed by that many values of one field; the value is a tuple."""
 
     field: Field
 
@@ -105,7 +104,7 @@ class ListOf:
 
 @dataclass(frozen=True)
 class Enum:
-    """The number of one of `cases`, the first of them `first`; the value is the case's name."""
+    """The number of one of `cases`, counted from `first`; the value is the case's name."""
 
     cases: tuple[str, ...]
     first: int = 0
@@ -176,12 +175,12 @@ ATTRIBUTES = ListOf(ATTRIBUTE)
 
 
 def unwritten(writer: EntryWriter, value: object) -> None:
-    """Stand for the writing of a field that is only read."""
-    raise NotImplementedError("what is kept as text is written as text")
+    """Raise NotImplementedError: the field is only read."""
+    raise NotImplementedError("a value that is read as text must be written as text")
 
 
 def expect(value: object, *classes: type) -> FieldValue:
-    """Return `value`, known to be of one of `classes`; ValueError otherwise."""
+    """Return `value` if it is of one of `classes`; raises ValueError otherwise."""
     if not isinstance(value, classes):
         names = " or ".join(cls.__name__ for cls in classes)
         raise ValueError(f"expected {names}, got {type(value).__name__}")
@@ -189,24 +188,24 @@ def expect(value: object, *classes: type) -> FieldValue:
 
 
 def attribute_of(*classes: type) -> Simple:
-    """Return a reference to an attribute of one of `classes`."""
+    """Return a field that refers to an attribute of one of `classes`."""
     return Simple(lambda r: expect(r.attribute_at(r.varint()), *classes), ATTRIBUTE.write)
 
 
 def optional_of(*classes: type) -> Simple:
-    """Return a reference to an attribute of one of `classes`, or none."""
+    """Return a field that refers to an attribute of one of `classes`, or to none."""
     none = type(None)
     return Simple(lambda r: expect(_read_optional_attribute(r), none, *classes), _write_optional_attribute)
 
 
 def attributes_of(*classes: type) -> ListOf:
-    """References to attributes of `classes`."""
+    """Return a field that is a list of attributes of `classes`."""
     return ListOf(attribute_of(*classes))
 
 
 TYPE = Simple(lambda r: r.type_at(r.varint()), lambda w, value: w.varint(w.type_number(value)))
 TYPES = ListOf(TYPE)
-#: Sizes of dimensions, None for a dynamic one.
+#: Sizes of dimensions; None if dynamic.
 DIMENSION = Simple(
     lambda r: None if (size := r.svarint()) == DYNAMIC else size,
     lambda w, value: w.svarint(DYNAMIC if value is None else value),
@@ -216,7 +215,7 @@ SHAPE = ListOf(DIMENSION)
 
 @dataclass(frozen=True)
 class Encoding:
-    """One code: what stands behind it, and the values it is for. `since` is the dialect's version that has it."""
+    """One code, its fields, and the class of its values. `since` is the dialect version that introduced it."""
 
     code: int
     cls: type
@@ -247,21 +246,21 @@ class EncodingTable:
         take: Callable[[FieldValue], tuple[FieldValue, ...] | None] | None = None,
         since: Version = (0, 9),
     ) -> None:
-        """Declare a code; of a dataclass, `make` and `take` are its own fields where nothing else is given."""
+        """Declare a code; for a dataclass, `make` and `take` default to its own fields."""
         added = Encoding(code, cls, fields, make or cls, take or _fields_of(cls), since)
         self.by_code[code] = added
         self.by_class.setdefault(cls, []).append(added)
 
     def reading(self, code: int, *fields: Field, make: Callable[..., FieldValue]) -> None:
-        """Declare a code that is read and never written: what it holds has another form, which all readers know."""
+        """Declare a code that is read but not written: its value is written in a form that all readers support."""
         self.by_code[code] = Encoding(code, object, fields, make, lambda value: None, (0, 9))
 
     def whole(self, code: int, cls: type, field: Field) -> None:
-        """Declare a code behind which one field stands, which is the value itself."""
+        """Declare a code with a single field, which is the value itself."""
         self.encoding(code, cls, field, make=lambda value: value, take=lambda value: (value,))
 
     def constant(self, code: int, value: FieldValue, since: Version = (0, 9)) -> None:
-        """Declare the code of one value, of which there is one object."""
+        """Declare the code of a singleton value."""
         self.encoding(
             code,
             type(value),
@@ -275,14 +274,14 @@ class EncodingTable:
         code = reader.varint()
         encoding = self.by_code.get(code)
         if encoding is None:
-            reader.fail(f"code {code} of the {dialect} dialect is not known", position)
+            reader.fail(f"code {code} of the {dialect} dialect is unknown", position)
         try:
             return encoding.make(*[entry.read(reader) for entry in encoding.fields])
         except (TypeError, ValueError, AttributeError, OverflowError) as error:
             reader.fail(f"code {code} of the {dialect} dialect: {error}", position)
 
     def find(self, value: object) -> tuple[Encoding, tuple[FieldValue, ...]] | None:
-        """Return the code for `value` and its fields; None where the dialect has none."""
+        """Return the code for `value` and its fields; None if the dialect has none."""
         for encoding in self.by_class.get(type(value), ()):
             values = encoding.take(value)
             if values is not None:
@@ -297,7 +296,7 @@ def _fields_of(cls: type) -> Callable[[FieldValue], tuple[FieldValue, ...]]:
 
 @dataclass
 class DialectEncodings:
-    """How one dialect stands in bytecode."""
+    """The encodings of one dialect's attributes and types."""
 
     attributes: EncodingTable = field(default_factory=EncodingTable)
     types: EncodingTable = field(default_factory=EncodingTable)

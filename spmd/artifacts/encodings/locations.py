@@ -1,7 +1,7 @@
-"""Locations: between the text that ops keep of theirs and MLIR's location attributes.
+"""Locations: conversion between the text that ops store and MLIR's location attributes.
 
-Source: MLIR's builtin location attributes. A location is read as the text between the parentheses of `loc(...)`; to be
-written, that text is taken apart again, and what is no location's text counts as unknown.
+Source: MLIR's builtin location attributes. A location is read as the text inside `loc(...)`; to write it, the text is
+parsed, and anything else counts as unknown.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from spmd.ir.attributes import Attribute, LocationAttr, StringAttr
 from spmd.syntax.attribute_printer import format_attribute, quoted
 from spmd.syntax.literals import unquote
 
-#: Longer texts count as unknown: locations share their parts, and their texts may be without bound.
+#: Longer texts count as unknown: locations share subtrees, so that texts may be arbitrarily long.
 LONGEST = 1000
 _DEEPEST = 100
 _PART = re.compile(
@@ -119,7 +119,7 @@ def _fused(locations: tuple[Attribute, ...], metadata: Attribute | None = None) 
 
 @lru_cache(maxsize=4096)
 def location_of(text: str | None) -> Attribute:
-    """Return the location that `loc(text)`, or `text` alone, is; an unknown one when it is no location's text."""
+    """Return the location for `text`, the inside of `loc(...)`; an unknown one if it cannot be parsed."""
     if text is None:
         return UNKNOWN
     body = text[4:-1] if text.startswith("loc(") and text.endswith(")") else text
@@ -132,7 +132,7 @@ def location_of(text: str | None) -> Attribute:
 
 
 class _Parts:
-    """The parts of a location's text, one after the other."""
+    """A parser of a location's text."""
 
     def __init__(self, text: str) -> None:
         self._parts: list[tuple[str, str]] = []
@@ -148,6 +148,7 @@ class _Parts:
 
     @property
     def at_end(self) -> bool:
+        """Return whether all of the text has been read."""
         return self._at == len(self._parts)
 
     def _take(self, part: str) -> bool:
@@ -168,6 +169,7 @@ class _Parts:
             raise ValueError(part)
 
     def location(self, depth: int) -> Attribute:
+        """Parse one location."""
         if depth > _DEEPEST:
             raise ValueError("too deep")
         if self._take("unknown"):
@@ -232,7 +234,7 @@ def _write_numbers(writer: EntryWriter, value: FieldValue) -> None:
 
 
 def declare(table: EncodingTable) -> None:
-    """Add the codes of locations to MLIR's own."""
+    """Add the codes of locations to the builtin dialect's."""
     table.encoding(10, CallLocation, ATTRIBUTE, ATTRIBUTE, make=lambda callee, caller: _located(
         f"callsite({_inner(callee)} at {_inner(caller)})"
     ))  # fmt: skip

@@ -1,7 +1,7 @@
 """Integers and floats of a known type, and the elements of constant tensors.
 
-Source: MLIR's bytecode: a number of at most 8 bits is a byte, one of at most 64 bits the zigzag form of its bits taken
-as an unsigned number, a wider one a list of such words.
+Source: MLIR's bytecode: an integer of at most 8 bits is a byte, one of at most 64 bits a zigzag-encoded integer, a
+wider one a list of such words.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ from spmd.support.arrays import Array
 from spmd.syntax.dense import dense_raw
 from spmd.syntax.literals import mask, raw_array
 
-#: The bits of floats that no array holds.
+#: The widths of floats that no array can hold.
 _WIDE_FLOATS = {"tf32": 19, "f80": 80, "f128": 128}
-#: Constants at least as large are seen in the file wherever they lie; smaller ones are copied, aligned.
+#: Constants of at least this size are views of the file, aligned or not; smaller ones are copied and aligned.
 _SEEN_FROM = 1 << 20
-#: Of an integer: Python writes no decimal of more than 4300 digits.
+#: The largest width of an integer in bits: Python converts no more than 4300 decimal digits.
 _MOST_BITS = 13_000
-_MOST_WORDS = 1 << 18  # of the widest integer that MLIR has, 2**24 - 1 bits
+_MOST_WORDS = 1 << 18  # words of MLIR's widest integer, 2**24 - 1 bits
 
 
 def _width(type: t.Type) -> tuple[int, bool]:
-    """Return (bits, whether unsigned) of an integer type; ValueError for any other."""
+    """Return the width of an integer type and whether it is unsigned; raises ValueError for other types."""
     if isinstance(type, t.ElementType) and (type.is_integer or type.is_boolean or type.is_index):
         return type.bits if not type.is_boolean else 1, not (type.is_signed or type.is_index)
     wide = t.wide_integer(type)
     if wide is None:
-        raise ValueError(f"an integer is of an integer type, got {type}")
+        raise ValueError(f"an integer attribute must have an integer type, got {type}")
     return wide
 
 
@@ -92,7 +92,7 @@ def _read_float(reader: EntryReader) -> Attribute:
     if width is not None:
         return OpaqueAttr(f"0x{_read_bits(reader, width):0{width // 4}X} : {type}")
     if not isinstance(type, t.ElementType) or not type.is_float:
-        raise ValueError(f"a float is of a floating-point type, got {type}")
+        raise ValueError(f"a float attribute must have a floating-point type, got {type}")
     return FloatAttr(_read_bits(reader, type.bits), type)
 
 
@@ -101,7 +101,7 @@ def _write_float(writer: EntryWriter, value: FieldValue) -> None:
     _write_bits(writer, value.bits, value.type.bits)
 
 
-#: A number with its type in front.
+#: A number preceded by its type.
 INTEGER = Simple(_read_integer, _write_integer)
 FLOAT = Simple(_read_float, _write_float)
 
@@ -130,7 +130,7 @@ def _write_dense(writer: EntryWriter, value: DenseAttr) -> None:
 
 
 def raw_elements(value: DenseAttr) -> Array:
-    """Return the bytes of the elements as MLIR keeps them, or of one element that is seen everywhere; flat."""
+    """Return the elements' bytes as MLIR stores them, of a splat those of one element; one-dimensional."""
     array = value.array
     one = array.size > 1 and all_the_same(array)
     flat = np.ascontiguousarray(array[(0,) * array.ndim] if one else array).reshape(-1)
@@ -155,7 +155,7 @@ def _read_array(reader: EntryReader) -> Attribute:
     count = reader.varint()
     data = reader.bytes(reader.varint())
     if not isinstance(type, t.ElementType) or type.numpy is None:
-        raise ValueError(f"an array is of numbers, got {type}")
+        raise ValueError(f"an array must be of numbers, got {type}")
     if len(data) != count * type.dtype.itemsize:
         raise ValueError(f"{len(data)} bytes for {count} numbers of type {type}")
     if type.is_boolean:
@@ -171,5 +171,5 @@ def _write_array(writer: EntryWriter, value: DenseArrayAttr) -> None:
     writer.bytes(array.tobytes())
 
 
-#: Numbers in a row: their type, how many, their bytes.
+#: An array of numbers: type, count, bytes.
 ARRAY = Simple(_read_array, _write_array)

@@ -36,7 +36,7 @@ def _write_priority(writer: EntryWriter, value: int | None) -> None:
 
 
 _PRIORITY = Simple(_read_priority, _write_priority)
-#: What reduces the unreduced axes, as the dialect numbers it.
+#: Reductions of unreduced axes, in the dialect's order.
 _REDUCTIONS = ("sum", "max", "min")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from spmd import types as t
-from spmd.artifacts.encodings.builtin import Bounds
+from spmd.artifacts.encodings.builtin import BoundsAttr
 from spmd.artifacts.encodings.fields import (
     ATTRIBUTE,
     ATTRIBUTES,
@@ -34,7 +34,7 @@ from spmd.ir.attributes import ArrayAttr, Attribute, EnumAttr
 STABLEHLO, CHLO = DialectEncodings(), DialectEncodings()
 _attributes = STABLEHLO.attributes
 
-#: The parts of each structured attribute, in the order of its fields.
+#: The fields of each structured attribute, in order.
 STRUCT_FIELDS: dict[type, tuple[Field, ...]] = {
     structs.ChannelHandleAttr: (SVARINT, SVARINT),
     structs.ConvDimensionNumbersAttr: (SVARINT, SVARINT, SVARINTS) * 3,
@@ -54,7 +54,7 @@ def enum_encodings(table: EncodingTable, dialect: str, **codes: int) -> None:
 
 
 def enum_encoding(table: EncodingTable, code: int, dialect: str, mnemonic: str, first: int = 0) -> None:
-    """Declare the code of an enum attribute, the first of whose cases is number `first`."""
+    """Declare the code of an enum attribute whose cases are numbered from `first`."""
     table.encoding(
         code, EnumAttr, Enum(ENUMS[dialect, mnemonic], first),
         make=lambda case: EnumAttr(dialect, mnemonic, case),
@@ -64,7 +64,7 @@ def enum_encoding(table: EncodingTable, code: int, dialect: str, mnemonic: str, 
 
 @dataclass(frozen=True)
 class AccuracyMode(structs.StructAttribute):
-    """The mode of a result's accuracy, an attribute of its own in files."""
+    """The mode of a result's accuracy, which is a separate attribute in files."""
 
     DIALECT, MNEMONIC = "stablehlo", "result_accuracy_mode"
     mode: str
@@ -77,7 +77,7 @@ _MODES = ("DEFAULT", "HIGHEST", "TOLERANCE")
 
 
 def accuracy_encodings(table: EncodingTable, mode_code: int, code: int, since: Version = (0, 9)) -> None:
-    """Declare the codes of a result's accuracy and of its mode."""
+    """Declare the codes of a result's accuracy and its mode."""
     table.encoding(mode_code, AccuracyMode, Enum(_MODES), take=lambda value: (value.mode,), since=since)
     table.encoding(
         code, structs.ResultAccuracyAttr, F64, F64, SVARINT, ATTRIBUTE,
@@ -98,12 +98,12 @@ def _write_flagged_attribute(writer: EntryWriter, value: Attribute | None) -> No
         writer.varint(writer.attribute_number(value))
 
 
-#: A byte that says whether there is one, and the attribute.
+#: A byte that tells whether there is an attribute, then the attribute.
 FLAGGED_ATTRIBUTE = Simple(_read_flagged_attribute, _write_flagged_attribute)
 
 
 def checked_mesh(axes: Attribute, device_ids: Attribute | None) -> structs.MeshAttr:
-    """Return a mesh of an array of axes."""
+    """Return a mesh with an array of axes."""
     elements = expect(axes, ArrayAttr).elements
     return structs.MeshAttr(tuple(expect(axis, structs.MeshAxisAttr) for axis in elements), device_ids)  # type: ignore[arg-type]
 
@@ -123,7 +123,7 @@ enum_encodings(
     comparison_direction=2, comparison_type=3, fft_type=6, precision=8, rng_algorithm=9, transpose=12,
 )  # fmt: skip
 enum_encoding(_attributes, 10, "stablehlo", "rng_distribution", first=1)
-_attributes.encoding(13, Bounds, SHAPE, take=lambda value: (value.bounds,))
+_attributes.encoding(13, BoundsAttr, SHAPE, take=lambda value: (value.bounds,))
 accuracy_encodings(_attributes, 16, 17)
 _attributes.encoding(
     18, structs.ReplicaGroupMeshAxesAttr, ATTRIBUTE, ATTRIBUTES,

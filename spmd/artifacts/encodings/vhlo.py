@@ -1,6 +1,6 @@
-"""VHLO's attributes and types in bytecode, as those of StableHLO and MLIR that they stand for.
+"""Encodings of VHLO's attributes and types, decoded to their equivalents in StableHLO and MLIR.
 
-Source: openxla/stablehlo, VhloBytecode, VhloAttrs, VhloTypes, VhloEnums. `since` is the version of VHLO that came with
+Source: openxla/stablehlo, VhloBytecode, VhloAttrs, VhloTypes, VhloEnums. `since` is the VHLO version that introduced
 the code.
 """
 
@@ -12,7 +12,7 @@ import numpy as np
 
 from spmd import types as t
 from spmd.artifacts.encodings.builtin import (
-    Bounds,
+    BoundsAttr,
     complex_of,
     encoding_of,
     entry_name,
@@ -79,27 +79,27 @@ def _write_entries(writer: EntryWriter, value: attrs.DictAttr) -> None:
 
 
 def _dense_of_array(value: attrs.DenseArrayAttr) -> tuple[FieldValue, ...] | None:
-    """VHLO keeps arrays of 64-bit integers and of booleans as tensors."""
+    """Return the fields of an array of 64-bit integers or booleans, which VHLO represents as a tensor."""
     if value.element_type not in (t.I64, t.I1):
         return None
     array = np.array(value.values, value.element_type.dtype)
     return (attrs.DenseAttr(array, t.TensorType(array.shape, value.element_type)),)
 
 
-#: The version of a custom call's interface is a number in StableHLO and an enum here, of as many cases.
+#: The number of versions of a custom call's interface, an integer in StableHLO and an enum here.
 API_VERSIONS = 5
 
 
 @dataclass(frozen=True)
 class ApiVersion(structs.StructAttribute):
-    """The version of a custom call's interface, as it stands in a file."""
+    """The version of a custom call's interface, as an enum."""
 
     DIALECT, MNEMONIC = "vhlo", "api_version_v1"
     number: int
 
     def __post_init__(self) -> None:
         if not 0 <= self.number < API_VERSIONS:
-            raise ValueError(f"a custom call's interface has a version below {API_VERSIONS}, got {self.number}")
+            raise ValueError(f"a custom call's interface version must be below {API_VERSIONS}, got {self.number}")
 
     def format(self) -> str:
         return f"<{self.number}>"
@@ -135,7 +135,7 @@ _attributes.encoding(
 _attributes.encoding(15, attrs.DenseArrayAttr, DENSE, make=lambda array: array, take=_dense_of_array)
 _attributes.whole(15, attrs.DenseAttr, DENSE)
 _attributes.encoding(17, attrs.TypeAttr, TYPE)
-_attributes.encoding(18, Bounds, SHAPE, take=lambda value: (value.bounds,))
+_attributes.encoding(18, BoundsAttr, SHAPE, take=lambda value: (value.bounds,))
 accuracy_encodings(_attributes, 19, 20, since=(1, 9))
 _attributes.encoding(21, structs.SubAxisInfoAttr, SVARINT, SVARINT, since=(1, 16))
 
@@ -172,7 +172,7 @@ _attributes.encoding(
 
 # --- types -----------------------------------------------------------------------------------------------------------
 
-#: Element types: code, and the version that came with each.
+#: Element types: code, and the version that introduced each.
 _ELEMENTS: dict[str, tuple[int, tuple[int, int]]] = {
     "i1": (0, (0, 9)), "bf16": (2, (0, 9)), "f16": (3, (0, 9)), "f32": (4, (0, 9)), "f64": (5, (0, 9)),
     "f8E4M3FN": (6, (0, 9)), "f8E5M2": (7, (0, 9)), "index": (9, (0, 9)),
@@ -186,10 +186,10 @@ _SIGNED = 1
 
 
 def _storage(flags: int, storage: t.Type) -> t.ElementType:
-    """Return the storage type of a quantized one: the flags tell of its sign."""
+    """Return the storage type of a quantized type, with the signedness in `flags`."""
     storage_type = expect(storage, t.ElementType)
     if not storage_type.is_integer:
-        raise ValueError(f"the storage is of an integer type, got {storage_type}")
+        raise ValueError(f"the storage type must be an integer type, got {storage_type}")
     return (
         storage_type
         if flags & _SIGNED
@@ -200,7 +200,7 @@ def _storage(flags: int, storage: t.Type) -> t.ElementType:
 def _expressed(type: t.Type) -> t.ElementType:
     expressed_type = expect(type, t.ElementType)
     if not expressed_type.is_float or expressed_type.numpy is None:
-        raise ValueError(f"what is expressed is of a floating-point type, got {expressed_type}")
+        raise ValueError(f"the expressed type must be a floating-point type, got {expressed_type}")
     return expressed_type  # type: ignore[no-any-return]
 
 

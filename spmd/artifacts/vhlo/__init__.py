@@ -1,4 +1,4 @@
-"""VHLO: StableHLO's ops as versions of them, which is how programs are kept for other versions to read.
+"""VHLO: versioned StableHLO ops, the portable form of programs.
 
 Source: openxla/stablehlo, docs/vhlo.md, and the passes between StableHLO and VHLO.
 """

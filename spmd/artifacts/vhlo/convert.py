@@ -1,8 +1,8 @@
-"""Ops of StableHLO and func as VHLO has them in a given version, and back.
+"""Converts ops of StableHLO and func to a version of VHLO, and back.
 
-Operands, results and regions are the same in both, and types are told apart by how they are encoded only; what differs
-are names and attributes. Upgrading is leaving to its default what an older version of an op does not have, downgrading
-is checking that nothing but the default is left out. Source: openxla/stablehlo, the passes StablehloLegalizeToVhlo,
+Operands, results and regions are the same in both, and types differ only in their encoding, so that only names and
+attributes are converted. Attributes that an older version of an op lacks get their defaults when upgrading, and must
+have them when downgrading. Source: openxla/stablehlo, the passes StablehloLegalizeToVhlo,
 VhloToVersion and VhloLegalizeToStablehlo.
 """
 
@@ -38,12 +38,12 @@ from spmd.ir.attributes import (
 
 @dataclass(frozen=True)
 class _Exploded:
-    """A structured attribute that VHLO keeps as an attribute for each field, of the names given."""
+    """A structured attribute that VHLO represents as one attribute per field, with these names."""
 
     attribute: str
     cls: Any
     names: tuple[str, ...]
-    #: Each field's name, the type that its value has, and whether it has a default.
+    #: Each field's name, its value's type, and whether it has a default.
     fields: tuple[tuple[str, type, bool], ...]
 
 
@@ -72,7 +72,7 @@ _EXPLODED: dict[str, tuple[_Exploded, ...]] = {
     "recv": _TRANSFER,
 }
 _LAYOUTS = ("operand_layouts", "result_layouts")
-#: Attributes of windows whose length tells how many dimensions the others are for.
+#: Window attributes whose length is the number of spatial dimensions, which others depend on.
 _WINDOW = "window_dimensions"
 
 
@@ -80,7 +80,7 @@ _WINDOW = "window_dimensions"
 
 
 def from_vhlo(row: VhloOp, attributes: Mapping[str, Attribute]) -> dict[str, Attribute]:
-    """Return the attributes of the op that `row` stands for; ValueError for one that is not what it must be."""
+    """Return the attributes of the op that `row` represents; raises ValueError for an invalid one."""
     base, left = row.base, dict(attributes)
     converted: dict[str, Attribute] = {}
     for exploded in _EXPLODED.get(base, ()):
@@ -90,7 +90,7 @@ def from_vhlo(row: VhloOp, attributes: Mapping[str, Attribute]) -> dict[str, Att
             if whole is not None:
                 converted[exploded.attribute] = whole
     if base == "dynamic_conv" and "padding" in row.attributes:
-        left.pop("padding", None)  # the operand d_padding says it all
+        left.pop("padding", None)  # the operand d_padding has the same information
     for name, value in left.items():
         if name not in row.attributes:
             converted[name] = value
@@ -108,7 +108,7 @@ def _is_none(value: Attribute) -> bool:
 
 
 def _imploded(exploded: _Exploded, pieces: Mapping[str, Attribute]) -> Attribute | None:
-    """Return the structured attribute; None where its fields say that there is none."""
+    """Return the structured attribute; None if its fields indicate that there is none."""
     values: dict[str, AttributeValue] = {}
     for (field, kind, optional), name in zip(exploded.fields, exploded.names, strict=True):
         piece = pieces.get(name)
@@ -132,7 +132,7 @@ def _plain(value: Attribute) -> AttributeValue:
 
 
 def _restored(base: str, name: str, value: Attribute) -> Attribute:
-    """Return an attribute as StableHLO spells it."""
+    """Return an attribute in StableHLO's form."""
     if name == "channel_id":
         return structs.ChannelHandleAttr(_plain(value), 0)
     if (base, name) in (("call", "callee"), ("composite", "decomposition")):
@@ -152,28 +152,27 @@ def _symbol(value: Attribute) -> Attribute:
 
 
 def to_vhlo(op: Op, version: Version) -> tuple[VhloOp, dict[str, Attribute]]:
-    """Return the version of `op` that VHLO `version` has, and its inherent attributes; ConversionError where it has
-    none."""
+    """Return the VHLO op of `version` for `op`, and its inherent attributes; raises ConversionError if it has none."""
     base = base_of(op.name)
     assert base is not None and op.definition is not None
     rows = BY_BASE[base]
     row = next((row for row in rows if row.is_in(version)), None)
     if row is None:
-        raise fault(op, f"came with version {_text(rows[-1].since)}", version)
+        raise fault(op, f"is supported from version {_text(rows[-1].since)}", version)
     newest = rows[0]
     attributes = _vhlo_attributes(op, base, {*newest.attributes, *row.attributes})
     for name in newest.attributes:
         default = default_of(base, name)
         if name not in row.attributes and (default is None or not default.holds(attributes[name])):
-            raise fault(op, f"attribute {name} came with version {_text(newest.since)}", version)
+            raise fault(op, f"attribute {name} is supported from version {_text(newest.since)}", version)
     if newest.widened and not row.widened and len(op.operands) != 1:
-        raise fault(op, f"any number of operands came with version {_text(newest.since)}", version)
+        raise fault(op, f"any number of operands is supported from version {_text(newest.since)}", version)
     _check_constraints(op, base, version)
     return row, {name: attributes[name] for name in row.attributes}
 
 
 def fault(op: Op, why: str, version: Version) -> ConversionError:
-    """Return the error that says what keeps `op` from being written at `version`."""
+    """Return the error that `op` cannot be written at `version`."""
     return ConversionError(Diagnostic(op.location, f"VHLO {_text(version)} cannot hold it: {why}", op.name))
 
 
@@ -204,13 +203,13 @@ def _vhlo_attributes(op: Op, base: str, names: set[str]) -> dict[str, Attribute]
     for name in names - set(attributes):
         default = default_of(base, name)
         if default is None:
-            raise ConversionError(Diagnostic(op.location, f"attribute {name} is needed", op.name))
+            raise ConversionError(Diagnostic(op.location, f"attribute {name} must be given", op.name))
         attributes[name] = default.make(rank)
     return attributes
 
 
 def _rank(op: Op) -> int:
-    """Return how many dimensions the op's window has."""
+    """Return the number of dimensions of the op's window."""
     numbers = op.attributes.get("dimension_numbers")
     if isinstance(numbers, structs.ConvDimensionNumbersAttr):
         return len(numbers.input_spatial_dimensions)
@@ -222,7 +221,7 @@ def _spelled(value: Attribute) -> Attribute:
 
 
 def _attribute(value: AttributeValue) -> Attribute:
-    """Return the attribute that a field of a structured one becomes."""
+    """Return a field of a structured attribute as an attribute."""
     if isinstance(value, bool):
         return BoolAttr(value)
     if isinstance(value, int):
@@ -241,11 +240,11 @@ def _check_constraints(op: Op, base: str, version: Version) -> None:
     if base in _REDUCERS and version < (0, 17):
         pairs = zip(op.operand_types, op.result_types, strict=False)
         if any(element_of(a) is not element_of(b) for a, b in pairs):
-            raise fault(op, "reductions to another element type came with version 0.17", version)
+            raise fault(op, "reductions to another element type are supported from version 0.17", version)
     if base == "composite" and op.regions and version < (1, 14):
-        raise fault(op, "regions came with version 1.14", version)
+        raise fault(op, "regions are supported from version 1.14", version)
     if base == "custom_call":
         if version < (1, 3) and (isinstance(op["backend_config"], DictAttr) or op["api_version"] == 4):
-            raise fault(op, "a dictionary as backend_config came with version 1.3", version)
+            raise fault(op, "a dictionary as backend_config is supported from version 1.3", version)
         if version < (1, 17) and any(isinstance(type, t.FutureType) for type in op.operand_types):
-            raise fault(op, "operands of future type came with version 1.17", version)
+            raise fault(op, "operands of future type are supported from version 1.17", version)

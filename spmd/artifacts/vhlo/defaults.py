@@ -1,7 +1,7 @@
-"""What an attribute is in VHLO that a StableHLO op leaves out: VHLO's ops have no defaults.
+"""Defaults of attributes that StableHLO ops may omit but VHLO's must have.
 
-One table serves both ways: written where nothing is said, left out again when read, and wanted where the target
-version of an op has no place for the attribute. Source: openxla/stablehlo, the passes between StableHLO and VHLO.
+The same table is used to add omitted attributes when writing, to remove them when reading, and to check attributes that
+the target version lacks. Source: openxla/stablehlo, the passes between StableHLO and VHLO.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from spmd.ir.attributes import (
 
 @dataclass(frozen=True)
 class Default:
-    """`make` gives the default where the op has so many spatial dimensions; `holds` knows it again."""
+    """`make` returns the default for a number of spatial dimensions; `holds` recognizes it."""
 
     make: Callable[[int], Attribute]
     holds: Callable[[Attribute], bool]
@@ -50,7 +50,7 @@ def _integer(value: int, type: t.ElementType) -> Default:
 
 
 def integers(shape: tuple[int, ...], value: int, element: t.ElementType = t.I64) -> DenseAttr:
-    """Return a tensor constant of one number."""
+    """Return a splat tensor constant."""
     return DenseAttr(np.full(shape, value, element.dtype), t.TensorType(shape, element))
 
 
@@ -85,7 +85,7 @@ _PRECISIONS = Default(
 )
 _NO_CONFIG = Default(lambda rank: StringAttr(b""), lambda attribute: attribute in (StringAttr(b""), DictAttr({})))
 
-#: The defaults of each attribute, whatever the op.
+#: Defaults of attributes of any op.
 _BY_NAME: dict[str, Default] = {
     "api_version": _constant(ApiVersion(1)),
     "arg_attrs": _EMPTY_ARRAY,
@@ -130,7 +130,7 @@ _BY_NAME: dict[str, Default] = {
     ),
 }  # fmt: skip
 
-#: Defaults that only these ops have: elsewhere the attribute must be told.
+#: Defaults for these ops only: for others the attribute is required.
 _BY_OP: dict[tuple[str, str], Default] = {
     ("cholesky", "lower"): _FALSE,
     ("sort", "dimension"): _integer(-1, t.I64),
@@ -145,5 +145,5 @@ _BY_OP: dict[tuple[str, str], Default] = {
 
 
 def default_of(base: str, name: str) -> Default | None:
-    """Return the default of attribute `name` of the op; None where it has none."""
+    """Return the default of attribute `name` of the op, or None."""
     return _BY_OP.get((base, name)) or _BY_NAME.get(name)

@@ -1,7 +1,7 @@
-"""VHLO's ops: one row a version of an op, its inherent attributes beside the VHLO versions that have it.
+"""VHLO's ops: one row per version of an op, with its inherent attributes and the VHLO versions that have it.
 
-Source: openxla/stablehlo, VhloOps. A row reads: name, first version, last version (`-` for one that is current), and
-its attributes; a name with `*` takes any number of operands in this version and one alone in the version before.
+Source: openxla/stablehlo, VhloOps. The columns are name, first version, last version (`-` if current), and attributes;
+a name with `*` is variadic in this version and takes one operand in the previous one.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from spmd.artifacts.encodings.fields import Version
 
-#: The versions that can be read and written. 1.21 and 1.22 (jaxlib 0.12) have the ops, attributes and types of 1.20.
+#: The supported versions. 1.21 and 1.22 (jaxlib 0.12) have the ops, attributes and types of 1.20.
 OLDEST: Version = (0, 9)
 CURRENT: Version = (1, 22)
 
@@ -40,7 +40,7 @@ _CUSTOM_CALL = (
 )
 _COMPOSITE = "name composite_attributes decomposition version"
 
-#: Ops without attributes that have been there from the start and never changed.
+#: Ops without attributes that exist unchanged since the first version.
 _PLAIN = """
 abs add after_all and atan2 bitcast_convert case ceil clamp count_leading_zeros complex convert create_token divide
 dynamic_pad dynamic_reshape dynamic_update_slice floor if imag is_finite maximum minimum multiply negate not
@@ -49,7 +49,7 @@ round_nearest_even round_nearest_afz select shift_left shift_right_arithmetic sh
 uniform_dequantize uniform_quantize while xor
 """
 
-#: Functions that have been told how accurate their results must be since version 1.10, exponential since 1.9.
+#: Functions with a result_accuracy attribute since version 1.10, exponential since 1.9.
 _ACCURATE = """
 cbrt cosine exponential_minus_one log_plus_one logistic log rsqrt sine sqrt tan tanh
 """
@@ -133,7 +133,7 @@ unary_einsum_v1 0.9 - einsum_config
 
 @dataclass(frozen=True)
 class VhloOp:
-    """One version of an op. `base` is its name without the version; `attributes` in the order properties have."""
+    """One version of an op. `base` is its name without the version; `attributes` are in the order of properties."""
 
     name: str
     since: Version
@@ -150,7 +150,7 @@ class VhloOp:
 
 
 def parse_version(text: str) -> Version:
-    """Return `1.20`, or `1.20.3`, of which the last number never matters."""
+    """Return the version `1.20`, or `1.20.3`, whose patch number is ignored."""
     major, minor = text.split(".")[:2]
     return int(major), int(minor)
 
@@ -168,27 +168,27 @@ def _rows() -> list[VhloOp]:
     return rows
 
 
-#: Every version of every op, by full name.
+#: All versions of all ops, by full name.
 VHLO_OPS: dict[str, VhloOp] = {f"vhlo.{row.name}": row for row in _rows()}
 
-#: The versions of each op, the newest first, by the name without a version.
+#: The versions of each op, newest first, by name without version.
 BY_BASE: dict[str, list[VhloOp]] = {}
 for _row in VHLO_OPS.values():
     BY_BASE.setdefault(_row.base, []).insert(0, _row)
 
-#: Ops of other dialects than StableHLO that VHLO has, by VHLO's name.
+#: VHLO's ops for other dialects than StableHLO, by VHLO's name.
 OTHERS = {"func": "func.func", "call": "func.call"}
 
 
 def name_of(row: VhloOp, in_function: bool) -> str:
-    """Return the op that `row` stands for; a return ends a function or a region, and is named after that."""
+    """Return the name of the op that `row` represents; a return is named after the function or region it ends."""
     if row.base == "return":
         return "func.return" if in_function else "stablehlo.return"
     return OTHERS.get(row.base) or f"stablehlo.{row.base}"
 
 
 def base_of(name: str) -> str | None:
-    """VHLO's name, without a version, of an op that it has."""
+    """Return VHLO's name, without version, for an op; None if it has none."""
     dialect, _, rest = name.partition(".")
     if dialect == "stablehlo" and rest in BY_BASE and rest not in OTHERS:
         return rest

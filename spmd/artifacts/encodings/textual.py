@@ -1,4 +1,4 @@
-"""MLIR's own attributes and types that nothing here computes with: read as their text, and written again as that."""
+"""Encodings of builtin attributes and types that are only passed on: read as their text, and written as text."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from spmd.syntax.attribute_printer import dense_body, format_attribute, nested, 
 
 
 def _read_strings(reader: EntryReader) -> Attribute:
-    """Return a tensor of strings: its type, whether all are one, and their numbers."""
+    """Return a tensor of strings: its type, whether it is a splat, and the numbers of the strings."""
     type = expect(TYPE.read(reader), t.TensorType)
     splat = VARINT.read(reader)
     count = 1 if splat else type.size
     if count > reader.left:
-        raise ValueError(f"{count} strings are told of where {reader.left} bytes are left")
+        raise ValueError(f"{count} strings do not fit into {reader.left} bytes")
     texts = [quoted(reader.string_at(reader.varint())) for _ in range(count)]
     body = texts[0] if splat else nested(texts, type.static_shape) if texts else ""
     return OpaqueAttr(f"dense<{body}> : {type}")
@@ -40,9 +40,9 @@ def _sparse(type: t.Type, indices: Attribute, values: Attribute) -> Attribute:
 
 
 def _read_distinct(reader: EntryReader) -> Attribute:
-    """Return the attribute that this one goes with; where it stands in the file tells it from all others."""
+    """Return the attribute that a distinct one refers to; its identity is its position in the file."""
     number = reader.position
-    reader.lasting = False
+    reader.is_cacheable = False
     value = ATTRIBUTE.read(reader)
     return OpaqueAttr(f"distinct[{number}]<{'' if isinstance(value, UnitAttr) else format_attribute(value)}>")
 
@@ -52,7 +52,7 @@ def _size(size: int | None) -> str:
 
 
 def vector_of(shape: tuple[int | None, ...], element: t.Type, scalable: tuple[bool, ...] = ()) -> t.Type:
-    """Return the vector type of these parts; sizes in brackets are multiples of what a machine has."""
+    """Return the vector type of this shape; scalable sizes, in brackets, are multiples of the machine's."""
     flags = scalable or (False,) * len(shape)
     sizes = [f"[{_size(size)}]x" if flag else f"{_size(size)}x" for size, flag in zip(shape, flags, strict=True)]
     return parse_type(f"vector<{''.join(sizes)}{element}>")
@@ -66,7 +66,7 @@ def _unranked_buffer_in(space: Attribute, element: t.Type) -> t.Type:
     return parse_type(f"memref<*x{element}, {format_attribute(space)}>")
 
 
-#: Floats of few bits, from code 21 on: what is written has their names, which every reader knows.
+#: Narrow floats by code, from 21 on; they are written by name, which every reader supports.
 _FLOATS = (
     "tf32", "f8E5M2", "f8E4M3", "f8E4M3FN", "f8E5M2FNUZ", "f8E4M3FNUZ", "f8E4M3B11FNUZ", "f8E3M4", "f4E2M1FN",
     "f6E2M3FN", "f6E3M2FN", "f8E8M0FNU",
@@ -74,7 +74,7 @@ _FLOATS = (
 
 
 def declare(attributes: EncodingTable, types: EncodingTable) -> None:
-    """Add the codes to MLIR's own; none of them is written."""
+    """Add the codes to the builtin dialect's; they are not written."""
     attributes.reading(19, Simple(_read_strings, unwritten), make=lambda text: text)
     attributes.reading(20, TYPE, ATTRIBUTE, ATTRIBUTE, make=_sparse)
     attributes.reading(21, Simple(_read_distinct, unwritten), make=lambda text: text)
