@@ -1,4 +1,4 @@
-"""What an op is: one declaration an op. Importing this package declares all of them."""
+"""Declarations of ops, one per op. Importing this package registers all of them."""
 
 from __future__ import annotations
 

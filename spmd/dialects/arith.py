@@ -13,7 +13,7 @@ from spmd.ir import Op
 
 
 def _like(text: str, *element_kinds: str) -> TypeSet:
-    """Return a scalar of one of these kinds, or a tensor of them."""
+    """Return the set of scalars of these kinds, and tensors of them."""
 
     def admits(type: t.Type) -> bool:
         element = type.element_type if isinstance(type, t.TensorType) else type
@@ -30,11 +30,11 @@ _CONSTANT = _like("number", "i1", "signed", "index", "float", "complex")
 
 
 def _one_type(declared: OpDef) -> None:
-    """Operands and the result have one type."""
-    declared.constraint("", "operands and the result have one type", on_results=True)(
+    """Declare that operands and the result have the same type."""
+    declared.constraint("", "operands and the result must have one type", on_results=True)(
         lambda op: equal(*op.operand_types, *op.result_types)
     )
-    declared.infers("", "operands and the result have one type")(lambda op: [op.operands[0].type])
+    declared.infers("", "operands and the result must have one type")(lambda op: [op.operands[0].type])
 
 
 def _same_shape(op: Op) -> str | None:
@@ -91,7 +91,7 @@ for _name, _source, _target in (
         results=[result("out", _target)],
         assembly="$in attr-dict `:` type($in) `to` type($out)",
         traits=[Trait.PURE, Trait.ELEMENTWISE],
-    ).constraint("", "the result has the operand's shape", on_results=True)(_same_shape)
+    ).constraint("", "the result must have the operand's shape", on_results=True)(_same_shape)
 
 
 def _indexed(op: Op) -> str | None:
@@ -100,7 +100,7 @@ def _indexed(op: Op) -> str | None:
 
 
 for _name in ("index_cast", "index_castui"):
-    OPS[f"arith.{_name}"].constraint("", "one of operand and result is of indices", on_results=True)(_indexed)
+    OPS[f"arith.{_name}"].constraint("", "one of operand and result must be of indices", on_results=True)(_indexed)
 
 CMPI = define(
     "arith.cmpi",
@@ -115,7 +115,7 @@ CMPI = define(
     assembly="$predicate `,` $lhs `,` $rhs attr-dict `:` type($lhs)",
     traits=[Trait.PURE, Trait.ELEMENTWISE],
 )
-CMPI.constraint("", "lhs and rhs have one type")(lambda op: same_types(*op.operand_types))
+CMPI.constraint("", "lhs and rhs must have one type")(lambda op: same_types(*op.operand_types))
 CMPI.infers("", "the result has the operands' shape, of booleans")(lambda op: [_of_booleans(op.operands[0].type)])
 
 SELECT = define(
@@ -125,5 +125,5 @@ SELECT = define(
     assembly="custom<ArithSelect>",
     traits=[Trait.PURE, Trait.ELEMENTWISE],
 )
-SELECT.constraint("", "true_value and false_value have one type")(lambda op: same_types(*op.operand_types[1:]))
-SELECT.infers("", "true_value and false_value have one type")(lambda op: [op.operands[1].type])
+SELECT.constraint("", "true_value and false_value must have one type")(lambda op: same_types(*op.operand_types[1:]))
+SELECT.infers("", "true_value and false_value must have one type")(lambda op: [op.operands[1].type])

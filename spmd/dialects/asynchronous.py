@@ -19,25 +19,25 @@ ASYNC_START = define(
 _SLICES = ("stablehlo.slice", "stablehlo.dynamic_slice", "stablehlo.dynamic_update_slice")
 
 
-@ASYNC_START.constraint("C1", "body has one op and a return")
+@ASYNC_START.constraint("C1", "body must have one op and a return")
 def _(op: Op) -> str | None:
     count = len(op.regions[0].block.ops)
     return None if count == 2 else f"{count} ops"
 
 
-@ASYNC_START.constraint("C2", "the op in body is a collective or a slice")
+@ASYNC_START.constraint("C2", "the op in body must be a collective or a slice")
 def _(op: Op) -> str | None:
     inner = op.regions[0].block.ops[0]
     return None if has_trait(inner, Trait.COLLECTIVE) or inner.name in _SLICES else inner.name
 
 
-@ASYNC_START.constraint("C3", "operands have the types of body's arguments")
+@ASYNC_START.constraint("C3", "operands must have the types of body's arguments")
 def _(op: Op) -> str | None:
     body = op.regions[0]
     return None if op.operand_types == parameters(body) else f"{listed(op.operand_types)} for {signature(body)}"
 
 
-@ASYNC_START.constraint("C4", "body returns one value")
+@ASYNC_START.constraint("C4", "body must return one value")
 def _(op: Op) -> str | None:
     return None if len(returned(op.regions[0])) == 1 else signature(op.regions[0])
 
@@ -60,7 +60,7 @@ def _(op: Op) -> list[Type]:
     return list(future.types)
 
 
-@ASYNC_DONE.constraint("C1", "the future holds one value")
+@ASYNC_DONE.constraint("C1", "the future must hold one value")
 def _(op: Op) -> str | None:
     future = op.operands[0].type
     assert isinstance(future, FutureType)

@@ -1,7 +1,7 @@
-"""Dimensions whose size is known while running, up to a bound: what ops make of them.
+"""Bounded dimensions: how ops propagate dimensions whose size is known at run time, up to a bound.
 
-An op works on the elements that are there, as it would on arrays of those sizes. Where it pairs a bounded dimension of
-one operand with a static one of another, only as much of the latter takes part: the rest is paired with padding, which
+An op works on the actual elements, as on arrays of the actual sizes. Where it pairs a bounded dimension with a static
+one of another operand, only the corresponding part of the latter takes part: the rest is paired with padding, which
 is ignored. Source: XLA operation semantics, "SetDimensionSize"; XLA's shape inference and its propagation of dynamic
 dimensions; StableHLO, "Bounded dynamism".
 """
@@ -18,15 +18,15 @@ from spmd.ir import NumberedValue, Op
 from spmd.support.registry import filed
 from spmd.types import TensorType, Type
 
-#: A dimension of an operand or result: its number, and the dimension's.
+#: A dimension of an operand or result: (index of the operand or result, index of the dimension).
 Place = tuple[int, int]
 
 
 @dataclass(frozen=True)
 class Axis:
-    """Dimensions of `operands` that have one size, and the dimensions of `results` whose size depends on it.
+    """Dimensions of `operands` that have the same size, and dimensions of `results` whose size depends on it.
 
-    `spreads`: an operand that has one element there goes with any size.
+    `spreads`: an operand with one element there is broadcast.
     """
 
     operands: tuple[Place, ...]
@@ -46,17 +46,17 @@ def is_bounded(type: Type) -> bool:
 
 
 def takes_bounded(op: Op) -> bool:
-    """Return whether `op` has a bounded operand, and a rule that says what it makes of it."""
+    """Return whether `op` has a bounded operand, and a rule for bounded dimensions."""
     return _rule(op) is not None and any(is_bounded(value.type) for value in op.operands)
 
 
 def bound_shape(type: TensorType) -> tuple[int | None, ...]:
-    """Return the shape of `type` where all bounded dimensions are as large as their bounds."""
+    """Return the shape of `type` with bounded dimensions at their bounds."""
     return tuple(bound if size is None else size for size, bound in zip(type.shape, bounds_of(type), strict=True))
 
 
 def at_bounds(op: Op) -> Op:
-    """Return `op` on operands that are as large as their bounds, and so its results."""
+    """Return `op` with the types of operands and results at their bounds."""
     operands = [
         NumberedValue(_at_bound(value.type), value.owner, value.index, value.name_hint) for value in op.operands
     ]
@@ -70,16 +70,15 @@ def _at_bound(type: Type) -> Type:
 
 
 def axes(op: Op) -> list[Axis]:
-    """What the dimensions of `op`, which is as large as its bounds, have to do with each other."""
+    """Return how dimensions of operands and results of `op`, at its bounds, are related."""
     rule = _rule(op)
     return [] if rule is None else list(rule(op))
 
 
 def bounded_results(op: Op, full: Op) -> list[Type]:
-    """Return the result types of `op` by those of `full`, which is `op` at its bounds: what depends on a bounded
-    dimension is.
+    """Return the result types of `op`, given `full`, which is `op` at its bounds: dependent dimensions are bounded.
 
-    What types that `op` has already say is bounded stays so.
+    Dimensions that are bounded in the declared result types stay so.
     """
     marked = {
         (index, dimension)
@@ -101,7 +100,7 @@ def bounded_results(op: Op, full: Op) -> list[Type]:
 
 
 def with_bounds(type: TensorType, dynamic: Sequence[bool]) -> TensorType:
-    """Return the static `type` with the `dynamic` dimensions bounded by their sizes."""
+    """Return the static `type` with bounds instead of sizes for the `dynamic` dimensions."""
     if not any(dynamic):
         return type
     shape = tuple(None if flag else size for size, flag in zip(type.shape, dynamic, strict=True))
@@ -116,7 +115,7 @@ def _rule(op: Op) -> _Rule | None:
 
 
 def _rules(*names: str) -> Callable[[_Rule], _Rule]:
-    """Decorator: files the rule of the ops `names` of StableHLO or CHLO."""
+    """Return a decorator that registers the rule of the ops `names` of StableHLO or CHLO."""
     return filed(_RULES, [name if "." in name else f"stablehlo.{name}" for name in names], "rule of bounded dimensions")
 
 
@@ -125,7 +124,7 @@ def _shape(op: Op, index: int) -> tuple[int, ...]:
 
 
 def _ranked(op: Op, rank: int) -> list[int]:
-    """Return the numbers of the operands of that rank."""
+    """Return the indices of the operands of that rank."""
     return [
         index
         for index, value in enumerate(op.operands)
@@ -135,7 +134,7 @@ def _ranked(op: Op, rank: int) -> list[int]:
 
 @_rules("select", "clamp", "compare", "convert", "reduce_precision", "map", "sort", "reverse", "is_finite")
 def _alike(op: Op) -> Iterator[Axis]:
-    """Yield all operands but scalars, and all results, have one shape."""
+    """Relate all results and operands, except scalars, which have the same shape."""
     rank = op.results[0].tensor.rank
     spreads = op.name not in ("stablehlo.sort", "stablehlo.reverse")
     for dimension in range(rank):
@@ -145,7 +144,7 @@ def _alike(op: Op) -> Iterator[Axis]:
 
 @_rules("optimization_barrier", "all_reduce", "collective_permute", "collective_broadcast")
 def _each(op: Op) -> Iterator[Axis]:
-    """Yield each result has the shape of its operand."""
+    """Relate each result to its operand, of the same shape."""
     for index, value in enumerate(op.operands):
         for dimension in range(value.tensor.rank if isinstance(value.type, TensorType) else 0):
             yield Axis(((index, dimension),), ((index, dimension),))
@@ -153,21 +152,21 @@ def _each(op: Op) -> Iterator[Axis]:
 
 @_rules("slice", "dynamic_slice")
 def _slice(op: Op) -> Iterator[Axis]:
-    """Yield a slice of one element has no dynamic dimension there (XLA, InferSliceShape)."""
+    """Relate dimensions of a slice; a slice of one element is not dynamic there (XLA, InferSliceShape)."""
     for dimension, size in enumerate(op.result.tensor.static_shape):
         yield Axis(((0, dimension),), ((0, dimension),) if size != 1 else ())
 
 
 @_rules("dynamic_update_slice", "pad", "bitcast_convert", "fft", "cholesky", "select_and_scatter", "real", "imag")
 def _first(op: Op) -> Iterator[Axis]:
-    """Yield the result's dimensions are those of the first operand, or follow from them."""
+    """Relate the result's dimensions to those of the first operand, which determine them."""
     for dimension in range(min(op.operands[0].tensor.rank, op.result.tensor.rank)):
         yield Axis(((0, dimension),), ((0, dimension),))
 
 
 @_rules("triangular_solve")
 def _solve(op: Op) -> Iterator[Axis]:
-    """Batches go together, and the side of `a` with that of `b`."""
+    """Relate batch dimensions, and the side of `a` with that of `b`."""
     rank = op.result.tensor.rank
     for dimension in range(rank - 2):
         yield Axis(((0, dimension), (1, dimension)), ((0, dimension),))
@@ -201,7 +200,7 @@ def _concatenate(op: Op) -> Iterator[Axis]:
 
 @_rules("reduce", "reduce_window")
 def _reduce(op: Op) -> Iterator[Axis]:
-    """Yield the operands have one shape; of a reduction some dimensions are left, of windows all are."""
+    """Relate the operands, of one shape, to the results: a reduction removes dimensions, windows keep all."""
     count = len(op.operands) // 2
     gone = set(op["dimensions"]) if op.name == "stablehlo.reduce" else set()
     kept = [dimension for dimension in range(op.operands[0].tensor.rank) if dimension not in gone]
@@ -212,7 +211,7 @@ def _reduce(op: Op) -> Iterator[Axis]:
 
 @_rules("chlo.top_k")
 def _top_k(op: Op) -> Iterator[Axis]:
-    """Yield the last dimension of the results has the size that is asked for."""
+    """Relate all dimensions but the last, whose size in the results is an attribute."""
     last = op.operands[0].tensor.rank - 1
     for dimension in range(last + 1):
         yield Axis(((0, dimension),), () if dimension == last else ((0, dimension), (1, dimension)))
@@ -249,7 +248,7 @@ def _dot(op: Op) -> Iterator[Axis]:
 
 @_rules("convolution")
 def _convolution(op: Op) -> Iterator[Axis]:
-    """Features go together where there is one group of them."""
+    """Relate dimensions of a convolution; features only if there is a single group."""
     numbers = op["dimension_numbers"]
     outputs = (numbers.output_batch_dimension, numbers.output_feature_dimension)
     features = ((0, numbers.input_feature_dimension), (1, numbers.kernel_input_feature_dimension))
@@ -266,7 +265,7 @@ def _convolution(op: Op) -> Iterator[Axis]:
 
 @_rules("gather")
 def _gather(op: Op) -> Iterator[Axis]:
-    """Yield a window that is a whole dimension is as large as that; the indices' batch is the result's."""
+    """Relate windows of full extent to the operand, and the indices' batch dimensions to the result's."""
     numbers, sizes, shape = op["dimension_numbers"], op["slice_sizes"], _shape(op, 0)
     batching = dict(zip(numbers.start_indices_batching_dims, numbers.operand_batching_dims, strict=True))
     offsets = iter(numbers.offset_dims)
@@ -284,8 +283,7 @@ def _gather(op: Op) -> Iterator[Axis]:
 
 @_rules("scatter")
 def _scatter(op: Op) -> Iterator[Axis]:
-    """Yield the inputs' shape is the results'; updates go with the indices, and, where their windows are whole, with
-    inputs.
+    """Relate inputs to results, updates to indices, and windows of full extent to inputs.
 
     Source: XLA operation semantics, "Scatter".
     """
@@ -318,7 +316,7 @@ def _scatter(op: Op) -> Iterator[Axis]:
 
 
 def reshape_groups(operand: Sequence[int], result: Sequence[int]) -> list[tuple[range, range]]:
-    """Run of dimensions of both that have as many elements, as short as they can be, in their order."""
+    """Return the shortest groups of dimensions of both shapes with equally many elements, in order."""
     if 0 in operand or 0 in result:
         return [(range(len(operand)), range(len(result)))]
     groups: list[tuple[range, range]] = []
@@ -339,9 +337,9 @@ def reshape_groups(operand: Sequence[int], result: Sequence[int]) -> list[tuple[
 
 @_rules("reshape")
 def _reshape(op: Op) -> Iterator[Axis]:
-    """Of the dimensions that a bounded one becomes, one is bounded: the one that is as large with the fewest beside it.
+    """Relate a bounded dimension to one of the dimensions that it becomes.
 
-    It is the first that what is bounded fills evenly, whatever its size, else the first that has several elements.
+    It is the first that is filled evenly at any size, else the first with several elements.
     """
     shape, result = _shape(op, 0), op.result.tensor.static_shape
     for taken, given in reshape_groups(shape, result):

@@ -1,4 +1,4 @@
-"""The module, a table of symbols. Source: MLIR's builtin dialect."""
+"""The module op, a symbol table. Source: MLIR's builtin dialect."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calls of a module's functions, followed into the bodies that they stand for."""
+"""Traverses calls of a module's functions."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from typing import NamedTuple
 from spmd.errors import CompileError, Diagnostic
 from spmd.ir import Function, Module, Op
 
-#: Ops that stand for the body of a function, and the attribute that names it.
+#: Ops that call a function, and the attribute that names it.
 CALLS = {"func.call": "callee", "stablehlo.composite": "decomposition"}
-#: How many ops a program may have once every call is the body that it stands for.
+#: The largest number of ops of a program after inlining all calls.
 MOST_OPS = 100_000
 
 
 class Extent(NamedTuple):
-    """What a function is once its calls are written out: its ops, and how deep calls that stay nest in it."""
+    """The size of a function after inlining: its ops, and the nesting depth of the remaining calls."""
 
     ops: int
     depth: int
 
 
 class _Visit:
-    """A function on its way to an extent: the ops still to be seen, and what those before them come to."""
+    """A function being visited: the ops left, and the size of those before."""
 
     def __init__(self, function: Function) -> None:
         self.function = function
@@ -32,14 +32,15 @@ class _Visit:
         self.depth = 0
 
     def add(self, callee: Extent, is_inlined: bool) -> None:
+        """Add a call of `callee`."""
         self.ops += callee.ops if is_inlined else 1
         self.depth = max(self.depth, callee.depth if is_inlined else callee.depth + 1)
 
 
 class Calls:
-    """The functions that are being walked through, each called by the one before it.
+    """The functions being traversed, each called by the previous one.
 
-    Recursion is refused: the specification has none, since a program must be finite.
+    Recursion is an error: the specification has none, since programs are finite.
     """
 
     def __init__(self, module: Module) -> None:
@@ -48,39 +49,38 @@ class Calls:
 
     @contextmanager
     def inside(self, function: Function) -> Iterator[None]:
-        """While the walk is in the body of `function`."""
+        """Traverse the body of `function` within the context."""
         self.enter(function)
         yield
         self.leave(function)
 
     def enter(self, function: Function) -> None:
-        """The walk goes into the body of `function`, and stays there until `leave`. CompileError for several blocks."""
+        """Start to traverse the body of `function`; raises CompileError for several blocks."""
         blocks = len(function.regions[0].blocks)
         if blocks != 1:
-            text = f"@{function.symbol} has {blocks} blocks; control flow between blocks cannot be compiled"
+            text = f"@{function.symbol} has {blocks} blocks; only functions with one block can be compiled"
             raise CompileError(Diagnostic(function.location, text, function.name))
         self._active[function.symbol] = None
 
     def leave(self, function: Function) -> None:
+        """End the traversal of `function`."""
         del self._active[function.symbol]
 
     def callee(self, call: Op) -> Function:
-        """Return the function that `call`, one of `CALLS`, names; CompileError where there is no body to walk
-        through."""
+        """Return the function that `call`, one of `CALLS`, names; raises CompileError if it has no body or recurses."""
         symbol = call[CALLS[call.name]]
         function = self._functions.get(symbol)
         if function is None or function.is_declaration:
-            raise CompileError(Diagnostic(call.location, f"no function @{symbol} with a body to call", call.name))
+            raise CompileError(Diagnostic(call.location, f"@{symbol} must be a function with a body", call.name))
         if symbol in self._active:
             cycle = " -> ".join("@" + name for name in [*self._active, symbol])
             raise CompileError(Diagnostic(call.location, f"recursive call: {cycle}", call.name))
         return function
 
     def extents(self, function: Function, is_inlined: Callable[[int], bool] = lambda ops: True) -> dict[str, Extent]:
-        """Return the extent of `function`, and of each function that it comes to call, once calls are the bodies
-        called.
+        """Return the size, after inlining, of `function` and of all functions that it calls, directly or indirectly.
 
-        A call of a function of so many ops that `is_inlined` refuses stays a call, and counts as one op.
+        A call of a function with a number of ops that `is_inlined` rejects remains, and counts as one op.
         """
         known: dict[str, Extent] = {}
         walks = [_Visit(function)]
@@ -107,9 +107,9 @@ class Calls:
         return known
 
     def check_size(self, function: Function) -> None:
-        """CompileError for a function that is too large once every call is the body that it stands for."""
+        """Raise CompileError if `function` is too large after inlining."""
         size = self.extents(function)[function.symbol].ops
         if size > MOST_OPS:
             told = f"{size:,}" if size < 10**15 else f"more than 2^{size.bit_length() - 1}"
-            text = f"@{function.symbol} has {told} ops once calls are written out; at most {MOST_OPS:,} are supported"
+            text = f"@{function.symbol} has {told} ops after inlining; at most {MOST_OPS:,} are supported"
             raise CompileError(Diagnostic(function.location, text, function.name))

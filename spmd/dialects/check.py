@@ -1,4 +1,4 @@
-"""The ops of conformance files: checks of results, and programs run as a grid of processes.
+"""Ops of conformance files: checks of results, and programs run on a grid of processes.
 
 Source: StableHLO's check and interpreter dialects.
 """
@@ -65,7 +65,7 @@ EXPECT_SERIALIZED_EQ = define(
 )
 
 for _pair in (EXPECT_EQ, EXPECT_ALMOST_EQ, EXPECT_CLOSE):
-    _pair.constraint("", "both operands have one type")(lambda op: same_types(*op.operand_types))
+    _pair.constraint("", "both operands must have one type")(lambda op: same_types(*op.operand_types))
 
 
 def _stored(type: TensorType) -> TensorType:
@@ -75,7 +75,7 @@ def _stored(type: TensorType) -> TensorType:
 
 for _const in (EXPECT_EQ_CONST, EXPECT_ALMOST_EQ_CONST):
 
-    @_const.constraint("", "the operand has the type of the constant")
+    @_const.constraint("", "the operand must have the type of the constant")
     def _(op: Op) -> str | None:
         operand, value = op.operands[0].tensor, op["value"].type
         return same_types(operand, value) and same_types(_stored(operand), value)
@@ -109,13 +109,13 @@ PROBE = define(
 PROBE.infer(lambda op: [op.operands[0].type])
 
 
-@RUN_PARALLEL.constraint("", "programs is a grid, a row for each replica")
+@RUN_PARALLEL.constraint("", "programs must be a grid with a row for each replica")
 def _(op: Op) -> str | None:
     lengths = [len(row) for row in op["programs"]]
     return None if len(set(lengths)) == 1 and lengths[0] else dims(lengths)
 
 
-@RUN_PARALLEL.constraint("", "infeed is left out rather than empty")
+@RUN_PARALLEL.constraint("", "infeed must be absent rather than empty")
 def _(op: Op) -> str | None:
     return "[]" if op["infeed"] == () else None
 
@@ -128,21 +128,21 @@ def _programs(op: Op) -> list[str]:
     return [name for row in op["programs"] for name in row]
 
 
-@RUN_PARALLEL.symbol_constraint("", "programs and infeed are functions of the module")
+@RUN_PARALLEL.symbol_constraint("", "programs and infeed must be functions of the module")
 def _(op: Op, lookup: Lookup) -> str | None:
     names = [*_programs(op), *(op["infeed"] or ())]
     missing = [f"@{name}" for name in names if not isinstance(lookup(name), Function)]
     return f"no function {listed(missing)}" if missing else None
 
 
-@RUN_PARALLEL.symbol_constraint("", "there are as many inputs and results as the programs take and give")
+@RUN_PARALLEL.symbol_constraint("", "the numbers of inputs and results must match those of the programs")
 def _(op: Op, lookup: Lookup) -> str | None:
     functions = _functions(_programs(op), lookup)
     taken = equal(len(op.operands), sum(len(function.type.inputs) for function in functions))
     return taken or equal(len(op.results), sum(len(function.type.results) for function in functions))
 
 
-@RUN_PARALLEL.symbol_constraint("", "each function of infeed gives one tensor")
+@RUN_PARALLEL.symbol_constraint("", "each function of infeed must return one tensor")
 def _(op: Op, lookup: Lookup) -> str | None:
     for function in _functions(op["infeed"] or (), lookup):
         results = function.type.results

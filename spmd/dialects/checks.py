@@ -1,6 +1,6 @@
-"""What constraints are made of: comparisons of shapes, types and dimension lists, and how values are shown.
+"""Building blocks of constraints: comparisons of shapes, types and dimension lists, and the display of values.
 
-Each check returns None when it holds, else the actual values, as `Constraint.check` does. Dynamic dimensions are
+Each check returns None if it holds, else the actual values, as `Constraint.check` does. Dynamic dimensions are
 compatible with every size (specification: "Dynamism", shape mismatches).
 """
 
@@ -23,7 +23,7 @@ from spmd.types import (
 Dimension = int | None
 
 
-# --- showing values --------------------------------------------------------------------------------------------------
+# --- display ---------------------------------------------------------------------------------------------------------
 
 
 def listed(values: Iterable[object]) -> str:
@@ -46,32 +46,37 @@ def shape_text(shape: Sequence[Dimension]) -> str:
 
 
 def equal(*values: object) -> str | None:
-    """Return all values are equal."""
+    """Check that all values are equal."""
     return None if all(value == values[0] for value in values) else listed(values)
 
 
 def in_range(values: Sequence[int], limit: int) -> str | None:
-    """Return 0 <= values < limit."""
+    """Check that 0 <= values < limit."""
     return None if all(0 <= value < limit for value in values) else f"{dims(values)} and {limit}"
 
 
 def unique(values: Sequence[int]) -> str | None:
+    """Check that values are unique."""
     return None if len(set(values)) == len(values) else dims(values)
 
 
 def ascending(values: Sequence[int]) -> str | None:
+    """Check that values are sorted in ascending order."""
     return None if list(values) == sorted(values) else dims(values)
 
 
 def positive(values: Sequence[int]) -> str | None:
+    """Check that values are positive."""
     return None if all(value > 0 for value in values) else dims(values)
 
 
 def non_negative(values: Sequence[int]) -> str | None:
+    """Check that values are not negative."""
     return None if all(value >= 0 for value in values) else dims(values)
 
 
 def at_least(value: int, low: int) -> str | None:
+    """Check that `value` is at least `low`."""
     return None if value >= low else str(value)
 
 
@@ -79,20 +84,22 @@ def at_least(value: int, low: int) -> str | None:
 
 
 def compatible_dims(left: Dimension, right: Dimension) -> bool:
+    """Return whether two sizes are equal or one is dynamic."""
     return left is None or right is None or left == right
 
 
 def compatible_shapes(left: Sequence[Dimension], right: Sequence[Dimension]) -> bool:
+    """Return whether two shapes have the same rank and compatible sizes."""
     return len(left) == len(right) and all(map(compatible_dims, left, right))
 
 
 def shape_of(type: Type) -> tuple[Dimension, ...] | None:
-    """Return the shape; None when unranked or not shaped."""
+    """Return the shape; None if unranked or not shaped."""
     return type.shape if isinstance(type, (TensorType, BufferType)) else None
 
 
 def same_shape(*types: Type) -> str | None:
-    """Return all ranked types have compatible shapes, pairwise."""
+    """Check that all ranked types have pairwise compatible shapes."""
     shapes = [shape for shape in map(shape_of, types) if shape is not None]
     if all(shape == shapes[0] for shape in shapes):
         return None
@@ -103,7 +110,7 @@ def same_shape(*types: Type) -> str | None:
 
 
 def within_bounds(shape: Sequence[Dimension], bounds: Sequence[Dimension] | None) -> bool:
-    """Static sizes do not exceed the bounds that another type puts on the same dimensions."""
+    """Return whether static sizes do not exceed the bounds of another type."""
     return bounds is None or all(
         size is None or bound is None or size <= bound for size, bound in zip(shape, bounds, strict=True)
     )
@@ -113,12 +120,12 @@ def within_bounds(shape: Sequence[Dimension], bounds: Sequence[Dimension] | None
 
 
 def element_of(type: Type) -> Type:
-    """Return the element type of a shaped type; any other type is its own."""
+    """Return the element type of a shaped type; any other type unchanged."""
     return type.element_type if isinstance(type, (TensorType, BufferType, UnrankedTensorType)) else type
 
 
 def compatible_elements(left: Type, right: Type) -> bool:
-    """Equal but for the scales, zero points and quantized dimension (specification: `baseline_element_type`)."""
+    """Return whether types are equal up to quantization parameters (specification: `baseline_element_type`)."""
     if left is right:
         return True
     if not (isinstance(left, QuantizedType) and isinstance(right, QuantizedType)):
@@ -132,7 +139,7 @@ def compatible_elements(left: Type, right: Type) -> bool:
 
 
 def compatible_types(left: Type, right: Type) -> bool:
-    """Return whether two types may stand for one another: they differ in refinement only, not in what they say."""
+    """Return whether two types are compatible: one may refine the other, but they do not contradict."""
     if left is right:
         return True
     shaped = (TensorType, BufferType, UnrankedTensorType)
@@ -152,13 +159,13 @@ def compatible_types(left: Type, right: Type) -> bool:
 
 
 def same_types(*types: Type) -> str | None:
-    """Return all types are compatible with the first (specification: `baseline_type` equal)."""
+    """Check that all types are compatible with the first (specification: `baseline_type` equal)."""
     first = types[0]
     return None if all(compatible_types(type, first) for type in types) else listed(types)
 
 
 def same_elements(*types: Type) -> str | None:
-    """Return all element types are compatible with the first (specification: `baseline_element_type` equal)."""
+    """Check that all element types are compatible with the first (specification: `baseline_element_type` equal)."""
     first = element_of(types[0])
     if all(compatible_elements(element_of(type), first) for type in types):
         return None
@@ -166,7 +173,7 @@ def same_elements(*types: Type) -> str | None:
 
 
 def equal_elements(*types: Type) -> str | None:
-    """Return all element types are the same, scales and zero points too."""
+    """Check that all element types are equal, quantization parameters included."""
     elements = [element_of(type) for type in types]
     return None if all(element is elements[0] for element in elements) else listed(elements)
 
@@ -180,7 +187,7 @@ def is_quantized(type: Type) -> bool:
 
 
 def per_axis(type: Type) -> QuantizedType | None:
-    """Return the quantized element type when it is per axis."""
+    """Return the quantized element type if it is per axis, else None."""
     element = element_of(type)
     return element if isinstance(element, QuantizedType) and element.is_per_axis else None
 
@@ -197,7 +204,7 @@ def bits_of(element: Type) -> int:
 def promotable(source: Type, target: Type, *, any_float: bool = False) -> bool:
     """Return whether elements of `source` can be widened to `target` (specification: `is_promotable`).
 
-    `any_float` lets floating-point types of all widths stand for one another.
+    `any_float` allows floating-point types of any width.
     """
     left, right = element_of(source), element_of(target)
     if isinstance(left, QuantizedType) and isinstance(right, QuantizedType):
@@ -219,7 +226,7 @@ def tensors(values: Iterable[Value]) -> list[TensorType]:
 
 
 def constant_ints(value: Value) -> Array | None:
-    """Return the elements of an integer constant tensor; None when `value` is not one."""
+    """Return the elements of an integer constant tensor; None if `value` is not one."""
     op = value.defining_op
     if op is None or op.name not in ("stablehlo.constant", "chlo.constant", "arith.constant"):
         return None
@@ -230,7 +237,7 @@ def constant_ints(value: Value) -> Array | None:
 
 
 def returned(region: Region) -> list[Type]:
-    """Types that the region's block returns."""
+    """Return the types that the region's block returns."""
     return region.block.terminator.operand_types
 
 

@@ -1,4 +1,4 @@
-"""The client dialect: ops with implicit broadcasting, special functions, and what JAX lowers as one op.
+"""The client dialect: ops with implicit broadcasting, special functions, and structured ops that JAX lowers to.
 
 Source: StableHLO's CHLO dialect (docs/generated/chlo.md).
 """
@@ -37,12 +37,12 @@ _BROADCAST_FORM = "$lhs `,` $rhs attr-dict `:` `(` type($lhs) `,` type($rhs) `)`
 
 
 def _joined_size(dimension: int, left: Size, right: Size) -> Size:
-    """Return (size, bound) of a dimension of which a size of one is repeated to the other size."""
+    """Return the (size, bound) of a dimension after broadcasting."""
     sizes = left[0], right[0]
     if sizes[0] == 1 or sizes[1] == 1:
         return right if sizes[0] == 1 else left
     if not compatible_dims(*sizes):
-        raise InferenceError(f"sizes of dimension {dimension} agree or one of them is 1, got {listed(sizes)}")
+        raise InferenceError(f"sizes of dimension {dimension} must match or one of them be 1, got {listed(sizes)}")
     if sizes[0] is not None or sizes[1] is not None:
         return (sizes[0] if sizes[0] is not None else sizes[1]), None
     bounds = [bound for bound in (left[1], right[1]) if bound is not None]
@@ -50,7 +50,7 @@ def _joined_size(dimension: int, left: Size, right: Size) -> Size:
 
 
 def broadcast_type(types: Sequence[Type], element: Type, mapping: Sequence[int] | None = None) -> Type:
-    """Return the type that all `types` are broadcast to; `mapping` places the dimensions of the smaller of two."""
+    """Return the type that `types` are broadcast to; `mapping` maps the dimensions of the smaller of two."""
     if not all(isinstance(type, TensorType) for type in types):
         return UnrankedTensorType(element)
     ranked = sorted((type for type in types if isinstance(type, TensorType)), key=lambda type: -type.rank)
@@ -59,7 +59,9 @@ def broadcast_type(types: Sequence[Type], element: Type, mapping: Sequence[int] 
     for small in ranked[1:]:
         places = range(large.rank - small.rank, large.rank) if mapping is None else mapping
         if len(places) != small.rank or in_range(places, large.rank) is not None:
-            raise InferenceError(f"broadcast_dimensions place the dimensions of {small} in {large}, got {dims(places)}")
+            raise InferenceError(
+                f"broadcast_dimensions must map the dimensions of {small} to those of {large}, got {dims(places)}"
+            )
         for place, size in zip(places, zip(small.shape, bounds_of(small), strict=True), strict=True):
             sizes[place] = _joined_size(place, sizes[place], size)
     return tensor([size for size, _ in sizes], element, [bound for _, bound in sizes])
@@ -74,9 +76,9 @@ def _broadcast(
     baseline: bool = False,
     element: Callable[[Type], Type] = lambda element: element,
 ) -> OpDef:
-    """Return a binary op with implicit broadcasting; `element` gives the result's element type from the operands'.
+    """Declare a binary op with implicit broadcasting; `element` maps operand to result element type.
 
-    Quantized operands and results may have other scales and zero points when `baseline`.
+    With `baseline`, quantized operands and results may have different quantization parameters.
     """
     op_def = define(
         f"chlo.broadcast_{name}",
@@ -95,8 +97,10 @@ def _broadcast(
 
 
 def _infer_broadcast(declared: OpDef, element: Callable[[Type], Type]) -> None:
-    declared.constraint("", "lhs and rhs have one baseline_element_type")(lambda op: same_elements(*op.operand_types))
-    declared.constraint("", "broadcast_dimensions are unique")(lambda op: unique(op["broadcast_dimensions"] or ()))
+    declared.constraint("", "lhs and rhs must have one baseline_element_type")(
+        lambda op: same_elements(*op.operand_types)
+    )
+    declared.constraint("", "broadcast_dimensions must be unique")(lambda op: unique(op["broadcast_dimensions"] or ()))
     declared.infers("", "the result has the shape that both operands are broadcast to")(
         lambda op: [
             broadcast_type(op.operand_types, element(element_of(op.operands[0].type)), op["broadcast_dimensions"])
@@ -106,12 +110,12 @@ def _infer_broadcast(declared: OpDef, element: Callable[[Type], Type]) -> None:
 
 def _complex_of(element: Type) -> Type:
     if not isinstance(element, ElementType) or element.bits not in (32, 64):
-        raise InferenceError(f"the elements are f32 or f64, got {element}")
+        raise InferenceError(f"the elements must be f32 or f64, got {element}")
     return element.complex
 
 
 def _unary(name: str, types: TypeSet, results: TypeSet | None = None) -> OpDef:
-    """Return a unary elementwise op: of booleans when `results` differ, else of the operand's type."""
+    """Declare a unary elementwise op: of booleans if `results` differ, else of the operand's type."""
     op_def = define(
         f"chlo.{name}",
         operands=[operand("operand", types)],
@@ -119,7 +123,7 @@ def _unary(name: str, types: TypeSet, results: TypeSet | None = None) -> OpDef:
         assembly="$operand attr-dict `:` type($operand) `->` type($result)",
         traits=[Trait.PURE, Trait.ELEMENTWISE, *([] if results else [Trait.SAME_TYPE])],
     )
-    op_def.infers("", "the result has the operand's shape")(
+    op_def.infers("", "the result must have the operand's shape")(
         lambda op: [with_element(op.operands[0].type, I1) if results else op.operands[0].type]
     )
 
@@ -220,6 +224,6 @@ def _(op: Op) -> str | None:
     return None if sound else f"{value_type or value} and {listed(map(element_of, op.result_types))}"
 
 
-CONSTANT_LIKE.infers("", "the result has the operand's shape and the type of value")(
+CONSTANT_LIKE.infers("", "the result must have the operand's shape and the type of value")(
     lambda op: [with_element(op.operands[0].type, op["value"].type)]
 )

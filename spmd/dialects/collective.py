@@ -1,4 +1,4 @@
-"""Ops in which processes of a group take part together. Source: StableHLO specification, "Collective ops"."""
+"""Collective ops of process groups. Source: StableHLO specification, "Collective ops"."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def _(op: Op) -> str | None:
 
 
 def _scaled(small: TensorType, large: TensorType, dimension: int) -> str | None:
-    """Shapes that agree but for a dimension that is a multiple in `large`: how many times is the process grid's."""
+    """Check that shapes are equal except for `dimension`, which is a multiple in `large`: the factor is the grid's."""
     sound = small.rank == large.rank and all(
         index == dimension or checks.compatible_dims(*sizes)
         for index, sizes in enumerate(zip(small.shape, large.shape, strict=True))
@@ -199,7 +199,7 @@ def _(op: Op) -> str | None:
 
 
 def _is_whole_group(op: Op) -> bool:
-    """Return whether a process group is a row of replica_groups, and not one for each partition of its replicas."""
+    """Return whether process groups are the rows of replica_groups, rather than one per partition of each."""
     channel: ChannelHandleAttr | None = op["channel_handle"]
     return bool(op["use_global_device_ids"]) or channel is None or channel.handle <= 0
 

@@ -22,7 +22,7 @@ _RECEIVED = type_sets.STATIC_TENSOR | type_sets.TOKEN
 
 
 def _check_received(declared: OpDef, labels: Sequence[str]) -> None:
-    """Results are tensors and, last, a token."""
+    """Declare that the results are tensors and a final token."""
     declared.constraint(labels[0], "0 < size(results)", on_results=True)(lambda op: at_least(len(op.results), 1))
     declared.constraint(labels[1], "is_tensor(type(results[:-1]))", on_results=True)(
         lambda op: (

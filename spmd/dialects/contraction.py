@@ -1,4 +1,4 @@
-"""Ops that multiply and add up. Source: StableHLO specification, the op of each name."""
+"""Contractions. Source: StableHLO specification, the op of each name."""
 
 from __future__ import annotations
 
@@ -36,19 +36,19 @@ _PRECISIONS = "size(precision_config) = 2"
 
 
 def few_precisions(op: Op) -> str | None:
-    """One precision for each operand, or none (frontends also leave out the second)."""
+    """Check that there are no precisions or one per operand (frontends may omit the second)."""
     precisions = op["precision_config"]
     return None if precisions is None or len(precisions) <= 2 else str(len(precisions))
 
 
 def both_precisions(op: Op) -> str | None:
-    """Return a precision for each operand; the default for both where none are given at all."""
+    """Check that there is a precision per operand, or none, which means the default."""
     precisions = op["precision_config"]
     return None if precisions is None or len(precisions) == 2 else str(len(precisions))
 
 
 def contraction_element(op: Op) -> Type:
-    """Return the element type of a product whose declaration, if there is one, decides (accumulation may be wider)."""
+    """Return the element type of a product: the declared one if there is one, as accumulation may be wider."""
     return element_of(op.results[0].type if op.results else op.operands[0].type)
 
 
@@ -96,7 +96,7 @@ DotNumbers = DotDimensionNumbersAttr | RaggedDotDimensionNumbersAttr
 
 
 def check_dot(declared: OpDef, name: str, labels: Sequence[str]) -> None:
-    """Constraints on dimension numbers `name`: counts, uniqueness, ranges and sizes, labelled in this order."""
+    """Declare the constraints on dimension numbers `name`: counts, uniqueness, ranges and sizes, with these labels."""
 
     def numbers(op: Op) -> DotNumbers:
         dot_numbers: DotNumbers = op[name]
@@ -147,7 +147,7 @@ DOT_GENERAL.constraint("C11", _PRECISIONS, customary=True)(both_precisions)
     "C13", "element_type(lhs) = element_type(rhs), or both are real and widened alike", advisory=True
 )
 def _(op: Op) -> str | None:
-    # JAX leaves it to TPUs to widen integers that meet floats; the reference takes real numbers that meet complex ones
+    # JAX leaves it to TPUs to widen integers combined with floats; the reference accepts real with complex numbers.
     elements = [element_of(type) for type in op.operand_types]
     is_complex = {type_sets.element_kind(element) == "complex" for element in elements}
     return None if any(map(is_quantized, elements)) or len(is_complex) == 1 else listed(elements)
@@ -171,7 +171,7 @@ def _(op: Op) -> list[Type]:
 
 
 def free_sizes(sizes: Sequence[T], *used: Sequence[int]) -> list[T]:
-    """Sizes of the dimensions that none of `used` names."""
+    """Return the sizes of the dimensions that are in none of `used`."""
     taken = {dimension for dimensions in used for dimension in dimensions}
     return [size for dimension, size in enumerate(sizes) if dimension not in taken]
 
@@ -189,13 +189,13 @@ def _contracted_axis(op: Op) -> str | None:
     return f"{element.quantization_dimension} and {dims(contracting)}"
 
 
-#: Whether element types of lhs, rhs and result go together.
+#: Whether element types of lhs, rhs and result are consistent.
 _Rule = Callable[[Type, Type, Type], bool]
 _QuantizedRule = Callable[[QuantizedType, QuantizedType, QuantizedType], bool]
 
 
 def check_quantized_product(declared: OpDef, labels: Sequence[str]) -> None:
-    """Constraints on quantized operands of dot_general and convolution, labelled in this order."""
+    """Declare the constraints on quantized operands of dot_general and convolution, with these labels."""
 
     def add(label: str, text: str, sound: _Rule) -> None:
         def check(op: Op) -> str | None:
@@ -269,9 +269,9 @@ UNARY_EINSUM = define_unary(
 
 
 def einsum_terms(config: str) -> tuple[list[str], str] | None:
-    """Index letters of each operand and of the result in `ab,bc->ac`; None when it is not of that form.
+    """Return the index letters of each operand and of the result of `ab,bc->ac`; None if malformed.
 
-    A term may begin with `...`, which stands for leading dimensions that are broadcast.
+    A term may begin with `...`, which stands for leading broadcast dimensions.
     """
     inputs, arrow, output = config.replace(" ", "").partition("->")
     terms = inputs.split(",")
@@ -281,7 +281,7 @@ def einsum_terms(config: str) -> tuple[list[str], str] | None:
 
 
 def _einsum_sizes(op: Op) -> dict[str, int | None] | None:
-    """Return the size of each letter; None when the operands' dimensions do not fit the config."""
+    """Return the size of each letter; None if the operands' dimensions do not match the config."""
     parsed, types = einsum_terms(op["einsum_config"]), tensors(op.operands)
     if parsed is None or len(parsed[0]) != len(types):
         return None
@@ -302,7 +302,7 @@ def _einsum_result(op: Op) -> list[Type]:
     assert parsed is not None and sizes is not None
     letters = parsed[1].removeprefix("...")
     leading: Sequence[int | None] = ()
-    if letters != parsed[1]:  # as many as the operand with most of them has
+    if letters != parsed[1]:  # as many as the operand with the largest number of them has
         pairs = zip(parsed[0], tensors(op.operands), strict=True)
         counts = [type.rank - len(term.removeprefix("...")) for term, type in pairs]
         leading = (None,) * max(counts)

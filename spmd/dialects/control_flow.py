@@ -17,7 +17,7 @@ from spmd.types import I1, I32, TOKEN, FunctionType, TensorType, TupleType, Type
 
 
 def _check_branches(declared: OpDef, labels: tuple[str, str, str]) -> None:
-    """Branches take nothing and return values of the same types, which are the results'."""
+    """Declare that branches take no arguments and return values of the results' types."""
     no_inputs, same_outputs, of_results = labels
     declared.constraint("", "the operand is a scalar")(
         lambda op: None if op.operands[0].tensor.rank == 0 else str(op.operands[0].type)
@@ -188,7 +188,7 @@ def _(op: Op) -> str | None:
     return None if _NAMESPACED.fullmatch(op["name"]) else f'"{op["name"]}"'
 
 
-@COMPOSITE.symbol_constraint("C2", "decomposition is a function of the module")
+@COMPOSITE.symbol_constraint("C2", "decomposition must be a function of the module")
 def _(op: Op, lookup: Lookup) -> str | None:
     return None if isinstance(lookup(op["decomposition"]), Function) else f"@{op['decomposition']}"
 

@@ -1,8 +1,8 @@
-"""Convolution. Source: StableHLO specification, convolution; what it shares with dynamic_conv.
+"""Convolution. Source: StableHLO specification, convolution; shared with dynamic_conv.
 
-The zeros of the padding and those between the elements of a dilated lhs are multiplied as elements are: where a weight
-is infinite or NaN, their product is NaN. The specification defines the op so, by pad and dot_general, and its
-interpreter does so; XLA on CPUs leaves zeros out for some shapes and groups of features, and multiplies others.
+Zeros of the padding and of a dilated lhs are multiplied like other elements: with infinite or NaN weights the products
+are NaN. This is how the specification, by pad and dot_general, and its interpreter define the op; XLA on CPUs omits
+zeros for some shapes and group counts.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from spmd.dialects.structs import ConvDimensionNumbersAttr
 from spmd.ir import Op
 from spmd.types import Type
 
-#: The attributes of `dynamic_conv`; `convolution` has its padding besides.
+#: The attributes of `dynamic_conv`; `convolution` has the padding in addition.
 CONVOLUTION_ATTRIBUTES = (
     attribute("window_strides", kinds.I64_ARRAY, optional=True),
     attribute("lhs_dilation", kinds.I64_ARRAY, optional=True),
@@ -75,13 +75,12 @@ def _spatial(op: Op) -> int:
 
 
 def _window_is_known(op: Op) -> bool:
-    """Return whether the padding is constant: a dynamic_conv is else judged when its padding is known, as StableHLO
-    does."""
+    """Return whether the padding is constant; a dynamic_conv is checked only then, as in StableHLO."""
     return len(op.operands) == 2 or constant_ints(op.operands[2]) is not None
 
 
 def _array(declared: OpDef, of_size: str, of_values: str, name: str) -> None:
-    """An optional array: one entry a spatial dimension, positive unless `of_values` is empty."""
+    """Declare an optional array with one entry per spatial dimension, positive unless `of_values` is empty."""
 
     def sized(op: Op) -> str | None:
         return equal(len(op[name]), _spatial(op)) if op[name] and _window_is_known(op) else None
@@ -121,7 +120,7 @@ def _rhs_size(op: Op, field: str) -> Dimension:
 
 
 def check_convolution(declared: OpDef) -> None:
-    """Constraints that convolution and dynamic_conv share, but those on padding and results."""
+    """Declare the constraints that convolution and dynamic_conv share, except those on padding and results."""
 
     @declared.constraint("C1", "2 <= N = rank(lhs) = rank(rhs)")
     def _(op: Op) -> str | None:
@@ -152,7 +151,7 @@ def check_convolution(declared: OpDef) -> None:
     _array(declared, "C7", "C8", "rhs_dilation")
     _array(declared, "C9", "", "window_reversal")
 
-    @declared.constraint("", "windows are not empty")
+    @declared.constraint("", "windows must not be empty")
     def _(op: Op) -> str | None:
         rhs = op.operands[1].tensor
         sizes = [rhs.shape[dimension] for dimension in _numbers(op).kernel_spatial_dimensions]
@@ -160,7 +159,7 @@ def check_convolution(declared: OpDef) -> None:
 
 
 def _check_placement(declared: OpDef) -> None:
-    """Each of the operands and the result names all of its dimensions, each once."""
+    """Declare that each dimension of operands and result has exactly one role."""
     for size, values, part in (("C12", "C13", "input"), ("C17", "C18", "kernel"), ("C19", "C20", "output")):
 
         def counted(op: Op, part: str = part) -> str | None:
@@ -171,11 +170,11 @@ def _check_placement(declared: OpDef) -> None:
             return in_range(numbers, op.operands[0].tensor.rank) or unique(numbers)
 
         declared.constraint(size, f"size({part}_spatial_dimensions) = N - 2")(counted)
-        declared.constraint(values, f"{part} dimensions are unique and in [0, N)")(placed)
+        declared.constraint(values, f"{part} dimensions must be unique and in [0, N)")(placed)
 
 
 def _check_sizes(declared: OpDef) -> None:
-    """Batch and features can be dealt out to the groups."""
+    """Declare that batch and features are divisible by the numbers of groups."""
     declared.constraint("C10", "dim(lhs, input_batch_dimension) % batch_group_count = 0")(
         lambda op: _divides(_lhs_size(op, "input_batch_dimension"), op["batch_group_count"])
     )
@@ -202,7 +201,7 @@ def _check_sizes(declared: OpDef) -> None:
 
 
 def check_convolution_results(declared: OpDef) -> None:
-    """Constraints on the quantized results of convolution and dynamic_conv."""
+    """Declare the constraints on quantized results of convolution and dynamic_conv."""
 
     def axis(label: str, text: str, index: int, field: str) -> None:
         def check(op: Op) -> str | None:
@@ -224,7 +223,7 @@ def check_convolution_results(declared: OpDef) -> None:
 
 
 def convolved(op: Op, padding: Sequence[Sequence[int]] | None) -> list[Type]:
-    """Return the result type, whose spatial sizes are unknown where the padding is."""
+    """Return the result type; spatial sizes are dynamic if the padding is unknown."""
     numbers, lhs, rhs = _numbers(op), op.operands[0].tensor, op.operands[1].tensor
     count = lhs.rank - 2
     ones = (1,) * count
@@ -247,7 +246,7 @@ def convolved(op: Op, padding: Sequence[Sequence[int]] | None) -> list[Type]:
 
 
 def padding_values(padding: np.ndarray[tuple[int, ...], np.dtype[np.int64]] | None, count: int) -> list[list[int]]:
-    """Return (low, high) of each spatial dimension; zeros when not given."""
+    """Return (low, high) of each spatial dimension; zeros if absent."""
     return [[0, 0]] * count if padding is None else padding.tolist()
 
 

@@ -1,8 +1,8 @@
-"""How an op is declared, and the table of all declared ops.
+"""Declarations of ops, and the table of all declared ops.
 
-One declaration an op: its operands, attributes (with kinds and defaults), results and regions, how its result types
-follow, which constraints hold, and its pretty assembly form. Parser, printer, verifier, builder, compiler and the
-completeness tests all read it; nobody else says what an op is.
+A declaration has the op's operands, attributes (with kinds and defaults), results and regions, the inference of result
+types, the constraints, and the pretty assembly form. It is the only source: the parser, printer, verifier, builder,
+compiler and completeness tests all use it.
 
     SLICE = define(
         "stablehlo.slice",
@@ -16,9 +16,9 @@ completeness tests all read it; nobody else says what an op is.
     def _(op: Op) -> list[Type]: ...
 
     @SLICE.constraint("C2", "size(start_indices) = size(limit_indices) = size(strides) = rank(operand)")
-    def _(op: Op) -> str | None: ...       # None when it holds, else the actual values: "2, 2, 1 and 2"
+    def _(op: Op) -> str | None: ...       # None if it holds, else the actual values: "2, 2, 1 and 2"
 
-A broken constraint then reads `(C2) size(start_indices) = ... = rank(operand), got 2, 2, 1 and 2`.
+A violation is reported as `(C2) size(start_indices) = ... = rank(operand), got 2, 2, 1 and 2`.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ _REQUIRED = object()
 
 @dataclass(frozen=True)
 class OperandDef:
-    """An operand or result: its name, its types, and whether it stands for any number of values.
+    """An operand or result: its name, its types, and whether it is variadic.
 
-    `label` is the specification's label of an operand whose place among the Inputs is not its place here.
+    `label` is the specification's label of an operand whose position among the Inputs differs from its position here.
     """
 
     name: str
@@ -52,9 +52,9 @@ class OperandDef:
 
 @dataclass(frozen=True)
 class AttributeDef:
-    """An attribute. `default` is a value, or a function of the op; absent for a required or an optional one.
+    """An attribute. `default` is a value, or a function of the op; absent if the attribute is required or optional.
 
-    `optional` ones without a default read as None.
+    `optional` attributes without a default have the value None.
     """
 
     name: str
@@ -64,12 +64,13 @@ class AttributeDef:
 
     @property
     def required(self) -> bool:
+        """Whether the attribute must be given."""
         return self.default is _REQUIRED and not self.optional
 
 
 @dataclass(frozen=True)
 class RegionDef:
-    """A region. `free` ones may have any blocks, ended by any terminator."""
+    """A region. `free` regions may have any blocks, with any terminator."""
 
     name: str
     variadic: bool = False
@@ -77,34 +78,34 @@ class RegionDef:
 
 
 class Trait(Enum):
-    """What is true of an op whatever its operands are. Each is declared by some op, and read."""
+    """A property of an op that does not depend on its operands."""
 
-    PURE = auto()  #: no effects: may be removed when unused, computed early, or merged with its equal
-    RECURSIVE = auto()  #: pure when all ops in its regions are
-    COMMUTATIVE = auto()  #: the two operands may change places
-    ELEMENTWISE = auto()  #: a result's element depends on the operands' elements at its place (scalars stand for all)
+    PURE = auto()  #: without side effects: may be removed if unused, moved, or merged with an equal op
+    RECURSIVE = auto()  #: pure if all ops in its regions are
+    COMMUTATIVE = auto()  #: the two operands may be exchanged
+    ELEMENTWISE = auto()  #: an element of the result depends on the operands' elements at its index (or on scalars)
     BROADCASTING = auto()  #: elementwise on operands that are first broadcast to one shape
-    COLLECTIVE = auto()  #: processes of a group take part in it together
+    COLLECTIVE = auto()  #: executed jointly by the processes of a group
     TERMINATOR = auto()  #: ends its block
-    ISOLATED = auto()  #: its regions see nothing from outside
-    RUNS_REGIONS = auto()  #: its regions are run as they are (while, case), not on elements (reduce)
+    ISOLATED = auto()  #: its regions capture no outer values
+    RUNS_REGIONS = auto()  #: its regions are executed as they are (while, case), not applied to elements (reduce)
     SAME_TYPE = auto()  #: operands and results are all of compatible types
-    READS_CONTEXT = auto()  #: constraints look at more than types, attributes and what regions take and return
+    READS_CONTEXT = auto()  #: constraints depend on more than types, attributes and signatures of regions
 
 
-#: A constraint's check: None when it holds, else the actual values that break it.
+#: A constraint's check: None if it holds, else the actual values that violate it.
 Check = Callable[[Op], str | None]
 
 
 @dataclass(frozen=True)
 class Constraint:
-    """A constraint of the specification: `check` returns None, or the values that break it.
+    """A constraint of the specification: `check` returns None, or the values that violate it.
 
-    `on_results` marks one that looks at the results; the others hold or break before the results are known.
-    `advisory` marks one that only the specification's text states: programs that break it are taken by StableHLO's own
-    verifier, so that it is a warning unless one asks for more. `meaningless` marks one of these that leaves the op
-    without a meaning: what breaks it is read and written, and not compiled. `customary` marks one that frontends break
-    as a matter of course, to accumulate in a wider type say: programs that are built may, too.
+    `on_results` marks a constraint on results; others can be checked before the results are known. `advisory` marks one
+    that only the specification's text states: StableHLO's verifier accepts violations, so that they are warnings by
+    default. `meaningless` marks an advisory one whose violation leaves the op without a meaning: it is read and
+    written, but not compiled. `customary` marks one that frontends violate regularly, for example to accumulate in a
+    wider type: built programs may, too.
     """
 
     label: str
@@ -116,30 +117,30 @@ class Constraint:
     customary: bool = False
 
     def fault(self, op: Op) -> str | None:
-        """What is wrong with `op`, in words; None when nothing is."""
+        """Return the violation as text; None if the constraint holds."""
         broken = self.check(op)
         return None if broken is None else f"{self.text}, got {broken}"
 
 
-#: The op that a symbol names in the nearest module, or None.
+#: Returns the op that a symbol names in the nearest module, or None.
 Lookup = Callable[[str], Op | None]
 
 
 @dataclass(frozen=True)
 class SymbolConstraint:
-    """A constraint on what the op's symbols name; `check` also takes the way to look them up."""
+    """A constraint on the symbols that the op names; `check` also takes the look-up function."""
 
     label: str
     text: str
     check: Callable[[Op, Lookup], str | None]
 
 
-#: An inference rule: the op, whose `results` may be empty, to its result types. Raises InferenceError.
+#: Maps an op, whose `results` may be empty, to its result types. Raises InferenceError.
 Infer = Callable[[Op], list[Type]]
 
 
 class InferenceError(Exception):
-    """Result types cannot be worked out: the operands break a constraint. `label` names it where known."""
+    """Result types cannot be inferred because a constraint is violated; `label` names it if known."""
 
     def __init__(self, message: str, label: str = "") -> None:
         super().__init__(message)
@@ -148,7 +149,7 @@ class InferenceError(Exception):
 
 @dataclass(eq=False)
 class OpDef:
-    """The declaration of one op. Use `define`."""
+    """The declaration of one op, made by `define`."""
 
     name: str
     operands: tuple[OperandDef, ...]
@@ -159,13 +160,13 @@ class OpDef:
     traits: frozenset[Trait]
     constraints: list[Constraint] = field(default_factory=list)
     symbol_constraints: list[SymbolConstraint] = field(default_factory=list)
-    #: The result types of an op, its input constraints checked first; None for an op that must declare them.
+    #: Returns the result types of an op after checking its input constraints; None if results must be declared.
     inference: Infer | None = None
     #: The same without the checks.
     rule: Infer | None = None
-    #: Whether declared results that contradict `rule` are a warning, as a `meaningless` constraint is.
+    #: Whether declared results that contradict `rule` are a warning, as for a `meaningless` constraint.
     rule_is_advisory: bool = False
-    #: The labels and the text of what `rule` follows.
+    #: The labels and the text of the constraints that `rule` implements.
     rule_label: str = ""
     rule_text: str = "the result types follow from the operands"
 
@@ -174,13 +175,13 @@ class OpDef:
         self.required_attributes = tuple(declared.name for declared in self.attributes if declared.required)
         self.dialect = self.name.partition(".")[0]
         self.is_terminator = Trait.TERMINATOR in self.traits
-        #: Whether the op has no effects of its own.
+        #: Whether the op has no side effects of its own.
         self.is_pure = Trait.PURE in self.traits
         self.is_context_free = Trait.READS_CONTEXT not in self.traits
         self._slices: dict[tuple[str, int, tuple[int, ...] | None], dict[str, slice]] = {}
 
     def infer(self, rule: Infer) -> Infer:
-        """Decorator: `rule` gives the result types of an op whose input constraints hold."""
+        """Register `rule`, which returns the result types of an op whose input constraints hold; a decorator."""
         self.rule = rule
 
         def inference(op: Op) -> list[Type]:
@@ -193,7 +194,7 @@ class OpDef:
         return rule
 
     def infers(self, label: str, text: str, *, advisory: bool = False) -> Callable[[Infer], Infer]:
-        """Decorator: `rule` gives the result types as the constraints `label` ("C5, C6") say."""
+        """Return a decorator that registers a `rule` for the result types by constraints `label` ("C5, C6")."""
         self.rule_label, self.rule_text, self.rule_is_advisory = label, text, advisory
         return self.infer
 
@@ -207,11 +208,11 @@ class OpDef:
         meaningless: bool = False,
         customary: bool = False,
     ) -> Callable[[Check], Check]:
-        """Decorator: the function checks the constraint `label` of the specification.
+        """Return a decorator that registers the check of constraint `label` of the specification.
 
-        Constraints are checked in the order of declaration, up to the first that is broken: a later one may rely on
-        the earlier ones, but for `advisory` ones. `on_results` ones come after the others, before the results are
-        compared with what follows. `meaningless` and `customary` ones are advisory.
+        Constraints are checked in order of declaration, up to the first violation: later ones may rely on earlier ones
+        (except for `advisory` ones). `on_results` ones come after the others, before results are compared with the
+        inferred types. `meaningless` and `customary` ones are advisory.
         """
 
         def add(check: Check) -> Check:
@@ -224,7 +225,7 @@ class OpDef:
     def symbol_constraint(
         self, label: str, text: str
     ) -> Callable[[Callable[[Op, Lookup], str | None]], Callable[[Op, Lookup], str | None]]:
-        """Decorator: the function checks a constraint on what the op's symbols name."""
+        """Return a decorator that registers the check of a constraint on the symbols that the op names."""
 
         def add(check: Callable[[Op, Lookup], str | None]) -> Callable[[Op, Lookup], str | None]:
             self.symbol_constraints.append(SymbolConstraint(label, text, check))
@@ -234,13 +235,13 @@ class OpDef:
 
     @property
     def labels(self) -> list[str]:
-        """Labels of all constraints that are checked, in the order of checking."""
+        """The labels of all constraints, in the order of checking."""
         names = [constraint.label for constraint in self.constraints]
         names += [constraint.label for constraint in self.symbol_constraints]
         return [label for entry in (*names, self.rule_label) for label in entry.split(", ") if label]
 
     def default(self, op: Op, name: str) -> AttributeValue:
-        """Return the default of attribute `name`; None for an optional one; KeyError for a required or unknown one."""
+        """Return the default of attribute `name`, None if it is optional; raises KeyError if required or unknown."""
         declared = self.attribute_table[name]
         if declared.default is _REQUIRED:
             if declared.optional:
@@ -249,11 +250,11 @@ class OpDef:
         return declared.default(op) if callable(declared.default) else declared.default
 
     def operand_slice(self, op: Op, name: str) -> slice:
-        """Where the operands declared as `name` stand in `op.operands`."""
+        """Return the slice of `op.operands` that is declared as `name`."""
         return self.slices(op, "operand")[name]
 
     def slices(self, op: Op, kind: str) -> dict[str, slice]:
-        """Where each declared operand or result (`kind`) stands among the op's, by name."""
+        """Return the slice of each declared operand or result (`kind`) by name."""
         declared, count = (self.operands, len(op.operands)) if kind == "operand" else (self.results, len(op.results))
         segments = op.attributes.get(f"{kind}SegmentSizes")
         key = (kind, count, segments)
@@ -268,7 +269,7 @@ class OpDef:
     def _split(
         self, declared: tuple[OperandDef, ...], count: int, segments: tuple[int, ...] | None
     ) -> dict[str, slice]:
-        """Deals `count` values out: by segment sizes where given, else evenly among the variadic ones."""
+        """Divide `count` values: by segment sizes if given, else evenly among the variadic ones."""
         loose = [entry for entry in declared if entry.variadic]
         if segments is not None and len(segments) == len(declared):
             sizes: Iterable[int] = segments
@@ -283,7 +284,7 @@ class OpDef:
         return slices
 
 
-#: Every declared op by name.
+#: All declared ops by name.
 OPS: dict[str, OpDef] = {}
 
 
@@ -295,7 +296,7 @@ result = operand
 
 
 def operands_of(types: TypeSet, *names: str) -> list[OperandDef]:
-    """One operand a name, or one result, all of the same types."""
+    """Return one operand (or result) declaration per name, all of the same types."""
     return [OperandDef(name, types) for name in names]
 
 
@@ -319,10 +320,10 @@ def define(
     assembly: str | None = None,
     traits: Iterable[Trait] = (),
 ) -> OpDef:
-    """Declare op `name`.
+    """Declare op `name`; raises ValueError if it is declared already.
 
-    `assembly` is the pretty form in the notation of spmd/syntax/assembly.py; None for an op that is always printed
-    in the generic form.
+    `assembly` is the pretty form in the notation of spmd/syntax/assembly.py; without it, the op is printed in the
+    generic form.
     """
     if name in OPS:
         raise ValueError(f"{name} is declared twice")
@@ -334,7 +335,7 @@ def define(
 
 
 def is_pure(op: Op) -> bool:
-    """Return whether `op` has no effect but its results, nor anything in its regions."""
+    """Return whether `op`, and every op in its regions, has no side effects."""
     if op.definition is None:
         return False
     if not op.regions:
@@ -353,7 +354,7 @@ def has_trait(op: Op, trait: Trait) -> bool:
 
 
 def dialects() -> set[str]:
-    """Names of the dialects that have declared ops."""
+    """Return the names of the dialects with declared ops."""
     return {definition.dialect for definition in OPS.values()}
 
 
@@ -361,15 +362,15 @@ _NAME = re.compile(r"[A-Za-z_][\w$\-]*(?:\.[\w$.\-]+)?", re.ASCII)
 
 
 def is_op_name(name: str) -> bool:
-    """Return whether `name` is spelled as the name of an op."""
+    """Return whether `name` has the form of an op's name."""
     return _NAME.fullmatch(name) is not None
 
 
 def name_fault(name: str) -> str | None:
-    """Return what is wrong with the full name of an op; None of a declared op, and of one of an unknown dialect."""
+    """Return the fault of an op's full name; None for a declared op, or one of an unknown dialect."""
     if name in OPS:
         return None
     if not is_op_name(name):
-        return f"{name[:80]!r} is no operation name"
+        return f"{name[:80]!r} is not an op name"
     dialect = name.partition(".")[0]
-    return f"{name} is no operation of the {dialect} dialect" if dialect in dialects() else None
+    return f"{name} is not an op of the {dialect} dialect" if dialect in dialects() else None

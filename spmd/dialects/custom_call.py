@@ -1,4 +1,4 @@
-"""Calls of what the implementation provides. Source: StableHLO specification, custom_call, "Alias"."""
+"""Calls of functions that the implementation provides. Source: StableHLO specification, custom_call, "Alias"."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from spmd.ir.attributes import DictAttr, TypeAttr
 from spmd.support.arrays import Array
 from spmd.types import BufferType, TensorType, TupleType, Type, UnrankedTensorType
 
-#: What XLA's rng-get-and-update-state is here: a state of 128 bits, as ui64 low and high halves, before it is moved on.
+#: The counterpart of XLA's rng-get-and-update-state: returns the 128-bit state before the update, as low and high ui64.
 RNG_STATE = "spmd.rng_get_and_update_state"
 
-#: Carries the type of the whole result where results are its leaves and do not tell it: a tuple of one, or of tuples.
+#: Holds the type of the complete result if its leaves do not determine it: a tuple of one, or of tuples.
 RESULT_TYPE = "spmd.result_type"
-#: The attribute with the configuration of a typed call that HLO text gives as a string that is no dictionary.
+#: Holds the configuration of a typed call that HLO text gives as a string, not as a dictionary.
 TYPED_TEXT = "spmd.typed_text"
 
 _LAYOUT = kinds.INDEX_DENSE
@@ -52,8 +52,7 @@ CUSTOM_CALL = define(
 
 
 def output_type(op: Op) -> Type:
-    """Return the type of all that a custom call gives, as one value: of its result, else a tuple, whose leaves are
-    results."""
+    """Return the type of a custom call's complete result: that of its only result, or a tuple of all, its leaves."""
     declared = op.discardable.get(RESULT_TYPE)
     if isinstance(declared, TypeAttr):
         return declared.type
@@ -63,12 +62,12 @@ def output_type(op: Op) -> Type:
 _TYPED_FFI = 4
 
 
-@CUSTOM_CALL.constraint("", "api_version is one of 0 to 4")
+@CUSTOM_CALL.constraint("", "api_version must be from 0 to 4")
 def _(op: Op) -> str | None:
     return None if 0 <= op["api_version"] <= _TYPED_FFI else str(op["api_version"])
 
 
-@CUSTOM_CALL.constraint("", "operand_layouts and result_layouts are given together")
+@CUSTOM_CALL.constraint("", "operand_layouts and result_layouts must be given together")
 def _(op: Op) -> str | None:
     present = [name for name in ("operand_layouts", "result_layouts") if op[name] is not None]
     return present[0] if len(present) == 1 else None
@@ -89,7 +88,7 @@ def _layout_fault(types: Sequence[Type], layouts: Sequence[Array]) -> str | None
     return None
 
 
-@CUSTOM_CALL.constraint("", "a layout is a permutation of the dimensions of its value, and there is one for each")
+@CUSTOM_CALL.constraint("", "layouts must be permutations of the dimensions of their values, one for each value")
 def _(op: Op) -> str | None:
     if op["operand_layouts"] is None or op["result_layouts"] is None:
         return None
@@ -97,12 +96,12 @@ def _(op: Op) -> str | None:
 
 
 def _output_type(op: Op) -> Type:
-    """Return the type that output_tuple_indices index: of the only result, or of all as a tuple."""
+    """Return the type that output_tuple_indices index: of the only result, or a tuple of all."""
     return op.results[0].type if len(op.results) == 1 else TupleType(tuple(op.result_types))
 
 
 @CUSTOM_CALL.constraint(
-    "", "a layout is a permutation of the dimensions of its value, and there is one for each", on_results=True
+    "", "layouts must be permutations of the dimensions of their values, one for each value", on_results=True
 )
 def _(op: Op) -> str | None:
     if op["operand_layouts"] is None or op["result_layouts"] is None:
@@ -112,7 +111,7 @@ def _(op: Op) -> str | None:
 
 
 def _part(type: Type, indices: Sequence[int]) -> Type | None:
-    """Return the leaf that `indices` lead to."""
+    """Return the type of the leaf at `indices`, or None."""
     for index in indices:
         if not isinstance(type, TupleType) or not 0 <= index < len(type.types):
             return None
@@ -135,7 +134,7 @@ def _(op: Op) -> str | None:
     return None
 
 
-@CUSTOM_CALL.constraint("", "backend_config is a dictionary for API_VERSION_TYPED_FFI and a string for the others")
+@CUSTOM_CALL.constraint("", "backend_config must be a dictionary for API_VERSION_TYPED_FFI and a string for the others")
 def _(op: Op) -> str | None:
     config = op["backend_config"]
     typed = op["api_version"] == _TYPED_FFI
@@ -144,7 +143,7 @@ def _(op: Op) -> str | None:
 
 
 def _conversion_fault(op: Op, source: type[Type], target: type[Type]) -> str | None:
-    """One value of class `source` in, one of class `target` out, of the same shape and element type."""
+    """Check for one operand of class `source` and one result of class `target` with the same shape and element type."""
     types = [*op.operand_types, *op.result_types]
     if len(op.operands) == 1 and len(op.results) == 1 and isinstance(types[0], source) and isinstance(types[1], target):
         shapes = [shape_of(type) or () for type in types]
@@ -153,7 +152,7 @@ def _conversion_fault(op: Op, source: type[Type], target: type[Type]) -> str | N
     return f"({listed(op.operand_types)}) -> ({listed(op.result_types)})"
 
 
-@CUSTOM_CALL.constraint("", "CreateBuffer takes nothing and gives a buffer", on_results=True)
+@CUSTOM_CALL.constraint("", "CreateBuffer must take no operands and return a buffer", on_results=True)
 def _(op: Op) -> str | None:
     if op["call_target_name"] != "CreateBuffer":
         return None
@@ -161,7 +160,7 @@ def _(op: Op) -> str | None:
     return None if sound else f"({listed(op.operand_types)}) -> ({listed(op.result_types)})"
 
 
-@CUSTOM_CALL.constraint("", "Pin turns a tensor into a buffer, Unpin a buffer into a tensor", on_results=True)
+@CUSTOM_CALL.constraint("", "Pin must convert a tensor to a buffer, Unpin a buffer to a tensor", on_results=True)
 def _(op: Op) -> str | None:
     if op["call_target_name"] == "Pin":
         return _conversion_fault(op, TensorType, BufferType)
@@ -169,7 +168,7 @@ def _(op: Op) -> str | None:
 
 
 def _buffers(type: Type, path: tuple[int, ...] = ()) -> list[tuple[int, ...]]:
-    """Where the buffers are inside a type."""
+    """Return the paths of buffers in a type."""
     if isinstance(type, TupleType):
         return [buffer for index, inner in enumerate(type.types) for buffer in _buffers(inner, (*path, index))]
     return [path] if isinstance(type, BufferType) else []

@@ -1,4 +1,4 @@
-"""What the built-in targets of custom calls take and give, each declared as an op is.
+"""Signatures of built-in custom call targets, declared like ops.
 
 Sources: LAPACK's and JAX's routines by their names (jaxlib's lapack_*_ffi and their lowering in jax.lax.linalg),
 jax.experimental.sparse's, XLA's own targets, and the ops that frontends write as calls (mhlo.*, stablehlo.dynamic_*).
@@ -19,7 +19,7 @@ from spmd.ir import AttributeValue, Op, Value
 from spmd.ir.attributes import ArrayAttr, DictAttr
 from spmd.types import I1, ElementType, TensorType, TupleType, Type, storage_range
 
-#: Targets that give their operands back: hints on where values lie.
+#: Targets that return their operands: hints on placement.
 HINTS = frozenset(
     {
         "Sharding",
@@ -34,14 +34,14 @@ HINTS = frozenset(
         "OptimizationBarrier",
     }
 )
-#: Hints that are between a whole value and one process's part.
+#: Hints that convert between global and per-process values.
 PARTS = frozenset(
     {"SPMDFullToShardShape", "SPMDShardToFullShape", "xla.sdy.LocalToGlobalShape", "xla.sdy.GlobalToLocalShape"}
 )
-#: Targets for which users' code runs, whatever is built in under their names: what they take is that code's matter.
+#: Targets with user code, which overrides built-ins of the same name and checks its own operands.
 REGISTERED: set[str] = set()
 
-#: What is wrong with the types of a call: (operands, results, options).
+#: Checks the types of a call: (operands, results, options).
 _Rule = Callable[[Sequence[Type], Sequence[Type], Mapping[str, object]], str | None]
 _RULES: dict[str, _Rule] = {}
 
@@ -49,7 +49,7 @@ _LAPACK = re.compile(r"lapack_([sdcz])(\w+)_ffi")
 
 
 def _fault(op: Op) -> str | None:
-    """What is wrong with a call of a built-in target."""
+    """Return the fault of a call of a built-in target, or None."""
     name = op["call_target_name"]
     if name in REGISTERED:
         return None
@@ -65,14 +65,14 @@ def _fault(op: Op) -> str | None:
 
 
 def is_by_columns(target: str) -> bool:
-    """Return whether a target has matrices by columns in memory: LAPACK's, and those that stand for it."""
+    """Return whether a target uses column-major matrices: LAPACK's, and equivalent ones."""
     return _LAPACK.fullmatch(target) is not None or target == "tridiagonal_solve_perturbed_ffi"
 
 
 def _columns_fault(op: Op) -> str | None:
-    """What is wrong with the layouts of a call that has matrices by columns, where it says how they lie.
+    """Return the fault of the layouts, if given, of a call with column-major matrices.
 
-    What there is of each of a batch is together in memory, by columns where it is a matrix.
+    Each array of a batch must be contiguous, and matrices column-major.
     """
     types = [type for type in (*op.operand_types, *op.result_types) if isinstance(type, TensorType)]
     layouts = (*(op["operand_layouts"] or ()), *(op["result_layouts"] or ()))
@@ -80,14 +80,14 @@ def _columns_fault(op: Op) -> str | None:
     for type, layout in zip(types, layouts, strict=False):
         columns = [*range(batch, type.rank), *range(batch - 1, -1, -1)]
         if layout.tolist() != columns:
-            return f"matrices lie by columns, {columns} from minor to major for {type}, got {layout.tolist()}"
+            return f"matrices must be column-major, {columns} from minor to major for {type}, got {layout.tolist()}"
     return None
 
 
 class _TargetConstraint(Constraint):
-    """A call of a built-in target has the types and options that its declaration says: compiled, it would be that.
+    """Checks that a call of a built-in target matches its declared signature.
 
-    What is read is not refused: a function may be registered under the target's name before it is compiled.
+    It is checked when compiling, not when reading: a function may be registered under the name in between.
     """
 
     def fault(self, op: Op) -> str | None:
@@ -101,14 +101,14 @@ CUSTOM_CALL.constraints.append(
 
 
 def options(op: Op) -> Mapping[str, object]:
-    """Return the options of a typed call: letters, numbers and booleans by name."""
+    """Return the options of a typed call: strings, numbers and booleans by name."""
     config = op.discardable.get("mhlo.backend_config", op["backend_config"])
     entries = config.entries if isinstance(config, DictAttr) else {}
     return {name: getattr(entry, "value", entry) for name, entry in entries.items()}
 
 
 def _without_shapes(op: Op) -> Sequence[Value] | None:
-    """Return the operands but for those that are results' shapes; None where these are not told as they must be."""
+    """Return the operands without those that are result shapes; None if these are invalid."""
     told = op.discardable.get("indices_of_shape_operands")
     if told is None:
         return op.operands
@@ -124,7 +124,7 @@ def _signature(operands: Sequence[Type], results: Sequence[Type]) -> str:
 
 
 def _rule(*names: str) -> Callable[[_Rule], _Rule]:
-    """Decorator: files what checks the calls of `names`."""
+    """Return a decorator that registers the check of calls of `names`."""
 
     def add(rule: _Rule) -> _Rule:
         _RULES.update(dict.fromkeys(names, rule))
@@ -133,17 +133,16 @@ def _rule(*names: str) -> Callable[[_Rule], _Rule]:
     return add
 
 
-# --- ops that are written as calls -----------------------------------------------------------------------------------
+# --- ops written as calls --------------------------------------------------------------------------------------------
 
-#: Ops that older frontends called by another name.
+#: Ops that older frontends call by another name.
 _RENAMED = {"mhlo.topk": "top_k"}
 
 
 def called_op(op: Op) -> Op | str | None:
-    """Return the op of CHLO or StableHLO that older frontends wrote as a call `mhlo.<op>`, its attributes
-    `mhlo.attributes`.
+    """Return the CHLO or StableHLO op for a call `mhlo.<op>` of older frontends, with attributes `mhlo.attributes`.
 
-    None for another call, a str: what is wrong with an attribute.
+    None for other calls; a string, the fault, for invalid attributes.
     """
     name = op["call_target_name"]
     if not name.startswith("mhlo."):
@@ -158,7 +157,7 @@ def called_op(op: Op) -> Op | str | None:
         declared = OPS[full].attribute_table.get(key)
         if declared is None:
             if key == "largest" and getattr(value, "value", True) is False:
-                return "attribute largest = false: the least are not taken"
+                return "attribute largest must be true, got false"
             continue
         try:
             attributes[key] = declared.kind.decode(value)
@@ -206,7 +205,7 @@ def _(operands: Sequence[Type], results: Sequence[Type], config: Mapping[str, ob
 
 
 def _letter(config: Mapping[str, object], name: str) -> str:
-    """Return an option that is the code of a letter; "" where it is not."""
+    """Return an option that is a character code as a string; "" if it is invalid."""
     code = config.get(name)
     return chr(code) if isinstance(code, int) and 0 < code < 128 else ""
 
@@ -236,8 +235,8 @@ def _triangular(config: Mapping[str, object], is_complex: bool) -> str:
 
 _GENERATED = "T m n, T k -> T m n where k <= n <= m"
 _TRIDIAGONAL = "T n n -> T n n, R n, R n-1, T n-1, i32"
-#: By routine, without the letter of its element type: its signature, or what tells it by options and whether it is of
-#: complex numbers.
+#: By routine, without the letter of its element type: its signature, or a function that returns it for options and
+#: whether elements are complex.
 _ROUTINES: dict[str, str | Callable[[Mapping[str, object], bool], str]] = {
     "getrf": "T m n -> T m n, i32 min(m,n), i32",
     "potrf": "T n n -> T n n, i32",
@@ -268,14 +267,14 @@ def _lapack_rule(letter: str, routine: str) -> _Rule:
         text = signature if isinstance(signature, str) else signature(config, element.is_complex)
         fault = signature_fault(text, element, operands, results)
         if fault is not None:
-            return f"it is {text} of batches, with T = {element}, got {fault}"
+            return f"the signature must be {text} on batches, with T = {element}, got {fault}"
         return _rows_fault(operands[0], config) if routine == "gehrd" else None
 
     return check
 
 
 def _rows_fault(matrix: Type, config: Mapping[str, object]) -> str | None:
-    """What is wrong with options low and high: the first and the last row, from 1 on, that is not upper triangular."""
+    """Check the options low and high: the first and last row, from 1, that are not upper triangular."""
     low, high = config.get("low"), config.get("high")
     size = matrix.shape[-1] if isinstance(matrix, TensorType) else None
     if not isinstance(low, int) or not isinstance(high, int) or size is None:
@@ -312,14 +311,14 @@ def _(operands: Sequence[Type], results: Sequence[Type], config: Mapping[str, ob
             elements = values.element_type is dense.element_type is product.element_type
             if sound and elements and compatible_shapes(dense.shape[1:], product.shape[1:]):
                 return None
-    return f"it is values, row starts, columns, dense -> product, got {_signature(operands, results)}"
+    return f"the signature must be values, row starts, columns, dense -> product, got {_signature(operands, results)}"
 
 
 @_rule("ApproxTopK")
 def _(operands: Sequence[Type], results: Sequence[Type], config: Mapping[str, object]) -> str | None:
     count, dimension, most = len(results), config.get("reduction_dim"), config.get("top_k")
     if not isinstance(dimension, int) or not isinstance(most, int):
-        return "no numbers reduction_dim and top_k"
+        return "reduction_dim and top_k must be integers"
     sound = len(operands) == 2 * count > 0
     for given, gives in zip(operands, results, strict=False):
         if not isinstance(given, TensorType) or not 0 <= dimension < given.rank:
@@ -351,16 +350,16 @@ def _(operands: Sequence[Type], results: Sequence[Type], config: Mapping[str, ob
 
 
 def is_declared(target: str) -> bool:
-    """Return whether it is known what calls of `target` take and give."""
+    """Return whether the signature of `target` is known."""
     return target in _RULES
 
 
-#: What the targets of libraries begin with that XLA's optimizations call on GPUs and processors.
+#: Prefixes of the targets of libraries that XLA's optimizations call on GPUs and CPUs.
 _OF_OPTIMIZATIONS = ("__cu", "__gpu$", "__triton", "__onednn$", "__oneDNN", "__fmha", "fusion_")
 
 
 def unknown_target(name: str) -> str:
-    """Why a call of `name` does not run, and what to do."""
+    """Return why a call of `name` cannot run, and what to do."""
     text = (
         f"no custom call target named {name!r}; spmd.register_custom_call({name!r}, function) makes it known: "
         "a function of Python, or one of C, void (void* out, void** in), that ctypes has loaded"

@@ -1,4 +1,4 @@
-"""Ops that make, place and rearrange elements. Source: StableHLO specification, the op of each name."""
+"""Ops that create, move and rearrange elements. Source: StableHLO specification, the op of each name."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _(op: Op) -> str | None:
 
 @CONSTANT.infer
 def _(op: Op) -> list[Type]:
-    quantized = bool(op.results) and is_quantized(op.results[0].type)  # the value is then of the storage type
+    quantized = bool(op.results) and is_quantized(op.results[0].type)  # then the value has the storage type
     return [op.results[0].type if quantized else op["value"].type]
 
 
@@ -101,7 +101,9 @@ BROADCAST_IN_DIM.constraint("C3", "0 <= broadcast_dimensions < rank(result)", on
 )
 
 
-@BROADCAST_IN_DIM.constraint("C5", "each dim(operand, d) is 1 or dim(result, broadcast_dimensions[d])", on_results=True)
+@BROADCAST_IN_DIM.constraint(
+    "C5", "each dim(operand, d) must be 1 or dim(result, broadcast_dimensions[d])", on_results=True
+)
 def _(op: Op) -> str | None:
     operand, result, mapping = op.operands[0].tensor, op.result.tensor, op["broadcast_dimensions"]
     for size, target in zip(operand.shape, mapping, strict=True):
@@ -133,7 +135,7 @@ CONCATENATE.constraint("C4", "0 <= dimension < rank(inputs[0])")(
 )
 
 
-@CONCATENATE.constraint("C2", "all inputs have the same shape except along `dimension`")
+@CONCATENATE.constraint("C2", "all inputs must have the same shape except along `dimension`")
 def _(op: Op) -> str | None:
     dimension, shapes = op["dimension"], [type.shape for type in tensors(op.operands)]
     first = shapes[0]
@@ -148,7 +150,7 @@ keeps_element_type(CONCATENATE, "C5", "element_type(result) = element_type(input
 
 
 def _joined(left: Size, right: Size) -> Size:
-    """Return (size, bound) of two dimensions laid end to end."""
+    """Return the (size, bound) of two concatenated dimensions."""
     if left[0] is not None and right[0] is not None:
         return left[0] + right[0], None
     left_most, right_most = (size if size is not None else bound for size, bound in (left, right))
@@ -209,7 +211,7 @@ def _padded(op: Op) -> list[Size]:
     return [(padded(size, padding), padded(bound, padding)) for size, bound, padding in sizes]
 
 
-@PAD.constraint("C4", "no dimension is padded to a negative size")
+@PAD.constraint("C4", "no dimension may be padded to a negative size")
 def _(op: Op) -> str | None:
     sizes = [size if size is not None else bound for size, bound in _padded(op)]
     return None if all(size is None or size >= 0 for size in sizes) else shape_text(sizes)
@@ -231,7 +233,7 @@ RESHAPE = define_unary(
 
 
 def reshaped_size(op: Op) -> str | None:
-    """As many elements, where both shapes are static."""
+    """Check that static shapes have equally many elements."""
     operand, result = op.operands[0].tensor, op.result.tensor
     if operand.is_static and result.is_static and operand.size != result.size:
         return f"{shape_text(operand.shape)} and {shape_text(result.shape)}"
@@ -241,7 +243,7 @@ def reshaped_size(op: Op) -> str | None:
 _SAME_BUT_AXIS = "element_type(result) is the operand's but for the quantization_dimension"
 RESHAPE.constraint("C1", _SAME_BUT_AXIS, on_results=True)(reshaped_elements)
 RESHAPE.constraint("C2", "size(operand) = size(result)", on_results=True)(reshaped_size)
-RESHAPE.constraint("C3", "sizes before, at and after the quantization_dimension are kept", on_results=True)(
+RESHAPE.constraint("C3", "sizes before, at and after the quantization_dimension must be kept", on_results=True)(
     reshaped_axis
 )
 
@@ -308,7 +310,7 @@ TRANSPOSE = define_unary(
 )
 
 
-@TRANSPOSE.constraint("C2", "permutation is a permutation of range(rank(operand))")
+@TRANSPOSE.constraint("C2", "permutation must be a permutation of range(rank(operand))")
 def _(op: Op) -> str | None:
     rank = op.operands[0].tensor.rank
     return None if sorted(op["permutation"]) == list(range(rank)) else f"{dims(op['permutation'])} for rank {rank}"

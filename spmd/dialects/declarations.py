@@ -1,4 +1,4 @@
-"""Declarations that ops of several dialects have in common."""
+"""Declarations shared by several dialects."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def define_constant(
     types: TypeSet = type_sets.STATIC_TENSOR,
     assembly: str = "custom<Constant>",
 ) -> OpDef:
-    """Declare op `name`, whose result `output`, one of `types`, is its attribute `value`."""
+    """Declare op `name`, whose result `output`, of `types`, is the value of its attribute `value`."""
     return define(
         name,
         attributes=[attribute("value", value)],
@@ -34,7 +34,7 @@ def define_unary(
     types: TypeSet = type_sets.TENSOR,
     results: TypeSet | None = None,
 ) -> OpDef:
-    """Declare op `name`, without effects: one `operand`, of `types`, gives one `result`, of those or `results`."""
+    """Declare pure op `name` with one `operand`, of `types`, and one `result`, of `results` or else of `types`."""
     return define(
         name,
         operands=[operand("operand", types)],
@@ -46,7 +46,7 @@ def define_unary(
 
 
 def comparison_attributes(dialect: str) -> list[AttributeDef]:
-    """Return `comparison_direction` and `compare_type`, of the enumerations of `dialect`."""
+    """Return the attributes `comparison_direction` and `compare_type`, enumerations of `dialect`."""
     directions = kinds.enum(dialect, "comparison_direction", "EQ", "NE", "GE", "GT", "LE", "LT")
     types = kinds.enum(dialect, "comparison_type", "NOTYPE", "FLOAT", "TOTALORDER", "SIGNED", "UNSIGNED")
     return [attribute("comparison_direction", directions), attribute("compare_type", types, optional=True)]

@@ -39,20 +39,20 @@ from spmd.types import I32, TensorType, Type
 
 
 def _static_integers(rank: int) -> type_sets.TypeSet:
-    """Integer tensors of a static shape."""
+    """Return the set of integer tensors with static shape."""
     return type_sets.tensor_of_kinds("signed", "unsigned", rank=rank, static=True)
 
 
 def constant_list(value: Value) -> list[int] | None:
-    """Return the elements of a constant 1-dimensional tensor; None when `value` is not one."""
+    """Return the elements of a constant 1-dimensional tensor; None if `value` is not one."""
     constant = constant_ints(value)
     return None if constant is None else constant.ravel().tolist()
 
 
 def _shape_operand(declared: OpDef, label: str, name: str, *, meaningless: bool = False) -> None:
-    """`name` says the result's shape: its size is the rank, and a constant must agree with the declared type.
+    """Declare `name` as the result's shape: its size is the rank, and a constant must match the declared type.
 
-    `meaningless`: the reference takes another rank, where `name` is no constant.
+    `meaningless`: the reference accepts another rank if `name` is not constant.
     """
 
     def check_rank(op: Op) -> str | None:
@@ -70,17 +70,17 @@ def _shape_operand(declared: OpDef, label: str, name: str, *, meaningless: bool 
 
     rank = declared.constraint(label, f"size({name}) = rank(result)", on_results=True, meaningless=meaningless)
     rank(check_rank)
-    declared.constraint(label, f"a constant {name} is the result's shape", on_results=True)(check_constant)
+    declared.constraint(label, f"a constant {name} must be the result's shape", on_results=True)(check_constant)
 
 
 def shaped_by(value: Value) -> Sequence[Dimension]:
-    """Return the shape that a shape operand says, dynamic where it is not constant."""
+    """Return the shape that a shape operand gives, dynamic if it is not constant."""
     constant = constant_list(value)
     return (None,) * (value.tensor.shape[0] or 0) if constant is None else constant
 
 
 def _inferred_shape(op: Op, shape: Value, element: Type) -> list[Type]:
-    """Return the declared type where there is one, else what the shape operand says."""
+    """Return the declared type if there is one, else the type that the shape operand gives."""
     return [op.results[0].type if op.results else tensor(shaped_by(shape), element)]
 
 
@@ -125,7 +125,7 @@ _shape_operand(DYNAMIC_BROADCAST_IN_DIM, "C7", "output_dimensions", meaningless=
 
 
 @DYNAMIC_BROADCAST_IN_DIM.constraint(
-    "C5", "each dim(operand, d) is 1 or dim(result, broadcast_dimensions[d])", on_results=True
+    "C5", "each dim(operand, d) must be 1 or dim(result, broadcast_dimensions[d])", on_results=True
 )
 def _(op: Op) -> str | None:
     operand, result, mapping = op.operands[0].tensor, op.result.tensor, op["broadcast_dimensions"]
@@ -181,7 +181,7 @@ DYNAMIC_GATHER = define(
     traits=[Trait.PURE, Trait.READS_CONTEXT],
 )
 
-#: Labels of dynamic_gather by those of gather, which has batching dimensions besides.
+#: Labels of dynamic_gather by those of gather, which also has batching dimensions.
 _GATHER_LABELS = {
     "C1": "C1", "C2": "C2", "C3": "C3", "C4": "C4", "C5": "C5", "C6": "C6", "C7": "C6", "C8": "C7", "C9": "C8",
     "C18": "C9", "C19": "C10", "C20": "C11", "C21": "C12",
@@ -277,7 +277,7 @@ def _(op: Op) -> str | None:
 
 
 _shape_operand(DYNAMIC_RESHAPE, "C4", "output_shape")
-DYNAMIC_RESHAPE.constraint("C3", "sizes before, at and after the quantization_dimension are kept", on_results=True)(
+DYNAMIC_RESHAPE.constraint("C3", "sizes before, at and after the quantization_dimension must be kept", on_results=True)(
     reshaped_axis
 )
 DYNAMIC_RESHAPE.infer(lambda op: _inferred_shape(op, op.operands[1], op.operands[0].tensor.element_type))
@@ -291,7 +291,9 @@ REAL_DYNAMIC_SLICE = define(
 )
 
 
-@REAL_DYNAMIC_SLICE.constraint("", "start_indices, limit_indices and strides have rank(operand) entries of one type")
+@REAL_DYNAMIC_SLICE.constraint(
+    "", "start_indices, limit_indices and strides must have rank(operand) entries of one type"
+)
 def _(op: Op) -> str | None:
     types = op.operand_types[1:]
     rank = op.operands[0].tensor.rank
@@ -326,9 +328,9 @@ GET_DIMENSION_SIZE.constraint("C1", "0 <= dimension < rank(operand)")(
 )
 
 
-@GET_DIMENSION_SIZE.constraint("", "dim(operand, dimension) is at most 2^31 - 1, which the result's i32 holds")
+@GET_DIMENSION_SIZE.constraint("", "dim(operand, dimension) must be at most 2^31 - 1, which fits into the result's i32")
 def _(op: Op) -> str | None:
-    """As XLA's shape inference has it."""
+    """Check the size as XLA's shape inference does."""
     size = op.operands[0].tensor.shape[op["dimension"]]
     return None if size is None or size < 2**31 else str(size)
 
@@ -344,7 +346,7 @@ SET_DIMENSION_SIZE = define(
     traits=[Trait.PURE, Trait.READS_CONTEXT],
 )
 
-SET_DIMENSION_SIZE.constraint("", "size is a scalar")(
+SET_DIMENSION_SIZE.constraint("", "size must be a scalar")(
     lambda op: None if op.operands[1].tensor.rank == 0 else str(op.operands[1].type)
 )
 SET_DIMENSION_SIZE.constraint("", "0 <= dimension < rank(operand)")(
@@ -365,7 +367,7 @@ def _(op: Op) -> list[Type]:
     return [tensor(shape, operand.element_type, bounds)]
 
 
-# --- bootstrapped from MHLO, without a section in the specification --------------------------------------------------
+# --- from MHLO, without a section in the specification ---------------------------------------------------------------
 
 define(
     "stablehlo.compute_reshape_shape",
@@ -373,7 +375,7 @@ define(
     results=[result("result", type_sets.DIMENSIONS)],
     assembly=f"$num_elements `,` $dynamic_shape {TYPED}",
     traits=[Trait.PURE],
-).constraint("", "the result has the type of dynamic_shape", on_results=True)(
+).constraint("", "the result must have the type of dynamic_shape", on_results=True)(
     lambda op: same_types(op.operands[1].type, op.result.type)
 )
 

@@ -1,4 +1,4 @@
-"""Ops that work element by element. Source: StableHLO specification, the op of each name."""
+"""Elementwise ops. Source: StableHLO specification, the op of each name."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ _ALL_SAME_TYPE = "type(lhs) = type(rhs) = type(result)"
 def _unary(
     name: str, types: TypeSet, results: TypeSet | None = None, *, accuracy: bool = False, result_label: str = ""
 ) -> OpDef:
-    """Return a unary elementwise op; `accuracy` for those that take `result_accuracy`.
+    """Declare a unary elementwise op; `accuracy` for those with `result_accuracy`.
 
-    `result_label` is that of the constraint on the result's element type.
+    `result_label` is the label of the constraint on the result's element type.
     """
     op_def = define(
         f"stablehlo.{name}",
@@ -56,14 +56,14 @@ def _unary(
 
 
 def _same_unary(name: str, types: TypeSet, text: str = _SAME_BASELINE, *, accuracy: bool = False) -> None:
-    """A unary elementwise op whose result has the operand's type."""
+    """Declare a unary elementwise op whose result has the operand's type."""
     _unary(name, types, accuracy=accuracy).infers("C1", text)(lambda op: [op.operands[0].type])
 
 
 def _binary(
     name: str, types: TypeSet = type_sets.TENSOR, text: str = _ALL_SAME_BASELINE, *, commutative: bool = False
 ) -> OpDef:
-    """Return a binary elementwise op on two operands and a result of one type."""
+    """Declare a binary elementwise op whose operands and result have one type."""
     op_def = define(
         f"stablehlo.{name}",
         operands=[operand("lhs", types), operand("rhs", types)],
@@ -87,7 +87,7 @@ def _as_boolean(op: Op) -> list[Type]:
 
 
 ABS = _unary("abs", _SIGNED_NUMBER, tensor_of_kinds("signed", "float", "quantized"), result_label="C2")
-ABS.infers("C1, C2", "the result has the operand's shape and the real part of its element type")(
+ABS.infers("C1, C2", "the result must have the operand's shape and the real part of its element type")(
     lambda op: [_real(op.operands[0].type)]
 )
 
@@ -99,7 +99,7 @@ CONVERT.constraint("C1", "shape(operand) = shape(result)", on_results=True)(
 IMAG = _unary("imag", type_sets.FLOAT_OR_COMPLEX, type_sets.FLOAT, result_label="C2")
 REAL = _unary("real", type_sets.FLOAT_OR_COMPLEX, type_sets.FLOAT, result_label="C2")
 for _part in (IMAG, REAL):
-    _part.infers("C1, C2", "the result has the operand's shape and the real part of its element type")(
+    _part.infers("C1, C2", "the result must have the operand's shape and the real part of its element type")(
         lambda op: [_real(op.operands[0].type)]
     )
 
@@ -136,11 +136,11 @@ def _types(op: Op) -> list[Type]:
 @ADD.constraint("C1", "type(lhs) = type(rhs) = type(result)")
 def _(op: Op) -> str | None:
     types = _types(op)
-    quantized = any(map(is_quantized, types))  # of whose elements the next constraints tell
+    quantized = any(map(is_quantized, types))  # checked by the next constraints
     return same_types(*(with_element(type, I1) for type in types)) if quantized else same_types(*types)
 
 
-@ADD.constraint("C2", "all of lhs, rhs and result are quantized, or none is")
+@ADD.constraint("C2", "all of lhs, rhs and result must be quantized, or none")
 def _(op: Op) -> str | None:
     types = _types(op)
     return None if len(set(map(is_quantized, types))) == 1 else listed(map(element_of, types))
@@ -160,7 +160,7 @@ ADD.constraint("C4", "expressed_type(lhs) = expressed_type(rhs) = expressed_type
 )
 
 
-@ADD.constraint("C5", "the result is per-axis quantized if and only if an operand is", on_results=True)
+@ADD.constraint("C5", "the result must be per-axis quantized if and only if an operand is", on_results=True)
 def _(op: Op) -> str | None:
     of_operands = any(per_axis(type) for type in op.operand_types)
     return None if of_operands == bool(per_axis(op.result.type)) else listed(map(element_of, _types(op)))
@@ -191,7 +191,7 @@ def _(op: Op) -> list[Type]:
     if per_axis(rhs) and not per_axis(lhs):
         return [rhs]
     if op.results and is_quantized(op.results[0].type):
-        return [op.results[0].type]  # scales may differ, and granularity is C5's
+        return [op.results[0].type]  # scales may differ, and C5 checks granularity
     return [most_specific([lhs, rhs]) if not is_quantized(lhs) else lhs]
 
 
@@ -246,7 +246,7 @@ _COMPARE_TYPES = {
 }
 
 
-@COMPARE.constraint("C3", "compare_type is what the element type has", advisory=True)
+@COMPARE.constraint("C3", "compare_type must match the element type", advisory=True)
 def _(op: Op) -> str | None:
     compare_type, element = op["compare_type"], element_of(op.operands[0].type)
     allowed = _COMPARE_TYPES.get(type_sets.element_kind(element))
@@ -294,7 +294,7 @@ for _label, _index, _name in (("C1", 0, "min"), ("C2", 2, "max")):
         return same_shape(limit, op.operands[1].type) if limit.rank else None
 
     CLAMP.constraint(_label, f"rank({_name}) = 0 or shape({_name}) = shape(operand)")(_limit_shape)
-CLAMP.constraint("C3", "min, operand and max have one baseline_element_type")(
+CLAMP.constraint("C3", "min, operand and max must have one baseline_element_type")(
     lambda op: same_elements(*op.operand_types)
 )
 CLAMP.infers("C4", "baseline_type(operand) = baseline_type(result)")(lambda op: [op.operands[1].type])
@@ -320,7 +320,7 @@ BITCAST_CONVERT = define_unary(
 )
 
 
-@BITCAST_CONVERT.constraint("C2", "operand and result are both complex, or neither", on_results=True)
+@BITCAST_CONVERT.constraint("C2", "operand and result must both be complex, or neither", on_results=True)
 def _(op: Op) -> str | None:
     elements = element_of(op.operands[0].type), element_of(op.result.type)
     complex_ones = [isinstance(element, ElementType) and element.is_complex for element in elements]

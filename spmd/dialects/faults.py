@@ -1,4 +1,4 @@
-"""What is wrong with an op, by its declaration: one check for the verifier and for who builds programs."""
+"""Faults of an op by its declaration, for the verifier and the builder."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from spmd.dialects.type_rules import value_fault
 from spmd.ir import Op
 from spmd.types import TensorType, Type
 
-#: The specification's label of what is broken, "" where it has none, and the message.
+#: The specification's label of the violated constraint ("" if none), and the message.
 Fault = tuple[str, str]
 
 
 def faults(op: Op, definition: OpDef) -> Iterator[Fault]:
-    """Yield all that is wrong with `op`, each fault only meaningful when there is none before it."""
+    """Yield all faults of `op`; each is meaningful only if there is none before it."""
     yield from _count_faults(op, definition)
     yield from attribute_faults(op, definition)
     yield from _type_faults(op, definition)
@@ -28,9 +28,9 @@ def faults(op: Op, definition: OpDef) -> Iterator[Fault]:
 
 
 def run_time_faults(op: Op, definition: OpDef) -> Iterator[Fault]:
-    """Yield all that is wrong with `op`, whose operands have the types that arrived; also what leaves it no meaning.
+    """Yield all faults of `op` with the operand types at run time, including `meaningless` ones.
 
-    Results whose sizes do not follow from the operands are not compared with anything: they are not known yet.
+    Results whose sizes do not follow from operand types are not checked, as they are not yet known.
     """
     if all(type.is_static for type in op.result_types if isinstance(type, TensorType)):
         yield from faults(op, definition)
@@ -42,7 +42,7 @@ def run_time_faults(op: Op, definition: OpDef) -> Iterator[Fault]:
 
 
 def attribute_faults(op: Op, definition: OpDef) -> Iterator[Fault]:
-    """Attributes that are missing, or break constraints by themselves."""
+    """Yield faults of attributes: missing ones, and those that are invalid by themselves."""
     for name in definition.required_attributes:
         if name not in op.attributes:
             yield "", f"attribute {name} is required"
@@ -52,9 +52,9 @@ def attribute_faults(op: Op, definition: OpDef) -> Iterator[Fault]:
 
 
 def constraint_faults(op: Op, definition: OpDef, *, on_results: bool, advisory: bool = False) -> Iterator[Fault]:
-    """Constraints that are broken, of those that look at the results or of the others.
+    """Yield violated constraints, either those on results or the others.
 
-    `advisory` asks for advisory ones, too, but for those that are broken as a matter of course.
+    `advisory` includes advisory constraints, except `customary` ones.
     """
     for constraint in definition.constraints:
         if constraint.on_results is on_results and (not constraint.advisory or (advisory and not constraint.customary)):
@@ -87,8 +87,7 @@ def _count_faults(op: Op, definition: OpDef) -> Iterator[Fault]:
 
 
 def mistyped(op: Op, definition: OpDef, kind: str) -> Iterator[tuple[int, OperandDef, Type]]:
-    """Yield the operands or results (`kind`) of a type that is not declared: number from 1 on, declaration, and the
-    type."""
+    """Yield the operands or results (`kind`) of a wrong type: number from 1, declaration, and type."""
     values, declared = (op.operands, definition.operands) if kind == "operand" else (op.results, definition.results)
     slices = definition.slices(op, kind)
     for position, entry in enumerate(declared, start=1):
@@ -110,7 +109,7 @@ def _type_faults(op: Op, definition: OpDef) -> Iterator[Fault]:
             yield label, f"{name} is a {entry.types.text}, got {type}"
 
 
-#: What ends the regions of each dialect's ops.
+#: The terminator of regions by dialect.
 _TERMINATORS = {"stablehlo": "stablehlo.return", "chlo": "stablehlo.return", "sdy": "sdy.return"}
 
 

@@ -1,4 +1,4 @@
-"""Pieces of assembly forms that many ops share, in the notation of spmd/syntax/assembly.py."""
+"""Fragments of assembly forms shared by many ops, in the notation of spmd/syntax/assembly.py."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ TYPED = "attr-dict `:` functional-type(operands, results)"
 
 
 def one_type(*names: str) -> str:
-    """Return `attr-dict : type` where all of `names` (the last is the result) have one type; the full form
-    otherwise."""
+    """Return the form `attr-dict : type` if all of `names` (the result last) have one type, else the full one."""
     types = ", ".join(f"type(${name})" for name in names)
     return f"attr-dict `:` custom<SameOperandsAndResultType>({types})"

@@ -28,7 +28,7 @@ FUNC = define(
 _VISIBILITIES = ("public", "private", "nested")
 
 
-@FUNC.constraint("", "sym_visibility is public, private or nested")
+@FUNC.constraint("", "sym_visibility must be public, private or nested")
 def _(op: Op) -> str | None:
     visibility = op["sym_visibility"]
     return None if visibility is None or visibility in _VISIBILITIES else repr(visibility)
@@ -55,7 +55,7 @@ CALL = define(
 )
 
 
-@CALL.symbol_constraint("", "callee is a function that takes the operands and gives the results")
+@CALL.symbol_constraint("", "callee must be a function that takes the operands and returns the results")
 def _(op: Op, lookup: Lookup) -> str | None:
     function = lookup(op["callee"])
     if not isinstance(function, Function):
@@ -67,23 +67,23 @@ def _(op: Op, lookup: Lookup) -> str | None:
 
 
 def function_fault(function: Function) -> str | None:
-    """What is wrong with a function's type, attributes or body, beside one another; None where nothing is."""
+    """Return the fault of a function's type, attributes or body; None if there is none."""
     declared = function.attributes.get("function_type")
     if not isinstance(declared, FunctionType):
-        return f"function_type is a function type, got {declared}"
+        return f"function_type must be a function type, got {declared}"
     for name, types in (("arg_attrs", declared.inputs), ("res_attrs", declared.results)):
         dictionaries = function.attributes.get(name)
         if dictionaries and len(dictionaries) != len(types):
-            return f"{name} has an entry for each of {len(types)} values, got {len(dictionaries)}"
+            return f"{name} must have an entry for each of {len(types)} values, got {len(dictionaries)}"
         bare = [attribute for entry in dictionaries or () for attribute in entry.entries if "." not in attribute]
         if bare:
             return f"attributes of arguments and results must name their dialect, got {listed(bare)}"
     if function.is_declaration:
-        return "a declaration is private, got a public one" if function.is_public else None
+        return "a declaration must be private, got a public one" if function.is_public else None
     entry = function.regions[0].blocks[0]
     arguments = tuple(argument.type for argument in entry.arguments)
     if arguments != declared.inputs:
-        return f"the body's arguments are the function's, got ({listed(arguments)}) and ({listed(declared.inputs)})"
+        return f"the body's arguments must be the function's, got ({listed(arguments)}) and ({listed(declared.inputs)})"
     if not all(block.ops for block in function.regions[0].blocks):
         return "the body must end with func.return, got nothing"
     return None

@@ -1,4 +1,4 @@
-"""Ops that read or write at indices. Source: StableHLO specification, the op of each name."""
+"""Gathers and dynamic slices. Source: StableHLO specification, the op of each name."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ DYNAMIC_SLICE.constraint("C3", "same(type(start_indices...))")(
 
 
 def fitting(sizes: Sequence[Dimension], shape: Sequence[Dimension]) -> str | None:
-    """Return 0 <= sizes <= shape."""
+    """Check that 0 <= sizes <= shape."""
     for size, most in zip(sizes, shape, strict=True):
         if size is not None and (size < 0 or (most is not None and size > most)):
             return f"{dims(sizes)} and {shape_text(shape)}"
@@ -91,12 +91,12 @@ keeps_type(DYNAMIC_UPDATE_SLICE, "C1")
 
 
 def size_or_one(shape: Sequence[Dimension], dimension: int) -> Dimension:
-    """Return the size along index_vector_dim, which may stand one past the last dimension for a size of one."""
+    """Return the size along index_vector_dim, which is 1 one past the last dimension."""
     return shape[dimension] if dimension < len(shape) else 1
 
 
 def component_count(dimensions: Sequence[int], indices: Sequence[Dimension], vector: int) -> str | None:
-    """Start indices have a component, along index_vector_dim `vector`, for each of the `dimensions` that they index."""
+    """Check that start indices have one component, along index_vector_dim `vector`, per indexed dimension."""
     sizes = len(dimensions), size_or_one(indices, vector)
     return None if compatible_dims(*sizes) else listed(sizes)
 
@@ -104,16 +104,16 @@ def component_count(dimensions: Sequence[int], indices: Sequence[Dimension], vec
 def matching_batches(
     operand: Sequence[Dimension], dimensions: Sequence[int], indices: Sequence[Dimension], others: Sequence[int]
 ) -> str | None:
-    """Batching dimensions of operand and indices have the same sizes."""
+    """Check that batching dimensions of operand and indices have the same sizes."""
     left, right = [operand[d] for d in dimensions], [indices[d] for d in others]
     return None if all(map(compatible_dims, left, right)) else f"{dims(left)} and {dims(right)}"
 
 
-#: A gather's check on its dimension numbers, the operand's shape and that of start_indices.
+#: Checks a gather's dimension numbers, the operand's shape and that of start_indices.
 _GatherCheck = Callable[[GatherDimensionNumbersAttr, tuple[Dimension, ...], tuple[Dimension, ...]], str | None]
 
 
-#: The constraints that gather and dynamic_gather share, by the labels of gather's.
+#: The constraints that gather and dynamic_gather share, by gather's labels.
 _OF_GATHERS: tuple[tuple[str, str, _GatherCheck], ...] = (
     (
         "C1",
@@ -188,7 +188,7 @@ _OF_GATHERS: tuple[tuple[str, str, _GatherCheck], ...] = (
 
 
 def check_gather(declared: OpDef, labels: dict[str, str]) -> None:
-    """Declare what gather and dynamic_gather share; `labels` gives the labels of `declared` by those of gather."""
+    """Declare the constraints that gather and dynamic_gather share; `labels` maps gather's labels to those here."""
     for label, text, check in _OF_GATHERS:
         declared.constraint(labels.get(label, ""), text)(partial(_checked_gather, check))
 
@@ -197,12 +197,12 @@ def _checked_gather(check: _GatherCheck, op: Op) -> str | None:
     return check(op["dimension_numbers"], op.operands[0].tensor.shape, op.operands[1].tensor.shape)
 
 
-#: Slice sizes of a gather, None where they are not known at compile time.
+#: Returns the slice sizes of a gather, None where unknown at compile time.
 _SliceSizes = Callable[[Op], Sequence[Dimension] | None]
 
 
 def check_slice_sizes(declared: OpDef, sizes: _SliceSizes, labels: dict[str, str]) -> None:
-    """The constraints on slice_sizes that gather and dynamic_gather share."""
+    """Declare the constraints on slice_sizes that gather and dynamic_gather share."""
 
     def known(check: Callable[[GatherDimensionNumbersAttr, Sequence[Dimension], Op], str | None]) -> Check:
         def checked(op: Op) -> str | None:
@@ -232,11 +232,11 @@ def check_slice_sizes(declared: OpDef, sizes: _SliceSizes, labels: dict[str, str
         dropped = [sizes[d] for d in (*numbers.collapsed_slice_dims, *numbers.operand_batching_dims)]
         return dims(dropped) if 0 in dropped and 0 not in gathered(op, sizes).shape else None
 
-    declared.constraint("", "a slice has an element for each of the result", meaningless=True)(known(nothing))
+    declared.constraint("", "a slice must have an element for each of the result", meaningless=True)(known(nothing))
 
 
 def gathered(op: Op, sizes: Sequence[Dimension]) -> TensorType:
-    """Return the result of a gather of slices of `sizes`."""
+    """Return the result type of a gather of slices of `sizes`."""
     numbers: GatherDimensionNumbersAttr = op["dimension_numbers"]
     operand, indices = op.operands[0].tensor, op.operands[1].tensor
     dropped = {*numbers.collapsed_slice_dims, *numbers.operand_batching_dims}

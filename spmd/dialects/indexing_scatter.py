@@ -1,6 +1,6 @@
-"""The op that writes at indices. Source: StableHLO specification, scatter.
+"""Scatter. Source: StableHLO specification, scatter.
 
-What becomes of an update that lies partly outside: spmd.dialects.scatters.
+Updates that are partly out of bounds: spmd.dialects.scatters.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ SCATTER = define(
     traits=[Trait.RECURSIVE],
 )
 
-#: A scatter's check on its dimension numbers and the shapes of inputs, scatter_indices and updates.
+#: Checks a scatter's dimension numbers and the shapes of inputs, scatter_indices and updates.
 _ScatterCheck = Callable[
     [ScatterDimensionNumbersAttr, tuple[Dimension, ...], tuple[Dimension, ...], tuple[Dimension, ...]], str | None
 ]

@@ -1,6 +1,6 @@
-"""Kinds: what an attribute holds.
+"""Attribute kinds: conversion of attributes to plain Python values, and back.
 
-An `AttributeKind` turns MLIR's attribute into the plain Python value that the rest of spmd works with, and back.
+An `AttributeKind` decodes an MLIR attribute to the Python value that the rest of spmd uses, and encodes it again.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class AttributeKind(Generic[T]):
-    """What a declared attribute holds.
+    """The kind of a declared attribute.
 
-    `decode` takes MLIR's attribute and returns the value, or raises ValueError saying what was expected; `encode` is
-    its inverse. `text` names the kind in errors. In an assembly form, where the declaration tells the rest, a number
-    of `type` stands without its type, and one of `cases` without the enum's name.
+    `decode` returns the value of an MLIR attribute, or raises ValueError that names what was expected; `encode` is its
+    inverse. `text` names the kind in errors. In assembly forms, where the declaration determines the type, a number of
+    `type` is printed without it, and one of `cases` without the enum's name.
     """
 
     text: str
@@ -92,7 +92,7 @@ def _decode_unit(attribute: Attribute) -> bool:
 
 UNIT_FLAG: AttributeKind[bool] = AttributeKind("unit", _decode_unit, lambda value: UNIT)
 
-#: A flag that frontends write as a unit, and the specification as a constant of i1.
+#: A flag, a unit attribute in frontends and a constant of i1 in the specification.
 FLAG: AttributeKind[bool] = AttributeKind(
     "unit or boolean",
     lambda attribute: attribute.value if isinstance(attribute, BoolAttr) else _decode_unit(attribute),
@@ -148,25 +148,25 @@ def _decode_type(attribute: Attribute) -> t.Type:
 TYPE: AttributeKind[t.Type] = AttributeKind("type", _decode_type, TypeAttr)
 
 
-#: The most elements of an attribute that one written element may stand for. Sizes of windows have one a dimension, and
-#: process groups list different processes: only constant tensors are larger.
+#: The largest splat, in elements, that an attribute may be. Window sizes have one entry per dimension and process
+#: groups list distinct processes: only constant tensors are larger.
 _LARGEST_SPLAT = 1 << 16
 
 
 class _TooLargeError(ValueError):
-    """The attribute is of the right kind, and no other kind takes it."""
+    """The attribute has the right kind but is too large, so that no other kind should be tried."""
 
 
 def _written_out(attribute: DenseAttr) -> Array:
-    """Return the array. _TooLargeError where one element stands for more than constraints can look at."""
+    """Return the array; raises _TooLargeError for a splat too large for constraints to examine."""
     array = attribute.array
     if array.size > _LARGEST_SPLAT and is_splat(array):
-        raise _TooLargeError(f"{attribute.type} is too large: one element stands for {_LARGEST_SPLAT} at most here")
+        raise _TooLargeError(f"{attribute.type} is too large: a splat may have at most {_LARGEST_SPLAT} elements here")
     return array
 
 
 def _array_kind(element: t.ElementType, text: str) -> AttributeKind[tuple[Any, ...]]:
-    """Return `array<element: ...>`, also in the old spelling `dense<...> : tensor<Nxelement>`."""
+    """Return the kind of `array<element: ...>`, also in the old spelling `dense<...> : tensor<Nxelement>`."""
 
     def decode(attribute: Attribute) -> tuple[Any, ...]:
         if isinstance(attribute, DenseArrayAttr) and attribute.element_type is element:
@@ -184,7 +184,7 @@ BOOL_ARRAY: AttributeKind[tuple[bool, ...]] = _array_kind(t.I1, "array of boolea
 
 
 def _dense_kind(element: t.ElementType, text: str) -> AttributeKind[Array]:
-    """Return `dense<...> : tensor<...xelement>` of any rank: an int64 array."""
+    """Return the kind of `dense<...> : tensor<...xelement>` of any rank; the value is an int64 array."""
 
     def decode(attribute: Attribute) -> Array:
         if isinstance(attribute, DenseAttr) and attribute.type.element_type is element:
@@ -209,7 +209,7 @@ def _decode_elements(attribute: Attribute) -> Attribute:
     raise _expected("dense<...> : tensor<...>", attribute)
 
 
-#: Any constant tensor; the value stays a DenseAttr, which carries the type beside the array.
+#: Any constant tensor; the value is a DenseAttr, which has the type and the array.
 ELEMENTS: AttributeKind[Attribute] = AttributeKind("constant tensor", _decode_elements, lambda value: value)
 
 
@@ -219,7 +219,7 @@ def _decode_typed(attribute: Attribute) -> Attribute:
     raise _expected("a number or a constant tensor", attribute)
 
 
-#: Any constant that has a type: a number or a tensor.
+#: Any typed constant: a number or a tensor.
 TYPED: AttributeKind[Attribute] = AttributeKind("typed constant", _decode_typed, lambda value: value)
 ANY: AttributeKind[Attribute] = AttributeKind("attribute", lambda attribute: attribute, lambda value: value)
 
@@ -238,7 +238,7 @@ ENUMS: dict[tuple[str, str], tuple[str, ...]] = {}
 
 
 def enum(dialect: str, mnemonic: str, *cases: str) -> AttributeKind[str]:
-    """Return an enum; its value is the case's name. Reads `#d<m CASE>`, `#d.m<CASE>`, and the old spelling `"CASE"`."""
+    """Return the kind of an enum; values are case names. Reads `#d<m CASE>`, `#d.m<CASE>`, and the old `"CASE"`."""
     text = f"#{dialect}<{mnemonic} {' | '.join(cases)}>"
     ENUMS[dialect, mnemonic] = cases
 
@@ -256,7 +256,7 @@ def enum(dialect: str, mnemonic: str, *cases: str) -> AttributeKind[str]:
 
 
 def integer_enum(element: t.ElementType, *cases: str) -> AttributeKind[str]:
-    """Return an enum that is stored as an integer, the index of the case; its value is the case's name."""
+    """Return the kind of an enum that is stored as an integer, the index of the case; values are case names."""
     text = f"one of {', '.join(cases)}"
 
     def decode(attribute: Attribute) -> str:
@@ -268,7 +268,7 @@ def integer_enum(element: t.ElementType, *cases: str) -> AttributeKind[str]:
 
 
 def either(*kinds: AttributeKind[Any]) -> AttributeKind[Any]:
-    """Return the first of `kinds` that decodes the attribute; values of the kinds must not be confusable."""
+    """Return a kind that tries `kinds` in order; their values must be distinguishable."""
     text = " or ".join(kind.text for kind in kinds)
 
     def decode(attribute: Attribute) -> Any:
@@ -289,13 +289,13 @@ def either(*kinds: AttributeKind[Any]) -> AttributeKind[Any]:
                 continue
             if isinstance(encoded, Attribute):
                 return encoded
-        raise TypeError(f"no attribute of {text} holds {value!r}")
+        raise TypeError(f"{value!r} cannot be an attribute of {text}")
 
     return AttributeKind(text, decode, encode, kinds[0].type)
 
 
 def struct(cls: type[T]) -> AttributeKind[T]:
-    """Return a dataclass attribute, which is its own value (spmd/dialects/structs.py)."""
+    """Return the kind of a dataclass attribute, which is its own value (spmd/dialects/structs.py)."""
     text = str(getattr(cls, "SPELLING", cls.__name__))
 
     def decode(attribute: Attribute) -> T:
@@ -307,7 +307,7 @@ def struct(cls: type[T]) -> AttributeKind[T]:
 
 
 def array_of(kind: AttributeKind[T]) -> AttributeKind[tuple[T, ...]]:
-    """Return `[...]` of one kind; the value is a tuple."""
+    """Return the kind of an array `[...]` with elements of one kind; the value is a tuple."""
 
     def decode(attribute: Attribute) -> tuple[T, ...]:
         if not isinstance(attribute, ArrayAttr):

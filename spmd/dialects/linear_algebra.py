@@ -100,7 +100,7 @@ FFT.constraint("C3", "1 <= size(fft_length) <= 3")(
 )
 
 
-@FFT.constraint("", "0 < fft_length, or 0 where the operand's dimension is 0")
+@FFT.constraint("", "0 < fft_length, or 0 if the operand's dimension is 0")
 def _(op: Op) -> str | None:
     length, shape = op["fft_length"], op.operands[0].tensor.shape
     pairs = zip(reversed(length), reversed(shape), strict=False)
@@ -113,7 +113,7 @@ def _(op: Op) -> str | None:
     return None if size <= rank else f"{size} and {rank}"
 
 
-@FFT.constraint("C2", "FFT, IFFT and IRFFT take complex elements, RFFT f32 or f64")
+@FFT.constraint("C2", "elements must be complex for FFT, IFFT and IRFFT, and f32 or f64 for RFFT")
 def _(op: Op) -> str | None:
     element = op.operands[0].tensor.element_type
     assert isinstance(element, ElementType)
@@ -121,14 +121,16 @@ def _(op: Op) -> str | None:
     return None if sound else f"{op['fft_type']} of {element}"
 
 
-@FFT.constraint("C2", "RFFT gives complex elements of the operand's, IRFFT the operand's real part", on_results=True)
+@FFT.constraint(
+    "C2", "elements of the result must be complex for RFFT, and the operand's real part for IRFFT", on_results=True
+)
 def _(op: Op) -> str | None:
     given, element = op.result.tensor.element_type, _transformed(op)
     return None if given is element else f"{given} of {op.operands[0].tensor.element_type} by {op['fft_type']}"
 
 
 def _transformed(op: Op) -> ElementType:
-    """Return the element type of the result of a transform."""
+    """Return the element type of a transform's result."""
     element = op.operands[0].tensor.element_type
     assert isinstance(element, ElementType)
     if op["fft_type"] == "RFFT":
@@ -136,7 +138,7 @@ def _transformed(op: Op) -> ElementType:
     return element.real if op["fft_type"] == "IRFFT" else element
 
 
-@FFT.constraint("C4", "the last dimensions, of the real tensor for RFFT and IRFFT, are fft_length")
+@FFT.constraint("C4", "the last dimensions, of the real tensor for RFFT and IRFFT, must be fft_length")
 def _(op: Op) -> str | None:
     length, kind, shape = op["fft_length"], op["fft_type"], op.operands[0].tensor.shape
     last = shape[-len(length) :]
@@ -169,27 +171,27 @@ _FEATURES = tensor_of_kinds("float", "quantized", rank=1)
 
 
 def _check_batch_norm(declared: OpDef, whole: Sequence[str], features: dict[str, str], results: str) -> None:
-    """Constraints on a batch normalization.
+    """Declare the constraints on a batch normalization.
 
-    `whole` names the operands of the full shape, `features` the label of each operand that has one entry a feature,
-    `results` the labels of what the results are.
+    `whole` names the operands of full shape, `features` the label of each operand with one entry per feature, `results`
+    the labels of the result types.
     """
 
     def alike(op: Op) -> str | None:
         return same_shape(*(op.operand(name).type for name in features))
 
-    declared.constraint("C2", "all operands have one baseline_element_type")(
+    declared.constraint("C2", "all operands must have one baseline_element_type")(
         lambda op: same_elements(*op.operand_types)
     )
     if len(whole) > 1:
-        declared.constraint("C3", f"{listed(whole)} have the same shape")(
+        declared.constraint("C3", f"{listed(whole)} must have the same shape")(
             lambda op: same_shape(*(op.operand(name).type for name in whole))
         )
     declared.constraint("C1", "0 <= feature_index < rank(operand)")(
         lambda op: in_range([op["feature_index"]], op.operands[0].tensor.rank)
     )
     if len(whole) > 1:
-        declared.constraint("C4", f"{listed(features)} have the same shape")(alike)
+        declared.constraint("C4", f"{listed(features)} must have the same shape")(alike)
     for name, label in features.items():
 
         def sized(op: Op, name: str = name) -> str | None:
@@ -197,8 +199,8 @@ def _check_batch_norm(declared: OpDef, whole: Sequence[str], features: dict[str,
             return None if compatible_dims(*sizes) else listed(sizes)
 
         declared.constraint(label, f"size({name}) = dim(operand, feature_index)")(sized)
-    if len(whole) == 1:  # two sizes that agree with a dynamic feature dimension need not agree with one another
-        declared.constraint("", f"{listed(features)} have the same shape")(alike)
+    if len(whole) == 1:  # sizes that match a dynamic feature dimension need not match each other
+        declared.constraint("", f"{listed(features)} must have the same shape")(alike)
 
     @declared.infers(results, "results have the type of the operand and of its features")
     def _(op: Op) -> list[Type]:
@@ -211,9 +213,9 @@ def _check_batch_norm(declared: OpDef, whole: Sequence[str], features: dict[str,
 def _batch_norm(
     kind: str, whole: Sequence[str], features: dict[str, str], results: Sequence[str], labels: str
 ) -> OpDef:
-    """Declare a batch normalization, whose first operand and first result have the full shape.
+    """Declare a batch normalization, whose first operand and first result have full shape.
 
-    `whole` and `features` as for `_check_batch_norm`; `labels` are those of what `results` are.
+    `whole` and `features` are as for `_check_batch_norm`; `labels` those of the types of `results`.
     """
     full = type_sets.FLOAT_OR_QUANTIZED
     declared = define(

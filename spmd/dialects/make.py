@@ -1,4 +1,4 @@
-"""Ops made by name, as they are declared."""
+"""Constructs ops by name, according to their declarations."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def make_op(
     *,
     location: Location = UNKNOWN,
 ) -> Op:
-    """Op `name`, which is declared; KeyError otherwise. `result_types` None: those that its declaration infers."""
+    """Return a new op `name`; raises KeyError if it is not declared. `result_types` are inferred if None."""
     operands, regions = tuple(operands), tuple(regions)
     if result_types is None:
         rule = OPS[name].rule
@@ -29,7 +29,7 @@ def make_op(
 
 
 def make_reducer(name: str, scalar: TensorType, *, location: Location = UNKNOWN) -> Region:
-    """Return the region that applies op `name` to two scalars and returns the outcome."""
+    """Return a region that applies op `name` to two scalars."""
     block = Block([scalar, scalar])
     op = make_op(name, block.arguments, [scalar], location=location)
     block.ops += [op, make_op(f"{name.partition('.')[0]}.return", op.results, location=location)]
@@ -37,7 +37,7 @@ def make_reducer(name: str, scalar: TensorType, *, location: Location = UNKNOWN)
 
 
 def make_function(symbol: str, body: Block, *, location: Location = UNKNOWN) -> Function:
-    """Return the private function `symbol` of a body that ends in func.return."""
+    """Return a private function `symbol`, whose body must end in func.return."""
     results = tuple(value.type for value in body.terminator.operands)
     attributes = {
         "sym_name": symbol,

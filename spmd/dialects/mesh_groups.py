@@ -1,4 +1,4 @@
-"""Process groups along the axes of a mesh, in place of lists of processes: what JAX writes from version 0.11 on.
+"""Process groups along mesh axes, which JAX writes instead of lists of processes since version 0.11.
 
 Source: StableHLO specification, "Collective ops" (replica groups, meshes).
 """
@@ -23,18 +23,18 @@ from spmd.types import I64, TensorType
 
 
 def given_groups(op: Op, module: Module) -> Array:
-    """Return the groups of `op` as rows of int64, filled up with -1; those along mesh axes are computed.
+    """Return the groups of `op` as rows of int64, padded with -1; those along mesh axes are computed.
 
-    Raises GroupError for a mesh that `module` lacks, and for axes that the mesh lacks.
+    Raises GroupError for a mesh that `module` lacks, or axes that the mesh lacks.
     """
     groups = op["replica_groups"]
     return _mesh_groups(groups, module) if isinstance(groups, ReplicaGroupMeshAxesAttr) else groups
 
 
 def inline_meshes(ops: Iterable[Op], module: Module) -> None:
-    """Set the mesh itself in `replica_groups` that name one of `module`, in `ops` and in their regions.
+    """Replace symbols of meshes of `module` in `replica_groups` by the meshes, in `ops` and their regions.
 
-    Such groups mean the same in a module without that symbol. Raises CollectiveError for a mesh that `module` lacks.
+    Such groups are valid without the symbol. Raises CollectiveError for a mesh that `module` lacks.
     """
     for op in (inner for outer in ops for inner in outer.walk()):
         groups = op.attributes.get("replica_groups")
@@ -50,7 +50,7 @@ def inline_meshes(ops: Iterable[Op], module: Module) -> None:
 
 
 def _mesh_groups(groups: ReplicaGroupMeshAxesAttr, module: Module) -> Array:
-    """Return rows of device ids that differ along the given axes alone, in their order, the last one minor."""
+    """Return rows of device ids that differ along the given axes only, in their order, the last axis being minor."""
     axes, devices = _mesh(groups, module)
     axis_refs = [axis for axis in groups.axes.elements if isinstance(axis, AxisRefAttr)]
     parts = [part for name, size in axes for part in _parts(name, size, axis_refs)]
@@ -68,7 +68,7 @@ def _mesh_groups(groups: ReplicaGroupMeshAxesAttr, module: Module) -> Array:
 
 
 def _parts(name: str, size: int, axis_refs: list[AxisRefAttr]) -> list[tuple[str, int, int]]:
-    """Return axis `name` cut wherever a sub-axis begins or ends: (name, size of what is before, size) of each part."""
+    """Return axis `name` split at all boundaries of sub-axes: (name, size of the more major part, size)."""
     cuts = {1, size}
     for axis in axis_refs:
         if axis.name == name and axis.sub_axis_info is not None:
@@ -76,7 +76,7 @@ def _parts(name: str, size: int, axis_refs: list[AxisRefAttr]) -> list[tuple[str
             cuts |= {pre, pre * axis.sub_axis_info.size}
     ends = sorted(cuts)
     if any(after % before for before, after in pairwise(ends)):
-        raise GroupError(f"the sub-axes of {name!r}, of size {size}, do not divide it")
+        raise GroupError(f"the sub-axes of {name!r} must divide its size {size}")
     return [(name, before, after // before) for before, after in pairwise(ends)]
 
 

@@ -1,4 +1,4 @@
-"""What collectives say of process groups, and the constraints that several of them share.
+"""Constraints on process groups that several collectives share.
 
 Source: StableHLO specification, "Collective ops".
 """
@@ -27,9 +27,9 @@ DYNAMIC_ROOT = attribute("has_dynamic_root", kinds.UNIT_FLAG, default=False)
 
 
 def check_groups(declared: OpDef, unique: str, in_group: str, *, padded: bool = False, partial: bool = False) -> None:
-    """Constraints on replica_groups, labelled `unique` and `in_group`.
+    """Declare the constraints on replica_groups, labelled `unique` and `in_group`.
 
-    `padded` groups may be filled up with -1; `partial` ones need not name every process.
+    `padded` groups may be filled with -1; `partial` ones need not contain every process.
     """
 
     def on_ids(label: str, text: str, check: Callable[[Op, Array], str | None]) -> None:
@@ -59,7 +59,7 @@ def check_groups(declared: OpDef, unique: str, in_group: str, *, padded: bool = 
             lambda op, g: None if sorted(ids(g)) == list(range(len(ids(g)))) else str(g.tolist()),
         )
 
-    @declared.symbol_constraint("", "the mesh of replica_groups is a symbol of the module")
+    @declared.symbol_constraint("", "the mesh of replica_groups must be a symbol of the module")
     def _(op: Op, lookup: Lookup) -> str | None:
         groups = op["replica_groups"]
         mesh = groups.mesh if isinstance(groups, ReplicaGroupMeshAxesAttr) else None
@@ -76,16 +76,16 @@ def _duplicate(ids: list[int]) -> str | None:
 
 
 def check_channel(declared: OpDef, label: str, *, advisory: bool = False) -> None:
-    """Channels of global ids: the reference takes zero where the check is `advisory`, but no negative ones."""
+    """Declare the constraint on channels of global ids; if `advisory`, the reference accepts zero, but no negatives."""
     if advisory:
 
-        @declared.constraint(label, "channel_id is not negative when use_global_device_ids = true")
+        @declared.constraint(label, "channel_id must not be negative if use_global_device_ids = true")
         def negative(op: Op) -> str | None:
             channel: ChannelHandleAttr | None = op["channel_handle"]
             below = op["use_global_device_ids"] and channel is not None and channel.handle < 0
             return str(channel.handle) if below and channel is not None else None
 
-    @declared.constraint(label, "channel_id > 0 when use_global_device_ids = true", advisory=advisory)
+    @declared.constraint(label, "channel_id > 0 if use_global_device_ids = true", advisory=advisory)
     def _(op: Op) -> str | None:
         channel: ChannelHandleAttr | None = op["channel_handle"]
         handle = channel.handle if channel is not None else 0
@@ -93,9 +93,9 @@ def check_channel(declared: OpDef, label: str, *, advisory: bool = False) -> Non
 
 
 def refuse_channel_id(declared: OpDef) -> None:
-    """The specification's table calls the channel `channel_id`; MLIR's attribute is `channel_handle`, which is read."""
+    """Declare that `channel_id`, the name in the specification's table, must be written as `channel_handle`."""
 
-    @declared.constraint("", "the channel is given as channel_handle")
+    @declared.constraint("", "the channel must be given as channel_handle")
     def _(op: Op) -> str | None:
         if "channel_id" not in op.discardable:
             return None
@@ -103,13 +103,13 @@ def refuse_channel_id(declared: OpDef) -> None:
 
 
 def data_operands(op: Op) -> tuple[Value, ...]:
-    """Return the operands but for the dynamic root."""
+    """Return the operands without the dynamic root."""
     rooted = op.definition is not None and "has_dynamic_root" in op.definition.attribute_table
     return op.operands[:-1] if rooted and op["has_dynamic_root"] else op.operands
 
 
 def check_computation(declared: OpDef, label: str) -> None:
-    """The constraint on a computation: as it has a meaning, and as the specification states it."""
+    """Declare the constraint on a computation: the part with a meaning, and the specification's text."""
     text = "computation has type (tensor<E>, tensor<E>) -> tensor<E> that operands widen to"
     for fault, customary in ((region_fault, False), (widened_fault, True)):
 
@@ -121,20 +121,20 @@ def check_computation(declared: OpDef, label: str) -> None:
 
 
 def accumulated_operands(op: Op) -> list[Type]:
-    """Return the types of the operands with the element type that computation gives."""
+    """Return the types of the operands with the element type of the computation's results."""
     result = returned(op.regions[0])[0]
     assert isinstance(result, TensorType)
     return [with_element(value.type, result.element_type) for value in data_operands(op)]
 
 
 def check_root(declared: OpDef, label: str, rooted_label: str) -> None:
-    """Operands: at least one, and with has_dynamic_root at last a tensor of one root for each of the others."""
+    """Declare that there is an operand, and with has_dynamic_root a last one with a root for each other operand."""
 
-    @declared.constraint(label, "there is an operand")
+    @declared.constraint(label, "there must be an operand")
     def _(op: Op) -> str | None:
         return at_least(len(data_operands(op)), 1)
 
-    @declared.constraint(rooted_label, "the last operand with has_dynamic_root = true is tensor<Nxi32> for N others")
+    @declared.constraint(rooted_label, "the last operand must be tensor<Nxi32> for N others if has_dynamic_root = true")
     def _(op: Op) -> str | None:
         if not op["has_dynamic_root"]:
             return None
@@ -143,9 +143,9 @@ def check_root(declared: OpDef, label: str, rooted_label: str) -> None:
 
 
 def check_pairs(declared: OpDef, labels: tuple[str, str, str, str], *, meaningless: bool = False) -> None:
-    """Constraints on source_target_pairs: its shape, unique sources, unique targets, and ids that are not negative.
+    """Declare the constraints on source_target_pairs: shape, unique sources, unique targets, non-negative ids.
 
-    `meaningless`: the reference takes pairs that break them.
+    `meaningless`: the reference accepts violations.
     """
 
     def on_pairs(label: str, text: str, check: Callable[[Array], str | None]) -> None:

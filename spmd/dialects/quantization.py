@@ -1,4 +1,4 @@
-"""To and from quantized tensors. Source: StableHLO specification, uniform_quantize and uniform_dequantize."""
+"""Conversions to and from quantized tensors. Source: StableHLO specification, uniform_quantize, uniform_dequantize."""
 
 from __future__ import annotations
 
@@ -47,6 +47,6 @@ UNIFORM_DEQUANTIZE = define(
     traits=[Trait.PURE, Trait.ELEMENTWISE],
 )
 
-UNIFORM_DEQUANTIZE.infers("C1, C2", "the result has the operand's shape and expressed type")(
+UNIFORM_DEQUANTIZE.infers("C1, C2", "the result must have the operand's shape and expressed type")(
     lambda op: [with_element(op.operands[0].type, _expressed(op.operands[0].type))]
 )

@@ -1,6 +1,6 @@
-"""Where ops that move elements take a quantized dimension. Source: StableHLO specification, the op of each name.
+"""Constraints on the quantization dimension of ops that move elements. Source: StableHLO specification.
 
-Each function takes an op with one operand and one result, or their types, and tells what is wrong, None for nothing.
+Each check takes an op with one operand and one result, or their types, and returns the violation or None.
 """
 
 from __future__ import annotations
@@ -14,15 +14,14 @@ from spmd.types import Type
 
 
 def same_but_axis(operand: Type, result: Type) -> str | None:
-    """One element type, except that per-axis parameters may differ."""
+    """Check for equal element types, up to per-axis parameters."""
     if per_tensor(operand) and per_tensor(result):
         return equal_elements(operand, result)
     return same_elements(operand, result)
 
 
 def stretched_axis(op: Op) -> str | None:
-    """Return the quantized dimension of the result is where the operand's goes, with its parameters when it is
-    stretched."""
+    """Check that the quantization dimension follows the operand's, with broadcast parameters where it is expanded."""
     operand, result, mapping = op.operands[0].tensor, op.result.tensor, op["broadcast_dimensions"]
     operand_axis, result_axis = per_axis(operand), per_axis(result)
     if operand_axis is None or result_axis is None:
@@ -40,7 +39,7 @@ def stretched_axis(op: Op) -> str | None:
 
 
 def reshaped_elements(op: Op) -> str | None:
-    """One element type, except for the quantized dimension."""
+    """Check for equal element types, up to the quantization dimension."""
     operand, result = op.operands[0].type, op.result.type
     operand_axis, result_axis = per_axis(operand), per_axis(result)
     if operand_axis is None or result_axis is None:
@@ -50,7 +49,7 @@ def reshaped_elements(op: Op) -> str | None:
 
 
 def reshaped_axis(op: Op) -> str | None:
-    """Return the quantized dimension keeps its size and the number of elements before it."""
+    """Check that the quantization dimension keeps its size and the number of elements before it."""
     parts = []
     for type in (op.operands[0].tensor, op.result.tensor):
         quantized = per_axis(type)

@@ -36,7 +36,7 @@ def _(op: Op) -> str | None:
     return None if shape.element_type is I64 else str(shape)
 
 
-@RNG.constraint("C2", "a is floating-point for NORMAL")
+@RNG.constraint("C2", "a must be floating-point for NORMAL")
 def _(op: Op) -> str | None:
     element = element_of(op.operands[0].type)
     assert isinstance(element, ElementType)

@@ -1,9 +1,9 @@
-"""The regions that fold elements, and what the specification says of their types in every op that has one.
+"""Constraints on regions that reduce elements, shared by the ops that have one.
 
 Source: StableHLO specification, reduce C2, C6, C8 and their like in all_reduce, reduce_scatter, reduce_window,
 scatter and select_and_scatter: `(tensor<E0>, ..., tensor<E0>, ...) -> (tensor<E0>, ...)` with
-`is_promotable(element_type(inputs[i]), Ei)`. Floating-point types of all widths stand for one another in programs, as
-frontends accumulate in other precisions: that this is not what the text says is a warning.
+`is_promotable(element_type(inputs[i]), Ei)`. Frontends accumulate in other precisions, so that floating-point types of
+any width are accepted: violating the text is a warning.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from spmd.dialects.shapes import with_element
 from spmd.ir import Op, Region
 from spmd.types import ElementType, TensorType, Type
 
-#: Types of an op's values, as a constraint needs them.
+#: Returns the types of an op's values for a constraint.
 Types = Callable[[Op], Sequence[Type]]
 
 
 def accumulated(region: Region, inputs: Sequence[Type]) -> list[Type]:
-    """Return `inputs` with the element types that the region gives."""
+    """Return `inputs` with the element types of the region's results."""
     return [
         with_element(type, element_of(returned_type))
         for type, returned_type in zip(inputs, returned(region), strict=True)
@@ -49,10 +49,10 @@ def check_reducer(
     region: int = 0,
     kept: Callable[[Op], Sequence[Dimension]] = lambda op: (),
 ) -> None:
-    """Add the constraint `label` on a folding region, and the one on initial values: its label, text and types.
+    """Declare the constraint `label` on a reduction region, and that on initial values: its label, text and types.
 
-    Each twice: as the specification states it, which frontends do not keep to, and as it has a meaning.
-    `kept` gives the dimensions that arguments of the region may have; none, for scalars, unless given.
+    Each is declared twice: with the specification's text, which frontends violate, and with what has a meaning. `kept`
+    returns the dimensions that the region's arguments may have; by default they are scalars.
     """
     name = declared.regions[region].name
     text = f"{name} has type (tensor<E0>..., tensor<E0>...) -> tensor<E0>... where inputs are promotable to E..."
@@ -60,7 +60,7 @@ def check_reducer(
     declared.constraint(label, text, customary=True)(lambda op: widened_fault(op.regions[region], inputs(op)))
     if initial is not None:
         of_initial, exact, types = initial
-        declared.constraint(of_initial, f"{exact}, or are promotable to what {name} gives")(
+        declared.constraint(of_initial, f"{exact}, or are promotable to the results of {name}")(
             lambda op: initial_fault(op.regions[region], types(op))
         )
         declared.constraint(of_initial, exact, customary=True)(
@@ -69,7 +69,7 @@ def check_reducer(
 
 
 def region_fault(region: Region, inputs: Sequence[Type], kept: Sequence[Dimension] = ()) -> str | None:
-    """What is wrong with a region that folds `inputs`."""
+    """Return the fault of a region that reduces `inputs`, or None."""
     count = len(inputs)
     arguments, results = parameters(region), returned(region)
     sound = len(arguments) == 2 * count and len(results) == count and all(isinstance(t, TensorType) for t in arguments)
@@ -87,7 +87,7 @@ def region_fault(region: Region, inputs: Sequence[Type], kept: Sequence[Dimensio
 
 
 def widened_fault(region: Region, inputs: Sequence[Type]) -> str | None:
-    """What the specification's text has against a region without other faults: floats of several widths."""
+    """Return the violation of the specification's text by an otherwise valid region: floats of several widths."""
     count, results = len(inputs), returned(region)
     arguments = parameters(region)
     for index, result in enumerate(results):
@@ -98,7 +98,7 @@ def widened_fault(region: Region, inputs: Sequence[Type]) -> str | None:
 
 
 def initial_fault(region: Region, initial: Sequence[Type]) -> str | None:
-    """What is wrong between a region's results and the values that folding starts from."""
+    """Return the fault between a region's results and the initial values, or None."""
     for returned_type, result in zip(initial, returned(region), strict=True):
         shapes = shape_of(returned_type), shape_of(result)
         if None in shapes or not compatible_shapes(shapes[0] or (), shapes[1] or ()):
@@ -118,7 +118,7 @@ def _same(left: Type, right: Type, *, any_float: bool = False) -> bool:
 
 
 def _fits(argument: Sequence[Dimension], allowed: Sequence[Dimension]) -> bool:
-    """Return whether the argument's dimensions are some of the allowed ones, in order."""
+    """Return whether the argument's dimensions are a subsequence of the allowed ones."""
     matched = 0
     for size in allowed:
         if matched < len(argument) and compatible_dims(size, argument[matched]):

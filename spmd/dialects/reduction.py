@@ -1,4 +1,4 @@
-"""Ops that fold elements with a region. Source: StableHLO specification, the op of each name."""
+"""Ops with a reduction region. Source: StableHLO specification, the op of each name."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def _initial(op: Op) -> list[TensorType]:
 
 
 def _rest(op: Op) -> list[int]:
-    """Dimensions that stay."""
+    """Return the dimensions that are not reduced."""
     return [d for d in range(_inputs(op)[0].rank) if d not in op["dimensions"]]
 
 
@@ -129,19 +129,19 @@ REDUCE_WINDOW = define(
 
 
 def _filled(op: Op, name: str, rank: int) -> tuple[int, ...]:
-    """Return an optional array of strides or dilations: ones when it is not given."""
+    """Return an optional array of strides or dilations; ones if absent."""
     values: tuple[int, ...] | None = op[name]
     return values or (1,) * rank
 
 
 def window_padding(op: Op, rank: int) -> list[list[int]]:
-    """Padding of each dimension, (low, high): zeros when it is not given."""
+    """Return (low, high) padding of each dimension; zeros if absent."""
     array: Array | None = op["padding"]
     return [[0, 0]] * rank if array is None else array.tolist()
 
 
 def check_window(declared: OpDef, arrays: Sequence[tuple[str, str, str]], padding: str) -> None:
-    """Constraints on a window: for each array its label on the size, its label on being positive, and its name."""
+    """Declare the constraints on a window; `arrays` holds the label on size, the label on positivity, and the name."""
     for of_size, of_values, name in arrays:
 
         def sized(op: Op, name: str = name) -> str | None:
@@ -228,7 +228,7 @@ def _(op: Op) -> str | None:
 
 
 def _alike(left: Type, right: Type) -> bool:
-    """Return the same element type, or both floating-point."""
+    """Return whether element types are equal, or both floating-point."""
     floats = [isinstance(type, ElementType) and type.is_float for type in (left, right)]
     return left is right or all(floats)
 
@@ -251,7 +251,7 @@ check_reducer(
     region=1,
 )
 check_window(SELECT_AND_SCATTER, [("C4", "C5", "window_dimensions"), ("C6", "C7", "window_strides")], "C8")
-SELECT_AND_SCATTER.constraint("C9", "select takes two of element_type(operand)", customary=True)(
+SELECT_AND_SCATTER.constraint("C9", "select must take two of element_type(operand)", customary=True)(
     lambda op: equal_elements(op.operands[0].type, *parameters(op.regions[0]))
 )
 
@@ -266,6 +266,6 @@ def _(op: Op) -> str | None:
     return None if compatible_shapes(expected, source.shape) else listed(map(shape_text, (source.shape, expected)))
 
 
-SELECT_AND_SCATTER.infers("C11, C12", "the result has the operand's shape and the element type that scatter gives")(
-    lambda op: accumulated(op.regions[1], [op.operands[0].type])
-)
+SELECT_AND_SCATTER.infers(
+    "C11, C12", "the result must have the operand's shape and the element type that scatter gives"
+)(lambda op: accumulated(op.regions[1], [op.operands[0].type]))

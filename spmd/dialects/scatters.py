@@ -1,13 +1,12 @@
-"""What becomes of a scatter's update whose window lies partly outside of the operand.
+"""Semantics of scatter updates whose window is partly out of bounds.
 
-By the specification each element of an update is told apart: one whose place is outside is left out, its neighbours
-are written. XLA leaves out the whole update, and what JAX and PyTorch/XLA lower relies on it
-(`x.at[3:].set(y)` with a start known at run time, `mode="drop"`). Both hold: a scatter of a program that XLA's front
-ends have made is marked as one that leaves out whole windows, and so are those of HLO text. All others are the
-specification's, those of XlaBuilder too, as XLA's operation semantics say. Of front ends, an attribute of the `jax`
-dialect on the module, a function, its arguments or results is a sign, and one of `mhlo` on the module, but for the
-number of replicas and partitions (the process grid, which programs written by hand declare as well) and
-frontend_attributes, which change no meaning.
+By the specification, elements of an update are independent: those out of bounds are ignored, others are written. XLA
+ignores the complete update, on which programs of JAX and PyTorch/XLA rely (`x.at[3:].set(y)` with a run-time start,
+`mode="drop"`). Both are supported: scatters in programs from XLA's frontends, and in HLO text, are marked as ignoring
+complete windows. All others follow the specification, including those of XlaBuilder, as XLA's operation semantics say.
+A program is from a frontend if the module, a function, its arguments or results have an attribute of the `jax` dialect,
+or the module has one of `mhlo` other than the number of replicas and partitions (the process grid, which hand-written
+programs declare, too) and frontend_attributes, which have no semantics.
 Source: StableHLO specification, "scatter"; XLA's operation semantics, "Scatter".
 """
 
@@ -19,15 +18,15 @@ from spmd.ir import Module, Op
 from spmd.ir.attributes import UnitAttr
 
 SCATTER = "stablehlo.scatter"
-#: The mark of a scatter that leaves out whole windows.
+#: The mark of a scatter that ignores complete windows.
 WHOLE_WINDOWS = "spmd.whole_windows"
 _JAX, _MHLO = "jax.", "mhlo."
-#: Attributes that say nothing of who made a program: its process grid, and what front ends keep in it for themselves.
+#: Attributes that do not identify the producer: the process grid, and frontends' own data.
 _NO_SIGN = frozenset(("mhlo.num_replicas", "mhlo.num_partitions", "mhlo.frontend_attributes"))
 
 
 def is_of_xla(module: Module) -> bool:
-    """Return whether one of XLA's front ends has made the program."""
+    """Return whether one of XLA's frontends made the program."""
     if any(name.startswith((_JAX, _MHLO)) and name not in _NO_SIGN for name in module.discardable):
         return True
     return any(
@@ -39,20 +38,20 @@ def is_of_xla(module: Module) -> bool:
 
 
 def drops_whole_windows(op: Op) -> bool:
-    """Return whether a scatter leaves out an update of which any element lies outside of the operand."""
+    """Return whether a scatter ignores an update if any of its elements is out of bounds."""
     return WHOLE_WINDOWS in op.discardable
 
 
 def mark_whole_windows(op: Op) -> None:
-    """Has a scatter leave out whole windows, if some of them may lie partly outside."""
+    """Mark a scatter as ignoring complete windows, if windows may be partly out of bounds."""
     if has_wide_windows(op):
         op.discardable = {**op.discardable, WHOLE_WINDOWS: UnitAttr()}
 
 
 def has_wide_windows(op: Op) -> bool:
-    """Return whether windows have several elements along a dimension that indices count.
+    """Return whether windows have several elements along an indexed dimension.
 
-    Only those may be partly outside, and only they may overlap so that the order of updates is not that of indices.
+    Only those may be partly out of bounds, or overlap such that the order of updates is not that of indices.
     """
     numbers = op["scatter_dimension_numbers"]
     sizes = dict(zip(_windowed(op), _window_shape(op), strict=True))
@@ -60,9 +59,9 @@ def has_wide_windows(op: Op) -> bool:
 
 
 def update_order(op: Op) -> Sequence[int]:
-    """Return the dimensions of the updates from the slowest to the fastest, in the order in which updates are done.
+    """Return the dimensions of the updates, slowest first, in the order in which updates are applied.
 
-    Window by window, as XLA does; row by row where that is the same.
+    Updates are applied window by window, as in XLA, or row by row if that is equivalent.
     """
     windows = op["scatter_dimension_numbers"].update_window_dims
     rank = op.operands[-1].tensor.rank
@@ -72,7 +71,7 @@ def update_order(op: Op) -> Sequence[int]:
 
 
 def _windowed(op: Op) -> list[int]:
-    """Return the operand's dimensions that updates have."""
+    """Return the operand's window dimensions."""
     numbers = op["scatter_dimension_numbers"]
     absent = {*numbers.inserted_window_dims, *numbers.input_batching_dims}
     return [d for d in range(op.operands[0].tensor.rank) if d not in absent]

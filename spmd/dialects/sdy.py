@@ -1,7 +1,7 @@
 """The sdy (Shardy) dialect: meshes, sharding constraints, manual computations, and collectives on shardings.
 
-Source: Shardy's dialect documentation, "Operations". What needs the mesh that a sharding refers to, or an op's place
-inside other ops, is checked over the whole module in sdy_verify.py.
+Source: Shardy's dialect documentation, "Operations". Constraints that involve meshes or enclosing ops are checked over
+the module in sdy_verify.py.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _RANKED = TypeSet("ranked tensor", lambda type: isinstance(type, TensorType))
 
 
 def _as_operand(declared: OpDef) -> None:
-    """The result has exactly the operand's type: a dynamic size, a bound or an encoding is neither lost nor won."""
+    """Declare that the result has exactly the operand's type, including dynamic sizes, bounds and encoding."""
     declared.infer(lambda op: [op.operands[0].type])
-    declared.constraint("", "the result has the operand's type", on_results=True)(
+    declared.constraint("", "the result must have the operand's type", on_results=True)(
         lambda op: None if op.result.type is op.operands[0].type else f"{op.result.type} and {op.operands[0].type}"
     )
 
@@ -42,7 +42,7 @@ MESH = define(
 
 
 def _resharding(name: str, traits: tuple[Trait, ...]) -> OpDef:
-    """Return an identity that says how its result is laid out."""
+    """Declare an identity op that gives its result a sharding."""
     op_def = define(
         name,
         operands=[operand("input", ANY_TYPE)],
@@ -67,7 +67,7 @@ RETURN = define(
 
 
 def _computation(name: str, operands: str, attributes: Sequence[AttributeDef], head: str) -> OpDef:
-    """Return an op whose region computes its results of its operands; `head` is what its form begins with."""
+    """Declare an op whose region computes its results from its operands; `head` is the start of its form."""
     return define(
         name,
         operands=[operand(operands, ANY_TYPE, variadic=True)],
@@ -126,8 +126,8 @@ FUNC_DATA_FLOW_EDGE = define(
 _as_operand(FUNC_DATA_FLOW_EDGE)
 
 
-@DATA_FLOW_EDGE.constraint("static shape", "the result has a static shape")
-@FUNC_DATA_FLOW_EDGE.constraint("static shape", "the result has a static shape")
+@DATA_FLOW_EDGE.constraint("static shape", "the result must have a static shape")
+@FUNC_DATA_FLOW_EDGE.constraint("static shape", "the result must have a static shape")
 def _(op: Op) -> str | None:
     type = op.result.type
     return None if not isinstance(type, TensorType) or type.is_static else f"the result must be static, got {type}"
@@ -147,9 +147,9 @@ PROPAGATION_BARRIER = define(
 _as_operand(PROPAGATION_BARRIER)
 
 
-@PROPAGATION_BARRIER.constraint("direction", "the direction is not BOTH")
+@PROPAGATION_BARRIER.constraint("direction", "the direction must be NONE, FORWARD, or BACKWARD")
 def _(op: Op) -> str | None:
-    return "a barrier that lets both directions pass bars nothing" if op["allowed_direction"] == "BOTH" else None
+    return "BOTH" if op["allowed_direction"] == "BOTH" else None
 
 
 NAMED_COMPUTATION = _computation(
@@ -181,11 +181,11 @@ def _types(types: list[Type]) -> str:
     return "(" + ", ".join(map(str, types)) + ")"
 
 
-NAMED_COMPUTATION.constraint("body", "the body takes the operands and returns the results")(_region_types_fault)
+NAMED_COMPUTATION.constraint("body", "the body must take the operands and return the results")(_region_types_fault)
 
 
 def _collective(name: str, assembly: str, *attributes: object) -> OpDef:
-    """Return a collective: global types stay the same, the sharding changes to `out_sharding`."""
+    """Declare a collective: global types are unchanged, the sharding becomes `out_sharding`."""
     op_def = define(
         name,
         operands=[operand("tensor", _RANKED)],
@@ -218,7 +218,7 @@ SHARDED_TO_UNREDUCED = _collective("sdy.sharded_to_unreduced", "$axes", attribut
 REPLICATED_TO_UNREDUCED = _collective("sdy.replicated_to_unreduced", "$axes", attribute("axes", AXIS_LIST))
 
 
-@ALL_TO_ALL.constraint("params", "params are not empty, sorted by source, their dimensions valid and used once")
+@ALL_TO_ALL.constraint("params", "params must not be empty, be sorted by source, and use valid dimensions once")
 def _(op: Op) -> str | None:
     params = op["params"].params
     if not params:
@@ -234,6 +234,6 @@ def _(op: Op) -> str | None:
     return None if sources == sorted(sources) else f"source dimensions must ascend, got {sources}"
 
 
-@REPLICATED_TO_UNREDUCED.constraint("axes", "axes are not empty")
+@REPLICATED_TO_UNREDUCED.constraint("axes", "axes must not be empty")
 def _(op: Op) -> str | None:
     return None if op["axes"].axes else "the list of axes must not be empty"

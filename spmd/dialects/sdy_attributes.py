@@ -1,7 +1,7 @@
 """Attributes of the sdy dialect: meshes, shardings, factor rules, and what its collectives take.
 
-Each is a frozen dataclass that is its own value. `format()` gives the body of its text, without the `#sdy.mnemonic`
-in front, as it stands inside other sdy attributes ("stripped"). Source: Shardy's dialect documentation, "Attributes".
+Each is a frozen dataclass and its own value. `format()` returns the body of its text, without `#sdy.mnemonic`, as it
+is written inside other sdy attributes ("stripped"). Source: Shardy's dialect documentation, "Attributes".
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from math import prod
 from spmd.dialects.structs import StructAttribute, struct_attribute
 from spmd.ir.attributes import SymbolRefAttr
 
-#: Where the shardings of arguments, results and ops stand, and an op's own factor rule.
+#: Names of the attributes with shardings of arguments, results and ops, and with an op's factor rule.
 SHARDING_NAME = "sdy.sharding"
 RULE_NAME = "sdy.sharding_rule"
 _FACTOR_LETTERS = "ijklmnopqrstuvwxyz"
 
 
 def quote(text: str) -> str:
-    """Return a string as MLIR writes it between quotes."""
+    """Return a string in MLIR's quotes."""
     return '"' + text.replace("\\", "\\5C").replace('"', "\\22") + '"'
 
 
@@ -41,9 +41,9 @@ class MeshAxis(StructAttribute):
 
 @struct_attribute("sdy", "mesh")
 class Mesh(StructAttribute):
-    """`<["x"=4, "y"=2], device_ids=[...]>`: axes, and the device at each position where that is not the position.
+    """`<["x"=4, "y"=2], device_ids=[...]>`: axes, and the device at each position if they differ.
 
-    No axes and one device id is a maximal mesh (everything on that device); no axes and no ids an empty mesh.
+    A mesh without axes and with one device id is maximal (everything is on that device); without both it is empty.
     """
 
     axes: tuple[MeshAxis, ...] = ()
@@ -56,10 +56,11 @@ class Mesh(StructAttribute):
 
     @property
     def is_maximal(self) -> bool:
+        """Whether the mesh is a single device without axes."""
         return not self.axes and len(self.device_ids) == 1
 
     def fault(self) -> tuple[str, str] | None:
-        """Shardy: MeshAttr, "Constraints"."""
+        """Return the fault by MeshAttr's "Constraints" in Shardy's documentation, or None."""
         message = self._device_fault() or self._axis_fault()
         return None if message is None else ("", message)
 
@@ -72,7 +73,7 @@ class Mesh(StructAttribute):
         if not devices:
             return None
         if len(devices) != self.size:
-            return f"{len(devices)} device ids for axes of {self.size} devices in all"
+            return f"there must be {self.size} device ids, got {len(devices)}"
         if sorted(devices) != list(range(self.size)):
             return f"device ids must be a permutation of 0 to {self.size - 1}, got {devices}"
         return "device ids in their natural order must be left out" if devices == sorted(devices) else None
@@ -87,7 +88,7 @@ class Mesh(StructAttribute):
         return None
 
     def axis_size(self, name: str) -> int | None:
-        """Return the size of axis `name`; None when the mesh has no such axis."""
+        """Return the size of axis `name`; None if the mesh has no such axis."""
         return next((axis.size for axis in self.axes if axis.name == name), None)
 
     def axis_position(self, name: str) -> int:
@@ -101,7 +102,7 @@ class Mesh(StructAttribute):
 
 @struct_attribute("sdy", "sub_axis_info")
 class SubAxisInfo(StructAttribute):
-    """`(pre_size)size`: the part of `size` that has sub-axes of product `pre_size` on its left."""
+    """`(pre_size)size`: the sub-axis of `size` after more major sub-axes of total size `pre_size`."""
 
     pre_size: int
     size: int
@@ -112,7 +113,7 @@ class SubAxisInfo(StructAttribute):
 
 @struct_attribute("sdy", "axis_ref")
 class AxisRef(StructAttribute):
-    """`"x"` or `"x":(2)4`: a mesh axis or a part of one."""
+    """`"x"` or `"x":(2)4`: an axis or a sub-axis."""
 
     name: str
     sub_axis_info: SubAxisInfo | None = None
@@ -121,7 +122,7 @@ class AxisRef(StructAttribute):
         return quote(self.name) + (f":{self.sub_axis_info.format()}" if self.sub_axis_info else "")
 
     def interval(self, full_size: int) -> tuple[int, int]:
-        """Return (pre-size, pre-size * size) in an axis of `full_size`; two refs overlap when their intervals do."""
+        """Return (pre-size, pre-size * size) in an axis of `full_size`; references overlap if their intervals do."""
         if self.sub_axis_info is None:
             return 1, full_size
         return self.sub_axis_info.pre_size, self.sub_axis_info.pre_size * self.sub_axis_info.size
@@ -140,7 +141,7 @@ def format_axes(axes: tuple[AxisRef, ...]) -> str:
 
 @struct_attribute("sdy", "dimension_sharding")
 class DimensionSharding(StructAttribute):
-    """`{"x", "y", ?}p1`: axes from major to minor, whether more may follow, and the priority."""
+    """`{"x", "y", ?}p1`: axes, major first, whether more may be added, and the priority."""
 
     axes: tuple[AxisRef, ...] = ()
     is_closed: bool = True
@@ -155,7 +156,7 @@ class DimensionSharding(StructAttribute):
 class TensorSharding(StructAttribute):
     """`<@mesh, [{"x"}, {?}], replicated={"y"}, unreduced={"z"}>`.
 
-    `mesh` is a symbol or the mesh itself; `reduction_op` (sum, max, min) is how the unreduced axes combine.
+    `mesh` is a symbol or an inline mesh; `reduction_op` (sum, max, min) reduces the unreduced axes.
     """
 
     mesh: SymbolRefAttr | Mesh
@@ -177,7 +178,7 @@ class TensorSharding(StructAttribute):
 
 @struct_attribute("sdy", "sharding_per_value")
 class ShardingPerValue(StructAttribute):
-    """`<[<@mesh, [...]>, ...]>`: one sharding an operand or result."""
+    """`<[<@mesh, [...]>, ...]>`: one sharding per operand or result."""
 
     shardings: tuple[TensorSharding, ...] = ()
 
@@ -190,7 +191,7 @@ class ShardingPerValue(StructAttribute):
 
 @struct_attribute("sdy", "manual_axes")
 class ManualAxes(StructAttribute):
-    """`{"x", "y"}`: the axes that a manual computation is written for."""
+    """`{"x", "y"}`: the manual axes of a manual computation."""
 
     axes: tuple[str, ...] = ()
 
@@ -200,7 +201,7 @@ class ManualAxes(StructAttribute):
 
 @struct_attribute("sdy", "dim_mapping")
 class DimMapping(StructAttribute):
-    """`ij`: the factors of one dimension from major to minor."""
+    """`ij`: the factors of one dimension, major first."""
 
     factors: tuple[int, ...] = ()
 
@@ -220,7 +221,7 @@ class TensorMapping(StructAttribute):
 
 @struct_attribute("sdy", "op_sharding_rule")
 class OpShardingRule(StructAttribute):
-    """`<([i, k],[k, j])->([i, j]) {i=8, j=16, k=8} reduction={k}>`: how an op's dimensions are tied by factors."""
+    """`<([i, k],[k, j])->([i, j]) {i=8, j=16, k=8} reduction={k}>`: the factors of an op's dimensions."""
 
     factor_sizes: tuple[int, ...] = ()
     operands: tuple[TensorMapping, ...] = ()
@@ -255,7 +256,7 @@ class AxisRefList(StructAttribute):
 
 @struct_attribute("sdy", "list_of_axis_ref_lists")
 class ListOfAxisRefLists(StructAttribute):
-    """`[{"x"}, {}]`: one list of axes a dimension."""
+    """`[{"x"}, {}]`: one list of axes per dimension."""
 
     lists: tuple[AxisRefList, ...] = ()
 
@@ -265,7 +266,7 @@ class ListOfAxisRefLists(StructAttribute):
 
 @struct_attribute("sdy", "all_to_all_param")
 class AllToAllParam(StructAttribute):
-    """`{"x"}: 0->2`: axes that move from one dimension to another."""
+    """`{"x"}: 0->2`: axes moved from one dimension to another."""
 
     axes: tuple[AxisRef, ...]
     source: int
@@ -298,7 +299,7 @@ class EdgeValueRef(StructAttribute):
 
 @struct_attribute("sdy", "axis_to_propagation_details")
 class AxisToPropagationDetails(StructAttribute):
-    """`{"x" = operand-0 -> [result-0]}`: where an axis came from and where it went."""
+    """`{"x" = operand-0 -> [result-0]}`: the source and the targets of an axis."""
 
     axis: AxisRef
     source: EdgeValueRef
@@ -311,7 +312,7 @@ class AxisToPropagationDetails(StructAttribute):
 
 @struct_attribute("sdy", "propagation_one_step")
 class PropagationOneStep(StructAttribute):
-    """`{step-0 = [...]}`: what one step of propagation did."""
+    """`{step-0 = [...]}`: the effect of one propagation step."""
 
     step: int
     entries: tuple[AxisToPropagationDetails, ...] = ()
@@ -327,13 +328,13 @@ class PropagationEdges(StructAttribute):
     steps: tuple[PropagationOneStep, ...] = ()
 
     def fault(self) -> tuple[str, str] | None:
-        """Shardy: PropagationEdgesAttr, its verifier."""
+        """Return the fault by the verifier of Shardy's PropagationEdgesAttr, or None."""
         numbers = [step.step for step in self.steps]
         for step in self.steps:
             if step.step < 0:
                 return "", f"step {step.step} is negative"
             if numbers.count(step.step) > 1:
-                return "", f"step {step.step} is told twice"
+                return "", f"step {step.step} is defined twice"
             for entry in step.entries:
                 if entry.source in entry.targets:
                     return "", f"step {step.step}: {entry.source.format()} is both source and target"

@@ -1,4 +1,4 @@
-"""Lists of axis references: whether they are sound, and as parts of axes that can be joined, cut and compared.
+"""Lists of axis references: validation, and operations on the sub-axes that they consist of.
 
 Source: Shardy's dialect documentation, the "Constraints" of AxisRefListAttr and SubAxisInfoAttr.
 """
@@ -9,16 +9,16 @@ from collections.abc import Iterable, Sequence
 
 from spmd.dialects import sdy_attributes as sdy
 
-#: Parts of mesh axes, major to minor: the axis, and the product of the sizes before and up to the end of the part.
+#: Sub-axes, major first: the axis, and its interval (pre-size, pre-size * size).
 Parts = list[tuple[str, int, int]]
 
 
 class ShardingFault(Exception):
-    """What breaks a constraint on shardings."""
+    """A violated constraint on shardings."""
 
 
 def parts_of(axes: Iterable[sdy.AxisRef], mesh: sdy.Mesh) -> Parts:
-    """Known axes as parts, those that follow one another joined."""
+    """Return valid axes as sub-axes, adjacent ones merged."""
     parts: Parts = []
     for axis in axes:
         size = mesh.axis_size(axis.name)
@@ -28,19 +28,19 @@ def parts_of(axes: Iterable[sdy.AxisRef], mesh: sdy.Mesh) -> Parts:
 
 
 def append_part(parts: Parts, name: str, start: int, stop: int) -> None:
-    """Add a part, joined with the last one where it follows that."""
+    """Append a sub-axis, merged with the last one if adjacent."""
     if parts and parts[-1][0] == name and parts[-1][2] == start:
         start = parts.pop()[1]
     parts.append((name, start, stop))
 
 
 def joined_parts(axes: Iterable[sdy.AxisRef], mesh: sdy.Mesh) -> Parts:
-    """Return the parts in the order of the mesh, those that follow one another joined."""
+    """Return the sub-axes in mesh order, adjacent ones merged."""
     return parts_of(sort_axes(list(axes), mesh), mesh)
 
 
 def format_parts(parts: Parts, mesh: sdy.Mesh) -> str:
-    """Parts as a list of axis references."""
+    """Return sub-axes as text, a list of axis references."""
     texts = [
         f'"{name}"' if (start, stop) == (1, mesh.axis_size(name)) else f'"{name}":({start}){stop // start}'
         for name, start, stop in parts
@@ -49,7 +49,7 @@ def format_parts(parts: Parts, mesh: sdy.Mesh) -> str:
 
 
 def overlap(left: Parts, right: Iterable[tuple[str, int, int]]) -> bool:
-    """Return whether a part of `left` and one of `right` have something in common."""
+    """Return whether a sub-axis of `left` overlaps one of `right`."""
     others = list(right)
     return any(
         name == other and first < stop and start < last for name, start, stop in left for other, first, last in others
@@ -57,7 +57,7 @@ def overlap(left: Parts, right: Iterable[tuple[str, int, int]]) -> bool:
 
 
 def difference(left: Parts, right: Parts) -> Parts:
-    """What of the parts `left` no part of `right` covers."""
+    """Return the parts of `left` that `right` does not cover."""
     parts = list(left)
     for other, first, last in right:
         rest: Parts = []
@@ -74,7 +74,7 @@ def difference(left: Parts, right: Parts) -> Parts:
 
 
 def sort_axes(axes: Sequence[sdy.AxisRef], mesh: sdy.Mesh) -> list[sdy.AxisRef]:
-    """Return `axes` in the order of the mesh, sub-axes by where they start."""
+    """Return `axes` in mesh order, sub-axes by pre-size."""
 
     def key(axis: sdy.AxisRef) -> tuple[int, tuple[int, int]]:
         return mesh.axis_position(axis.name), axis.interval(mesh.axis_size(axis.name) or 1)
@@ -83,7 +83,7 @@ def sort_axes(axes: Sequence[sdy.AxisRef], mesh: sdy.Mesh) -> list[sdy.AxisRef]:
 
 
 def check_axes(lists: Sequence[Sequence[sdy.AxisRef]], mesh: sdy.Mesh) -> None:
-    """ShardingFault when an axis is unknown, a sub-axis does not fit, two overlap, or two neighbours could be one."""
+    """Raise ShardingFault for unknown axes, invalid sub-axes, overlaps, and adjacent sub-axes that should be merged."""
     seen: dict[str, list[tuple[int, int]]] = {}
     for axes in lists:
         previous: sdy.AxisRef | None = None
@@ -95,15 +95,15 @@ def check_axes(lists: Sequence[Sequence[sdy.AxisRef]], mesh: sdy.Mesh) -> None:
             start, stop = axis.interval(size)
             for other_start, other_stop in seen.setdefault(axis.name, []):
                 if (start < other_stop and other_start < stop) or (start, stop) == (other_start, other_stop):
-                    raise ShardingFault(f"axis {axis.format()} is used twice, or overlaps with another part of itself")
+                    raise ShardingFault(f"axis {axis.format()} is used twice, or overlaps another sub-axis of its axis")
             seen[axis.name].append((start, stop))
             if previous and previous.name == axis.name and previous.interval(size)[1] == start:
-                raise ShardingFault(f"{previous.format()} and {axis.format()} follow one another and must be one axis")
+                raise ShardingFault(f"{previous.format()} and {axis.format()} are adjacent and must be merged")
             previous = axis
 
 
 def check_sorted(name: str, axes: Sequence[sdy.AxisRef], mesh: sdy.Mesh) -> None:
-    """ShardingFault when known axes do not stand in the order of the mesh."""
+    """Raise ShardingFault unless the (valid) axes are in mesh order."""
     if list(axes) != sort_axes(axes, mesh):
         raise ShardingFault(f"{name} axes must stand in the order of the mesh, got {sdy.format_axes(tuple(axes))}")
 
@@ -119,4 +119,4 @@ def _check_sub_axis(axis: sdy.AxisRef, size: int) -> None:
     if size % (info.pre_size * info.size):
         raise ShardingFault(f"sub-axis {axis.format()} does not divide its axis of size {size}")
     if info.size == size:
-        raise ShardingFault(f"sub-axis {axis.format()} is the whole axis and must be written so")
+        raise ShardingFault(f"sub-axis {axis.format()} is the full axis and must be written as such")

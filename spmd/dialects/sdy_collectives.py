@@ -1,4 +1,4 @@
-"""How the collectives of the sdy dialect move axes: what an operand's sharding and the op's axes make of the result's.
+"""Constraints of sdy's collectives: the result's sharding for an operand's sharding and the op's axes.
 
 Source: Shardy's dialect documentation, the "Constraints" of AllGatherOp, AllReduceOp, AllSliceOp, AllToAllOp,
 CollectivePermuteOp, ReduceScatterOp, ReplicatedToUnreducedOp, ReshardOp, ShardedToUnreducedOp.
@@ -23,12 +23,12 @@ from spmd.dialects.sdy_axes import (
 )
 from spmd.ir import Op
 
-#: Collectives whose operand may have no sharding: then it is whole everywhere.
+#: Collectives whose operand may have no sharding, and is replicated then.
 MAY_TAKE_UNSHARDED = frozenset(("sdy.all_slice", "sdy.all_reduce", "sdy.reduce_scatter"))
 
 
 def collective_axes(op: Op) -> list[tuple[sdy.AxisRef, ...]]:
-    """Return the lists of axes that the collective `op` is given."""
+    """Return the lists of axes in the attributes of the collective `op`."""
     if op.name == "sdy.all_to_all":
         return [param.axes for param in op["params"].params]
     name = _AXES.get(op.name)
@@ -41,7 +41,7 @@ def collective_axes(op: Op) -> list[tuple[sdy.AxisRef, ...]]:
 
 
 def check_collective(op: Op, before: sdy.TensorSharding, mesh: sdy.Mesh) -> None:
-    """ShardingFault when the result's sharding is not what the collective `op` makes of the operand's, `before`."""
+    """Raise ShardingFault unless the result's sharding is what `op` makes of `before`, the operand's."""
     sharding: sdy.TensorSharding = op["out_sharding"]
     if len(before.dimensions) != len(sharding.dimensions):
         raise ShardingFault(
@@ -57,16 +57,16 @@ def check_unreduced(
     adds: str | None,
     takes: str,
 ) -> None:
-    """ShardingFault unless the unreduced axes of `result_sharding` can come of those of `operand_sharding`.
+    """Raise ShardingFault unless the result's unreduced axes can result from those of the operand.
 
-    `adds`: the reduction that new ones must have, None where there may be none; `takes`: that of those which go.
+    `adds` is the reduction of axes that become unreduced (None: not allowed), `takes` that of reduced ones.
     """
     before, after = joined_parts(operand_sharding.unreduced, mesh), joined_parts(result_sharding.unreduced, mesh)
     new, gone = difference(after, before), difference(before, after)
     if new and adds is None:
-        raise ShardingFault(f"the axes {format_parts(new, mesh)} become unreduced, which this op does not do")
+        raise ShardingFault(f"the axes {format_parts(new, mesh)} must not become unreduced by this op")
     if new and result_sharding.reduction_op != adds:
-        raise ShardingFault(f"new unreduced axes must be of {adds}, got {result_sharding.reduction_op}")
+        raise ShardingFault(f"new unreduced axes must have the reduction {adds}, got {result_sharding.reduction_op}")
     if gone and operand_sharding.reduction_op != takes:
         raise ShardingFault(f"axes unreduced of {operand_sharding.reduction_op} cannot be reduced by {takes}")
     if overlap(before, after) and operand_sharding.reduction_op != result_sharding.reduction_op:
@@ -75,13 +75,13 @@ def check_unreduced(
         )
 
 
-# --- axes moved dimension by dimension -------------------------------------------------------------------------------
+# --- axes by dimension -----------------------------------------------------------------------------------------------
 
 _Move = Callable[[Parts, Sequence[sdy.AxisRef], sdy.Mesh], Parts | None]
 
 
 def _gathered(parts: Parts, axes: Sequence[sdy.AxisRef], mesh: sdy.Mesh) -> Parts | None:
-    """Return the parts without `axes` at their end; None when they do not end with them."""
+    """Return `parts` without `axes` at their end; None if they do not end with them."""
     rest = list(parts)
     for name, start, stop in reversed(parts_of(axes, mesh)):
         if not rest or rest[-1][0] != name or rest[-1][2] != stop or rest[-1][1] > start:
@@ -93,7 +93,7 @@ def _gathered(parts: Parts, axes: Sequence[sdy.AxisRef], mesh: sdy.Mesh) -> Part
 
 
 def _sliced(parts: Parts, axes: Sequence[sdy.AxisRef], mesh: sdy.Mesh) -> Parts:
-    """Return the parts with `axes` at their end."""
+    """Return `parts` with `axes` appended."""
     sliced = list(parts)
     for part in parts_of(axes, mesh):
         append_part(sliced, *part)
@@ -102,18 +102,22 @@ def _sliced(parts: Parts, axes: Sequence[sdy.AxisRef], mesh: sdy.Mesh) -> Parts:
 
 def _check_dimension(dimension: int, expected: Parts | None, op: Op, mesh: sdy.Mesh) -> None:
     if expected is None:
-        raise ShardingFault(f"the axes are not the last that shard dimension {dimension} of the operand")
+        raise ShardingFault(f"the axes must be the most minor ones of dimension {dimension} of the operand")
     actual = parts_of(op["out_sharding"].dimensions[dimension].axes, mesh)
     if expected != actual:
         expected_parts, actual_parts = format_parts(expected, mesh), format_parts(actual, mesh)
-        raise ShardingFault(f"dimension {dimension} of the result is sharded by {expected_parts}, got {actual_parts}")
+        raise ShardingFault(
+            f"dimension {dimension} of the result must be sharded by {expected_parts}, got {actual_parts}"
+        )
 
 
 def _check_moved(op: Op, operand_sharding: sdy.TensorSharding, mesh: sdy.Mesh, move: _Move) -> None:
-    """The axes listed for each dimension, moved, make the result's sharding of the operand's."""
+    """Raise ShardingFault unless moving the axes of each dimension turns the operand's sharding into the result's."""
     lists = collective_axes(op)
     if len(lists) != len(operand_sharding.dimensions):
-        raise ShardingFault(f"there are {len(lists)} lists of axes for {len(operand_sharding.dimensions)} dimensions")
+        raise ShardingFault(
+            f"there must be a list of axes for each of {len(operand_sharding.dimensions)} dimensions, got {len(lists)}"
+        )
     for index, (axes, dimension) in enumerate(zip(lists, operand_sharding.dimensions, strict=True)):
         _check_dimension(index, move(parts_of(dimension.axes, mesh), axes, mesh), op, mesh)
 
@@ -148,7 +152,9 @@ def _collective_permute(op: Op, operand_sharding: sdy.TensorSharding, mesh: sdy.
     for index, (old, new) in enumerate(zip(operand_sharding.dimensions, op["out_sharding"].dimensions, strict=True)):
         sizes = [prod(axis.size(mesh) for axis in dimension.axes) for dimension in (old, new)]
         if sizes[0] != sizes[1]:
-            raise ShardingFault(f"dimension {index} is cut in {sizes[0]} before and in {sizes[1]} after")
+            raise ShardingFault(
+                f"dimension {index} must have equally many blocks before and after, got {sizes[0]} and {sizes[1]}"
+            )
 
 
 def _all_reduce(op: Op, operand_sharding: sdy.TensorSharding, mesh: sdy.Mesh) -> None:
@@ -156,7 +162,7 @@ def _all_reduce(op: Op, operand_sharding: sdy.TensorSharding, mesh: sdy.Mesh) ->
     for index, dimension in enumerate(operand_sharding.dimensions):
         _check_dimension(index, parts_of(dimension.axes, mesh), op, mesh)
     if any(dimension.axes for dimension in operand_sharding.dimensions) and operand_sharding.mesh != sharding.mesh:
-        raise ShardingFault("the operand and the result are sharded over meshes of two names")
+        raise ShardingFault("the operand and the result must be sharded over one mesh")
     axes = op["reduction_axes"].axes
     check_sorted("reduction", axes, mesh)
     parts = parts_of(axes, mesh)
@@ -172,11 +178,13 @@ def _all_reduce(op: Op, operand_sharding: sdy.TensorSharding, mesh: sdy.Mesh) ->
 
 def _check_sum(result_sharding: sdy.TensorSharding) -> None:
     if result_sharding.reduction_op != "sum":
-        raise ShardingFault(f"the result's axes are unreduced of sum, got {result_sharding.reduction_op}")
+        raise ShardingFault(
+            f"the result's unreduced axes must have the reduction sum, got {result_sharding.reduction_op}"
+        )
 
 
 def _check_added(op: Op, operand_sharding: sdy.TensorSharding, mesh: sdy.Mesh) -> None:
-    """The op's axes are unreduced in the result beside those of the operand."""
+    """Raise ShardingFault unless the result's unreduced axes are the operand's and the op's."""
     expected = joined_parts(
         [*operand_sharding.unreduced, *(axis for axes in collective_axes(op) for axis in axes)], mesh
     )
@@ -197,13 +205,17 @@ def _replicated_to_unreduced(op: Op, operand_sharding: sdy.TensorSharding, mesh:
     sharding: sdy.TensorSharding = op["out_sharding"]
     _check_sum(sharding)
     if operand_sharding.dimensions != sharding.dimensions:
-        raise ShardingFault("the operand and the result have the same dimension shardings, open and closed ones alike")
+        raise ShardingFault(
+            "the operand and the result must have the same dimension shardings, including open and closed ones"
+        )
     axes = op["axes"].axes
     check_sorted("the op's", axes, mesh)
     parts = parts_of(axes, mesh)
     used = [axis for dimension in operand_sharding.dimensions for axis in dimension.axes]
     if overlap(parts, parts_of([*used, *operand_sharding.unreduced], mesh)):
-        raise ShardingFault(f"the axes {format_parts(parts, mesh)} shard the operand, or are unreduced in it already")
+        raise ShardingFault(
+            f"the axes {format_parts(parts, mesh)} must neither shard the operand nor be unreduced in it"
+        )
     _check_added(op, operand_sharding, mesh)
 
 

@@ -1,4 +1,4 @@
-"""What a factor rule on an op must obey. Source: Shardy's dialect documentation, OpShardingRuleAttr, "Constraints"."""
+"""Constraints on a factor rule on an op. Source: Shardy's dialect documentation, OpShardingRuleAttr, "Constraints"."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from spmd.types import TensorType, Type
 
 
 def check_rule(rule: sdy.OpShardingRule, op: Op) -> None:
-    """ShardingFault when `rule` does not fit `op`."""
+    """Raise ShardingFault unless `rule` fits `op`."""
     used: set[int] = set()
     for kind, mappings, types in (
         ("operand", rule.operands, op.operand_types),
@@ -31,7 +31,7 @@ def _check_mapping(what: str, rule: sdy.OpShardingRule, mapping: sdy.TensorMappi
     if not isinstance(type, TensorType) or not type.is_static:
         raise ShardingFault(f"{what} must be a static tensor, got {type}")
     if len(mapping.dimensions) != type.rank:
-        raise ShardingFault(f"{what} is mapped with rank {len(mapping.dimensions)}, not {type.rank}")
+        raise ShardingFault(f"{what} must be mapped with rank {type.rank}, got {len(mapping.dimensions)}")
     factors = [f for dimension in mapping.dimensions for f in dimension.factors]
     if len(set(factors)) != len(factors):
         raise ShardingFault(f"{what} has a factor twice")
@@ -41,17 +41,17 @@ def _check_mapping(what: str, rule: sdy.OpShardingRule, mapping: sdy.TensorMappi
         if any(not 0 <= f < count for f in dimension.factors):
             raise ShardingFault(f"{what} has a factor that is not among the {count} given")
         if len(dimension.factors) > 1 and any(rule.factor_sizes[f] == 1 for f in dimension.factors):
-            raise ShardingFault(f"{what} has a factor of size 1 beside others")
+            raise ShardingFault(f"{what} has a factor of size 1 among others")
     return factors
 
 
 def _check_kinds(rule: sdy.OpShardingRule) -> None:
     special = [*rule.reduction, *rule.need_replication, *rule.permutation]
     if len(set(special)) != len(special):
-        raise ShardingFault("sharding rule: a factor is of one special kind only")
+        raise ShardingFault("sharding rule: a factor must have at most one special kind")
     for group in (rule.reduction, rule.need_replication, rule.permutation, rule.blocked_propagation):
         if list(group) != sorted(set(group)) or any(not 0 <= f < len(rule.factor_sizes) for f in group):
-            raise ShardingFault("sharding rule: special factors must be in range, ascend and differ")
+            raise ShardingFault("sharding rule: special factors must be in range, ascending and unique")
     in_results = {f for mapping in rule.results for dimension in mapping.dimensions for f in dimension.factors}
     for factor in rule.reduction:
         if factor in in_results:

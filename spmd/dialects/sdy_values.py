@@ -1,4 +1,4 @@
-"""The sharding that a program gives a value: on the value itself, on what made it, or on its data-flow edge.
+"""Looks up the sharding annotations of values: on the value, its defining op, or its data-flow edge.
 
 Source: Shardy's dialect documentation, DataFlowEdgeOp and ShardableDataFlowOpInterface (edges and their owners).
 """
@@ -12,15 +12,15 @@ from spmd.dialects import sdy_attributes as sdy
 from spmd.dialects.sdy_attributes import SHARDING_NAME
 from spmd.ir import Block, Function, Module, Op, Value
 
-#: Ops whose results own the data-flow edges of their regions' arguments.
+#: Ops whose results own data-flow edges, those of their regions' arguments.
 _RESULT_OWNERS = frozenset(("stablehlo.while", "stablehlo.case", "stablehlo.optimization_barrier"))
-#: Ops with edges into their body and out of it, the body's arguments and the results the owners.
+#: Ops with data-flow edges into and out of their body, owned by the body's arguments and the results.
 _COMPUTATIONS = frozenset(("sdy.manual_computation", "sdy.named_computation"))
 _LAYING_OUT = frozenset(("sdy.sharding_constraint", "sdy.reshard", "sdy.data_flow_edge"))
 
 
 class GivenShardings:
-    """Looks up what `module` says of its values."""
+    """Looks up sharding annotations of the values of `module`."""
 
     def __init__(self, module: Module) -> None:
         self._parents: dict[Block, Op] = {}
@@ -33,16 +33,16 @@ class GivenShardings:
                 self._users.setdefault(operand, []).append(op)
 
     def uses(self, value: Value) -> int:
-        """Return how often the program uses `value`."""
+        """Return the number of uses of `value`."""
         return len(self._users.get(value, ()))
 
     def owner(self, value: Value) -> Op | None:
-        """Return the op that makes `value`, or the one around the block whose argument it is."""
+        """Return the op that defines `value`, or the parent op of the block whose argument it is."""
         owner = value.owner
         return self._parents.get(owner) if isinstance(owner, Block) else owner
 
     def of(self, value: Value) -> sdy.TensorSharding | None:
-        """Return the sharding given to `value`; None when it has none."""
+        """Return the sharding annotation of `value`, or None."""
         op = self.owner(value)
         if op is None:
             return None
@@ -57,7 +57,7 @@ class GivenShardings:
         return _of_argument(op, value.index) if isinstance(value.owner, Block) else _of_result(op, value.index)
 
     def past_barriers(self, value: Value) -> sdy.TensorSharding | None:
-        """Return the sharding of `value`, or of what propagation barriers make it from."""
+        """Return the sharding annotation of `value`, looking through propagation barriers."""
         op = value.defining_op
         while op is not None and op.name == "sdy.propagation_barrier":
             value = op.operands[0]
@@ -105,7 +105,7 @@ def _entry(attribute: object, index: int) -> sdy.TensorSharding | None:
 
 
 def without_axes(sharding: sdy.TensorSharding, names: frozenset[str]) -> sdy.TensorSharding:
-    """Return `sharding` as it is inside of a computation manual over the axes `names`."""
+    """Return `sharding` inside a computation that is manual over the axes `names`."""
 
     def free(axes: tuple[sdy.AxisRef, ...]) -> tuple[sdy.AxisRef, ...]:
         return tuple(axis for axis in axes if axis.name not in names)

@@ -1,7 +1,7 @@
-"""What a module's shardings must obey beyond one op: meshes that exist, axes used once, ranks that fit.
+"""Verifies shardings over a module: meshes must exist, axes be used once, ranks match.
 
 Source: Shardy's dialect documentation, the "Constraints" of TensorShardingAttr, ManualComputationOp, DataFlowEdgeOp,
-FuncDataFlowEdgeOp, CollectiveOpInterface and of the ops; what its text leaves open is as its verifier has it.
+FuncDataFlowEdgeOp, CollectiveOpInterface and of the ops; where its text is silent, its verifier.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _EDGE_LISTS = ("sdy.result_propagation_edges", "sdy.block_arg_propagation_edges"
 
 
 def verify_shardings(module: Module) -> Iterator[Diagnostic]:
-    """What is wrong with the sdy attributes and ops of `module`, in source order."""
+    """Yield the faults of the sdy attributes and ops of `module`, in source order."""
     checker = _Checker(module)
     for op in (module, *module.body.ops):
         yield from checker.walk(op, frozenset())
@@ -43,7 +43,7 @@ class _Checker:
         return GivenShardings(self.module)
 
     def walk(self, op: Op, manual: frozenset[str]) -> Iterator[Diagnostic]:
-        """Check `op`, inside computations manual over `manual`, and all ops in it but those of a module."""
+        """Check `op`, inside computations manual over `manual`, and all nested ops except those of nested modules."""
         try:
             self._op(op, manual)
         except ShardingFault as fault:
@@ -131,7 +131,7 @@ class _Checker:
     def _check_everywhere(self, sharding: sdy.TensorSharding) -> None:
         self.mesh(sharding.mesh)
         if sharding.dimensions or sharding.replicated or sharding.unreduced:
-            raise ShardingFault("a sharding on a maximal mesh has rank 0 and no replicated or unreduced axes")
+            raise ShardingFault("a sharding on a maximal mesh must have rank 0 and no replicated or unreduced axes")
 
     def _sharding(self, sharding: sdy.TensorSharding, type: Type, manual: frozenset[str]) -> None:
         mesh = self.mesh(sharding.mesh)
@@ -140,20 +140,22 @@ class _Checker:
             return
         if isinstance(type, TupleType):
             if len(type.types) != 1:
-                raise ShardingFault(f"only a tuple of one value has a sharding, got {type}")
+                raise ShardingFault(f"only a tuple of one value may have a sharding, got {type}")
             type = type.types[0]
         if isinstance(type, UnrankedTensorType):
-            raise ShardingFault(f"only a tensor that has a rank has a sharding, got {type}")
+            raise ShardingFault(f"only a ranked tensor may have a sharding, got {type}")
         if not isinstance(type, (TensorType, BufferType)):
             if sharding.dimensions or sharding.replicated or sharding.unreduced:
                 text = "has a sharding of rank 0 without replicated or unreduced axes"
                 raise ShardingFault(f"a value of type {type} {text}")
             return
         if len(sharding.dimensions) != len(type.shape):
-            raise ShardingFault(f"a sharding of rank {len(sharding.dimensions)} on a tensor of rank {len(type.shape)}")
+            raise ShardingFault(
+                f"the sharding must have the tensor's rank {len(type.shape)}, got {len(sharding.dimensions)}"
+            )
         for index, dimension in enumerate(sharding.dimensions):
             if dimension.priority is not None and dimension.is_closed and not dimension.axes:
-                raise ShardingFault(f"dimension {index} is empty and closed, so it can have no priority")
+                raise ShardingFault(f"dimension {index} is empty and closed, so it must not have a priority")
         lists = [dimension.axes for dimension in sharding.dimensions]
         check_axes([*lists, sharding.replicated, sharding.unreduced], mesh)
         check_sorted("replicated", sharding.replicated, mesh)
@@ -164,8 +166,7 @@ class _Checker:
                     raise ShardingFault(f'axis "{axis.name}" is already manual in an enclosing sdy.manual_computation')
 
     def _is_sound(self, sharding: sdy.TensorSharding) -> bool:
-        """Return whether the axes of a sharding that stands elsewhere, where its faults are told, are those of its
-        mesh."""
+        """Return whether the axes of a sharding, whose faults are reported elsewhere, are valid on its mesh."""
         lists = [dimension.axes for dimension in sharding.dimensions]
         try:
             check_axes([*lists, sharding.replicated, sharding.unreduced], self.mesh(sharding.mesh))
@@ -174,7 +175,7 @@ class _Checker:
         return True
 
     def common_mesh(self, shardings: Sequence[sdy.TensorSharding]) -> sdy.Mesh | None:
-        """Return the mesh of all shardings but those on the empty mesh; None when there are two, or no sharding."""
+        """Return the mesh of all shardings except empty ones; None if there are several, or no shardings."""
         common: sdy.Mesh | None = None
         for sharding in shardings:
             mesh = self.mesh(sharding.mesh)
@@ -200,7 +201,7 @@ class _Checker:
             )
 
     def _collective(self, op: Op, manual: frozenset[str]) -> None:
-        """A collective's axes, and what they make of the operand's sharding."""
+        """Check a collective's axes, and the result's sharding."""
         result_sharding: sdy.TensorSharding = op["out_sharding"]
         operand_sharding = self.shardings.of(op.operands[0])
         if operand_sharding is None and op.name not in MAY_TAKE_UNSHARDED:
@@ -216,34 +217,34 @@ class _Checker:
             return
         other = self.mesh(operand_sharding.mesh)
         if other != mesh and (op.name != "sdy.collective_permute" or other.axes != mesh.axes):
-            raise ShardingFault(f"the operand is sharded over another mesh than the result: {other.format()}")
+            raise ShardingFault(f"the operand must be sharded over the result's mesh, got {other.format()}")
         if (
             op.name == "sdy.collective_permute"
             and operand_sharding.mesh != result_sharding.mesh
             and other.device_ids == mesh.device_ids
         ):
-            raise ShardingFault("the operand's and the result's mesh have two names for one order of devices")
+            raise ShardingFault("the operand's and the result's mesh must have one name for the same device order")
         check_collective(op, operand_sharding, mesh)
 
     def _data_flow_edge(self, op: Op, manual: frozenset[str]) -> None:
         source = op.operands[0]
         if self.shardings.uses(source) != 1:
-            raise ShardingFault(f"the edge is the only user of its input, got {self.shardings.uses(source)} uses")
+            raise ShardingFault(f"the input of the edge must have one use, got {self.shardings.uses(source)} uses")
         maker = source.defining_op
         if maker is not None and maker.name.startswith("sdy.") and maker.name not in _WITH_EDGES:
-            raise ShardingFault(f"an edge is of an op that has data-flow edges, got one of {maker.name}")
+            raise ShardingFault(f"the input of the edge must be of an op with data-flow edges, got {maker.name}")
         if op["sharding"] is not None:
             self._sharding(op["sharding"], op.result.type, manual)
 
     def _func_data_flow_edge(self, op: Op, manual: frozenset[str]) -> None:
         source = op.operands[0]
         if self.shardings.uses(source) != 1:
-            raise ShardingFault(f"the edge is the only user of its operand, got {self.shardings.uses(source)} uses")
+            raise ShardingFault(f"the operand of the edge must have one use, got {self.shardings.uses(source)} uses")
         if isinstance(source.owner, Block):
             if not isinstance(self.shardings.owner(source), Function):
-                raise ShardingFault("the edge's operand is an argument of a function, or a result of a call")
+                raise ShardingFault("the edge's operand must be an argument of a function, or a result of a call")
         elif source.defining_op is None or source.defining_op.name not in ("func.call", "call"):
-            raise ShardingFault("the edge's operand is a result of a call, or an argument of a function")
+            raise ShardingFault("the edge's operand must be a result of a call, or an argument of a function")
 
     def _named(self, op: Op, manual: frozenset[str]) -> None:
         for kind, name, types in (
@@ -285,7 +286,7 @@ class _Checker:
             return
         self._per_value(kind, shardings_attribute, [value.type for value in whole], outer)
         if len(whole) != len(parts):
-            raise ShardingFault(f"{len(whole)} {kind}s of the op and {len(parts)} {kind}s of the body")
+            raise ShardingFault(f"the body must have the op's {len(whole)} {kind}s, got {len(parts)}")
         for index, (value, part, sharding) in enumerate(zip(whole, parts, shardings_attribute.shardings, strict=False)):
             if isinstance(value.type, TensorType):
                 with _Prefix(f"{kind} {index}"):
@@ -294,7 +295,7 @@ class _Checker:
     def _manual_value(self, whole: TensorType, part: Type, sharding: sdy.TensorSharding, axes: frozenset[str]) -> None:
         mesh = self.mesh(sharding.mesh)
         shape: list[int | None] = []
-        dimensions = sharding.dimensions or (sdy.DimensionSharding(),) * whole.rank  # a maximal mesh tells none
+        dimensions = sharding.dimensions or (sdy.DimensionSharding(),) * whole.rank  # a maximal mesh has none
         for index, (size, dimension) in enumerate(zip(whole.shape, dimensions, strict=True)):
             is_manual = [axis.name in axes for axis in dimension.axes]
             if is_manual != sorted(is_manual, reverse=True):
@@ -315,7 +316,7 @@ class _Checker:
             )
 
     def _propagation_edges(self, edges: sdy.PropagationEdges, op: Op) -> None:
-        """What propagation told of `op`: its values by number, along axes of the mesh that they are sharded over."""
+        """Check propagation edges of `op`: references to its values, along axes of their mesh."""
         broken = edges.fault()
         if broken is not None:
             raise ShardingFault(broken[1])
@@ -329,20 +330,20 @@ class _Checker:
         ]
         shardings = [sharding for sharding in edge_shardings if sharding is not None]
         if not shardings:
-            raise ShardingFault(f"{_EDGES_NAME}: none of the values told of has a sharding")
+            raise ShardingFault(f"{_EDGES_NAME}: none of the referenced values has a sharding")
         mesh = self.common_mesh(shardings)
         if mesh is None:
-            raise ShardingFault(f"{_EDGES_NAME}: the values told of are sharded over several meshes")
+            raise ShardingFault(f"{_EDGES_NAME}: the referenced values must be sharded over one mesh")
         for entry in entries:
             if mesh.axis_size(entry.axis.name) is None:
                 raise ShardingFault(f"{_EDGES_NAME}: the mesh {mesh.format()} has no axis {entry.axis.format()}")
         for reference in references if op.name != "sdy.func_data_flow_edge" else ():
             if not 0 <= reference.index < len(known[reference.node]):
                 count = len(known[reference.node])
-                raise ShardingFault(f"{_EDGES_NAME}: there is no {reference.format()}, the op has {count}")
+                raise ShardingFault(f"{_EDGES_NAME}: {reference.format()} must be one of the op's {count}")
 
 
-#: Ops of the dialect that have data-flow edges themselves.
+#: Ops of the dialect with data-flow edges.
 _WITH_EDGES = frozenset(("sdy.named_computation", "sdy.manual_computation"))
 _OP_CHECKS: dict[str, Callable[[_Checker, Op, frozenset[str]], None]] = {
     "sdy.sharding_constraint": _Checker._resharding,
@@ -365,7 +366,7 @@ def _is_list_of_edges(attribute: Attribute) -> bool:
 
 
 class _Prefix:
-    """Adds which value it is to a fault."""
+    """Prefixes faults with the value that they concern."""
 
     def __init__(self, text: str) -> None:
         self.text = text

@@ -43,10 +43,10 @@ def _pure(
     attributes: Sequence[AttributeDef] = (),
     assembly: str | None = None,
 ) -> OpDef:
-    """Return an op of one result and no effects.
+    """Declare a pure op with one result.
 
-    `always` is the result's type where it follows from nothing. Unless an `assembly` is given, the op is written as
-    its operands, their types and the result's, left out where it is `always` the same.
+    `always` is the result's type if it is fixed. By default the assembly is the operands, their types, and the result's
+    type, omitted if it is `always` the same.
     """
     if assembly is None:
         values = " `,` ".join(f"${each.name}" for each in operands)
@@ -96,7 +96,7 @@ _pure(
 SHAPE_OF = _pure("shape_of", [operand("arg", _SHAPED)], result("result", _SHAPE))
 
 
-@SHAPE_OF.constraint("", "the result has an extent for each dimension", on_results=True)
+@SHAPE_OF.constraint("", "the result must have an extent for each dimension", on_results=True)
 def _(op: Op) -> str | None:
     shape_type, extent_type = op.operands[0].type, op.result.type
     if not (isinstance(shape_type, TensorType) and isinstance(extent_type, TensorType)):
@@ -129,7 +129,7 @@ _pure(
 )
 
 CSTR_BROADCASTABLE = _pure("cstr_broadcastable", [_SHAPES], _MADE_WITNESS, always=WITNESS_TYPE)
-CSTR_BROADCASTABLE.constraint("", "there are two shapes at least")(lambda op: at_least(len(op.operands), 2))
+CSTR_BROADCASTABLE.constraint("", "there must be at least two shapes")(lambda op: at_least(len(op.operands), 2))
 _pure("cstr_eq", [_SHAPES], _MADE_WITNESS, always=WITNESS_TYPE)
 _pure(
     "cstr_require",

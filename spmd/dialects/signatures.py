@@ -1,7 +1,7 @@
-"""Signatures of functions on batches of arrays, as text that is read and checked.
+"""Signatures of functions on batches of arrays, written as text.
 
-`T m n -> T m n, i32 min(m,n), i32 where n <= m`: an operand of two dimensions, and results whose dimensions follow;
-before them all have the same batch dimensions. `T` is the element type that the first operand has, `R` its real part,
+`T m n -> T m n, i32 min(m,n), i32 where n <= m`: an operand of two dimensions, and results with dependent ones; leading
+batch dimensions are common to all. `T` is the element type of the first operand, `R` its real part,
 `C` the complex type of its parts.
 """
 
@@ -17,13 +17,13 @@ from spmd.types import COMPLEX64, COMPLEX128, F32, F64, I32, ElementType, Tensor
 
 _SIZE = re.compile(r"(?P<name>[a-z])(?:-(?P<less>\d+))?|min\((?P<first>[a-z]),(?P<second>[a-z])\)")
 
-#: An array: the name of its element type, and its sizes.
+#: An array: the letter of its element type, and its sizes.
 Form = tuple[str, tuple[str, ...]]
 
 
 @lru_cache(maxsize=256)
 def _read(signature: str) -> tuple[tuple[Form, ...], tuple[Form, ...], tuple[tuple[str, ...], ...]]:
-    """Operands, results, and chains of sizes that are in order."""
+    """Parse a signature into operands, results, and ordered chains of sizes."""
     types, _, conditions = signature.partition(" where ")
     operands, results = (_forms(part) for part in types.split("->"))
     chains = tuple(tuple(size.strip() for size in chain.split("<=")) for chain in conditions.split(",") if chain)
@@ -38,9 +38,9 @@ def _forms(text: str) -> tuple[Form, ...]:
 def signature_fault(
     signature: str, element: ElementType | None, operands: Sequence[Type], results: Sequence[Type]
 ) -> str | None:
-    """What is wrong with types of `operands` and `results` for `signature`, None when nothing is.
+    """Return the mismatch of types of `operands` and `results` with `signature`, or None.
 
-    `element` is the element type `T`; None: that of the first operand.
+    `element` is the element type `T`, by default that of the first operand.
     """
     given, gives, chains = _read(signature)
     if len(operands) != len(given) or len(results) != len(gives):
@@ -63,7 +63,7 @@ def signature_fault(
 def _fits(
     type: Type, form: Form, element: ElementType, batch: Sequence[Dimension], sizes: dict[str, Dimension]
 ) -> bool:
-    """Return whether `type` is of `form`; sizes that it tells first are kept in `sizes`."""
+    """Return whether `type` has the form `form`; binds new sizes in `sizes`."""
     name, core = form
     if not isinstance(type, TensorType) or type.element_type is not _element(name, element):
         return False
@@ -87,7 +87,7 @@ def _element(name: str, element: ElementType) -> Type:
 
 
 def _size(told: str, sizes: dict[str, Dimension]) -> Dimension:
-    """Return the number that `told` stands for: a size, one less, or the lesser of two; None where it is not known."""
+    """Return the value of a size, a size minus one, or a minimum of two; None if unknown."""
     if told.isdecimal():
         return int(told)
     found = _SIZE.fullmatch(told)
@@ -100,5 +100,5 @@ def _size(told: str, sizes: dict[str, Dimension]) -> Dimension:
     return min(known) if len(known) == len(pair) else None
 
 
-#: By the letter that names of LAPACK's routines begin with: the element type.
+#: Element types by the first letter of LAPACK's routines.
 LETTERS = {"s": F32, "d": F64, "c": COMPLEX64, "z": COMPLEX128}

@@ -1,7 +1,7 @@
-"""Structured attributes of StableHLO and CHLO: each a frozen dataclass that is its own value.
+"""Structured attributes of StableHLO and CHLO: frozen dataclasses that are their own values.
 
-Field names are the assembly's own. The default assembly is `#dialect.mnemonic<field = value, ...>`, in which a field
-equal to its default is left out; spmd/syntax holds the few forms that differ. Source: StableHLO specification, the
+Field names are those of the assembly. The default assembly is `#dialect.mnemonic<field = value, ...>` without fields
+that equal their default; spmd/syntax has the exceptions. Source: StableHLO specification, the
 Inputs of the op that takes each.
 """
 
@@ -19,15 +19,14 @@ STRUCTS: dict[tuple[str, str], type[Attribute]] = {}
 
 
 class StructAttribute(Attribute):
-    """Base of structured attributes."""
+    """The base of structured attributes."""
 
     DIALECT: ClassVar[str]
     MNEMONIC: ClassVar[str]
     SPELLING: ClassVar[str]
 
     def fault(self) -> tuple[str, str] | None:
-        """Return (constraint label, what is wrong) of an attribute that breaks constraints by itself; None
-        otherwise."""
+        """Return (constraint label, fault) if the attribute violates constraints by itself, else None."""
         return None
 
 
@@ -36,7 +35,7 @@ S = TypeVar("S", bound=StructAttribute)
 
 @dataclass_transform(frozen_default=True)
 def struct_attribute(dialect: str, mnemonic: str) -> Callable[[type[S]], type[S]]:
-    """Class decorator: makes the class a frozen dataclass, and registers it as attribute `#dialect.mnemonic<...>`."""
+    """Return a decorator that makes a class a frozen dataclass, registered as `#dialect.mnemonic<...>`."""
 
     def register(cls: type[S]) -> type[S]:
         cls = dataclass(frozen=True)(cls)
@@ -91,7 +90,7 @@ class ConvDimensionNumbersAttr(StructAttribute):
 
 
 _F8 = {"f8E3M4", "f8E4M3", "f8E4M3FN", "f8E5M2", "f8E4M3FNUZ", "f8E4M3B11FNUZ", "f8E5M2FNUZ"}
-#: (precision of lhs, of rhs, accumulation, primitive operations) that some hardware has.
+#: (precision of lhs, of rhs, accumulation, primitive operations) supported by some hardware.
 _ALGORITHMS = {
     (precision, precision, accumulation, operations)
     for precision, accumulation, operations in (
@@ -161,7 +160,7 @@ class ResultAccuracyAttr(StructAttribute):
         if all(value >= 0 for value in tolerances) and (self.mode == "TOLERANCE" or not any(tolerances)):
             return None
         text = f"{self.atol}, {self.rtol} and {self.ulps} in mode {self.mode}"
-        return "", f"tolerances are not negative, and zero unless the mode is TOLERANCE, got {text}"
+        return "", f"tolerances must not be negative, and be zero unless the mode is TOLERANCE, got {text}"
 
 
 @struct_attribute("stablehlo", "sub_axis_info")
@@ -199,15 +198,15 @@ class ReplicaGroupMeshAxesAttr(StructAttribute):
 
     def fault(self) -> tuple[str, str] | None:
         if not isinstance(self.mesh, (MeshAttr, SymbolRefAttr)):
-            return "", f"the mesh is a symbol or #stablehlo.mesh<...>, got {self.mesh}"
+            return "", f"the mesh must be a symbol or #stablehlo.mesh<...>, got {self.mesh}"
         if isinstance(self.mesh, SymbolRefAttr):
             return None
         known = [axis.name for axis in self.mesh.axes]
         for axis in self.axes.elements:
             if not isinstance(axis, AxisRefAttr):
-                return "", f"axes are #stablehlo.axis_ref<...>, got {axis}"
+                return "", f"axes must be #stablehlo.axis_ref<...>, got {axis}"
             if axis.name not in known:
-                return "", f'axes are axes of the mesh, got "{axis.name}" of {", ".join(known)}'
+                return "", f'axes must be axes of the mesh, got "{axis.name}" of {", ".join(known)}'
         return None
 
 

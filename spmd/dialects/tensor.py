@@ -14,7 +14,7 @@ _SHAPED = TypeSet("tensor", lambda type: isinstance(type, (TensorType, UnrankedT
 
 
 def _pure(name: str, operands: list[OperandDef], output: OperandDef, assembly: str) -> OpDef:
-    """Return an op of one result that has no effects."""
+    """Declare a pure op with one result."""
     return define(f"tensor.{name}", operands=operands, results=[output], assembly=assembly, traits=[Trait.PURE])
 
 
@@ -49,13 +49,13 @@ CAST = _pure(
 )
 
 
-@DIM.constraint("", "the source has dimensions")
+@DIM.constraint("", "the source must have dimensions")
 def _(op: Op) -> str | None:
     source = op.operands[0].type
     return str(source) if isinstance(source, TensorType) and not source.rank else None
 
 
-@EXTRACT.constraint("", "there is an index for each dimension")
+@EXTRACT.constraint("", "there must be an index for each dimension")
 def _(op: Op) -> str | None:
     rank, count = op.operands[0].tensor.rank, len(op.operands) - 1
     return None if rank == count else f"{count} for {op.operands[0].type}"
@@ -72,7 +72,7 @@ def _(op: Op) -> str | None:
     return f"{listed(op.operand_types)} for {result_type}"
 
 
-@CAST.constraint("", "source and dest have one element type and compatible shapes", on_results=True)
+@CAST.constraint("", "source and dest must have one element type and compatible shapes", on_results=True)
 def _(op: Op) -> str | None:
     source, target = op.operands[0].type, op.result.type
     sound = element_of(source) is element_of(target) and same_shape(source, target) is None

@@ -1,7 +1,7 @@
 """Constraints on types themselves. Source: StableHLO specification, "Types"; bounded dynamism.
 
-`type_fault` tells what is wrong with a type wherever it stands: the parser asks it of each type it reads. `value_fault`
-tells what is wrong with a value of the type: the verifier asks it where an op takes or gives one.
+`type_fault` is for types anywhere, checked by the parser; `value_fault` is for types of values, checked by the verifier
+for operands and results.
 """
 
 from __future__ import annotations
@@ -28,15 +28,14 @@ from spmd.types import (
     storage_range,
 )
 
-#: MLIR's own types that are elements of nothing.
+#: Builtin types that cannot be element types.
 _NO_ELEMENTS = (FunctionType, TensorType, TupleType, UnrankedTensorType)
 _NONE = OpaqueType("none")
 
 
 @lru_cache(maxsize=4096)
 def type_fault(type: Type) -> tuple[str, str] | None:
-    """Return (constraint label, what is wrong) of a type that breaks the constraints of its kind; None for a sound
-    one."""
+    """Return (constraint label, fault) of a type that violates constraints of its kind, else None."""
     if isinstance(type, QuantizedType):
         return _of_both_editions(_quantized_fault(type))
     if isinstance(type, (TensorType, UnrankedTensorType, BufferType)):
@@ -49,21 +48,21 @@ def type_fault(type: Type) -> tuple[str, str] | None:
         if isinstance(type, FutureType):
             for inner in type.types:
                 if not isinstance(inner, TensorType):
-                    return "", f"a future holds ranked tensors, got {inner}"
+                    return "", f"a future must hold ranked tensors, got {inner}"
         return next(filter(None, map(type_fault, type.types)), None)
     return None
 
 
 def element_fault(element: Type, *, in_buffer: bool) -> str | None:
-    """What is wrong with the elements of a memref (`in_buffer`) or of a tensor; types of a dialect may be elements."""
+    """Return the fault of the element type of a memref (`in_buffer`) or tensor; other dialects' types are allowed."""
     holder, shut_out = ("memref", (TokenType, FutureType)) if in_buffer else ("tensor", (BufferType,))
     if isinstance(element, (*_NO_ELEMENTS, *shut_out)) or element is _NONE:
-        return f"a {holder} does not have elements of type {element}"
+        return f"a {holder} cannot have elements of type {element}"
     return None
 
 
 def array_fault(type: Type) -> str | None:
-    """Return what is wrong with a type of values that arrays hold, which this one's elements are none of; else None."""
+    """Return the fault of a type whose elements no array can hold, else None."""
     if isinstance(type, (TupleType, FutureType)):
         return next(filter(None, map(array_fault, type.types)), None)
     if not isinstance(type, (TensorType, UnrankedTensorType, BufferType)):
@@ -72,17 +71,17 @@ def array_fault(type: Type) -> str | None:
     held = element.storage if isinstance(element, QuantizedType) else element
     if isinstance(held, ElementType) and held.numpy is not None:
         return None
-    return f"no array holds elements of type {element}"
+    return f"no array can hold elements of type {element}"
 
 
 def _of_both_editions(fault: tuple[str, str] | None) -> tuple[str, str] | None:
-    """Return the fault of a quantized type with the earlier edition's label behind it."""
+    """Return the fault of a quantized type with the label of the earlier edition appended."""
     return None if fault is None else (fault[0], fault[1] + edition_note("!quant.uniform", fault[0]))
 
 
 def _quantized_fault(type: QuantizedType) -> tuple[str, str] | None:
     smallest, largest = storage_range(type.storage)
-    if type.storage.bits > type.expressed.bits:  # of equal width are the accumulators that quantized programs use
+    if type.storage.bits > type.expressed.bits:  # equal widths occur in accumulators of quantized programs
         return "C1", _storage_width(type)
     if not smallest <= type.storage_min < type.storage_max <= largest:
         text = f"{type.storage_min} and {type.storage_max} for {type.storage}"
@@ -93,7 +92,7 @@ def _quantized_fault(type: QuantizedType) -> tuple[str, str] | None:
         if scale <= 0:
             return "C5", f"0 < scales, got {scale}"
         with np.errstate(over="ignore"):
-            rounded = float(np.float64(scale).astype(type.expressed.dtype))  # as the expressed type holds it
+            rounded = float(np.float64(scale).astype(type.expressed.dtype))  # as represented in the expressed type
         if rounded == math.inf or scale < smallest_positive(type.expressed.dtype):
             return "C4", f"type(scales...) = expressed_type, got {scale}, which is out of the range of {type.expressed}"
     if len(type.scales) != len(type.zero_points):
@@ -108,8 +107,7 @@ def _quantized_fault(type: QuantizedType) -> tuple[str, str] | None:
 
 @lru_cache(maxsize=4096)
 def type_advice(type: Type) -> tuple[str, str] | None:
-    """Return (constraint label, what is wrong) of a sound type that the specification's text forbids; None for
-    another."""
+    """Return (constraint label, fault) of a valid type that the specification's text forbids, else None."""
     if isinstance(type, QuantizedType) and type.storage.bits == type.expressed.bits:
         return "C1", _storage_width(type)
     if isinstance(type, (TensorType, UnrankedTensorType, BufferType)):
@@ -124,7 +122,7 @@ def _storage_width(type: QuantizedType) -> str:
 
 @lru_cache(maxsize=4096)
 def value_fault(type: Type) -> tuple[str, str] | None:
-    """Return (constraint label, what is wrong) of a type that no value may have; None for a sound one."""
+    """Return (constraint label, fault) of a type that no value may have, else None."""
     if isinstance(type, (TupleType, FutureType)):
         return next(filter(None, map(value_fault, type.types)), None)
     fault = type_fault(type)
@@ -157,8 +155,8 @@ def _bounds_fault(type: TensorType) -> tuple[str, str] | None:
     if type.bounds is None:
         return None
     if len(type.bounds) != type.rank:
-        return "", f"there is a bound for each dimension of {type}, got {len(type.bounds)} for rank {type.rank}"
+        return "", f"there must be a bound for each dimension of {type}, got {len(type.bounds)} for rank {type.rank}"
     for dimension, (size, bound) in enumerate(zip(type.shape, type.bounds, strict=True)):
         if size is not None and bound is not None:
-            return "", f"only dynamic dimensions are bounded, got bound {bound} on dimension {dimension} of {type}"
+            return "", f"only dynamic dimensions may be bounded, got bound {bound} on dimension {dimension} of {type}"
     return None

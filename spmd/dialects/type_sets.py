@@ -1,4 +1,4 @@
-"""Type sets: what an operand or result may be (the I and O columns of the specification)."""
+"""Type sets: the types that operands and results may have (the I and O columns of the specification)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from spmd import types as t
 
 @dataclass(frozen=True)
 class TypeSet:
-    """The types an operand or result may have. `text` names the set in errors."""
+    """A set of types for an operand or result. `text` names it in errors."""
 
     text: str
     admits: Callable[[t.Type], bool]
@@ -20,10 +20,10 @@ class TypeSet:
 
 
 def tensor_of_kinds(*kinds: str, rank: int | None = None, static: bool = False, unranked: bool = False) -> TypeSet:
-    """Tensors whose element type's kind is one of `kinds`.
+    """Return the set of tensors whose element type is of one of `kinds`.
 
     Kinds: i1, signed, unsigned, float, complex, quantized (per tensor), quantized_axis (per axis), index. `static`
-    asks for a static shape; `unranked` admits `tensor<*x...>` too.
+    requires a static shape; `unranked` allows `tensor<*x...>`, too.
     """
 
     def admits(type: t.Type) -> bool:
@@ -39,7 +39,7 @@ def tensor_of_kinds(*kinds: str, rank: int | None = None, static: bool = False, 
 
 
 def tensor_of_types(*elements: t.ElementType) -> TypeSet:
-    """Ranked tensors of exactly these element types."""
+    """Return the set of ranked tensors with one of these element types."""
 
     def admits(type: t.Type) -> bool:
         return isinstance(type, t.TensorType) and type.element_type in elements
@@ -48,7 +48,7 @@ def tensor_of_types(*elements: t.ElementType) -> TypeSet:
 
 
 def element_kind(element: t.Type) -> str:
-    """Return the kind of a tensor's element type; `other` for one that no StableHLO tensor has."""
+    """Return the kind of a tensor's element type; `other` if no StableHLO tensor has it."""
     if isinstance(element, t.QuantizedType):
         if element.block_sizes or not element.storage.is_integer:
             return "other"
@@ -82,14 +82,14 @@ def _has_single_bound(type: t.TensorType) -> bool:
 
 
 ANY_TYPE = TypeSet("any type", lambda type: True)
-#: What the specification's Inputs call "tensor or per-tensor quantized tensor".
+#: "Tensor or per-tensor quantized tensor" in the specification's Inputs.
 TENSOR = tensor_of_kinds(*_NUMERIC, "quantized")
-#: "tensor or quantized tensor": per-axis quantized ones too.
+#: "Tensor or quantized tensor", including per-axis quantized ones.
 TENSOR_OR_PER_AXIS = tensor_of_kinds(*_NUMERIC, "quantized", "quantized_axis")
 NON_QUANTIZED = tensor_of_kinds(*_NUMERIC)
 STATIC_TENSOR = tensor_of_kinds(*_NUMERIC, "quantized", "quantized_axis", static=True)
 ANY_TENSOR = tensor_of_kinds(*_NUMERIC, "quantized", "quantized_axis", unranked=True)
-#: A static shape, or one whose only dynamic dimension is bounded.
+#: Static shapes, and shapes whose only dynamic dimension is bounded.
 STATIC_OR_BOUNDED = TypeSet(
     "statically shaped or single bounded dimension tensor",
     lambda type: TENSOR_OR_PER_AXIS.admits(type) and (type.is_static or _has_single_bound(type)),  # type: ignore[attr-defined,arg-type]
@@ -103,7 +103,7 @@ FLOAT_OR_COMPLEX = tensor_of_kinds("float", "complex")
 FLOAT_OR_QUANTIZED = tensor_of_kinds("float", "quantized")
 FLOAT_COMPLEX_OR_QUANTIZED = tensor_of_kinds("float", "complex", "quantized")
 SCALAR = tensor_of_kinds(*_NUMERIC, "quantized", rank=0)
-#: A 1-dimensional tensor that names dimensions or sizes.
+#: A 1-dimensional tensor of dimension numbers or sizes.
 DIMENSIONS = tensor_of_kinds("index", "signed", "unsigned", rank=1)
 STATIC_DIMENSIONS = tensor_of_kinds("index", "signed", "unsigned", rank=1, static=True)
 TOKEN = TypeSet("token", lambda type: isinstance(type, t.TokenType))
@@ -115,7 +115,7 @@ BUFFER = TypeSet(
 
 
 def tuple_of(leaves: TypeSet) -> TypeSet:
-    """Tuples, nested to any depth, of `leaves`."""
+    """Return the set of tuples of `leaves`, of any nesting."""
 
     def admits(type: t.Type) -> bool:
         if not isinstance(type, t.TupleType):

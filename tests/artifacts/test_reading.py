@@ -186,5 +186,5 @@ def test_an_op_that_its_dialect_does_not_have_is_refused(name: bytes, other: byt
     }""")
     data = write_bytecode(module)
     assert name in data
-    with pytest.raises(spmd.ParseError, match=rf"no operation of the {dialect} dialect|no operation name|UTF-8"):
+    with pytest.raises(spmd.ParseError, match=rf"not an op of the {dialect} dialect|not an op name|UTF-8"):
         spmd.parse(data.replace(name, other))

@@ -72,7 +72,7 @@ def test_calls_that_stay_calls_and_nest_too_deep_are_refused_before_any_is_writt
 
 def test_what_has_to_be_written_out_and_cannot_be_is_refused() -> None:
     module = spmd.parse(calls(40, 2), "twice.mlir")
-    with pytest.raises(spmd.CompileError, match=r"twice\.mlir:1:1.*ops once calls are written out; at most 100,000"):
+    with pytest.raises(spmd.CompileError, match=r"twice\.mlir:1:1.*ops after inlining; at most 100,000"):
         inline(module, module.function("main"), whole=True)
 
 
@@ -97,6 +97,6 @@ def test_recursion_names_its_cycle() -> None:
 def test_blocks_that_jump_are_refused() -> None:
     text = 'func.func @main() { "cf.br"()[^bb1] : () -> ()\n^bb1:\n  return }'
     with pytest.raises(
-        spmd.CompileError, match=r"<string>:1:1.*2 blocks; control flow between blocks cannot be compiled"
+        spmd.CompileError, match=r"<string>:1:1.*2 blocks; only functions with one block can be compiled"
     ):
         spmd.compile(spmd.parse(text))

@@ -39,4 +39,4 @@ def test_every_op_with_a_channel_refuses_the_other_name() -> None:
     of_collectives = [op for op in declared if op.name not in ("stablehlo.send", "stablehlo.recv")]
     assert len(of_collectives) == 7
     for op in of_collectives:
-        assert any(each.text == "the channel is given as channel_handle" for each in op.constraints), op.name
+        assert any(each.text == "the channel must be given as channel_handle" for each in op.constraints), op.name

@@ -47,7 +47,7 @@ def test_chlo_broadcasts_as_numpy_does(shapes: str) -> None:
         (
             "%a: tensor<2xf32>, %b: tensor<3xf32>",
             "%0 = chlo.broadcast_add %a, %b : (tensor<2xf32>, tensor<3xf32>) -> tensor<3xf32>",
-            "agree or one of them is 1",
+            "match or one of them be 1",
         ),
         (
             "%a: tensor<2xf32>, %b: tensor<2x3xf32>",
@@ -102,8 +102,8 @@ def test_chlo_broadcasts_as_numpy_does(shapes: str) -> None:
         ("%a: tensor<?xf32>, %b: tensor<2xf32>", '%0 = "arith.addf"(%a, %b) : (tensor<?xf32>, tensor<2xf32>) -> '
          "tensor<?xf32>", "one type"),
         ("%a: tensor<2x3xf32>", "%0 = shape.shape_of %a : tensor<2x3xf32> -> tensor<3xindex>", "an extent for each"),
-        ("%a: tensor<2xindex>", "%0 = shape.cstr_broadcastable %a : tensor<2xindex>", "two shapes at least"),
-        ("%a: tensor<f32>, %i: index", "%0 = tensor.dim %a, %i : tensor<f32>", "the source has dimensions"),
+        ("%a: tensor<2xindex>", "%0 = shape.cstr_broadcastable %a : tensor<2xindex>", "at least two shapes"),
+        ("%a: tensor<f32>, %i: index", "%0 = tensor.dim %a, %i : tensor<f32>", "the source must have dimensions"),
         ("%a: tensor<2xi32>, %i: index", "%0 = tensor.extract %a[%i, %i] : tensor<2xi32>", "an index for each"),
         ("%i: index", "%0 = tensor.from_elements %i, %i : tensor<3xindex>", "as many as it has"),
         ("%i: i32", "%0 = tensor.from_elements %i : tensor<1xindex>", "the result's element type"),

@@ -182,7 +182,7 @@ def test_elements_that_no_array_holds_are_refused_where_they_are_compiled(elemen
     spelled = type.format(element)
     module = spmd.parse(f"func.func @main(%x: {spelled}) -> {spelled} {{ return %x : {spelled} }}")
     with pytest.raises(
-        spmd.CompileError, match=r"argument 0 of @main is .*: no array holds elements of type"
+        spmd.CompileError, match=r"argument 0 of @main is .*: no array can hold elements of type"
     ) as refused:
         spmd.compile(module)
     assert refused.value.diagnostics[0].location.line == 1

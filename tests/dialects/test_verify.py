@@ -42,8 +42,8 @@ def test_a_broken_constraint_names_place_op_label_and_values() -> None:
         "tensor<2x8xf32>\n  func.return\n}"
     )
     assert str(error).splitlines()[0] == (
-        "program.mlir:2:8: stablehlo.concatenate: (C2) all inputs have the same shape except along `dimension`, got "
-        "2x3 and 4x5 with dimension = 1"
+        "program.mlir:2:8: stablehlo.concatenate: (C2) all inputs must have the same shape except along `dimension`, "
+        "got 2x3 and 4x5 with dimension = 1"
     )
 
 
@@ -88,7 +88,7 @@ def test_results_may_be_declared_more_or_less_refined() -> None:
         ("func.func @f(%a: tensor<i1>) -> tensor<i8> {\n return %a : tensor<i1>\n}", "returned types must match"),
         ("func.func @f() {\n func.call @g() : () -> ()\n func.return\n}", "no function @g"),
         ("func.func private @f()\nfunc.func private @f()", "@f twice"),
-        ("func.func @f()", "a declaration is private"),
+        ("func.func @f()", "a declaration must be private"),
         ("module attributes {bare = 1 : i32} {}", "name their dialect, got bare"),
         ("func.func @f() {\n %0 = stablehlo.constant dense<1> : tensor<i32>\n}", "must end with func.return"),
         ("func.func @f(%a: tensor<f32> {bare = 1}) {\n return\n}", "name their dialect, got bare"),

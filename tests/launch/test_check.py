@@ -18,7 +18,7 @@ def test_what_the_text_alone_forbids_is_told(tmp_path: Path, capfd: pytest.Captu
     file = tmp_path / "p.mlir"
     file.write_text(TEXT)
     assert main(["check", str(file)]) == 0
-    told = f"{file}:2:8: stablehlo.compare: (C3) compare_type is what the element type has, got SIGNED for f32"
+    told = f"{file}:2:8: stablehlo.compare: (C3) compare_type must match the element type, got SIGNED for f32"
     assert f"warning: {told}" in capfd.readouterr().err
     assert main(["check", "--strict", str(file)]) == 1
     shown = capfd.readouterr().err

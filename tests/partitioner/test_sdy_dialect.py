@@ -75,18 +75,18 @@ _WRONG = {
     'sdy.mesh @m = <["x"=0]>': "size of at least 1",
     'sdy.mesh @m = <["x"=2], device_ids=[0, 1]>': "must be left out",
     'sdy.mesh @m = <["x"=2], device_ids=[0, 0]>': "permutation",
-    'sdy.mesh @m = <["x"=2], device_ids=[0, 1, 2]>': "3 device ids for axes of 2",
+    'sdy.mesh @m = <["x"=2], device_ids=[0, 1, 2]>': "there must be 2 device ids, got 3",
     "sdy.mesh @m = <[], device_ids=[0, 1]>": "at most one device id",
     "sdy.mesh @m = <[]>\nfunc.func @f(%a: tensor<4xf32>) {\n"
-    "%b = sdy.propagation_barrier %a allowed_direction=BOTH : tensor<4xf32>\nreturn\n}": "bars nothing",
+    "%b = sdy.propagation_barrier %a allowed_direction=BOTH : tensor<4xf32>\nreturn\n}": "must be NONE, FORWARD",
     'sdy.mesh @m = <["x"=2]>\nfunc.func @f(%a: tensor<4xf32>) {\n'
     "%b = sdy.sharding_constraint %a <@q, [{}]> : tensor<4xf32>\nreturn\n}": "unknown mesh @q",
     'sdy.mesh @m = <["x"=4]>\nfunc.func @f(%a: tensor<4xf32>) {\n'
-    '%b = sdy.sharding_constraint %a <@m, [{"x":(1)2, "x":(2)2}]> : tensor<4xf32>\nreturn\n}': "must be one axis",
+    '%b = sdy.sharding_constraint %a <@m, [{"x":(1)2, "x":(2)2}]> : tensor<4xf32>\nreturn\n}': "must be merged",
     'sdy.mesh @m = <["x"=2, "y"=2]>\nfunc.func @f(%a: tensor<4xf32>) {\n'
     '%b = sdy.sharding_constraint %a <@m, [{}], replicated={"y", "x"}> : tensor<4xf32>\nreturn\n}': "order of the mesh",
     'sdy.mesh @m = <["x"=2]>\nfunc.func @f(%a: tensor<4xf32>) {\n'
-    "%b = sdy.sharding_constraint %a <@m, [{}p1]> : tensor<4xf32>\nreturn\n}": "can have no priority",
+    "%b = sdy.sharding_constraint %a <@m, [{}p1]> : tensor<4xf32>\nreturn\n}": "must not have a priority",
     'sdy.mesh @m = <["x"=2]>\nfunc.func @f(%a: tensor<5xf32>) {\n'
     '%b = sdy.manual_computation(%a) in_shardings=[<@m, [{"x"}]>] out_shardings=[<@m, [{"x"}]>] manual_axes={"x"}'
     " (%p: tensor<3xf32>) {\nsdy.return %p : tensor<3xf32>\n} : (tensor<5xf32>) -> tensor<5xf32>\nreturn\n}": (
@@ -103,13 +103,13 @@ _WRONG = {
         "manual axes must come before free ones"
     ),
     'func.func @f(%a: tensor<4xf32>) {\n%b = "sdy.propagation_barrier"(%a) {allowed_direction = 1 : i32} : '
-    "(tensor<4xf32>) -> tensor<?xf32>\nreturn\n}": "has the operand's type",
+    "(tensor<4xf32>) -> tensor<?xf32>\nreturn\n}": "must have the operand's type",
     'func.func @f(%a: tensor<4xf32>) {\n%b = "sdy.named_computation"(%a) <{name = "n"}> ({\n'
     "^bb0(%x: tensor<4xf32>):\n}) : (tensor<4xf32>) -> tensor<4xf32>\nreturn\n}": "ends with sdy.return, got nothing",
     'sdy.mesh @m = <["x"=2]>\nfunc.func @f(%a: tensor<4xf32>) {\n'
     '%b = "sdy.named_computation"(%a) <{name = "n", in_shardings = #sdy.sharding_per_value<[<@m, []>]>}> ({\n'
     "^bb0(%x: tensor<4xf32>):\nsdy.return %x : tensor<4xf32>\n}) : (tensor<4xf32>) -> tensor<4xf32>\nreturn\n}": (
-        "a sharding of rank 0 on a tensor of rank 1"
+        "must have the tensor's rank 1, got 0"
     ),
     "func.func @f(%a: tensor<4xf32>) {\n%b = stablehlo.sine %a {sdy.sharding_rule = "
     "#sdy.op_sharding_rule<([i])->([j]) {i=4, j=4} reduction={j}>} : tensor<4xf32>\nreturn\n}": "is in a result",
@@ -128,18 +128,18 @@ def test_what_breaks_a_constraint(text: str) -> None:
 _COLLECTIVES = [
     ('all_gather [{"y"}, {"z"}]', '[{"x", "y"}, {"z"}]', '[{"x"}, {}]', ""),
     ('all_gather [{"z":(2)4}, {}]', '[{"z"}, {}]', '[{"z":(1)2}, {}]', ""),
-    ('all_gather [{"x"}, {}]', '[{"x", "y"}, {}]', '[{"y"}, {}]', "not the last that shard dimension 0"),
-    ('all_gather [{"y"}]', '[{"y"}, {}]', "[{}, {}]", "1 lists of axes for 2 dimensions"),
+    ('all_gather [{"x"}, {}]', '[{"x", "y"}, {}]', '[{"y"}, {}]', "most minor ones of dimension 0"),
+    ('all_gather [{"y"}]', '[{"y"}, {}]', "[{}, {}]", "a list of axes for each of 2 dimensions, got 1"),
     ('all_gather [{"y"}, {"y"}]', '[{"y"}, {}]', "[{}, {}]", "used twice"),
     ('all_slice [{"y"}, {}]', '[{"x"}, {}]', '[{"x", "y"}, {}]', ""),
     ('all_slice [{"z":(2)4}, {}]', '[{"z":(1)2}, {}]', '[{"z"}, {}]', ""),
-    ('all_slice [{"y"}, {}]', '[{"x"}, {}]', '[{"y"}, {}]', 'dimension 0 of the result is sharded by {"x", "y"}'),
+    ('all_slice [{"y"}, {}]', '[{"x"}, {}]', '[{"y"}, {}]', 'dimension 0 of the result must be sharded by {"x", "y"}'),
     ('reduce_scatter [{}, {"y"}]', '[{"x"}, {}]', '[{"x"}, {"y"}]', ""),
     ('reduce_scatter [{}, {"y"}]', '[{"x"}, {}]', '[{"x"}, {}]', "dimension 1 of the result"),
     ('all_to_all [{"y"}: 0->1]', '[{"x", "y"}, {"z"}]', '[{"x"}, {"z", "y"}]', ""),
     ('all_to_all [{"y"}: 0->1]', '[{"x", "y"}, {"z"}]', '[{"x"}, {"y", "z"}]', "dimension 1 of the result"),
     ("collective_permute", '[{"z"}, {}]', '[{"x", "y"}, {}]', ""),
-    ("collective_permute", '[{"z"}, {}]', '[{"x"}, {}]', "cut in 8 before and in 2 after"),
+    ("collective_permute", '[{"z"}, {}]', '[{"x"}, {}]', "equally many blocks before and after, got 8 and 2"),
     ('all_reduce {"x", "y"}', '[{"z"}, {}]', '[{"z"}, {}]', ""),
     ('all_reduce {"y", "x"}', '[{"z"}, {}]', '[{"z"}, {}]', "order of the mesh"),
     ('all_reduce {"z":(1)2}', '[{"z":(1)4}, {}]', '[{"z":(1)4}, {}]', "shard a dimension"),

@@ -55,11 +55,20 @@ _WRONG = [
         "operand has no sharding",
     ),
     (f'%0 = sdy.all_gather [{{"x"}}, {{}}] %a out_sharding=<@same, [{{}}, {{"z"}}]> : {_T}', 'unknown axis "z"'),
-    (f'%0 = sdy.all_gather [{{"z"}}, {{}}] %a out_sharding=<@three, [{{}}, {{}}]> : {_T}', "another mesh"),
-    (f'%0 = sdy.all_gather [{{"x"}}, {{}}] %a out_sharding=<@turned, [{{}}, {{"y"}}]> : {_T}', "another mesh"),
-    (f"%0 = sdy.collective_permute %a out_sharding=<@three, [{{}}, {{}}]> : {_T}", "another mesh"),
-    (f'%0 = sdy.collective_permute %a out_sharding=<@same, [{{"x"}}, {{"y"}}]> : {_T}', "two names"),
-    (f'%0 = sdy.all_reduce {{}} %a out_sharding=<@same, [{{"x"}}, {{"y"}}]> : {_T}', "two names"),
+    (
+        f'%0 = sdy.all_gather [{{"z"}}, {{}}] %a out_sharding=<@three, [{{}}, {{}}]> : {_T}',
+        "sharded over the result's mesh",
+    ),
+    (
+        f'%0 = sdy.all_gather [{{"x"}}, {{}}] %a out_sharding=<@turned, [{{}}, {{"y"}}]> : {_T}',
+        "sharded over the result's mesh",
+    ),
+    (f"%0 = sdy.collective_permute %a out_sharding=<@three, [{{}}, {{}}]> : {_T}", "sharded over the result's mesh"),
+    (
+        f'%0 = sdy.collective_permute %a out_sharding=<@same, [{{"x"}}, {{"y"}}]> : {_T}',
+        "one name for the same device order",
+    ),
+    (f'%0 = sdy.all_reduce {{}} %a out_sharding=<@same, [{{"x"}}, {{"y"}}]> : {_T}', "sharded over one mesh"),
     (
         _constraint(
             '@m, [{}, {}], replicated={"x"}', f'%0 = sdy.all_reduce {{"x"}} %b out_sharding=<@m, [{{}}, {{}}]> : {_T}'
@@ -75,7 +84,7 @@ _WRONG = [
     ),
     (
         f'%0 = sdy.all_reduce {{}} %a out_sharding=<@m, [{{"x"}}, {{"y":(1)2}}]> : {_T}',
-        'dimension 1 of the result is sharded by {"y"}',
+        'dimension 1 of the result must be sharded by {"y"}',
     ),
     (
         _constraint(
@@ -96,7 +105,7 @@ _WRONG = [
     ),
     (
         '%0 = sdy.sharded_to_unreduced [{"x"}, {}] %a out_sharding=<@m, [{}, {"y"}], unreduced=max{"x"}> : ' + _T,
-        "unreduced of sum",
+        "must have the reduction sum",
     ),
     (
         _constraint(
@@ -109,16 +118,16 @@ _WRONG = [
         '%0 = sdy.replicated_to_unreduced {"x"} %a out_sharding=<@m, [{"x"}, {"y"}], unreduced={"x"}> : ' + _T,
         "used twice",
     ),
-    (f"%0 = sdy.data_flow_edge %a : {_T}\n  %1 = stablehlo.sine %a : {_T}", "only user of its input"),
+    (f"%0 = sdy.data_flow_edge %a : {_T}\n  %1 = stablehlo.sine %a : {_T}", "must have one use"),
     (
         _constraint("@m, [{}, {}]", f"%0 = sdy.data_flow_edge %b : {_T}"),
-        "one of sdy.sharding_constraint",
+        "op with data-flow edges",
     ),
     (
         f'%b = stablehlo.sine %a : {_T}\n  %0 = sdy.data_flow_edge %b sharding=<@m, [{{"z"}}, {{}}]> : {_T}',
         "unknown axis",
     ),
-    (f"%0 = sdy.func_data_flow_edge %a : {_T}\n  %1 = stablehlo.sine %a : {_T}", "only user of its operand"),
+    (f"%0 = sdy.func_data_flow_edge %a : {_T}\n  %1 = stablehlo.sine %a : {_T}", "must have one use"),
     (f"%b = stablehlo.sine %a : {_T}\n  %0 = sdy.func_data_flow_edge %b : {_T}", "result of a call"),
     (f"%0 = stablehlo.sine %a {{sdy.sharding = #sdy.sharding<@m, [{{}}, {{}}]>}} : {_T}", "sharding_per_value"),
     (f"%0 = stablehlo.sine %a {{sdy.sharding_rule = 1 : i64}} : {_T}", "must be a #sdy.op_sharding_rule"),
@@ -133,12 +142,12 @@ _WRONG = [
     (
         "%0 = stablehlo.sine %a {sdy.propagation_edges = #sdy.propagation_edges<[{step-0 = "
         f'[{{"x" = operand-0 -> [result-1]}}]}}]>}} : {_T}',
-        "no result-1",
+        "result-1 must be one of",
     ),
     (
         "%0 = stablehlo.sine %a {sdy.propagation_edges = #sdy.propagation_edges<[{step-0 = "
         f'[{{"x" = result-0 -> [operand-3]}}]}}]>}} : {_T}',
-        "none of the values told of",
+        "none of the referenced values",
     ),
     (
         "%0 = stablehlo.sine %a {sdy.propagation_edges = #sdy.propagation_edges<[{step-0 = "
@@ -148,7 +157,7 @@ _WRONG = [
     (
         "%0 = stablehlo.sine %a {sdy.propagation_edges = #sdy.propagation_edges<[{step-0 = []}, {step-0 = []}]>} : "
         + _T,
-        "told twice",
+        "defined twice",
     ),
     (
         "%0 = sdy.manual_computation(%a) in_shardings=[<@m, [{}, {}]>] out_shardings=[<@three, [{}, {}]>]"
@@ -163,13 +172,13 @@ _WRONG = [
     (
         _LOOP.replace("SHARDING", 'sdy.sharding = #sdy.sharding_per_value<[<@m, [{"x"}, {}]>, <@m, []>]>')
         + f'  %e = sdy.all_gather [{{"y"}}, {{}}] %w#0 out_sharding=<@m, [{{}}, {{}}]> : {_T}',
-        "not the last that shard dimension 0",
+        "most minor ones of dimension 0",
     ),
     (
         _LOOP.replace("SHARDING", "a = 1 : i64")
         + f'  %e = sdy.data_flow_edge %w#0 sharding=<@m, [{{"y"}}, {{}}]> : {_T}\n'
         + f'  %g = sdy.all_gather [{{"x"}}, {{}}] %e out_sharding=<@m, [{{}}, {{}}]> : {_T}',
-        "not the last that shard dimension 0",
+        "most minor ones of dimension 0",
     ),
 ]
 
@@ -257,10 +266,10 @@ def test_what_has_a_sharding(type: str, dimensions: str) -> None:
 @pytest.mark.parametrize(
     ("type", "dimensions", "what"),
     [
-        ("tensor<*xf32>", "", "has a rank"),
+        ("tensor<*xf32>", "", "only a ranked tensor may have a sharding"),
         ("!stablehlo.token", "{}", "a sharding of rank 0"),
         ("tuple<tensor<8xf32>, tensor<8xf32>>", "", "a tuple of one value"),
-        ("memref<8xf32>", "", "rank 0 on a tensor of rank 1"),
+        ("memref<8xf32>", "", "the tensor's rank 1, got 0"),
     ],
 )
 def test_what_has_not_that_sharding(type: str, dimensions: str, what: str) -> None:
