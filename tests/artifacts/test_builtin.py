@@ -199,7 +199,7 @@ def test_tensors_of_what_is_no_element_are_refused(element: Type) -> None:
     module = spmd.parse("func.func private @f(tensor<2xf32>)")
     (function,) = module.functions
     function.attributes = {**function.attributes, "function_type": FunctionType((TensorType((2,), element),), ())}
-    with pytest.raises(spmd.ParseError, match="a tensor does not have elements of type"):
+    with pytest.raises(spmd.ParseError, match="a tensor cannot have elements of type"):
         spmd.parse(write_bytecode(module))
 
 

@@ -453,7 +453,7 @@ ENTRY main {
 def test_an_error_of_a_sharding_names_the_computation_and_its_parameter() -> None:
     sharding = "{devices=[99999999999]<=[99999999999]}"
     text = f"HloModule m, num_partitions=4\n\nENTRY e {{ ROOT p = f32[8] parameter(0), sharding={sharding} }}"
-    told = r"^many\.hlo:3:7: func\.func: argument 0 of @main: 99,999,999,999 devices; there may be"
+    told = r"^many\.hlo:3:7: func\.func: argument 0 of @main: there must be at most 16,777,216 devices"
     with pytest.raises(SpmdError, match=told):
         spmd.compile(spmd.parse(text, "many.hlo"))
 

@@ -82,7 +82,7 @@ def test_the_rank_that_stops_early_is_named_with_what_it_did_last(
     name, last = schedule[came][0], schedule[came - 1][0]
     assert diagnosis.fault
     text = str(diagnosis)
-    assert f"{name}.py:{came + 1}, number {came + 1} of the group of ranks 0-3. Rank {late} has not come" in text
+    assert f"{name}.py:{came + 1}, number {came + 1} of the group of ranks 0-3. Rank {late} has not reached it" in text
     assert f"Rank {late} is behind. Its last of that group was number {came}, {last} of" in text
 
 

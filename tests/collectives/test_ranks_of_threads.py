@@ -28,7 +28,7 @@ def run_on(owners: Sequence[int], process: object) -> list[object]:
     return [result for _, result in sorted(found, key=lambda pair: pair[0])]
 
 
-@settings(max_examples=examples(200), deadline=None)
+@settings(max_examples=examples(200))
 @given(case=cases(), data=st.data())
 def test_collectives_mean_what_the_specification_says(case: CollectiveCase, data: st.DataObject) -> None:
     ranks = data.draw(st.integers(1, case.grid.size))

@@ -149,7 +149,7 @@ EMPTY = """func.func @main(%a: tensor<0xi32>, %i: tensor<2x1xi32>, %u: tensor<2x
 
 def test_elements_of_no_slice_are_refused() -> None:
     for backends in BACKENDS:
-        with pytest.raises(spmd.CompileError, match=r":2:\d+: stablehlo.gather: a slice has an element"):
+        with pytest.raises(spmd.CompileError, match=r":2:\d+: stablehlo.gather: a slice must have an element"):
             spmd.compile(spmd.parse(COLLAPSED), backends=backends)
 
 

@@ -371,9 +371,9 @@ def test_a_mesh_that_does_not_fit_the_grid() -> None:
     [
         ('{"x"}, {"x"}', "used twice"),
         ('{"q"}, {}', 'unknown axis "q"'),
-        ('{"x"}', "rank 1 on a tensor of rank 2"),
+        ('{"x"}', "must have the tensor's rank 2, got 1"),
         ('{"x":(1)3}, {}', "does not divide"),
-        ('{"x":(1)2}, {}', "whole axis"),
+        ('{"x":(1)2}, {}', "is the full axis"),
     ],
 )
 def test_shardings_that_break_a_constraint(spec: str, message: str) -> None:

@@ -222,7 +222,7 @@ def test_who_is_no_target_receives_zeros() -> None:
     [
         (looped("sine"), looped("sine", turns=4), "stablehlo.while: .* its predicate may be another than that of"),
         (branched("sine"), branched("sine", direction="GT"), "stablehlo.if: .* its predicate may be another than"),
-        (looped("sine"), branched("sine"), "control flow that is not the same: process 1 is at stablehlo.all_reduce"),
+        (looped("sine"), branched("sine"), "in different control flow: process 1 is at stablehlo.all_reduce"),
         (SENDER, module("    %y = stablehlo.sine %x : tensor<4xf32>"), "no process receives from channel 1"),
         (module("    %y = stablehlo.sine %x : tensor<4xf32>"), RECEIVER, "nothing has been sent to it"),
     ],

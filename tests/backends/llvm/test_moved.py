@@ -93,7 +93,7 @@ def test_differences_of_all_pairs_of_a_row(element: str, columns: int) -> Cases:
 
 def test_what_is_kept_further_in_is_not_found_further_out() -> None:
     text = FunctionText()
-    with text.part() as outer, text.part() as inner:
+    with text.scope() as outer, text.scope() as inner:
         text.keep("key", "%inner", inner)
         assert text.find("key") == text.find("key", inner) == "%inner"
         assert text.find("key", outer) is None
@@ -118,7 +118,7 @@ def test_code_that_llvm_does_not_take_is_told_with_op_and_line(monkeypatch: pyte
     finish = native_region.RegionEmitter.finish
     broken = lambda self, **how: finish(self, **how).replace("ret void", "ret i32 0", 1)  # noqa: E731
     monkeypatch.setattr(native_region.RegionEmitter, "finish", broken)
-    said = r"(?s)mlir:2:8: stablehlo.negate: LLVM does not take .*with stablehlo.multiply at .*:3:8\n.*a fault of spmd"
+    said = r"(?s)mlir:2:8: stablehlo.negate: LLVM rejects .*with stablehlo.multiply at .*:3:8\n.*a fault of spmd"
     with pytest.raises(InternalError, match=said):
         spmd.compile(spmd.parse(NEGATE, "negate.mlir"), backends=("llvm", "numpy"))
 
