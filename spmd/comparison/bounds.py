@@ -270,6 +270,8 @@ class Bounds:
         monoids = monoids_of(op.regions[0])
         if monoids is None:
             return self._unknown_fold(step)
+        if len(monoids) < len(op.results):  # a collective folds each of its operands by one computation
+            monoids = [*monoids] * len(op.results)
         bounds, ends = list[Value | None](), None
         for at, monoid in enumerate(monoids):
             pairs = range(at, len(step.x), len(op.results))

@@ -268,3 +268,21 @@ def test_what_means_the_same_is_equal(program: Program, old: str, new: str) -> N
 def test_back_ends_differ_by_rounding(name: str) -> None:
     found = spmd.compare(spmd.parse(PROGRAMS[name].text), inputs=PROGRAMS[name].inputs())
     assert found, found
+
+
+def test_a_collective_of_several_operands_folds_each() -> None:
+    text = """HloModule m, replica_count=2
+sum { a = f32[] parameter(0) b = f32[] parameter(1) ROOT s = f32[] add(a, b) }
+ENTRY e {
+  x = f32[3] parameter(0)
+  y = f32[3] tanh(x)
+  r = (f32[3], f32[3]) all-reduce(x, y), replica_groups={}, to_apply=sum
+  a = f32[3] get-tuple-element(r), index=0
+  b = f32[3] get-tuple-element(r), index=1
+  ROOT c = f32[3] subtract(a, b)
+}
+"""
+    module, grid = spmd.parse(text), spmd.ProcessGrid(2)
+    found = spmd.compare(module, spmd.parse(text.replace("tanh(x)", "sine(x)")), grid=grid)
+    assert not found.equal and "stablehlo.tanh at <string>:5:3" in str(found)
+    assert spmd.compare(module, module, grid=grid).equal
