@@ -10,6 +10,7 @@ import enum
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -59,6 +60,7 @@ class Layout:
             raise ValueError("layout: padding_value without padded_dimensions")
 
     @classmethod
+    @lru_cache(maxsize=64)
     def row_major(cls, rank: int) -> Layout:
         """Return the default: the last dimension is the most minor ("dim 0 is major")."""
         return cls(range(rank - 1, -1, -1))

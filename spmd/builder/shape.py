@@ -11,6 +11,7 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from functools import lru_cache
 from typing import overload
 
 from spmd import types as t
@@ -180,18 +181,7 @@ class Shape:
     @classmethod
     def of(cls, type: t.Type) -> Shape:
         """Return the shape of a value of `type`; ValueError when XLA has none."""
-        if isinstance(type, t.TensorType) and isinstance(type.element_type, t.ElementType):
-            bounds = type.bounds or (None,) * type.rank
-            if any(size is None and bound is None for size, bound in zip(type.shape, bounds, strict=True)):
-                raise ValueError(f"{type} has an unbounded dimension")
-            sizes = [bound if size is None else size for size, bound in zip(type.shape, bounds, strict=True)]
-            dynamic = [size is None for size in type.shape]
-            return cls(PrimitiveType.of(type.element_type), [s or 0 for s in sizes], dynamic)
-        if isinstance(type, t.TupleType):
-            return cls.tuple_shape([cls.of(part) for part in type.types])
-        if isinstance(type, t.TokenType):
-            return cls.token_shape()
-        raise ValueError(f"XLA has no shape for a value of type {type}")
+        return _shape_of(type)
 
     @property
     def ir_type(self) -> t.Type:
@@ -290,7 +280,13 @@ class Shape:
 
     def compatible(self, other: Shape) -> bool:
         """Return whether both hold the same values, in whatever layout."""
-        return self.brief == other.brief
+        return (
+            self.primitive_type is other.primitive_type
+            and self.sizes == other.sizes
+            and self.dynamic == other.dynamic
+            and len(self.parts) == len(other.parts)
+            and all(map(Shape.compatible, self.parts, other.parts))
+        )
 
     def __str__(self) -> str:
         return self._text(layouts=True)
@@ -316,6 +312,22 @@ class Shape:
         if text[end:].strip():
             raise ValueError(f"{text!r} is no shape: {text[end:]!r} is left over")
         return shape
+
+
+@lru_cache(maxsize=1 << 12)
+def _shape_of(type: t.Type) -> Shape:
+    if isinstance(type, t.TensorType) and isinstance(type.element_type, t.ElementType):
+        bounds = type.bounds or (None,) * type.rank
+        if any(size is None and bound is None for size, bound in zip(type.shape, bounds, strict=True)):
+            raise ValueError(f"{type} has an unbounded dimension")
+        sizes = [bound if size is None else size for size, bound in zip(type.shape, bounds, strict=True)]
+        dynamic = [size is None for size in type.shape]
+        return Shape(PrimitiveType.of(type.element_type), [s or 0 for s in sizes], dynamic)
+    if isinstance(type, t.TupleType):
+        return Shape.tuple_shape([_shape_of(part) for part in type.types])
+    if isinstance(type, t.TokenType):
+        return Shape.token_shape()
+    raise ValueError(f"XLA has no shape for a value of type {type}")
 
 
 #: How deep tuples nest.

@@ -53,6 +53,11 @@ class XlaOp:
 
     @property
     def shape(self) -> Shape:
+        if self.value is not None:
+            try:
+                return Shape.of(self.value.type)
+            except ValueError:  # told by GetShape with its place
+                pass
         return self.builder.GetShape(self)
 
     def __neg__(self) -> XlaOp:

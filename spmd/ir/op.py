@@ -187,7 +187,8 @@ class Op(Value):
 
     @debug_location.setter
     def debug_location(self, text: str | None) -> None:
-        self._extras = replace(self._extras or _NO_EXTRAS, debug_location=text)
+        extras = self._extras
+        self._extras = OpExtras(debug_location=text) if extras is None else replace(extras, debug_location=text)
 
     # --- locations ---
 

@@ -600,3 +600,23 @@ def test_work_of_the_host_is_what_its_computation_gives() -> None:
     host = 'custom_call_target="HostExecute", called_computations={work}'
     text = f"{CALLED}  ROOT d = f32[2,3,4] custom-call(x, y), {host}\n}}\n"
     np.testing.assert_array_equal(spmd.compile(spmd.parse(text))(X)[0], X + X)
+
+
+def test_instructions_that_are_alike_are_of_their_own_operands_and_shapes() -> None:
+    """What an instruction says is looked up once; computations in braces are gone when the next ones are read."""
+    calls = [
+        f"  c{n} = f32[{n},3] call(x), to_apply={{ p = f32[3] parameter(0)\n"
+        f" ROOT b = f32[{n},3] broadcast(p), dimensions={{1}} }}\n  r{n} = f32[{n},3] negate(c{n})"
+        for n in range(1, 30)
+    ]
+    names = ", ".join(f"r{n}" for n in range(1, 30))
+    kinds = ", ".join(f"f32[{n},3]" for n in range(1, 30))
+    lines = "\n".join(calls)
+    text = f"HloModule m\nENTRY e {{\n  x = f32[3] parameter(0)\n{lines}\n  ROOT t = ({kinds}) tuple({names})\n}}\n"
+    function = spmd.parse(text).function("main")
+    assert [str(type) for type in function.type.results] == [f"tensor<{n}x3xf32>" for n in range(1, 30)]
+    twice = run(
+        "  x = f32[3] parameter(0)\n  a = f32[3] negate(x)\n  b = f32[3] negate(a)\n  ROOT c = f32[3] add(a, b)",
+        np.float32([1, 2, 3]),
+    )
+    assert twice.tolist() == [0, 0, 0]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from spmd import types as t
 from spmd.builder.builder import XlaBuilder
-from spmd.builder.computation import XlaComputation
+from spmd.builder.computation import CALLEES, XlaComputation
 from spmd.builder.hlo.aliases import read_aliases
 from spmd.builder.hlo.reader import (
     AttributeText,
@@ -23,13 +23,14 @@ from spmd.builder.hlo.reader import (
 from spmd.builder.shape import PrimitiveType, Shape
 from spmd.builder.xla_op import XlaOp
 from spmd.dialects.core import InferenceError
+from spmd.dialects.make import make_op
 from spmd.errors import ParseError
 from spmd.ir.attributes import DictAttr, IntegerAttr
 from spmd.support.arrays import Array
 from spmd.support.registry import filed
 
 if TYPE_CHECKING:
-    from spmd.ir import Function, Module
+    from spmd.ir import Function, Module, Op
 
 #: Attributes that say nothing about what an instruction computes.
 IGNORED = frozenset(
@@ -106,6 +107,8 @@ class _Reader:
         self.module = module
         self.constants = constants
         self.is_partitioned = _is_partitioned(module)
+        #: Ops that were made of instructions, by what those say; the shapes are those whose identities are in the key.
+        self.patterns: dict[Hashable, tuple[Op, list[Shape | None]]] = {}
         self._built: dict[str, XlaComputation | None] = {}
 
     def computation(self, name: str) -> XlaComputation:
@@ -131,8 +134,9 @@ class _ComputationScope:
     def build(self) -> XlaComputation:
         root = self._text.instructions[-1]
         for instruction in self._text.instructions:
-            with self.builder.at(instruction.location):
-                self._values[instruction.name] = self._instruction(instruction)
+            if instruction.name in self._values:
+                raise instruction.fail(f"{instruction.name} is defined twice")
+            self._values[instruction.name] = self._value(instruction)
             self.shapes[instruction.name] = instruction.shape or self._values[instruction.name].shape
             self._keep_place(instruction)
             root = instruction if instruction.is_root else root
@@ -145,12 +149,49 @@ class _ComputationScope:
             computation.result_shardings = tuple(texts) if len(texts) == leaves else (sharding.text,) * leaves
         return computation
 
+    def _value(self, instruction: Instruction) -> XlaOp:
+        """Return the value of an instruction: one like another of the module is one op like that one's."""
+        key, patterns = self._key(instruction), self._reader.patterns
+        if key is not None and key in patterns:
+            pattern, _ = patterns[key]
+            operands = [value for name in instruction.operands if (value := self._values[name].value) is not None]
+            kind = [pattern.result.type]
+            op = make_op(pattern.name, operands, kind, pattern.attributes, location=instruction.location)
+            self.builder.block.ops.append(op)
+            return XlaOp(self.builder, op.result)
+        before = len(self.builder.block.ops)
+        with self.builder.at(instruction.location):
+            result = self._instruction(instruction)
+        made = self.builder.block.ops[before:]
+        if key is not None and len(made) == 1 and self._is_pattern(made[0], instruction, result):
+            patterns[key] = made[0], [instruction.shape, *(self.shapes[name] for name in instruction.operands)]
+        return result
+
+    def _key(self, instruction: Instruction) -> Hashable:
+        """Return what the value of an instruction depends on beside the values of its operands.
+
+        None for those without operands, for parts of tuples, which may be known, and where the text has no shape.
+        """
+        if instruction.opcode == "get-tuple-element" or instruction.shape is None:
+            return None
+        values = [self._values[name].value for name in instruction.operands if name in self._values]
+        types = tuple(value.type for value in values if value is not None)
+        if not len(types) == len(instruction.operands) > 0 or self._sharding(instruction) is not None:
+            return None
+        shapes = tuple(id(self.shapes[name]) for name in instruction.operands)
+        entries = tuple((name, entry.text) for name, entry in instruction.attributes.items() if name != "metadata")
+        return instruction.opcode, shapes, types, id(instruction.shape), entries
+
+    def _is_pattern(self, op: Op, instruction: Instruction, result: XlaOp) -> bool:
+        """Whether all that was made of an instruction is `op` on its operands, which names and holds nothing else."""
+        operands = tuple(self._values[name].value for name in instruction.operands)
+        plain = not (op.regions or op.discardable or any(name in op.attributes for name in CALLEES))
+        return plain and len(op.results) == 1 and result.value is op.result and tuple(op.operands) == operands
+
     def _instruction(self, instruction: Instruction) -> XlaOp:
         make = _maker(instruction.opcode)
         if make is None:
             raise instruction.fail("HLO opcode that is not read here")
-        if instruction.name in self._values:
-            raise instruction.fail(f"{instruction.name} is defined twice")
         call = Call(self, instruction)
         sharding = self._sharding(instruction)
         try:
